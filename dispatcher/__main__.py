@@ -1,0 +1,5 @@
+"""`python -m dispatcher`."""
+
+from dispatcher.cli import main
+
+main()

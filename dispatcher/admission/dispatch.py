@@ -1,0 +1,217 @@
+"""One cycle: look, judge, launch.
+
+Jobs are looked at first, rows second, so that no Job is newer than the row it is judged with: the other way round,
+work that has just reported would be launched again. Everything between the look and the first write is decided
+synchronously against one picture.
+
+Failure story: no rows (database away, standby, unfit) ends the cycle with a fault and nothing is written; a cluster
+view that is too old still judges, so that reasons can be told, but launches and removes nothing.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
+from itertools import count
+from typing import Final, Protocol
+
+import structlog
+from msgspec import Struct
+
+from dispatcher.admission.cycle import Plan, plan_cycle
+from dispatcher.admission.gates import Contender
+from dispatcher.admission.scan import Index, Offers, Scan
+from dispatcher.config import AdmissionSettings
+from dispatcher.metrics import CYCLE_SECONDS, CYCLE_TASKS, PARKED_TASKS, WAITING_TASKS
+from dispatcher.model import (
+    PARKED,
+    Candidate,
+    End,
+    Hold,
+    HoldReason,
+    Lane,
+    Launch,
+    Offer,
+    Order,
+    Queue,
+    Request,
+    Standing,
+    Task,
+)  # fmt: skip
+from dispatcher.rate import Bucket
+from dispatcher.snapshot import (
+    Allowance,
+    Brakes,
+    ClusterSnapshot,
+    ClusterView,
+    effective_queues,
+    plan_load,
+    plan_pending,
+)  # fmt: skip
+
+log = structlog.get_logger(component="admission.dispatch")
+
+BATCH: Final = 100
+SPARE: Final = 200
+TAIL_SECONDS: Final = 0.05
+"""After work was found, look again soon: the notify that would tell of more may have been held back."""
+TAIL_LOOKS: Final = 4
+DEAF_SECONDS: Final = 0.25
+
+
+class Rows(Index, Protocol):
+    """One snapshot of the rows."""
+
+    now: datetime
+    database_id: str
+
+    async def queues(self) -> list[Queue]: ...
+    async def next_due(self, queues: Sequence[str]) -> datetime | None: ...
+    async def tasks(self, ids: Sequence[int]) -> dict[int, Task]: ...
+    async def requests(self, ids: Sequence[int]) -> dict[int, Request]: ...
+    async def processing(self, most: int) -> list[int]: ...
+
+
+class Jobs(Offers, Protocol):
+    """The stage that follows: what Jobs mean, and launching."""
+
+    def begin(self, view: ClusterView, now: datetime, database_id: str) -> None: ...
+    def rows_to_read(self) -> set[int]: ...
+    def in_flight(self) -> list[tuple[str, str]]: ...
+    def busy_lanes(self) -> frozenset[Lane]: ...
+    def failing_lanes(self, tasks: Mapping[int, Task]) -> frozenset[Lane]: ...
+    def brakes(self) -> Brakes: ...
+    def parked(self, row: Candidate | Task) -> Hold | None: ...
+    def standing(self, task: Task) -> Standing: ...
+    async def launch(self, orders: Sequence[Order]) -> None: ...
+
+
+class World(Struct, frozen=True):
+    """Where a cycle's facts come from, and where removals go."""
+
+    view: Callable[[], ClusterView]
+    rows: Callable[[], AbstractAsyncContextManager[Rows]]
+    not_allowed: Callable[[], str]
+    is_listening: Callable[[], bool]
+    remove: Callable[[Sequence[End]], Awaitable[None]]
+
+
+class Dispatch:
+    """Runs cycles; what it keeps between them is a memory of sizes, never of work."""
+
+    def __init__(self, world: World, jobs: Jobs, settings: AdmissionSettings, bucket: Bucket) -> None:
+        self._world = world
+        self._jobs = jobs
+        self._settings = settings
+        self._bucket = bucket
+        self._scan = Scan(jobs, BATCH)
+        self._empty = 0
+        self._numbers = count(1)
+
+    async def run_once(self) -> float:
+        """One cycle; returns in how many seconds to look again at the latest."""
+        with structlog.contextvars.bound_contextvars(cycle=next(self._numbers)):
+            view = self._world.view()  # 1 Jobs first, and fixed
+            began = time.perf_counter()
+            async with self._world.rows() as rows:  # 2 rows second, in one snapshot
+                plan, orders, due = await self._decide(view, rows)  # 3 one picture, one decision
+            CYCLE_SECONDS.observe(time.perf_counter() - began)
+            if not view.stale:
+                await self._world.remove(plan.ends)  # 4 act
+            await self._jobs.launch(orders)
+            return self._pause(plan, due)  # 5 come again
+
+    async def _decide(self, view: ClusterView, rows: Rows) -> tuple[Plan, list[Order], float]:
+        self._jobs.begin(view, rows.now, rows.database_id)
+        snapshot = self._picture(view, rows.now, await rows.queues())
+        tasks = await self._rows_of_jobs(rows)
+        lanes = self._jobs.failing_lanes(tasks), self._jobs.busy_lanes()
+        snapshot = snapshot.with_lanes(*lanes)
+        found = await self._scan.run(rows, snapshot, lambda row: row.id in tasks or self._jobs.parked(row) is not None)
+        tasks |= await rows.tasks(found.ids)
+        contenders = await self._contenders(rows, tasks)
+        plan = plan_cycle(snapshot, contenders)
+        orders = await self._orders(rows, plan)
+        due = await rows.next_due(list(snapshot.queues))
+        report(plan, tasks, found.held)
+        return plan, orders, (due - rows.now).total_seconds() if due else float("inf")
+
+    def _picture(self, view: ClusterView, now: datetime, queues: Sequence[Queue]) -> ClusterSnapshot:
+        """What the gates look at."""
+        settings, brakes = self._settings, self._jobs.brakes()
+        grace = settings.pending_grace_seconds
+        return ClusterSnapshot(
+            now=now,
+            queues=effective_queues(queues),
+            max_jobs=settings.max_jobs,
+            max_pending=settings.max_pending,
+            is_strict=settings.pending_mode == "any",
+            load=plan_load(self._jobs.in_flight()),
+            pending=plan_pending(view.jobs.values(), view.pods.values(), view.now, grace),
+            allowance=Allowance(self._bucket.left(time.monotonic()), 1 if brakes.is_probing else BATCH),
+            not_ready=self._not_ready(view) or brakes.api,
+            is_blind=bool(view.stale),
+            quota=brakes.quota,
+        )
+
+    def _not_ready(self, view: ClusterView) -> Hold | None:
+        if view.stale:
+            return Hold(HoldReason.DISPATCHER_NOT_READY, f"StaleCache: {view.stale}")
+        if missing := self._world.not_allowed():
+            return Hold(HoldReason.DISPATCHER_NOT_READY, f"Forbidden: {missing}")
+        return None
+
+    async def _rows_of_jobs(self, rows: Rows) -> dict[int, Task]:
+        """Rows whose Jobs mean something still, and rows that a container holds but no Job is seen for."""
+        known = self._jobs.rows_to_read()
+        held = await rows.processing(len(known) + SPARE)
+        return await rows.tasks(sorted(known.union(held)))
+
+    async def _contenders(self, rows: Index, tasks: Mapping[int, Task]) -> list[Contender]:
+        unknown = {task.kind: task.id for task in tasks.values() if self._jobs.known_offer(task.kind) is None}
+        for kind in await rows.kinds(list(unknown.values())) if unknown else ():
+            self._jobs.offer(kind)
+        return [
+            Contender(task, self._jobs.known_offer(task.kind) or NOT_JUDGED, self._jobs.standing(task))
+            for task in tasks.values()
+        ]
+
+    async def _orders(self, rows: Rows, plan: Plan) -> list[Order]:
+        """What only the launched rows are read for."""
+        if not plan.launches:
+            return []
+        requests = await rows.requests([contender.task.id for contender in plan.launches])
+        self._bucket.take(len(plan.launches))
+        return [order for contender in plan.launches if (order := make_order(contender, requests, rows.database_id))]
+
+    def _pause(self, plan: Plan, due: float) -> float:
+        busy = plan.launches or any(hold.reason in COMES_AGAIN for hold in plan.holds.values())
+        self._empty = 0 if busy else self._empty + 1
+        longest = self._settings.poll_seconds if self._world.is_listening() else DEAF_SECONDS
+        return max(0.001, min(TAIL_SECONDS if self._empty < TAIL_LOOKS else longest, longest, due))
+
+
+NOT_JUDGED: Final = Hold(HoldReason.NEXT_CYCLE, "its kind is not judged yet")
+COMES_AGAIN: Final = frozenset({HoldReason.RATE_LIMITED, HoldReason.NEXT_CYCLE})
+
+
+def make_order(contender: Contender, requests: Mapping[int, Request], database_id: str) -> Order | None:
+    request = requests.get(contender.task.id)
+    launch, offer = contender.standing.verdict, contender.offer
+    if request is None or not isinstance(launch, Launch) or not isinstance(offer, Offer):
+        return None
+    return Order(contender.task, request, launch, offer, database_id)
+
+
+def report(plan: Plan, tasks: Mapping[int, Task], passed: Counter[tuple[str, HoldReason]]) -> None:
+    """Gauges of this cycle's judgement: of the rows that were looked at, the heads of the queues."""
+    held = passed + Counter((tasks[id_].queue, hold.reason) for id_, hold in plan.holds.items())
+    WAITING_TASKS.clear()
+    PARKED_TASKS.clear()
+    for (queue, reason), number in held.items():
+        WAITING_TASKS.labels(queue, reason).set(number)
+        if reason in PARKED:
+            PARKED_TASKS.labels(reason).inc(number)
+    CYCLE_TASKS.labels("admit").inc(len(plan.launches))
+    CYCLE_TASKS.labels("hold").inc(len(plan.holds))

@@ -1,0 +1,154 @@
+"""The gates, in their fixed order. A gate looks at one contender and the snapshot, and holds it or lets it pass."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+from msgspec import Struct
+
+from dispatcher.model import Admit, Hold, HoldReason, Lane, Launch, Offer, Standing, Task, Verdict
+from dispatcher.snapshot import ClusterSnapshot
+
+
+class Contender(Struct, frozen=True):
+    """A row that may be launched: what its template offers it, and what its Jobs say."""
+
+    task: Task
+    offer: Offer | Hold
+    standing: Standing
+
+    @property
+    def lane(self) -> Lane:
+        image = self.offer.image if isinstance(self.offer, Offer) else ""
+        return Lane(self.task.queue, self.task.template, image)
+
+    @property
+    def is_repeat(self) -> bool:
+        """Admitted before, its answer never came: no cap holds it again, it counts already."""
+        verdict = self.standing.verdict
+        return isinstance(verdict, Launch) and verdict.is_repeat
+
+
+Gate = Callable[[Contender, ClusterSnapshot], Hold | None]
+
+
+def template(contender: Contender, _: ClusterSnapshot) -> Hold | None:
+    """UnknownTemplate, PolicyDenied: judged once for all rows of a kind."""
+    return contender.offer if isinstance(contender.offer, Hold) else None
+
+
+def due(contender: Contender, snapshot: ClusterSnapshot) -> Hold | None:
+    run_at = contender.task.run_at
+    return (
+        Hold(HoldReason.NOT_DUE, f"runs at {run_at:%Y-%m-%d %H:%M:%S %Z}") if run_at and run_at > snapshot.now else None
+    )
+
+
+def paused(contender: Contender, snapshot: ClusterSnapshot) -> Hold | None:
+    until = snapshot.queue(contender.task.queue).paused_until
+    return hold_until(until) if is_paused(until, snapshot.now) else None
+
+
+def blind(_: Contender, snapshot: ClusterSnapshot) -> Hold | None:
+    """With Jobs that may be out of date, nothing they say of a row can be told as its reason."""
+    return snapshot.not_ready if snapshot.is_blind else None
+
+
+def jobs(contender: Contender, _: ClusterSnapshot) -> Hold | None:
+    verdict = contender.standing.verdict
+    return verdict if isinstance(verdict, Hold) else None
+
+
+def template_failing(contender: Contender, snapshot: ClusterSnapshot) -> Hold | None:
+    """One at a time is enough to learn that an image has come back."""
+    if contender.lane in snapshot.failing_lanes and contender.lane in snapshot.busy_lanes:
+        return Hold(HoldReason.TEMPLATE_FAILING, "the last three launches of this image never started; one at a time")
+    return None
+
+
+def ready(_: Contender, snapshot: ClusterSnapshot) -> Hold | None:
+    return snapshot.not_ready
+
+
+def submitter_cap(contender: Contender, snapshot: ClusterSnapshot) -> Hold | None:
+    task, cap = contender.task, snapshot.queue(contender.task.queue).max_jobs_per_submitter
+    return over(HoldReason.SUBMITTER_CAP, snapshot.load.by_submitter.get((task.queue, task.submitted_by), 0), cap)
+
+
+def queue_cap(contender: Contender, snapshot: ClusterSnapshot) -> Hold | None:
+    name = contender.task.queue
+    return over(HoldReason.QUEUE_CAP, snapshot.load.by_queue.get(name, 0), snapshot.queue(name).max_jobs)
+
+
+def job_cap(_: Contender, snapshot: ClusterSnapshot) -> Hold | None:
+    return over(HoldReason.JOB_CAP, snapshot.load.total, snapshot.max_jobs)
+
+
+def quota(_: Contender, snapshot: ClusterSnapshot) -> Hold | None:
+    return snapshot.quota
+
+
+def pending(contender: Contender, snapshot: ClusterSnapshot) -> Hold | None:
+    """The brake: launching more of a shape that nodes cannot take only lengthens the scheduler's queue."""
+    if snapshot.is_strict:
+        waiting = snapshot.pending.total
+        return Hold(HoldReason.PENDING_PODS, f"{waiting} Pods are pending (mode any)") if waiting else None
+    if not isinstance(contender.offer, Offer):
+        return None
+    stuck = snapshot.pending.stuck_by_shape.get(contender.offer.shape, 0)
+    of_queue = snapshot.queue(contender.task.queue).max_pending
+    most = snapshot.max_pending if of_queue is None else of_queue
+    if stuck <= most:
+        return None
+    return Hold(HoldReason.PENDING_PODS, f"{stuck} Pods of this shape are unschedulable, {most} may be")
+
+
+def rate(_: Contender, snapshot: ClusterSnapshot) -> Hold | None:
+    return Hold(HoldReason.RATE_LIMITED, "KUBE_WRITES_PER_SECOND is used up") if snapshot.allowance.writes < 1 else None
+
+
+def batch(_: Contender, snapshot: ClusterSnapshot) -> Hold | None:
+    return Hold(HoldReason.NEXT_CYCLE) if snapshot.allowance.batch < 1 else None
+
+
+GATES: Final[tuple[Gate, ...]] = (
+    template,
+    due,
+    paused,
+    blind,
+    jobs,
+    template_failing,
+    ready,
+    submitter_cap,
+    queue_cap,
+    job_cap,
+    quota,
+    pending,
+    rate,
+    batch,
+)
+
+
+BEFORE_CAPS: Final = GATES[: GATES.index(submitter_cap)]
+
+
+def judge(contender: Contender, snapshot: ClusterSnapshot) -> Verdict:
+    """The first hold, or Admit."""
+    for gate in (*BEFORE_CAPS, rate) if contender.is_repeat else GATES:
+        if (hold := gate(contender, snapshot)) is not None:
+            return hold
+    assert isinstance(contender.standing.verdict, Launch)
+    return Admit()
+
+
+def over(reason: HoldReason, count: int, cap: int | None) -> Hold | None:
+    return Hold(reason, f"{count} of {cap}") if cap is not None and count >= cap else None
+
+
+def is_paused(until: datetime | None, now: datetime) -> bool:
+    return until is not None and until > now
+
+
+def hold_until(until: datetime | None) -> Hold:
+    words = "until it is cleared" if until is None or until.year > 9000 else f"until {until:%Y-%m-%d %H:%M:%S %Z}"
+    return Hold(HoldReason.PAUSED, words)

@@ -1,0 +1,187 @@
+"""The composition root: builds adapters and stages, joins them, and runs them in one TaskGroup.
+
+pg.listen ─ wake ─┐                      ┌─ kube.mirror (Jobs, Pods, nodes) ─ wake ─┐
+                  ▼                      ▼                                          ▼
+pg.tasks ──▶ admission.dispatch ──▶ jobs.launcher ──▶ kube.job_api        sweep.collect ──▶ kube.job_api
+  rows          one cycle           judge, launch       POST, GET          finished Jobs       DELETE
+"""
+
+import asyncio
+import contextlib
+import gc
+import os
+import signal
+import time
+from collections.abc import AsyncIterator
+
+import structlog
+from aiohttp import web
+
+from dispatcher import health
+from dispatcher.admission.dispatch import Dispatch
+from dispatcher.admission.dispatch import World as DispatchWorld
+from dispatcher.config import Settings
+from dispatcher.errors import DatabaseError
+from dispatcher.jobs.case import Rules
+from dispatcher.jobs.env import pass_env
+from dispatcher.jobs.launcher import Launcher
+from dispatcher.jobs.library import Library
+from dispatcher.jobs.manifest import Site
+from dispatcher.jobs.memory import Memory
+from dispatcher.jobs.submit import Submitter
+from dispatcher.kube.access import Access
+from dispatcher.kube.client import KubeClient
+from dispatcher.kube.credentials import Login, from_kubeconfig, in_cluster
+from dispatcher.kube.job_api import JobApi
+from dispatcher.kube.mirror import Mirror
+from dispatcher.metrics import DATABASE_UP
+from dispatcher.pg.connect import Session
+from dispatcher.pg.listen import Listener
+from dispatcher.pg.tasks import Look, look
+from dispatcher.rate import Bucket
+from dispatcher.service import Rounds, Wake
+from dispatcher.sweep.collect import Sweep
+from dispatcher.sweep.collect import World as SweepWorld
+from dispatcher.sweep.remove import Remover
+
+log = structlog.get_logger(component="app")
+
+STOP_SECONDS = 20
+ACCESS_SECONDS = 60
+ACCESS_AGAIN_SECONDS = 2
+
+
+async def run(settings: Settings) -> None:
+    """`dispatcher run`: until SIGTERM or SIGINT, then ends within 30 s."""
+    client = KubeClient(await log_in(settings))
+    app = App(settings, client)
+    try:
+        await app.run(stop_on_signals())
+    finally:
+        await app.close()
+        await client.close()
+
+
+async def log_in(settings: Settings) -> Login:
+    """In-cluster first, as INTERFACE has it; a kubeconfig that is named wins."""
+    kube = settings.kube
+    if kube.kubeconfig is None and (login := in_cluster()) is not None:
+        return login
+    return await from_kubeconfig(kube.kubeconfig or os.environ.get("KUBECONFIG"), kube.context)
+
+
+def stop_on_signals() -> asyncio.Event:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
+
+
+class App:
+    """One running dispatcher."""
+
+    def __init__(self, settings: Settings, client: KubeClient) -> None:
+        self.settings = settings
+        kube, jobs = settings.kube, settings.jobs
+        namespace = kube.namespace or client.namespace
+        passed = pass_env(os.environ, jobs.pass_env)
+        bucket = Bucket(kube.writes_per_second, time.monotonic())
+        api = JobApi(client, namespace, kube.installation)
+        remover = Remover(api)
+        self.wake, self._memory = Wake(), Memory()
+        self.session, self.sweep_session = Session(settings.database.url), Session(settings.database.url)
+        self.listener = Listener(settings.database.url, self.wake)
+        self.mirror = Mirror(client, namespace, kube.installation, with_nodes=kube.check_room)
+        self.mirror.on_change(self.wake)
+        self.access = Access(client, namespace, with_nodes=kube.check_room)
+        self.library = Library(jobs, frozenset(passed))
+        site = Site(
+            kube.installation, namespace, jobs.timeout_seconds, jobs.start_deadline_seconds, jobs.scheduler_name, passed
+        )
+        rules = Rules(jobs.max_launches, jobs.start_deadline_seconds, jobs.node_lost_seconds)
+        self.launcher = Launcher(Submitter(api, site, self._memory), self._memory, self.library, rules)
+        world = DispatchWorld(
+            self.mirror.view, self.rows, lambda: self.access.fault, lambda: self.listener.is_listening, remover.remove
+        )
+        sweep_world = SweepWorld(
+            self.mirror.view, self.sweep_rows, lambda: self.access.fault, self.unanswered, remover.remove
+        )
+        dispatch = Dispatch(world, self.launcher, settings.admission, bucket)
+        self.dispatching = Rounds("dispatch", dispatch.run_once, self.wake)
+        self.sweeping = Rounds("sweep", Sweep(sweep_world, settings.sweep, bucket).run_once, Wake())
+        self.asking = Rounds("access", self.ask_access, Wake())
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Adapters as long as anything needs them, stages until `stop`."""
+        server = await health.serve(self.health_app(), self.settings.service.listen_address)
+        log.info("started", installation=self.settings.kube.installation, address=self.settings.service.listen_address)
+        try:
+            async with asyncio.TaskGroup() as adapters:
+                tasks = [adapters.create_task(self.mirror.run()), adapters.create_task(self.listener.run())]
+                gc.freeze()  # what start-up made lives for ever: full collections need not walk it
+                await self._run_stages(stop)
+                for task in tasks:
+                    task.cancel()
+        finally:
+            await server.cleanup()
+            log.info("stopped")
+
+    async def _run_stages(self, stop: asyncio.Event) -> None:
+        stages = [asyncio.create_task(rounds.run(stop)) for rounds in (self.asking, self.dispatching, self.sweeping)]
+        stopped = asyncio.create_task(stop.wait())
+        await asyncio.wait([stopped, *stages], return_when=asyncio.FIRST_COMPLETED)
+        stop.set()
+        stopped.cancel()
+        for rounds in (self.asking, self.dispatching, self.sweeping):
+            rounds.nudge()
+        _, late = await asyncio.wait(stages, timeout=STOP_SECONDS)
+        for task in late:
+            task.cancel()
+        for stage in stages:
+            with contextlib.suppress(asyncio.CancelledError):
+                await stage  # a bug that ended a stage ends the program
+
+    async def close(self) -> None:
+        await self.session.close()
+        await self.sweep_session.close()
+
+    @contextlib.asynccontextmanager
+    async def rows(self) -> AsyncIterator[Look]:
+        """Rows to decide by; the gauge says whether there are any."""
+        try:
+            async with look(self.session) as rows:
+                DATABASE_UP.set(1)
+                yield rows
+        except DatabaseError:
+            DATABASE_UP.set(0)
+            raise
+
+    @contextlib.asynccontextmanager
+    async def sweep_rows(self) -> AsyncIterator[Look]:
+        async with look(self.sweep_session) as rows:
+            yield rows
+
+    async def ask_access(self) -> float:
+        before = self.access.fault
+        await self.access.check()
+        if self.access.fault != before:
+            log.warning("access", fault=self.access.fault) if self.access.fault else log.info("access is complete")
+            self.wake()
+        return ACCESS_AGAIN_SECONDS if self.access.fault else ACCESS_SECONDS
+
+    def unanswered(self) -> frozenset[str]:
+        return frozenset(unseen.name for unseen in self._memory.unseen.values() if not unseen.is_answered)
+
+    def health_app(self) -> web.Application:
+        checks: dict[str, health.Check] = {
+            "database": lambda: self.dispatching.fault,
+            "sweep": lambda: self.sweeping.fault,
+            "cluster": self.mirror.stale,
+            "access": lambda: self.access.fault,
+            "templates": lambda: self.library.fault or ("" if self.library.templates else NO_TEMPLATE),
+            "api": lambda: hold.detail if (hold := self.launcher.brakes().api) else "",
+        }
+        return health.build_app(checks)
+
+
+NO_TEMPLATE = "none: set DISPATCHER_IMAGE for the built-in one, or DISPATCHER_TEMPLATES_DIR"

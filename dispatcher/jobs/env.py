@@ -1,0 +1,82 @@
+"""The container's environment, lowest first: PASS_ENV, template, row, contract.
+
+Every value that is not the template's own arrives in the container bit by bit: kubelet expands `$(NAME)` and reads `$$`
+as `$`, so each `$` is doubled. Otherwise a row could print a secret of its template, and an honest `$` would change.
+The result is a fresh list in a fixed order, so that a repeated create sends the same bytes.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from dispatcher.identity import CONTROLLER_UID
+
+ENV_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
+CONTRACT: Final = frozenset({
+    "TASK_ID", "TASK_QUEUE", "TASK_ATTEMPT", "TASK_LAUNCH", "TASK_START_KEY", "TASK_TIMEOUT_SECONDS", "TASK_CACHE_DIR",
+    "NODE_NAME", "POD_NAME", "POD_NAMESPACE", "JOB_UID",
+})  # fmt: skip
+CLOSED_PREFIXES: Final = ("TASK_", "DISPATCHER_", "KUBERNETES_", "LD_")
+NEVER_PASSED: Final = ("DISPATCHER_*", "PG*", "KUBERNETES_*", "PATH", "HOME", "LD_*")
+FIELDS: Final = {
+    "NODE_NAME": "spec.nodeName",
+    "POD_NAME": "metadata.name",
+    "POD_NAMESPACE": "metadata.namespace",
+    "JOB_UID": f"metadata.labels['{CONTROLLER_UID}']",
+}
+"""What only the cluster knows; `exec` and the task functions need them to say who they are."""
+
+EnvVar = dict[str, Any]
+
+
+def is_closed(name: str) -> bool:
+    """True: neither a row nor a template may set it."""
+    return name in CONTRACT or name.startswith(CLOSED_PREFIXES)
+
+
+def pass_env(environ: Mapping[str, str], globs: Iterable[str]) -> dict[str, str]:
+    """Own variables that every container gets."""
+    wanted = tuple(globs)
+    return {
+        name: value
+        for name, value in sorted(environ.items())
+        if any(fnmatchcase(name, glob) for glob in wanted) and not any(fnmatchcase(name, glob) for glob in NEVER_PASSED)
+    }
+
+
+def check_env_names(names: Iterable[str], opened: frozenset[str], taken: frozenset[str]) -> str:
+    """Why a row may not set these names; empty: it may. `taken`: set by PASS_ENV or the template."""
+    for name in sorted(names):
+        if not ENV_NAME.fullmatch(name):
+            return "env has an illegal name"
+        if is_closed(name):
+            return f"env.{name} is closed to rows"
+        if f"env.{name}" in opened:
+            continue
+        if "env" not in opened:
+            return f"the template does not open env.{name}"
+        if name in taken:
+            return f"env.{name} is set by the template or PASS_ENV, and not opened"
+    return ""
+
+
+def build_env(
+    passed: Mapping[str, str], own: Iterable[EnvVar], row: Mapping[str, str], contract: Mapping[str, str]
+) -> list[EnvVar]:
+    """The list for the container. A template's order is kept: its `$(X)` refer to what stands before."""
+    layers: dict[str, EnvVar] = {name: literal(name, value) for name, value in sorted(passed.items())}
+    for variable in own:
+        layers[variable["name"]] = dict(variable)
+    for name, value in sorted(row.items()):
+        layers[name] = literal(name, value)
+    for name, value in sorted(contract.items()):
+        layers[name] = literal(name, value)
+    for name, path in sorted(FIELDS.items()):
+        layers[name] = {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+    return list(layers.values())
+
+
+def literal(name: str, value: str) -> EnvVar:
+    """A variable that reaches the container unchanged."""
+    return {"name": name, "value": value.replace("$", "$$")}

@@ -1,0 +1,146 @@
+"""What the Jobs stage does for a cycle: says what rows and their Jobs mean, what is in flight, and launches.
+
+`begin` fixes the view of the cluster for a cycle; everything until the next `begin` is judged by it.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+
+from dispatcher.identity import job_name, task_identity
+from dispatcher.jobs.case import Rules, Scene, Sightings
+from dispatcher.jobs.lanes import failing_lanes
+from dispatcher.jobs.library import Library
+from dispatcher.jobs.memory import Memory, Unseen
+from dispatcher.jobs.outcome import judge
+from dispatcher.jobs.submit import Submitter
+from dispatcher.metrics import INSERT_TO_JOB
+from dispatcher.model import (
+    TERMINAL,
+    Candidate,
+    Hold,
+    HoldReason,
+    Job,
+    Kind,
+    Lane,
+    Launch,
+    Offer,
+    Order,
+    Standing,
+    Task,
+)  # fmt: skip
+from dispatcher.snapshot import Brakes, ClusterView
+
+
+class Launcher:
+    """One for the life of the process; its memory is a cache."""
+
+    def __init__(self, submitter: Submitter, memory: Memory, library: Library, rules: Rules) -> None:
+        self._submitter = submitter
+        self._memory = memory
+        self._library = library
+        self._rules = rules
+        self._sightings = Sightings()
+        self._settled: set[str] = set()
+        self._jobs: Mapping[int, Sequence[Job]] = {}
+        self._unseen: Mapping[int, Unseen] = {}
+        self._scene: Scene | None = None
+        self._database_id = ""
+        self._began: tuple[datetime, float] | None = None
+
+    def begin(self, view: ClusterView, now: datetime, database_id: str) -> None:
+        """A new cycle, with this view of the cluster and this database."""
+        if self._library.refresh():
+            self._memory.templates_changed()
+        self._memory.observe(view)
+        self._sightings.forget_the_rest()
+        self._jobs = jobs = defaultdict(list)
+        for job in view.jobs.values():
+            jobs[job.task_id].append(job)
+        self._settled &= {job.uid for job in view.jobs.values()}
+        self._unseen = {unseen.task_id: unseen for unseen in self._memory.unseen.values()}
+        pods = defaultdict(list)
+        for pod in view.pods.values():
+            pods[pod.job_uid].append(pod)
+        self._scene = Scene(now, view.now, pods, view.nodes, self._sightings, self._rules)
+        self._database_id = database_id
+        self._began = (now, time.monotonic())
+
+    def rows_to_read(self) -> set[int]:
+        """Tasks with a Job whose meaning is still open, or with a create that the view does not show."""
+        open_jobs = {id_ for id_, jobs in self._jobs.items() if any(job.uid not in self._settled for job in jobs)}
+        return open_jobs | self._unseen.keys()
+
+    def in_flight(self) -> list[tuple[str, str]]:
+        """(queue, submitter) of every unfinished Job and unseen create."""
+        jobs = [job for jobs in self._jobs.values() for job in jobs if not job.is_finished]
+        unseen = [(u.queue, u.submitted_by) for u in self._unseen.values()]
+        return [(job.queue, job.submitted_by) for job in jobs] + unseen
+
+    def busy_lanes(self) -> frozenset[Lane]:
+        return frozenset(job.lane for jobs in self._jobs.values() for job in jobs if not job.is_finished)
+
+    def failing_lanes(self, tasks: Mapping[int, Task]) -> frozenset[Lane]:
+        return failing_lanes(tasks, [job for jobs in self._jobs.values() for job in jobs], self._seen)
+
+    def brakes(self) -> Brakes:
+        """What the API server's answers ask for."""
+        memory, now = self._memory, time.monotonic()
+        probing = memory.api.is_probing or memory.quota.is_probing
+        return Brakes(memory.api.hold(now), memory.quota.hold(now), probing)
+
+    def offer(self, kind: Kind) -> Offer | Hold:
+        return self._library.offer(kind)
+
+    def known_offer(self, digest: bytes) -> Offer | Hold | None:
+        return self._library.known_offer(digest)
+
+    def parked(self, row: Candidate | Task) -> Hold | None:
+        """Why a row, or its kind, will never be taken by the API server as it is."""
+        return self._memory.parked(row)
+
+    def standing(self, task: Task) -> Standing:
+        """What the row and its Jobs mean, and what this process knows of its own creates."""
+        identity = task_identity(self._database_id, task.id, task.created_at)
+        jobs = [job for job in self._jobs.get(task.id, ()) if job.identity == identity]
+        self._settle(task, jobs)
+        standing = judge(task, jobs, self._seen)
+        launch = standing.verdict
+        if not isinstance(launch, Launch):
+            return standing
+        if (hold := self.parked(task)) is not None:
+            return Standing(hold, standing.ends)
+        unseen = self._unseen.get(task.id)
+        if unseen is None:
+            return standing
+        if unseen.is_answered:
+            return Standing(Hold(HoldReason.LAUNCHED, "Created"), standing.ends)
+        if unseen.name != job_name(self._submitter.installation, task.id, identity, task.attempt, launch.number):
+            return Standing(Hold(HoldReason.FINISHING, f"what became of {unseen.name} is not known yet"), standing.ends)
+        return Standing(msgspec.structs.replace(launch, is_repeat=True), standing.ends)
+
+    async def launch(self, orders: Sequence[Order]) -> None:
+        """Carries the orders out; returns when every answer is in."""
+        await self._submitter.resolve()
+        await self._submitter.submit(orders, self._library.templates)
+        assert self._began is not None  # begin comes first
+        now, at = self._began
+        elapsed = timedelta(seconds=time.monotonic() - at)
+        for order in orders:
+            if order.launch.number == 1 and not order.launch.is_repeat:
+                ready_at = max(order.task.created_at, order.task.run_at or order.task.created_at)
+                INSERT_TO_JOB.observe(max(0.0, (now + elapsed - ready_at).total_seconds()))
+
+    @property
+    def _seen(self) -> Scene:
+        assert self._scene is not None  # begin comes first
+        return self._scene
+
+    def _settle(self, task: Task, jobs: Sequence[Job]) -> None:
+        """A finished Job of a row that is over or past its attempt means nothing more: a past attempt never returns."""
+        for job in jobs:
+            if job.is_finished and (task.attempt > job.attempt or task.status in TERMINAL):
+                self._settled.add(job.uid)

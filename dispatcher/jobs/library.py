@@ -1,0 +1,111 @@
+"""The templates: files of TEMPLATES_DIR, or built in; read again when they change.
+
+A file that cannot serve is not replaced by what it was before: after a restart it would be gone, and the outcome must
+be the same. Its rows are held with the fault as their reason until it is mended.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from dispatcher.config import JobSettings
+from dispatcher.errors import TemplateError
+from dispatcher.jobs.overrides import judge_kind
+from dispatcher.jobs.templates import Template, judge_template, parse_template
+from dispatcher.model import Hold, Kind, Offer
+
+log = structlog.get_logger(component="jobs.library")
+
+MOST_KINDS: Final = 100_000
+
+
+class Library:
+    """Templates by name (a string: the fault of one that cannot serve), and what each kind of row is offered."""
+
+    def __init__(self, settings: JobSettings, passed: frozenset[str]) -> None:
+        self.templates: Mapping[str, Template | str] = {}
+        self.fault = ""
+        self._settings = settings
+        self._passed = passed
+        self._stamp: object = None
+        self._offers: dict[bytes, Offer | Hold] = {}
+
+    def refresh(self) -> bool:
+        """True: templates changed. A few stats: cheap enough for every cycle."""
+        try:
+            files = find_files(self._settings.templates_dir)
+        except OSError as fault:
+            self.fault = f"TEMPLATES_DIR: {fault}"
+            self.templates, self._offers, self._stamp = {}, {}, None
+            return False
+        self.fault = ""
+        if files == self._stamp:
+            return False
+        self._stamp = files
+        self._offers = {}
+        self.templates = built_in(self._settings) | {path.stem: read_file(path) for path in files}
+        faults = [fault for fault in self.templates.values() if isinstance(fault, str)]
+        log.info("templates read", names=sorted(self.templates), faults=faults)
+        return True
+
+    def offer(self, kind: Kind) -> Offer | Hold:
+        """What rows of this kind get; judged once until a template changes."""
+        if len(self._offers) > MOST_KINDS:
+            self._offers = {}
+        if (known := self._offers.get(kind.digest)) is not None:
+            return known
+        self._offers[kind.digest] = judged = judge_kind(kind, self.templates, self._passed)
+        return judged
+
+    def known_offer(self, digest: bytes) -> Offer | Hold | None:
+        return self._offers.get(digest)
+
+
+def find_files(folder: str | None) -> dict[Path, tuple[int, int]]:
+    """Template files with what changes when they do. A mounted ConfigMap swaps a link: the content's inode moves."""
+    if folder is None:
+        return {}
+    found = sorted(path for path in Path(folder).iterdir() if path.suffix == ".yaml" and path.is_file())
+    return {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in found}
+
+
+def read_file(path: Path) -> Template | str:
+    try:
+        return parse_template(path.stem, path.read_text(encoding="utf-8"))
+    except (TemplateError, OSError, UnicodeDecodeError) as fault:
+        return str(fault)
+
+
+def built_in(settings: JobSettings) -> dict[str, Template | str]:
+    """The template `default` of an installation that names just an image."""
+    if settings.image is None:
+        return {}
+    container: dict[str, Any] = {
+        "name": "task",
+        "image": settings.image,
+        "imagePullPolicy": "Always",
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "resources": {
+            "requests": {"cpu": settings.cpu_request, "memory": settings.memory_request},
+            "limits": {"cpu": settings.cpu_limit, "memory": settings.memory_limit},
+        },
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    }
+    if settings.task_secret:
+        container["envFrom"] = [{"secretRef": {"name": settings.task_secret}}]
+    # A drain by an autoscaler would end a launch for nothing: it is asked to wait for the run limit instead.
+    stay = {"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+    pod = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [container],
+    }
+    manifest = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "spec": {"template": {"metadata": {"annotations": stay}, "spec": pod}},
+    }
+    return {"default": judge_template("default", manifest)}

@@ -1,0 +1,234 @@
+"""What a row and its Jobs mean together: PROTOCOL 5, line by line.
+
+Each function below is one line of that table and answers only where its line applies; the first answer counts. It is
+pure, so that a model checker and a janitor can ask the very function that production asks.
+
+Invariant: nothing here starts a second Job while one of the same row is unfinished, and launch numbers come from the
+Jobs *and* the row together, because either alone forgets (a deleted Job, a launch that never started).
+
+Not guaranteed: that the view is current. A verdict that rests on a Job being absent carries an `Ask`, which is put to
+the API server before anything is written.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
+from typing import Final
+
+from dispatcher.jobs.case import CANNOT_START, Case, Scene, stage
+from dispatcher.model import TERMINAL, Ask, End, Hold, HoldReason, Job, Launch, Node, Phase, Pod, Standing, Status, Task
+
+GRACE: Final = timedelta(seconds=60)
+"""Cancel, report, superseded Jobs, image errors: long enough for a clean stop and for a registry's hiccup."""
+MAX_DISRUPTED: Final = 20
+FIRST_BACKOFF_SECONDS: Final = 10
+LONGEST_BACKOFF_SECONDS: Final = 300
+
+
+def judge(task: Task, jobs: Sequence[Job], scene: Scene) -> Standing:
+    """The first line of the table that applies."""
+    case = Case(task, jobs, scene)
+    for line in TABLE:
+        if (standing := line(case)) is not None:
+            return standing
+    raise AssertionError(f"task {task.id}: no line of the table applies")  # the table ends with a line for all
+
+
+def terminal(case: Case) -> Standing | None:
+    if case.task.status not in TERMINAL:
+        return None
+    over = case.task.finished_at is not None and case.scene.now - case.task.finished_at >= GRACE
+    return Standing(None, tuple(delete(job, "its row is over") for job in case.jobs if over and not job.is_finished))
+
+
+def older_attempt(case: Case) -> Standing | None:
+    older = [job for job in case.jobs if job.attempt < case.task.attempt and not job.is_finished]
+    if not older:
+        return None
+    late = [job for job in older if case.scene.sightings.has_lasted(f"older/{job.uid}", case.scene.cluster_now, GRACE)]
+    return finishing(f"attempt {older[0].attempt} is not over yet", [delete(job, "an older attempt") for job in late])
+
+
+def higher_attempt(case: Case) -> Standing | None:
+    higher = [job for job in case.jobs if job.attempt > case.task.attempt and not job.is_finished]
+    if not higher:
+        return None
+    return finishing(f"a Job of the higher attempt {higher[0].attempt} runs: was the database restored?")
+
+
+def cancel_asked(case: Case) -> Standing | None:
+    asked = case.task.cancel_requested_at
+    if asked is None:
+        return None
+    late = case.scene.now - asked >= GRACE
+    unfinished = [job for job in case.of_attempt if not job.is_finished]
+    return finishing("a cancel was asked", [delete(job, "cancelled") for job in unfinished if late])
+
+
+def superseded(case: Case) -> Standing | None:
+    left = [job for job in case.of_attempt if job.launch < case.last and not job.is_finished]
+    if not left:
+        return None
+    return finishing(f"launch {left[0].launch} is not over yet", [delete(job, "superseded") for job in left])
+
+
+def first_launch(case: Case) -> Standing | None:
+    if case.last > 0:
+        return None
+    return Standing(Launch(1, ask=Ask.ALL_JOBS if case.task.attempt > 1 else Ask.NOTHING))
+
+
+def node_lost(case: Case) -> Standing | None:
+    if case.job is None or case.job.phase is not Phase.FAILING:
+        return None
+    lost = [pod for pod in case.pods if pod.deleting and is_unreachable(case.scene.nodes.get(pod.node_name))]
+    if not lost:
+        return None
+    patience = timedelta(seconds=case.scene.rules.node_lost_seconds)
+    forced = [
+        End("pods", pod.name, pod.uid, "its node is lost", grace_seconds=0)
+        for pod in lost
+        if patience and case.scene.sightings.has_lasted(f"lost/{pod.uid}", case.scene.cluster_now, patience)
+    ]
+    return Standing(Hold(HoldReason.NODE_LOST, f"node {lost[0].node_name} is unreachable"), tuple(forced))
+
+
+def launched(case: Case) -> Standing | None:
+    job = case.job
+    if job is None or (job.is_finished and not job.deleting):
+        return None
+    ends = [End("pods", pod.name, pod.uid, cause) for pod in case.pods if (cause := why_ended(case, job, pod))]
+    return Standing(Hold(HoldReason.LAUNCHED, stage(job, case.pods)), tuple(ends))
+
+
+def started_once_only(case: Case) -> Standing | None:
+    task = case.task
+    if task.status is Status.PROCESSING and task.max_failures == 1 and task.launch > 0:
+        return park(HoldReason.FAILURES_EXHAUSTED, "it had started, and max_failures is 1")
+    return None
+
+
+def exit_code(case: Case) -> Standing | None:
+    job = case.job
+    if job is None or job.report != "exit-code" or case.task.status is not Status.WAITING:
+        return None
+    if job.phase is Phase.FAILED and not job.was_disrupted and any(pod.had_run for pod in case.pods):
+        return park(HoldReason.EXITED_WITHOUT_REPORT, "its container failed; report is exit-code")
+    return None
+
+
+def gone(case: Case) -> Standing | None:
+    if case.job is not None:
+        return None
+    unstarted, disrupted = remembered(case)
+    since = case.task.started_at or case.task.created_at
+    return relaunch(case, unstarted, disrupted, case.scene.now - since)
+
+
+def failed(case: Case) -> Standing | None:
+    if case.job is None or case.job.phase is not Phase.FAILED:
+        return None
+    return relaunch(case, *remembered(case), case.scene.cluster_now - (case.job.ended_at or case.job.created_at))
+
+
+def exited_before_start(case: Case) -> Standing | None:
+    if case.task.launch == case.last:
+        return None
+    return park(HoldReason.EXITED_WITHOUT_REPORT, "its container ended with 0 and never called task_start")
+
+
+def exited_without_report(case: Case) -> Standing | None:
+    job = case.job
+    if job is None or case.task.job_uid != job.uid:
+        return None
+    if case.scene.cluster_now - (job.ended_at or job.created_at) < GRACE:
+        return Standing(Hold(HoldReason.LAUNCHED, "ended with 0; its report may be on the way"))
+    return park(HoldReason.EXITED_WITHOUT_REPORT, "its container ended with 0 and never called task_finish")
+
+
+def refused_twin(case: Case) -> Standing | None:
+    job = case.job
+    ended = (job.ended_at or job.created_at) if job else case.scene.cluster_now
+    return relaunch(case, *remembered(case), case.scene.cluster_now - ended)
+
+
+TABLE: Final[tuple[Callable[[Case], Standing | None], ...]] = (
+    terminal,
+    older_attempt,
+    higher_attempt,
+    cancel_asked,
+    superseded,
+    first_launch,
+    node_lost,
+    launched,
+    started_once_only,
+    exit_code,
+    gone,
+    failed,
+    exited_before_start,
+    exited_without_report,
+    refused_twin,
+)
+
+
+def remembered(case: Case) -> tuple[int, int]:
+    """Launches of this attempt up to N that never started, and that were disrupted; missing Jobs count as disrupted."""
+    seen = max(case.of_attempt, key=lambda job: job.launch, default=None)
+    if seen is None:
+        return 0, case.last
+    missing = case.last - seen.launch
+    unstarted, disrupted = seen.unstarted, seen.disrupted + missing
+    if seen.was_disrupted:
+        disrupted += 1
+    elif case.task.launch < seen.launch:
+        unstarted += 1
+    return unstarted, disrupted
+
+
+def relaunch(case: Case, unstarted: int, disrupted: int, waited: timedelta) -> Standing:
+    """Launch N + 1 while every budget lasts, after a pause that doubles."""
+    task, rules = case.task, case.scene.rules
+    unreported = case.last - unstarted - disrupted
+    if task.failures + unreported >= task.max_failures:
+        return park(HoldReason.FAILURES_EXHAUSTED, f"{task.failures + unreported} failed runs of {task.max_failures}")
+    if unstarted >= rules.max_launches:
+        return park(HoldReason.LAUNCHES_EXHAUSTED, f"{unstarted} launches never started")
+    if disrupted > MAX_DISRUPTED or case.last >= rules.max_launches + task.max_failures + MAX_DISRUPTED:
+        return park(HoldReason.LAUNCHES_EXHAUSTED, f"{case.last} launches, {disrupted} of them disrupted")
+    left = backoff(case.last) - waited
+    if left > timedelta(0):
+        return Standing(Hold(HoldReason.BACKOFF, f"launch {case.last + 1} in {left.total_seconds():.0f} s"))
+    ask = Ask.THAT_JOB if case.job is None else Ask.NOTHING
+    return Standing(Launch(case.last + 1, unstarted, disrupted, ask))
+
+
+def backoff(launches: int) -> timedelta:
+    """The pause after so many launches: 10 s, doubling, at most 5 min."""
+    return timedelta(seconds=min(FIRST_BACKOFF_SECONDS * 2 ** min(launches - 1, 10), LONGEST_BACKOFF_SECONDS))
+
+
+def why_ended(case: Case, job: Job, pod: Pod) -> str:
+    """Why a launch that has not started is given up; empty: it is not. Its Pod goes, its Job stays as memory."""
+    if pod.phase != "Pending" or pod.deleting or pod.had_run or case.task.launch >= job.launch:
+        return ""
+    scene = case.scene
+    stuck = pod.waiting_reason in CANNOT_START
+    if stuck and scene.sightings.has_lasted(f"stuck/{pod.uid}", scene.cluster_now, GRACE):
+        return pod.waiting_reason
+    late = scene.cluster_now - job.created_at >= timedelta(seconds=scene.rules.start_deadline_seconds)
+    return "the start deadline passed" if late and not job.suspended else ""
+
+
+def is_unreachable(node: Node | None) -> bool:
+    return node is not None and node.unreachable
+
+
+def delete(job: Job, cause: str) -> End:
+    return End("jobs", job.name, job.uid, cause, resource_version=job.resource_version)
+
+
+def finishing(detail: str, ends: Iterable[End] = ()) -> Standing:
+    return Standing(Hold(HoldReason.FINISHING, detail), tuple(ends))
+
+
+def park(reason: HoldReason, detail: str) -> Standing:
+    return Standing(Hold(reason, detail))

@@ -1,0 +1,86 @@
+"""What a kind of row would get from its template: the first check of rows against bounds.
+
+Judged once for all rows of a kind, so that ten thousand bad rows cost ten thousand look-ups in a dictionary.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+import msgspec
+
+from dispatcher.jobs.env import check_env_names
+from dispatcher.jobs.templates import Template
+from dispatcher.model import Hold, HoldReason, Kind, Offer
+from dispatcher.quantity import parse_quantity
+
+PLACED_BY: Final = (
+    "nodeSelector",
+    "affinity",
+    "tolerations",
+    "schedulerName",
+    "topologySpreadConstraints",
+    "priorityClassName",
+)
+
+
+def judge_kind(kind: Kind, templates: Mapping[str, Template | str], passed: frozenset[str]) -> Offer | Hold:
+    """What rows of this kind are offered, or why they are held. A template that is a string is its fault."""
+    template = templates.get(kind.template)
+    if template is None:
+        known = ", ".join(sorted(templates)) or "none"
+        return Hold(HoldReason.UNKNOWN_TEMPLATE, f'template "{kind.template}" is not known; known: {known}')
+    if isinstance(template, str):
+        return Hold(HoldReason.UNKNOWN_TEMPLATE, template)
+    denied = why_denied(kind, template, passed)
+    if denied:
+        return Hold(HoldReason.POLICY_DENIED, denied)
+    image = kind.spec.get("image", template.task_container.get("image", ""))
+    return Offer(image, plan_shape(template, kind.spec))
+
+
+def why_denied(kind: Kind, template: Template, passed: frozenset[str]) -> str:
+    """The first bound that the row breaks; empty: none."""
+    closed = sorted(kind.spec_names - template.opened)
+    if closed:
+        return f'template "{template.name}" does not open spec.{closed[0]}'
+    if kind.timeout_seconds is not None and kind.timeout_seconds > template.max_seconds:
+        return f"timeout_seconds {kind.timeout_seconds} is over the template's {template.max_seconds}"
+    return (
+        check_image(kind.spec.get("image"), template)
+        or check_amount("cpu", kind.spec.get("cpu"), template)
+        or check_amount("memory", kind.spec.get("memory"), template)
+        or check_env_names(kind.env_names, template.opened, template.taken | passed)
+    )
+
+
+def check_image(image: str | None, template: Template) -> str:
+    if image is None:
+        return ""
+    # A glob's `*` also matches "/", so a path that climbs out of its folder must not get that far.
+    fine = ".." not in image and "//" not in image and any(fnmatchcase(image, glob) for glob in template.images)
+    return "" if fine else f"spec.image is none of the template's {', '.join(template.images)}"
+
+
+def check_amount(resource: str, written: str | None, template: Template) -> str:
+    if written is None:
+        return ""
+    most = template.max_cpu if resource == "cpu" else template.max_memory
+    try:
+        amount = parse_quantity(written)
+    except ValueError as fault:
+        return f"spec.{resource}: {fault}"
+    if amount <= 0:
+        return f"spec.{resource} must be above 0"
+    return f"spec.{resource} {written} is over the template's bound" if most is None or amount > most else ""
+
+
+def plan_shape(template: Template, spec: Mapping[str, str]) -> str:
+    """Digest of resources and placement constraints: Pods of one shape fit, or do not fit, alike."""
+    pod: Mapping[str, Any] = template.pod_spec
+    containers = [container.get("resources") for container in pod["containers"]]
+    constraints = {field: pod[field] for field in PLACED_BY if field in pod}
+    chosen = {name: spec[name] for name in ("cpu", "memory", "private_machine", "special_machine") if name in spec}
+    written = msgspec.json.encode([containers, template.container, constraints, chosen], order="deterministic")
+    return hashlib.sha256(written).hexdigest()[:16]

@@ -1,0 +1,156 @@
+"""Makes the Job of a launch, exactly once, whatever becomes of the answer.
+
+The name is the lock: the same POST is sent again under the same name until its answer is known, and "AlreadyExists and
+it is ours" is success. A create that ends in anything else is followed by a GET of the name before it is believed: a
+full quota, for one, hides the 409 behind a 403 (kubernetes #106842).
+
+Not guaranteed: that a POST of ours lands at once. Its `timeout` bounds how late it can; until that is known it counts.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
+
+import structlog
+
+from dispatcher.errors import ClusterError
+from dispatcher.identity import identity_of, name_of
+from dispatcher.jobs.answers import Meaning, read_create
+from dispatcher.jobs.manifest import Site, build_job
+from dispatcher.jobs.memory import Memory
+from dispatcher.jobs.policy import check_job
+from dispatcher.jobs.templates import Template
+from dispatcher.metrics import JOB_CREATES
+from dispatcher.model import ApiAnswer, Ask, Hold, HoldReason, Job, Manifest, Order
+
+log = structlog.get_logger(component="jobs.submit")
+
+AT_A_TIME: Final = 16
+RESOLVE_AFTER_SECONDS: Final = 20
+"""After this no POST of ours can land any more (client and server limits together), so a GET tells."""
+BLOCKED_SECONDS: Final = 10
+NOT_READY: Final = {
+    Meaning.TERMINATING: "NamespaceTerminating",
+    Meaning.NO_NAMESPACE: "NamespaceMissing",
+    Meaning.FORBIDDEN: "Forbidden",
+    Meaning.UNAUTHORIZED: "Unauthorized",
+}
+
+
+class Jobs(Protocol):
+    """What it needs of the cluster."""
+
+    async def create(self, manifest: Manifest) -> ApiAnswer: ...
+    async def get(self, name: str) -> ApiAnswer: ...
+    async def list_task(self, task_id: int) -> list[Job]: ...
+
+
+class Submitter:
+    """Carries launches out, 16 at a time."""
+
+    def __init__(self, jobs: Jobs, site: Site, memory: Memory) -> None:
+        self._jobs = jobs
+        self._site = site
+        self._memory = memory
+        self._places = asyncio.Semaphore(AT_A_TIME)
+
+    @property
+    def installation(self) -> str:
+        return self._site.installation
+
+    async def submit(self, orders: Sequence[Order], templates: Mapping[str, Template | str]) -> None:
+        """Returns when every answer is in, or its time is over."""
+        async with asyncio.TaskGroup() as group:
+            for order in orders:
+                template = templates[order.task.template]
+                assert isinstance(template, Template)
+                group.create_task(self._place(order, template))
+
+    async def resolve(self) -> None:
+        """Asks what became of creates whose row no longer wants them."""
+        now = time.monotonic()
+        late = [u.name for u in self._memory.unseen.values()
+                if not u.is_answered and now - u.sent_at > RESOLVE_AFTER_SECONDS]  # fmt: skip
+        for name in late[:AT_A_TIME]:
+            answer = await self._jobs.get(name)
+            if answer.status == 404:
+                self._memory.not_made(name)
+            elif answer.job is not None:
+                self._memory.answered(name, answer.job.resource_version)
+
+    async def _place(self, order: Order, template: Template) -> None:
+        async with self._places:
+            if self._memory.api.hold(time.monotonic()):
+                return  # an answer before this one asked for a pause; the row is judged anew
+            name = name_of(order, self._site.installation)
+            with structlog.contextvars.bound_contextvars(task=order.task.id, job=name):
+                manifest = build_job(order, template, self._site)
+                if violation := check_job(manifest, order, template, self._site):
+                    self._park(order, HoldReason.POLICY_DENIED, violation)
+                elif await self._is_clear(order):
+                    await self._create(order, name, manifest)
+
+    async def _is_clear(self, order: Order) -> bool:
+        """Puts the launch's question to the API server: a lagging view must not be believed that a Job is gone."""
+        try:
+            if order.launch.ask is Ask.ALL_JOBS:
+                return all(job.is_finished for job in await self._jobs.list_task(order.task.id))
+            if order.launch.ask is Ask.THAT_JOB:
+                answer = await self._jobs.get(name_of(order, self._site.installation, order.launch.number - 1))
+                return answer.status == 404
+        except ClusterError as fault:
+            log.warning("cannot ask before the launch", fault=str(fault))
+            return False
+        return True
+
+    async def _create(self, order: Order, name: str, manifest: Manifest) -> None:
+        self._memory.sent(name, order.task, time.monotonic())
+        answer = await self._jobs.create(manifest)
+        meaning = read_create(answer)
+        job = answer.job
+        if meaning not in {Meaning.CREATED, Meaning.UNKNOWN, Meaning.UNAUTHORIZED}:
+            found = await self._jobs.get(name)
+            if found.status == 0 or found.status >= 500:
+                meaning = Meaning.UNKNOWN
+            job = found.job
+            if found.status == 200:
+                meaning = Meaning.EXISTS
+        JOB_CREATES.labels(meaning).inc()
+        self._settle(order, meaning, answer, job)
+
+    def _settle(self, order: Order, meaning: Meaning, answer: ApiAnswer, job: Job | None) -> None:
+        memory, now, name = self._memory, time.monotonic(), name_of(order, self._site.installation)
+        if meaning is Meaning.CREATED or (meaning is Meaning.EXISTS and job is not None and is_ours(order, job)):
+            memory.answered(name, job.resource_version if job else "0")
+            memory.accepted(order.task)
+            memory.api.reset()
+            memory.quota.reset()
+            log.info("launched", meaning=meaning, attempt=order.task.attempt, launch=order.launch.number)
+            return
+        log.warning("not launched", meaning=meaning, status=answer.status, reason=answer.reason, message=answer.message)
+        if meaning is Meaning.UNKNOWN:
+            memory.api.trip(not_ready("ApiThrottled", answer), now, answer.retry_after)
+            return
+        memory.not_made(name)
+        if meaning is Meaning.QUOTA:
+            memory.quota.trip(Hold(HoldReason.QUOTA_EXCEEDED, answer.message), now, BLOCKED_SECONDS)
+        elif meaning in NOT_READY:
+            memory.api.trip(not_ready(NOT_READY[meaning], answer), now, BLOCKED_SECONDS)
+        elif meaning is Meaning.EXISTS:
+            self._park(order, HoldReason.NAME_COLLISION, f"Job {name} exists and is not this task's")
+        else:
+            self._park(order, HoldReason.POISON, f"{answer.status} {answer.message}")
+
+    def _park(self, order: Order, reason: HoldReason, detail: str) -> None:
+        log.warning("parked", reason=reason, detail=detail)
+        self._memory.park(order.task, Hold(reason, detail))
+
+
+def is_ours(order: Order, job: Job) -> bool:
+    """By its full identity: a name can be met by chance, a label can be set by anybody."""
+    return (job.identity, job.attempt, job.launch) == (identity_of(order), order.task.attempt, order.launch.number)
+
+
+def not_ready(code: str, answer: ApiAnswer) -> Hold:
+    return Hold(HoldReason.DISPATCHER_NOT_READY, f"{code}: {answer.status} {answer.message}"[:300])

@@ -1,0 +1,193 @@
+"""Job templates: plain Job manifests whose own annotations open them to rows (INTERFACE 4).
+
+A template is trusted, but not blindly: whatever would break "one launch = one Job = one Pod", or would make a bound
+mean something else than it says, is a fault when the file is read, with the field's name, and launches nothing.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from dispatcher.errors import TemplateError
+from dispatcher.identity import (
+    DOMAIN,
+    IMAGES,
+    MAX_CPU,
+    MAX_MEMORY,
+    MAX_SECONDS,
+    OPENINGS,
+    REPORT,
+    ROW_MAY_SET,
+)  # fmt: skip
+from dispatcher.jobs.env import ENV_NAME, is_closed
+from dispatcher.model import Manifest
+from dispatcher.quantity import parse_quantity
+
+NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+OPENABLE: Final = frozenset({"image", "command", "args", "cpu", "memory", "env"})
+LONGEST_SECONDS: Final = 604800
+OURS: Final = (
+    "activeDeadlineSeconds", "backoffLimitPerIndex", "completionMode", "managedBy", "manualSelector",
+    "maxFailedIndexes", "podFailurePolicy", "podReplacementPolicy", "selector",
+    "successPolicy", "suspend", "ttlSecondsAfterFinished",
+)  # fmt: skip
+"""Fields of the Job's spec that the dispatcher decides; a TTL, for one, would delete the memory of a launch."""
+
+
+class Template(Struct, frozen=True):
+    """A manifest that was read and judged; `opened` holds what rows may set, `taken` the env names that it sets."""
+
+    name: str
+    manifest: Manifest
+    container: int
+    opened: frozenset[str]
+    taken: frozenset[str]
+    images: tuple[str, ...]
+    max_cpu: Fraction | None
+    max_memory: Fraction | None
+    max_seconds: int
+    report: str
+    digest: str
+
+    @property
+    def pod_spec(self) -> Mapping[str, Any]:
+        spec: Mapping[str, Any] = self.manifest["spec"]["template"]["spec"]
+        return spec
+
+    @property
+    def task_container(self) -> Mapping[str, Any]:
+        container: Mapping[str, Any] = self.pod_spec["containers"][self.container]
+        return container
+
+
+def parse_template(name: str, text: str) -> Template:
+    """A template from the text of its file; TemplateError names field, value and rule."""
+    try:
+        manifest = msgspec.yaml.decode(text, type=dict[str, Any])
+    except msgspec.DecodeError as fault:
+        raise TemplateError(f"template {name}: not one YAML document with a Job: {fault}") from fault
+    try:
+        return judge_template(name, manifest)
+    except TemplateError as fault:
+        raise TemplateError(f"template {name}: {fault}") from None
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as fault:
+        raise TemplateError(f"template {name}: not a Job manifest ({type(fault).__name__}: {fault})") from fault
+
+
+def judge_template(name: str, manifest: Manifest) -> Template:
+    """Checks a manifest field by field."""
+    must(NAME.fullmatch(name) is not None, "its name", name, "lower-case letters, digits, '-', at most 63 characters")
+    must(manifest.get("apiVersion") == "batch/v1", "apiVersion", manifest.get("apiVersion"), "must be batch/v1")
+    must(manifest.get("kind") == "Job", "kind", manifest.get("kind"), "must be Job")
+    meta, spec = manifest.get("metadata") or {}, manifest["spec"]
+    annotations = dict(meta.get("annotations") or {})
+    check_metadata(meta, spec["template"].get("metadata") or {})
+    check_one_launch(spec)
+    containers = spec["template"]["spec"]["containers"]
+    index = next((i for i, container in enumerate(containers) if container.get("name") == "task"), 0)
+    taken = check_own_env(containers[index].get("env") or [])
+    opened = read_openings(annotations)
+    return Template(
+        name=name,
+        manifest=manifest,
+        container=index,
+        opened=opened,
+        taken=taken,
+        images=read_images(annotations, opened),
+        max_cpu=read_bound("cpu", annotations.get(MAX_CPU), containers[index], opened),
+        max_memory=read_bound("memory", annotations.get(MAX_MEMORY), containers[index], opened),
+        max_seconds=read_seconds(annotations.get(MAX_SECONDS)),
+        report=read_report(annotations.get(REPORT, "sql")),
+        digest=hashlib.sha256(msgspec.json.encode(manifest, order="deterministic")).hexdigest()[:16],
+    )
+
+
+def must(holds: bool, field: str, value: object, rule: str) -> None:
+    if not holds:
+        raise TemplateError(f"{field} is {str(value)[:80]!r}: {rule}")
+
+
+def check_metadata(meta: Mapping[str, Any], pod_meta: Mapping[str, Any]) -> None:
+    must(
+        "namespace" not in meta,
+        "metadata.namespace",
+        meta.get("namespace"),
+        "leave it out: one installation, one namespace",
+    )
+    labels = [*(meta.get("labels") or {}), *(pod_meta.get("labels") or {}), *(pod_meta.get("annotations") or {})]
+    for key in labels:
+        must(
+            not key.startswith(f"{DOMAIN}/"),
+            "a label or Pod annotation",
+            key,
+            "the dispatcher sets these: leave it out",
+        )
+    for key, value in (meta.get("annotations") or {}).items():
+        known = key in OPENINGS or not key.startswith(f"{DOMAIN}/")
+        must(known, "an annotation", key, f"known are {', '.join(sorted(OPENINGS))}")
+        must(isinstance(value, str), key, value, "annotations are strings: quote it")
+
+
+def check_one_launch(spec: Mapping[str, Any]) -> None:
+    """One launch = one Job = one Pod that runs once."""
+    for field in OURS:
+        must(field not in spec, f"spec.{field}", spec.get(field), "the dispatcher decides it: leave it out")
+    for field, only in (("parallelism", 1), ("completions", 1), ("backoffLimit", 0)):
+        must(spec.get(field, only) == only, f"spec.{field}", spec.get(field), f"must be {only}: one launch = one Pod")
+    pod = spec["template"]["spec"]
+    must(pod.get("restartPolicy", "Never") == "Never", "restartPolicy", pod.get("restartPolicy"), "must be Never")
+    must("activeDeadlineSeconds" not in pod, "the Pod's activeDeadlineSeconds", "", f"use the annotation {MAX_SECONDS}")
+    must(bool(pod["containers"]), "containers", "[]", "a task needs one")
+
+
+def check_own_env(own: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    names = [variable["name"] for variable in own]
+    for name in names:
+        must(names.count(name) == 1, "env", name, "a name stands once")
+        must(not is_closed(name), "env", name, "this name is the dispatcher's")
+    return frozenset(names)
+
+
+def read_openings(annotations: Mapping[str, str]) -> frozenset[str]:
+    opened = frozenset(word.strip() for word in annotations.get(ROW_MAY_SET, "env").split(",") if word.strip())
+    for word in opened:
+        name = word.removeprefix("env.")
+        fine = word in OPENABLE or (name != word and ENV_NAME.fullmatch(name) is not None and not is_closed(name))
+        must(fine, ROW_MAY_SET, word, f"known are {', '.join(sorted(OPENABLE))} and env.NAME of an open name")
+    return opened
+
+
+def read_images(annotations: Mapping[str, str], opened: frozenset[str]) -> tuple[str, ...]:
+    globs = tuple(glob.strip() for glob in annotations.get(IMAGES, "").split(",") if glob.strip())
+    must("image" not in opened or bool(globs), IMAGES, "", "rows may set the image, so say which: registry/team-a/*")
+    return globs
+
+
+def read_bound(
+    resource: str, written: str | None, container: Mapping[str, Any], opened: frozenset[str]
+) -> Fraction | None:
+    """The most that a row may ask for: the annotation, else the container's own limit."""
+    if resource not in opened:
+        return None
+    limits = (container.get("resources") or {}).get("limits") or {}
+    source = written if written is not None else limits.get(resource)
+    must(source is not None, f"max-{resource}", None, f"rows may set {resource}, so say how much")
+    bound = parse_quantity(str(source))
+    must(bound > 0, f"max-{resource}", source, "must be above 0")
+    return bound
+
+
+def read_seconds(written: str | None) -> int:
+    seconds = LONGEST_SECONDS if written is None else int(written)
+    must(1 <= seconds <= LONGEST_SECONDS, MAX_SECONDS, written, f"1..{LONGEST_SECONDS}")
+    return seconds
+
+
+def read_report(written: str) -> str:
+    must(written in {"sql", "exit-code"}, REPORT, written, "sql or exit-code")
+    return written

@@ -1,0 +1,178 @@
+"""A thin client of the Kubernetes API: bytes out, status and bytes in.
+
+Two sessions, so that long watches and short requests never starve each other. No proxy from the environment, no client
+side model, and a limit on every wait: a server that says nothing is a fault, never a pause.
+"""
+
+import json
+import socket
+import time
+from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+import aiohttp
+from msgspec import Struct
+
+from dispatcher import __version__
+from dispatcher.errors import ClusterAway, ClusterRefused
+from dispatcher.kube.credentials import Login
+from dispatcher.kube.objects import read_status
+from dispatcher.metrics import KUBE_REQUESTS, KUBE_SECONDS
+
+REQUEST_SECONDS: Final = 30
+CONNECT_SECONDS: Final = 5
+SILENCE_SECONDS: Final = 90
+"""Of a watch: bookmarks come about each minute."""
+LINE_BYTES: Final = 4 * 2**20
+NETWORK_FAULTS: Final = (aiohttp.ClientError, TimeoutError, OSError, ValueError)
+
+
+class Question(Struct, frozen=True):
+    """One request, as it may be asked again."""
+
+    method: str
+    path: str
+    body: bytes | None
+    params: Mapping[str, str] | None
+    seconds: float
+
+
+class Reply(Struct, frozen=True):
+    """An answer that was read to its end."""
+
+    status: int
+    body: bytes
+    retry_after: float = 0
+
+    def expect(self, doing: str) -> bytes:
+        """The body of a success; ClusterRefused says what was refused."""
+        if self.status < 400:
+            return self.body
+        status = read_status(self.body)
+        raise ClusterRefused(doing, self.status, status.reason, status.message)
+
+
+class KubeClient:
+    """Requests to one API server, as one identity."""
+
+    def __init__(self, login: Login) -> None:
+        self._login = login
+        self._requests = open_session(limit=64)
+        self._watches = open_session(limit=0)
+        self._offset = timedelta(0)
+
+    async def close(self) -> None:
+        await self._requests.close()
+        await self._watches.close()
+
+    @property
+    def namespace(self) -> str:
+        return self._login.namespace
+
+    def now(self) -> datetime:
+        """The API server's clock, as its last answer told it: ages are taken against the clock that set them."""
+        return datetime.now(UTC) + self._offset
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        params: Mapping[str, str] | None = None,
+        seconds: float = REQUEST_SECONDS,
+    ) -> Reply:
+        """One request; a refused token is read again, once. ClusterAway: no answer, so it may have been done."""
+        question = Question(method, path, body, params, seconds)
+        reply = await self._once(question, False)
+        return await self._once(question, True) if reply.status == 401 else reply
+
+    async def _once(self, question: Question, again: bool) -> Reply:
+        began, code, resource = time.perf_counter(), "none", resource_of(question.path)
+        try:
+            async with self._requests.request(
+                question.method,
+                self._login.url + question.path,
+                data=question.body,
+                params=question.params,
+                headers=await self._headers(again),
+                ssl=self._login.tls or True,
+                timeout=aiohttp.ClientTimeout(total=question.seconds, sock_connect=CONNECT_SECONDS),
+            ) as answer:
+                content = await answer.read()
+                code = str(answer.status)
+                self._set_clock(answer.headers.get("Date"))
+                return Reply(answer.status, content, seconds_of(answer.headers.get("Retry-After")))
+        except NETWORK_FAULTS as fault:
+            raise ClusterAway(f"{question.method} {question.path}: {type(fault).__name__}: {fault}") from fault
+        finally:
+            KUBE_REQUESTS.labels(question.method, resource, code).inc()
+            KUBE_SECONDS.labels(question.method, resource).observe(time.perf_counter() - began)
+
+    async def watch(self, path: str, params: Mapping[str, str], seconds: float) -> AsyncIterator[bytes]:
+        """Lines of a watch until the server ends it, in at most about `seconds`. The first yield is empty: accepted."""
+        timeout = aiohttp.ClientTimeout(total=seconds + 30, sock_connect=CONNECT_SECONDS, sock_read=SILENCE_SECONDS)
+        asked = {**params, "watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(int(seconds))}
+        try:
+            async with self._watches.get(
+                self._login.url + path, params=asked, headers=await self._headers(False), timeout=timeout,
+                ssl=self._login.tls or True,
+            ) as answer:  # fmt: skip
+                KUBE_REQUESTS.labels("WATCH", resource_of(path), str(answer.status)).inc()
+                if answer.status != 200:
+                    if answer.status == 401:
+                        await self._login.token(True)
+                    Reply(answer.status, (await answer.content.read(65536))).expect(f"watch {path}")
+                yield b""
+                while line := await answer.content.readline():
+                    yield line
+        except NETWORK_FAULTS as fault:
+            raise ClusterAway(f"watch {path}: {type(fault).__name__}: {fault}") from fault
+
+    async def _headers(self, refused: bool) -> dict[str, str]:
+        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        if token := await self._login.token(refused):
+            headers["Authorization"] = f"Bearer {token}"
+        return headers
+
+    def _set_clock(self, date: str | None) -> None:
+        if date:
+            self._offset = parsedate_to_datetime(date) - datetime.now(UTC)
+
+
+def open_session(limit: int) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        # Idle connections outlive quiet spells but not the server's own limit of 90 s.
+        connector=aiohttp.TCPConnector(limit=limit, keepalive_timeout=60, socket_factory=patient_socket),
+        # Lists above 128 KB would come gzipped, and the API server pays for it.
+        headers={"User-Agent": f"pg-job-dispatcher/{__version__}", "Accept-Encoding": "identity"},
+        read_bufsize=LINE_BYTES,
+        trust_env=False,
+        json_serialize=json.dumps,
+    )
+
+
+def patient_socket(address: tuple[object, ...]) -> socket.socket:
+    """A socket that notices a dead peer: HTTP/1.1 has no ping of its own."""
+    family, kind, protocol, *_ = address
+    made = socket.socket(family, kind, protocol)  # type: ignore[arg-type] # aiohttp's AddrInfo is a loose tuple
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 30000)):
+        if hasattr(socket, option):
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    return made
+
+
+def seconds_of(header: str | None) -> float:
+    return float(header) if header and header.isdigit() else 0.0
+
+
+def resource_of(path: str) -> str:
+    """`jobs` of `/apis/batch/v1/namespaces/x/jobs/name`: a bounded label, never a name."""
+    parts = path.split("/")
+    version = parts.index("v1") if "v1" in parts else 0
+    rest = parts[version + 1 :]
+    if rest[:1] == ["namespaces"] and len(rest) > 2:
+        return rest[2]
+    return rest[0] if rest else "other"

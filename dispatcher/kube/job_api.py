@@ -1,0 +1,83 @@
+"""Writes and live questions about Jobs and Pods. Answers are values: what they mean is decided elsewhere."""
+
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+
+from dispatcher.errors import ClusterAway
+from dispatcher.identity import job_selector
+from dispatcher.kube.client import KubeClient, Reply
+from dispatcher.kube.objects import Page, encode, read_job, read_status
+from dispatcher.model import ApiAnswer, End, Job, Manifest
+
+WRITE_SECONDS: Final = 10
+"""Also told to the server: it bounds how late a write of ours can land."""
+SERVER_SECONDS: Final = 8
+
+
+def jobs_path(namespace: str) -> str:
+    return f"/apis/batch/v1/namespaces/{quote(namespace, safe='')}/jobs"
+
+
+def pods_path(namespace: str) -> str:
+    return f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
+
+
+class JobApi:
+    """The namespace of one installation."""
+
+    def __init__(self, client: KubeClient, namespace: str, installation: str) -> None:
+        self._client = client
+        self._jobs = jobs_path(namespace)
+        self._pods = pods_path(namespace)
+        self._installation = installation
+
+    async def create(self, manifest: Manifest) -> ApiAnswer:
+        """POST, told to refuse unknown fields. Status 0: unknown, it may have been done."""
+        params = {"fieldValidation": "Strict", "timeout": f"{SERVER_SECONDS}s"}
+        return await self._ask("POST", self._jobs, encode(manifest), params)
+
+    async def get(self, name: str) -> ApiAnswer:
+        """A consistent read of one Job."""
+        return await self._ask("GET", f"{self._jobs}/{name}", None, None)
+
+    async def list_task(self, task_id: int) -> list[Job]:
+        """A consistent list of one task's Jobs; ClusterError: not known."""
+        params = {"labelSelector": job_selector(self._installation, task_id)}
+        reply = await self._client.request("GET", self._jobs, params=params, seconds=WRITE_SECONDS)
+        page = msgspec.json.decode(reply.expect(f"list Jobs of task {task_id}"), type=Page)
+        return [job for raw in page.items if (job := read_job(raw)) is not None]
+
+    async def delete(self, end: End) -> ApiAnswer:
+        """DELETE with preconditions: it hits this very object, as it was judged, or nothing."""
+        only_if = {"uid": end.uid}
+        if end.resource_version is not None:
+            only_if["resourceVersion"] = end.resource_version
+        options: Manifest = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": only_if}
+        if end.kind == "jobs":
+            options["propagationPolicy"] = "Foreground"  # by default batch/v1 leaves its Pods behind
+        if end.grace_seconds is not None:
+            options["gracePeriodSeconds"] = end.grace_seconds
+        path = f"{self._jobs if end.kind == 'jobs' else self._pods}/{end.name}"
+        return await self._ask("DELETE", path, encode(options), {"timeout": f"{SERVER_SECONDS}s"})
+
+    async def _ask(self, method: str, path: str, body: bytes | None, params: dict[str, str] | None) -> ApiAnswer:
+        try:
+            reply = await self._client.request(method, path, body, params, WRITE_SECONDS)
+        except ClusterAway as fault:
+            return ApiAnswer(0, message=str(fault))
+        return read_answer(reply)
+
+
+def read_answer(reply: Reply) -> ApiAnswer:
+    if reply.status < 400:
+        try:
+            return ApiAnswer(reply.status, job=read_job(reply.body))
+        except msgspec.DecodeError:  # a truncated body: done, but what was made has to be asked for
+            return ApiAnswer(0, message="the answer was not whole")
+    status = read_status(reply.body)
+    details = status.details
+    causes = tuple(cause.reason for cause in details.causes) if details else ()
+    wait = max(reply.retry_after, details.retry_after_seconds if details else 0)
+    return ApiAnswer(reply.status, status.reason, status.message[:500], causes, wait)

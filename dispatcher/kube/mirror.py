@@ -1,0 +1,72 @@
+"""The cluster as we see it: three reflectors, and one picture of them."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from dispatcher.identity import job_selector
+from dispatcher.kube.client import KubeClient
+from dispatcher.kube.job_api import jobs_path, pods_path
+from dispatcher.kube.objects import read_job, read_node, read_pod
+from dispatcher.kube.reflector import Pace, Reflector, Resource
+from dispatcher.metrics import STORE_AGE
+from dispatcher.model import Job, Node, Pod
+from dispatcher.snapshot import ClusterView
+
+MOST_SECONDS = 100
+"""Bookmarks come about each minute, and 90 s of silence end a watch: older than this is not known any more."""
+
+
+class Mirror:
+    """Jobs and Pods of the installation, and the nodes where they may be watched."""
+
+    def __init__(
+        self, client: KubeClient, namespace: str, installation: str, *, with_nodes: bool, pace: Pace = Pace()
+    ) -> None:
+        ours = job_selector(installation)
+        self._client = client
+        self._listeners: list[Callable[[], None]] = []
+        jobs, pods = jobs_path(namespace), pods_path(namespace)
+        self._jobs = Reflector[Job](client, Resource("jobs", jobs, read_job, ours), self._tell, pace)
+        self._pods = Reflector[Pod](client, Resource("pods", pods, read_pod, ours), self._tell, pace)
+        self._nodes = Reflector[Node](client, Resource("nodes", "/api/v1/nodes", read_node), self._tell, pace)
+        self._with_nodes = with_nodes
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        self._listeners.append(listener)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._jobs.run())
+            group.create_task(self._pods.run())
+            if self._with_nodes:
+                group.create_task(self._nodes.run())
+
+    def view(self) -> ClusterView:
+        """What is known at this moment; it stays as it is."""
+        return ClusterView(
+            now=self._client.now(),
+            jobs=self._jobs.store.view(),
+            pods=self._pods.store.view(),
+            nodes=self._nodes.store.view(),
+            jobs_version=self._jobs.store.resource_version,
+            stale=self.stale(),
+        )
+
+    def stale(self) -> str:
+        """Which store is not known, or too old to decide by; empty: none."""
+        faults = (self._fault_of(reflector) for reflector in (self._jobs, self._pods, self._nodes))
+        return "; ".join(fault for fault in faults if fault)
+
+    def _fault_of(self, reflector: Reflector[Job] | Reflector[Pod] | Reflector[Node]) -> str:
+        if reflector is self._nodes and not self._with_nodes:
+            return ""
+        age = reflector.store.age(time.monotonic())
+        STORE_AGE.labels(reflector.resource.name).set(min(age, 1e9))
+        if reflector.fault or age > MOST_SECONDS:
+            return f"{reflector.resource.name}: {reflector.fault or f'no sign of life for {age:.0f} s'}"
+        return ""
+
+    def _tell(self) -> None:
+        for listener in self._listeners:
+            listener()

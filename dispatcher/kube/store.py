@@ -1,0 +1,53 @@
+"""What a reflector knows: objects by name, the resource version it stands at, and when it last had proof of that."""
+
+from collections.abc import Iterable, Mapping
+from typing import Generic, Protocol, TypeVar
+
+
+class Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+T = TypeVar("T", bound=Named)
+
+
+class Store(Generic[T]):
+    """Objects of one resource. Before the first list it is not synced, and nothing may be decided by it."""
+
+    def __init__(self) -> None:
+        self._items: dict[str, T] = {}
+        self.is_synced = False
+        self.resource_version = ""
+        self.proven_at = float("-inf")
+
+    def view(self) -> Mapping[str, T]:
+        """A copy that stays as it is while a cycle waits for rows."""
+        return dict(self._items)
+
+    def replace(self, items: Iterable[T], resource_version: str, now: float) -> bool:
+        """The whole list. True: something was not as the watch had told (drift)."""
+        fresh = {item.name: item for item in items}
+        differs = self.is_synced and fresh != self._items
+        self._items = fresh
+        self.is_synced = True
+        self.prove(now, resource_version)
+        return differs
+
+    def put(self, item: T) -> bool:
+        """True: it says something new. A node's heartbeat, for one, does not."""
+        is_news = self._items.get(item.name) != item
+        self._items[item.name] = item
+        return is_news
+
+    def drop(self, name: str) -> bool:
+        return self._items.pop(name, None) is not None
+
+    def prove(self, now: float, resource_version: str = "") -> None:
+        """A sign of life from the server, at monotonic `now`."""
+        self.proven_at = now
+        self.resource_version = resource_version or self.resource_version
+
+    def age(self, now: float) -> float:
+        """Seconds since the last proof; infinite before the first."""
+        return now - self.proven_at

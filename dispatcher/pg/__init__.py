@@ -1,0 +1,1 @@
+"""Adapter to Postgres: the only importer of asyncpg. Every statement stands in `sql/`."""

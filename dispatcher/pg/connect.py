@@ -1,0 +1,118 @@
+"""One connection to the primary, reopened when it breaks.
+
+Every fault of the driver is translated here, once: `DatabaseAway` (no connection, no answer in time: worth trying
+again), `DatabaseUnfit` (schema, index or privilege: a person has to act). Both stop launches and deletes, and neither
+ends the program.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from typing import Final
+
+import asyncpg
+import structlog
+from asyncpg.connect_utils import SessionAttribute
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential_jitter
+
+from dispatcher.errors import DatabaseAway, DatabaseError, DatabaseUnfit
+
+log = structlog.get_logger(component="pg.connect")
+
+CONNECT_SECONDS: Final = 5
+ANSWER_SECONDS: Final = 8
+"""A little over the server's own limit, so that a silent network is told from a slow query."""
+SESSION: Final = {
+    # Settings of a group role do not reach its members, so each session asks for what it needs.
+    "application_name": "dispatcher",
+    "default_transaction_read_only": "on",
+    "statement_timeout": "5000",
+    "idle_in_transaction_session_timeout": "10000",
+    # asyncpg prepares everything, and a generic plan guesses ten elements for an array of thousands.
+    "plan_cache_mode": "force_custom_plan",
+    "jit": "off",
+    "TimeZone": "UTC",
+}
+NETWORK_FAULTS: Final = (
+    OSError,
+    TimeoutError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    asyncpg.exceptions.OperatorInterventionError,
+    asyncpg.exceptions.InsufficientResourcesError,
+    asyncpg.exceptions.TransactionRollbackError,
+    asyncpg.exceptions.IdleInTransactionSessionTimeoutError,
+)
+
+
+@contextlib.contextmanager
+def translated() -> Iterator[None]:
+    """The driver's faults as ours. Messages name the fault, never a parameter or a row."""
+    try:
+        yield
+    except NETWORK_FAULTS as fault:
+        raise DatabaseAway(f"the database does not answer: {type(fault).__name__}: {fault}") from fault
+    except (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError) as fault:
+        raise DatabaseUnfit(f"the database refuses the login: {fault}") from fault
+    except asyncpg.PostgresError as fault:
+        raise DatabaseUnfit(f"the database is not as this version needs it: {fault} ({fault.sqlstate})") from fault
+
+
+async def open_connection(url: str | None, **settings: str) -> asyncpg.Connection:
+    """A new session with the primary; several hosts may be named. None: libpq's PG* variables."""
+    with translated():
+        connection: asyncpg.Connection = await asyncpg.connect(
+            url,
+            timeout=CONNECT_SECONDS,
+            command_timeout=ANSWER_SECONDS,
+            server_settings={**SESSION, **settings},
+            target_session_attrs=SessionAttribute.primary,
+        )
+    return connection
+
+
+class Session:
+    """One connection for one role at a time; whoever uses it has it alone."""
+
+    def __init__(self, url: str | None) -> None:
+        self._url = url
+        self._lock = asyncio.Lock()
+        self._connection: asyncpg.Connection | None = None
+
+    @contextlib.asynccontextmanager
+    async def use(self) -> AsyncIterator[asyncpg.Connection]:
+        """The connection. Any fault drops it: what state it was in is not worth a guess."""
+        async with self._lock:
+            connection = await self._opened()
+            try:
+                with translated():
+                    yield connection
+            except (DatabaseError, asyncio.CancelledError):
+                self._drop()
+                raise
+
+    async def close(self) -> None:
+        async with self._lock:
+            self._drop()
+
+    async def _opened(self) -> asyncpg.Connection:
+        if self._connection is None or self._connection.is_closed():
+            # A fail-over takes a second or two; a longer outage is the caller's next round, not a silent wait here.
+            attempts = AsyncRetrying(
+                retry=retry_if_exception_type(DatabaseAway),
+                wait=wait_exponential_jitter(initial=0.1, max=1),
+                stop=stop_after_delay(2),
+                reraise=True,
+            )
+            async for attempt in attempts:
+                with attempt:
+                    self._connection = await open_connection(self._url)
+            log.info("connected")
+        assert self._connection is not None
+        return self._connection
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.terminate()
+            self._connection = None

@@ -1,0 +1,81 @@
+"""LISTEN on a connection of its own. A notification means "look", never "here is the work".
+
+Not guaranteed: that any notification arrives; they are debounced, and lost while the connection is away. The safety
+poll finds what they miss. While LISTEN cannot be had, `is_listening` is false and the caller polls faster.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import asyncpg
+import structlog
+from tenacity import AsyncRetrying, retry_if_exception_type, wait_exponential_jitter
+
+from dispatcher.errors import DatabaseError
+from dispatcher.pg.connect import open_connection, translated
+from dispatcher.pg.queries import query
+
+log = structlog.get_logger(component="pg.listen")
+
+CHANNELS: Final = ("dispatch_tasks", "dispatch_done")
+PING_SECONDS: Final = 10
+PONG_SECONDS: Final = 5
+
+
+class Listener:
+    """Calls `wake` on every notification, and after every reconnect: nothing is replayed."""
+
+    def __init__(self, url: str | None, wake: Callable[[], None]) -> None:
+        self._url = url
+        self._wake = wake
+        self.is_listening = False
+
+    async def run(self) -> None:
+        """Ends only by cancellation."""
+        attempts = AsyncRetrying(
+            retry=retry_if_exception_type(DatabaseError), wait=wait_exponential_jitter(initial=0.2, max=10)
+        )
+        while True:
+            async for attempt in attempts:
+                with attempt:
+                    connection = await self._listen()
+            await self._keep(connection)
+
+    async def _listen(self) -> asyncpg.Connection:
+        connection = await open_connection(self._url, application_name="dispatcher/listen")
+        with translated():
+            for channel in CHANNELS:
+                await connection.add_listener(channel, self._heard)
+        self.is_listening = True
+        self._wake()
+        log.info("listening", channels=CHANNELS)
+        return connection
+
+    async def _keep(self, connection: asyncpg.Connection) -> None:
+        """Pings until the connection breaks: a dead TCP connection is silent."""
+        closed = asyncio.Event()
+        connection.add_termination_listener(lambda _: closed.set())
+        try:
+            while not closed.is_set():
+                with translated():
+                    await connection.fetchval(query("ping"), timeout=PONG_SECONDS)
+                await wait_quietly(closed, PING_SECONDS)
+        except DatabaseError as fault:
+            log.warning("listening stopped", fault=str(fault))
+        finally:
+            self.is_listening = False
+            connection.terminate()
+            self._wake()
+
+    def _heard(self, *_: object) -> None:
+        self._wake()
+
+
+async def wait_quietly(event: asyncio.Event, seconds: float) -> None:
+    """Until the event is set, or the time is over."""
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return

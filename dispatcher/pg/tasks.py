@@ -1,0 +1,101 @@
+"""Rows as one look sees them: one read-only snapshot of the primary, taken for one cycle.
+
+Invariant: whether the server is the primary is read in the same snapshot as the rows. A standby's rows may be old, and
+a task that is done there still waits; the usual measure of lag is NULL on a fresh standby, that is, never too large.
+"""
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, TypeVar
+
+import asyncpg
+import msgspec
+
+from dispatcher.errors import DatabaseNotPrimary, DatabaseUnfit
+from dispatcher.model import Candidate, Kind, Queue, Request, Status, Task
+from dispatcher.pg.connect import Session
+from dispatcher.pg.migrate import NEWEST
+from dispatcher.pg.queries import query
+
+T = TypeVar("T")
+
+NEEDED_INDEXES: Final = ("tasks_pkey", "tasks_ready", "tasks_due", "tasks_processing")
+
+
+class Look:
+    """The queries of one snapshot."""
+
+    def __init__(self, connection: asyncpg.Connection, head: asyncpg.Record) -> None:
+        self._connection = connection
+        self.now: datetime = head["now"]
+        self.database_id: str = head["database_id"]
+
+    async def queues(self) -> list[Queue]:
+        return await self._all("queues", lambda row: Queue(**row))
+
+    async def candidates(self, windows: Mapping[str, int]) -> list[Candidate]:
+        """The heads of queues; `windows`: rows of each at most."""
+        return await self._all(
+            "candidates", lambda row: Candidate(**row), list(windows), list(windows.values()), self.now
+        )
+
+    async def next_due(self, queues: Iterable[str]) -> datetime | None:
+        (due,) = await self._all("next_due", lambda row: row["run_at"], list(queues), self.now)
+        return due if isinstance(due, datetime) else None
+
+    async def kinds(self, ids: Sequence[int]) -> list[Kind]:
+        return await self._all("kinds", read_kind, ids)
+
+    async def tasks(self, ids: Iterable[int]) -> dict[int, Task]:
+        return {task.id: task for task in await self._all("tasks", read_task, list(ids))}
+
+    async def requests(self, ids: Iterable[int]) -> dict[int, Request]:
+        return {request.task_id: request for request in await self._all("requests", read_request, list(ids))}
+
+    async def processing(self, most: int) -> list[int]:
+        return await self._all("processing", lambda row: int(row["id"]), most)
+
+    async def _all(self, name: str, read: Callable[[asyncpg.Record], T], *parameters: Any) -> list[T]:
+        return [read(row) for row in await self._connection.fetch(query(name), *parameters)]
+
+
+@contextlib.asynccontextmanager
+async def look(session: Session) -> AsyncIterator[Look]:
+    """A snapshot to decide by. DatabaseError says why there is none."""
+    async with session.use() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
+        head = await connection.fetchrow(query("head"), list(NEEDED_INDEXES))
+        yield Look(connection, fit(head))
+
+
+def fit(head: asyncpg.Record | None) -> asyncpg.Record:
+    """The head of a snapshot that may be acted upon."""
+    if head is None or head["version"] < NEWEST:
+        found = "none" if head is None else head["version"]
+        raise DatabaseUnfit(f"schema version is {found}, this version needs {NEWEST}: run `dispatcher migrate`")
+    if head["in_recovery"]:
+        raise DatabaseNotPrimary("the server is in recovery (a standby): name the primary in DATABASE_URL")
+    if head["missing_indexes"]:
+        names = ", ".join(head["missing_indexes"])
+        raise DatabaseUnfit(f"index {names} is missing or invalid: make it again as sql/migrations has it")
+    return head
+
+
+def read_task(row: asyncpg.Record) -> Task:
+    return Task(**{**row, "status": Status(row["status"])})
+
+
+def read_kind(row: asyncpg.Record) -> Kind:
+    return Kind(
+        digest=row["kind"],
+        template=row["template"],
+        timeout_seconds=row["timeout_seconds"],
+        spec=msgspec.json.decode(row["spec"], type=dict[str, str]),
+        spec_names=frozenset(row["spec_names"]),
+        env_names=frozenset(row["env_names"]),
+    )
+
+
+def read_request(row: asyncpg.Record) -> Request:
+    env = msgspec.json.decode(row["env"], type=dict[str, str])
+    return Request(**{**row, "env": env, "spec": msgspec.json.decode(row["spec"])})

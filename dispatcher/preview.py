@@ -1,0 +1,76 @@
+"""`dispatcher render`: the Job that a row, or a template, would get. Reads; makes nothing."""
+
+import os
+from datetime import UTC, datetime
+
+import msgspec
+
+from dispatcher.config import Settings
+from dispatcher.errors import DispatcherError
+from dispatcher.jobs.env import pass_env
+from dispatcher.jobs.library import Library
+from dispatcher.jobs.manifest import Site, build_job
+from dispatcher.jobs.policy import check_job
+from dispatcher.jobs.templates import Template
+from dispatcher.model import Hold, Kind, Launch, Manifest, Offer, Order, Request, Status, Task
+from dispatcher.pg.connect import Session
+from dispatcher.pg.tasks import look
+
+HIDDEN = "(hidden)"
+NO_DATABASE = "00000000-0000-0000-0000-000000000000"
+
+
+async def preview_row(task_id: int, settings: Settings) -> Manifest:
+    """The Job of the row's next launch; DispatcherError says why there is none."""
+    session = Session(settings.database.url)
+    try:
+        async with look(session) as rows:
+            tasks, requests = await rows.tasks([task_id]), await rows.requests([task_id])
+            kinds = await rows.kinds([task_id])
+            database_id = rows.database_id
+    finally:
+        await session.close()
+    if task_id not in tasks:
+        raise DispatcherError(f"there is no task {task_id}")
+    return preview(tasks[task_id], requests[task_id], kinds[0], database_id, settings)
+
+
+def preview_template(name: str, settings: Settings) -> Manifest:
+    """The Job of a row that names the template and sets nothing."""
+    now = datetime.now(UTC)
+    task = Task(
+        id=1, queue="default", priority=100, run_at=None, timeout_seconds=None, max_failures=3, template=name,
+        status=Status.WAITING, attempt=1, launch=0, failures=0, job_uid=None, submitted_by="somebody", created_at=now,
+        started_at=None, heartbeat_at=None, finished_at=None, cancel_requested_at=None, kind=b"",
+    )  # fmt: skip
+    kind = Kind(b"", name, None, {}, frozenset(), frozenset())
+    return preview(task, Request(1, 1, {}, {}, HIDDEN, None), kind, NO_DATABASE, settings)
+
+
+def preview(task: Task, request: Request, kind: Kind, database_id: str, settings: Settings) -> Manifest:
+    jobs, kube = settings.jobs, settings.kube
+    passed = pass_env(os.environ, jobs.pass_env)
+    library = Library(jobs, frozenset(passed))
+    library.refresh()
+    if library.fault:
+        raise DispatcherError(library.fault)
+    offer = library.offer(kind)
+    if isinstance(offer, Hold):
+        raise DispatcherError(f"{offer.reason}: {offer.detail}")
+    site = Site(
+        kube.installation, kube.namespace or "default", jobs.timeout_seconds, jobs.start_deadline_seconds,
+        jobs.scheduler_name, passed,
+    )  # fmt: skip
+    return rendered(task, request, offer, library.templates[task.template], (site, database_id))
+
+
+def rendered(task: Task, request: Request, offer: Offer, template: Template | str, place: tuple[Site, str]) -> Manifest:
+    """The Job as it would be sent, without the row's secret."""
+    assert isinstance(template, Template)  # it was offered
+    site, database_id = place
+    hidden = msgspec.structs.replace(request, start_key=HIDDEN)
+    order = Order(task, hidden, Launch(task.launch + 1), offer, database_id)
+    job = build_job(order, template, site)
+    if violation := check_job(job, order, template, site):
+        raise DispatcherError(f"PolicyDenied: {violation}")
+    return job

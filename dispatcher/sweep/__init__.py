@@ -1,0 +1,1 @@
+"""Job → gone: finished Jobs whose row is over are cleared away, never earlier."""

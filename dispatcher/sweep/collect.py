@@ -1,0 +1,83 @@
+"""One sweep: finished Jobs whose time is over, their rows read anew from the primary, and the removals that follow."""
+
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+
+from msgspec import Struct
+
+from dispatcher.config import SweepSettings
+from dispatcher.metrics import JOBS
+from dispatcher.model import End, Job, Task
+from dispatcher.rate import Bucket
+from dispatcher.snapshot import ClusterView
+from dispatcher.sweep.plan import Absences, plan_due, plan_sweep
+
+LOOKED_AT: Final = 1000
+BATCH: Final = 100
+EVERY_SECONDS: Final = 1
+
+
+class Rows(Protocol):
+    """What it asks of the rows."""
+
+    now: datetime
+    database_id: str
+
+    async def tasks(self, ids: Sequence[int]) -> dict[int, Task]: ...
+
+
+class World(Struct, frozen=True):
+    """Where a sweep's facts come from, and where removals go. `unanswered`: names of creates without an answer."""
+
+    view: Callable[[], ClusterView]
+    rows: Callable[[], AbstractAsyncContextManager[Rows]]
+    not_allowed: Callable[[], str]
+    unanswered: Callable[[], frozenset[str]]
+    remove: Callable[[Sequence[End]], Awaitable[None]]
+
+
+class Sweep:
+    """Runs sweeps; a removal takes only tokens that creates leave."""
+
+    def __init__(self, world: World, settings: SweepSettings, bucket: Bucket) -> None:
+        self._world = world
+        self._tombstone = timedelta(seconds=settings.tombstone_seconds)
+        self._bucket = bucket
+        self._absences = Absences()
+        self._start = 0
+
+    async def run_once(self) -> float:
+        """One sweep; nothing is removed by a view that is too old."""
+        view = self._world.view()
+        report(view.jobs)
+        if view.stale or self._world.not_allowed():
+            return EVERY_SECONDS
+        due = self._take_turns(plan_due(view.jobs.values(), view.now, self._tombstone))
+        spare = min(BATCH, self._bucket.spare(time.monotonic()))
+        if not due or not spare:
+            return EVERY_SECONDS
+        async with self._world.rows() as rows:
+            tasks = await rows.tasks(sorted({job.task_id for job in due}))
+            ends = plan_sweep(due, tasks, rows.database_id, rows.now, self._absences)
+        unanswered = self._world.unanswered()
+        ends = [end for end in ends if end.name not in unanswered][:spare]
+        self._bucket.take(len(ends))
+        await self._world.remove(ends)
+        return EVERY_SECONDS
+
+    def _take_turns(self, due: Sequence[Job]) -> Sequence[Job]:
+        """A bounded part, another each time: Jobs of parked rows stay, and must not stand in the way of others."""
+        self._absences.keep_only(job.uid for job in due)
+        if len(due) <= LOOKED_AT:
+            return due
+        self._start = (self._start + LOOKED_AT) % len(due)
+        return [*due[self._start :], *due[: self._start]][:LOOKED_AT]
+
+
+def report(jobs: Mapping[str, Job]) -> None:
+    JOBS.clear()
+    for job in jobs.values():
+        JOBS.labels(job.queue, job.phase).inc()

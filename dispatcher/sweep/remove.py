@@ -1,0 +1,55 @@
+"""Carries removals out: bounded, with preconditions, each outcome counted. What failed is planned anew, not retried."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import structlog
+
+from dispatcher.metrics import SWEEP_DELETES
+from dispatcher.model import ApiAnswer, End
+
+log = structlog.get_logger(component="sweep.remove")
+
+AT_A_TIME: Final = 8
+AGAIN_SECONDS: Final = 10
+"""A removal is not sent again while the watch may still have to show its effect."""
+
+
+class Deletes(Protocol):
+    """What it asks of the cluster."""
+
+    async def delete(self, end: End) -> ApiAnswer: ...
+
+
+class Remover:
+    """Deletes objects."""
+
+    def __init__(self, deletes: Deletes) -> None:
+        self._deletes = deletes
+        self._places = asyncio.Semaphore(AT_A_TIME)
+        self._sent: dict[str, float] = {}
+
+    async def remove(self, ends: Sequence[End]) -> None:
+        now = time.monotonic()
+        self._sent = {uid: at for uid, at in self._sent.items() if now - at < AGAIN_SECONDS}
+        async with asyncio.TaskGroup() as group:
+            for end in {end.uid: end for end in ends if end.uid not in self._sent}.values():
+                self._sent[end.uid] = now
+                group.create_task(self._remove(end))
+
+    async def _remove(self, end: End) -> None:
+        async with self._places:
+            answer = await self._deletes.delete(end)
+        outcome = read_delete(answer)
+        SWEEP_DELETES.labels(outcome).inc()
+        say = log.info if outcome in {"deleted", "gone"} else log.warning
+        say("removed", outcome=outcome, kind=end.kind, job=end.name, cause=end.cause, message=answer.message)
+
+
+def read_delete(answer: ApiAnswer) -> str:
+    """404 is success; 409: it changed since it was judged, so it is judged anew."""
+    if 200 <= answer.status < 300:
+        return "deleted"
+    return {404: "gone", 409: "changed", 403: "forbidden", 0: "unknown"}.get(answer.status, "failed")

@@ -1,0 +1,2 @@
+-- What was applied.
+SELECT version, name, checksum FROM dispatch.schema_version

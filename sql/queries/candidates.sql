@@ -1,0 +1,12 @@
+-- Waiting rows that are due, the head of each queue. $1 text[] queues, $2 int[] rows of each at most, $3 timestamptz now.
+SELECT q.name AS queue, head.id, head.attempt, head.priority, head.kind, head.submitted_by
+FROM unnest($1::text[], $2::int[]) AS q(name, most)
+CROSS JOIN LATERAL (
+    (SELECT id, attempt, priority, kind, submitted_by FROM dispatch.tasks
+     WHERE status = 'waiting' AND run_at IS NULL AND queue = q.name
+     ORDER BY priority, id LIMIT q.most)
+    UNION ALL
+    (SELECT id, attempt, priority, kind, submitted_by FROM dispatch.tasks
+     WHERE status = 'waiting' AND run_at IS NOT NULL AND run_at <= $3 AND queue = q.name
+     ORDER BY run_at, id LIMIT q.most)
+) AS head

@@ -1,0 +1,2 @@
+-- A sign of life of the listening session.
+SELECT 1

@@ -92,7 +92,7 @@ class App:
         self.session, self.sweep_session = Session(settings.database.url), Session(settings.database.url)
         self.listener = Listener(settings.database.url, self.wake)
         self.mirror = Mirror(client, namespace, kube.installation, with_nodes=kube.check_room)
-        self.mirror.on_change(self.wake)
+        self.mirror.on_change(self.wake.soon)
         self.access = Access(client, namespace, with_nodes=kube.check_room)
         self.library = Library(jobs, frozenset(passed))
         site = Site(

@@ -17,6 +17,7 @@ from dispatcher.metrics import FAULTS
 log = structlog.get_logger(component="service")
 
 BUGS_IN_A_ROW: Final = 20
+SOON_SECONDS: Final = 0.03
 PAUSE_SECONDS: Final = 0.5
 LONGEST_PAUSE_SECONDS: Final = 15
 
@@ -26,8 +27,18 @@ class Wake:
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
+        self._later: asyncio.TimerHandle | None = None
 
     def __call__(self) -> None:
+        self._event.set()
+
+    def soon(self) -> None:
+        """In a moment: a burst of watch events makes one round, not one each."""
+        if self._later is None:
+            self._later = asyncio.get_running_loop().call_later(SOON_SECONDS, self._now)
+
+    def _now(self) -> None:
+        self._later = None
         self._event.set()
 
     async def wait(self, seconds: float) -> bool:

@@ -17,11 +17,11 @@ OF_NAMESPACE: Final[tuple[Rule, ...]] = (
 OF_CLUSTER: Final[tuple[Rule, ...]] = (("", "nodes", ("list", "watch")),)
 
 
-class ReviewStatus(Struct):
+class ReviewStatus(Struct, frozen=True):
     allowed: bool = False
 
 
-class Review(Struct):
+class Review(Struct, frozen=True):
     status: ReviewStatus = ReviewStatus()
 
 

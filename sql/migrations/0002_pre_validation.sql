@@ -88,7 +88,7 @@ BEGIN
         fine := CASE
             WHEN name IN ('command', 'args') THEN is_text_array(value)
             WHEN jsonb_typeof(value) <> 'string' THEN false
-            WHEN name = 'image' THEN value #>> '{}' ~ '^[A-Za-z0-9][A-Za-z0-9._/:@-]{0,511}$'
+            WHEN name = 'image' THEN value #>> '{}' ~ '^[A-Za-z0-9][A-Za-z0-9._/:@-]*$' AND length(value #>> '{}') <= 512
             WHEN name = 'cpu' THEN coalesce(quantity(value #>> '{}') BETWEEN 0.001 AND 10000, false)
             WHEN name = 'memory' THEN value #>> '{}' !~ 'm$' AND coalesce(quantity(value #>> '{}') BETWEEN 1 AND quantity('1Pi'), false)
             WHEN name IN ('private_machine', 'special_machine')

@@ -1,0 +1,187 @@
+"""The dispatcher under test: the real program in a process of its own, as it runs in production.
+
+It has its own ServiceAccount token with the RBAC files of `deploy/`, the SELECT-only login, and nothing from the
+environment of the tests but PATH.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+
+from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.player import Player
+from tests.controlplane.waiting import wait_for
+from tests.postgres import Database
+
+ROOT = Path(__file__).parent.parent
+RBAC = ROOT / "deploy" / "base" / "rbac.yaml"
+STEER = "play.dispatcher.internal"
+TASK = """
+apiVersion: batch/v1
+kind: Job
+metadata:
+  annotations: {annotations}
+spec:
+  template:
+    metadata:
+      annotations: {steer}
+    spec:
+      containers:
+        - name: task
+          image: registry.example/team/app:1
+          resources: {{requests: {{cpu: 10m, memory: 16Mi}}, limits: {{cpu: 10m, memory: 16Mi}}}}
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Place:
+    """A namespace, a database and a folder of templates, ready for dispatchers."""
+
+    def __init__(self, control_plane: ControlPlane, namespace: str, database: Database, folder: Path) -> None:
+        self.control_plane = control_plane
+        self.namespace = namespace
+        self.database = database
+        self.folder = folder
+        self.templates = folder / "templates"
+        self.templates.mkdir()
+        self.template("default")
+
+    def template(self, name: str, *, steer: Mapping[str, str] | None = None, **openings: str) -> None:
+        """A template; `steer`: what kwok does with its Pods; `openings`: row_may_set="env,cpu" and the like."""
+        annotations = {f"dispatcher.internal/{key.replace('_', '-')}": value for key, value in openings.items()}
+        steering = {f"{STEER}/{key}": value for key, value in (steer or {}).items()}
+        text = TASK.format(annotations=quoted(annotations), steer=quoted(steering))
+        (self.templates / f"{name}.yaml").write_text(text)
+
+    async def prepare(self) -> None:
+        """The dispatcher's ServiceAccount and rights, and where its token stands."""
+        await self.control_plane.apply(RBAC, namespace=self.namespace)
+        token = await self.control_plane.service_account_token(self.namespace, "dispatcher")
+        self.control_plane.kubeconfig(self.folder / "kubeconfig", token=token, namespace=self.namespace)
+
+    def environment(self, **settings: object) -> dict[str, str]:
+        values = {
+            "DATABASE_URL": self.database.url("reader"),
+            "KUBECONFIG": self.folder / "kubeconfig",
+            "NAMESPACE": self.namespace,
+            "TEMPLATES_DIR": self.templates,
+            "POLL_SECONDS": 0.5,
+            "KUBE_WRITES_PER_SECOND": 500,
+            **settings,
+        }
+        written = {f"DISPATCHER_{name}": str(value) for name, value in values.items() if value is not None}
+        return {"PATH": os.environ["PATH"], "HOME": str(self.folder), **written}
+
+    async def jobs(self) -> list[dict[str, object]]:
+        answer = await self.control_plane.admin("GET", f"/apis/batch/v1/namespaces/{self.namespace}/jobs")
+        items: list[dict[str, object]] = answer["items"]
+        return items
+
+    async def rows(self, where: str = "true") -> list[dict[str, object]]:
+        admin = await self.database.session("admin")
+        return [dict(row) for row in await admin.fetch(f"SELECT * FROM dispatch.tasks WHERE {where} ORDER BY id")]
+
+    @asynccontextmanager
+    async def playing(self) -> AsyncIterator[Player]:
+        async with Player(self.control_plane, self.namespace, self.database.url("task")) as player:
+            yield player
+
+
+def quoted(pairs: Mapping[str, str]) -> str:
+    return "{" + ", ".join(f'{key}: "{value}"' for key, value in pairs.items()) + "}"
+
+
+class Dispatcher:
+    """One process of `dispatcher run`; `async with` it, or start and kill it by hand."""
+
+    def __init__(self, place: Place, **settings: object) -> None:
+        self.port = free_port()
+        self._environment = place.environment(LISTEN_ADDRESS=f"127.0.0.1:{self.port}", **settings)
+        self._log = place.folder / f"dispatcher-{self.port}.log"
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def __aenter__(self) -> "Dispatcher":
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self.process.returncode is None:
+            await self.stop()
+
+    @property
+    def process(self) -> asyncio.subprocess.Process:
+        assert self._process is not None
+        return self._process
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text() if self._log.exists() else ""
+
+    async def start(self) -> None:
+        with self._log.open("a") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "dispatcher", "run", cwd=ROOT, env=self._environment, stdout=log, stderr=log
+            )
+
+    async def kill(self) -> None:
+        self.process.kill()
+        await self.process.wait()
+
+    async def stop(self) -> int:
+        """SIGTERM; it must end by itself within 30 s."""
+        self.process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(30):
+            return await self.process.wait()
+
+    async def readiness(self) -> tuple[int, str]:
+        """Status and body of /readyz; (0, fault) while nobody answers."""
+        return await self.get("/readyz")
+
+    async def get(self, path: str) -> tuple[int, str]:
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session,
+                session.get(f"http://127.0.0.1:{self.port}{path}") as answer,
+            ):
+                return answer.status, await answer.text()
+        except (aiohttp.ClientError, TimeoutError) as fault:
+            return 0, str(fault)
+
+    async def metric(self, name: str, **labels: str) -> float:
+        """Sum of a metric's samples that carry these labels."""
+        _, text = await self.get("/metrics")
+        wanted = [f'{key}="{value}"' for key, value in labels.items()]
+        samples = [line for line in text.splitlines() if line.startswith((f"{name}{{", f"{name} "))]
+        return sum(float(line.rsplit(" ", 1)[1]) for line in samples if all(part in line for part in wanted))
+
+    async def ready(self) -> None:
+        async def is_ready() -> bool:
+            return (await self.readiness())[0] == 200
+
+        await wait_for(is_ready, "the dispatcher is ready", 20, check=self.check)
+
+    async def unready(self, words: str, seconds: float = 30) -> str:
+        """Waits until /readyz names `words`; the whole body."""
+
+        async def names_it() -> str:
+            status, body = await self.readiness()
+            return body if status == 503 and words in body else ""
+
+        return await wait_for(names_it, f"/readyz names {words!r}", seconds, check=self.check)
+
+    def check(self) -> None:
+        code = self.process.returncode
+        assert code is None, f"the dispatcher ended with {code}: {self.log[-3000:]}"

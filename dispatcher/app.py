@@ -62,6 +62,12 @@ async def run(settings: Settings) -> None:
         await client.close()
 
 
+def calm_collector() -> None:
+    """What start-up made lives for ever, and a cycle makes thousands of short-lived rows: neither needs a walk."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
+
+
 async def log_in(settings: Settings) -> Login:
     """In-cluster first, as INTERFACE has it; a kubeconfig that is named wins."""
     kube = settings.kube
@@ -87,7 +93,8 @@ class App:
         passed = pass_env(os.environ, jobs.pass_env)
         bucket = Bucket(kube.writes_per_second, time.monotonic())
         api = JobApi(client, namespace, kube.installation)
-        remover = Remover(api)
+        ask_again = Wake()
+        remover = Remover(api, ask_again)
         self.wake, self._memory = Wake(), Memory()
         self.session, self.sweep_session = Session(settings.database.url), Session(settings.database.url)
         self.listener = Listener(settings.database.url, self.wake)
@@ -99,7 +106,7 @@ class App:
             kube.installation, namespace, jobs.timeout_seconds, jobs.start_deadline_seconds, jobs.scheduler_name, passed
         )
         rules = Rules(jobs.max_launches, jobs.start_deadline_seconds, jobs.node_lost_seconds)
-        self.launcher = Launcher(Submitter(api, site, self._memory), self._memory, self.library, rules)
+        self.launcher = Launcher(Submitter(api, site, self._memory, ask_again), self._memory, self.library, rules)
         world = DispatchWorld(
             self.mirror.view, self.rows, lambda: self.access.fault, lambda: self.listener.is_listening, remover.remove
         )
@@ -109,7 +116,7 @@ class App:
         dispatch = Dispatch(world, self.launcher, settings.admission, bucket)
         self.dispatching = Rounds("dispatch", dispatch.run_once, self.wake)
         self.sweeping = Rounds("sweep", Sweep(sweep_world, settings.sweep, bucket).run_once, Wake())
-        self.asking = Rounds("access", self.ask_access, Wake())
+        self.asking = Rounds("access", self.ask_access, ask_again)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Adapters as long as anything needs them, stages until `stop`."""
@@ -118,7 +125,7 @@ class App:
         try:
             async with asyncio.TaskGroup() as adapters:
                 tasks = [adapters.create_task(self.mirror.run()), adapters.create_task(self.listener.run())]
-                gc.freeze()  # what start-up made lives for ever: full collections need not walk it
+                calm_collector()
                 await self._run_stages(stop)
                 for task in tasks:
                     task.cancel()

@@ -24,7 +24,11 @@ BEGIN
     END LOOP;
     -- A role with CREATEROLE administers what it made but is no member of it (Postgres 16): the migration needs SET ROLE.
     IF NOT (SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user) THEN
-        EXECUTE 'GRANT dispatch_owner TO CURRENT_USER';
+        BEGIN
+            EXECUTE 'GRANT dispatch_owner TO CURRENT_USER';
+        EXCEPTION WHEN insufficient_privilege THEN
+            NULL; -- somebody else made the role, and made this login a member: that is enough
+        END;
     END IF;
 END
 $roles$;

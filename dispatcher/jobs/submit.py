@@ -9,7 +9,7 @@ Not guaranteed: that a POST of ours lands at once. Its `timeout` bounds how late
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 import structlog
@@ -49,8 +49,10 @@ class Jobs(Protocol):
 class Submitter:
     """Carries launches out, 16 at a time."""
 
-    def __init__(self, jobs: Jobs, site: Site, memory: Memory) -> None:
+    def __init__(self, jobs: Jobs, site: Site, memory: Memory, refused: Callable[[], None]) -> None:
+        """`refused`: our identity may not do this any more; somebody should ask what else it may not."""
         self._jobs = jobs
+        self._refused = refused
         self._site = site
         self._memory = memory
         self._places = asyncio.Semaphore(AT_A_TIME)
@@ -136,6 +138,7 @@ class Submitter:
         if meaning is Meaning.QUOTA:
             memory.quota.trip(Hold(HoldReason.QUOTA_EXCEEDED, answer.message), now, BLOCKED_SECONDS)
         elif meaning in NOT_READY:
+            self._refused()
             memory.api.trip(not_ready(NOT_READY[meaning], answer), now, BLOCKED_SECONDS)
         elif meaning is Meaning.EXISTS:
             self._park(order, HoldReason.NAME_COLLISION, f"Job {name} exists and is not this task's")

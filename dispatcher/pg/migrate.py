@@ -16,7 +16,7 @@ from dispatcher.pg.queries import query, sql_folder
 
 LOCK: Final = 0x646973706174  # "dispat"
 LONGEST_SECONDS: Final = 3600
-WRITING: Final = {"default_transaction_read_only": "off", "statement_timeout": "0", "lock_timeout": "10000"}
+WRITING: Final = {"default_transaction_read_only": "off", "statement_timeout": "0"}
 ROLES: Final = ("dispatch_owner", "dispatch_reader", "dispatch_submitter", "dispatch_task",
                 "dispatch_janitor", "dispatch_operator", "dispatch_observer")  # fmt: skip
 

@@ -37,7 +37,7 @@ class Look:
     async def candidates(self, windows: Mapping[str, int]) -> list[Candidate]:
         """The heads of queues; `windows`: rows of each at most."""
         return await self._all(
-            "candidates", lambda row: Candidate(**row), list(windows), list(windows.values()), self.now
+            "candidates", lambda row: Candidate(*row), list(windows), list(windows.values()), self.now
         )
 
     async def next_due(self, queues: Iterable[str]) -> datetime | None:

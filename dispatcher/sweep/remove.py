@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 import structlog
@@ -26,8 +26,10 @@ class Deletes(Protocol):
 class Remover:
     """Deletes objects."""
 
-    def __init__(self, deletes: Deletes) -> None:
+    def __init__(self, deletes: Deletes, refused: Callable[[], None]) -> None:
+        """`refused`: our identity may not delete any more."""
         self._deletes = deletes
+        self._refused = refused
         self._places = asyncio.Semaphore(AT_A_TIME)
         self._sent: dict[str, float] = {}
 
@@ -44,6 +46,8 @@ class Remover:
             answer = await self._deletes.delete(end)
         outcome = read_delete(answer)
         SWEEP_DELETES.labels(outcome).inc()
+        if outcome == "forbidden":
+            self._refused()
         say = log.info if outcome in {"deleted", "gone"} else log.warning
         say("removed", outcome=outcome, kind=end.kind, job=end.name, cause=end.cause, message=answer.message)
 

@@ -86,6 +86,7 @@ BEGIN
     END IF;
     FOR name, value IN SELECT e.key, e.value FROM jsonb_each(spec) AS e LOOP
         fine := CASE
+            WHEN name NOT IN ('image', 'command', 'args', 'cpu', 'memory', 'private_machine', 'special_machine') THEN NULL
             WHEN name IN ('command', 'args') THEN is_text_array(value)
             WHEN jsonb_typeof(value) <> 'string' THEN false
             WHEN name = 'image' THEN value #>> '{}' ~ '^[A-Za-z0-9][A-Za-z0-9._/:@-]*$' AND length(value #>> '{}') <= 512

@@ -43,18 +43,20 @@ BEGIN
           AND start_key = task_start.start_key
           AND attempt = task_start.attempt
           AND task_start.launch > launch -- numbers only grow: whoever is not the newest is refused
+          AND task_start.launch <= 32767
           AND cancel_requested_at IS NULL
           AND (status = 'waiting' OR status = 'processing' AND max_failures > 1)
         RETURNING id, attempt, launch, job_uid, node_name, pod_name, started_at, run_token, payload
-    ), replaced AS (
-        UPDATE task_launches SET ended_at = now(), outcome = 'lost'
-        FROM taken WHERE task_launches.task_id = taken.id AND task_launches.ended_at IS NULL
     ), opened AS (
         INSERT INTO task_launches (task_id, attempt, launch, job_uid, run_token, node_name, pod_name, started_at)
         SELECT id, attempt, launch, job_uid, run_token, node_name, pod_name, started_at FROM taken
     )
     SELECT taken.run_token, taken.payload FROM taken;
     IF FOUND THEN
+        -- A statement of its own: the one above does not see a launch that was committed while it waited for the row.
+        UPDATE task_launches SET ended_at = now(), outcome = 'lost'
+        WHERE task_id = task_start.task_id AND ended_at IS NULL
+          AND (attempt, launch) <> (task_start.attempt, task_start.launch);
         RETURN;
     END IF;
     RETURN QUERY -- the same Pod asks again: its answer was lost
@@ -109,8 +111,10 @@ BEGIN
     END IF;
     WITH judged AS (
         SELECT id, run_token, status_after(task_finish.outcome, cancel_requested_at, failures, max_failures) AS status,
-               now() + coalesce(greatest(task_finish.retry_after, interval '0'),
-                                least(interval '10 s' * power(2, least(failures, 10)), interval '10 min')) AS again_at
+               now() + CASE WHEN task_finish.retry_after IS NULL
+                       THEN least(interval '10 s' * power(2, least(failures, 10)), interval '10 min')
+                       -- bounded, so that no row waits for ever by its container's word
+                       ELSE least(greatest(task_finish.retry_after, interval '0'), interval '30 days') END AS again_at
         FROM tasks WHERE run_token = task_finish.run_token AND status = 'processing' FOR UPDATE
     ), moved AS (
         UPDATE tasks SET
@@ -205,6 +209,9 @@ BEGIN
         END IF;
     END IF;
     RETURN answer;
+EXCEPTION WHEN unique_violation THEN -- said anew: the server's own words hold the key
+    RAISE EXCEPTION USING ERRCODE = '23505', MESSAGE = 'another live row has the dedupe_key of this one',
+        HINT = 'Cancel it, or wait until it is over.', COLUMN = 'dedupe_key', TABLE = 'tasks', SCHEMA = 'dispatch';
 END
 $$;
 COMMENT ON FUNCTION task_retry IS 'Any row back to waiting, attempt + 1, failures 0; a container that still runs is fenced off. With `attempt` only if the row is at it, so that it may be repeated.';

@@ -1,5 +1,5 @@
--- Waiting rows that are due, the head of each queue. $1 text[] queues, $2 int[] rows of each at most, $3 timestamptz now.
-SELECT q.name AS queue, head.id, head.attempt, head.priority, head.kind, head.submitted_by
+-- Waiting rows that are due, the head of each queue; columns in the order of model.Candidate. $1 text[] queues, $2 int[] rows of each at most, $3 timestamptz now.
+SELECT head.id, head.attempt, head.priority, q.name AS queue, head.kind, head.submitted_by
 FROM unnest($1::text[], $2::int[]) AS q(name, most)
 CROSS JOIN LATERAL (
     (SELECT id, attempt, priority, kind, submitted_by FROM dispatch.tasks

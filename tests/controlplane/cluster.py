@@ -1,0 +1,262 @@
+"""A control plane of one test run: started from nothing, asked as an administrator, gone without trace.
+
+Everything it writes is in one temporary folder, everything it runs is a child of this process. Failure story: a server
+that dies while the plane starts, or while a test waits, is named with the end of its log; leaving `ControlPlane` kills
+every server and removes the folder, also when the start failed half way. Logs outlive it only in `logs_in`.
+"""
+
+import asyncio
+import secrets
+import shutil
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Self, TypeVar, overload
+
+from tests.controlplane import commands, waiting
+from tests.controlplane.api import UNREACHABLE, Api, Json, KubeFault
+from tests.controlplane.audit import AuditEvent, AuditLog
+from tests.controlplane.binaries import programs
+from tests.controlplane.commands import Layout
+from tests.controlplane.objects import documents, in_namespace, is_ready, node, write_kubeconfig
+from tests.controlplane.processes import Server
+
+T = TypeVar("T")
+START_SECONDS = 60  # a cold disk and a busy machine; on an idle one four are enough
+
+
+class ControlPlane:
+    """etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok, on loopback."""
+
+    def __init__(self, *, logs_in: Path | None = None) -> None:
+        """`logs_in`: a folder in which the logs, the audit log among them, are kept; its path is said at the end."""
+        self._logs_in = logs_in
+        self._folder: Path | None = None
+        self._servers: dict[str, Server] = {}
+        self._api: Api | None = None
+        self._names = 0
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._start()
+        except BaseException:
+            await self._stop()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stop()
+        if self._logs_in:
+            sys.stderr.write(f"\nlogs of the control plane: {self.logs}\n")
+
+    async def _start(self) -> None:
+        self.programs: Mapping[str, Path] = await asyncio.to_thread(programs)
+        self._folder = Path(tempfile.mkdtemp(prefix="controlplane-"))
+        self.logs = Path(tempfile.mkdtemp(prefix="logs-", dir=self._logs_in or self._folder))
+        self._layout = Layout.fresh(self._folder, self.logs)
+        self._audit = AuditLog(self._layout.audit_log)
+        self._layout.token_file.write_text(self._layout.token_lines())
+        self._layout.token_file.chmod(0o600)
+        for user in self._layout.tokens:
+            self.kubeconfig(self._layout.kubeconfig(user), token=self._layout.tokens[user], namespace="default")
+        self._run("etcd", commands.etcd(self._layout))
+        self._run("kube-apiserver", commands.apiserver(self._layout))
+        # The certificate is written before its key, so it is whole by then.
+        await self.wait_for(self._layout.key_file.exists, "the API server's certificate", START_SECONDS)
+        self._api = Api(self.url, self.ca_file, self.admin_token)
+        await self._ready()
+        self._run("kube-controller-manager", commands.controller_manager(self._layout))
+        self._run("kube-scheduler", commands.scheduler(self._layout))
+        self._run("kwok", commands.kwok(self._layout))
+        await self.wait_for(self._has_controllers, "a controller at work", START_SECONDS)
+
+    async def _stop(self) -> None:
+        if self._api is not None:
+            await self._api.close()
+        for server in reversed(self._servers.values()):
+            server.kill()
+        if self._folder is not None:
+            shutil.rmtree(self._folder)
+        self._api = self._folder = None
+
+    def _run(self, name: str, flags: Sequence[str]) -> None:
+        self._servers[name] = Server(name, [str(self.programs[name]), *flags], self.logs / f"{name}.log")
+        self._servers[name].start()
+
+    async def _ready(self) -> None:
+        await self.wait_for(self._is_ready, "the API server's /readyz", START_SECONDS)
+
+    async def _is_ready(self) -> bool:
+        try:
+            return await self.admin("GET", "/readyz") == {"message": "ok"}
+        except (KubeFault, *UNREACHABLE):
+            return False
+
+    async def _has_controllers(self) -> bool:
+        """The service account of the namespace `default` is made by a controller."""
+        return bool((await self.admin("GET", "/api/v1/namespaces/default/serviceaccounts"))["items"])
+
+    # What a test needs to know of it
+
+    @property
+    def url(self) -> str:
+        return self._layout.url
+
+    @property
+    def ca_file(self) -> Path:
+        return self._layout.ca_file
+
+    @property
+    def admin_token(self) -> str:
+        return self._layout.tokens["admin"]
+
+    @property
+    def api(self) -> Api:
+        """The administrator's client."""
+        assert self._api is not None, "the control plane is not up"
+        return self._api
+
+    def pids(self) -> dict[str, int]:
+        """Of the servers that run."""
+        return {name: server.pid for name, server in self._servers.items() if server.pid}
+
+    def check(self) -> None:
+        """Raises ServerDied if one of the servers ended by itself."""
+        for server in self._servers.values():
+            server.check()
+
+    def audit(
+        self,
+        *,
+        user_prefix: str | None = None,
+        verb: str | None = None,
+        resource: str | None = None,
+        namespace: str | None = None,
+        stage: str = "ResponseComplete",
+    ) -> list[AuditEvent]:
+        """Requests the server has answered; see `AuditLog.events`."""
+        return self._audit.events(
+            user_prefix=user_prefix, verb=verb, resource=resource, namespace=namespace, stage=stage
+        )
+
+    @overload
+    async def wait_for(self, predicate: Callable[[], Awaitable[T]], what: str, seconds: float = 10) -> T: ...
+    @overload
+    async def wait_for(self, predicate: Callable[[], T], what: str, seconds: float = 10) -> T: ...
+    async def wait_for(self, predicate: waiting.Predicate[T], what: str, seconds: float = 10) -> T:
+        """The first true answer of `predicate`; fails early when a server has died."""
+        return await waiting.wait_for(predicate, what, seconds, check=self.check)
+
+    # What an administrator does
+
+    async def admin(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        content_type: str | None = None,
+        params: Mapping[str, str] | None = None,
+    ) -> Json:
+        """One request as a member of system:masters; KubeFault from status 400 on."""
+        return await self.api.request(method, path, body, content_type=content_type, params=params)
+
+    async def create_namespace(self) -> str:
+        """A new namespace in which Pods can be made at once: its `default` service account is made, not waited for."""
+        self._names += 1
+        name = f"test-{self._names}-{secrets.token_hex(3)}"
+        await self.admin("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+        try:
+            await self.admin("POST", f"/api/v1/namespaces/{name}/serviceaccounts", {"metadata": {"name": "default"}})
+        except KubeFault as fault:
+            if fault.status != 409:  # the controller was first
+                raise
+        return name
+
+    async def delete_namespace(self, name: str) -> None:
+        """Asks for it and goes: the controllers empty it in the background."""
+        await self.admin("DELETE", f"/api/v1/namespaces/{name}")
+
+    async def apply(self, source: Path | str | Json | Iterable[Json], *, namespace: str) -> None:
+        """Creates or replaces every object of a YAML file (or the given ones) in `namespace`; see `in_namespace`."""
+        for document in documents(source):
+            path, namespaced = await self._place(document, namespace)
+            wanted = in_namespace(document, namespace, namespaced=namespaced)
+            try:
+                await self.admin("POST", path, wanted)
+            except KubeFault as fault:
+                if fault.status != 409:
+                    raise
+                await self._replace(f"{path}/{wanted['metadata']['name']}", wanted)
+
+    async def _place(self, document: Json, namespace: str) -> tuple[str, bool]:
+        """The path of the collection the server keeps such documents in, and whether it belongs to a namespace."""
+        version = document["apiVersion"]
+        prefix = f"/apis/{version}" if "/" in version else f"/api/{version}"
+        for resource in (await self.admin("GET", prefix))["resources"]:
+            if resource["kind"] == document["kind"] and "/" not in resource["name"]:
+                place = f"/namespaces/{namespace}" if resource["namespaced"] else ""
+                return f"{prefix}{place}/{resource['name']}", resource["namespaced"]
+        raise LookupError(f"the server knows no {document['kind']} in {version}")
+
+    async def _replace(self, path: str, wanted: Json) -> None:
+        version = (await self.admin("GET", path))["metadata"]["resourceVersion"]
+        await self.admin("PUT", path, wanted | {"metadata": wanted["metadata"] | {"resourceVersion": version}})
+
+    async def service_account_token(self, namespace: str, name: str, seconds: int = 3600) -> str:
+        """A token as a Pod of that account gets it; the server grants no less than 600 seconds."""
+        body = {"spec": {"expirationSeconds": seconds}}
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+        return str((await self.admin("POST", path, body))["status"]["token"])
+
+    def kubeconfig(self, path: Path, *, token: str, namespace: str) -> Path:
+        """Writes a kubeconfig file for that identity."""
+        return write_kubeconfig(path, url=self.url, ca_file=self.ca_file, token=token, namespace=namespace)
+
+    async def add_nodes(
+        self,
+        count: int,
+        *,
+        cpu: str = "8",
+        memory: str = "32Gi",
+        pods: int = 110,
+        labels: Mapping[str, str] | None = None,
+        taints: Sequence[Json] | None = None,
+        prefix: str = "node",
+    ) -> list[str]:
+        """New nodes that kwok plays, when Pods can be placed on them. Their names are new on every call."""
+        tag = secrets.token_hex(3)
+        names = [f"{prefix}-{tag}-{number}" for number in range(count)]
+        size = {"cpu": cpu, "memory": memory, "pods": str(pods), "ephemeral-storage": "100Gi"}
+        for name in names:
+            await self.admin("POST", "/api/v1/nodes", node(name, size, labels or {}, taints or ()))
+
+        async def all_ready() -> bool:
+            found = (await self.admin("GET", "/api/v1/nodes"))["items"]
+            return set(names) <= {item["metadata"]["name"] for item in found if is_ready(item)}
+
+        await self.wait_for(all_ready, f"{count} Ready nodes {prefix}-{tag}-*", 30)
+        return names
+
+    async def remove_node(self, name: str) -> None:
+        """The node is gone; its Pods stay as they are, like those of a lost machine, until a controller clears them."""
+        await self.admin("DELETE", f"/api/v1/nodes/{name}")
+
+    # Outages
+
+    def pause(self) -> None:
+        """The API server takes connections and answers nothing."""
+        self._servers["kube-apiserver"].freeze()
+
+    def resume(self) -> None:
+        self._servers["kube-apiserver"].thaw()
+
+    async def stop_api_server(self) -> None:
+        """The API server is gone without a word: its connections break, new ones are refused."""
+        await asyncio.to_thread(self._servers["kube-apiserver"].kill)
+
+    async def start_api_server(self) -> None:
+        """The API server is back and ready, at the same address with the same objects."""
+        self._servers["kube-apiserver"].start()
+        await self._ready()

@@ -1,0 +1,38 @@
+"""The fixtures `control_plane` (one for the whole test run) and `namespace` (a fresh one for each test).
+
+The programs are looked for, and built if need be, before the first test begins: a build takes minutes and would
+otherwise be counted against the time limit of one test. `CONTROL_PLANE_LOGS=FOLDER` keeps the servers' logs there.
+"""
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.controlplane.binaries import BuildFault, programs
+from tests.controlplane.cluster import ControlPlane
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    wanted = any("control_plane" in getattr(item, "fixturenames", ()) for item in session.items)
+    if wanted and not session.config.option.collectonly:
+        try:
+            programs()
+        except BuildFault as fault:
+            raise pytest.UsageError(str(fault)) from fault
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def control_plane() -> AsyncIterator[ControlPlane]:
+    kept = os.environ.get("CONTROL_PLANE_LOGS")
+    async with ControlPlane(logs_in=Path(kept) if kept else None) as plane:
+        yield plane
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def namespace(control_plane: ControlPlane) -> AsyncIterator[str]:
+    name = await control_plane.create_namespace()
+    yield name
+    await control_plane.delete_namespace(name)

@@ -1,0 +1,97 @@
+"""What runs in the played containers.
+
+A program gets what a process in a container gets, its environment, and the three calls a task may make of the database.
+What it returns is the container's exit code. How `play_task` behaves is said by the variable `PLAY`, so rows inserted
+by SQL alone make a mixed load.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+START = "SELECT run_token, payload FROM dispatch.task_start($1, $2, $3, $4, $5, $6, $7)"
+HEARTBEAT = "SELECT dispatch.task_heartbeat($1)"
+FINISH = "SELECT dispatch.task_finish($1, $2, $3, $4)"
+EXITS = ("start-then-exit-0", "start-then-exit-1", "exit-0-without-start", "exit-1-without-start")
+PLAYS = ("succeed", "retry", "fail", "hang", *EXITS)
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The answer of `task_start` to a container whose row it is."""
+
+    run_token: UUID
+    payload: Any
+
+
+@dataclass(slots=True)
+class TaskCalls:
+    """The calls of one container, and what they answered. `started` is None while it has not asked, or was refused."""
+
+    pool: "asyncpg.Pool[asyncpg.Record] | None"
+    asked: bool = False
+    started: Started | None = None
+    heartbeats: list[str] = field(default_factory=list)
+    reports: list[str | None] = field(default_factory=list)
+
+    @property
+    def database(self) -> "asyncpg.Pool[asyncpg.Record]":
+        assert self.pool is not None, "this player was given no database"
+        return self.pool
+
+    async def start(self, env: Mapping[str, str]) -> Started | None:
+        numbers = (int(env["TASK_ATTEMPT"]), int(env["TASK_LAUNCH"]))
+        whereabouts = (env["JOB_UID"], env["NODE_NAME"], env["POD_NAME"])
+        row = await self.database.fetchrow(START, int(env["TASK_ID"]), env["TASK_START_KEY"], *numbers, *whereabouts)
+        self.asked = True
+        if row is not None and row["run_token"] is not None:
+            self.started = Started(row["run_token"], json.loads(row["payload"]) if row["payload"] else None)
+        return self.started
+
+    async def heartbeat(self) -> str:
+        """`continue`, `cancel` or `lost`."""
+        self.heartbeats.append(await self.database.fetchval(HEARTBEAT, self._token()))
+        return self.heartbeats[-1]
+
+    async def finish(self, outcome: str, error: str | None = None, result: object = None) -> str | None:
+        """The row's new status; None when the row has moved on."""
+        sent = None if result is None else json.dumps(result)
+        self.reports.append(await self.database.fetchval(FINISH, self._token(), outcome, error, sent))
+        return self.reports[-1]
+
+    def _token(self) -> UUID:
+        assert self.started is not None, "not started"
+        return self.started.run_token
+
+
+Program = Callable[[Mapping[str, str], TaskCalls], Awaitable[int]]
+
+
+async def play_task(env: Mapping[str, str], calls: TaskCalls) -> int:
+    """A task as the contract wants it, or one that breaks it in the way that `PLAY` names."""
+    play = env.get("PLAY", "succeed")
+    if play not in PLAYS:
+        raise ValueError(f"PLAY is {play!r}, not one of {', '.join(PLAYS)}")
+    code = int(play.split("exit-")[1][0]) if play in EXITS else None
+    if code is not None and play.endswith("-without-start"):
+        return code
+    if await calls.start(env) is None:
+        return 0
+    if code is not None:
+        return code
+    await calls.heartbeat()
+    if play == "hang":
+        await asyncio.Event().wait()
+    return await _report(play, calls)
+
+
+async def _report(play: str, calls: TaskCalls) -> int:
+    outcome = {"succeed": "succeeded", "retry": "retry", "fail": "failed"}[play]
+    error = None if play == "succeed" else f"played: {play}"
+    await calls.finish(outcome, error, {"played": play} if play == "succeed" else None)
+    return 1 if play == "fail" else 0

@@ -1,0 +1,48 @@
+"""The one place of the tests that waits for something outside this process.
+
+A test never waits for time to pass: it names what it waits for, and gets it as soon as it is so, or a fault that says
+what did not come. Asking again and again is bounded by a deadline; each question counts against it too.
+"""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import TypeVar, overload
+
+T = TypeVar("T")
+Predicate = Callable[[], Awaitable[T]] | Callable[[], T]
+PERIOD_SECONDS = 0.05
+
+
+async def moment(seconds: float = PERIOD_SECONDS) -> None:
+    """Between two questions, or before a refused connection is tried again."""
+    await asyncio.sleep(seconds)
+
+
+@overload
+async def wait_for(
+    predicate: Callable[[], Awaitable[T]], what: str, seconds: float = 10, *, check: Callable[[], None] = lambda: None
+) -> T: ...
+@overload
+async def wait_for(
+    predicate: Callable[[], T], what: str, seconds: float = 10, *, check: Callable[[], None] = lambda: None
+) -> T: ...
+async def wait_for(
+    predicate: Predicate[T], what: str, seconds: float = 10, *, check: Callable[[], None] = lambda: None
+) -> T:
+    """The first true answer of `predicate`; TimeoutError with `what` and the last answer if none comes.
+
+    `check` is called before each question and raises when waiting has become pointless.
+    """
+    answer: T | None = None
+    try:
+        async with asyncio.timeout(seconds):
+            while True:
+                check()
+                asked = predicate()
+                answer = await asked if inspect.isawaitable(asked) else asked
+                if answer:
+                    return answer
+                await moment()
+    except TimeoutError as late:
+        raise TimeoutError(f"not within {seconds:g} s: {what}; last answer {str(answer)[:1000]}") from late

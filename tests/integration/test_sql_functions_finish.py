@@ -1,0 +1,237 @@
+"""task_finish: the newest start reports, once; the same report again gets the same answer (PROTOCOL 2)."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import timedelta
+
+import asyncpg
+import pytest
+
+from tests.postgres import Database
+from tests.rows import SECOND, Row, Started, insert_row
+
+ERROR_LIMIT = 8 * 1024
+RESULT_LIMIT = 64 * 1024
+
+
+async def test_success_ends_the_row_and_keeps_the_result(database: Database) -> None:
+    row = await insert_row(database)
+    assert await row.finish(await row.started(), "succeeded", result={"rows": 3}) == "succeeded"
+    now = await row.now()
+    assert (now["status"], now["result"], now["error"], now["failures"]) == ("succeeded", {"rows": 3}, None, 0)
+
+
+async def test_failure_ends_the_row_and_keeps_the_error(database: Database) -> None:
+    row = await insert_row(database, max_failures=5)
+    assert await row.finish(await row.started(), "failed", error="disk full") == "failed"
+    now = await row.now()
+    assert (now["status"], now["attempt"], now["error"]) == ("failed", 1, "disk full")
+
+
+async def test_retry_returns_the_row_to_waiting_with_the_next_attempt(database: Database) -> None:
+    row = await insert_row(database, max_failures=3)
+    assert await row.finish(await row.started(launch=4), "retry", error="busy") == "waiting"
+    now = await row.now()
+    assert (now["status"], now["attempt"], now["launch"], now["failures"]) == ("waiting", 2, 0, 1)
+
+
+async def test_a_waiting_row_starts_again_from_launch_one(database: Database) -> None:
+    row = await insert_row(database)
+    await row.finish(await row.started(launch=4), "retry", retry_after=timedelta(0))
+    assert await row.start(attempt=2, launch=1, pod=SECOND) is not None
+
+
+@pytest.mark.parametrize("max_failures", [1, 2, 3])
+async def test_the_last_allowed_failure_ends_the_row(database: Database, max_failures: int) -> None:
+    row = await insert_row(database, max_failures=max_failures)
+    answers = [await retry_once(row) for _ in range(max_failures)]
+    assert answers == ["waiting"] * (max_failures - 1) + ["failed"]
+    assert (await row.now())["attempt"] == max_failures
+
+
+async def retry_once(row: Row) -> str | None:
+    attempt = (await row.now())["attempt"]
+    return await row.finish(await row.started(attempt=attempt), "retry")
+
+
+@pytest.mark.parametrize(
+    ("failures", "seconds"), [(0, 10), (1, 20), (2, 40), (5, 320), (6, 600), (7, 600), (40, 600), (98, 600)]
+)
+async def test_backoff_doubles_from_ten_seconds_to_ten_minutes(database: Database, failures: int, seconds: int) -> None:
+    row = await insert_row(database, max_failures=100)
+    admin = await database.session("admin")
+    await admin.execute("UPDATE dispatch.tasks SET failures = $2 WHERE id = $1", row.id, failures)
+    started = await row.started()
+    assert abs(await delay_of_retry(row, started) - seconds) < 1
+
+
+async def test_the_container_may_name_its_own_delay(database: Database) -> None:
+    row = await insert_row(database)
+    started = await row.started()
+    assert abs(await delay_of_retry(row, started, timedelta(hours=2)) - 7200) < 1
+
+
+async def delay_of_retry(row: Row, started: Started, retry_after: timedelta | None = None) -> float:
+    admin = await row.database.session("admin")
+    await row.finish(started, "retry", retry_after=retry_after)
+    query = "SELECT extract(epoch FROM run_at - now())::float8 FROM dispatch.tasks WHERE id = $1"
+    delay: float = await admin.fetchval(query, row.id)
+    return delay
+
+
+@pytest.mark.parametrize(
+    ("outcome", "answer"), [("succeeded", "succeeded"), ("failed", "failed"), ("retry", "waiting")]
+)
+async def test_a_repeated_report_gets_the_recorded_answer(database: Database, outcome: str, answer: str) -> None:
+    row = await insert_row(database)
+    started = await row.started()
+    assert [await row.finish(started, outcome) for _ in range(3)] == [answer] * 3
+    assert (await row.now())["failures"] <= 1
+
+
+async def test_a_recorded_answer_outlives_the_next_attempts(database: Database) -> None:
+    row = await insert_row(database)
+    first = await row.started()
+    await row.finish(first, "retry")
+    second = await row.started(attempt=2, pod=SECOND)
+    assert await row.finish(first, "retry") == "waiting"
+    assert await row.finish(first, "succeeded") == "waiting"
+    assert await row.finish(second, "succeeded") == "succeeded"
+    assert await row.finish(first, "failed") == "waiting"
+    assert await row.status() == "succeeded"
+
+
+async def test_a_contradicting_second_report_changes_nothing(database: Database) -> None:
+    row = await insert_row(database)
+    started = await row.started()
+    await row.finish(started, "succeeded", result=1)
+    assert await row.finish(started, "failed", error="no", result=2) == "succeeded"
+    now = await row.now()
+    assert (now["status"], now["result"], now["error"]) == ("succeeded", 1, None)
+
+
+async def test_who_was_replaced_is_lost(database: Database) -> None:
+    row = await insert_row(database)
+    old = await row.started(launch=1)
+    await row.started(launch=2, pod=SECOND)
+    assert await row.finish(old, "succeeded") is None
+    assert await row.heartbeat(old) == "lost"
+    assert await row.status() == "processing"
+
+
+async def test_who_was_cancelled_for_its_silence_is_lost(database: Database) -> None:
+    row = await insert_row(database)
+    started = await row.started()
+    await row.silent_for(61)
+    await row.cancel()
+    assert await row.finish(started, "succeeded") is None
+    assert await row.heartbeat(started) == "lost"
+    assert await row.status() == "cancelled"
+
+
+async def test_who_was_retried_away_is_lost(database: Database) -> None:
+    row = await insert_row(database)
+    started = await row.started()
+    await row.retry()
+    assert await row.finish(started, "succeeded") is None
+    assert await row.heartbeat(started) == "lost"
+    assert await row.status() == "waiting"
+
+
+async def test_an_unknown_token_is_lost(database: Database) -> None:
+    row = await insert_row(database)
+    assert await row.finish(Started(uuid.uuid4(), None), "succeeded") is None
+    assert await row.status() == "waiting"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "answer"), [("succeeded", "succeeded"), ("failed", "cancelled"), ("retry", "cancelled")]
+)
+async def test_after_a_cancel_only_finished_work_counts(database: Database, outcome: str, answer: str) -> None:
+    row = await insert_row(database)
+    started = await row.started()
+    await row.cancel()
+    assert await row.finish(started, outcome) == answer
+    assert await row.status() == answer
+    assert await row.finish(started, outcome) == answer
+
+
+@pytest.mark.parametrize("outcome", ["", "Succeeded", "waiting", "cancelled", "lost", None])
+async def test_an_unknown_outcome_is_an_error(database: Database, outcome: str | None) -> None:
+    row = await insert_row(database)
+    started = await row.started()
+    with pytest.raises(asyncpg.PostgresError):
+        await row.finish(started, outcome)
+    assert await row.status() == "processing"
+    assert await row.heartbeat(started) == "continue"
+
+
+@pytest.mark.parametrize("error", ["é" * 5000, "x" + "€" * 4000, "𝄞" * 3000, "x" * 9000])
+async def test_a_long_error_is_cut_to_its_limit_between_characters(database: Database, error: str) -> None:
+    row = await insert_row(database)
+    assert await row.finish(await row.started(), "failed", error=error) == "failed"
+    (launch,) = await row.launches()
+    for kept in ((await row.now())["error"], launch["error"]):
+        assert ERROR_LIMIT - 8 <= len(kept.encode()) <= ERROR_LIMIT
+
+
+async def test_an_error_of_exactly_the_limit_is_kept_whole(database: Database) -> None:
+    row = await insert_row(database)
+    await row.finish(await row.started(), "failed", error="é" * (ERROR_LIMIT // 2))
+    assert (await row.now())["error"] == "é" * (ERROR_LIMIT // 2)
+
+
+async def test_a_result_of_exactly_the_limit_is_kept(database: Database) -> None:
+    row = await insert_row(database)
+    result = "x" * (RESULT_LIMIT - 2)  # and two quotes
+    assert await row.finish(await row.started(), "succeeded", result=result) == "succeeded"
+    assert (await row.now())["result"] == result
+
+
+async def test_a_larger_result_is_refused_and_may_be_reported_again_without(database: Database) -> None:
+    row = await insert_row(database)
+    started = await row.started()
+    with pytest.raises(asyncpg.PostgresError):
+        await row.finish(started, "succeeded", result="x" * (RESULT_LIMIT - 1))
+    assert await row.status() == "processing"
+    assert await row.finish(started, "succeeded") == "succeeded"
+
+
+@pytest.mark.parametrize("outcome", ["succeeded", "failed"])
+async def test_a_report_closes_its_launch_with_the_outcome(database: Database, outcome: str) -> None:
+    row = await insert_row(database)
+    started = await row.started()
+    await row.finish(started, outcome, error="why")
+    (closed,) = await row.launches()
+    assert (closed["outcome"], closed["error"]) == (outcome, "why")
+    assert closed["ended_at"] >= closed["started_at"]
+    await row.finish(started, "retry", error="again")
+    assert await row.launches() == [closed]
+
+
+async def test_a_launch_is_closed_once_whatever_comes_later(database: Database) -> None:
+    row = await insert_row(database)
+    await row.finish(await row.started(), "retry", error="first")
+    (closed,) = await row.launches()
+    await row.retry()
+    await row.started(attempt=3)
+    await row.retry()
+    await row.cancel()
+    assert (await row.launches())[0] == closed
+
+
+@pytest.mark.parametrize("way", ["takeover", "cancel", "retry"])
+async def test_a_launch_that_never_reports_is_closed_when_it_loses_the_row(database: Database, way: str) -> None:
+    row = await insert_row(database)
+    await row.started()
+    if way == "takeover":
+        await row.started(launch=2, pod=SECOND)
+    elif way == "cancel":
+        await row.silent_for(61)
+        await row.cancel()
+    else:
+        await row.retry()
+    closed = (await row.launches())[0]
+    assert closed["ended_at"] is not None
+    assert closed["outcome"] not in {None, "succeeded", "failed", "retry"}, "it reported none of these"

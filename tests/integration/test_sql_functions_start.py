@@ -1,0 +1,209 @@
+"""task_start: at most one accepted start per (attempt, launch), and numbers only grow (PROTOCOL 2)."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from tests.postgres import Database
+from tests.rows import FIRST, SECOND, Pod, insert_row
+
+
+async def test_a_start_makes_the_row_processing_and_hands_out_the_payload(database: Database) -> None:
+    row = await insert_row(database, payload={"file": "naïve.csv", "lines": [1, None]})
+
+    started = await row.started(pod=Pod("pod-x", "job-x", "node-x"))
+
+    assert started.payload == {"file": "naïve.csv", "lines": [1, None]}
+    now = await row.now()
+    assert (now["status"], now["attempt"], now["launch"]) == ("processing", 1, 1)
+    assert (now["job_uid"], now["node_name"], now["pod_name"]) == ("job-x", "node-x", "pod-x")
+    assert now["run_token"] == started.run_token
+    assert now["started_at"] == now["heartbeat_at"]
+
+
+async def test_a_row_without_payload_starts_with_none(database: Database) -> None:
+    assert (await (await insert_row(database)).started()).payload is None
+
+
+async def test_a_start_is_written_down_as_an_open_launch(database: Database) -> None:
+    row = await insert_row(database)
+    started = await row.started(launch=2)
+
+    (launch,) = await row.launches()
+
+    assert (launch["task_id"], launch["attempt"], launch["launch"]) == (row.id, 1, 2)
+    assert (launch["job_uid"], launch["node_name"], launch["pod_name"]) == ("job-1", "node-1", "pod-1")
+    assert launch["run_token"] == started.run_token
+    assert launch["started_at"] is not None
+    assert (launch["ended_at"], launch["outcome"]) == (None, None)
+
+
+async def test_the_first_launch_to_arrive_may_have_any_number(database: Database) -> None:
+    row = await insert_row(database)
+    assert await row.start(launch=7) is not None
+    assert (await row.now())["launch"] == 7
+
+
+@pytest.mark.parametrize("launch", [0, -1])
+async def test_launches_count_from_one(database: Database, launch: int) -> None:
+    row = await insert_row(database)
+    assert await row.start(launch=launch) is None
+    assert await row.status() == "waiting"
+
+
+@pytest.mark.parametrize("attempt", [0, 2])
+async def test_another_attempt_than_the_rows_is_refused(database: Database, attempt: int) -> None:
+    row = await insert_row(database)
+    assert await row.start(attempt=attempt) is None
+    assert await row.status() == "waiting"
+    assert await row.launches() == []
+
+
+async def test_an_earlier_attempt_is_refused_after_a_retry(database: Database) -> None:
+    row = await insert_row(database)
+    await row.started()
+    await row.retry()
+    assert await row.start(attempt=1, launch=2) is None
+    assert await row.start(attempt=2, launch=1) is not None
+
+
+async def test_a_wrong_start_key_is_refused(database: Database) -> None:
+    row = await insert_row(database)
+    assert await row.start(start_key=uuid.uuid4()) is None
+    assert await row.status() == "waiting"
+
+
+async def test_the_key_of_another_row_neither_starts_this_one_nor_reads_its_payload(database: Database) -> None:
+    mine, other = await insert_row(database), await insert_row(database, payload="theirs")
+    assert await other.start(start_key=mine.start_key) is None
+    await other.started()
+    assert await other.start(start_key=mine.start_key) is None
+    assert await other.start(start_key=mine.start_key, launch=2) is None
+
+
+async def test_an_unknown_task_is_refused(database: Database) -> None:
+    row = await insert_row(database)
+    task = await database.session("task")
+    gone = "SELECT * FROM dispatch.task_start($1::bigint, $2, 1, 1, 'job-1')"
+    assert await task.fetch(gone, row.id + 1000, row.start_key) == []
+
+
+async def test_node_and_pod_may_be_left_out(database: Database) -> None:
+    row = await insert_row(database)
+    task = await database.session("task")
+    short = "SELECT run_token FROM dispatch.task_start($1::bigint, $2, 1, 1, 'job-1')"
+    token = await task.fetchval(short, row.id, row.start_key)
+    assert token is not None
+    assert await task.fetchval(short, row.id, row.start_key) == token
+    assert (await row.now())["pod_name"] is None
+
+
+async def test_the_same_pod_asking_again_gets_the_same_token_and_payload(database: Database) -> None:
+    row = await insert_row(database, payload=[1])
+    first = await row.started()
+    assert await row.start() == first
+    assert len(await row.launches()) == 1
+
+
+async def test_the_same_pod_asking_again_after_a_cancel_was_asked_is_still_the_holder(database: Database) -> None:
+    row = await insert_row(database)
+    first = await row.started()
+    await row.cancel()
+    assert await row.start() == first
+
+
+async def test_the_same_pod_asking_again_after_its_end_is_refused(database: Database) -> None:
+    row = await insert_row(database, payload="secret")
+    await row.finish(await row.started(), "succeeded")
+    assert await row.start() is None
+
+
+@pytest.mark.parametrize(
+    "twin",
+    [Pod("pod-9", FIRST.job_uid), Pod(FIRST.name, "job-9"), Pod(None, FIRST.job_uid)],
+    ids=["another Pod of the Job", "another Job", "a Pod without name"],
+)
+async def test_another_pod_of_the_same_launch_is_refused(database: Database, twin: Pod) -> None:
+    row = await insert_row(database)
+    started = await row.started()
+    assert await row.start(pod=twin) is None
+    assert (await row.now())["run_token"] == started.run_token
+
+
+async def test_a_higher_launch_takes_over(database: Database) -> None:
+    row = await insert_row(database, payload="p")
+    old = await row.started(launch=1)
+
+    new = await row.started(launch=2, pod=SECOND)
+
+    assert new.run_token != old.run_token
+    assert new.payload == "p"
+    now = await row.now()
+    assert (now["launch"], now["job_uid"], now["run_token"]) == (2, "job-2", new.run_token)
+    assert await row.heartbeat(old) == "lost"
+    assert await row.heartbeat(new) == "continue"
+
+
+async def test_a_takeover_closes_the_launch_it_replaced(database: Database) -> None:
+    row = await insert_row(database)
+    await row.started(launch=1)
+    await row.started(launch=3, pod=SECOND)
+    replaced, holder = await row.launches()
+    assert (replaced["ended_at"] is None, holder["ended_at"] is None) == (False, True)
+
+
+@pytest.mark.parametrize("launch", [1, 2, 3])
+async def test_a_lower_or_equal_launch_of_another_pod_is_refused(database: Database, launch: int) -> None:
+    row = await insert_row(database)
+    holder = await row.started(launch=3)
+    assert await row.start(launch=launch, pod=SECOND) is None
+    assert await row.heartbeat(holder) == "continue"
+
+
+async def test_a_started_task_with_one_failure_allowed_is_never_taken_over(database: Database) -> None:
+    row = await insert_row(database, max_failures=1)
+    holder = await row.started(launch=1)
+    assert await row.start(launch=2, pod=SECOND) is None
+    assert await row.start(launch=1) == holder
+    assert await row.heartbeat(holder) == "continue"
+
+
+async def test_no_launch_starts_once_a_cancel_was_asked(database: Database) -> None:
+    row = await insert_row(database)
+    holder = await row.started()
+    await row.cancel()
+    assert await row.start(launch=2, pod=SECOND) is None
+    assert (await row.now())["run_token"] == holder.run_token
+
+
+@pytest.mark.parametrize("outcome", ["succeeded", "failed"])
+async def test_a_row_that_is_over_starts_no_more(database: Database, outcome: str) -> None:
+    row = await insert_row(database, max_failures=2)
+    await row.finish(await row.started(), outcome)
+    assert await row.start(launch=2, pod=SECOND) is None
+    assert await row.start(attempt=2, launch=1, pod=SECOND) is None
+    assert await row.status() == outcome
+
+
+async def test_a_heartbeat_is_written_down(database: Database) -> None:
+    row = await insert_row(database)
+    started = await row.started()
+    await row.silent_for(50)
+    before = (await row.now())["heartbeat_at"]
+    assert await row.heartbeat(started) == "continue"
+    assert (await row.now())["heartbeat_at"] > before
+
+
+async def test_a_heartbeat_is_told_that_a_cancel_was_asked(database: Database) -> None:
+    row = await insert_row(database)
+    started = await row.started()
+    await row.cancel()
+    assert await row.heartbeat(started) == "cancel"
+
+
+async def test_an_unknown_token_is_lost(database: Database) -> None:
+    task = await database.session("task")
+    assert await task.fetchval("SELECT dispatch.task_heartbeat($1)", uuid.uuid4()) == "lost"
+    assert await task.fetchval("SELECT dispatch.task_heartbeat(NULL)") == "lost"

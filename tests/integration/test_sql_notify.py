@@ -1,0 +1,138 @@
+"""Wake-ups: soon, few, and without payload. They only save time; the poll finds what they miss."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.postgres import Database
+from tests.rows import Row, insert_row
+
+BOUND_SECONDS = 5
+DEBOUNCE_SECONDS = 0.1
+
+
+class Listener:
+    """What one connection heard on both channels."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, str]] = []
+        self._arrived = asyncio.Event()
+
+    def __call__(self, _connection: Any, _pid: int, channel: str, payload: object) -> None:
+        self.heard.append((channel, str(payload)))
+        self._arrived.set()
+
+    async def hears(self, channel: str, within: float = BOUND_SECONDS) -> bool:
+        try:
+            async with asyncio.timeout(within):
+                while channel not in [name for name, _ in self.heard]:
+                    self._arrived.clear()
+                    await self._arrived.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def hears_after(self, channel: str, call: Callable[[], Awaitable[object]]) -> bool:
+        """The call wakes, once no earlier wake-up holds it back: so it is repeated until one is heard."""
+        for _ in range(int(BOUND_SECONDS / DEBOUNCE_SECONDS)):
+            self.heard.clear()
+            await call()
+            if await self.hears(channel, within=2 * DEBOUNCE_SECONDS):
+                return True
+        return False
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def listener(database: Database) -> AsyncIterator[Listener]:
+    created = Listener()
+    connection = await database.connect("reader")
+    for channel in ("dispatch_tasks", "dispatch_done"):
+        await connection.add_listener(channel, created)
+    yield created
+    for channel in ("dispatch_tasks", "dispatch_done"):
+        await connection.remove_listener(channel, created)
+
+
+async def test_an_insert_wakes_the_dispatcher(database: Database, listener: Listener) -> None:
+    await insert_row(database)
+    assert await listener.hears("dispatch_tasks")
+    assert not await listener.hears("dispatch_done", within=0)
+
+
+async def test_a_wake_up_has_no_payload(database: Database, listener: Listener) -> None:
+    await (await insert_row(database)).cancel()
+    await listener.hears("dispatch_tasks")
+    await listener.hears("dispatch_done")
+    assert {payload for _, payload in listener.heard} == {""}
+
+
+async def test_one_statement_is_one_wake_up(database: Database, listener: Listener) -> None:
+    team = await database.session("team_a")
+    await team.execute("INSERT INTO dispatch.tasks (priority) SELECT 5 FROM generate_series(1, 500)")
+    assert await listener.hears("dispatch_tasks")
+    await listener.hears("dispatch_tasks", within=0)
+    assert len(listener.heard) == 1
+
+
+async def test_a_burst_of_commits_wakes_ten_times_a_second_at_most(database: Database, listener: Listener) -> None:
+    teams = [await database.connect("team_a") for _ in range(3)]
+    began = time.monotonic()
+    for _ in range(150):
+        await asyncio.gather(*(team.execute("INSERT INTO dispatch.tasks DEFAULT VALUES") for team in teams))
+    lasted = time.monotonic() - began
+
+    assert await listener.hears("dispatch_tasks")
+    await (await database.connect("reader")).execute("SELECT 1")
+    assert 1 <= len(listener.heard) <= lasted / DEBOUNCE_SECONDS + 2
+
+
+async def test_an_insert_that_is_rolled_back_wakes_nobody(database: Database, listener: Listener) -> None:
+    team = await database.session("team_a")
+    transaction = team.transaction()
+    await transaction.start()
+    await team.execute("INSERT INTO dispatch.tasks DEFAULT VALUES")
+    await transaction.rollback()
+    assert not await listener.hears("dispatch_tasks", within=2 * DEBOUNCE_SECONDS)
+
+
+@pytest.mark.parametrize("outcome", ["succeeded", "failed"])
+async def test_the_end_of_a_row_is_told(database: Database, listener: Listener, outcome: str) -> None:
+    row = await insert_row(database)
+    await row.finish(await row.started(), outcome)
+    assert await listener.hears("dispatch_done")
+
+
+async def test_the_cancel_of_a_row_is_told(database: Database, listener: Listener) -> None:
+    await (await insert_row(database)).cancel()
+    assert await listener.hears("dispatch_done")
+
+
+async def test_a_start_is_told_to_nobody(database: Database, listener: Listener) -> None:
+    row = await insert_row(database)
+    await listener.hears("dispatch_tasks")
+    listener.heard.clear()
+    await row.heartbeat(await row.started())
+    assert not await listener.hears("dispatch_done", within=2 * DEBOUNCE_SECONDS)
+    assert listener.heard == []
+
+
+async def test_a_retry_by_the_submitter_wakes_the_dispatcher(database: Database, listener: Listener) -> None:
+    row = await insert_row(database)
+    assert await listener.hears_after("dispatch_tasks", row.retry)
+
+
+async def test_a_retry_by_the_container_wakes_the_dispatcher(database: Database, listener: Listener) -> None:
+    """Its run_at lies ahead: the dispatcher has to learn of the new timer."""
+    row = await insert_row(database, max_failures=100)
+    assert await listener.hears_after("dispatch_tasks", lambda: report_retry(row))
+
+
+async def report_retry(row: Row) -> None:
+    attempt = (await row.now())["attempt"]
+    await row.finish(await row.started(attempt=attempt), "retry")

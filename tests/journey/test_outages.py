@@ -1,0 +1,164 @@
+"""Whatever is away or wrong: /readyz names it, nothing is written meanwhile, and work goes on by itself afterwards."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.controlplane.waiting import wait_for
+from tests.dispatching import RBAC, Dispatcher, Place
+from tests.postgres import PostgresServer
+
+Breakage = Callable[[Place, PostgresServer], AbstractAsyncContextManager[str]]
+
+
+@asynccontextmanager
+async def database_away(place: Place, postgres: PostgresServer) -> AsyncIterator[str]:
+    await postgres.stop()
+    try:
+        yield "the database does not answer"
+    finally:
+        await postgres.start()
+
+
+@asynccontextmanager
+async def missing_privilege(place: Place, postgres: PostgresServer) -> AsyncIterator[str]:
+    admin = await place.database.session("admin")
+    await admin.execute("REVOKE SELECT ON dispatch.queues FROM dispatch_reader")
+    yield "permission denied for table queues"
+    await admin.execute("GRANT SELECT ON dispatch.queues TO dispatch_reader")
+
+
+@asynccontextmanager
+async def old_schema(place: Place, postgres: PostgresServer) -> AsyncIterator[str]:
+    admin = await place.database.session("admin")
+    newest = "SELECT max(version) FROM dispatch.schema_version"
+    await admin.execute(f"UPDATE dispatch.schema_version SET version = -1 WHERE version = ({newest})")
+    yield "run `dispatcher migrate`"
+    await admin.execute(f"UPDATE dispatch.schema_version SET version = ({newest}) + 1 WHERE version = -1")
+
+
+@asynccontextmanager
+async def dropped_index(place: Place, postgres: PostgresServer) -> AsyncIterator[str]:
+    admin = await place.database.session("admin")
+    made = await admin.fetchval("SELECT pg_get_indexdef('dispatch.tasks_ready'::regclass)")
+    await admin.execute("DROP INDEX dispatch.tasks_ready")
+    yield "index tasks_ready is missing"
+    await admin.execute(made)
+
+
+@asynccontextmanager
+async def api_server_away(place: Place, postgres: PostgresServer) -> AsyncIterator[str]:
+    await place.control_plane.stop_api_server()
+    try:
+        yield "cluster: jobs: "
+    finally:
+        await place.control_plane.start_api_server()
+
+
+@asynccontextmanager
+async def missing_verb(place: Place, postgres: PostgresServer) -> AsyncIterator[str]:
+    role = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{place.namespace}/roles/dispatcher"
+    rules = (await place.control_plane.admin("GET", role))["rules"]
+    fewer = [{**rule, "verbs": [verb for verb in rule["verbs"] if verb != "create"]} for rule in rules]
+    await place.control_plane.admin("PATCH", role, {"rules": fewer})
+    yield "create jobs"
+    await place.control_plane.admin("PATCH", role, {"rules": rules})
+
+
+RUNNING = [database_away, missing_privilege, old_schema, dropped_index, api_server_away, missing_verb]
+
+
+async def writes_since(place: Place, since: datetime) -> list[str]:
+    """Creates and deletes that the API server got from any dispatcher."""
+    events = place.control_plane.audit(user_prefix=f"system:serviceaccount:{place.namespace}:")
+    return [
+        f"{event.verb} {event.uri}"
+        for event in events
+        if event.verb in {"create", "delete"} and event.object_ref.resource in {"jobs", "pods"}
+        and event.received_at > since
+    ]  # fmt: skip
+
+
+async def launches(place: Place, dispatcher: Dispatcher) -> None:
+    """A new row gets its Job."""
+    task_id = await place.database.insert_task()
+
+    async def has_job() -> bool:
+        return any(f"dispatcher-{task_id}-" in str(job["metadata"]) for job in await place.jobs())
+
+    await wait_for(has_job, "work goes on", 40, check=dispatcher.check)
+
+
+@pytest.mark.parametrize("breakage", RUNNING, ids=lambda breakage: breakage.__name__)
+async def test_an_outage_is_named_stops_writes_and_passes(
+    place: Place, postgres: PostgresServer, breakage: Breakage
+) -> None:
+    async with Dispatcher(place, TOMBSTONE_SECONDS=0) as dispatcher:
+        await dispatcher.ready()
+        await launches(place, dispatcher)
+        async with breakage(place, postgres) as words:
+            if breakage is missing_verb:  # rights are asked for each minute, or when the server refuses
+                await place.database.insert_task()
+            await dispatcher.unready(words)
+            broken_at = datetime.now(UTC)
+            if breakage is not database_away:
+                await place.database.insert_task()
+            status, _ = await dispatcher.get("/healthz")
+            assert status == 200
+            assert not await writes_since(place, broken_at)
+        await dispatcher.ready()
+        await launches(place, dispatcher)
+
+
+async def test_a_standby_is_named_and_serves_once_it_is_the_primary(place: Place, postgres: PostgresServer) -> None:
+    task_id = await place.database.insert_task()
+    standby = await postgres.start_standby()
+    await standby.caught_up()
+    try:
+        async with Dispatcher(place, DATABASE_URL=standby.url(place.database, "reader")) as dispatcher:
+            await dispatcher.unready("primary")
+            assert not await place.jobs()
+            await standby.promote()
+            await dispatcher.ready()
+
+            async def has_job() -> bool:
+                return any(f"dispatcher-{task_id}-" in str(job["metadata"]) for job in await place.jobs())
+
+            await wait_for(has_job, "the row's Job", 20, check=dispatcher.check)
+    finally:
+        await standby.stop(immediately=True)
+
+
+async def test_a_refused_token_is_named_and_read_again(place: Place) -> None:
+    good = (place.folder / "kubeconfig").read_text()
+    place.control_plane.kubeconfig(place.folder / "kubeconfig", token="nonsense", namespace=place.namespace)
+    async with Dispatcher(place) as dispatcher:
+        await dispatcher.unready("401")
+        (place.folder / "kubeconfig").write_text(good)
+        await dispatcher.ready()
+        await launches(place, dispatcher)
+
+
+async def test_a_wrong_namespace_is_named_and_works_once_it_is_right(place: Place) -> None:
+    other = await place.control_plane.create_namespace()
+    async with Dispatcher(place, NAMESPACE=other) as dispatcher:
+        body = await dispatcher.unready(other)
+        assert "create jobs" in body or "forbidden" in body
+        await place.control_plane.apply(RBAC, namespace=other)
+        binding = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{other}/rolebindings/dispatcher"
+        ours = {"kind": "ServiceAccount", "name": "dispatcher", "namespace": place.namespace}
+        await place.control_plane.admin("PATCH", binding, {"subjects": [ours]})
+        cluster_wide = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/dispatcher-nodes"
+        await place.control_plane.admin("PATCH", cluster_wide, {"subjects": [ours]})
+        await dispatcher.ready()
+    await place.control_plane.delete_namespace(other)
+
+
+async def test_all_faults_of_the_settings_come_at_once(place: Place) -> None:
+    dispatcher = Dispatcher(place, MAX_JOBS="many", POLL_SECONDS="-1", INSTALLATION="Not_A_Label", LOG_LEVEL="loud")
+    await dispatcher.start()
+    assert await dispatcher.process.wait() == 2
+    for name in ("MAX_JOBS", "POLL_SECONDS", "INSTALLATION", "LOG_LEVEL"):
+        assert f"DISPATCHER_{name}" in dispatcher.log

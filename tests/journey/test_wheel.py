@@ -1,0 +1,138 @@
+"""From the checkout to a migrated database: what is built carries everything, and works where there is no checkout."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from dispatcher import __version__
+from tests.postgres import PostgresServer
+
+ROOT = Path(__file__).parents[2]
+SQL = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "sql").rglob("*.sql"))
+
+
+class Answer(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+
+class Installed:
+    """The wheel in an environment of its own, which sees the dependencies of this one but not the checkout."""
+
+    def __init__(self, folder: Path, wheel: Path) -> None:
+        venv.create(folder, symlinks=True)
+        self.folder = folder
+        self.bin = folder / "bin"
+        outer = sysconfig.get_paths()["purelib"]
+        inner = sysconfig.get_path("purelib", "venv", {"base": str(folder), "platbase": str(folder)})
+        (Path(inner) / "outer.pth").write_text(f"{outer}\n")  # a .pth of its own, as the checkout's, is not followed
+        call(sys.executable, "-m", "pip", "--python", str(self.bin / "python"), "install", "--no-deps", str(wheel))
+
+    async def dispatcher(self, *arguments: str, **settings: str) -> Answer:
+        environ = {"PATH": os.environ["PATH"], **{f"DISPATCHER_{name}": setting for name, setting in settings.items()}}
+        child = await asyncio.create_subprocess_exec(
+            str(self.bin / "dispatcher"),
+            *arguments,
+            cwd=self.folder,
+            env=environ,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await child.communicate()
+        assert child.returncode is not None
+        return Answer(child.returncode, out.decode(), err.decode())
+
+
+def call(*command: str, cwd: Path | None = None) -> None:
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def build(source: Path, target: str, into: Path) -> Path:
+    call(sys.executable, "-m", "hatchling", "build", "--target", target, "--directory", str(into), cwd=source)
+    (built,) = into.iterdir()
+    return built
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(ROOT, "wheel", tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    return Installed(tmp_path_factory.mktemp("installed") / "venv", wheel)
+
+
+def names(wheel: Path) -> list[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return sorted(archive.namelist())
+
+
+def test_the_wheel_carries_all_sql_and_nothing_of_the_tests(wheel: Path) -> None:
+    carried = names(wheel)
+    assert SQL
+    assert [name.removeprefix("dispatcher/") for name in carried if name.endswith(".sql")] == SQL
+    assert {name.split("/")[0] for name in carried} == {"dispatcher", f"pg_job_dispatcher-{__version__}.dist-info"}
+    assert any(name.endswith("/LICENSE") for name in carried)
+
+
+def test_a_wheel_made_from_the_source_distribution_is_the_same(wheel: Path, tmp_path: Path) -> None:
+    packed = build(ROOT, "sdist", tmp_path / "packed")
+    with tarfile.open(packed) as archive:
+        archive.extractall(tmp_path / "unpacked", filter="data")
+    (unpacked,) = (tmp_path / "unpacked").iterdir()
+    assert names(build(unpacked, "wheel", tmp_path / "wheel")) == names(wheel)
+
+
+async def test_it_runs_where_there_is_no_checkout(installed: Installed) -> None:
+    where = "import sys, dispatcher; sys.exit(not dispatcher.__file__.startswith(sys.prefix))"
+    call(str(installed.bin / "python"), "-c", where, cwd=installed.folder)
+    told = await installed.dispatcher("--version")
+    assert told == Answer(0, f"dispatcher, version {__version__}\n", "")
+    settings = await installed.dispatcher("config", IMAGE="x")
+    assert settings.status == 0
+    assert "DISPATCHER_IMAGE" in settings.out
+
+
+async def test_it_brings_a_database_to_its_schema(installed: Installed, postgres: PostgresServer) -> None:
+    empty = await postgres.create_database(migrated=False)
+    try:
+        before, applied, after = [
+            await installed.dispatcher(*command, DATABASE_URL=empty.admin_url)
+            for command in (["migrate", "--check"], ["migrate"], ["migrate", "--check"])
+        ]
+    finally:
+        await empty.drop()
+    assert (before.status, applied.status, after.status) == (1, 0, 0), before.err + applied.err + after.err
+    assert [f"sql/migrations/{line.split()[1]}" for line in applied.out.splitlines()] == [
+        name for name in SQL if name.startswith("sql/migrations/")
+    ]
+
+
+async def test_it_shows_the_job_of_the_built_in_template(installed: Installed) -> None:
+    shown = await installed.dispatcher("render", "--template", "default", IMAGE="registry/task:1")
+    assert shown.status == 0, shown.err
+    assert "image: registry/task:1" in shown.out
+
+
+async def test_it_tells_every_fault_of_its_settings_before_it_starts(installed: Installed) -> None:
+    told = await installed.dispatcher("run", MAX_JOBS="many", LISTEN_ADDRESS="8080", PENDING_MODE="all")
+    assert told.status == 2
+    assert told.err.splitlines() == [
+        "DISPATCHER_MAX_JOBS is 'many': must be a whole number from 0 to 100000",
+        "DISPATCHER_PENDING_MODE is 'all': must be one of unschedulable, any",
+        "DISPATCHER_LISTEN_ADDRESS is '8080': must be HOST:PORT",
+    ]

@@ -1,0 +1,27 @@
+"""Fixtures of every suite that needs Postgres."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+
+from tests.postgres import Database, PostgresServer
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def postgres() -> AsyncIterator[PostgresServer]:
+    server = await PostgresServer.launch()
+    try:
+        yield server
+    finally:
+        await server.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def database(postgres: PostgresServer) -> AsyncIterator[Database]:
+    created = await postgres.create_database()
+    try:
+        yield created
+    finally:
+        await created.drop()

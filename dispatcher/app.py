@@ -21,7 +21,7 @@ from dispatcher import health
 from dispatcher.admission.dispatch import Dispatch
 from dispatcher.admission.dispatch import World as DispatchWorld
 from dispatcher.config import Settings
-from dispatcher.errors import DatabaseError
+from dispatcher.errors import DatabaseError, SettingsError
 from dispatcher.jobs.case import Rules
 from dispatcher.jobs.env import pass_env
 from dispatcher.jobs.launcher import Launcher
@@ -96,7 +96,7 @@ class App:
         ask_again = Wake()
         remover = Remover(api, ask_again)
         self.wake, self._memory = Wake(), Memory()
-        self.session, self.sweep_session = Session(settings.database.url), Session(settings.database.url)
+        self.session = Session(settings.database.url)
         self.listener = Listener(settings.database.url, self.wake)
         self.mirror = Mirror(client, namespace, kube.installation, with_nodes=kube.check_room)
         self.mirror.on_change(self.wake.soon)
@@ -111,7 +111,7 @@ class App:
             self.mirror.view, self.rows, lambda: self.access.fault, lambda: self.listener.is_listening, remover.remove
         )
         sweep_world = SweepWorld(
-            self.mirror.view, self.sweep_rows, lambda: self.access.fault, self.unanswered, remover.remove
+            self.mirror.view, self.rows, lambda: self.access.fault, self.unanswered, remover.remove
         )
         dispatch = Dispatch(world, self.launcher, settings.admission, bucket)
         self.dispatching = Rounds("dispatch", dispatch.run_once, self.wake)
@@ -120,8 +120,12 @@ class App:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Adapters as long as anything needs them, stages until `stop`."""
-        server = await health.serve(self.health_app(), self.settings.service.listen_address)
-        log.info("started", installation=self.settings.kube.installation, address=self.settings.service.listen_address)
+        address = self.settings.service.listen_address
+        try:
+            server = await health.serve(self.health_app(), address)
+        except OSError as fault:
+            raise SettingsError((f"DISPATCHER_LISTEN_ADDRESS is {address!r}: {fault}",)) from fault
+        log.info("started", installation=self.settings.kube.installation, address=address)
         try:
             async with asyncio.TaskGroup() as adapters:
                 tasks = [adapters.create_task(self.mirror.run()), adapters.create_task(self.listener.run())]
@@ -150,7 +154,6 @@ class App:
 
     async def close(self) -> None:
         await self.session.close()
-        await self.sweep_session.close()
 
     @contextlib.asynccontextmanager
     async def rows(self) -> AsyncIterator[Look]:
@@ -162,11 +165,6 @@ class App:
         except DatabaseError:
             DATABASE_UP.set(0)
             raise
-
-    @contextlib.asynccontextmanager
-    async def sweep_rows(self) -> AsyncIterator[Look]:
-        async with look(self.sweep_session) as rows:
-            yield rows
 
     async def ask_access(self) -> float:
         before = self.access.fault

@@ -14,7 +14,7 @@ INSERT_TO_JOB: Final = Histogram(
     "dispatcher_insert_to_job_seconds", "From a row's due time to its first Job", buckets=(*LATENCY, 60, 600)
 )
 CYCLE_SECONDS: Final = Histogram("dispatcher_cycle_seconds", "One look: rows, judgement, plan", buckets=LATENCY)
-CYCLE_TASKS: Final = Counter("dispatcher_cycle_tasks", "Rows judged, by verdict", ["verdict"])
+CYCLE_TASKS: Final = Gauge("dispatcher_cycle_tasks", "Rows judged in the last cycle, by verdict", ["verdict"])
 SWEEP_DELETES: Final = Counter("dispatcher_sweep_deletes_total", "Deletes by outcome", ["outcome"])
 STORE_AGE: Final = Gauge("dispatcher_store_age_seconds", "Since the last proof of freshness", ["resource"])
 RELISTS: Final = Counter("dispatcher_relists_total", "Full lists", ["resource", "cause"])

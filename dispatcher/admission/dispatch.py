@@ -118,7 +118,8 @@ class Dispatch:
                 plan, orders, due = await self._decide(view, rows)  # 3 one picture, one decision
             CYCLE_SECONDS.observe(time.perf_counter() - began)
             if not view.stale:
-                await self._world.remove(plan.ends)  # 4 act
+                self._bucket.take(len(plan.ends[:BATCH]))
+                await self._world.remove(plan.ends[:BATCH])  # 4 act
             await self._jobs.launch(orders)
             return self._pause(plan, due)  # 5 come again
 
@@ -213,5 +214,5 @@ def report(plan: Plan, tasks: Mapping[int, Task], passed: Counter[tuple[str, Hol
         WAITING_TASKS.labels(queue, reason).set(number)
         if reason in PARKED:
             PARKED_TASKS.labels(reason).inc(number)
-    CYCLE_TASKS.labels("admit").inc(len(plan.launches))
-    CYCLE_TASKS.labels("hold").inc(len(plan.holds))
+    CYCLE_TASKS.labels("admit").set(len(plan.launches))
+    CYCLE_TASKS.labels("hold").set(len(plan.holds))

@@ -10,7 +10,7 @@ async def test_a_row_becomes_a_job_runs_and_is_cleared_away(place: Place) -> Non
         task_id = await place.database.insert_task(env={"GREETING": "hello $(HOME) $$ ü\n"})
 
         async def is_over() -> bool:
-            return (await place.database.task(task_id))["status"] == "succeeded"
+            return bool((await place.database.task(task_id))["status"] == "succeeded")
 
         await wait_for(is_over, "the row succeeded", 20, check=dispatcher.check)
         assert player.runs_of(task_id)[0].env["GREETING"] == "hello $(HOME) $$ ü\n"

@@ -60,7 +60,6 @@ async def test_ten_thousand_bad_rows_delay_a_good_one_by_two_cycles_at_most(plac
             return bool(await place.jobs())
 
         await wait_for(has_job, "the good row's Job", 20, check=dispatcher.check)
-        _, text = await dispatcher.get("/metrics")
         (job,) = await place.jobs()
         assert f"dispatcher-{good}-" in str(job["metadata"])
         (launched,) = [line for line in dispatcher.log.splitlines() if '"launched"' in line]
@@ -69,7 +68,8 @@ async def test_ten_thousand_bad_rows_delay_a_good_one_by_two_cycles_at_most(plac
         assert await dispatcher.metric("dispatcher_waiting_tasks", reason="UnknownTemplate") == 2 * EACH
         assert await dispatcher.metric("dispatcher_waiting_tasks", reason="PolicyDenied") == 6 * EACH
         assert await cycles(dispatcher, "0.1") == await cycles(dispatcher, "+Inf")
-        print(f"cycles: {await cycles(dispatcher, '+Inf'):.0f}, within 50 ms: {await cycles(dispatcher, '0.05'):.0f}")
+        # The first looks judge three thousand new kinds each; every later one is far below.
+        assert await cycles(dispatcher, "0.05") >= await cycles(dispatcher, "+Inf") - 2
 
 
 def first_able_cycle(log: str) -> int:

@@ -71,7 +71,7 @@ async def test_thirty_kills_while_writes_are_in_flight_change_nothing(place: Pla
 
 
 async def kill_amid_writes(place: Place, census: Census, chance: random.Random) -> bool:
-    """One life of a dispatcher, ended while the API server holds writes of it. True: some were answered after its death."""
+    """One life of a dispatcher, ended while the API server holds its writes. True: some were answered after that."""
     plane = place.control_plane
     if len(census.names) + 2 * RATE > len(await place.rows()):
         await asyncio.gather(*(place.database.insert_task() for _ in range(2 * RATE)))

@@ -21,7 +21,7 @@ async def names(place: Place) -> list[str]:
 
 async def reaches(place: Place, dispatcher: Dispatcher, task_id: int, status: str, seconds: float = 40) -> None:
     async def is_there() -> bool:
-        return (await place.database.task(task_id))["status"] == status
+        return bool((await place.database.task(task_id))["status"] == status)
 
     await wait_for(is_there, f"task {task_id} is {status}", seconds, check=dispatcher.check)
 

@@ -1,0 +1,58 @@
+"""SIGTERM ends it within 30 s, whatever it is waiting for."""
+
+import signal
+
+from tests.controlplane.waiting import wait_for
+from tests.dispatching import Dispatcher, Place
+from tests.postgres import PostgresServer
+
+
+async def test_sigterm_ends_an_idle_dispatcher_at_once(place: Place) -> None:
+    async with Dispatcher(place) as dispatcher:
+        await dispatcher.ready()
+        assert await dispatcher.stop() == 0
+        assert '"stopped"' in dispatcher.log
+
+
+async def test_sigterm_ends_a_dispatcher_whose_writes_get_no_answer(place: Place) -> None:
+    async with Dispatcher(place) as dispatcher:
+        await dispatcher.ready()
+        place.control_plane.pause()
+        try:
+            for _ in range(20):
+                await place.database.insert_task()
+
+            async def is_writing() -> bool:
+                return await dispatcher.metric("dispatcher_cycle_tasks", verdict="admit") > 0
+
+            await wait_for(is_writing, "launches are under way", 10, check=dispatcher.check)
+            assert await dispatcher.stop() == 0
+        finally:
+            place.control_plane.resume()
+
+
+async def test_sigterm_ends_a_dispatcher_whose_database_hangs(place: Place, postgres: PostgresServer) -> None:
+    async with Dispatcher(place) as dispatcher:
+        await dispatcher.ready()
+        await postgres.freeze()
+        try:
+            assert await dispatcher.stop() == 0
+        finally:
+            postgres.thaw()
+
+
+async def test_sigint_is_as_good_as_sigterm(place: Place) -> None:
+    async with Dispatcher(place) as dispatcher:
+        await dispatcher.ready()
+        dispatcher.process.send_signal(signal.SIGINT)
+        assert await dispatcher.process.wait() == 0
+
+
+async def test_a_taken_port_is_named(place: Place) -> None:
+    async with Dispatcher(place) as first:
+        await first.ready()
+        second = Dispatcher(place)
+        second.listen_on(first.port)
+        await second.start()
+        assert await second.process.wait() == 2
+        assert "DISPATCHER_LISTEN_ADDRESS" in second.log

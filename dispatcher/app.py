@@ -13,6 +13,7 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import structlog
 from aiohttp import web
@@ -20,8 +21,8 @@ from aiohttp import web
 from dispatcher import health
 from dispatcher.admission.dispatch import Dispatch
 from dispatcher.admission.dispatch import World as DispatchWorld
-from dispatcher.config import Settings
-from dispatcher.errors import DatabaseError, SettingsError
+from dispatcher.config import Settings, reread
+from dispatcher.errors import DatabaseAway, DatabaseError, SettingsError
 from dispatcher.jobs.case import Rules
 from dispatcher.jobs.env import pass_env
 from dispatcher.jobs.launcher import Launcher
@@ -76,6 +77,10 @@ async def log_in(settings: Settings) -> Login:
     return await from_kubeconfig(kube.kubeconfig or os.environ.get("KUBECONFIG"), kube.context)
 
 
+def read_text(path: str) -> str:
+    return Path(path).read_text(encoding="utf-8")
+
+
 def stop_on_signals() -> asyncio.Event:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -88,6 +93,13 @@ class App:
 
     def __init__(self, settings: Settings, client: KubeClient) -> None:
         self.settings = settings
+
+        def database_url() -> str | None:
+            try:
+                return reread("DATABASE_URL", settings.database.url, os.environ, read_text)
+            except OSError as fault:
+                raise DatabaseAway(f"DISPATCHER_DATABASE_URL_FILE: {fault}") from fault
+
         kube, jobs = settings.kube, settings.jobs
         namespace = kube.namespace or client.namespace
         passed = pass_env(os.environ, jobs.pass_env)
@@ -96,8 +108,8 @@ class App:
         ask_again = Wake()
         remover = Remover(api, ask_again)
         self.wake, self._memory = Wake(), Memory()
-        self.session = Session(settings.database.url)
-        self.listener = Listener(settings.database.url, self.wake)
+        self.session = Session(database_url)
+        self.listener = Listener(database_url, self.wake)
         self.mirror = Mirror(client, namespace, kube.installation, with_nodes=kube.check_room)
         self.mirror.on_change(self.wake.soon)
         self.access = Access(client, namespace, with_nodes=kube.check_room)

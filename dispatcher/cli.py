@@ -4,7 +4,6 @@ import asyncio
 import os
 import sys
 from collections.abc import Coroutine
-from pathlib import Path
 from typing import Any
 
 import click
@@ -95,7 +94,7 @@ def config(as_json: bool) -> None:
 
 
 def load_settings() -> Loaded:
-    return load(os.environ, lambda path: Path(path).read_text(encoding="utf-8"))
+    return load(os.environ, app.read_text)
 
 
 def turn(work: Coroutine[Any, Any, Any]) -> Any:

@@ -258,6 +258,12 @@ def read_field(field: Any, environ: Mapping[str, str], read_file: Callable[[str]
         raise ValueError(f"{name} is {shown}: {fault}") from fault
 
 
+def reread(name: str, value: str | None, environ: Mapping[str, str], read_file: Callable[[str], str]) -> str | None:
+    """A secret as its file holds it now (OSError: it went away); its value where no file was named."""
+    path = environ.get(PREFIX + name + READ_FROM_FILE)
+    return value if path is None else read_file(path).strip()
+
+
 def describe(field: Any, value: Any, origin: str) -> Source:
     meta = field.metadata
     hidden = meta["secret"] and value is not None

@@ -9,25 +9,28 @@ import structlog
 
 
 def configure_logs(level: str, *, as_text: bool | None = None) -> None:
-    """Once, at start. Third-party loggers speak from WARNING on: at DEBUG some of them print whole bodies."""
+    """Once, at start. Libraries speak through the same lines, from WARNING on: at DEBUG some print whole bodies."""
     is_text = sys.stderr.isatty() if as_text is None else as_text
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s %(message)s")
-    finish: list[Any] = [
-        structlog.dev.ConsoleRenderer() if is_text else structlog.processors.JSONRenderer(serializer=to_json)
+    added: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
+    finish: list[Any] = (
+        [structlog.dev.ConsoleRenderer()]
+        if is_text
+        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(serializer=to_json)]
+    )
     structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.StackInfoRenderer(),
-            *([] if is_text else [structlog.processors.format_exc_info]),
-            *finish,
-        ],
+        processors=[*added, *finish],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
+    handler = logging.StreamHandler(sys.stderr)
+    theirs = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *finish]
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(processors=theirs, foreign_pre_chain=added))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
 
 
 def to_json(event: Any, **_: Any) -> str:

@@ -22,7 +22,7 @@ NO_DATABASE = "00000000-0000-0000-0000-000000000000"
 
 async def preview_row(task_id: int, settings: Settings) -> Manifest:
     """The Job of the row's next launch; DispatcherError says why there is none."""
-    session = Session(settings.database.url)
+    session = Session(lambda: settings.database.url)
     try:
         async with look(session) as rows:
             tasks, requests = await rows.tasks([task_id]), await rows.requests([task_id])

@@ -26,7 +26,6 @@ from dispatcher.config import AdmissionSettings
 from dispatcher.metrics import CYCLE_SECONDS, CYCLE_TASKS, PARKED_TASKS, WAITING_TASKS
 from dispatcher.model import (
     PARKED,
-    Candidate,
     End,
     Hold,
     HoldReason,
@@ -82,7 +81,6 @@ class Jobs(Offers, Protocol):
     def busy_lanes(self) -> frozenset[Lane]: ...
     def failing_lanes(self, tasks: Mapping[int, Task]) -> frozenset[Lane]: ...
     def brakes(self) -> Brakes: ...
-    def parked(self, row: Candidate | Task) -> Hold | None: ...
     def standing(self, task: Task) -> Standing: ...
     async def launch(self, orders: Sequence[Order]) -> None: ...
 
@@ -95,6 +93,20 @@ class World(Struct, frozen=True):
     not_allowed: Callable[[], str]
     is_listening: Callable[[], bool]
     remove: Callable[[Sequence[End]], Awaitable[None]]
+
+
+class Decision(Struct, frozen=True):
+    """What one look came to; `due`: seconds until the next row with a time."""
+
+    plan: Plan
+    orders: Sequence[Order]
+    held: Mapping[tuple[str, HoldReason], int]
+    due: float
+
+    @property
+    def comes_again(self) -> bool:
+        """Whether another look soon would find something to do."""
+        return bool(self.plan.launches) or any(reason in COMES_AGAIN for _, reason in self.held)
 
 
 class Dispatch:
@@ -115,28 +127,29 @@ class Dispatch:
             view = self._world.view()  # 1 Jobs first, and fixed
             began = time.perf_counter()
             async with self._world.rows() as rows:  # 2 rows second, in one snapshot
-                plan, orders, due = await self._decide(view, rows)  # 3 one picture, one decision
+                decision = await self._decide(view, rows)  # 3 one picture, one decision
             CYCLE_SECONDS.observe(time.perf_counter() - began)
+            report(decision)
             if not view.stale:
-                self._bucket.take(len(plan.ends[:BATCH]))
-                await self._world.remove(plan.ends[:BATCH])  # 4 act
-            await self._jobs.launch(orders)
-            return self._pause(plan, due)  # 5 come again
+                self._bucket.take(len(decision.plan.ends[:BATCH]))
+                await self._world.remove(decision.plan.ends[:BATCH])  # 4 act
+            await self._jobs.launch(decision.orders)
+            return self._pause(decision)  # 5 come again
 
-    async def _decide(self, view: ClusterView, rows: Rows) -> tuple[Plan, list[Order], float]:
+    async def _decide(self, view: ClusterView, rows: Rows) -> Decision:
         self._jobs.begin(view, rows.now, rows.database_id)
         snapshot = self._picture(view, rows.now, await rows.queues())
         tasks = await self._rows_of_jobs(rows)
         lanes = self._jobs.failing_lanes(tasks), self._jobs.busy_lanes()
         snapshot = snapshot.with_lanes(*lanes)
-        found = await self._scan.run(rows, snapshot, lambda row: row.id in tasks or self._jobs.parked(row) is not None)
+        found = await self._scan.run(rows, snapshot, tasks)
         tasks |= await rows.tasks(found.ids)
         contenders = await self._contenders(rows, tasks)
         plan = plan_cycle(snapshot, contenders)
         orders = await self._orders(rows, plan)
         due = await rows.next_due(list(snapshot.queues))
-        report(plan, tasks, found.held)
-        return plan, orders, (due - rows.now).total_seconds() if due else float("inf")
+        held = found.held + Counter((tasks[id_].queue, hold.reason) for id_, hold in plan.holds.items())
+        return Decision(plan, orders, held, (due - rows.now).total_seconds() if due else float("inf"))
 
     def _picture(self, view: ClusterView, now: datetime, queues: Sequence[Queue]) -> ClusterSnapshot:
         """What the gates look at."""
@@ -186,11 +199,10 @@ class Dispatch:
         self._bucket.take(len(plan.launches))
         return [order for contender in plan.launches if (order := make_order(contender, requests, rows.database_id))]
 
-    def _pause(self, plan: Plan, due: float) -> float:
-        busy = plan.launches or any(hold.reason in COMES_AGAIN for hold in plan.holds.values())
-        self._empty = 0 if busy else self._empty + 1
+    def _pause(self, decision: Decision) -> float:
+        self._empty = 0 if decision.comes_again else self._empty + 1
         longest = self._settings.poll_seconds if self._world.is_listening() else DEAF_SECONDS
-        return max(0.001, min(TAIL_SECONDS if self._empty < TAIL_LOOKS else longest, longest, due))
+        return max(0.001, min(TAIL_SECONDS if self._empty < TAIL_LOOKS else longest, longest, decision.due))
 
 
 NOT_JUDGED: Final = Hold(HoldReason.NEXT_CYCLE, "its kind is not judged yet")
@@ -205,12 +217,12 @@ def make_order(contender: Contender, requests: Mapping[int, Request], database_i
     return Order(contender.task, request, launch, offer, database_id)
 
 
-def report(plan: Plan, tasks: Mapping[int, Task], passed: Counter[tuple[str, HoldReason]]) -> None:
+def report(decision: Decision) -> None:
     """Gauges of this cycle's judgement: of the rows that were looked at, the heads of the queues."""
-    held = passed + Counter((tasks[id_].queue, hold.reason) for id_, hold in plan.holds.items())
+    plan = decision.plan
     WAITING_TASKS.clear()
     PARKED_TASKS.clear()
-    for (queue, reason), number in held.items():
+    for (queue, reason), number in decision.held.items():
         WAITING_TASKS.labels(queue, reason).set(number)
         if reason in PARKED:
             PARKED_TASKS.labels(reason).inc(number)

@@ -6,7 +6,7 @@ asks for that much straight away. No cursor survives a cycle, because ids commit
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 from msgspec import Struct
@@ -30,16 +30,24 @@ class Index(Protocol):
 
 
 class Offers(Protocol):
-    """What it asks of the templates."""
+    """What it asks of the templates, and of the memory of refused creates."""
 
     def offer(self, kind: Kind) -> Offer | Hold: ...
     def known_offer(self, digest: bytes) -> Offer | Hold | None: ...
+    def parked(self, row: Candidate) -> Hold | None: ...
 
 
-class Found(Struct):
-    """Rows worth reading, and how many others were passed over: by (queue, reason)."""
+class Head(Struct, frozen=True):
+    """The head of one queue: rows worth reading, and the reasons of those passed over."""
 
-    ids: list[int]
+    chosen: Sequence[Candidate] = ()
+    held: Mapping[HoldReason, int] = {}
+
+
+class Found(Struct, frozen=True):
+    """Rows worth reading in this cycle, and how many others were passed over, by (queue, reason)."""
+
+    ids: Sequence[int]
     held: Counter[tuple[str, HoldReason]]
 
 
@@ -52,27 +60,31 @@ class Scan:
         self._windows: dict[str, int] = {}
         self._unjudged = 0
 
-    async def run(self, index: Index, snapshot: ClusterSnapshot, is_known: Callable[[Candidate], bool]) -> Found:
-        """`is_known`: rows that are judged anyway, or parked."""
+    async def run(self, index: Index, snapshot: ClusterSnapshot, known: Container[int]) -> Found:
+        """`known`: rows that are judged anyway."""
         self._unjudged = KINDS_A_LOOK
         windows = {name: self._windows.get(name, FIRST_WINDOW) for name in open_queues(snapshot)}
-        chosen: dict[str, list[Candidate]] = {}
-        held: dict[str, Counter[HoldReason]] = {}
+        heads: dict[str, Head] = {}
         for _ in range(ROUNDS):
-            if not windows:
-                break
-            rows = by_queue(await index.candidates(windows))
+            rows = by_queue(await index.candidates(windows)) if windows else {}
             await self._learn(index, [row for queue in rows.values() for row in queue])
-            for queue, window in list(windows.items()):
-                there = rows.get(queue, [])
-                fresh = [row for row in there if not is_known(row)]
-                chosen[queue], held[queue] = self._divide(fresh, snapshot)
-                self._windows[queue] = min(len(there) - len(chosen[queue]) + FIRST_WINDOW, WIDEST_WINDOW)
-                windows.pop(queue)
-                if len(chosen[queue]) < self._wanted and len(there) >= window and window < WIDEST_WINDOW:
-                    windows[queue] = min(window * 8, WIDEST_WINDOW)
-        ids = [row.id for queue in chosen.values() for row in queue[: self._wanted]]
-        return Found(ids, Counter({(q, reason): n for q, counts in held.items() for reason, n in counts.items()}))
+            heads |= {queue: self._divide(rows.get(queue, ()), snapshot, known) for queue in windows}
+            windows = self._wider(windows, rows, heads)
+        chosen = sorted((row for head in heads.values() for row in head.chosen), key=turn)[: 2 * self._wanted]
+        held = {(queue, reason): n for queue, head in heads.items() for reason, n in head.held.items()}
+        return Found([row.id for row in chosen], Counter(held))
+
+    def _wider(
+        self, windows: Mapping[str, int], rows: Mapping[str, Sequence[Candidate]], heads: Mapping[str, Head]
+    ) -> dict[str, int]:
+        """Queues whose head was passed over, to be looked at further; remembers what each needed."""
+        wider: dict[str, int] = {}
+        for queue, window in windows.items():
+            there, chosen = len(rows.get(queue, ())), len(heads[queue].chosen)
+            self._windows[queue] = min(there - chosen + FIRST_WINDOW, WIDEST_WINDOW)
+            if chosen < self._wanted and there >= window and window < WIDEST_WINDOW:
+                wider[queue] = min(window * 8, WIDEST_WINDOW)
+        return wider
 
     async def _learn(self, index: Index, rows: Iterable[Candidate]) -> None:
         """Judges the kinds that were never seen, each by one of its rows."""
@@ -82,20 +94,28 @@ class Scan:
         for kind in await index.kinds(samples) if samples else ():
             self._offers.offer(kind)
 
-    def _divide(
-        self, rows: Iterable[Candidate], snapshot: ClusterSnapshot
-    ) -> tuple[list[Candidate], Counter[HoldReason]]:
-        """Rows worth reading, and the reasons of the others."""
+    def _divide(self, rows: Iterable[Candidate], snapshot: ClusterSnapshot, known: Container[int]) -> Head:
+        """As many as there is room for in the queue, and the reasons of the others."""
         chosen: list[Candidate] = []
         held: Counter[HoldReason] = Counter()
         for row in rows:
+            if row.id in known:
+                continue
             offer = self._offers.known_offer(row.kind)
-            reason = offer.reason if isinstance(offer, Hold) else why_passed(row, offer, snapshot)
-            if reason is None:
+            hold = offer if isinstance(offer, Hold) else self._offers.parked(row) or why_passed(row, offer, snapshot)
+            if hold is None:
                 chosen.append(row)
             else:
-                held[reason] += 1
-        return chosen, held
+                held[hold.reason] += 1
+        return Head(chosen[: self._room(chosen, snapshot)], held)
+
+    def _room(self, chosen: Sequence[Candidate], snapshot: ClusterSnapshot) -> int:
+        """No more than the queue's cap leaves, or its rows would keep those of others from being read."""
+        if not chosen:
+            return 0
+        queue = snapshot.queue(chosen[0].queue)
+        left = self._wanted if queue.max_jobs is None else queue.max_jobs - snapshot.load.by_queue.get(queue.name, 0)
+        return min(self._wanted, left)
 
 
 def open_queues(snapshot: ClusterSnapshot) -> list[str]:
@@ -114,19 +134,24 @@ def by_queue(rows: Iterable[Candidate]) -> dict[str, list[Candidate]]:
     for row in rows:
         found[row.queue].append(row)
     for queue in found.values():
-        queue.sort(key=lambda row: (row.priority, row.id))
+        queue.sort(key=turn)
     return found
 
 
-def why_passed(row: Candidate, offer: Offer | None, snapshot: ClusterSnapshot) -> HoldReason | None:
+def turn(row: Candidate) -> tuple[int, int]:
+    """Lower priorities first, then older rows."""
+    return row.priority, row.id
+
+
+def why_passed(row: Candidate, offer: Offer | None, snapshot: ClusterSnapshot) -> Hold | None:
     """A hold that many rows share, seen without reading the row; the gates judge the others."""
     if offer is None:
-        return HoldReason.NEXT_CYCLE
+        return Hold(HoldReason.NEXT_CYCLE)
     queue = snapshot.queue(row.queue)
-    if over(HoldReason.SUBMITTER_CAP, snapshot.load.by_submitter.get((row.queue, row.submitted_by), 0),
-            queue.max_jobs_per_submitter):  # fmt: skip
-        return HoldReason.SUBMITTER_CAP
+    of_submitter = snapshot.load.by_submitter.get((row.queue, row.submitted_by), 0)
+    if (hold := over(HoldReason.SUBMITTER_CAP, of_submitter, queue.max_jobs_per_submitter)) is not None:
+        return hold
     most = snapshot.max_pending if queue.max_pending is None else queue.max_pending
     if not snapshot.is_strict and snapshot.pending.stuck_by_shape.get(offer.shape, 0) > most:
-        return HoldReason.PENDING_PODS
+        return Hold(HoldReason.PENDING_PODS)
     return None

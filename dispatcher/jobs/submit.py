@@ -97,7 +97,8 @@ class Submitter:
         """Puts the launch's question to the API server: a lagging view must not be believed that a Job is gone."""
         try:
             if order.launch.ask is Ask.ALL_JOBS:
-                return all(job.is_finished for job in await self._jobs.list_task(order.task.id))
+                jobs = await self._jobs.list_task(order.task.id)
+                return all(job.is_finished for job in jobs if job.identity == identity_of(order))
             if order.launch.ask is Ask.THAT_JOB:
                 answer = await self._jobs.get(name_of(order, self._site.installation, order.launch.number - 1))
                 return answer.status == 404

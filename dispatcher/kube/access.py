@@ -56,5 +56,4 @@ class Access:
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
                   "spec": {"resourceAttributes": asked}}  # fmt: skip
         reply = await self._client.request("POST", REVIEWS, msgspec.json.encode(review), seconds=10)
-        answer = msgspec.json.decode(reply.expect(f"ask whether {verb} {resource} is allowed"), type=Review)
-        return answer.status.allowed
+        return reply.read(f"ask whether {verb} {resource} is allowed", Review).status.allowed

@@ -7,12 +7,13 @@ side model, and a limit on every wait: a server that says nothing is a fault, ne
 import json
 import socket
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import Final
+from typing import Final, TypeVar
 
 import aiohttp
+import msgspec
 from msgspec import Struct
 
 from dispatcher import __version__
@@ -27,6 +28,11 @@ SILENCE_SECONDS: Final = 90
 """Of a watch: bookmarks come about each minute."""
 LINE_BYTES: Final = 4 * 2**20
 NETWORK_FAULTS: Final = (aiohttp.ClientError, TimeoutError, OSError, ValueError)
+S = TypeVar("S")
+
+
+class WatchSilent(ClusterAway):
+    """Nothing came for so long that the stream may be dead; on a quiet resource it may as well live."""
 
 
 class Question(Struct, frozen=True):
@@ -53,12 +59,20 @@ class Reply(Struct, frozen=True):
         status = read_status(self.body)
         raise ClusterRefused(doing, self.status, status.reason, status.message)
 
+    def read(self, doing: str, what: type[S]) -> S:
+        """A success as what it should be. ClusterAway: somebody else answered, a proxy or a login page."""
+        try:
+            return msgspec.json.decode(self.expect(doing), type=what)
+        except msgspec.DecodeError as fault:
+            raise ClusterAway(f"{doing}: not an answer of the API server: {fault}") from fault
+
 
 class KubeClient:
-    """Requests to one API server, as one identity."""
+    """Requests to one API server, as one identity; a watch is given up after `silence` seconds without a line."""
 
-    def __init__(self, login: Login) -> None:
+    def __init__(self, login: Login, silence: float = SILENCE_SECONDS) -> None:
         self._login = login
+        self._silence = silence
         self._requests = open_session(limit=64)
         self._watches = open_session(limit=0)
         self._offset = timedelta(0)
@@ -110,9 +124,9 @@ class KubeClient:
             KUBE_REQUESTS.labels(question.method, resource, code).inc()
             KUBE_SECONDS.labels(question.method, resource).observe(time.perf_counter() - began)
 
-    async def watch(self, path: str, params: Mapping[str, str], seconds: float) -> AsyncIterator[bytes]:
+    async def watch(self, path: str, params: Mapping[str, str], seconds: float) -> AsyncGenerator[bytes, None]:
         """Lines of a watch until the server ends it, in at most about `seconds`. The first yield is empty: accepted."""
-        timeout = aiohttp.ClientTimeout(total=seconds + 30, sock_connect=CONNECT_SECONDS, sock_read=SILENCE_SECONDS)
+        timeout = aiohttp.ClientTimeout(total=seconds + 30, sock_connect=CONNECT_SECONDS, sock_read=self._silence)
         asked = {**params, "watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(int(seconds))}
         try:
             async with self._watches.get(
@@ -127,6 +141,8 @@ class KubeClient:
                 yield b""
                 while line := await answer.content.readline():
                     yield line
+        except TimeoutError as fault:
+            raise WatchSilent(f"watch {path}: no word for {self._silence:.0f} s") from fault
         except NETWORK_FAULTS as fault:
             raise ClusterAway(f"watch {path}: {type(fault).__name__}: {fault}") from fault
 

@@ -46,7 +46,7 @@ class JobApi:
         """A consistent list of one task's Jobs; ClusterError: not known."""
         params = {"labelSelector": job_selector(self._installation, task_id)}
         reply = await self._client.request("GET", self._jobs, params=params, seconds=WRITE_SECONDS)
-        page = msgspec.json.decode(reply.expect(f"list Jobs of task {task_id}"), type=Page)
+        page = reply.read(f"list Jobs of task {task_id}", Page)
         return [job for raw in page.items if (job := read_job(raw)) is not None]
 
     async def delete(self, end: End) -> ApiAnswer:

@@ -1,11 +1,12 @@
 """API objects as they come over the wire, trimmed to the fields that decisions read, and how they become facts.
 
-Every field has a default: a missing key must never be a fault, and what is not declared is skipped by the parser.
+Every field has a default: a missing key must never be a fault, and what is not declared is skipped by the parser. But
+a list without its version is none: the `{}` of some proxy must not count as a cluster without Jobs.
 """
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Struct
@@ -14,6 +15,7 @@ from dispatcher import identity as ids
 from dispatcher.model import Job, Node, Phase, Pod
 
 UNREACHABLE = "node.kubernetes.io/unreachable"
+LARGEST_ID = 2**63 - 1
 BEGINNING = datetime.fromisoformat("1970-01-02T00:00:00+00:00")
 """kubelet reports the start of a container that could not be started as 1970."""
 
@@ -119,12 +121,12 @@ class WireNode(Wire, frozen=True):
 
 
 class ListMeta(Wire, frozen=True):
-    resource_version: str = ""
+    resource_version: Annotated[str, msgspec.Meta(min_length=1)]
     continue_: str = msgspec.field(default="", name="continue")
 
 
 class Page(Wire, frozen=True):
-    metadata: ListMeta = ListMeta()
+    metadata: ListMeta
     items: list[msgspec.Raw] = []
 
 
@@ -162,6 +164,8 @@ def read_job(raw: bytes | msgspec.Raw) -> Job | None:
         numbers = [int(labels[key]) for key in (ids.LABEL_TASK_ID, ids.LABEL_ATTEMPT, ids.LABEL_LAUNCH)]
         identity, database_id = notes[ids.IDENTITY], notes[ids.DATABASE_ID]
     except (KeyError, ValueError):
+        return None
+    if not 0 < numbers[0] <= LARGEST_ID:  # no row has it, and the database could not even be asked for it
         return None
     phase, condition = read_phase(wire.status.conditions)
     return Job(
@@ -205,7 +209,8 @@ def image_of(containers: Sequence[Container]) -> str:
 
 
 def count(written: str | None) -> int:
-    return int(written) if written and written.isdigit() else 0
+    """A number that we wrote; what somebody else put there is none."""
+    return int(written) if written and written.isdecimal() and len(written) < 10 else 0
 
 
 def read_pod(raw: bytes | msgspec.Raw) -> Pod | None:

@@ -2,9 +2,10 @@
 
 What it does that naive watches do not (client-go's reflector, kopf #847, airflow #36998 are the museum):
 the list is consistent (no resourceVersion=0) and paged; bookmarks move the version; a watch is ended after at most five
-minutes and after 90 s of silence; 410 means relist, as a status and as an event in the stream; everything else is
-retried from the same version with a jittered, bounded pause, so that a refusing server is never hit in a hot loop; and
-a full relist every ten minutes shows, as a metric, whether the watch ever lied.
+minutes and after 90 s of silence; whatever interrupts it (410 as a status or as an event in the stream, a refusal, a
+broken line, an event out of order) is followed by a pause and a new list, because a stream that is merely accepted
+proves nothing; pauses are jittered and double until a watch lives, so that a refusing server is never hit in a hot
+loop; and a list every ten minutes shows, as a metric, whether the watch ever lied.
 
 Not guaranteed: that the store is current. `Store.age` says since when it is unproven, and decisions stop by it.
 """
@@ -13,6 +14,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable
+from contextlib import aclosing
 from typing import Final, Generic, TypeVar
 
 import msgspec
@@ -20,7 +22,7 @@ import structlog
 from msgspec import Struct
 
 from dispatcher.errors import ClusterAway, ClusterError, ClusterRefused
-from dispatcher.kube.client import KubeClient
+from dispatcher.kube.client import KubeClient, Reply, WatchSilent
 from dispatcher.kube.objects import Event, Meta, Page, Wire, read_status
 from dispatcher.kube.store import Named, Store
 from dispatcher.metrics import RELISTS
@@ -29,6 +31,11 @@ log = structlog.get_logger(component="kube.reflector")
 
 PAGE: Final = 500
 YIELD_EVERY: Final = 100
+SHORTEST_SECONDS: Final = 1
+"""A watch that lived for less is a fault, whatever it brought."""
+WITHOUT_FAULT: Final = frozenset({"due", "quiet"})
+"""Causes of a list that must find the store as it is."""
+EVENTS: Final = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK"})
 T = TypeVar("T", bound=Named)
 
 
@@ -79,86 +86,89 @@ class Reflector(Generic[T]):
                 await self._list(cause)
                 cause = await self._follow()
             except ClusterError as fault:
-                cause = "fault"
+                cause = "expired" if isinstance(fault, ClusterRefused) and fault.status == 410 else "fault"
                 await self._pause(fault)
 
     async def _list(self, cause: str) -> None:
         found: list[T] = []
-        params = {"limit": str(PAGE), "labelSelector": self.resource.selector}
+        which = {"limit": str(PAGE), "labelSelector": self.resource.selector}
+        params = dict(which)
+        if cause == "due":  # as of where the store stands: what has changed since would look like a lie of the watch
+            params |= {"resourceVersion": self.store.resource_version, "resourceVersionMatch": "Exact"}
         while True:
             reply = await self._client.request("GET", self.resource.path, params=params)
-            page = self._read_page(reply.expect(f"list {self.resource.name}"), found)
+            page = self._read_page(reply, found)
             if not page.metadata.continue_:
                 break
-            params["continue"] = page.metadata.continue_
+            params = {**which, "continue": page.metadata.continue_}
             await asyncio.sleep(0)  # between pages the loop belongs to others
         drifted = self.store.replace(found, page.metadata.resource_version, time.monotonic())
-        RELISTS.labels(self.resource.name, "drift" if drifted and cause == "due" else cause).inc()
-        self._recover()
+        RELISTS.labels(self.resource.name, "drift" if drifted and cause in WITHOUT_FAULT else cause).inc()
+        self.fault = ""
         self._changed()
 
-    def _read_page(self, body: bytes, found: list[T]) -> Page:
+    def _read_page(self, reply: Reply, found: list[T]) -> Page:
+        doing = f"list {self.resource.name}"
+        page = reply.read(doing, Page)
         try:
-            page = msgspec.json.decode(body, type=Page)
             found.extend(fact for raw in page.items if (fact := self.resource.read(raw)) is not None)
         except msgspec.DecodeError as fault:
-            raise ClusterAway(f"list {self.resource.name}: not a list: {fault}") from fault
+            raise ClusterAway(f"{doing}: not what it should list: {fault}") from fault
         return page
 
     async def _follow(self) -> str:
         """Watches from the list on; returns why a new list is needed."""
         relist_at = time.monotonic() + self._pace.relist * self._chance.uniform(1, 1.2)
-        while time.monotonic() < relist_at:
-            began, moved = time.monotonic(), False
+        while (left := relist_at - time.monotonic()) > 0:
+            began = time.monotonic()
             try:
-                moved = await self._watch()
-            except ClusterRefused as fault:
-                if fault.status == 410:
-                    await self._pause(fault)
-                    return "expired"
-                raise
-            except ClusterAway as fault:
-                await self._pause(fault)
-                continue
-            if not moved and time.monotonic() - began < 1:
-                await self._pause(ClusterAway(f"watch {self.resource.name}: ended at once, without an event"))
+                moved = await self._watch(min(left, self._pace.watch * self._chance.uniform(1, 1.2)))
+            except WatchSilent:
+                return "quiet"
+            finally:
+                if time.monotonic() - began >= SHORTEST_SECONDS:
+                    self._pauses = 0
+            if time.monotonic() - began < SHORTEST_SECONDS:
+                raise ClusterAway(f"watch {self.resource.name}: ended at once")
+            if not moved and time.monotonic() < relist_at:
+                return "quiet"
         return "due"
 
-    async def _watch(self) -> bool:
+    async def _watch(self, seconds: float) -> bool:
         """One watch to its end. True: it brought something."""
         params = {"resourceVersion": self.store.resource_version, "labelSelector": self.resource.selector}
-        seconds = self._pace.watch * self._chance.uniform(1, 1.2)
         number = 0
-        async for line in self._client.watch(self.resource.path, params, seconds):
-            if line:
-                self._apply(line)
-                self._recover()
-            else:
-                self.store.prove(time.monotonic())
-            number += 1
-            if number % YIELD_EVERY == 0:
-                await asyncio.sleep(0)  # buffered lines never suspend, and a burst would hold the loop
+        async with aclosing(self._client.watch(self.resource.path, params, max(seconds, 1))) as lines:
+            async for line in lines:
+                if line:
+                    self._apply(line)
+                else:
+                    self.store.prove(time.monotonic())
+                number += 1
+                if number % YIELD_EVERY == 0:
+                    await asyncio.sleep(0)  # buffered lines never suspend, and a burst would hold the loop
         return number > 1
 
     def _apply(self, line: bytes) -> None:
+        doing = f"watch {self.resource.name}"
         try:
             event = msgspec.json.decode(line, type=Event)
             if event.type == "ERROR":
                 status = read_status(bytes(event.object))
-                raise ClusterRefused(f"watch {self.resource.name}", status.code, status.reason, status.message)
+                raise ClusterRefused(doing, status.code, status.reason, status.message)
             meta = msgspec.json.decode(event.object, type=Bare).metadata
             fact = self.resource.read(event.object) if event.type in {"ADDED", "MODIFIED"} else None
         except msgspec.DecodeError as fault:
-            raise ClusterAway(f"watch {self.resource.name}: half a line: {fault}") from fault
+            raise ClusterAway(f"{doing}: half a line: {fault}") from fault
+        if event.type not in EVENTS:
+            raise ClusterAway(f"{doing}: an event of type {event.type[:20]!r}")
+        if self.store.has_passed(meta.resource_version):
+            raise ClusterAway(f"{doing}: goes back to {meta.resource_version} from {self.store.resource_version}")
         self.store.prove(time.monotonic(), meta.resource_version)
         if event.type == "BOOKMARK":
             return
         if self.store.drop(meta.name) if fact is None else self.store.put(fact):
             self._changed()
-
-    def _recover(self) -> None:
-        self.fault = ""
-        self._pauses = 0
 
     async def _pause(self, fault: ClusterError) -> None:
         """Full jitter between nothing and a limit that doubles."""

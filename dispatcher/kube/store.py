@@ -43,6 +43,11 @@ class Store(Generic[T]):
     def drop(self, name: str) -> bool:
         return self._items.pop(name, None) is not None
 
+    def has_passed(self, resource_version: str) -> bool:
+        """Whether it stands at a later version already (KEP-5504: versions are ordered integers)."""
+        ours, theirs = self.resource_version, resource_version
+        return ours.isdecimal() and theirs.isdecimal() and int(ours) > int(theirs)
+
     def prove(self, now: float, resource_version: str = "") -> None:
         """A sign of life from the server, at monotonic `now`."""
         self.proven_at = now

@@ -7,7 +7,7 @@ ends the program.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Final
 
 import asyncpg
@@ -59,9 +59,13 @@ def translated() -> Iterator[None]:
         raise DatabaseUnfit(f"the database is not as this version needs it: {fault} ({fault.sqlstate})") from fault
 
 
+Url = Callable[[], str | None]
+"""Where the database is; asked at each connect, because a file may hold it. None: libpq's PG* variables."""
+
+
 async def open_connection(url: str | None, **settings: str) -> asyncpg.Connection:
-    """A new session with the primary; several hosts may be named. None: libpq's PG* variables."""
-    with translated():
+    """A new session with the primary; several hosts may be named."""
+    with translated(), readable_url():
         connection: asyncpg.Connection = await asyncpg.connect(
             url,
             timeout=CONNECT_SECONDS,
@@ -72,10 +76,22 @@ async def open_connection(url: str | None, **settings: str) -> asyncpg.Connectio
     return connection
 
 
+@contextlib.contextmanager
+def readable_url() -> Iterator[None]:
+    """The driver's words on a URL it cannot read may hold the password: they are not repeated."""
+    try:
+        yield
+    except ValueError:
+        raise DatabaseUnfit(
+            "DATABASE_URL cannot be read: postgresql://USER:PASSWORD@HOST:PORT/DATABASE, "
+            "the password's special characters percent-encoded"
+        ) from None
+
+
 class Session:
     """One connection for one role at a time; whoever uses it has it alone."""
 
-    def __init__(self, url: str | None) -> None:
+    def __init__(self, url: Url) -> None:
         self._url = url
         self._lock = asyncio.Lock()
         self._connection: asyncpg.Connection | None = None
@@ -107,7 +123,7 @@ class Session:
             )
             async for attempt in attempts:
                 with attempt:
-                    self._connection = await open_connection(self._url)
+                    self._connection = await open_connection(self._url())
             log.info("connected")
         assert self._connection is not None
         return self._connection

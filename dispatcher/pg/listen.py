@@ -13,7 +13,7 @@ import structlog
 from tenacity import AsyncRetrying, retry_if_exception_type, wait_exponential_jitter
 
 from dispatcher.errors import DatabaseError
-from dispatcher.pg.connect import open_connection, translated
+from dispatcher.pg.connect import Url, open_connection, translated
 from dispatcher.pg.queries import query
 
 log = structlog.get_logger(component="pg.listen")
@@ -26,7 +26,7 @@ PONG_SECONDS: Final = 5
 class Listener:
     """Calls `wake` on every notification, and after every reconnect: nothing is replayed."""
 
-    def __init__(self, url: str | None, wake: Callable[[], None]) -> None:
+    def __init__(self, url: Url, wake: Callable[[], None]) -> None:
         self._url = url
         self._wake = wake
         self.is_listening = False
@@ -43,7 +43,7 @@ class Listener:
             await self._keep(connection)
 
     async def _listen(self) -> asyncpg.Connection:
-        connection = await open_connection(self._url, application_name="dispatcher/listen")
+        connection = await open_connection(self._url(), application_name="dispatcher/listen")
         with translated():
             for channel in CHANNELS:
                 await connection.add_listener(channel, self._heard)

@@ -25,7 +25,7 @@ C = TypeVar("C")
 
 def integer(least: int, most: int) -> Reader:
     def read(text: str) -> int:
-        value = int(text) if re.fullmatch(r"-?\d{1,12}", text) else None
+        value = int(text) if re.fullmatch(r"-?[0-9]{1,12}", text) else None
         if value is None or not least <= value <= most:
             raise ValueError(f"must be a whole number from {least} to {most}")
         return value
@@ -35,7 +35,7 @@ def integer(least: int, most: int) -> Reader:
 
 def seconds(least: float, most: float) -> Reader:
     def read(text: str) -> float:
-        value = float(text) if re.fullmatch(r"\d{1,9}(\.\d{1,6})?", text) else None
+        value = float(text) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,6})?", text) else None
         if value is None or not least <= value <= most:
             raise ValueError(f"must be seconds, a number from {least:g} to {most:g}")
         return value
@@ -71,6 +71,13 @@ def matching(pattern: str, rule: str) -> Reader:
     return read
 
 
+def address(text: str) -> str:
+    parts = re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[^:\s]*):([0-9]{1,5})", text)
+    if parts is None or int(parts[2]) > 65_535:
+        raise ValueError("must be HOST:PORT")
+    return text
+
+
 def amount(text: str) -> str:
     if parse_quantity(text) <= 0:
         raise ValueError("must be above 0")
@@ -85,7 +92,6 @@ def setting(name: str, default: Any, read: Reader, meaning: str, *, secret: bool
 
 label = matching(r"[a-z0-9]([-a-z0-9]{0,14}[a-z0-9])?", "a DNS label of at most 16 characters")
 dns_label = matching(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", "a DNS label of at most 63 characters")
-address = matching(r"(\[[0-9a-fA-F:]+\]|[^:\s]*):\d{1,5}", "HOST:PORT")
 text = str
 
 
@@ -247,8 +253,9 @@ def read_field(field: Any, environ: Mapping[str, str], read_file: Callable[[str]
         origin = f"file {environ[name + READ_FROM_FILE]}"
         try:
             written = read_file(environ[name + READ_FROM_FILE]).strip()
-        except OSError as fault:
-            raise ValueError(f"{name}{READ_FROM_FILE}: {fault}") from fault
+        except (OSError, UnicodeDecodeError) as fault:
+            words = fault if isinstance(fault, OSError) else "not a text file"
+            raise ValueError(f"{name}{READ_FROM_FILE}: {words}") from fault
     if written is None or written == "":
         return field.default, "default"
     try:

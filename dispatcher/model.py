@@ -151,6 +151,7 @@ class Offer(Struct, frozen=True):
 
     image: str
     shape: str
+    template: str
 
 
 class Lane(Struct, frozen=True):

@@ -15,8 +15,8 @@ SUFFIXES: Final = {
     "Pi": Fraction(2**50), "Ei": Fraction(2**60),
 }  # fmt: skip
 WRITTEN: Final = re.compile(
-    r"([+-]?\d{1,30}(?:\.\d{0,30})?|[+-]?\.\d{1,30})"  # the number
-    r"(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?\d{1,2}))?"  # a suffix or an exponent
+    r"([+-]?[0-9]{1,30}(?:\.[0-9]{0,30})?|[+-]?\.[0-9]{1,30})"  # the number
+    r"(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?[0-9]{1,2}))?"  # a suffix or an exponent
 )
 
 

@@ -32,6 +32,13 @@ class Contender(Struct, frozen=True):
 Gate = Callable[[Contender, ClusterSnapshot], Hold | None]
 
 
+def under_way(contender: Contender, snapshot: ClusterSnapshot) -> Hold | None:
+    """A row whose Job runs waits for that Job, whatever has become of its template or queue since."""
+    verdict = contender.standing.verdict
+    is_launched = isinstance(verdict, Hold) and verdict.reason in {HoldReason.LAUNCHED, HoldReason.NODE_LOST}
+    return verdict if isinstance(verdict, Hold) and is_launched and not snapshot.is_blind else None
+
+
 def template(contender: Contender, _: ClusterSnapshot) -> Hold | None:
     """UnknownTemplate, PolicyDenied: judged once for all rows of a kind."""
     return contender.offer if isinstance(contender.offer, Hold) else None
@@ -112,6 +119,7 @@ def batch(_: Contender, snapshot: ClusterSnapshot) -> Hold | None:
 
 
 GATES: Final[tuple[Gate, ...]] = (
+    under_way,
     template,
     due,
     paused,

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from dispatcher.admission.gates import is_paused, over
-from dispatcher.model import Candidate, Hold, HoldReason, Kind, Offer
+from dispatcher.model import Candidate, Hold, HoldReason, Kind, Lane, Offer
 from dispatcher.snapshot import ClusterSnapshot
 
 FIRST_WINDOW: Final = 200
@@ -38,9 +38,10 @@ class Offers(Protocol):
 
 
 class Head(Struct, frozen=True):
-    """The head of one queue: rows worth reading, and the reasons of those passed over."""
+    """The head of one queue: rows worth reading, how many might be, and the reasons of those passed over."""
 
     chosen: Sequence[Candidate] = ()
+    able: int = 0
     held: Mapping[HoldReason, int] = {}
 
 
@@ -70,7 +71,7 @@ class Scan:
             await self._learn(index, [row for queue in rows.values() for row in queue])
             heads |= {queue: self._divide(rows.get(queue, ()), snapshot, known) for queue in windows}
             windows = self._wider(windows, rows, heads)
-        chosen = sorted((row for head in heads.values() for row in head.chosen), key=turn)[: 2 * self._wanted]
+        chosen = take_turns([head.chosen for head in heads.values()])[: 2 * self._wanted]
         held = {(queue, reason): n for queue, head in heads.items() for reason, n in head.held.items()}
         return Found([row.id for row in chosen], Counter(held))
 
@@ -80,9 +81,9 @@ class Scan:
         """Queues whose head was passed over, to be looked at further; remembers what each needed."""
         wider: dict[str, int] = {}
         for queue, window in windows.items():
-            there, chosen = len(rows.get(queue, ())), len(heads[queue].chosen)
-            self._windows[queue] = min(there - chosen + FIRST_WINDOW, WIDEST_WINDOW)
-            if chosen < self._wanted and there >= window and window < WIDEST_WINDOW:
+            there, able = len(rows.get(queue, ())), heads[queue].able
+            self._windows[queue] = min(there - able + FIRST_WINDOW, WIDEST_WINDOW)
+            if able < self._wanted and there >= window and window < WIDEST_WINDOW:
                 wider[queue] = min(window * 8, WIDEST_WINDOW)
         return wider
 
@@ -107,7 +108,7 @@ class Scan:
                 chosen.append(row)
             else:
                 held[hold.reason] += 1
-        return Head(chosen[: self._room(chosen, snapshot)], held)
+        return Head(chosen[: self._room(chosen, snapshot)], len(chosen), held)
 
     def _room(self, chosen: Sequence[Candidate], snapshot: ClusterSnapshot) -> int:
         """No more than the queue's cap leaves, or its rows would keep those of others from being read."""
@@ -143,6 +144,12 @@ def turn(row: Candidate) -> tuple[int, int]:
     return row.priority, row.id
 
 
+def take_turns(queues: Iterable[Sequence[Candidate]]) -> list[Candidate]:
+    """The first of every queue, then the second: what only the gates know must not let one queue hide another."""
+    ranked = [(rank, turn(row), row) for queue in queues for rank, row in enumerate(queue)]
+    return [row for _, _, row in sorted(ranked, key=lambda place: place[:2])]
+
+
 def why_passed(row: Candidate, offer: Offer | None, snapshot: ClusterSnapshot) -> Hold | None:
     """A hold that many rows share, seen without reading the row; the gates judge the others."""
     if offer is None:
@@ -151,6 +158,9 @@ def why_passed(row: Candidate, offer: Offer | None, snapshot: ClusterSnapshot) -
     of_submitter = snapshot.load.by_submitter.get((row.queue, row.submitted_by), 0)
     if (hold := over(HoldReason.SUBMITTER_CAP, of_submitter, queue.max_jobs_per_submitter)) is not None:
         return hold
+    lane = Lane(row.queue, offer.template, offer.image)
+    if lane in snapshot.failing_lanes and lane in snapshot.busy_lanes:
+        return Hold(HoldReason.TEMPLATE_FAILING)
     most = snapshot.max_pending if queue.max_pending is None else queue.max_pending
     if not snapshot.is_strict and snapshot.pending.stuck_by_shape.get(offer.shape, 0) > most:
         return Hold(HoldReason.PENDING_PODS)

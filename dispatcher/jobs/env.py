@@ -41,7 +41,9 @@ def pass_env(environ: Mapping[str, str], globs: Iterable[str]) -> dict[str, str]
     return {
         name: value
         for name, value in sorted(environ.items())
-        if any(fnmatchcase(name, glob) for glob in wanted) and not any(fnmatchcase(name, glob) for glob in NEVER_PASSED)
+        if ENV_NAME.fullmatch(name)
+        and any(fnmatchcase(name, glob) for glob in wanted)
+        and not any(fnmatchcase(name, glob) for glob in NEVER_PASSED)
     }
 
 
@@ -67,6 +69,7 @@ def build_env(
     """The list for the container. A template's order is kept: its `$(X)` refer to what stands before."""
     layers: dict[str, EnvVar] = {name: literal(name, value) for name, value in sorted(passed.items())}
     for variable in own:
+        layers.pop(variable["name"], None)  # else it would stand before what its value refers to
         layers[variable["name"]] = dict(variable)
     for name, value in sorted(row.items()):
         layers[name] = literal(name, value)
@@ -79,4 +82,9 @@ def build_env(
 
 def literal(name: str, value: str) -> EnvVar:
     """A variable that reaches the container unchanged."""
-    return {"name": name, "value": value.replace("$", "$$")}
+    return {"name": name, "value": escape(value)}
+
+
+def escape(text: str) -> str:
+    """A text that kubelet's expansion (of env values, command and args) gives back as it is."""
+    return text.replace("$", "$$")

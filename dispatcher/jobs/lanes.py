@@ -28,4 +28,8 @@ def has_started(task: Task | None, job: Job, scene: Scene) -> bool | None:
         return False
     if job.phase is not Phase.FAILED or job.was_disrupted or task is None or task.attempt != job.attempt:
         return None
-    return task.launch >= job.launch
+    if task.launch >= job.launch:
+        return True
+    # It lived until the start deadline: it found no room, or was slow, which says nothing of its image.
+    late = ((job.ended_at or job.created_at) - job.created_at).total_seconds() >= scene.rules.start_deadline_seconds
+    return None if late else False

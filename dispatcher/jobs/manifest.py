@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from dispatcher import identity as ids
-from dispatcher.jobs.env import build_env
+from dispatcher.jobs.env import build_env, escape
 from dispatcher.jobs.templates import Template
 from dispatcher.model import Manifest, Order, Task
 
@@ -115,9 +115,11 @@ def apply_row(container: dict[str, Any], order: Order, template: Template, site:
     spec = order.request.spec
     contract = build_contract(order, run_limit(order.task, template, site))
     container["env"] = build_env(site.passed, container.get("env") or [], order.request.env, contract)
-    for field in ("image", "command", "args"):
+    if "image" in spec:
+        container["image"] = spec["image"]
+    for field in ("command", "args"):
         if field in spec:
-            container[field] = spec[field]
+            container[field] = [escape(word) for word in spec[field]]
     amounts = {resource: spec[resource] for resource in ("cpu", "memory") if resource in spec}
     if amounts:
         resources = dict(container.get("resources") or {})

@@ -179,7 +179,8 @@ def remembered(case: Case) -> tuple[int, int]:
     unstarted, disrupted = seen.unstarted, seen.disrupted + missing
     if seen.was_disrupted:
         disrupted += 1
-    elif case.task.launch < seen.launch:
+    elif case.task.launch != seen.launch:
+        # With a newer Job missing nothing tells whether this one had started: not held against the row.
         unstarted += 1
     return unstarted, disrupted
 
@@ -214,7 +215,8 @@ def why_ended(case: Case, job: Job, pod: Pod) -> str:
     stuck = pod.waiting_reason in CANNOT_START
     if stuck and scene.sightings.has_lasted(f"stuck/{pod.uid}", scene.cluster_now, GRACE):
         return pod.waiting_reason
-    late = scene.cluster_now - job.created_at >= timedelta(seconds=scene.rules.start_deadline_seconds)
+    # By the Pod's age: while somebody suspends the Job it has none, and the deadline stands still.
+    late = scene.cluster_now - pod.created_at >= timedelta(seconds=scene.rules.start_deadline_seconds)
     return "the start deadline passed" if late and not job.suspended else ""
 
 

@@ -22,6 +22,10 @@ PLACED_BY: Final = (
     "schedulerName",
     "topologySpreadConstraints",
     "priorityClassName",
+    "resources",
+    "runtimeClassName",
+    "nodeName",
+    "volumes",
 )
 
 
@@ -37,7 +41,7 @@ def judge_kind(kind: Kind, templates: Mapping[str, Template | str], passed: froz
     if denied:
         return Hold(HoldReason.POLICY_DENIED, denied)
     image = kind.spec.get("image", template.task_container.get("image", ""))
-    return Offer(image, plan_shape(template, kind.spec))
+    return Offer(image, plan_shape(template, kind.spec), template.name)
 
 
 def why_denied(kind: Kind, template: Template, passed: frozenset[str]) -> str:
@@ -79,7 +83,7 @@ def check_amount(resource: str, written: str | None, template: Template) -> str:
 def plan_shape(template: Template, spec: Mapping[str, str]) -> str:
     """Digest of resources and placement constraints: Pods of one shape fit, or do not fit, alike."""
     pod: Mapping[str, Any] = template.pod_spec
-    containers = [container.get("resources") for container in pod["containers"]]
+    containers = [container.get("resources") for container in (*pod["containers"], *(pod.get("initContainers") or ()))]
     constraints = {field: pod[field] for field in PLACED_BY if field in pod}
     chosen = {name: spec[name] for name in ("cpu", "memory", "private_machine", "special_machine") if name in spec}
     written = msgspec.json.encode([containers, template.container, constraints, chosen], order="deterministic")

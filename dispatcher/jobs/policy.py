@@ -26,27 +26,63 @@ def check_job(job: Manifest, order: Order, template: Template, site: Site) -> st
 
 
 def violations(job: Manifest, order: Order, template: Template, site: Site) -> Iterator[str]:
-    meta, pod = job["metadata"], job["spec"]["template"]["spec"]
-    if meta["namespace"] != site.namespace or meta["labels"][ids.LABEL_TASK_ID] != str(order.task.id):
-        yield "the Job is not this task's"
-    yield from spec_violations(job["spec"], template)
-    if without(pod, POD_FIELDS) != without(template.pod_spec, POD_FIELDS):
-        yield "the Pod's spec differs from its template"
+    yield from meta_violations(job, order, template, site)
+    yield from spec_violations(job["spec"], template, site)
+    pod = job["spec"]["template"]["spec"]
     if len(pod["containers"]) != len(template.pod_spec["containers"]):
         yield "the Pod has another number of containers"
     for index, (ours, theirs) in enumerate(zip(pod["containers"], template.pod_spec["containers"], strict=False)):
         yield from container_violations(ours, theirs, template if index == template.container else None)
-    yield from env_violations(pod["containers"][template.container]["env"], template, site)
+    yield from env_violations(pod["containers"][template.container]["env"], order, template, site)
 
 
-def spec_violations(spec: Manifest, template: Template) -> Iterator[str]:
+def meta_violations(job: Manifest, order: Order, template: Template, site: Site) -> Iterator[str]:
+    """Who the Job and its Pod say they are: the template's words, and exactly ours over them."""
+    task, number, theirs = order.task, order.launch.number, template.manifest.get("metadata") or {}
+    labels = {
+        "app.kubernetes.io/managed-by": "dispatcher", "dispatcher.internal/installation": site.installation,
+        "dispatcher.internal/task-id": str(task.id), "dispatcher.internal/queue": task.queue,
+        "dispatcher.internal/attempt": str(task.attempt), "dispatcher.internal/launch": str(number),
+        "dispatcher.internal/template": template.name,
+    }  # fmt: skip
+    notes = {
+        "dispatcher.internal/identity": ids.task_identity(order.database_id, task.id, task.created_at),
+        "dispatcher.internal/database-id": order.database_id, "dispatcher.internal/submitted-by": task.submitted_by,
+        "dispatcher.internal/unstarted": str(order.launch.unstarted), "dispatcher.internal/report": template.report,
+        "dispatcher.internal/disrupted": str(order.launch.disrupted),
+    }  # fmt: skip
+    kept = {
+        key: note for key, note in (theirs.get("annotations") or {}).items() if not key.startswith(f"{ids.DOMAIN}/")
+    }
+    wanted = {
+        "name": ids.name_of(order, site.installation), "namespace": site.namespace,
+        "labels": {**(theirs.get("labels") or {}), **labels}, "annotations": {**kept, **notes},
+    }  # fmt: skip
+    if (job["apiVersion"], job["kind"], job["metadata"]) != ("batch/v1", "Job", wanted):
+        yield "the Job is not this task's"
+    pod, base = job["spec"]["template"]["metadata"], template.manifest["spec"]["template"].get("metadata") or {}
+    added = {ids.SHAPE: order.offer.shape} | ({ids.CACHE_KEY: key} if (key := order.request.cache_key) else {})
+    said = {**(base.get("annotations") or {}), **added}
+    if pod != {**base, "labels": {**(base.get("labels") or {}), **labels}, "annotations": said}:
+        yield "the Pod's metadata differ from its template"
+
+
+def spec_violations(spec: Manifest, template: Template, site: Site) -> Iterator[str]:
     pod = spec["template"]["spec"]
     if without(spec, JOB_FIELDS) != without(template.manifest["spec"], JOB_FIELDS):
         yield "the Job's spec differs from its template"
+    if without(pod, POD_FIELDS) != without(template.pod_spec, POD_FIELDS):
+        yield "the Pod's spec differs from its template"
     if (spec["backoffLimit"], spec["podFailurePolicy"], pod["restartPolicy"]) != (0, DISRUPTION_ENDS_THE_JOB, "Never"):
         yield "the Job could make a second Pod"
-    if not 0 < pod["activeDeadlineSeconds"] <= template.max_seconds:
+    limit = pod["activeDeadlineSeconds"]
+    if (
+        not 0 < limit <= template.max_seconds
+        or spec.get("activeDeadlineSeconds") != limit + site.start_deadline_seconds
+    ):
         yield "the run limit is over the template's"
+    if pod.get("schedulerName") != (site.scheduler_name or template.pod_spec.get("schedulerName")):
+        yield "the scheduler is another"
 
 
 def container_violations(
@@ -60,11 +96,19 @@ def container_violations(
     if without(ours, ROW_FIELDS) != without(theirs, ROW_FIELDS):
         yield "the container differs from its template"
     for field in ("image", "command", "args"):
-        if ours.get(field) != theirs.get(field) and field not in template.opened:
-            yield f"{field} differs from the template, which does not open it"
-    if ours.get("image") != theirs.get("image"):
-        yield from filter(None, [check_image(str(ours.get("image")), template)])
+        if ours.get(field) != theirs.get(field):
+            yield from field_violations(field, ours.get(field), template)
     yield from resource_violations(ours.get("resources") or {}, theirs.get("resources") or {}, template)
+
+
+def field_violations(field: str, value: Any, template: Template) -> Iterator[str]:
+    """Of a field that is not as the template wrote it."""
+    if field not in template.opened:
+        yield f"{field} differs from the template, which does not open it"
+    if field == "image":
+        yield from filter(None, [check_image(str(value), template)])
+    elif any(is_expanded(word) for word in value or ()):
+        yield f"{field} would be expanded"
 
 
 def resource_violations(ours: Mapping[str, Any], theirs: Mapping[str, Any], template: Template) -> Iterator[str]:
@@ -82,30 +126,52 @@ def resource_violations(ours: Mapping[str, Any], theirs: Mapping[str, Any], temp
                 yield from filter(None, [check_amount(resource, str(mine.get(resource)), template)])
 
 
-def env_violations(env: list[dict[str, Any]], template: Template, site: Site) -> Iterator[str]:
-    names = [variable["name"] for variable in env]
-    if len(set(names)) != len(names):
+def env_violations(env: list[dict[str, Any]], order: Order, template: Template, site: Site) -> Iterator[str]:
+    by_name = {variable["name"]: variable for variable in env}
+    if len(by_name) != len(env):
         yield "an env name stands twice"
-    if not set(names) >= CONTRACT:
-        yield "the contract is incomplete"
     given = {name: literal(name, value) for name, value in site.passed.items()}
     given |= {variable["name"]: variable for variable in template.task_container.get("env") or []}
-    for variable in env:
-        if given.get(variable["name"]) != variable:
-            yield from variable_violations(variable, variable["name"] in given, template.opened)
+    if not by_name.keys() >= CONTRACT | given.keys():
+        yield "the contract, or what the template gives, is incomplete"
+    for name, variable in by_name.items():
+        if name in CONTRACT:
+            yield from contract_violations(variable, order)
+        elif given.get(name) != variable:
+            yield from row_violations(variable, name in given, template.opened)
 
 
-def variable_violations(variable: Mapping[str, Any], is_given: bool, opened: frozenset[str]) -> Iterator[str]:
-    """Of a variable that neither the template nor PASS_ENV wrote: contract, or row."""
+def contract_violations(variable: Mapping[str, Any], order: Order) -> Iterator[str]:
+    """What tells a container who it is must tell it the truth."""
+    name, task = variable["name"], order.task
+    told = {
+        "TASK_ID": str(task.id), "TASK_QUEUE": task.queue, "TASK_ATTEMPT": str(task.attempt),
+        "TASK_LAUNCH": str(order.launch.number), "TASK_START_KEY": order.request.start_key,
+    }  # fmt: skip
+    if name in FIELDS:
+        fine = variable == {"name": name, "valueFrom": {"fieldRef": {"fieldPath": FIELDS[name]}}}
+    else:
+        fine = variable.keys() == {"name", "value"} and told.get(name, variable["value"]) == variable["value"]
+    if not fine or is_expanded(variable.get("value", "")):
+        yield f"env.{name} is not what the contract says"
+
+
+def row_violations(variable: Mapping[str, Any], is_given: bool, opened: frozenset[str]) -> Iterator[str]:
+    """Of a variable that neither the template, nor PASS_ENV, nor the contract wrote."""
     name = variable["name"]
-    if name not in CONTRACT and f"env.{name}" not in opened and (is_given or "env" not in opened):
+    if f"env.{name}" not in opened and (is_given or "env" not in opened):
         yield f"env.{name} is not opened"
-    if not ENV_NAME.fullmatch(name):
+    if not ENV_NAME.fullmatch(name) or name.startswith(("TASK_", "DISPATCHER_", "KUBERNETES_", "LD_")):
         yield "an env name is illegal"
-    if "value" not in variable and name not in FIELDS:
+    if variable.keys() != {"name", "value"}:
         yield f"env.{name} is not a plain value"
-    if "$" in variable.get("value", "").replace("$$", ""):
+    elif is_expanded(variable["value"]):
         yield f"env.{name} would be expanded"
+
+
+def is_expanded(text: str) -> bool:
+    """Whether kubelet would read a `$` of it as the beginning of a name."""
+    return "$" in text.replace("$$", "")
 
 
 def without(mapping: Mapping[str, Any], fields: frozenset[str] | tuple[str, ...]) -> dict[str, Any]:

@@ -177,12 +177,17 @@ def read_bound(
     limits = (container.get("resources") or {}).get("limits") or {}
     source = written if written is not None else limits.get(resource)
     must(source is not None, f"max-{resource}", None, f"rows may set {resource}, so say how much")
-    bound = parse_quantity(str(source))
+    try:
+        bound = parse_quantity(str(source))
+    except ValueError as fault:
+        raise TemplateError(f"max-{resource}: {fault}") from fault
     must(bound > 0, f"max-{resource}", source, "must be above 0")
     return bound
 
 
 def read_seconds(written: str | None) -> int:
+    is_number = written is None or re.fullmatch(r"[0-9]{1,9}", written) is not None
+    must(is_number, MAX_SECONDS, written, "a whole number of seconds")
     seconds = LONGEST_SECONDS if written is None else int(written)
     must(1 <= seconds <= LONGEST_SECONDS, MAX_SECONDS, written, f"1..{LONGEST_SECONDS}")
     return seconds

@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from dispatcher.errors import SettingsError
+from dispatcher.errors import ClusterAway, SettingsError
 
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 REREAD_SECONDS: Final = 60
@@ -58,18 +58,25 @@ async def from_kubeconfig(path: str | None, context: str | None) -> Login:
     # Imported here: it costs 0.3 s and 40 MiB that a Pod in the cluster never needs.
     from kubernetes_asyncio import client, config
 
-    target = client.Configuration()
-    try:
+    target, named = client.Configuration(), f"KUBECONFIG: {path or '~/.kube/config'}"
+
+    async def load() -> None:
         await config.load_kube_config(config_file=path, context=context, client_configuration=target)
+
+    try:
+        await load()
         contexts, current = config.list_kube_config_contexts(config_file=path)
-    except (config.ConfigException, OSError) as fault:
-        raise SettingsError((f"KUBECONFIG: {path or '~/.kube/config'}: {fault}",)) from fault
+    except Exception as fault:  # an exec plugin or a half-written file fails in any way
+        raise SettingsError((f"{named}: {fault}",)) from fault
 
     active = next((known for known in contexts or () if known["name"] == context), current) or {"context": {}}
 
     async def token(refused: bool) -> str | None:
         if refused:
-            await config.load_kube_config(config_file=path, context=context, client_configuration=target)
+            try:
+                await load()
+            except Exception as fault:  # as above; the next refusal tries again
+                raise ClusterAway(f"{named}: {fault}") from fault
         bearer = target.api_key.get("BearerToken")
         return bearer.removeprefix("Bearer ") if bearer else None
 

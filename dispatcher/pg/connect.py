@@ -7,15 +7,16 @@ ends the program.
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Final
 
 import asyncpg
 import structlog
 from asyncpg.connect_utils import SessionAttribute
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential_jitter
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
-from dispatcher.errors import DatabaseAway, DatabaseError, DatabaseUnfit
+from dispatcher.errors import DatabaseAway, DatabaseError, DatabaseNotPrimary, DatabaseUnfit
 
 log = structlog.get_logger(component="pg.connect")
 
@@ -51,6 +52,8 @@ def translated() -> Iterator[None]:
     """The driver's faults as ours. Messages name the fault, never a parameter or a row."""
     try:
         yield
+    except asyncpg.TargetServerAttributeNotMatched as fault:
+        raise DatabaseNotPrimary("no server of DATABASE_URL is the primary: all are in recovery (standbys)") from fault
     except NETWORK_FAULTS as fault:
         raise DatabaseAway(f"the database does not answer: {type(fault).__name__}: {fault}") from fault
     except (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError) as fault:
@@ -64,7 +67,24 @@ Url = Callable[[], str | None]
 
 
 async def open_connection(url: str | None, **settings: str) -> asyncpg.Connection:
-    """A new session with the primary; several hosts may be named."""
+    """A new session with the primary; several hosts may be named. Raises the first host's fault if none is."""
+    first: DatabaseError | None = None
+    for host in each_host(url):
+        try:
+            return await connect_to(host, **settings)
+        except (DatabaseAway, DatabaseNotPrimary) as fault:
+            first = first or fault
+    assert first is not None
+    raise first
+
+
+def each_host(url: str | None) -> list[str | None]:
+    """A URL for each host: the driver's time limit is for all hosts together, and a dead machine would use it up."""
+    parts = re.fullmatch(r"([^/]*//(?:[^/?]*@)?)([^/?@]*)(.*)", url or "", re.DOTALL)
+    return [f"{parts[1]}{host}{parts[3]}" for host in parts[2].split(",")] if parts else [url]
+
+
+async def connect_to(url: str | None, **settings: str) -> asyncpg.Connection:
     with translated(), readable_url():
         connection: asyncpg.Connection = await asyncpg.connect(
             url,
@@ -104,7 +124,7 @@ class Session:
             try:
                 with translated():
                     yield connection
-            except (DatabaseError, asyncio.CancelledError):
+            except BaseException:
                 self._drop()
                 raise
 
@@ -117,7 +137,7 @@ class Session:
             # A fail-over takes a second or two; a longer outage is the caller's next round, not a silent wait here.
             attempts = AsyncRetrying(
                 retry=retry_if_exception_type(DatabaseAway),
-                wait=wait_exponential_jitter(initial=0.1, max=1),
+                wait=wait_random_exponential(multiplier=0.2, max=1),
                 stop=stop_after_delay(2),
                 reraise=True,
             )

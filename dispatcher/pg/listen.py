@@ -10,7 +10,7 @@ from typing import Final
 
 import asyncpg
 import structlog
-from tenacity import AsyncRetrying, retry_if_exception_type, wait_exponential_jitter
+from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponential
 
 from dispatcher.errors import DatabaseError
 from dispatcher.pg.connect import Url, open_connection, translated
@@ -21,6 +21,8 @@ log = structlog.get_logger(component="pg.listen")
 CHANNELS: Final = ("dispatch_tasks", "dispatch_done")
 PING_SECONDS: Final = 10
 PONG_SECONDS: Final = 5
+AGAIN_SECONDS: Final = 0.2
+"""A server that takes connections and ends them at once is not asked in a hot loop."""
 
 
 class Listener:
@@ -34,19 +36,24 @@ class Listener:
     async def run(self) -> None:
         """Ends only by cancellation."""
         attempts = AsyncRetrying(
-            retry=retry_if_exception_type(DatabaseError), wait=wait_exponential_jitter(initial=0.2, max=10)
+            retry=retry_if_exception_type(DatabaseError), wait=wait_random_exponential(multiplier=0.4, max=10)
         )
         while True:
             async for attempt in attempts:
                 with attempt:
                     connection = await self._listen()
             await self._keep(connection)
+            await asyncio.sleep(AGAIN_SECONDS)
 
     async def _listen(self) -> asyncpg.Connection:
         connection = await open_connection(self._url(), application_name="dispatcher/listen")
-        with translated():
-            for channel in CHANNELS:
-                await connection.add_listener(channel, self._heard)
+        try:
+            with translated():
+                for channel in CHANNELS:
+                    await connection.add_listener(channel, self._heard)
+        except BaseException:
+            connection.terminate()
+            raise
         self.is_listening = True
         self._wake()
         log.info("listening", channels=CHANNELS)

@@ -63,18 +63,21 @@ class Look:
 @contextlib.asynccontextmanager
 async def look(session: Session) -> AsyncIterator[Look]:
     """A snapshot to decide by. DatabaseError says why there is none."""
-    async with session.use() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
+    async with session.use() as connection:
+        transaction = connection.transaction(isolation="repeatable_read", readonly=True)
+        await transaction.start()
         head = await connection.fetchrow(query("head"), list(NEEDED_INDEXES))
         yield Look(connection, fit(head))
+        await transaction.commit()  # else no rollback: the session is dropped, and a frozen server would not answer
 
 
 def fit(head: asyncpg.Record | None) -> asyncpg.Record:
     """The head of a snapshot that may be acted upon."""
+    if head is not None and head["in_recovery"]:
+        raise DatabaseNotPrimary("the server is in recovery (a standby): name the primary in DATABASE_URL")
     if head is None or head["version"] < NEWEST:
         found = "none" if head is None else head["version"]
         raise DatabaseUnfit(f"schema version is {found}, this version needs {NEWEST}: run `dispatcher migrate`")
-    if head["in_recovery"]:
-        raise DatabaseNotPrimary("the server is in recovery (a standby): name the primary in DATABASE_URL")
     if head["missing_indexes"]:
         names = ", ".join(head["missing_indexes"])
         raise DatabaseUnfit(f"index {names} is missing or invalid: make it again as sql/migrations has it")

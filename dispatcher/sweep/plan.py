@@ -30,6 +30,10 @@ class Absences:
         self._seen[uid] = (times, last)
         return times >= CONFIRMATIONS
 
+    def forget(self, uid: str) -> None:
+        """Its row is there: looking for it begins anew."""
+        self._seen.pop(uid, None)
+
     def keep_only(self, uids: Iterable[str]) -> None:
         wanted = set(uids)
         self._seen = {uid: seen for uid, seen in self._seen.items() if uid in wanted}
@@ -57,6 +61,7 @@ def why_swept(job: Job, task: Task | None, now: datetime, absences: Absences) ->
     """Why a finished Job means nothing any more; empty: it does."""
     if task is None or task_identity(job.database_id, task.id, task.created_at) != job.identity:
         return "its row is gone" if absences.confirm(job.uid, now) else ""
+    absences.forget(job.uid)
     if task.attempt > job.attempt:
         return "its attempt is past"
     return "its row is over" if task.attempt == job.attempt and task.status in TERMINAL else ""

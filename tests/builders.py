@@ -1,0 +1,193 @@
+"""What decisions look at, with sane defaults: say only what a test is about.
+
+The world stands still at `NOW`. The default row is task 42 of queue `default`, waiting, never launched; Jobs belong to
+it unless told otherwise, under the name and the identity that they would have in a cluster.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from dispatcher import identity as ids
+from dispatcher.jobs.case import Rules, Scene, Sightings
+from dispatcher.jobs.manifest import Site
+from dispatcher.jobs.overrides import plan_shape
+from dispatcher.jobs.templates import Template, judge_template
+from dispatcher.model import (
+    Candidate,
+    Job,
+    Kind,
+    Launch,
+    Manifest,
+    Node,
+    Offer,
+    Order,
+    Phase,
+    Pod,
+    Queue,
+    Request,
+    Status,
+    Task,
+)
+from dispatcher.snapshot import Allowance, ClusterSnapshot
+
+NOW = datetime(2026, 3, 14, 12, tzinfo=UTC)
+CREATED = NOW - timedelta(hours=1)
+DATABASE_ID = "0b7c1f0e-8a52-4c39-9d5c-6f0f3f6f1c11"
+START_KEY = "5d8c6a0a-7f0e-4d5b-9a43-0f1f6f3b9c77"
+OTHER_DATABASE = "ffffffff-0000-4000-8000-000000000000"
+IMAGE = "registry.example/team-a/app:1"
+SITE = Site("dispatcher", "jobs", 3600, 1800, "", {})
+RULES = Rules()
+FIRST_LAUNCH = Launch(1)
+
+
+def ago(seconds: float) -> datetime:
+    return NOW - timedelta(seconds=seconds)
+
+
+def later(seconds: float) -> datetime:
+    return NOW + timedelta(seconds=seconds)
+
+
+TASK = Task(
+    id=42, queue="default", priority=100, run_at=None, timeout_seconds=None, max_failures=3, template="default",
+    status=Status.WAITING, attempt=1, launch=0, failures=0, job_uid=None, submitted_by="team_a", created_at=CREATED,
+    started_at=None, heartbeat_at=None, finished_at=None, cancel_requested_at=None, kind=b"kind",
+)  # fmt: skip
+
+
+def a_task(**changes: Any) -> Task:
+    return msgspec.structs.replace(TASK, **changes)
+
+
+def a_running_task(launch: int = 1, **changes: Any) -> Task:
+    """A row that the container of this launch holds."""
+    held = {"status": Status.PROCESSING, "launch": launch, "started_at": ago(600), "heartbeat_at": ago(5)}
+    return a_task(**(held | {"job_uid": f"job-{changes.get('attempt', 1)}-{launch}"} | changes))
+
+
+def a_candidate(id_: int, **changes: Any) -> Candidate:
+    row = Candidate(id=id_, attempt=1, priority=100, queue="default", kind=b"kind", submitted_by="team_a")
+    return msgspec.structs.replace(row, **changes)
+
+
+def a_kind(**changes: Any) -> Kind:
+    """Names of what `spec` sets are filled in."""
+    changes.setdefault("spec_names", frozenset(changes.get("spec", {})))
+    return msgspec.structs.replace(Kind(b"kind", "default", None, {}, frozenset(), frozenset()), **changes)
+
+
+def a_queue(name: str = "default", **changes: Any) -> Queue:
+    return msgspec.structs.replace(Queue(name), **changes)
+
+
+def a_job(attempt: int = 1, launch: int = 1, *, task_id: int = 42, **changes: Any) -> Job:
+    """A Job of this launch; its UID is `job-ATTEMPT-LAUNCH`. It was made ten minutes ago."""
+    identity = ids.task_identity(DATABASE_ID, task_id, CREATED)
+    job = Job(
+        name=ids.job_name("dispatcher", task_id, identity, attempt, launch), uid=f"job-{attempt}-{launch}",
+        resource_version=f"{attempt}{launch}", task_id=task_id, attempt=attempt, launch=launch, queue="default",
+        template="default", image=IMAGE, identity=identity, database_id=DATABASE_ID, submitted_by="team_a",
+        created_at=ago(600),
+    )  # fmt: skip
+    return msgspec.structs.replace(job, **changes)
+
+
+def a_failed_job(attempt: int = 1, launch: int = 1, **changes: Any) -> Job:
+    """It failed an hour ago, longer than any backoff: its container's exit, or the end of its Pod."""
+    over: dict[str, Any] = {"phase": Phase.FAILED, "reason": "BackoffLimitExceeded"}
+    return a_job(attempt, launch, **(over | {"created_at": ago(4200), "ended_at": ago(3600)} | changes))
+
+
+def a_disrupted_job(attempt: int = 1, launch: int = 1, **changes: Any) -> Job:
+    return a_failed_job(attempt, launch, **({"reason": "PodFailurePolicy"} | changes))
+
+
+def a_complete_job(attempt: int = 1, launch: int = 1, **changes: Any) -> Job:
+    return a_failed_job(attempt, launch, **({"phase": Phase.COMPLETE, "reason": "CompletionsReached"} | changes))
+
+
+def a_pod(job: Job | None = None, **changes: Any) -> Pod:
+    """The Pending Pod of a Job."""
+    uid, created_at = (job.uid, job.created_at) if job else ("job-1-1", ago(600))
+    name = f"pod-of-{uid}"
+    pod = Pod(name=name, uid=name, job_uid=uid, queue="default", shape="small", created_at=created_at)
+    return msgspec.structs.replace(pod, **changes)
+
+
+def a_node(name: str = "node-1", *, ready: bool = True, unreachable: bool = False) -> Node:
+    return Node(name=name, ready=ready, unreachable=unreachable)
+
+
+def a_scene(
+    pods: Iterable[Pod] = (),
+    nodes: Iterable[Node] = (),
+    *,
+    sightings: Sightings | None = None,
+    rules: Rules = RULES,
+    at: datetime = NOW,
+) -> Scene:
+    by_job = defaultdict(list)
+    for pod in pods:
+        by_job[pod.job_uid].append(pod)
+    return Scene(at, at, by_job, {node.name: node for node in nodes}, sightings or Sightings(), rules)
+
+
+def a_snapshot(*queues: Queue, **changes: Any) -> ClusterSnapshot:
+    """Nothing in flight, and room for everything."""
+    picture = ClusterSnapshot(
+        now=NOW,
+        queues={queue.name: queue for queue in queues or (a_queue(),)},
+        max_jobs=100,
+        max_pending=1,
+        allowance=Allowance(writes=100, batch=100),
+    )
+    return msgspec.structs.replace(picture, **changes)
+
+
+def a_manifest(
+    *,
+    annotations: Mapping[str, Any] | None = None,
+    spec: Mapping[str, Any] | None = None,
+    pod: Mapping[str, Any] | None = None,
+    container: Mapping[str, Any] | None = None,
+) -> Manifest:
+    """A Job manifest as a task author writes it; each part is laid over the default one."""
+    task = {
+        "name": "task",
+        "image": IMAGE,
+        "resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}},
+    }
+    template = {"spec": {"containers": [task | dict(container or {})]} | dict(pod or {})}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"annotations": {f"dispatcher.internal/{key}": v for key, v in (annotations or {}).items()}},
+        "spec": {"template": template} | dict(spec or {}),
+    }
+
+
+def a_template(
+    name: str = "default", *, opens: str | None = None, bounds: Mapping[str, str] | None = None, **parts: Any
+) -> Template:
+    """`opens`: what rows may set; `bounds`: annotations such as max-cpu; the rest goes to `a_manifest`."""
+    openings = dict(bounds or {}) | ({} if opens is None else {"row-may-set": opens})
+    return judge_template(name, a_manifest(annotations=openings, **parts))
+
+
+def a_request(**changes: Any) -> Request:
+    return msgspec.structs.replace(Request(42, 1, {}, {}, START_KEY, None), **changes)
+
+
+def an_order(
+    template: Template | None = None, *, task: Task = TASK, launch: Launch = FIRST_LAUNCH, **asked: Any
+) -> Order:
+    """The launch of a row; `asked`: what its request sets, such as env and spec."""
+    request = a_request(task_id=task.id, attempt=task.attempt, **asked)
+    offered = template or a_template()
+    image = request.spec.get("image", offered.task_container["image"])
+    return Order(task, request, launch, Offer(image, plan_shape(offered, request.spec), offered.name), DATABASE_ID)

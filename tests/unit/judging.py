@@ -1,0 +1,39 @@
+"""Asks the decision table, and reads what it says."""
+
+from typing import Any
+
+from dispatcher.jobs.outcome import judge
+from dispatcher.model import Hold, HoldReason, Job, Launch, Standing, Task
+from tests.builders import a_scene
+
+
+def look(task: Task, *jobs: Job, **scene: Any) -> Standing:
+    return judge(task, jobs, a_scene(**scene))
+
+
+def reason_of(standing: Standing) -> HoldReason:
+    assert isinstance(standing.verdict, Hold)
+    return standing.verdict.reason
+
+
+def detail_of(standing: Standing) -> str:
+    assert isinstance(standing.verdict, Hold)
+    return standing.verdict.detail
+
+
+def removed(standing: Standing) -> list[tuple[str, str]]:
+    """What goes, by kind and uid. A Job goes only in the version that was judged."""
+    assert all((end.resource_version is not None) == (end.kind == "jobs") for end in standing.ends)
+    return [(end.kind, end.uid) for end in standing.ends]
+
+
+def hold_of(task: Task, *jobs: Job, **scene: Any) -> Hold:
+    verdict = look(task, *jobs, **scene).verdict
+    assert isinstance(verdict, Hold), verdict
+    return verdict
+
+
+def next_launch(task: Task, *jobs: Job, **scene: Any) -> Launch:
+    verdict = look(task, *jobs, **scene).verdict
+    assert isinstance(verdict, Launch), verdict
+    return verdict

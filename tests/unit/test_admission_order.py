@@ -1,0 +1,30 @@
+"""Whose turn it is."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dispatcher.admission.gates import Contender
+from dispatcher.admission.order import plan_order
+from dispatcher.model import Launch, Offer, Standing
+from tests.builders import a_task
+
+
+def contenders(*rows: tuple[int, int]) -> list[Contender]:
+    """One for each (priority, id)."""
+    return [
+        Contender(a_task(id=number, priority=priority), Offer("i", "s", "default"), Standing(Launch(1)))
+        for priority, number in rows
+    ]
+
+
+def turns(*rows: tuple[int, int]) -> list[int]:
+    return [contender.task.id for contender in plan_order(contenders(*rows))]
+
+
+def test_lower_priorities_come_first_then_older_rows() -> None:
+    assert turns((100, 3), (0, 9), (100, 2), (1000, 1), (0, 10)) == [9, 10, 2, 3, 1]
+
+
+@given(st.lists(st.tuples(st.integers(0, 1000), st.integers(1, 10**6)), unique_by=lambda row: row[1], max_size=30))
+def test_nobody_is_lost_and_the_order_of_arrival_does_not_matter(rows: list[tuple[int, int]]) -> None:
+    assert turns(*rows) == [number for _, number in sorted(rows)] == turns(*reversed(rows))

@@ -1,0 +1,249 @@
+"""Which waiting rows are read: past held ones without reading them, so that nobody stands in another's way."""
+
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from dispatcher.admission.scan import FIRST_WINDOW, KINDS_A_LOOK, WIDEST_WINDOW, Found, Scan
+from dispatcher.model import Candidate, Hold, HoldReason, Kind, Lane, Offer
+from dispatcher.snapshot import ClusterSnapshot, Load, Pending, plan_load
+from tests.builders import a_candidate, a_kind, a_queue, a_snapshot, ago, later
+
+GOOD = Offer("app:1", "small", "default")
+BAD = Hold(HoldReason.POLICY_DENIED, "too much")
+WANTED = 10
+
+
+@dataclass
+class Table:
+    """Waiting rows, as the index shows them; keeps what it was asked."""
+
+    rows: list[Candidate]
+    windows: list[dict[str, int]] = field(default_factory=list)
+    judged: list[int] = field(default_factory=list)
+
+    async def candidates(self, windows: Mapping[str, int]) -> list[Candidate]:
+        self.windows.append(dict(windows))
+        ordered = sorted(self.rows, key=lambda row: (row.priority, row.id))
+        return [row for name, most in windows.items() for row in [r for r in ordered if r.queue == name][:most]]
+
+    async def kinds(self, ids: Sequence[int]) -> list[Kind]:
+        self.judged.extend(ids)
+        wanted = set(ids)
+        return [a_kind(digest=row.kind) for row in self.rows if row.id in wanted]
+
+
+@dataclass
+class Book:
+    """Offers by kind, each unknown until it was judged; rows that the API server refused."""
+
+    offers: Mapping[bytes, Offer | Hold]
+    refused: Mapping[int, Hold] = field(default_factory=dict)
+    known: dict[bytes, Offer | Hold] = field(default_factory=dict)
+
+    def offer(self, kind: Kind) -> Offer | Hold:
+        return self.known.setdefault(kind.digest, self.offers.get(kind.digest, GOOD))
+
+    def known_offer(self, digest: bytes) -> Offer | Hold | None:
+        return self.known.get(digest)
+
+    def parked(self, row: Candidate) -> Hold | None:
+        return self.refused.get(row.id)
+
+
+def rows(ids: Iterable[int], **changes: Any) -> list[Candidate]:
+    return [a_candidate(number, **changes) for number in ids]
+
+
+async def scan(
+    table: Table, book: Book | None = None, snapshot: ClusterSnapshot | None = None, known: Container[int] = ()
+) -> Found:
+    return await Scan(book or Book({}), WANTED).run(table, snapshot or a_snapshot(), known)
+
+
+# What is read
+
+
+async def test_an_empty_table_is_looked_at_once() -> None:
+    table = Table([])
+    assert await scan(table) == Found([], Counter())
+    assert table.windows == [{"default": FIRST_WINDOW}]
+
+
+async def test_the_head_of_a_queue_is_read_in_its_turn_and_no_more_than_wanted() -> None:
+    table = Table([*rows(range(5, 40)), *rows([90], priority=0), *rows([80], priority=50)])
+    assert (await scan(table)).ids == [90, 80, 5, 6, 7, 8, 9, 10, 11, 12]
+
+
+async def test_rows_with_a_time_of_their_own_take_their_turn_among_the_others() -> None:
+    """They come from an index of their own, after the others."""
+
+    class TwoIndexes(Table):
+        async def candidates(self, windows: Mapping[str, int]) -> list[Candidate]:
+            return list(reversed(await super().candidates(windows)))
+
+    assert (await scan(TwoIndexes([*rows([3, 4]), *rows([2], priority=1)]))).ids == [2, 3, 4]
+
+
+async def test_rows_that_are_judged_anyway_are_neither_read_nor_counted() -> None:
+    found = await scan(Table(rows([1, 2, 3])), known={2})
+    assert (found.ids, found.held) == ([1, 3], {})
+
+
+async def test_every_queue_is_looked_at() -> None:
+    queues = (a_queue("a"), a_queue("b"), a_queue("empty"))
+    table = Table([*rows([1, 2], queue="a"), *rows([3], queue="b")])
+    assert sorted((await scan(table, snapshot=a_snapshot(*queues))).ids) == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "closed", [a_queue(max_jobs=1), a_queue(max_jobs=0), a_queue(paused_until=later(1))], ids=["full", "zero", "paused"]
+)
+async def test_a_queue_that_could_launch_nothing_is_not_looked_at(closed: Any) -> None:
+    table = Table([*rows([1]), *rows([2], queue="open")])
+    snapshot = a_snapshot(closed, a_queue("open", paused_until=ago(1)), load=Load(1, {"default": 1}))
+    assert (await scan(table, snapshot=snapshot)).ids == [2]
+    assert table.windows == [{"open": FIRST_WINDOW}]
+
+
+async def test_without_an_open_queue_the_table_is_left_alone() -> None:
+    table = Table(rows([1]))
+    assert (await scan(table, snapshot=a_snapshot(a_queue(max_jobs=0)))).ids == []
+    assert table.windows == []
+
+
+async def test_no_more_rows_are_read_than_the_queue_has_places() -> None:
+    snapshot = a_snapshot(a_queue(max_jobs=5), load=Load(2, {"default": 2}))
+    assert (await scan(Table(rows(range(50))), snapshot=snapshot)).ids == [0, 1, 2]
+
+
+# What is passed over
+
+
+async def test_rows_of_a_denied_kind_are_passed_and_counted() -> None:
+    table = Table([*rows(range(5), kind=b"bad"), *rows([9])])
+    found = await scan(table, Book({b"bad": BAD}))
+    assert found.ids == [9]
+    assert found.held == {("default", HoldReason.POLICY_DENIED): 5}
+
+
+async def test_rows_that_the_api_server_refused_are_passed_and_counted() -> None:
+    found = await scan(Table(rows([1, 2])), Book({}, {1: Hold(HoldReason.POISON)}))
+    assert (found.ids, found.held) == ([2], {("default", HoldReason.POISON): 1})
+
+
+async def test_a_submitter_at_his_cap_does_not_stand_before_the_others() -> None:
+    snapshot = a_snapshot(a_queue(max_jobs_per_submitter=1), load=plan_load([("default", "noisy")]))
+    found = await scan(Table([*rows(range(50), submitted_by="noisy"), *rows([60])]), snapshot=snapshot)
+    assert found.ids == [60]
+    assert found.held == {("default", HoldReason.SUBMITTER_CAP): 50}
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "ids"),
+    [
+        (a_snapshot(pending=Pending(2, {"small": 2})), []),
+        (a_snapshot(pending=Pending(1, {"small": 1})), [1]),
+        (a_snapshot(pending=Pending(2, {"large": 2})), [1]),
+        (a_snapshot(a_queue(max_pending=2), pending=Pending(2, {"small": 2})), [1]),
+        (a_snapshot(a_queue(max_pending=0), pending=Pending(1, {"small": 1})), []),
+        (a_snapshot(is_strict=True, pending=Pending(2, {"small": 2})), [1]),
+    ],
+    ids=[
+        "stuck",
+        "one may be",
+        "another shape",
+        "the queue's own bound",
+        "the queue allows none",
+        "strict: the gate's",
+    ],
+)
+async def test_a_shape_that_fits_nowhere_does_not_stand_before_the_others(
+    snapshot: ClusterSnapshot, ids: list[int]
+) -> None:
+    assert (await scan(Table(rows([1])), snapshot=snapshot)).ids == ids
+
+
+async def test_a_broken_image_does_not_stand_before_the_others() -> None:
+    """DESIGN 1.5: one broken image delays nobody else."""
+    lane = frozenset({Lane("default", "default", "broken:1")})
+    table = Table([*rows(range(500), kind=b"broken"), *rows([900])])
+    snapshot = a_snapshot(failing_lanes=lane, busy_lanes=lane)
+    assert 900 in (await scan(table, Book({b"broken": Offer("broken:1", "small", "default")}), snapshot)).ids
+
+
+async def test_the_rows_of_one_queue_do_not_keep_those_of_another_from_being_read() -> None:
+    """DESIGN 1.5: nothing starves. What holds the urgent ones may be known to the gates alone."""
+    queues = (a_queue("a"), a_queue("b"), a_queue("c"))
+    urgent = [*rows(range(50), queue="a", priority=0), *rows(range(50, 100), queue="b", priority=0)]
+    found = await scan(Table([*urgent, *rows([900], queue="c")]), snapshot=a_snapshot(*queues))
+    assert 900 in found.ids
+
+
+# How far it looks
+
+
+async def test_past_thirty_thousand_held_rows_the_first_good_one_is_found() -> None:
+    table = Table([*rows(range(30_000), kind=b"bad"), *rows([90_000])])
+    found = await scan(table, Book({b"bad": BAD}))
+    assert found.ids == [90_000]
+    assert found.held == {("default", HoldReason.POLICY_DENIED): 30_000}
+    assert [window["default"] for window in table.windows] == [200, 1600, 12_800, WIDEST_WINDOW]
+
+
+async def test_the_widest_window_is_the_last() -> None:
+    table = Table(rows(range(WIDEST_WINDOW + 5), kind=b"bad"))
+    book = Book({b"bad": BAD})
+    looking = Scan(book, WANTED)
+    for _ in range(2):
+        assert (await looking.run(table, a_snapshot(), ())).ids == []
+    assert [window["default"] for window in table.windows] == [200, 1600, 12_800, WIDEST_WINDOW, WIDEST_WINDOW]
+
+
+async def test_the_next_cycle_asks_for_as_much_straight_away_and_later_for_less() -> None:
+    table, book = Table([*rows(range(1000), kind=b"bad"), *rows([9000])]), Book({b"bad": BAD})
+    looking = Scan(book, WANTED)
+    await looking.run(table, a_snapshot(), ())
+    assert (await looking.run(table, a_snapshot(), ())).ids == [9000]
+    assert [window["default"] for window in table.windows] == [200, 1600, 1200]
+    table.rows = rows([9000])
+    for _ in range(2):
+        assert (await looking.run(table, a_snapshot(), ())).ids == [9000]
+    assert table.windows[-1] == {"default": FIRST_WINDOW}
+
+
+async def test_only_queues_whose_head_is_held_are_looked_at_further() -> None:
+    queues = (a_queue("bad"), a_queue("good"))
+    table = Table([*rows(range(300), queue="bad", kind=b"bad"), *rows(range(300, 600), queue="good")])
+    await scan(table, Book({b"bad": BAD}), a_snapshot(*queues))
+    assert table.windows == [{"bad": 200, "good": 200}, {"bad": 1600}]
+
+
+async def test_a_queue_with_few_places_and_a_long_line_is_not_looked_at_further() -> None:
+    table = Table(rows(range(2000)))
+    await scan(table, snapshot=a_snapshot(a_queue(max_jobs=1)))
+    assert table.windows == [{"default": FIRST_WINDOW}]
+
+
+# Kinds
+
+
+async def test_a_kind_is_judged_once_by_one_of_its_rows() -> None:
+    table, book = Table([*rows(range(50)), *rows(range(50, 60), kind=b"bad")]), Book({b"bad": BAD})
+    looking = Scan(book, WANTED)
+    for _ in range(3):
+        await looking.run(table, a_snapshot(), ())
+    assert len(table.judged) == 2
+
+
+async def test_of_very_many_new_kinds_some_wait_for_the_next_look() -> None:
+    many = [a_candidate(number, kind=b"%d" % number) for number in range(KINDS_A_LOOK + 5)]
+    table, book = Table(many), Book({b"%d" % number: BAD for number in range(KINDS_A_LOOK)})
+    looking = Scan(book, WANTED)
+    first = await looking.run(table, a_snapshot(), ())
+    assert len(table.judged) == KINDS_A_LOOK
+    assert first.held[("default", HoldReason.NEXT_CYCLE)] == 5
+    assert (await looking.run(table, a_snapshot(), ())).ids == list(range(KINDS_A_LOOK, KINDS_A_LOOK + 5))

@@ -1,0 +1,236 @@
+"""Settings: INTERFACE 1. Environment in; settings, or all faults at once."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from dispatcher.config import Loaded, known_names, load, read_field, reread, setting, unknown_names
+from dispatcher.errors import SettingsError
+
+INTERFACE_1 = {
+    "DATABASE_URL": "—", "KUBECONFIG": "—", "KUBE_CONTEXT": "—", "NAMESPACE": "—", "INSTALLATION": "dispatcher",
+    "IMAGE": "—", "CPU_REQUEST": "2500m", "MEMORY_REQUEST": "2048Mi", "CPU_LIMIT": "3000m", "MEMORY_LIMIT": "2048Mi",
+    "TASK_SECRET": "—", "TEMPLATES_DIR": "—", "PASS_ENV": "—", "MAX_JOBS": "100", "MAX_PENDING": "1",
+    "PENDING_MODE": "unschedulable", "PENDING_GRACE_SECONDS": "30", "CHECK_ROOM": "true", "TIMEOUT_SECONDS": "3600",
+    "START_DEADLINE_SECONDS": "1800", "MAX_LAUNCHES": "3", "NODE_LOST_SECONDS": "0", "TOMBSTONE_SECONDS": "300",
+    "POLL_SECONDS": "2", "KUBE_WRITES_PER_SECOND": "50", "LISTEN_ADDRESS": "0.0.0.0:8080", "SCHEDULER_NAME": "—",
+    "LOG_LEVEL": "info",
+}  # fmt: skip
+
+
+def read(environ: Mapping[str, str], files: Mapping[str, str] | None = None) -> Loaded:
+    """Settings from these variables, written without the prefix."""
+
+    def read_file(path: str) -> str:
+        if path not in (files or {}):
+            raise FileNotFoundError(f"no such file: {path}")
+        return (files or {})[path]
+
+    return load({f"DISPATCHER_{name}": value for name, value in environ.items()}, read_file)
+
+
+def faults_of(environ: Mapping[str, str], files: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    with pytest.raises(SettingsError) as raised:
+        read(environ, files)
+    return raised.value.faults
+
+
+def test_every_setting_has_the_default_of_the_interface() -> None:
+    assert {source.name: source.default for source in read({}).sources} == INTERFACE_1
+
+
+def test_nothing_set_is_all_defaults_and_no_warning() -> None:
+    loaded = read({})
+    assert {source.origin for source in loaded.sources} == {"default"}
+    assert loaded.warnings == ()
+    assert all(source.value == source.default and source.meaning for source in loaded.sources)
+
+
+def test_an_empty_variable_is_one_that_is_not_set() -> None:
+    assert read(dict.fromkeys(INTERFACE_1, "")).settings == read({}).settings
+
+
+GOOD = [
+    ("KUBECONFIG", "/etc/kube", "kube", "kubeconfig", "/etc/kube"),
+    ("NAMESPACE", "jobs-1", "kube", "namespace", "jobs-1"),
+    ("INSTALLATION", "a" * 16, "kube", "installation", "a" * 16),
+    ("INSTALLATION", "0-9", "kube", "installation", "0-9"),
+    ("KUBE_WRITES_PER_SECOND", "1", "kube", "writes_per_second", 1),
+    ("CHECK_ROOM", "false", "kube", "check_room", False),
+    ("IMAGE", "app:1", "jobs", "image", "app:1"),
+    ("CPU_REQUEST", "1.5", "jobs", "cpu_request", "1.5"),
+    ("MEMORY_LIMIT", "4Gi", "jobs", "memory_limit", "4Gi"),
+    ("PASS_ENV", " S3_*, DB_HOST ,,", "jobs", "pass_env", ("S3_*", "DB_HOST")),
+    ("TIMEOUT_SECONDS", "604800", "jobs", "timeout_seconds", 604800),
+    ("START_DEADLINE_SECONDS", "10", "jobs", "start_deadline_seconds", 10),
+    ("MAX_LAUNCHES", "1", "jobs", "max_launches", 1),
+    ("NODE_LOST_SECONDS", "300", "jobs", "node_lost_seconds", 300),
+    ("SCHEDULER_NAME", "mine", "jobs", "scheduler_name", "mine"),
+    ("MAX_JOBS", "0", "admission", "max_jobs", 0),
+    ("MAX_PENDING", "0", "admission", "max_pending", 0),
+    ("PENDING_MODE", "any", "admission", "pending_mode", "any"),
+    ("PENDING_GRACE_SECONDS", "0.5", "admission", "pending_grace_seconds", 0.5),
+    ("POLL_SECONDS", "0.25", "admission", "poll_seconds", 0.25),
+    ("TOMBSTONE_SECONDS", "0", "sweep", "tombstone_seconds", 0.0),
+    ("LISTEN_ADDRESS", "127.0.0.1:0", "service", "listen_address", "127.0.0.1:0"),
+    ("LISTEN_ADDRESS", "[::1]:9000", "service", "listen_address", "[::1]:9000"),
+    ("LISTEN_ADDRESS", ":8080", "service", "listen_address", ":8080"),
+    ("LOG_LEVEL", "debug", "service", "log_level", "debug"),
+]
+
+
+@pytest.mark.parametrize(("name", "written", "component", "field", "value"), GOOD)
+def test_a_variable_sets_its_field(name: str, written: str, component: str, field: str, value: object) -> None:
+    loaded = read({name: written})
+    assert getattr(getattr(loaded.settings, component), field) == value
+    assert {source.name for source in loaded.sources if source.origin == "environment"} == {name}
+
+
+BAD = [
+    ("NAMESPACE", "Jobs", "a DNS label of at most 63 characters"),
+    ("NAMESPACE", "a" * 64, "a DNS label of at most 63 characters"),
+    ("INSTALLATION", "a" * 17, "a DNS label of at most 16 characters"),
+    ("INSTALLATION", "blue-", "a DNS label of at most 16 characters"),
+    ("INSTALLATION", "blue\n", "a DNS label of at most 16 characters"),
+    ("KUBE_WRITES_PER_SECOND", "0", "a whole number from 1 to 10000"),
+    ("CHECK_ROOM", "yes", "true or false"),
+    ("CHECK_ROOM", "True", "true or false"),
+    ("CPU_REQUEST", "lots", "not a Kubernetes quantity"),
+    ("CPU_LIMIT", "0", "must be above 0"),
+    ("MEMORY_REQUEST", "-1Gi", "must be above 0"),
+    ("TIMEOUT_SECONDS", "604801", "from 1 to 604800"),
+    ("TIMEOUT_SECONDS", "1.5", "a whole number"),
+    ("TIMEOUT_SECONDS", "1_000", "a whole number"),
+    ("MAX_JOBS", "-1", "from 0 to 100000"),
+    ("MAX_JOBS", "many", "a whole number"),
+    ("MAX_LAUNCHES", "9" * 5000, "a whole number"),
+    ("PENDING_MODE", "ANY", "must be one of unschedulable, any"),
+    ("POLL_SECONDS", "0", "seconds, a number from 0.05 to 3600"),
+    ("POLL_SECONDS", "nan", "must be seconds"),
+    ("POLL_SECONDS", "2s", "must be seconds"),
+    ("TOMBSTONE_SECONDS", "inf", "must be seconds"),
+    ("LISTEN_ADDRESS", "8080", "must be HOST:PORT"),
+    ("LISTEN_ADDRESS", "localhost", "must be HOST:PORT"),
+    ("LOG_LEVEL", "loud", "must be one of debug, info, warning, error"),
+]
+
+
+@pytest.mark.parametrize(("name", "written", "rule"), BAD)
+def test_a_fault_names_the_variable_the_value_and_the_rule(name: str, written: str, rule: str) -> None:
+    (fault,) = faults_of({name: written})
+    assert fault.startswith(f"DISPATCHER_{name} is {written[:80]!r}: ")
+    assert rule in fault
+    assert len(fault) < 250
+
+
+def test_a_port_has_at_most_16_bits() -> None:
+    assert "HOST:PORT" in faults_of({"LISTEN_ADDRESS": "0.0.0.0:65536"})[0]
+
+
+def test_all_faults_come_at_once_in_the_order_of_the_settings() -> None:
+    wrong = {name: written for name, written, _ in BAD}
+    faults = faults_of(wrong | {"DATABASE_URL_FILE": "/absent"})
+    assert [fault.split()[0].rstrip(":") for fault in faults] == [
+        f"DISPATCHER_{name}"
+        for name in (
+            "DATABASE_URL_FILE", "NAMESPACE", "INSTALLATION", "KUBE_WRITES_PER_SECOND", "CHECK_ROOM", "CPU_REQUEST",
+            "MEMORY_REQUEST", "CPU_LIMIT", "TIMEOUT_SECONDS", "MAX_LAUNCHES", "MAX_JOBS", "PENDING_MODE",
+            "POLL_SECONDS", "TOMBSTONE_SECONDS", "LISTEN_ADDRESS", "LOG_LEVEL",
+        )
+    ]  # fmt: skip
+
+
+def test_the_error_says_every_fault_on_a_line_of_its_own() -> None:
+    with pytest.raises(SettingsError) as raised:
+        read({"MAX_JOBS": "x", "LOG_LEVEL": "y"})
+    assert str(raised.value).splitlines() == list(raised.value.faults)
+    assert len(raised.value.faults) == 2
+
+
+# Secrets
+
+
+def test_a_secret_is_never_shown() -> None:
+    loaded = read({"DATABASE_URL": "postgresql://u:hunter2@db/x"})
+    assert loaded.settings.database.url == "postgresql://u:hunter2@db/x"
+    assert loaded.sources[0].value == "(hidden)"
+    assert "hunter2" not in str(loaded.sources)
+
+
+def test_a_secret_may_stand_in_a_file_and_its_last_line_break_is_not_part_of_it() -> None:
+    loaded = read({"DATABASE_URL_FILE": "/run/url"}, {"/run/url": "postgresql://db/x\n"})
+    assert loaded.settings.database.url == "postgresql://db/x"
+    assert (loaded.sources[0].value, loaded.sources[0].origin) == ("(hidden)", "file /run/url")
+
+
+def test_a_secret_that_is_set_twice_is_a_fault() -> None:
+    (fault,) = faults_of({"DATABASE_URL": "a", "DATABASE_URL_FILE": "/run/url"}, {"/run/url": "b"})
+    assert fault == "DISPATCHER_DATABASE_URL and DISPATCHER_DATABASE_URL_FILE are both set: choose one"
+
+
+def test_a_file_that_cannot_be_read_is_a_fault() -> None:
+    assert faults_of({"DATABASE_URL_FILE": "/absent"}) == ("DISPATCHER_DATABASE_URL_FILE: no such file: /absent",)
+
+
+def test_a_file_that_is_no_text_is_a_fault_that_names_its_variable() -> None:
+    def not_text(_: str) -> str:
+        return b"\xff".decode()
+
+    with pytest.raises(SettingsError, match="DISPATCHER_DATABASE_URL_FILE"):
+        load({"DISPATCHER_DATABASE_URL_FILE": "/run/url"}, not_text)
+
+
+def test_a_secret_of_a_file_is_read_again_and_one_of_a_variable_is_kept() -> None:
+    environ, files = {"DISPATCHER_DATABASE_URL_FILE": "/run/url"}, {"/run/url": "new\n"}
+    assert reread("DATABASE_URL", "old", environ, files.__getitem__) == "new"
+    assert reread("DATABASE_URL", "old", {}, files.__getitem__) == "old"
+    assert reread("DATABASE_URL", None, {}, files.__getitem__) is None
+
+
+def test_what_is_no_secret_has_no_file() -> None:
+    assert read({"IMAGE_FILE": "/run/image"}).warnings[0].startswith("DISPATCHER_IMAGE_FILE is not a setting")
+
+
+def test_the_fault_of_a_secret_hides_its_value() -> None:
+    class Secret:
+        metadata = setting("PIN", None, int, "", secret=True).metadata
+        default = None
+
+    with pytest.raises(ValueError, match=r"DISPATCHER_PIN is \(hidden\)"):
+        read_field(Secret, {"DISPATCHER_PIN": "hunter2"}, str)
+
+
+# Unknown names
+
+
+def test_an_unknown_name_is_a_warning_with_the_nearest_known_one() -> None:
+    assert read({"MAX_JOB": "3"}).warnings == (
+        "DISPATCHER_MAX_JOB is not a setting; did you mean DISPATCHER_MAX_JOBS?",
+    )
+
+
+def test_a_name_that_is_like_no_other_is_a_warning_too() -> None:
+    assert read({"Q" * 60: "1"}).warnings == (f"DISPATCHER_{'Q' * 60} is not a setting",)
+
+
+def test_variables_of_others_are_none_of_our_business() -> None:
+    assert list(unknown_names(["PATH", "MAX_JOBS", "dispatcher_max_jobs"])) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_METRICS", "PORT", "PORT_8080_TCP", "PORT_8080_TCP_ADDR",
+     "EXTENDER_SERVICE_HOST", "EXTENDER_SERVICE_PORT_HTTPS", "EXTENDER_PORT", "EXTENDER_PORT_8888_TCP_PROTO"],
+)  # fmt: skip
+def test_what_kubernetes_injects_for_services_is_no_typo(name: str) -> None:
+    assert read({name: "tcp://10.0.0.1:80"}).warnings == ()
+
+
+def test_known_names_are_the_settings_and_the_files_of_secrets() -> None:
+    assert known_names() == {f"DISPATCHER_{name}" for name in (*INTERFACE_1, "DATABASE_URL_FILE")}
+
+
+def test_values_are_shown_as_they_are_written() -> None:
+    written = {"CHECK_ROOM": "false", "PASS_ENV": "A,B", "POLL_SECONDS": "0.25", "MAX_JOBS": "7", "IMAGE": "app"}
+    shown = {source.name: source.value for source in read(written).sources}
+    assert {name: shown[name] for name in written} == written

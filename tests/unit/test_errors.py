@@ -1,0 +1,36 @@
+"""Faults: one small tree, so that each layer catches what it can answer for."""
+
+import pytest
+
+from dispatcher import errors
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        (errors.SettingsError(("a",)), errors.DispatcherError),
+        (errors.TemplateError("a"), errors.DispatcherError),
+        (errors.DatabaseAway("a"), errors.DatabaseError),
+        (errors.DatabaseNotPrimary("a"), errors.DatabaseError),
+        (errors.DatabaseUnfit("a"), errors.DatabaseError),
+        (errors.DatabaseError("a"), errors.DispatcherError),
+        (errors.ClusterAway("a"), errors.ClusterError),
+        (errors.ClusterStale("a"), errors.ClusterError),
+        (errors.ClusterRefused("list", 410, "Expired", "a"), errors.ClusterError),
+        (errors.ClusterError("a"), errors.DispatcherError),
+    ],
+)
+def test_a_fault_is_of_its_kind(fault: Exception, kind: type[Exception]) -> None:
+    assert isinstance(fault, kind)
+
+
+def test_a_refusal_carries_what_the_server_said_and_not_a_novel() -> None:
+    fault = errors.ClusterRefused("list jobs", 403, "Forbidden", "no " * 500)
+    assert (fault.status, fault.reason) == (403, "Forbidden")
+    assert str(fault).startswith("list jobs: 403 Forbidden: no no")
+    assert len(str(fault)) < 340
+
+
+def test_a_database_that_must_not_be_asked_says_so_by_its_code() -> None:
+    codes = [errors.DatabaseAway.code, errors.DatabaseNotPrimary.code, errors.DatabaseUnfit.code]
+    assert codes == ["DbAway", "DbNotPrimary", "DbUnfit"]

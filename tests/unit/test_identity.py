@@ -1,0 +1,116 @@
+"""Names, labels and selectors: what two versions of the program, side by side, must agree on."""
+
+import re
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dispatcher import identity as ids
+from dispatcher.model import Launch
+from tests.builders import DATABASE_ID, OTHER_DATABASE, a_task, an_order
+
+DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+AT = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+GOLDEN = "a3d5dc07414a7b13479338ea3dc8f0137c54731516b9823f4c3890f68dc452ff"
+
+rows = st.tuples(st.uuids().map(str), st.integers(1, 2**63 - 1), st.datetimes(timezones=st.just(UTC)))
+
+
+def test_the_golden_identity_never_changes() -> None:
+    """A living installation holds Jobs under it: another value here launches every row a second time."""
+    assert ids.task_identity(DATABASE_ID, 42, AT) == GOLDEN
+
+
+def test_the_golden_names_never_change() -> None:
+    assert ids.job_name("dispatcher", 42, GOLDEN, 1, 1) == "dispatcher-42-a3d5dc07-1"
+    assert ids.job_name("dispatcher", 42, GOLDEN, 3, 2) == "dispatcher-42-a3d5dc07-3r2"
+
+
+def test_an_identity_is_of_the_row_alone_and_of_all_that_makes_it_this_row() -> None:
+    others = {
+        ids.task_identity(OTHER_DATABASE, 42, AT),
+        ids.task_identity(DATABASE_ID, 43, AT),
+        ids.task_identity(DATABASE_ID, 42, AT + timedelta(microseconds=1)),
+    }
+    assert len(others) == 3
+    assert ids.task_identity(DATABASE_ID, 42, AT) not in others
+
+
+@given(rows, st.integers(-14, 14))
+def test_a_moment_is_the_same_in_every_time_zone(row: tuple[str, int, datetime], hours: int) -> None:
+    database, number, at = row
+    try:
+        elsewhere = at.astimezone(timezone(timedelta(hours=hours)))
+    except OverflowError:
+        return  # the first or last day of the calendar
+    assert ids.task_identity(database, number, elsewhere) == ids.task_identity(database, number, at)
+
+
+@given(rows)
+def test_an_identity_is_a_full_digest(row: tuple[str, int, datetime]) -> None:
+    assert re.fullmatch(r"[0-9a-f]{64}", ids.task_identity(*row))
+
+
+def test_the_longest_name_has_57_characters() -> None:
+    longest = ids.job_name("a" * 16, 2**63 - 1, GOLDEN, 32767, 32767)
+    assert len(longest) == 57
+    assert DNS_LABEL.fullmatch(longest)
+
+
+@given(
+    st.from_regex(r"[a-z0-9]([-a-z0-9]{0,14}[a-z0-9])?", fullmatch=True),
+    st.integers(1, 2**63 - 1),
+    st.integers(1, 32767),
+    st.integers(1, 32767),
+)
+def test_every_name_is_a_legal_label_of_at_most_57_characters(
+    installation: str, number: int, attempt: int, launch: int
+) -> None:
+    name = ids.job_name(installation, number, GOLDEN, attempt, launch)
+    assert DNS_LABEL.fullmatch(name)
+    assert len(name) <= 57
+
+
+numbers = st.integers(1, 300)
+
+
+@given(numbers, numbers, numbers, numbers)
+def test_two_launches_of_a_row_never_share_a_name(attempt: int, launch: int, other: int, number: int) -> None:
+    one, two = (ids.job_name("d", 1, GOLDEN, *at) for at in ((attempt, launch), (other, number)))
+    assert (one == two) == ((attempt, launch) == (other, number))
+
+
+def test_an_orders_name_is_of_its_launch_or_of_another() -> None:
+    order = an_order(task=a_task(attempt=2), launch=Launch(3))
+    digest = ids.identity_of(order)[:8]
+    assert ids.name_of(order, "dispatcher") == f"dispatcher-42-{digest}-2r3"
+    assert ids.name_of(order, "dispatcher", 2) == f"dispatcher-42-{digest}-2r2"
+    assert ids.name_of(order, "dispatcher", 1) == f"dispatcher-42-{digest}-2"
+
+
+def test_an_order_has_the_identity_of_its_row() -> None:
+    order = an_order()
+    assert ids.identity_of(order) == ids.task_identity(DATABASE_ID, 42, order.task.created_at)
+
+
+def test_selectors_find_an_installation_or_one_task_of_it() -> None:
+    ours = "app.kubernetes.io/managed-by=dispatcher,dispatcher.internal/installation=blue"
+    assert ids.job_selector("blue") == ours
+    assert ids.job_selector("blue", 42) == f"{ours},dispatcher.internal/task-id=42"
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        (ids.LABEL_INSTALLATION, "installation"), (ids.LABEL_TASK_ID, "task-id"), (ids.LABEL_QUEUE, "queue"),
+        (ids.LABEL_ATTEMPT, "attempt"), (ids.LABEL_LAUNCH, "launch"), (ids.LABEL_TEMPLATE, "template"),
+        (ids.IDENTITY, "identity"), (ids.DATABASE_ID, "database-id"), (ids.SUBMITTED_BY, "submitted-by"),
+        (ids.UNSTARTED, "unstarted"), (ids.DISRUPTED, "disrupted"), (ids.REPORT, "report"),
+        (ids.CACHE_KEY, "cache-key"), (ids.ROW_MAY_SET, "row-may-set"), (ids.MAX_CPU, "max-cpu"),
+        (ids.MAX_MEMORY, "max-memory"), (ids.MAX_SECONDS, "max-seconds"), (ids.IMAGES, "images"),
+    ],
+)  # fmt: skip
+def test_labels_and_annotations_have_their_public_names(name: str, key: str) -> None:
+    assert name == f"dispatcher.internal/{key}"

@@ -1,0 +1,66 @@
+"""What the API server's answer to a create means: the table of DESIGN 5."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dispatcher.jobs.answers import Meaning, read_create
+from dispatcher.model import ApiAnswer
+
+QUOTA = 'jobs.batch "x" is forbidden: exceeded quota: team, requested: count/jobs.batch=1, used: 5, limited: 5'
+NO_LIMITS = 'jobs.batch "x" is forbidden: failed quota: team: must specify limits.cpu'
+RBAC = 'jobs.batch is forbidden: User "system:serviceaccount:a:b" cannot create resource "jobs" in API group "batch" in the namespace "a"'  # noqa: E501  as it comes
+ENDING = 'jobs.batch "x" is forbidden: unable to create new content in namespace a because it is being terminated'
+WEBHOOK = 'admission webhook "policy.example" denied the request: image is not signed'
+POD_SECURITY = 'jobs.batch "x" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true'
+
+TABLE = [
+    (ApiAnswer(201), Meaning.CREATED),
+    (ApiAnswer(200), Meaning.CREATED),
+    (ApiAnswer(202), Meaning.CREATED),
+    (ApiAnswer(409, "AlreadyExists", 'jobs.batch "x" already exists'), Meaning.EXISTS),
+    (ApiAnswer(409, "Conflict", 'Operation cannot be fulfilled on resourcequotas "team"'), Meaning.UNKNOWN),
+    (ApiAnswer(409), Meaning.UNKNOWN),
+    (ApiAnswer(403, "Forbidden", QUOTA), Meaning.QUOTA),
+    (ApiAnswer(403, "Forbidden", ENDING, ("NamespaceTerminating",)), Meaning.TERMINATING),
+    (ApiAnswer(403, "Forbidden", RBAC), Meaning.FORBIDDEN),
+    (ApiAnswer(403, "Forbidden", WEBHOOK), Meaning.DENIED),
+    (ApiAnswer(403, "Forbidden", POD_SECURITY), Meaning.DENIED),
+    (ApiAnswer(403, "Forbidden", NO_LIMITS), Meaning.DENIED),
+    (ApiAnswer(403), Meaning.DENIED),
+    (ApiAnswer(404, "NotFound", 'namespaces "a" not found'), Meaning.NO_NAMESPACE),
+    (ApiAnswer(401, "Unauthorized", "Unauthorized"), Meaning.UNAUTHORIZED),
+    (ApiAnswer(400, "BadRequest", "json: cannot unmarshal"), Meaning.POISON),
+    (ApiAnswer(413, "RequestEntityTooLarge"), Meaning.POISON),
+    (ApiAnswer(422, "Invalid", 'Job.batch "x" is invalid'), Meaning.POISON),
+    (ApiAnswer(429, "TooManyRequests", retry_after=3), Meaning.UNKNOWN),
+    (ApiAnswer(500, "InternalError", "failed calling webhook"), Meaning.UNKNOWN),
+    (ApiAnswer(502, "", "Bad Gateway"), Meaning.UNKNOWN),
+    (ApiAnswer(503, "ServiceUnavailable"), Meaning.UNKNOWN),
+    (ApiAnswer(504, "Timeout"), Meaning.UNKNOWN),
+    (ApiAnswer(0, message="connection reset"), Meaning.UNKNOWN),
+    (ApiAnswer(302), Meaning.UNKNOWN),
+    (ApiAnswer(405), Meaning.UNKNOWN),
+]
+
+
+@pytest.mark.parametrize(("answer", "meaning"), TABLE)
+def test_every_answer_has_its_meaning(answer: ApiAnswer, meaning: Meaning) -> None:
+    assert read_create(answer) is meaning
+
+
+def test_a_namespace_that_ends_is_told_by_its_cause_before_any_text() -> None:
+    assert read_create(ApiAnswer(403, "Forbidden", QUOTA, ("Other", "NamespaceTerminating"))) is Meaning.TERMINATING
+
+
+@given(st.builds(ApiAnswer, st.integers(0, 599), st.text(max_size=20), st.sampled_from(["", QUOTA, RBAC, WEBHOOK])))
+def test_whatever_does_not_say_not_made_for_certain_may_have_been_made(answer: ApiAnswer) -> None:
+    """PROTOCOL 3.3: only these statuses say that nothing was made, or that the name is taken."""
+    certain = {400, 401, 403, 404, 413, 422}
+    meaning = read_create(answer)
+    if 200 <= answer.status < 300:
+        assert meaning is Meaning.CREATED
+    elif answer.status == 409 and answer.reason == "AlreadyExists":
+        assert meaning is Meaning.EXISTS
+    else:
+        assert (meaning is Meaning.UNKNOWN) == (answer.status not in certain)

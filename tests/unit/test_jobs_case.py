@@ -1,0 +1,100 @@
+"""One row with its Jobs and Pods: what is its newest launch, how far has it come, and since when is something seen."""
+
+from datetime import timedelta
+
+import pytest
+
+from dispatcher.jobs.case import CANNOT_START, Case, Sightings, stage
+from dispatcher.model import Job, Phase, Pod, Task
+from tests.builders import NOW, a_complete_job, a_failed_job, a_job, a_pod, a_running_task, a_scene, a_task, ago, later
+
+MINUTE = timedelta(seconds=60)
+
+
+@pytest.mark.parametrize(
+    ("task", "jobs", "last", "newest"),
+    [
+        (a_task(), [], 0, None),
+        (a_task(), [a_job(1, 2), a_failed_job(1, 1)], 2, "job-1-2"),
+        (a_running_task(2), [a_failed_job(1, 1), a_job(1, 2)], 2, "job-1-2"),
+        (a_running_task(3), [a_job(1, 2)], 3, None),
+        (a_running_task(1), [a_job(1, 2)], 2, "job-1-2"),
+        (a_task(attempt=2), [a_job(1, 5), a_job(3, 7)], 0, None),
+    ],
+    ids=["no Jobs", "two Jobs", "row and Jobs agree", "its Job is gone", "its Job is older", "other attempts"],
+)
+def test_the_newest_launch_is_that_of_the_attempts_jobs_or_of_the_row(
+    task: Task, jobs: list[Job], last: int, newest: str | None
+) -> None:
+    case = Case(task, jobs, a_scene())
+    assert case.last == last
+    assert (case.job.uid if case.job else None) == newest
+
+
+def test_the_pods_of_a_case_are_those_of_its_newest_job() -> None:
+    one, two = a_failed_job(1, 1), a_job(1, 2)
+    scene = a_scene(pods=[a_pod(one), a_pod(two)])
+    assert Case(a_task(), [one, two], scene).pods == [a_pod(two)]
+    assert Case(a_task(), [a_job(1, 3)], scene).pods == ()
+    assert Case(a_task(), [], scene).pods == ()
+
+
+@pytest.mark.parametrize(
+    ("job", "pods", "code"),
+    [
+        (a_job(suspended=True), [], "Suspended"),
+        (a_job(suspended=True), [a_pod()], "Suspended"),
+        (a_job(), [], "PodRefused"),
+        (a_complete_job(deleting=True), [], "Ending"),
+        (a_job(), [a_pod()], "Starting"),
+        (a_job(), [a_pod(waiting_reason="CrashLoopBackOff")], "Starting"),
+        (a_job(), [a_pod(unschedulable_since=ago(1))], "Unschedulable"),
+        (a_job(), [a_pod(waiting_reason="ImagePullBackOff")], "ImagePull"),
+        (a_job(), [a_pod(phase="Running")], "Running"),
+        (a_job(phase=Phase.FAILING), [a_pod(phase="Failed")], "Running"),
+    ],
+)
+def test_the_stage_of_a_launch_is_one_word(job: Job, pods: list[Pod], code: str) -> None:
+    assert stage(job, pods) == code
+
+
+@pytest.mark.parametrize("reason", ["ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName",
+                                    "CreateContainerConfigError"])  # fmt: skip
+def test_what_kubelet_says_of_a_broken_image_or_configuration_is_known(reason: str) -> None:
+    assert reason in CANNOT_START
+
+
+def test_a_container_that_is_being_created_may_still_start() -> None:
+    assert not CANNOT_START & {"", "ContainerCreating", "PodInitializing"}
+
+
+# Sightings
+
+
+def test_what_is_first_seen_now_has_lasted_no_time() -> None:
+    seen = Sightings()
+    assert seen.has_lasted("a", NOW, timedelta(0))
+    assert not seen.has_lasted("b", NOW, MINUTE)
+
+
+def test_a_sighting_lasts_from_its_first_look_on() -> None:
+    seen = Sightings()
+    assert [seen.has_lasted("a", later(s), MINUTE) for s in (0, 30, 59, 60, 61)] == [False, False, False, True, True]
+
+
+def test_each_thing_has_a_time_of_its_own() -> None:
+    seen = Sightings()
+    seen.has_lasted("a", NOW, MINUTE)
+    assert not seen.has_lasted("b", later(60), MINUTE)
+    assert seen.has_lasted("a", later(60), MINUTE)
+
+
+def test_what_a_cycle_did_not_see_begins_anew() -> None:
+    seen = Sightings()
+    for key in ("kept", "lost"):
+        seen.has_lasted(key, NOW, MINUTE)
+    seen.forget_the_rest()
+    seen.has_lasted("kept", later(30), MINUTE)
+    seen.forget_the_rest()
+    assert seen.has_lasted("kept", later(60), MINUTE)
+    assert not seen.has_lasted("lost", later(60), MINUTE)

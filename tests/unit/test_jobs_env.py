@@ -1,0 +1,198 @@
+"""The container's environment: INTERFACE 3. What a row says arrives bit by bit, and replaces nothing that is closed."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dispatcher.jobs.env import CONTRACT, FIELDS, build_env, check_env_names, is_closed, literal, pass_env
+
+NOTHING: frozenset[str] = frozenset()
+ENV = frozenset({"env"})
+CLOSED = [
+    "TASK_ID", "TASK_QUEUE", "TASK_ATTEMPT", "TASK_LAUNCH", "TASK_START_KEY", "TASK_TIMEOUT_SECONDS", "TASK_CACHE_DIR",
+    "NODE_NAME", "POD_NAME", "POD_NAMESPACE", "JOB_UID", "TASK_DATABASE_URL", "TASK_", "DISPATCHER_X",
+    "KUBERNETES_SERVICE_HOST", "LD_PRELOAD",
+]  # fmt: skip
+
+
+def expand(value: str, known: Mapping[str, str]) -> str:
+    """kubelet's expansion: `$(NAME)` becomes the value of a known name, `$$` one dollar; all else stays."""
+    return re.sub(
+        r"\$(\$|\(([^)]*)\))", lambda m: "$" if m[1] == "$" else known.get(m[2], m[0]), value, flags=re.DOTALL
+    )
+
+
+def run(env: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The environment that a container has: each variable sees those before it."""
+    seen: dict[str, str] = {}
+    for variable in env:
+        field = variable.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath")
+        seen[variable["name"]] = f"<{field}>" if field else expand(variable["value"], seen)
+    return seen
+
+
+def names_of(env: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [variable["name"] for variable in env]
+
+
+@pytest.mark.parametrize(
+    ("value", "expanded"),
+    [
+        ("$(A)", "1"), ("$(A)-$(A)", "1-1"), ("$$(A)", "$(A)"), ("$$$(A)", "$1"), ("$(B)", "$(B)"), ("$A", "$A"),
+        ("${A}", "${A}"), ("$", "$"), ("x$", "x$"), ("$$$$$$(A)", "$$$(A)"), ("$(A$(B)", "$(A$(B)"), ("$(", "$("),
+    ],
+)  # fmt: skip
+def test_the_model_of_kubelet_expands_as_kubelet_does(value: str, expanded: str) -> None:
+    assert expand(value, {"A": "1"}) == expanded
+
+
+# Bit by bit
+
+names = st.from_regex(r"[A-Z_][A-Z0-9_]{0,3}", fullmatch=True).filter(lambda name: not is_closed(name))
+values = st.text(alphabet=st.one_of(st.sampled_from("$()AB_ \n"), st.characters(exclude_characters="\0")), max_size=30)
+maps = st.dictionaries(names, values, max_size=6)
+
+
+@given(maps, maps, maps)
+def test_every_value_that_is_not_the_templates_own_arrives_bit_by_bit(
+    passed: dict[str, str], row: dict[str, str], contract: dict[str, str]
+) -> None:
+    own = [{"name": "SECRET", "value": "hunter2"}]
+    contract = {f"TASK_{name}": value for name, value in contract.items()}
+    assert run(build_env(passed, own, row, contract)) == (
+        passed | {"SECRET": "hunter2"} | row | contract | {name: f"<{path}>" for name, path in FIELDS.items()}
+    )
+
+
+@given(values, maps)
+def test_no_value_can_refer_to_another(value: str, known: dict[str, str]) -> None:
+    assert expand(literal("X", value)["value"], known) == value
+
+
+@given(maps, maps, maps)
+def test_the_same_row_is_the_same_bytes(passed: dict[str, str], row: dict[str, str], contract: dict[str, str]) -> None:
+    def shuffled(mapping: dict[str, str]) -> dict[str, str]:
+        return dict(reversed(mapping.items()))
+
+    own = [{"name": "OWN", "value": "1"}]
+    again = build_env(shuffled(passed), own, shuffled(row), shuffled(contract))
+    assert again == build_env(passed, own, row, contract)
+    assert len(set(names_of(again))) == len(again)
+
+
+# Lowest first: PASS_ENV, template, row, contract
+
+
+def test_each_layer_replaces_those_below_it() -> None:
+    passed = dict.fromkeys(["A", "B", "C", "TASK_ID"], "passed")
+    own = [{"name": name, "value": "template"} for name in ("B", "C", "D")]
+    env = run(build_env(passed, own, {"C": "row", "E": "row"}, {"TASK_ID": "42"}))
+    assert {name: env[name] for name in ("A", "B", "C", "D", "E", "TASK_ID")} == {
+        "A": "passed", "B": "template", "C": "row", "D": "template", "E": "row", "TASK_ID": "42",
+    }  # fmt: skip
+
+
+def test_what_only_the_cluster_knows_is_taken_from_the_pod_and_nothing_replaces_it() -> None:
+    env = run(build_env({"POD_NAME": "me"}, [], {"NODE_NAME": "mine"}, {"JOB_UID": "x"}))
+    assert env == {
+        "NODE_NAME": "<spec.nodeName>",
+        "POD_NAME": "<metadata.name>",
+        "POD_NAMESPACE": "<metadata.namespace>",
+        "JOB_UID": "<metadata.labels['batch.kubernetes.io/controller-uid']>",
+    }
+
+
+def test_a_templates_own_variables_keep_their_order_and_may_refer_to_what_stands_before() -> None:
+    own = [{"name": "Z", "value": "1"}, {"name": "A", "value": "$(Z)$(P)"}]
+    assert run(build_env({"P": "2"}, own, {}, {}))["A"] == "12"
+
+
+def test_the_order_is_kept_where_pass_env_sets_one_of_the_names() -> None:
+    own = [{"name": "Z", "value": "1"}, {"name": "A", "value": "$(Z)"}]
+    assert run(build_env({"A": "passed"}, own, {}, {}))["A"] == "1"
+
+
+def test_a_templates_variable_is_taken_as_it_is_and_stays_the_templates() -> None:
+    secret = {"name": "S", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
+    env = build_env({}, [secret], {}, {})
+    assert env[0] == secret
+    assert env[0] is not secret
+
+
+# PASS_ENV
+
+
+def test_globs_choose_among_own_variables() -> None:
+    environ = {"S3_KEY": "k", "S3_URL": "u", "DB_HOST": "h", "DB_HOSTS": "x", "s3_low": "l"}
+    assert list(pass_env(environ, ["S3_*", "DB_HOST"])) == ["DB_HOST", "S3_KEY", "S3_URL"]
+    assert pass_env(environ, ["DB_HOS?"]) == {"DB_HOST": "h"}
+    assert pass_env(environ, []) == {}
+
+
+@pytest.mark.parametrize(
+    "name", ["DISPATCHER_DATABASE_URL", "PGPASSWORD", "PG", "KUBERNETES_SERVICE_HOST", "PATH", "HOME", "LD_PRELOAD"]
+)
+@pytest.mark.parametrize("glob", ["*", "exactly"])
+def test_no_glob_passes_what_is_the_dispatchers_own(name: str, glob: str) -> None:
+    assert pass_env({name: "x"}, [name if glob == "exactly" else glob]) == {}
+
+
+def test_names_that_only_look_like_those_are_passed() -> None:
+    assert list(pass_env({"PATHS": "1", "HOMEPAGE": "2", "MY_PG": "3"}, ["*"])) == ["HOMEPAGE", "MY_PG", "PATHS"]
+
+
+def test_a_name_that_kubernetes_refuses_is_not_passed() -> None:
+    assert pass_env({"BASH_FUNC_which%%": "() { :; }", "A": "1"}, ["*"]) == {"A": "1"}
+
+
+# What rows may name
+
+
+def test_the_contract_is_that_of_the_interface() -> None:
+    assert set(CLOSED[:11]) == CONTRACT
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_closed_names_are_closed_even_where_a_template_opens_them(name: str) -> None:
+    assert is_closed(name)
+    assert check_env_names([name], frozenset({"env", f"env.{name}"}), NOTHING) == f"env.{name} is closed to rows"
+
+
+@pytest.mark.parametrize("name", ["TASK", "TASKS_ID", "MY_TASK_ID", "POD_NAMES", "LDAP_URL", "PATH", "task_id"])
+def test_other_names_are_not_closed(name: str) -> None:
+    assert not is_closed(name)
+    assert check_env_names([name], ENV, NOTHING) == ""
+
+
+@pytest.mark.parametrize("name", ["", "1A", "A-B", "A.B", "A B", "Ä", "A\n", "A" * 256])
+def test_an_illegal_name_is_refused_without_being_repeated(name: str) -> None:
+    assert check_env_names([name], frozenset({"env", f"env.{name}"}), NOTHING) == "env has an illegal name"
+
+
+@pytest.mark.parametrize(
+    ("opened", "taken", "denied"),
+    [
+        ({"env"}, set(), ""),
+        ({"env"}, {"A"}, "env.A is set by the template or PASS_ENV, and not opened"),
+        ({"env", "env.A"}, {"A"}, ""),
+        ({"env.A"}, {"A"}, ""),
+        ({"env.A"}, set(), ""),
+        ({"env.B"}, set(), "the template does not open env.A"),
+        (set(), set(), "the template does not open env.A"),
+        (set(), {"A"}, "the template does not open env.A"),
+    ],
+)
+def test_a_row_may_add_names_and_replace_only_what_is_opened(opened: set[str], taken: set[str], denied: str) -> None:
+    assert check_env_names(["A"], frozenset(opened), frozenset(taken)) == denied
+
+
+def test_a_row_without_names_asks_for_nothing() -> None:
+    assert check_env_names([], NOTHING, NOTHING) == ""
+
+
+def test_every_name_is_looked_at_and_the_first_fault_in_their_order_is_told() -> None:
+    assert check_env_names(["Z_1", "LD_X", "A", "POD_NAME"], ENV, NOTHING) == "env.LD_X is closed to rows"

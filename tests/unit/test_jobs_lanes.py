@@ -1,0 +1,108 @@
+"""TemplateFailing (DESIGN 6): the newest three launches of a queue, template and image never started."""
+
+import pytest
+
+from dispatcher.jobs.lanes import failing_lanes, has_started
+from dispatcher.model import Job, Lane, Phase, Pod, Task
+from tests.builders import (
+    IMAGE,
+    a_complete_job,
+    a_disrupted_job,
+    a_failed_job,
+    a_job,
+    a_pod,
+    a_running_task,
+    a_scene,
+    a_task,
+    ago,
+    later,
+)
+
+LANE = Lane("default", "default", IMAGE)
+
+
+def failing(*jobs: Job, pods: tuple[Pod, ...] = (), tasks: tuple[Task, ...] = (a_task(),)) -> frozenset[Lane]:
+    return failing_lanes({task.id: task for task in tasks}, jobs, a_scene(pods))
+
+
+def broken(launch: int, minutes_ago: float, **changes: object) -> Job:
+    """A launch of another row each, ended for its image, so long ago."""
+    made = ago(minutes_ago * 60)
+    return a_failed_job(1, 1, task_id=launch, uid=f"broken-{launch}", created_at=made, ended_at=later(70), **changes)
+
+
+ROWS = tuple(a_task(id=number) for number in range(1, 9))
+
+
+# What one launch tells
+
+
+@pytest.mark.parametrize(
+    ("job", "task", "pods", "started"),
+    [
+        (a_complete_job(), a_task(), [], True),
+        (a_complete_job(), None, [], True),
+        (a_job(), a_task(), [a_pod(phase="Running")], True),
+        (a_failed_job(), a_task(), [a_pod(phase="Failed", had_run=True)], True),
+        (a_job(), a_task(), [a_pod(waiting_reason="ImagePullBackOff")], False),
+        (a_job(), None, [a_pod(waiting_reason="ErrImagePull")], False),
+        (a_failed_job(), a_task(), [], False),
+        (a_failed_job(), a_running_task(), [], True),
+        (a_job(), a_task(), [], None),
+        (a_job(), a_task(), [a_pod()], None),
+        (a_job(phase=Phase.FAILING), a_task(), [], None),
+        (a_disrupted_job(), a_task(), [], None),
+        (a_failed_job(), None, [], None),
+        (a_failed_job(), a_task(attempt=2), [], None),
+    ],
+    ids=["complete", "complete, no row", "runs", "had run", "image", "image, no row", "failed unstarted",
+         "failed started", "no Pod yet", "pending", "failing", "disrupted", "failed, no row", "failed, past attempt"],
+)  # fmt: skip
+def test_a_launch_tells_whether_it_started_or_nothing(
+    job: Job, task: Task | None, pods: list[Pod], started: bool | None
+) -> None:
+    assert has_started(task, job, a_scene(pods)) is started
+
+
+# What three launches tell
+
+
+def test_three_launches_that_never_started_make_a_lane_fail() -> None:
+    three = [broken(1, 3), broken(2, 2), broken(3, 1)]
+    assert failing(*three, tasks=ROWS) == {LANE}
+    assert failing(*three[:2], tasks=ROWS) == frozenset()
+
+
+def test_one_start_among_the_newest_three_heals_the_lane() -> None:
+    good = a_complete_job(1, 1, task_id=4, uid="good", created_at=ago(150))
+    assert failing(broken(1, 3), broken(2, 2), good, broken(3, 1), tasks=ROWS) == frozenset()
+
+
+def test_older_starts_do_not_heal_it() -> None:
+    good = a_complete_job(1, 1, task_id=4, uid="good", created_at=ago(600))
+    assert failing(broken(1, 3), good, broken(2, 2), broken(3, 1), tasks=ROWS) == {LANE}
+
+
+def test_launches_that_tell_nothing_are_passed_over() -> None:
+    silent = [a_disrupted_job(1, 1, task_id=5, uid="d", created_at=ago(30)), a_job(1, 1, task_id=6, uid="new")]
+    assert failing(broken(1, 3), broken(2, 2), *silent, broken(3, 1), tasks=ROWS) == {LANE}
+
+
+def test_lanes_do_not_mix() -> None:
+    elsewhere = [broken(3, 1, image="other"), broken(4, 1, queue="other"), broken(5, 1, template="other")]
+    assert failing(broken(1, 3), broken(2, 2), *elsewhere, tasks=ROWS) == frozenset()
+
+
+def test_several_lanes_may_fail_at_once() -> None:
+    other = [broken(number, number, image="other") for number in (4, 5, 6)]
+    mine = [broken(number, number) for number in (1, 2, 3)]
+    assert failing(*other, *mine, tasks=ROWS) == {LANE, Lane("default", "default", "other")}
+
+
+def test_launches_that_found_no_room_say_nothing_of_their_image() -> None:
+    """DESIGN 6: for image or configuration reasons. These were ended by the start deadline, their Pods are gone."""
+    late = [
+        a_failed_job(1, 1, task_id=number, uid=f"late-{number}", created_at=ago(1900 + number), ended_at=ago(90))
+        for number in (1, 2, 3)
+    ]
+    assert failing(*late, tasks=ROWS) == frozenset()

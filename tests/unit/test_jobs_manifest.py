@@ -1,0 +1,237 @@
+"""The Job of a launch: INTERFACE 3 and 4, DESIGN 5."""
+
+import copy
+from typing import Any
+
+import msgspec
+import pytest
+
+from dispatcher import identity as ids
+from dispatcher.jobs.manifest import Site, build_job, run_limit
+from dispatcher.jobs.templates import Template, judge_template
+from dispatcher.model import Launch, Manifest, Order, Task
+from tests.builders import (
+    DATABASE_ID,
+    SITE,
+    START_KEY,
+    a_manifest,
+    a_task,
+    a_template,
+    an_order,
+)
+
+OPEN = a_template(
+    opens="env,image,command,args,cpu,memory", bounds={"images": "*", "max-cpu": "8", "max-memory": "8Gi"}
+)
+DOMAIN = "dispatcher.internal"
+
+
+def a_site(**changes: Any) -> Site:
+    return msgspec.structs.replace(SITE, **changes)
+
+
+def rendered(order: Order | None = None, template: Template | None = None, site: Site = SITE) -> Manifest:
+    template = template or a_template()
+    return build_job(order or an_order(template), template, site)
+
+
+def container_of(job: Manifest) -> Manifest:
+    container: Manifest = job["spec"]["template"]["spec"]["containers"][0]
+    return container
+
+
+def env_of(job: Manifest) -> dict[str, str]:
+    return {one["name"]: one["value"] for one in container_of(job)["env"] if "value" in one}
+
+
+# What finds it and what proves it
+
+
+def test_a_job_has_the_name_of_its_launch_in_the_namespace_of_the_installation() -> None:
+    order = an_order(task=a_task(attempt=2), launch=Launch(3))
+    job = rendered(order)
+    assert (job["apiVersion"], job["kind"]) == ("batch/v1", "Job")
+    assert job["metadata"]["name"] == ids.name_of(order, "dispatcher")
+    assert job["metadata"]["namespace"] == "jobs"
+
+
+def test_job_and_pod_carry_the_labels() -> None:
+    job = rendered(an_order(task=a_task(attempt=2, queue="blue"), launch=Launch(3)))
+    labels = {
+        "app.kubernetes.io/managed-by": "dispatcher", f"{DOMAIN}/installation": "dispatcher", f"{DOMAIN}/task-id": "42",
+        f"{DOMAIN}/queue": "blue", f"{DOMAIN}/attempt": "2", f"{DOMAIN}/launch": "3", f"{DOMAIN}/template": "default",
+    }  # fmt: skip
+    assert job["metadata"]["labels"] == labels
+    assert job["spec"]["template"]["metadata"]["labels"] == labels
+
+
+def test_the_job_carries_its_proof_and_what_the_next_launch_must_know() -> None:
+    order = an_order(launch=Launch(4, unstarted=1, disrupted=2))
+    assert rendered(order)["metadata"]["annotations"] == {
+        f"{DOMAIN}/identity": ids.identity_of(order), f"{DOMAIN}/database-id": DATABASE_ID,
+        f"{DOMAIN}/submitted-by": "team_a", f"{DOMAIN}/unstarted": "1", f"{DOMAIN}/disrupted": "2",
+        f"{DOMAIN}/report": "sql",
+    }  # fmt: skip
+
+
+def test_a_template_that_reports_by_exit_code_says_so_on_the_job() -> None:
+    job = rendered(template=a_template(bounds={"report": "exit-code"}))
+    assert job["metadata"]["annotations"][f"{DOMAIN}/report"] == "exit-code"
+
+
+def test_the_pod_carries_its_shape_and_the_cache_key_of_its_row() -> None:
+    order = an_order()
+    assert rendered(order)["spec"]["template"]["metadata"]["annotations"] == {f"{DOMAIN}/shape": order.offer.shape}
+    keyed = an_order(cache_key="model/7")
+    assert rendered(keyed)["spec"]["template"]["metadata"]["annotations"][f"{DOMAIN}/cache-key"] == "model/7"
+
+
+def test_labels_and_annotations_of_the_template_stay_except_its_openings() -> None:
+    manifest = a_manifest(annotations={"row-may-set": "env,args", "max-seconds": "60"})
+    manifest["metadata"]["annotations"]["example.com/cost"] = "7"
+    manifest["metadata"]["labels"] = {"team": "a", "app.kubernetes.io/managed-by": "somebody"}
+    manifest["spec"]["template"]["metadata"] = {"labels": {"team": "a"}, "annotations": {"example.com/mesh": "off"}}
+    job = rendered(template=judge_template("default", manifest))
+    assert job["metadata"]["labels"]["team"] == "a"
+    assert job["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "dispatcher"
+    assert job["metadata"]["annotations"]["example.com/cost"] == "7"
+    assert not {f"{DOMAIN}/row-may-set", f"{DOMAIN}/max-seconds"} & job["metadata"]["annotations"].keys()
+    assert job["spec"]["template"]["metadata"]["labels"]["team"] == "a"
+    assert job["spec"]["template"]["metadata"]["annotations"]["example.com/mesh"] == "off"
+
+
+def test_nothing_else_of_the_templates_own_head_becomes_the_jobs() -> None:
+    manifest = a_manifest() | {"status": {"active": 1}}
+    manifest["metadata"] |= {"name": "mine", "finalizers": ["example.com/keep"], "ownerReferences": [{"name": "x"}]}
+    job = rendered(template=judge_template("default", manifest))
+    assert job.keys() == {"apiVersion", "kind", "metadata", "spec"}
+    assert job["metadata"].keys() == {"name", "namespace", "labels", "annotations"}
+
+
+# One launch = one Job = one Pod
+
+
+def test_a_job_makes_one_pod_that_runs_once_and_fails_on_a_disruption() -> None:
+    spec = rendered()["spec"]
+    assert (spec["backoffLimit"], spec["template"]["spec"]["restartPolicy"]) == (0, "Never")
+    assert spec["podFailurePolicy"] == {
+        "rules": [{"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
+    }
+    assert not {"ttlSecondsAfterFinished", "suspend", "completions", "parallelism"} & spec.keys()
+
+
+@pytest.mark.parametrize(
+    ("task", "most", "limit"),
+    [
+        (a_task(), 604800, 3600),
+        (a_task(timeout_seconds=60), 604800, 60),
+        (a_task(timeout_seconds=7200), 604800, 7200),
+        (a_task(), 600, 600),
+        (a_task(timeout_seconds=60), 600, 60),
+    ],
+)
+def test_the_pod_has_the_run_limit_and_the_job_that_and_the_start_deadline(task: Task, most: int, limit: int) -> None:
+    template = a_template(bounds={"max-seconds": str(most)})
+    job = rendered(an_order(template, task=task), template)
+    assert run_limit(task, template, SITE) == limit
+    assert job["spec"]["template"]["spec"]["activeDeadlineSeconds"] == limit
+    assert job["spec"]["activeDeadlineSeconds"] == limit + 1800
+    assert env_of(job)["TASK_TIMEOUT_SECONDS"] == str(limit)
+
+
+def test_a_scheduler_is_named_only_where_the_installation_has_one() -> None:
+    mine = a_template(pod={"schedulerName": "of-template"})
+    assert "schedulerName" not in rendered()["spec"]["template"]["spec"]
+    assert rendered(template=mine)["spec"]["template"]["spec"]["schedulerName"] == "of-template"
+    assert (
+        rendered(template=mine, site=a_site(scheduler_name="warm"))["spec"]["template"]["spec"]["schedulerName"]
+        == "warm"
+    )
+
+
+# What the container gets
+
+
+def test_the_container_is_told_the_contract() -> None:
+    job = rendered(an_order(task=a_task(attempt=2, queue="blue"), launch=Launch(3)))
+    assert env_of(job) == {
+        "TASK_ID": "42", "TASK_QUEUE": "blue", "TASK_ATTEMPT": "2", "TASK_LAUNCH": "3", "TASK_START_KEY": START_KEY,
+        "TASK_TIMEOUT_SECONDS": "3600", "TASK_CACHE_DIR": "",
+    }  # fmt: skip
+    fields = {one["name"] for one in container_of(job)["env"] if "valueFrom" in one}
+    assert fields == {"NODE_NAME", "POD_NAME", "POD_NAMESPACE", "JOB_UID"}
+
+
+def test_pass_env_template_row_and_contract_meet_in_the_container() -> None:
+    template = a_template(opens="env,env.MODE", container={"env": [{"name": "MODE", "value": "fast"}]})
+    order = an_order(template, env={"MODE": "slow", "PRICE": "5 $"})
+    env = env_of(rendered(order, template, a_site(passed={"S3_URL": "s3://$x"})))
+    assert (env["MODE"], env["PRICE"], env["S3_URL"], env["TASK_ID"]) == ("slow", "5 $$", "s3://$$x", "42")
+
+
+def test_the_opened_parts_of_a_row_go_into_the_container() -> None:
+    spec = {"image": "other:2", "command": ["a"], "args": ["b", "c"]}
+    container = container_of(rendered(an_order(OPEN, spec=spec), OPEN))
+    assert {field: container[field] for field in spec} == spec
+
+
+@pytest.mark.parametrize("field", ["command", "args"])
+def test_what_a_row_says_in_args_arrives_bit_by_bit_as_well(field: str) -> None:
+    """kubelet expands `$(NAME)` there too: a row could print a secret of its template."""
+    container = container_of(rendered(an_order(OPEN, spec={field: ["$(DB_PASSWORD)", "5 $"]}), OPEN))
+    assert container[field] == ["$$(DB_PASSWORD)", "5 $$"]
+
+
+def test_cpu_and_memory_of_a_row_set_request_and_limit_alike() -> None:
+    container = container_of(rendered(an_order(OPEN, spec={"cpu": "3", "memory": "2Gi"}), OPEN))
+    assert container["resources"] == {
+        "requests": {"cpu": "3", "memory": "2Gi"},
+        "limits": {"cpu": "3", "memory": "2Gi"},
+    }
+
+
+def test_a_resource_that_the_row_leaves_out_stays_the_templates() -> None:
+    gpu = {"requests": {"cpu": "1"}, "limits": {"cpu": "1", "example.com/gpu": "1"}, "claims": [{"name": "c"}]}
+    template = a_template(opens="memory", bounds={"max-memory": "8Gi"}, container={"resources": gpu})
+    container = container_of(rendered(an_order(template, spec={"memory": "2Gi"}), template))
+    assert container["resources"] == {
+        "requests": {"cpu": "1", "memory": "2Gi"},
+        "limits": {"cpu": "1", "memory": "2Gi", "example.com/gpu": "1"},
+        "claims": [{"name": "c"}],
+    }
+
+
+def test_a_template_without_resources_gets_those_of_the_row() -> None:
+    template = a_template(opens="cpu", bounds={"max-cpu": "2"}, container={"resources": None})
+    assert "resources" in container_of(rendered(template=template))
+    container = container_of(rendered(an_order(template, spec={"cpu": "2"}), template))
+    assert container["resources"] == {"requests": {"cpu": "2"}, "limits": {"cpu": "2"}}
+
+
+def test_the_row_speaks_to_the_container_called_task_alone() -> None:
+    side, task = {"name": "side", "image": "side:1"}, {"name": "task", "image": "app:1"}
+    template = a_template(opens="image,env", bounds={"images": "*"}, pod={"containers": [side, task]})
+    containers = rendered(an_order(template, spec={"image": "new"}, env={"A": "1"}), template)["spec"]["template"][
+        "spec"
+    ]["containers"]
+    assert containers[0] == side
+    assert containers[1]["image"] == "new"
+
+
+# Fresh for each launch
+
+
+def test_rendering_leaves_the_template_as_it_was_and_shares_nothing_with_it() -> None:
+    template = a_template(container={"env": [{"name": "A", "value": "1"}]})
+    before = copy.deepcopy(template.manifest)
+    job = rendered(template=template)
+    container_of(job)["env"].clear()
+    job["spec"]["template"]["metadata"]["labels"].clear()
+    assert template.manifest == before
+    assert rendered(template=template) != job
+
+
+def test_a_repeated_create_sends_the_same_bytes() -> None:
+    order = an_order(OPEN, env={"B": "2", "A": "1"}, spec={"cpu": "2"})
+    again = an_order(OPEN, env={"A": "1", "B": "2"}, spec={"cpu": "2"})
+    assert msgspec.json.encode(rendered(order, OPEN)) == msgspec.json.encode(rendered(again, OPEN))

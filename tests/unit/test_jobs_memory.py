@@ -1,0 +1,214 @@
+"""What a process remembers of its own creates: pauses after bad answers, unseen creates, parked rows."""
+
+from dispatcher.jobs.memory import LONGEST_PAUSE_SECONDS, MOST_REMEMBERED, Breaker, Memory
+from dispatcher.model import Hold, HoldReason
+from dispatcher.snapshot import ClusterView
+from tests.builders import NOW, a_candidate, a_job, a_task
+
+STOP = Hold(HoldReason.DISPATCHER_NOT_READY, "ApiThrottled")
+OTHER = Hold(HoldReason.DISPATCHER_NOT_READY, "Forbidden")
+POISON = Hold(HoldReason.POISON, "422")
+
+
+def pause_of(breaker: Breaker, now: float) -> float:
+    """How long it stays open, to the millisecond."""
+    return next(step / 1000 for step in range(200_000) if breaker.hold(now + step / 1000) is None)
+
+
+# Breaker
+
+
+def test_a_new_breaker_holds_nothing() -> None:
+    breaker = Breaker()
+    assert breaker.hold(0) is None
+    assert not breaker.is_probing
+
+
+def test_each_failure_after_a_pause_doubles_the_next_up_to_half_a_minute() -> None:
+    breaker, now, pauses = Breaker(), 100.0, []
+    for _ in range(9):
+        breaker.trip(STOP, now)
+        pauses.append(pause_of(breaker, now))
+        now += pauses[-1]
+    assert pauses == [0.5, 1, 2, 4, 8, 16, 30, 30, 30]
+
+
+def test_failures_without_end_keep_the_longest_pause() -> None:
+    breaker = Breaker()
+    for number in range(3000):
+        breaker.trip(STOP, number * 100.0)
+    assert pause_of(breaker, 299_900) == LONGEST_PAUSE_SECONDS
+
+
+def test_many_answers_of_one_bad_moment_count_once() -> None:
+    breaker = Breaker()
+    for number in range(16):
+        breaker.trip(STOP, 100 + number / 1000)
+    assert breaker.hold(100.499) == STOP
+    assert breaker.hold(100.5) is None
+    breaker.trip(STOP, 101)
+    assert pause_of(breaker, 101) == 1
+
+
+def test_the_server_may_ask_for_a_longer_pause_but_not_for_a_shorter_one() -> None:
+    breaker = Breaker()
+    breaker.trip(STOP, 100, 7)
+    assert pause_of(breaker, 100) == 7
+    breaker.trip(STOP, 101, 1)
+    assert pause_of(breaker, 101) == 6
+    breaker.trip(STOP, 102, 9)
+    assert pause_of(breaker, 102) == 9
+    breaker.trip(STOP, 200, 0.001)
+    assert pause_of(breaker, 200) == 1
+
+
+def test_the_newest_answer_is_the_reason() -> None:
+    breaker = Breaker()
+    breaker.trip(STOP, 100)
+    breaker.trip(OTHER, 100.1)
+    assert breaker.hold(100.2) == OTHER
+
+
+def test_after_a_pause_it_probes_until_something_succeeds() -> None:
+    breaker = Breaker()
+    breaker.trip(STOP, 100)
+    assert (breaker.hold(101), breaker.is_probing) == (None, True)
+    breaker.reset()
+    assert (breaker.hold(101), breaker.is_probing) == (None, False)
+
+
+def test_a_success_makes_the_next_failure_the_first() -> None:
+    breaker = Breaker()
+    breaker.trip(STOP, 100)
+    breaker.trip(STOP, 101)
+    breaker.reset()
+    breaker.trip(STOP, 102)
+    assert pause_of(breaker, 102) == 0.5
+
+
+def test_a_success_ends_a_pause_at_once() -> None:
+    breaker = Breaker()
+    breaker.trip(STOP, 100, 60)
+    breaker.reset()
+    assert breaker.hold(100.1) is None
+
+
+# Unseen creates
+
+
+def view(*names: str, version: str = "") -> ClusterView:
+    return ClusterView(NOW, {name: a_job(name=name) for name in names}, {}, {}, jobs_version=version)
+
+
+def sent(*names: str) -> Memory:
+    memory = Memory()
+    for name in names:
+        memory.sent(name, a_task(queue="q"), now=5)
+    return memory
+
+
+def test_a_create_is_unseen_from_its_first_byte_on() -> None:
+    (unseen,) = sent("x").unseen.values()
+    assert (unseen.name, unseen.task_id, unseen.queue, unseen.submitted_by, unseen.sent_at) == (
+        "x",
+        42,
+        "q",
+        "team_a",
+        5,
+    )
+    assert not unseen.is_answered
+
+
+def test_an_unanswered_create_is_forgotten_only_when_the_view_shows_it() -> None:
+    memory = sent("x", "y")
+    memory.observe(view("other", version="999999"))
+    assert set(memory.unseen) == {"x", "y"}
+    memory.observe(view("x"))
+    assert set(memory.unseen) == {"y"}
+
+
+def test_an_answered_create_that_came_and_went_is_forgotten_by_version() -> None:
+    memory = sent("x")
+    memory.answered("x", "100")
+    assert memory.unseen["x"].is_answered
+    memory.observe(view(version="99"))
+    assert set(memory.unseen) == {"x"}
+    memory.observe(view(version="100"))
+    assert memory.unseen == {}
+
+
+def test_what_was_not_made_is_forgotten_at_once_and_twice_is_no_harm() -> None:
+    memory = sent("x")
+    memory.not_made("x")
+    memory.not_made("x")
+    memory.answered("x", "100")
+    assert memory.unseen == {}
+
+
+def test_a_repeated_create_waits_for_its_answer_again() -> None:
+    memory = sent("x")
+    memory.sent("x", a_task(), now=9)
+    (unseen,) = memory.unseen.values()
+    assert (unseen.sent_at, unseen.is_answered) == (9, False)
+
+
+# Parked rows
+
+
+def test_a_parked_row_stays_parked_in_its_attempt_alone() -> None:
+    memory = Memory()
+    collision = Hold(HoldReason.NAME_COLLISION, "taken")
+    memory.park(a_task(), collision)
+    assert memory.parked(a_task()) == memory.parked(a_candidate(42)) == collision
+    assert memory.parked(a_task(attempt=2)) is None
+    assert memory.parked(a_task(id=43)) is None
+
+
+def test_the_third_poisoned_row_of_a_kind_parks_the_kind() -> None:
+    memory = Memory()
+    for number in (1, 2):
+        memory.park(a_task(id=number), POISON)
+    assert memory.parked(a_candidate(9)) is None
+    memory.park(a_task(id=3), POISON)
+    assert memory.parked(a_candidate(9)) == Hold(
+        HoldReason.POISON, "3 rows of this kind were refused by the API server"
+    )
+    assert memory.parked(a_candidate(9, kind=b"other")) is None
+
+
+def test_only_poison_speaks_of_the_kind() -> None:
+    memory = Memory()
+    for number in range(5):
+        memory.park(a_task(id=number), Hold(HoldReason.NAME_COLLISION))
+    assert memory.parked(a_candidate(9)) is None
+
+
+def test_a_row_that_was_taken_clears_its_kind_but_not_the_parked_rows() -> None:
+    memory = Memory()
+    for number in range(3):
+        memory.park(a_task(id=number), POISON)
+    memory.accepted(a_task(id=7))
+    assert memory.parked(a_candidate(9)) is None
+    assert memory.parked(a_candidate(0)) == POISON
+
+
+def test_other_templates_give_every_parked_row_another_chance() -> None:
+    memory = Memory()
+    for number in range(3):
+        memory.park(a_task(id=number), POISON)
+    memory.templates_changed()
+    assert memory.parked(a_candidate(0)) is None
+    assert memory.parked(a_candidate(9)) is None
+
+
+def test_of_very_many_parked_rows_the_oldest_is_forgotten() -> None:
+    memory = Memory()
+    hold = Hold(HoldReason.POLICY_DENIED)
+    task = a_task(id=0)
+    memory.park(task, hold)
+    for number in range(1, MOST_REMEMBERED):
+        memory.park(a_task(id=number), hold)
+    assert memory.parked(task) == hold
+    memory.park(a_task(id=MOST_REMEMBERED), hold)
+    assert memory.parked(task) is None
+    assert memory.parked(a_task(id=1)) == memory.parked(a_task(id=MOST_REMEMBERED)) == hold

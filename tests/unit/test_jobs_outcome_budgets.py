@@ -1,0 +1,244 @@
+"""Launch numbers, what a Job remembers of those before it, and how long it goes on: PROTOCOL 4 and 5, DESIGN 7."""
+
+from datetime import datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dispatcher.jobs.case import Rules
+from dispatcher.jobs.outcome import backoff
+from dispatcher.model import Ask, Hold, HoldReason, Job, Launch, Phase, Status, Task
+from tests.builders import (
+    NOW,
+    a_complete_job,
+    a_disrupted_job,
+    a_failed_job,
+    a_job,
+    a_running_task,
+    a_task,
+    ago,
+)
+from tests.unit.judging import hold_of, look, next_launch
+
+# Launch number: max(highest n of the Jobs, lau) + 1
+
+
+@pytest.mark.parametrize(
+    ("task", "jobs", "number"),
+    [
+        (a_task(), [a_failed_job(1, 1)], 2),
+        (a_task(max_failures=9), [a_failed_job(1, n) for n in (2, 1, 3)], 4),
+        (a_running_task(1), [a_failed_job(1, 2)], 3),
+        (a_running_task(2), [a_failed_job(1, 1)], 3),
+        (a_running_task(5), [], 6),
+        (a_task(attempt=2), [a_failed_job(1, 7), a_failed_job(2, 1), a_failed_job(3, 9)], 2),
+    ],
+    ids=["Jobs alone", "any order", "Jobs above the row", "row above the Jobs", "row alone", "this attempt's only"],
+)
+def test_a_launch_is_one_above_what_jobs_and_row_know(task: Task, jobs: list[Job], number: int) -> None:
+    assert next_launch(task, *jobs).number == number
+
+
+# What the next Job remembers
+
+
+@pytest.mark.parametrize(
+    ("job", "task", "unstarted", "disrupted"),
+    [
+        (a_failed_job(), a_task(), 1, 0),
+        (a_failed_job(), a_running_task(), 0, 0),
+        (a_disrupted_job(), a_task(), 0, 1),
+        (a_disrupted_job(), a_running_task(), 0, 1),
+        (a_complete_job(uid="twin"), a_running_task(), 0, 0),
+    ],
+    ids=["never started", "started", "disrupted before its start", "disrupted after its start", "refused twin"],
+)
+def test_each_end_is_counted_as_what_it_was(job: Job, task: Task, unstarted: int, disrupted: int) -> None:
+    launch = next_launch(task, job)
+    assert (launch.number, launch.unstarted, launch.disrupted) == (2, unstarted, disrupted)
+
+
+def test_counts_go_on_from_those_of_the_newest_job() -> None:
+    job = a_failed_job(1, 6, unstarted=1, disrupted=3)
+    assert next_launch(a_task(max_failures=9), a_failed_job(1, 5), job) == Launch(7, 2, 3)
+
+
+def test_launches_whose_job_is_missing_count_as_disrupted() -> None:
+    assert next_launch(a_running_task(2)) == Launch(3, 0, 2, Ask.THAT_JOB)
+    older = a_disrupted_job(1, 2, unstarted=1)
+    assert next_launch(a_running_task(5), older) == Launch(6, 1, 4, Ask.THAT_JOB)
+
+
+def test_what_is_believed_gone_is_asked_for_and_what_is_seen_is_not() -> None:
+    assert next_launch(a_running_task(2), a_failed_job(1, 1)).ask is Ask.THAT_JOB
+    assert next_launch(a_running_task(2), a_failed_job(1, 2)).ask is Ask.NOTHING
+    assert next_launch(a_task(attempt=2), a_failed_job(2, 1)).ask is Ask.NOTHING
+
+
+# Budgets
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_launches_that_never_started_are_bounded_by_max_launches(most: int) -> None:
+    rules = Rules(max_launches=most)
+    if most > 1:
+        next_launch(a_task(), a_failed_job(1, most - 1, unstarted=most - 2), rules=rules)
+    hold = hold_of(a_task(), a_failed_job(1, most, unstarted=most - 1), rules=rules)
+    assert hold.reason is HoldReason.LAUNCHES_EXHAUSTED
+    assert f"{most} launches never started" in hold.detail
+
+
+def test_runs_that_did_not_report_are_bounded_by_max_failures() -> None:
+    next_launch(a_running_task(1, max_failures=2), a_failed_job())
+    hold = hold_of(a_running_task(2, max_failures=2), a_failed_job(1, 2))
+    assert hold == Hold(HoldReason.FAILURES_EXHAUSTED, "2 failed runs of 2")
+
+
+def test_failures_of_earlier_attempts_count_with_those_of_this_one() -> None:
+    next_launch(a_running_task(1, failures=1), a_failed_job())
+    assert hold_of(a_running_task(1, failures=2), a_failed_job()).reason is HoldReason.FAILURES_EXHAUSTED
+
+
+def test_disruptions_are_no_failures_and_have_a_bound_of_20() -> None:
+    next_launch(a_running_task(19, max_failures=2), a_disrupted_job(1, 19, disrupted=18))
+    hold = hold_of(a_running_task(21, max_failures=2), a_disrupted_job(1, 21, disrupted=20))
+    assert hold.reason is HoldReason.LAUNCHES_EXHAUSTED
+    assert "21 of them disrupted" in hold.detail
+
+
+def test_somebody_who_deletes_jobs_meets_the_bound_of_disruptions() -> None:
+    next_launch(a_running_task(19))
+    assert hold_of(a_running_task(21)).reason is HoldReason.LAUNCHES_EXHAUSTED
+
+
+def test_a_launch_that_never_started_is_no_failure_when_the_job_after_it_is_deleted() -> None:
+    assert next_launch(a_running_task(2, max_failures=2, failures=1), a_failed_job(1, 1)).number == 3
+
+
+LIVES = ["never started", "disrupted early", "disrupted late", "started"]
+
+
+def live(task: Task, launch: Launch, life: str) -> tuple[Task, Job]:
+    """A launch comes and goes: the row and the Job that are left."""
+    make = a_disrupted_job if "disrupted" in life else a_failed_job
+    job = make(task.attempt, launch.number, unstarted=launch.unstarted, disrupted=launch.disrupted)
+    if life not in {"never started", "disrupted early"}:
+        task = a_running_task(launch.number, max_failures=task.max_failures, failures=task.failures)
+    return task, job
+
+
+@given(st.lists(st.sampled_from(LIVES), min_size=30, max_size=40), st.integers(1, 5), st.integers(0, 2))
+def test_any_life_of_a_row_ends_parked_for_the_budget_that_is_used_up(
+    lives: list[str], max_failures: int, failures: int
+) -> None:
+    task: Task = a_task(max_failures=max(max_failures, failures + 1), failures=failures)
+    jobs: list[Job] = []
+    done: list[str] = []
+    for life in lives:
+        verdict = look(task, *jobs).verdict
+        if isinstance(verdict, Hold):
+            break
+        assert isinstance(verdict, Launch)
+        assert verdict.number == len(done) + 1
+        task, job = live(task, verdict, life)
+        done.append(life)
+        jobs.append(job)
+    unstarted = done.count("never started")
+    disrupted = len([life for life in done if "disrupted" in life])
+    failed = task.failures + done.count("started")
+    hold = hold_of(task, *jobs)
+    if hold.reason is HoldReason.FAILURES_EXHAUSTED:
+        assert task.max_failures in {failed, 1}
+    else:
+        assert hold.reason is HoldReason.LAUNCHES_EXHAUSTED
+        assert unstarted == 3 or disrupted in {20, 21}
+
+
+# Backoff
+
+
+@pytest.mark.parametrize(
+    ("launches", "seconds"), [(1, 10), (2, 20), (3, 40), (4, 80), (5, 160), (6, 300), (7, 300), (32767, 300)]
+)
+def test_the_pause_doubles_up_to_five_minutes(launches: int, seconds: float) -> None:
+    assert backoff(launches) == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    ("task", "jobs"),
+    [
+        (a_task(), [a_failed_job(ended_at=ago(4))]),
+        (a_task(), [a_failed_job(ended_at=None, created_at=ago(4))]),
+        (a_running_task(), [a_disrupted_job(ended_at=ago(4))]),
+        (a_running_task(started_at=ago(4)), []),
+        (a_running_task(started_at=None, created_at=ago(4)), []),
+        (a_running_task(job_uid="twin"), [a_complete_job(ended_at=ago(4))]),
+    ],
+    ids=["failed", "failed, no time", "disrupted", "gone", "gone, no time", "twin"],
+)
+def test_the_next_launch_waits_and_says_how_long(task: Task, jobs: list[Job]) -> None:
+    assert hold_of(task, *jobs) == Hold(HoldReason.BACKOFF, "launch 2 in 6 s")
+    later: datetime = NOW + timedelta(seconds=6)
+    assert next_launch(task, *jobs, at=later).number == 2
+
+
+# Whatever is seen
+
+statuses = st.sampled_from(list(Status))
+phases = st.sampled_from(list(Phase))
+
+
+@st.composite
+def any_job(draw: st.DrawFn) -> Job:
+    """A Job of the row, with counts that it could have."""
+    launch = draw(st.integers(1, 4))
+    unstarted = draw(st.integers(0, launch - 1))
+    return a_job(
+        draw(st.integers(1, 3)),
+        launch,
+        phase=draw(phases),
+        deleting=draw(st.booleans()),
+        unstarted=unstarted,
+        disrupted=draw(st.integers(0, launch - 1 - unstarted)),
+        report=draw(st.sampled_from(["sql", "exit-code"])),
+        reason=draw(st.sampled_from(["PodFailurePolicy", "BackoffLimitExceeded", "DeadlineExceeded"])),
+        ended_at=draw(st.sampled_from([None, NOW, ago(59), ago(4000)])),
+    )
+
+
+any_jobs = st.lists(any_job(), max_size=5, unique_by=lambda job: job.name)
+
+
+@st.composite
+def any_task(draw: st.DrawFn) -> Task:
+    """A row that keeps the rules of its table."""
+    status = draw(statuses)
+    launch = 0 if status is Status.WAITING else draw(st.integers(1, 4))
+    attempt, running = draw(st.integers(1, 3)), status is Status.PROCESSING
+    return a_task(
+        status=status, attempt=attempt, launch=launch, max_failures=draw(st.integers(1, 4)),
+        job_uid=draw(st.sampled_from([f"job-{attempt}-{launch}", "other"])) if launch else None,
+        cancel_requested_at=ago(draw(st.integers(0, 90))) if running and draw(st.booleans()) else None,
+        finished_at=None if status in {Status.WAITING, Status.PROCESSING} else ago(draw(st.integers(0, 90))),
+        started_at=ago(600) if launch else None,
+    )  # fmt: skip
+
+
+@given(any_task(), any_jobs)
+def test_whatever_is_seen_no_second_job_is_started_and_no_finished_one_removed(task: Task, jobs: list[Job]) -> None:
+    standing = look(task, *jobs)
+    of_attempt = [job for job in jobs if job.attempt == task.attempt]
+    gone_soon = {(job.name, job.uid, job.resource_version) for job in jobs if not job.is_finished}
+    assert all((end.name, end.uid, end.resource_version) in gone_soon for end in standing.ends)
+    if isinstance(standing.verdict, Launch):
+        launch = standing.verdict
+        assert all(job.is_finished for job in jobs)
+        assert task.status in {Status.WAITING, Status.PROCESSING}
+        assert task.cancel_requested_at is None
+        assert launch.number == max([task.launch, *(job.launch for job in of_attempt)]) + 1
+        assert launch.unstarted + launch.disrupted < launch.number
+        assert launch.number == 1 or not (task.status is Status.PROCESSING and task.max_failures == 1)
+        assert launch.ask is not Ask.NOTHING or of_attempt or task.attempt == 1
+    elif task.status is Status.WAITING and not jobs:
+        pytest.fail("a row without Jobs is launched")

@@ -1,0 +1,174 @@
+"""What a kind of row is offered: the first check against its template's bounds."""
+
+from typing import Any
+
+import pytest
+
+from dispatcher.jobs.overrides import check_amount, check_image, judge_kind, plan_shape
+from dispatcher.jobs.templates import Template
+from dispatcher.model import Hold, HoldReason, Offer
+from tests.builders import IMAGE, a_kind, a_template
+
+OPEN = a_template(
+    opens="env,image,command,args,cpu,memory,env.MODE",
+    bounds={"images": "registry/team-a/*,exact:1", "max-cpu": "2", "max-memory": "4Gi", "max-seconds": "600"},
+    container={"env": [{"name": "MODE", "value": "fast"}, {"name": "OWN", "value": "x"}]},
+)
+
+
+def judge(template: Template | str | None = OPEN, *, passed: frozenset[str] = frozenset(), **kind: Any) -> Offer | Hold:
+    templates = {} if template is None else {"default": template}
+    return judge_kind(a_kind(**kind), templates, passed)
+
+
+def denied(**asked: Any) -> str:
+    held = judge(**asked)
+    assert isinstance(held, Hold)
+    assert held.reason is HoldReason.POLICY_DENIED
+    return held.detail
+
+
+# Which template
+
+
+def test_a_template_that_nobody_wrote_is_unknown_and_the_known_ones_are_told() -> None:
+    held = judge_kind(a_kind(template="gone"), {"b": OPEN, "a": "broken"}, frozenset())
+    assert held == Hold(HoldReason.UNKNOWN_TEMPLATE, 'template "gone" is not known; known: a, b')
+    assert judge(None) == Hold(HoldReason.UNKNOWN_TEMPLATE, 'template "default" is not known; known: none')
+
+
+def test_a_template_that_cannot_serve_holds_its_rows_with_its_fault() -> None:
+    assert judge("template default: kind is 'Pod'") == Hold(
+        HoldReason.UNKNOWN_TEMPLATE, "template default: kind is 'Pod'"
+    )
+
+
+# What is offered
+
+
+def test_a_row_that_asks_for_nothing_gets_the_template() -> None:
+    offer = judge()
+    assert offer == Offer(IMAGE, plan_shape(OPEN, {}), OPEN.name)
+
+
+def test_a_row_gets_what_is_opened_inside_the_bounds() -> None:
+    spec = {"image": "registry/team-a/app:2", "cpu": "2", "memory": "4096Mi"}
+    names = frozenset({*spec, "command", "args"})
+    offer = judge(spec=spec, spec_names=names, env_names=frozenset({"MODE", "NEW"}), timeout_seconds=600)
+    assert offer == Offer("registry/team-a/app:2", plan_shape(OPEN, spec), OPEN.name)
+
+
+def test_a_template_without_an_image_offers_none() -> None:
+    offer = judge(a_template(container={"image": ""}))
+    assert isinstance(offer, Offer)
+    assert offer.image == ""
+
+
+# What is denied
+
+
+@pytest.mark.parametrize("name", ["image", "command", "args", "cpu", "memory", "private_machine", "special_machine"])
+def test_what_a_template_does_not_open_is_closed(name: str) -> None:
+    held = judge(a_template(opens="env"), spec_names=frozenset({name}))
+    assert held == Hold(HoldReason.POLICY_DENIED, f'template "default" does not open spec.{name}')
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"timeout_seconds": 601}, "timeout_seconds 601 is over the template's 600"),
+        ({"spec": {"image": "registry/team-b/app"}}, "spec.image is none of the template's registry/team-a/*, exact:1"),
+        ({"spec": {"cpu": "2001m"}}, "spec.cpu 2001m is over the template's bound"),
+        ({"spec": {"memory": "4.1Gi"}}, "spec.memory 4.1Gi is over the template's bound"),
+        ({"env_names": frozenset({"OWN"})}, "env.OWN is set by the template or PASS_ENV, and not opened"),
+        ({"env_names": frozenset({"S3"}), "passed": frozenset({"S3"})}, "env.S3 is set by the template or PASS_ENV"),
+        ({"env_names": frozenset({"LD_PRELOAD"})}, "env.LD_PRELOAD is closed to rows"),
+    ],
+)
+def test_the_first_bound_that_a_row_breaks_is_its_reason(asked: dict[str, Any], said: str) -> None:
+    assert denied(**asked).startswith(said)
+
+
+@pytest.mark.parametrize("image", ["registry/team-a/x", "registry/team-a/deep/x:1@sha256:00", "exact:1"])
+def test_an_image_that_a_glob_names_is_fine(image: str) -> None:
+    assert check_image(image, OPEN) == ""
+
+
+@pytest.mark.parametrize(
+    "image",
+    ["", "registry/team-a", "registry/team-ab/x", "REGISTRY/team-a/x", "evil/registry/team-a/x", "exact:12",
+     "registry/team-a/../team-b/x", "registry/team-a//x", "registry/team-a/..", " registry/team-a/x"],
+)  # fmt: skip
+def test_an_image_that_no_glob_names_or_that_climbs_is_denied(image: str) -> None:
+    assert check_image(image, OPEN).startswith("spec.image is none of")
+
+
+@pytest.mark.parametrize(("resource", "written"), [("cpu", "2"), ("cpu", "1m"), ("memory", "4Gi"), ("memory", "1")])
+def test_an_amount_up_to_the_bound_is_fine(resource: str, written: str) -> None:
+    assert check_amount(resource, written, OPEN) == ""
+
+
+@pytest.mark.parametrize(
+    ("resource", "written", "said"),
+    [
+        ("cpu", "0", "spec.cpu must be above 0"),
+        ("cpu", "-1", "spec.cpu must be above 0"),
+        ("memory", "lots", 'spec.memory: "lots" is not a Kubernetes quantity'),
+        ("cpu", "2.0000000001", "over the template's bound"),
+        ("memory", "4Gi1", "is not a Kubernetes quantity"),
+    ],
+)
+def test_an_amount_that_is_none_or_too_much_is_denied(resource: str, written: str, said: str) -> None:
+    assert said in check_amount(resource, written, OPEN)
+
+
+def test_without_a_bound_no_amount_is_fine() -> None:
+    assert check_amount("cpu", "1m", a_template()) == "spec.cpu 1m is over the template's bound"
+
+
+def test_nothing_asked_is_nothing_denied() -> None:
+    assert check_image(None, OPEN) == check_amount("cpu", None, OPEN) == ""
+
+
+# Shapes
+
+
+def test_pods_that_need_the_same_have_one_shape() -> None:
+    assert plan_shape(OPEN, {"cpu": "1"}) == plan_shape(OPEN, {"cpu": "1", "image": "exact:1"})
+    assert plan_shape(a_template(container={"image": "one"}), {}) == plan_shape(a_template("b"), {})
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"container": {"resources": {"requests": {"cpu": "3"}}}},
+        {"pod": {"nodeSelector": {"disk": "ssd"}}},
+        {"pod": {"tolerations": [{"key": "gpu"}]}},
+        {"pod": {"affinity": {"podAntiAffinity": {}}}},
+        {"pod": {"schedulerName": "mine"}},
+        {"pod": {"topologySpreadConstraints": [{"maxSkew": 1}]}},
+        {"pod": {"priorityClassName": "high"}},
+    ]
+    + [
+        parts
+        for parts in (
+            {"pod": {"initContainers": [{"name": "i", "resources": {"requests": {"memory": "64Gi"}}}]}},
+            {"pod": {"resources": {"requests": {"cpu": "8"}}}},
+            {"pod": {"runtimeClassName": "kata"}},
+            {"pod": {"nodeName": "node-7"}},
+            {"pod": {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "zonal"}}]}},
+        )
+    ],
+)  # fmt: skip
+def test_what_decides_where_a_pod_fits_makes_another_shape(parts: dict[str, Any]) -> None:
+    assert plan_shape(a_template(**parts), {}) != plan_shape(a_template(), {})
+
+
+@pytest.mark.parametrize("spec", [{"cpu": "1"}, {"memory": "1Gi"}, {"private_machine": "a"}, {"special_machine": "a"}])
+def test_what_a_row_asks_for_makes_another_shape(spec: dict[str, str]) -> None:
+    assert plan_shape(OPEN, spec) != plan_shape(OPEN, {})
+
+
+def test_the_order_of_keys_makes_no_other_shape() -> None:
+    one, two = ({"nodeSelector": dict(pairs)} for pairs in ([("a", "1"), ("b", "2")], [("b", "2"), ("a", "1")]))
+    assert plan_shape(a_template(pod=one), {}) == plan_shape(a_template(pod=two), {})

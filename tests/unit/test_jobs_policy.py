@@ -1,0 +1,270 @@
+"""The second check: it passes what the first one built, and names whatever a template does not allow."""
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dispatcher.jobs.env import is_closed
+from dispatcher.jobs.manifest import Site, build_job
+from dispatcher.jobs.overrides import judge_kind
+from dispatcher.jobs.policy import check_job
+from dispatcher.jobs.templates import Template
+from dispatcher.model import Launch, Manifest, Offer, Order
+from tests.builders import SITE, a_kind, a_task, a_template, an_order
+
+SITE_WITH_ENV = msgspec.structs.replace(SITE, passed={"S3_URL": "s3://x"}, scheduler_name="warm")
+SECRET = {"secretKeyRef": {"name": "s", "key": "k"}}
+CONTAINERS = [
+    {"name": "side", "image": "side:1", "env": [{"name": "SIDE", "value": "1"}]},
+    {
+        "name": "task", "image": "app:1", "imagePullPolicy": "Always", "command": ["run"], "args": ["x"],
+        "env": [{"name": "MODE", "value": "fast"}, {"name": "KEY", "valueFrom": SECRET}],
+        "resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    },
+]  # fmt: skip
+POD = {
+    "containers": CONTAINERS,
+    "initContainers": [{"name": "init", "image": "init:1"}],
+    "automountServiceAccountToken": False,
+    "nodeSelector": {"disk": "ssd"},
+    "volumes": [{"name": "scratch", "emptyDir": {}}],
+}
+CLOSED = a_template(opens="", pod=POD)
+OPEN = a_template(
+    opens="env,env.MODE,image,command,args,cpu,memory", pod=POD,
+    bounds={"images": "team-a/*", "max-cpu": "4", "max-memory": "8Gi", "max-seconds": "7200"},
+)  # fmt: skip
+ASKED: dict[str, Any] = {
+    "env": {"MODE": "slow", "NEW": "5 $"},
+    "spec": {"image": "team-a/app:2", "command": ["go"], "args": ["$HOME"], "cpu": "2", "memory": "2Gi"},
+}
+TASK = ("spec", "template", "spec", "containers", 1)
+POD_SPEC = ("spec", "template", "spec")
+GONE = object()
+
+Path = tuple[str | int, ...]
+
+
+def changed(job: Manifest, path: Path, value: Any) -> Manifest:
+    """A copy with another value at a path; `GONE` takes it away, a function changes what is there."""
+    copied = copy.deepcopy(job)
+    place: Any = copied
+    for step in path[:-1]:
+        place = place[step]
+    if value is GONE:
+        del place[path[-1]]
+    else:
+        place[path[-1]] = value(place[path[-1]]) if callable(value) else value
+    return copied
+
+
+def more(*items: Any) -> Any:
+    """What is there, and these."""
+    return lambda there: [*(there or []), *items]
+
+
+def without_name(name: str) -> Any:
+    return lambda env: [one for one in env if one["name"] != name]
+
+
+def with_value(name: str, **value: Any) -> Any:
+    return lambda env: [{"name": name, **value} if one["name"] == name else one for one in env]
+
+
+def check(template: Template, order: Order, path: Path = (), value: Any = None, site: Site = SITE_WITH_ENV) -> str:
+    job = build_job(order, template, site)
+    return check_job(changed(job, path, value) if path else job, order, template, site)
+
+
+# What may be
+
+
+def test_what_a_row_that_asks_for_nothing_gets_is_fine() -> None:
+    assert check(CLOSED, an_order(CLOSED)) == ""
+
+
+def test_what_a_row_gets_inside_its_bounds_is_fine() -> None:
+    assert check(OPEN, an_order(OPEN, **ASKED)) == ""
+
+
+# What may not be: each class of field, in a Job whose template opens nothing
+
+MUTATIONS: list[tuple[Path, Any, str]] = [
+    (("metadata", "namespace"), "kube-system", "not this task's"),
+    (("metadata", "labels", "dispatcher.internal/task-id"), "43", "not this task's"),
+    (("spec", "backoffLimit"), 1, "second Pod"),
+    (("spec", "podFailurePolicy"), {"rules": []}, "second Pod"),
+    (("spec", "parallelism"), 2, "Job's spec differs"),
+    (("spec", "completions"), 2, "Job's spec differs"),
+    (("spec", "suspend"), True, "Job's spec differs"),
+    (("spec", "ttlSecondsAfterFinished"), 0, "Job's spec differs"),
+    (("spec", "manualSelector"), True, "Job's spec differs"),
+    ((*POD_SPEC, "restartPolicy"), "OnFailure", "second Pod"),
+    ((*POD_SPEC, "activeDeadlineSeconds"), 0, "run limit"),
+    ((*POD_SPEC, "activeDeadlineSeconds"), 604801, "run limit"),
+    ((*POD_SPEC, "hostNetwork"), True, "Pod's spec differs"),
+    ((*POD_SPEC, "hostPID"), True, "Pod's spec differs"),
+    ((*POD_SPEC, "serviceAccountName"), "admin", "Pod's spec differs"),
+    ((*POD_SPEC, "automountServiceAccountToken"), True, "Pod's spec differs"),
+    ((*POD_SPEC, "automountServiceAccountToken"), GONE, "Pod's spec differs"),
+    ((*POD_SPEC, "priorityClassName"), "system-node-critical", "Pod's spec differs"),
+    ((*POD_SPEC, "nodeSelector"), {"disk": "hdd"}, "Pod's spec differs"),
+    ((*POD_SPEC, "tolerations"), [{"operator": "Exists"}], "Pod's spec differs"),
+    ((*POD_SPEC, "securityContext"), {"runAsUser": 0}, "Pod's spec differs"),
+    ((*POD_SPEC, "volumes"), more({"name": "root", "hostPath": {"path": "/"}}), "Pod's spec differs"),
+    ((*POD_SPEC, "initContainers", 0, "image"), "evil:1", "Pod's spec differs"),
+    ((*POD_SPEC, "initContainers"), GONE, "Pod's spec differs"),
+    ((*POD_SPEC, "containers"), more({"name": "extra", "image": "evil:1"}), "another number of containers"),
+    ((*POD_SPEC, "containers", 0, "image"), "evil:1", "another container differs"),
+    ((*POD_SPEC, "containers", 0, "env"), [], "another container differs"),
+    ((*TASK, "name"), "task2", "container differs"),
+    ((*TASK, "imagePullPolicy"), "Never", "container differs"),
+    ((*TASK, "securityContext"), {"privileged": True}, "container differs"),
+    ((*TASK, "securityContext", "capabilities", "drop"), [], "container differs"),
+    ((*TASK, "volumeMounts"), [{"name": "scratch", "mountPath": "/"}], "container differs"),
+    ((*TASK, "envFrom"), [{"secretRef": {"name": "all"}}], "container differs"),
+    ((*TASK, "lifecycle"), {"preStop": {"exec": {"command": ["x"]}}}, "container differs"),
+    ((*TASK, "image"), "evil:1", "image differs"),
+    ((*TASK, "command"), ["sh"], "command differs"),
+    ((*TASK, "command"), GONE, "command differs"),
+    ((*TASK, "args"), ["y"], "args differs"),
+    ((*TASK, "resources", "limits", "cpu"), "2", "limits.cpu differs"),
+    ((*TASK, "resources", "requests", "memory"), GONE, "requests.memory differs"),
+    ((*TASK, "resources", "limits", "example.com/gpu"), "1", "limits.example.com/gpu differs"),
+    ((*TASK, "resources", "claims"), [{"name": "c"}], "resources differ"),
+    ((*TASK, "resources"), GONE, "differs"),
+    ((*TASK, "env"), more({"name": "MODE", "value": "x"}), "stands twice"),
+    ((*TASK, "env"), more({"name": "NEW", "value": "x"}), "env.NEW is not opened"),
+    ((*TASK, "env"), with_value("MODE", value="slow"), "env.MODE is not opened"),
+    ((*TASK, "env"), with_value("S3_URL", value="s3://evil"), "env.S3_URL is not opened"),
+    ((*TASK, "env"), without_name("TASK_LAUNCH"), "is incomplete"),
+    ((*TASK, "env"), with_value("TASK_START_KEY", value="$(KEY)"), "not what the contract says"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"), MUTATIONS, ids=[f"{'.'.join(map(str, path))}-{said}" for path, _, said in MUTATIONS]
+)
+def test_what_differs_from_the_template_is_named(path: Path, value: Any, said: str) -> None:
+    assert said in check(CLOSED, an_order(CLOSED), path, value)
+
+
+NOT_NAMED: list[tuple[str, Path, Any]] = [
+    ("its name", ("metadata", "name"), "dispatcher-43-aaaaaaaa-1"),
+    ("its identity", ("metadata", "annotations", "dispatcher.internal/identity"), "0" * 64),
+    ("its counts", ("metadata", "annotations", "dispatcher.internal/disrupted"), "0"),
+    ("its launch", ("metadata", "labels", "dispatcher.internal/launch"), "9"),
+    ("its installation", ("metadata", "labels", "dispatcher.internal/installation"), "blue"),
+    ("its owner", ("metadata", "ownerReferences"), [{"kind": "Node", "name": "n", "uid": "u"}]),
+    ("its finalizers", ("metadata", "finalizers"), ["example.com/keep"]),
+    ("its Pod's task", ("spec", "template", "metadata", "labels", "dispatcher.internal/task-id"), "43"),
+    ("its Pod's labels", ("spec", "template", "metadata", "labels", "network"), "trusted"),
+    ("its Pod's annotations", ("spec", "template", "metadata", "annotations", "k8s.v1.cni.cncf.io/networks"), "host"),
+    ("its deadline", ("spec", "activeDeadlineSeconds"), GONE),
+    ("its scheduler", (*POD_SPEC, "schedulerName"), "somebodys"),
+    ("a variable of the template", (*TASK, "env"), without_name("MODE")),
+    ("a variable of PASS_ENV", (*TASK, "env"), without_name("S3_URL")),
+    ("whose task it is told", (*TASK, "env"), with_value("TASK_ID", value="43")),
+    ("which launch it is told", (*TASK, "env"), with_value("TASK_LAUNCH", value="9")),
+    ("where its name comes from", (*TASK, "env"), with_value("POD_NAME", valueFrom=SECRET)),
+    ("what kind of object it is", ("kind",), "CronJob"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "value"), [one[1:] for one in NOT_NAMED], ids=[one[0] for one in NOT_NAMED])
+def test_no_field_is_left_out_of_the_comparison(path: Path, value: Any) -> None:
+    assert check(CLOSED, an_order(CLOSED, launch=Launch(2, 0, 1)), path, value) != ""
+
+
+# What may not be where a template is open
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        ((*TASK, "image"), "team-b/app", "spec.image is none of"),
+        ((*TASK, "image"), "team-a/../team-b/app", "spec.image is none of"),
+        ((*TASK, "resources", "limits", "cpu"), "4001m", "spec.cpu 4001m is over"),
+        ((*TASK, "resources", "requests", "memory"), "0", "spec.memory must be above 0"),
+        ((*TASK, "resources", "requests", "memory"), GONE, "spec.memory"),
+        ((*TASK, "resources", "limits", "ephemeral-storage"), "1Ti", "limits.ephemeral-storage differs"),
+        ((*POD_SPEC, "activeDeadlineSeconds"), 7201, "run limit"),
+        ((*TASK, "env"), with_value("KEY", value="mine"), "env.KEY is not opened"),
+        ((*TASK, "env"), with_value("S3_URL", value="mine"), "env.S3_URL is not opened"),
+        ((*TASK, "env"), more({"name": "A B", "value": "x"}), "an env name is illegal"),
+        ((*TASK, "env"), with_value("NEW", valueFrom=SECRET), "not a plain value"),
+        ((*TASK, "env"), with_value("NEW", value="$(KEY)"), "env.NEW would be expanded"),
+        ((*TASK, "env"), with_value("NEW", value="$$$(KEY)"), "env.NEW would be expanded"),
+    ],
+)  # fmt: skip
+def test_an_open_field_is_held_to_its_bound(path: Path, value: Any, said: str) -> None:
+    assert said in check(OPEN, an_order(OPEN, **ASKED), path, value)
+
+
+def test_a_secret_is_not_smuggled_in_behind_an_empty_value() -> None:
+    smuggled = with_value("NEW", value="", valueFrom=SECRET)
+    assert check(OPEN, an_order(OPEN, **ASKED), (*TASK, "env"), smuggled) != ""
+
+
+@pytest.mark.parametrize("field", ["command", "args"])
+def test_a_row_reads_no_variable_through_its_arguments(field: str) -> None:
+    assert check(OPEN, an_order(OPEN, **ASKED), (*TASK, field), ["$(KEY)"]) != ""
+
+
+@pytest.mark.parametrize("name", ["LD_PRELOAD", "TASK_DATABASE_URL", "KUBERNETES_SERVICE_HOST"])
+def test_a_closed_name_is_closed_to_the_second_check_as_well(name: str) -> None:
+    assert check(OPEN, an_order(OPEN, **ASKED), (*TASK, "env"), more({"name": name, "value": "x"})) != ""
+
+
+# Whatever row is admitted
+
+legal = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,5}", fullmatch=True).filter(lambda name: not is_closed(name))
+asked_env = st.dictionaries(legal.filter(lambda name: name not in {"KEY", "S3_URL"}), st.text(max_size=10), max_size=5)
+words = st.lists(st.text(max_size=5), max_size=3)
+asked_spec = st.fixed_dictionaries(
+    {},
+    optional={
+        "image": st.from_regex(r"team-a/[a-z]{1,5}(:[0-9])?", fullmatch=True), "command": words, "args": words,
+        "cpu": st.sampled_from(["1m", "0.5", "4", "4000m"]), "memory": st.sampled_from(["1", "64Mi", "8Gi"]),
+    },
+)  # fmt: skip
+CHANGES = {
+    "metadata", "spec.backoffLimit", "spec.podFailurePolicy", "spec.activeDeadlineSeconds", "spec.template.metadata",
+    "spec.template.spec.restartPolicy", "spec.template.spec.activeDeadlineSeconds", "spec.template.spec.schedulerName",
+    *(f"spec.template.spec.containers.1.{field}" for field in ("env", "image", "command", "args", "resources")),
+}  # fmt: skip
+
+
+def leaves(value: Any, path: str = "") -> dict[str, Any]:
+    """Every value of a manifest by its path."""
+    if isinstance(value, Mapping):
+        pairs = [(str(key), one) for key, one in value.items()]
+    elif isinstance(value, list) and all(isinstance(one, Mapping) for one in value):
+        pairs = [(str(number), one) for number, one in enumerate(value)]
+    else:
+        return {path: value}
+    return {path: len(pairs)} | {
+        key: one for name, v in pairs for key, one in leaves(v, f"{path}.{name}".strip(".")).items()
+    }
+
+
+@given(asked_env, asked_spec, st.none() | st.integers(1, 7200), st.integers(1, 9))
+def test_every_admitted_row_passes_and_changes_nothing_but_what_it_may(
+    env: dict[str, str], spec: dict[str, Any], timeout: int | None, number: int
+) -> None:
+    bounds = {name: value for name, value in spec.items() if name not in {"command", "args"}}
+    kind = a_kind(spec=bounds, spec_names=frozenset(spec), env_names=frozenset(env), timeout_seconds=timeout)
+    assert isinstance(judge_kind(kind, {"default": OPEN}, frozenset(SITE_WITH_ENV.passed)), Offer)
+    order = an_order(OPEN, task=a_task(timeout_seconds=timeout), launch=Launch(number), env=env, spec=spec)
+    job = build_job(order, OPEN, SITE_WITH_ENV)
+    assert check_job(job, order, OPEN, SITE_WITH_ENV) == ""
+    ours, theirs = leaves(job), leaves(OPEN.manifest)
+    differing = {path for path in ours.keys() | theirs.keys() if ours.get(path, GONE) != theirs.get(path, GONE)}
+    counts = {"", "spec", "spec.template", "spec.template.spec", "spec.template.spec.containers.1"}
+    assert [path for path in differing - counts if not path.startswith(tuple(CHANGES))] == []

@@ -1,0 +1,262 @@
+"""Templates: INTERFACE 4. What would break "one launch = one Pod" is a fault with the field's name."""
+
+from fractions import Fraction
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dispatcher.errors import TemplateError
+from dispatcher.jobs.templates import OPENABLE, Template, judge_template, parse_template
+from tests.builders import IMAGE, a_manifest, a_template
+
+TEXT = """
+apiVersion: batch/v1
+kind: Job
+metadata:
+  annotations:
+    dispatcher.internal/row-may-set: env,args
+spec:
+  template:
+    spec:
+      containers:
+        - {name: sidecar, image: side:1}
+        - name: task
+          image: app:1
+          env: [{name: MODE, value: fast}]
+"""
+
+
+def fault_of(name: str = "default", **parts: Any) -> str:
+    with pytest.raises(TemplateError) as raised:
+        judge_template(name, a_manifest(**parts))
+    return str(raised.value)
+
+
+def opening(**annotations: str) -> Template:
+    return judge_template("t", a_manifest(annotations={k.replace("_", "-"): v for k, v in annotations.items()}))
+
+
+# What is read
+
+
+def test_a_file_becomes_a_template() -> None:
+    template = parse_template("team-a", TEXT)
+    assert template.name == "team-a"
+    assert template.opened == {"env", "args"}
+    assert template.taken == {"MODE"}
+    assert template.task_container["image"] == "app:1"
+    assert (template.images, template.report, template.max_seconds) == ((), "sql", 604800)
+    assert (template.max_cpu, template.max_memory) == (None, None)
+
+
+def test_without_a_container_called_task_it_is_the_first() -> None:
+    two = [{"name": "main", "image": "one"}, {"name": "side", "image": "two"}]
+    assert a_template(pod={"containers": two}).task_container["image"] == "one"
+
+
+def test_a_template_opens_env_alone_unless_it_says_otherwise() -> None:
+    assert a_template().opened == {"env"}
+    assert a_template(opens="").opened == frozenset()
+    assert a_template(opens=" env.LOG_LEVEL , args ,").opened == {"env.LOG_LEVEL", "args"}
+
+
+def test_everything_that_can_be_opened_can_be_opened() -> None:
+    template = opening(row_may_set=",".join(OPENABLE), images="r/*", max_cpu="2", max_memory="4Gi")
+    assert template.opened == OPENABLE == {"image", "command", "args", "cpu", "memory", "env"}
+    assert template.images == ("r/*",)
+    assert template.max_cpu == 2
+    assert template.max_memory == 4 * 2**30
+
+
+def test_annotations_that_are_not_ours_are_anybodys() -> None:
+    manifest = a_manifest()
+    manifest["metadata"]["annotations"] = {"example.com/owner": "team-a"}
+    assert judge_template("t", manifest).opened == {"env"}
+
+
+@pytest.mark.parametrize("metadata", [None, {}, {"annotations": None, "labels": None}])
+def test_metadata_may_be_left_out(metadata: object) -> None:
+    assert judge_template("t", a_manifest() | {"metadata": metadata}).opened == {"env"}
+
+
+@pytest.mark.parametrize(("written", "bound"), [("500m", Fraction(1, 2)), ("2", 2), ("1e1", 10)])
+def test_a_bound_is_exact(written: str, bound: Fraction) -> None:
+    assert opening(row_may_set="cpu", max_cpu=written).max_cpu == bound
+
+
+def test_without_an_annotation_the_containers_own_limit_is_the_bound() -> None:
+    template = opening(row_may_set="cpu,memory")
+    assert template.max_cpu == 1
+    assert template.max_memory == 2**30
+
+
+def test_a_limit_may_be_written_as_a_number() -> None:
+    template = a_template(opens="cpu", container={"resources": {"limits": {"cpu": 2}}})
+    assert template.max_cpu == 2
+
+
+def test_a_bound_of_what_is_closed_is_none() -> None:
+    assert opening(row_may_set="env", max_cpu="8").max_cpu is None
+
+
+def test_the_run_limit_of_rows_is_a_week_or_less() -> None:
+    assert opening(max_seconds="1").max_seconds == 1
+    assert opening(max_seconds="604800").max_seconds == 604800
+
+
+def test_a_template_may_report_by_exit_code() -> None:
+    assert opening(report="exit-code").report == "exit-code"
+
+
+def test_the_digest_tells_two_templates_apart_and_not_two_orders_of_one() -> None:
+    manifest = a_manifest()
+    backwards = dict(reversed(manifest.items()))
+    assert judge_template("a", manifest).digest == judge_template("b", backwards).digest
+    assert judge_template("a", a_manifest(container={"image": "x"})).digest != judge_template("a", manifest).digest
+
+
+# Faults
+
+
+@pytest.mark.parametrize(
+    "field",
+    ["activeDeadlineSeconds", "backoffLimitPerIndex", "completionMode", "managedBy", "manualSelector",
+     "maxFailedIndexes", "podFailurePolicy", "podReplacementPolicy", "selector", "successPolicy", "suspend",
+     "ttlSecondsAfterFinished"],
+)  # fmt: skip
+def test_what_the_dispatcher_decides_is_left_out(field: str) -> None:
+    assert fault_of(spec={field: 1}) == f"spec.{field} is '1': the dispatcher decides it: leave it out"
+
+
+@pytest.mark.parametrize(
+    ("field", "only", "wrong"), [("parallelism", 1, 2), ("completions", 1, None), ("backoffLimit", 0, 6)]
+)
+def test_one_launch_is_one_pod(field: str, only: int, wrong: object) -> None:
+    assert f"spec.{field} is '{wrong}': must be {only}" in fault_of(spec={field: wrong})
+    assert isinstance(a_template(spec={field: only}), Template)
+
+
+@pytest.mark.parametrize(
+    ("pod", "said"),
+    [
+        ({"restartPolicy": "OnFailure"}, "restartPolicy is 'OnFailure': must be Never"),
+        ({"restartPolicy": None}, "restartPolicy is 'None': must be Never"),
+        ({"activeDeadlineSeconds": 5}, "the Pod's activeDeadlineSeconds is '': use the annotation dispatcher.internal"),
+        ({"containers": []}, "containers is '[]': a task needs one"),
+    ],
+)
+def test_a_pod_runs_once_and_has_a_container(pod: dict[str, Any], said: str) -> None:
+    assert said in fault_of(pod=pod)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "said"),
+    [
+        (
+            {"row-may-set": "everything"},
+            "dispatcher.internal/row-may-set is 'everything': known are args, command, cpu",
+        ),
+        ({"row-may-set": "env.TASK_ID"}, "'env.TASK_ID'"),
+        ({"row-may-set": "env.LD_PRELOAD"}, "'env.LD_PRELOAD'"),
+        ({"row-may-set": "env."}, "'env.'"),
+        ({"row-may-set": "env.A-B"}, "'env.A-B'"),
+        ({"row-may-set": "private_machine"}, "'private_machine'"),
+        ({"row-may-set": "image"}, "dispatcher.internal/images is '': rows may set the image, so say which"),
+        ({"row-may-set": "image", "images": " , "}, "so say which"),
+        ({"row-may-set": "cpu", "max-cpu": "0"}, "max-cpu is '0': must be above 0"),
+        ({"row-may-set": "memory", "max-memory": "-1Gi"}, "max-memory is '-1Gi': must be above 0"),
+        ({"max-seconds": "0"}, "dispatcher.internal/max-seconds is '0': 1..604800"),
+        ({"max-seconds": "604801"}, "1..604800"),
+        ({"report": "sometimes"}, "dispatcher.internal/report is 'sometimes': sql or exit-code"),
+        ({"identity": "x"}, "an annotation is 'dispatcher.internal/identity': known are"),
+        ({"max-cpus": "4"}, "an annotation is 'dispatcher.internal/max-cpus'"),
+        ({"max-cpu": 4}, "dispatcher.internal/max-cpu is '4': annotations are strings: quote it"),
+    ],
+)
+def test_an_opening_that_means_nothing_is_a_fault(annotations: dict[str, Any], said: str) -> None:
+    assert said in fault_of(annotations=annotations)
+
+
+def test_what_rows_may_set_needs_a_bound_from_somewhere() -> None:
+    fault = fault_of(annotations={"row-may-set": "cpu"}, container={"resources": None})
+    assert fault == "max-cpu is 'None': rows may set cpu, so say how much"
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        ([{"name": "TASK_ID", "value": "1"}], "env is 'TASK_ID': this name is the dispatcher's"),
+        ([{"name": "POD_NAME", "value": "1"}], "env is 'POD_NAME'"),
+        ([{"name": "A", "value": "1"}, {"name": "A", "value": "2"}], "env is 'A': a name stands once"),
+    ],
+)
+def test_a_templates_own_env_neither_takes_closed_names_nor_says_a_thing_twice(own: list[Any], said: str) -> None:
+    assert said in fault_of(container={"env": own})
+
+
+@pytest.mark.parametrize("name", ["", "Team", "-a", "a-", "a" * 64, "a_b", "a.b", "a\n"])
+def test_a_name_is_that_of_the_interface(name: str) -> None:
+    assert fault_of(name).startswith("its name is ")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"apiVersion": "v1"}, "apiVersion is 'v1': must be batch/v1"),
+        ({"kind": "CronJob"}, "kind is 'CronJob': must be Job"),
+        ({"metadata": {"namespace": "x"}}, "metadata.namespace is 'x': leave it out"),
+        ({"metadata": {"labels": {"dispatcher.internal/queue": "x"}}}, "the dispatcher sets these"),
+    ],
+)
+def test_a_manifest_is_a_job_of_no_namespace_and_without_our_labels(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(TemplateError, match=said):
+        judge_template("t", a_manifest() | changes)
+
+
+@pytest.mark.parametrize("part", ["labels", "annotations"])
+def test_the_pods_metadata_of_our_domain_is_ours(part: str) -> None:
+    manifest = a_manifest()
+    manifest["spec"]["template"]["metadata"] = {part: {"dispatcher.internal/shape": "x"}}
+    with pytest.raises(TemplateError, match="the dispatcher sets these"):
+        judge_template("t", manifest)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "just words", "a: [", "a: 1\n---\nb: 2", "apiVersion: batch/v1\nkind: Job", "\0", "a: &a [*a]",
+     "apiVersion: batch/v1\nkind: Job\nspec: 3", "apiVersion: batch/v1\nkind: Job\nspec: {template: []}",
+     TEXT.replace("name: MODE", "value: x"), TEXT.replace("row-may-set: env,args", "max-seconds: 'soon'")],
+)  # fmt: skip
+def test_a_file_that_is_no_job_manifest_is_a_fault_that_names_the_template(text: str) -> None:
+    with pytest.raises(TemplateError, match=r"^template broken: "):
+        parse_template("broken", text)
+
+
+@given(st.text(max_size=60))
+def test_no_text_gets_through_as_a_template_or_as_another_fault(text: str) -> None:
+    with pytest.raises(TemplateError):
+        parse_template("any", text)
+
+
+@pytest.mark.parametrize(("key", "value"), [("max-seconds", "soon"), ("max-cpu", "lots"), ("max-memory", "1GB")])
+def test_a_bound_that_is_no_number_is_named_with_its_field(key: str, value: str) -> None:
+    annotations = {"dispatcher.internal/row-may-set": "cpu,memory", f"dispatcher.internal/{key}": value}
+    manifest = a_manifest() | {"metadata": {"annotations": annotations}}
+    with pytest.raises(TemplateError, match=key):
+        parse_template("t", msgspec.yaml.encode(manifest).decode())
+
+
+def test_a_fault_of_a_file_is_said_with_the_templates_name() -> None:
+    with pytest.raises(TemplateError, match=r"^template t: spec.suspend is 'True'"):
+        parse_template("t", TEXT.replace("spec:\n  template", "spec:\n  suspend: true\n  template", 1))
+
+
+def test_a_fault_shows_the_value_but_not_a_novel() -> None:
+    assert len(fault_of(spec={"selector": "x" * 5000})) < 200
+
+
+def test_the_default_of_these_tests_is_what_a_task_author_writes() -> None:
+    assert a_template().task_container["image"] == IMAGE

@@ -1,0 +1,197 @@
+"""Jobs, lists and failures as they come over the wire, and the facts that decisions read from them."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from dispatcher.jobs.manifest import build_job
+from dispatcher.kube.objects import Event, Page, encode, read_job, read_phase, read_status
+from dispatcher.model import Job, Launch, Phase
+from tests.builders import DATABASE_ID, IMAGE, SITE, a_task, a_template, an_order
+from tests.unit.wire import AT, DOMAIN, THEN, a_condition, written
+
+
+def a_wire_job(**changes: Any) -> dict[str, Any]:
+    """A Job as the API server gives it back: what we sent, what it added, and changes such as spec__suspend."""
+    order = an_order(task=a_task(attempt=2), launch=Launch(3, unstarted=1, disrupted=1))
+    wire = build_job(order, a_template(), SITE)
+    wire["metadata"] |= {"uid": "u-1", "resourceVersion": "771", "creationTimestamp": AT, "managedFields": [{}]}
+    wire["spec"] |= {"suspend": False, "selector": {"matchLabels": {}}, "completionMode": "NonIndexed"}
+    wire["status"] = {"active": 1, "ready": 0, "startTime": AT}
+    for path, value in changes.items():
+        part, key = path.split("__")
+        wire[part][key] = value
+    return wire
+
+
+def job_of(wire: dict[str, Any]) -> Job:
+    job = read_job(written(wire))
+    assert job is not None
+    return job
+
+
+# Jobs
+
+
+def test_a_job_that_we_sent_is_read_back_as_what_it_is() -> None:
+    job, order = job_of(a_wire_job()), an_order(task=a_task(attempt=2), launch=Launch(3))
+    assert (job.name, job.uid, job.resource_version) == (
+        build_job(order, a_template(), SITE)["metadata"]["name"],
+        "u-1",
+        "771",
+    )
+    assert (job.task_id, job.attempt, job.launch) == (42, 2, 3)
+    assert (job.queue, job.template, job.image, job.submitted_by) == ("default", "default", IMAGE, "team_a")
+    assert (job.database_id, len(job.identity)) == (DATABASE_ID, 64)
+    assert (job.unstarted, job.disrupted, job.report) == (1, 1, "sql")
+    assert (job.created_at, job.ended_at, job.phase, job.reason) == (THEN, None, Phase.ACTIVE, "")
+    assert (job.deleting, job.suspended) == (False, False)
+
+
+@pytest.mark.parametrize("label", ["task-id", "attempt", "launch"])
+@pytest.mark.parametrize("value", [None, "", "x", "1.5", "9" * 60 + "x"])
+def test_a_job_without_our_numbers_is_not_ours(label: str, value: str | None) -> None:
+    wire = a_wire_job()
+    labels = wire["metadata"]["labels"]
+    del labels[f"{DOMAIN}/{label}"]
+    if value is not None:
+        labels[f"{DOMAIN}/{label}"] = value
+    assert read_job(written(wire)) is None
+
+
+@pytest.mark.parametrize("number", ["0", "-1", str(2**63)])
+def test_a_job_of_a_row_that_cannot_be_is_not_ours(number: str) -> None:
+    wire = a_wire_job()
+    wire["metadata"]["labels"][f"{DOMAIN}/task-id"] = number
+    assert read_job(written(wire)) is None
+
+
+@pytest.mark.parametrize("annotation", ["identity", "database-id"])
+def test_a_job_without_our_proof_is_not_ours_whatever_its_labels_say(annotation: str) -> None:
+    wire = a_wire_job()
+    del wire["metadata"]["annotations"][f"{DOMAIN}/{annotation}"]
+    assert read_job(written(wire)) is None
+
+
+def test_an_object_of_anybody_is_not_ours() -> None:
+    assert read_job(b"{}") is None
+    assert (
+        read_job(written({"metadata": {"name": "theirs"}, "spec": {"template": {"spec": {"containers": []}}}})) is None
+    )
+
+
+@pytest.mark.parametrize("value", ["", "-1", "x", "1.0", "²", "٣٣x", "9" * 5000])
+def test_counts_that_somebody_else_wrote_are_none(value: str) -> None:
+    wire = a_wire_job()
+    wire["metadata"]["annotations"] |= {f"{DOMAIN}/unstarted": value, f"{DOMAIN}/disrupted": value}
+    job = job_of(wire)
+    assert (job.unstarted, job.disrupted) == (0, 0)
+
+
+def test_what_an_older_version_did_not_write_has_its_default() -> None:
+    wire = a_wire_job()
+    for name in ("unstarted", "disrupted", "report", "submitted-by"):
+        del wire["metadata"]["annotations"][f"{DOMAIN}/{name}"]
+    for name in ("queue", "template"):
+        del wire["metadata"]["labels"][f"{DOMAIN}/{name}"]
+    job = job_of(wire)
+    assert (job.unstarted, job.disrupted, job.report, job.submitted_by, job.queue, job.template) == (
+        0,
+        0,
+        "sql",
+        "",
+        "",
+        "",
+    )
+
+
+@pytest.mark.parametrize(
+    ("conditions", "phase", "reason"),
+    [
+        ([], Phase.ACTIVE, ""),
+        ([a_condition("Suspended")], Phase.ACTIVE, ""),
+        ([a_condition("SuccessCriteriaMet")], Phase.ACTIVE, ""),
+        ([a_condition("Complete", "False"), a_condition("Failed", "Unknown")], Phase.ACTIVE, ""),
+        ([a_condition("FailureTarget", reason="PodFailurePolicy")], Phase.FAILING, "PodFailurePolicy"),
+        ([a_condition("FailureTarget"), a_condition("Failed", reason="X")], Phase.FAILED, "X"),
+        ([a_condition("Failed", reason="DeadlineExceeded")], Phase.FAILED, "DeadlineExceeded"),
+        ([a_condition("SuccessCriteriaMet"), a_condition("Complete", reason="CompletionsReached")], Phase.COMPLETE,
+         "CompletionsReached"),
+    ],
+)  # fmt: skip
+def test_conditions_say_the_phase_and_counts_are_never_asked(
+    conditions: list[dict[str, str]], phase: Phase, reason: str
+) -> None:
+    job = job_of(a_wire_job(status__succeeded=1, status__failed=1, status__conditions=conditions))
+    assert (job.phase, job.reason) == (phase, reason)
+    assert job.ended_at == (None if phase is Phase.ACTIVE else THEN)
+
+
+def test_no_conditions_at_all_are_an_active_job() -> None:
+    assert read_phase([])[0] is Phase.ACTIVE
+
+
+def test_a_job_that_somebody_deletes_or_suspends_says_so() -> None:
+    assert job_of(a_wire_job(metadata__deletionTimestamp=AT)).deleting
+    assert job_of(a_wire_job(spec__suspend=True)).suspended
+    assert not job_of(a_wire_job(spec__suspend=None)).suspended
+
+
+@pytest.mark.parametrize(
+    ("containers", "image"),
+    [
+        ([{"name": "side", "image": "s"}, {"name": "task", "image": "t"}], "t"),
+        ([{"name": "main", "image": "m"}, {"name": "side", "image": "s"}], "m"),
+        ([{"name": "task"}], ""),
+        ([], ""),
+    ],
+)
+def test_the_image_is_that_of_the_container_of_the_task(containers: list[dict[str, str]], image: str) -> None:
+    assert job_of(a_wire_job(spec__template={"spec": {"containers": containers}})).image == image
+
+
+# Lists, events, failures
+
+
+@pytest.mark.parametrize(
+    "body", [b"{}", b'{"items": []}', b'{"metadata": {}}', b'{"metadata": {"resourceVersion": ""}}']
+)
+def test_a_list_without_its_version_is_none(body: bytes) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.json.decode(body, type=Page)
+
+
+def test_a_page_says_where_it_stands_and_whether_there_is_more() -> None:
+    page = msgspec.json.decode(b'{"metadata": {"resourceVersion": "7", "continue": "next"}, "items": [{}]}', type=Page)
+    assert (page.metadata.resource_version, page.metadata.continue_, len(page.items)) == ("7", "next", 1)
+
+
+def test_an_event_keeps_its_object_as_it_came() -> None:
+    event = msgspec.json.decode(b'{"type": "ADDED", "object": {"kind":"Job"}}', type=Event)
+    assert (event.type, bytes(event.object)) == ("ADDED", b'{"kind":"Job"}')
+
+
+def test_a_failure_says_why_and_when_to_come_again() -> None:
+    body = {"kind": "Status", "reason": "TooManyRequests", "message": "slow down", "code": 429,
+            "details": {"retryAfterSeconds": 3, "causes": [{"reason": "R", "message": "m"}]}}  # fmt: skip
+    status = read_status(written(body))
+    assert (status.reason, status.message, status.code) == ("TooManyRequests", "slow down", 429)
+    assert status.details is not None
+    assert (status.details.retry_after_seconds, status.details.causes[0].reason) == (3, "R")
+    assert read_status(b'{"message": "x", "details": null}').details is None
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [(b"Bad Gateway", "Bad Gateway"), (b"", ""), (b"[]", "[]"), (b'{"code": "x"}', '{"code": "x"}'),
+     (b"<html>\xff", "<html>�"), (b"x" * 5000, "x" * 300)],
+)  # fmt: skip
+def test_an_answer_that_is_no_status_is_its_own_message(body: bytes, message: str) -> None:
+    status = read_status(body)
+    assert (status.message, status.reason, status.code) == (message, "", 0)
+
+
+def test_a_manifest_is_sent_as_json() -> None:
+    assert json.loads(encode({"kind": "Job", "metadata": {"name": "ä"}})) == {"kind": "Job", "metadata": {"name": "ä"}}

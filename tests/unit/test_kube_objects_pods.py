@@ -1,0 +1,118 @@
+"""Pods and nodes as they come over the wire, and the facts that decisions read from them."""
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from dispatcher.kube.objects import read_node, read_pod
+from dispatcher.model import Node, Pod
+from tests.unit.wire import AT, DOMAIN, THEN, a_condition, written
+
+# Pods
+
+
+def pod_of(status: dict[str, Any] | None = None, **metadata: Any) -> Pod:
+    owners = [{"kind": "X", "uid": "other"}, {"kind": "Job", "uid": "job-uid", "controller": True}]
+    meta = {
+        "name": "p", "uid": "pod-uid", "creationTimestamp": AT, "ownerReferences": owners,
+        "labels": {f"{DOMAIN}/queue": "q"}, "annotations": {f"{DOMAIN}/shape": "small"},
+    }  # fmt: skip
+    pod = read_pod(written({"metadata": meta | metadata, "spec": {"nodeName": "node-1"}, "status": status or {}}))
+    assert pod is not None
+    return pod
+
+
+def a_status(name: str = "task", *, last: dict[str, Any] | None = None, **state: Any) -> dict[str, Any]:
+    return {"name": name, "ready": False, "restartCount": 0, "state": state, "lastState": last or {}}
+
+
+def test_a_pod_belongs_to_the_job_that_controls_it() -> None:
+    pod = pod_of({"phase": "Running"})
+    assert (pod.name, pod.uid, pod.job_uid, pod.queue, pod.shape) == ("p", "pod-uid", "job-uid", "q", "small")
+    assert (pod.phase, pod.node_name, pod.created_at, pod.deleting) == ("Running", "node-1", THEN, False)
+    assert pod_of(ownerReferences=[]).job_uid == ""
+    assert pod_of(deletionTimestamp=AT).deleting
+
+
+def test_an_object_with_nothing_in_it_is_a_pod_that_waits() -> None:
+    pod = read_pod(b"{}")
+    assert pod is not None
+    assert (pod.phase, pod.had_run, pod.unschedulable_since, pod.waiting_reason) == ("Pending", False, None, "")
+
+
+@pytest.mark.parametrize(
+    ("condition", "since"),
+    [
+        (a_condition("PodScheduled", "False", "Unschedulable"), THEN),
+        (a_condition("PodScheduled", "False", "SchedulingGated"), None),
+        (a_condition("PodScheduled", "True", "Unschedulable"), None),
+        (a_condition("Ready", "False", "Unschedulable"), None),
+    ],
+)
+def test_a_pod_is_unschedulable_since_the_scheduler_said_so(condition: dict[str, str], since: datetime | None) -> None:
+    assert pod_of({"conditions": [a_condition("Initialized"), condition]}).unschedulable_since == since
+
+
+@pytest.mark.parametrize(
+    ("statuses", "reason"),
+    [
+        ({"containerStatuses": [a_status(waiting={"reason": "ImagePullBackOff"})]}, "ImagePullBackOff"),
+        ({"containerStatuses": [a_status(waiting={"reason": "ContainerCreating"})]}, ""),
+        ({"containerStatuses": [a_status(waiting={})]}, ""),
+        ({"containerStatuses": [a_status(running={"startedAt": AT})]}, ""),
+        ({"containerStatuses": [a_status(waiting={"reason": "PodInitializing"})],
+          "initContainerStatuses": [a_status("init", waiting={"reason": "ErrImagePull"})]}, "ErrImagePull"),
+        ({"containerStatuses": [a_status("side", waiting={"reason": "ContainerCreating"}),
+                                a_status(waiting={"reason": "InvalidImageName"})]}, "InvalidImageName"),
+    ],
+)  # fmt: skip
+def test_what_keeps_a_container_waiting_is_told_unless_it_is_just_being_made(
+    statuses: dict[str, Any], reason: str
+) -> None:
+    assert pod_of(statuses).waiting_reason == reason
+
+
+START_ERROR = {"exitCode": 128, "reason": "StartError", "startedAt": "1970-01-01T00:00:00Z", "finishedAt": AT}
+
+
+@pytest.mark.parametrize(
+    ("statuses", "had_run"),
+    [
+        ([], False),
+        ([a_status(waiting={"reason": "ContainerCreating"})], False),
+        ([a_status(running={"startedAt": AT})], True),
+        ([a_status(terminated={"exitCode": 3, "startedAt": AT})], True),
+        ([a_status(terminated=START_ERROR)], False),
+        ([a_status(terminated={"exitCode": 255, "reason": "Unknown", "startedAt": None})], False),
+        ([a_status(waiting={"reason": "x"}, last={"terminated": {"exitCode": 1, "startedAt": AT}})], True),
+        ([a_status("side", running={"startedAt": AT}), a_status(waiting={"reason": "ErrImagePull"})], False),
+        ([a_status("main", running={"startedAt": AT})], True),
+    ],
+    ids=["none", "being made", "runs", "ended", "could not start", "no time", "before", "only its sidecar", "no task"],
+)
+def test_a_container_had_run_when_its_process_existed(statuses: list[dict[str, Any]], had_run: bool) -> None:
+    assert pod_of({"containerStatuses": statuses}).had_run is had_run
+
+
+# Nodes
+
+
+@pytest.mark.parametrize(
+    ("wire", "ready", "unreachable"),
+    [
+        ({"status": {"conditions": [a_condition("Ready")]}}, True, False),
+        ({"status": {"conditions": [a_condition("DiskPressure"), a_condition("Ready", "False")]}}, False, False),
+        ({"status": {"conditions": [a_condition("Ready", "Unknown")]}}, False, True),
+        ({"status": {"conditions": [a_condition("Ready")]},
+          "spec": {"taints": [{"key": "other"}, {"key": "node.kubernetes.io/unreachable"}]}}, True, True),
+        ({"spec": {"taints": [{"key": "other", "effect": "NoSchedule"}]},
+          "status": {"conditions": [a_condition("Ready")]}}, True, False),
+        ({}, False, True),
+    ],
+)  # fmt: skip
+def test_a_node_is_unreachable_when_the_cluster_gave_up_on_it(
+    wire: dict[str, Any], ready: bool, unreachable: bool
+) -> None:
+    node = read_node(written({"metadata": {"name": "node-1"}} | wire))
+    assert node == Node(name="node-1", ready=ready, unreachable=unreachable)

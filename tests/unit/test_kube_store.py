@@ -1,0 +1,71 @@
+"""What a reflector knows: objects by name, and since when it is proven."""
+
+import math
+
+import pytest
+
+from dispatcher.kube.store import Store
+from dispatcher.model import Node
+from tests.builders import a_node
+
+
+def a_store(*nodes: Node, version: str = "100", now: float = 50) -> Store[Node]:
+    store: Store[Node] = Store()
+    store.replace(nodes, version, now)
+    return store
+
+
+def test_before_the_first_list_nothing_is_known_and_it_was_never_proven() -> None:
+    store: Store[Node] = Store()
+    assert (store.is_synced, store.resource_version, store.view()) == (False, "", {})
+    assert store.age(now=1e9) == math.inf
+
+
+def test_a_list_is_the_whole_truth() -> None:
+    store = a_store(a_node("a"), a_node("b"))
+    assert store.replace([a_node("b"), a_node("c")], "200", now=60)
+    assert store.view() == {"b": a_node("b"), "c": a_node("c")}
+    assert (store.is_synced, store.resource_version, store.age(now=61)) == (True, "200", 1)
+
+
+def test_a_first_list_is_no_drift_and_neither_is_one_that_says_the_same() -> None:
+    store: Store[Node] = Store()
+    assert not store.replace([a_node("a")], "100", now=0)
+    assert not store.replace([a_node("a")], "200", now=10)
+    assert store.replace([a_node("a", ready=False)], "300", now=20)
+    assert store.replace([], "400", now=30)
+
+
+def test_a_view_stays_as_it_is() -> None:
+    store = a_store(a_node("a"))
+    before = store.view()
+    store.put(a_node("b"))
+    store.drop("a")
+    assert before == {"a": a_node("a")}
+    assert store.view() == {"b": a_node("b")}
+
+
+def test_only_what_says_something_new_is_news() -> None:
+    store = a_store(a_node("a"))
+    assert not store.put(a_node("a")), "a heartbeat"
+    assert store.put(a_node("a", ready=False))
+    assert store.put(a_node("b"))
+    assert store.drop("b")
+    assert not store.drop("b")
+
+
+def test_a_sign_of_life_renews_the_proof_and_moves_the_version_only_if_it_has_one() -> None:
+    store = a_store(now=50)
+    store.prove(now=70)
+    assert (store.age(now=75), store.resource_version) == (5, "100")
+    store.prove(now=80, resource_version="170")
+    assert (store.age(now=80), store.resource_version) == (0, "170")
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "passed"),
+    [("100", "99", True), ("100", "100", False), ("99", "100", False), ("1000", "999", True), ("", "1", False),
+     ("1", "", False), ("x", "1", False), ("2", "1a", False)],
+)  # fmt: skip
+def test_versions_are_compared_as_numbers_and_anything_else_not_at_all(ours: str, theirs: str, passed: bool) -> None:
+    assert a_store(version=ours).has_passed(theirs) is passed

@@ -1,0 +1,64 @@
+"""The nouns: stable codes, and what a Job says of itself."""
+
+import msgspec
+import pytest
+
+from dispatcher.model import PARKED, TERMINAL, HoldReason, Lane, Phase, Status
+from tests.builders import IMAGE, a_complete_job, a_disrupted_job, a_failed_job, a_job, a_pod, a_snapshot, a_task
+
+ORDER_OF_DESIGN_6 = [
+    "UnknownTemplate", "PolicyDenied", "NotDue", "Paused",
+    "NameCollision", "Poison", "ExitedWithoutReport", "LaunchesExhausted", "FailuresExhausted", "Finishing", "Backoff",
+    "TemplateFailing",
+    "DispatcherNotReady",
+    "SubmitterCap", "QueueCap", "JobCap", "QuotaExceeded", "PendingPods", "RateLimited", "NextCycle",
+]  # fmt: skip
+
+
+def test_reasons_are_declared_in_the_order_in_which_they_are_looked_for() -> None:
+    launched_already = {"Launched", "NodeLost"}
+    assert [reason for reason in HoldReason if reason not in launched_already] == ORDER_OF_DESIGN_6
+
+
+def test_a_parked_row_is_one_that_the_janitor_may_end() -> None:
+    """PROTOCOL 5, the list under the table."""
+    assert {str(reason) for reason in PARKED} == {
+        "UnknownTemplate", "PolicyDenied", "NameCollision", "Poison", "ExitedWithoutReport", "LaunchesExhausted",
+        "FailuresExhausted",
+    }  # fmt: skip
+
+
+def test_three_of_the_five_statuses_are_terminal() -> None:
+    assert {str(status) for status in Status} == {"waiting", "processing", "succeeded", "failed", "cancelled"}
+    assert {str(status) for status in TERMINAL} == {"succeeded", "failed", "cancelled"}
+
+
+@pytest.mark.parametrize(
+    ("phase", "is_finished"),
+    [(Phase.ACTIVE, False), (Phase.FAILING, False), (Phase.COMPLETE, True), (Phase.FAILED, True)],
+)
+@pytest.mark.parametrize("deleting", [False, True])
+def test_a_job_is_finished_by_its_conditions_being_deleted_or_not(
+    phase: Phase, is_finished: bool, deleting: bool
+) -> None:
+    assert a_job(phase=phase, deleting=deleting).is_finished is is_finished
+
+
+def test_only_the_pod_failure_policy_tells_of_a_disruption() -> None:
+    assert a_disrupted_job().was_disrupted
+    assert not a_failed_job(reason="BackoffLimitExceeded").was_disrupted
+    assert not a_failed_job(reason="DeadlineExceeded").was_disrupted
+    assert not a_complete_job().was_disrupted
+    assert not a_job(phase=Phase.FAILING, reason="PodFailurePolicy").was_disrupted, "its Pod is not gone yet"
+
+
+def test_launches_of_one_image_template_and_queue_share_a_lane() -> None:
+    assert a_job(launch=1).lane == a_job(2, 3, task_id=7).lane == Lane("default", "default", IMAGE)
+    others = [a_job(queue="q").lane, a_job(template="t").lane, a_job(image="i").lane]
+    assert len({*others, a_job().lane}) == 4
+
+
+@pytest.mark.parametrize("noun", [a_task(), a_job(), a_pod(), a_snapshot()])
+def test_what_is_judged_cannot_change_meanwhile(noun: msgspec.Struct) -> None:
+    with pytest.raises(AttributeError):
+        setattr(noun, noun.__struct_fields__[0], None)

@@ -1,0 +1,62 @@
+"""The write rate: INTERFACE 1, KUBE_WRITES_PER_SECOND, "burst twice that"; creates before sweeps."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dispatcher.rate import Bucket
+
+
+def test_twice_the_rate_can_be_taken_at_once() -> None:
+    bucket = Bucket(50, now=0)
+    assert bucket.left(now=0) == 100
+    bucket.take(100)
+    assert bucket.left(now=0) == 0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "tokens"), [(0, 0), (0.01, 0), (0.03, 1), (0.5, 25), (1, 50), (2, 100), (9999, 100)]
+)
+def test_tokens_come_back_at_the_rate_up_to_the_burst(seconds: float, tokens: int) -> None:
+    bucket = Bucket(50, now=1000)
+    bucket.take(100)
+    assert bucket.left(now=1000 + seconds) == tokens
+
+
+def test_looking_often_loses_no_part_of_a_token() -> None:
+    bucket = Bucket(1, now=0)
+    bucket.take(2)
+    assert [bucket.left(now=step / 4) for step in range(1, 9)] == [0, 0, 0, 1, 1, 1, 1, 2]
+
+
+def test_a_sweep_may_take_only_the_upper_half() -> None:
+    bucket = Bucket(50, now=0)
+    assert bucket.spare(now=0) == 50
+    bucket.take(40)
+    assert (bucket.left(now=0), bucket.spare(now=0)) == (60, 10)
+    bucket.take(40)
+    assert (bucket.left(now=0), bucket.spare(now=0)) == (20, 0)
+
+
+def test_even_the_slowest_rate_leaves_something_to_a_sweep() -> None:
+    bucket = Bucket(1, now=0)
+    assert (bucket.left(now=0), bucket.spare(now=0)) == (2, 1)
+
+
+def test_what_was_taken_over_the_level_is_paid_back_first() -> None:
+    bucket = Bucket(10, now=0)
+    bucket.take(25)
+    assert bucket.left(now=0.4) < 1
+    assert bucket.left(now=0.65) == 1
+
+
+@given(st.lists(st.tuples(st.floats(0, 5), st.integers(0, 40)), max_size=40))
+def test_no_second_sees_more_than_burst_and_rate(steps: list[tuple[float, int]]) -> None:
+    """Whoever takes at most what is left never exceeds the burst plus the rate times the time."""
+    bucket, now, taken = Bucket(7, now=0), 0.0, 0
+    for pause, wanted in steps:
+        now += pause
+        count = min(wanted, bucket.left(now))
+        bucket.take(count)
+        taken += count
+        assert taken <= 14 + 7 * now + 1e-6

@@ -1,0 +1,177 @@
+"""The picture of a cycle: what counts, what waits, and how an admitted launch is folded in."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dispatcher.model import Job, Lane, Phase, Pod
+from dispatcher.snapshot import (
+    Allowance,
+    ClusterView,
+    Load,
+    Pending,
+    effective_queues,
+    plan_load,
+    plan_pending,
+)
+from tests.builders import NOW, a_complete_job, a_job, a_pod, a_queue, a_snapshot, ago, later
+
+holders = st.lists(st.tuples(st.sampled_from(["a", "b"]), st.sampled_from(["x", "y", "z"])), max_size=20)
+LANE = Lane("default", "default", "app:1")
+
+
+def pending_of(*pods: Pod, jobs: tuple[Job, ...] = ()) -> Pending:
+    return plan_pending(jobs, pods, NOW, grace_seconds=30)
+
+
+# What is in flight
+
+
+def test_nothing_in_flight_is_no_load() -> None:
+    assert plan_load([]) == Load(0, {}, {})
+
+
+def test_load_is_counted_in_all_by_queue_and_by_submitter_of_the_queue() -> None:
+    load = plan_load([("a", "x"), ("a", "x"), ("a", "y"), ("b", "x")])
+    assert load == Load(4, {"a": 3, "b": 1}, {("a", "x"): 2, ("a", "y"): 1, ("b", "x"): 1})
+
+
+@given(holders, holders)
+def test_folding_is_the_same_as_having_counted_it(before: list[tuple[str, str]], more: list[tuple[str, str]]) -> None:
+    load = plan_load(before)
+    for queue, submitted_by in more:
+        load = load.with_job(queue, submitted_by)
+    assert load == plan_load(before + more)
+
+
+def test_folding_leaves_the_picture_before_it_as_it_was() -> None:
+    before = plan_load([("a", "x")])
+    before.with_job("a", "x")
+    assert before == plan_load([("a", "x")])
+
+
+# What waits
+
+
+def test_nothing_pending_is_no_brake() -> None:
+    assert pending_of() == Pending(0, {})
+
+
+def test_every_pending_pod_counts_in_all_but_only_the_unschedulable_one_is_stuck() -> None:
+    stuck = a_pod(shape="large", unschedulable_since=ago(60))
+    assert pending_of(stuck, a_pod(shape="small")) == Pending(2, {"large": 1})
+
+
+def test_a_pod_that_runs_ended_or_is_being_deleted_waits_for_nothing() -> None:
+    ended = [a_pod(phase=phase, unschedulable_since=ago(60)) for phase in ("Running", "Succeeded", "Failed")]
+    assert pending_of(*ended, a_pod(deleting=True, unschedulable_since=ago(60))) == Pending(0, {})
+
+
+@pytest.mark.parametrize(("seconds", "stuck"), [(0, {}), (29, {}), (31, {"small": 1}), (3600, {"small": 1})])
+def test_a_pod_is_stuck_once_it_was_unschedulable_for_the_grace(seconds: float, stuck: dict[str, int]) -> None:
+    assert pending_of(a_pod(unschedulable_since=ago(seconds))).stuck_by_shape == stuck
+
+
+def test_without_grace_a_pod_is_stuck_at_once() -> None:
+    assert plan_pending([], [a_pod(unschedulable_since=NOW)], NOW, 0).stuck_by_shape == {"small": 1}
+
+
+def test_stuck_pods_are_counted_by_shape() -> None:
+    pods = [a_pod(shape=shape, unschedulable_since=ago(60)) for shape in ("s", "l", "l")]
+    assert pending_of(*pods).stuck_by_shape == {"s": 1, "l": 2}
+
+
+def test_a_job_without_a_pod_will_have_a_pending_one() -> None:
+    assert pending_of(jobs=(a_job(), a_job(launch=2))).total == 2
+
+
+def test_a_job_with_a_pod_of_any_phase_is_not_counted_twice() -> None:
+    job = a_job()
+    assert pending_of(a_pod(job), jobs=(job,)).total == 1
+    assert pending_of(a_pod(job, phase="Running"), jobs=(job,)).total == 0
+
+
+@pytest.mark.parametrize("phase", [Phase.COMPLETE, Phase.FAILED])
+def test_a_finished_job_will_have_no_pod_any_more(phase: Phase) -> None:
+    assert pending_of(jobs=(a_complete_job(phase=phase),)).total == 0
+
+
+# Folding a launch in
+
+
+def test_an_admitted_launch_takes_a_slot_a_token_and_a_place_and_its_pod_is_pending() -> None:
+    before = a_snapshot(allowance=Allowance(5, 4), pending=Pending(1, {"small": 1}))
+    after = before.with_launch(LANE, "team_a")
+    assert after.load == plan_load([("default", "team_a")])
+    assert after.allowance == Allowance(4, 3)
+    assert after.pending == Pending(2, {"small": 1})
+    assert after.busy_lanes == {LANE}
+    assert (before.load, before.allowance, before.busy_lanes) == (Load(), Allowance(5, 4), frozenset())
+
+
+def test_a_repeated_create_was_counted_before() -> None:
+    before = a_snapshot(load=plan_load([("default", "team_a")]))
+    assert before.with_launch(LANE, "team_a", is_new=False).load == before.load
+
+
+def test_lanes_are_put_into_the_picture() -> None:
+    other = Lane("default", "other", "app:1")
+    after = a_snapshot().with_lanes(frozenset({LANE}), frozenset({other}))
+    assert (after.failing_lanes, after.busy_lanes) == (frozenset({LANE}), frozenset({other}))
+
+
+# Queues
+
+
+def test_the_star_row_gives_what_a_queue_leaves_open() -> None:
+    star = a_queue("*", max_jobs=10, max_jobs_per_submitter=3, max_pending=2)
+    own = a_queue("own", weight=5, max_jobs=1, max_jobs_per_submitter=0, max_pending=0)
+    queues = effective_queues([star, own, a_queue("open", weight=2)])
+    assert queues == {
+        "own": own,
+        "open": a_queue("open", weight=2, max_jobs=10, max_jobs_per_submitter=3, max_pending=2),
+    }
+
+
+def test_the_weight_of_the_star_row_is_nobodys() -> None:
+    assert effective_queues([a_queue("*", weight=9), a_queue("q")])["q"].weight == 1
+
+
+def test_without_a_star_row_what_is_open_stays_open() -> None:
+    assert effective_queues([a_queue("q")]) == {"q": a_queue("q")}
+
+
+@pytest.mark.parametrize(
+    ("own", "of_all", "until"),
+    [(None, None, None), (later(10), None, later(10)), (None, later(10), later(10)),
+     (later(10), later(20), later(20)), (later(30), later(20), later(30))],
+)  # fmt: skip
+def test_a_queue_is_paused_until_both_its_own_and_the_global_pause_are_over(
+    own: object, of_all: object, until: object
+) -> None:
+    queues = effective_queues([a_queue("*", paused_until=of_all), a_queue("q", paused_until=own)])
+    assert queues["q"].paused_until == until
+
+
+def test_a_queue_that_is_not_declared_has_no_cap_and_no_pause_of_its_own() -> None:
+    unknown = a_snapshot(a_queue("q", max_jobs=0)).queue("gone")
+    assert (unknown.max_jobs, unknown.max_jobs_per_submitter, unknown.max_pending) == (None, None, None)
+    assert unknown.paused_until is None
+
+
+# What the view has seen
+
+
+@pytest.mark.parametrize(
+    ("view", "write", "seen"),
+    [
+        ("10", "9", True),
+        ("10", "10", True),
+        ("9", "10", False),
+        ("", "10", False),
+        ("10", "", False),
+        ("x", "1", False),
+    ],
+)
+def test_a_view_has_seen_a_write_when_its_version_is_as_high_as_a_number(view: str, write: str, seen: bool) -> None:
+    assert ClusterView(NOW, {}, {}, {}, jobs_version=view).has_seen(write) is seen

@@ -27,10 +27,7 @@ LONGEST_BACKOFF_SECONDS: Final = 300
 def judge(task: Task, jobs: Sequence[Job], scene: Scene) -> Standing:
     """The first line of the table that applies."""
     case = Case(task, jobs, scene)
-    for line in TABLE:
-        if (standing := line(case)) is not None:
-            return standing
-    raise AssertionError(f"task {task.id}: no line of the table applies")  # the table ends with a line for all
+    return next(standing for line in TABLE if (standing := line(case)) is not None)  # the last line is for all
 
 
 def terminal(case: Case) -> Standing | None:

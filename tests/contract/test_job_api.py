@@ -1,0 +1,272 @@
+"""What the real API server answers to the dispatcher's writes, and that the dispatcher reads each answer right."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from dispatcher.jobs.answers import Meaning, read_create
+from dispatcher.kube.job_api import JobApi
+from dispatcher.model import ApiAnswer, End, Job, Manifest, Phase
+from tests.builders import DATABASE_ID, SITE
+from tests.contract.ours import RBAC, Account, dispatcher_account
+from tests.controlplane.api import Json
+from tests.controlplane.cluster import ControlPlane
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def ours(control_plane: ControlPlane, nodes: list[str], namespace: str, tmp_path: Path) -> AsyncIterator[Account]:
+    async with dispatcher_account(control_plane, namespace, tmp_path) as account:
+        yield account
+
+
+async def refused(ours: Account, meaning: Meaning, namespace: str | None = None) -> ApiAnswer:
+    """The answer to a new Job that means this: rights and policies come into force a moment after they are written."""
+
+    async def look() -> ApiAnswer | None:
+        answer = await ours.job_api(namespace).create(ours.manifest(namespace=namespace))
+        return answer if read_create(answer) is meaning else None
+
+    answer = await ours.plane.wait_for(look, f"a create is answered with {meaning}")
+    assert answer is not None
+    return answer
+
+
+async def limit_jobs(ours: Account, count: int) -> None:
+    """A quota on the number of Jobs, in force."""
+    quota = {"metadata": {"name": "jobs"}, "spec": {"hard": {"count/jobs.batch": str(count)}}}
+    await ours.plane.admin("POST", ours.path("resourcequotas"), quota)
+
+    async def in_force() -> bool:
+        found = await ours.plane.admin("GET", ours.path("resourcequotas", "jobs"))
+        return "count/jobs.batch" in found["status"].get("used", {})
+
+    await ours.plane.wait_for(in_force, "the quota is counted")
+
+
+def policy(name: str) -> list[Json]:
+    """Whoever creates a Job in the namespace of that name is denied."""
+    creates = {"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["jobs"]}
+    here = {"matchLabels": {"kubernetes.io/metadata.name": name}}
+    never = {"expression": "false", "message": "not on Fridays", "reason": "Forbidden"}
+    match = {"namespaceSelector": here, "resourceRules": [creates]}
+    top = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
+    return [
+        top | {"kind": "ValidatingAdmissionPolicy", "spec": {"matchConstraints": match, "validations": [never]}},
+        top | {"kind": "ValidatingAdmissionPolicyBinding", "spec": {"policyName": name, "validationActions": ["Deny"]}},
+    ]
+
+
+@asynccontextmanager
+async def dying_namespace(ours: Account) -> AsyncIterator[str]:
+    """A namespace that is being deleted and still grants our account its rights: finalizers hold them there."""
+    name = await ours.plane.create_namespace()
+    await ours.plane.apply(RBAC, namespace=name)
+    rights = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{name}"
+    subjects = [{"kind": "ServiceAccount", "name": "dispatcher", "namespace": ours.namespace}]
+    held = {"metadata": {"finalizers": ["tests.example/held"]}}
+    await ours.plane.admin("PATCH", f"{rights}/roles/dispatcher", held)
+    await ours.plane.admin("PATCH", f"{rights}/rolebindings/dispatcher", held | {"subjects": subjects})
+    await ours.plane.delete_namespace(name)
+    yield name
+    for resource in ("roles", "rolebindings"):
+        await ours.plane.admin("PATCH", f"{rights}/{resource}/dispatcher", {"metadata": {"finalizers": None}})
+
+
+def wrong_field(manifest: Manifest) -> None:
+    manifest["spec"]["template"]["spec"]["restartPolicy"] = "Always"
+
+
+def unknown_field(manifest: Manifest) -> None:
+    manifest["spec"]["nonsense"] = 1
+
+
+def wrong_type(manifest: Manifest) -> None:
+    manifest["spec"]["backoffLimit"] = "0"
+
+
+def too_large(manifest: Manifest) -> None:
+    manifest["spec"]["template"]["spec"]["containers"][0]["args"] = ["x" * 4_000_000]
+
+
+class TestCreate:
+    async def test_a_new_job_is_created_and_comes_back_as_ours(self, ours: Account) -> None:
+        answer = await ours.api.create(ours.manifest(77, attempt=2, launch=3))
+        job = answer.job
+        assert job is not None
+        assert (answer.status, read_create(answer)) == (201, Meaning.CREATED)
+        assert (job.task_id, job.attempt, job.launch, job.database_id) == (77, 2, 3, DATABASE_ID)
+        assert (job.phase, job.suspended, job.deleting) == (Phase.ACTIVE, False, False)
+
+    async def test_the_same_name_again_exists_and_a_get_tells_whose_it_is(self, ours: Account) -> None:
+        manifest = ours.manifest()
+        made = await ours.created(manifest)
+        answer = await ours.api.create(manifest)
+        assert (answer.status, answer.reason, read_create(answer)) == (409, "AlreadyExists", Meaning.EXISTS)
+        found = await ours.api.get(made.name)
+        assert found.status == 200
+        assert found.job is not None
+        assert found.job.uid == made.uid
+
+    async def test_a_foreign_job_of_the_name_is_nobodys(self, ours: Account) -> None:
+        manifest = ours.manifest()
+        foreign = {**manifest, "metadata": {"name": manifest["metadata"]["name"]}}
+        await ours.plane.admin("POST", ours.path("jobs"), foreign)
+        assert read_create(await ours.api.create(manifest)) is Meaning.EXISTS
+        assert await ours.api.get(manifest["metadata"]["name"]) == ApiAnswer(200, job=None)
+
+    @pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
+    @pytest.mark.parametrize(
+        ("spoil", "status", "reason", "named", "causes"),
+        [
+            (wrong_field, 422, "Invalid", "spec.template.spec.restartPolicy", ("FieldValueRequired",)),
+            (unknown_field, 400, "BadRequest", 'strict decoding error: unknown field "spec.nonsense"', ()),
+            (wrong_type, 400, "BadRequest", "spec.backoffLimit of type int32", ()),
+            (too_large, 413, "RequestEntityTooLarge", "limit is", ()),
+        ],
+    )
+    async def test_what_can_never_be_made_is_poison(
+        self,
+        ours: Account,
+        spoil: Callable[[Manifest], None],
+        status: int,
+        reason: str,
+        named: str,
+        causes: tuple[str, ...],
+    ) -> None:
+        manifest = ours.manifest()
+        spoil(manifest)
+        answer = await ours.api.create(manifest)
+        assert (answer.status, answer.reason, answer.causes) == (status, reason, causes)
+        assert named in answer.message
+        assert read_create(answer) is Meaning.POISON
+
+    async def test_a_full_quota_is_told_and_hides_that_the_job_exists(self, ours: Account) -> None:
+        await limit_jobs(ours, 1)
+        manifest = ours.manifest()
+        made = await ours.created(manifest)
+        for sent in (manifest, ours.manifest()):
+            answer = await ours.api.create(sent)
+            assert (answer.status, answer.reason, read_create(answer)) == (403, "Forbidden", Meaning.QUOTA)
+            assert "exceeded quota: jobs, requested: count/jobs.batch=1, used: count/jobs.batch=1" in answer.message
+        found = await ours.api.get(made.name)
+        assert found.job is not None
+        assert found.job.uid == made.uid
+
+    async def test_a_missing_verb_is_forbidden(self, ours: Account) -> None:
+        await ours.allow(jobs=["get", "list", "watch", "delete"])
+        answer = await refused(ours, Meaning.FORBIDDEN)
+        assert (answer.status, answer.reason) == (403, "Forbidden")
+        assert f'cannot create resource "jobs" in API group "batch" in the namespace "{ours.namespace}"' in (
+            answer.message
+        )
+
+    async def test_a_policy_denies(self, ours: Account) -> None:
+        await ours.plane.apply(policy(ours.namespace), namespace=ours.namespace)
+        answer = await refused(ours, Meaning.DENIED)
+        assert (answer.status, answer.reason) == (403, "Forbidden")
+        assert "denied request: not on Fridays" in answer.message
+        for kept in policy(ours.namespace):
+            group = f"/apis/{kept['apiVersion']}/{kept['kind'].lower()}s"
+            await ours.plane.admin("DELETE", f"{group.replace('policys', 'policies')}/{ours.namespace}")
+
+    async def test_a_terminating_namespace_says_so(self, ours: Account) -> None:
+        async with dying_namespace(ours) as dying:
+            answer = await refused(ours, Meaning.TERMINATING, dying)
+        assert (answer.status, answer.reason, answer.causes) == (403, "Forbidden", ("NamespaceTerminating",))
+
+    async def test_a_missing_namespace_is_forbidden_or_for_who_may_everywhere_not_found(self, ours: Account) -> None:
+        assert (await refused(ours, Meaning.FORBIDDEN, "nowhere")).status == 403
+        ours.token_file.with_name("admin").write_text(ours.plane.admin_token)
+        mighty = JobApi(ours.open_client(ours.token_file.with_name("admin")), "nowhere", SITE.installation)
+        answer = await mighty.create(ours.manifest(namespace="nowhere"))
+        assert (answer.status, answer.reason, read_create(answer)) == (404, "NotFound", Meaning.NO_NAMESPACE)
+        assert 'namespaces "nowhere" not found' in answer.message
+
+
+def end(job: Job, **changes: str | int | None) -> End:
+    return msgspec.structs.replace(End("jobs", job.name, job.uid, "test"), **changes)
+
+
+def is_running(pod: Json) -> bool:
+    return bool(pod["status"]["phase"] == "Running")
+
+
+class TestRead:
+    async def test_a_missing_job_is_not_found(self, ours: Account) -> None:
+        answer = await ours.api.get("nothing")
+        assert (answer.status, answer.reason) == (404, "NotFound")
+
+    async def test_the_jobs_of_a_task_are_listed_and_no_others(self, ours: Account) -> None:
+        mine = {(await ours.created(ours.manifest(5, launch=launch))).name for launch in (1, 2)}
+        await ours.created(ours.manifest(55))
+        theirs = ours.manifest(5, launch=3)
+        theirs["metadata"]["labels"]["dispatcher.internal/installation"] = "other"
+        await ours.created(theirs)
+        assert {job.name for job in await ours.api.list_task(5)} == mine
+        assert await ours.api.list_task(6) == []
+
+
+class TestDelete:
+    async def test_a_job_goes_after_its_pods(self, ours: Account) -> None:
+        made = await ours.created(ours.manifest(steer={"stop-seconds": "0.5"}))
+        await ours.the_pod(made, "runs", is_running)
+        job = (await ours.api.get(made.name)).job
+        assert job is not None
+        answer = await ours.api.delete(end(job, resource_version=job.resource_version))
+        assert answer.status == 200
+        assert answer.job is not None
+        assert answer.job.deleting
+        assert await ours.pods_of(job)
+
+        async def is_gone() -> bool:
+            return await ours.found(ours.path("jobs", job.name)) is None
+
+        await ours.plane.wait_for(is_gone, "the Job is gone", 20)
+        assert not await ours.pods_of(job)
+
+    async def test_another_uid_is_a_conflict_and_nothing_goes(self, ours: Account) -> None:
+        job = await ours.created()
+        answer = await ours.api.delete(end(job, uid="00000000-0000-4000-8000-000000000000"))
+        assert (answer.status, answer.reason) == (409, "Conflict")
+        assert "the UID in the precondition" in answer.message
+        assert (await ours.api.get(job.name)).job == (await ours.api.list_task(job.task_id))[0]
+
+    async def test_a_job_that_changed_since_it_was_judged_stays(self, ours: Account) -> None:
+        job = await ours.created()
+        changed = {"metadata": {"annotations": {"somebody": "was here"}}}
+        await ours.plane.admin("PATCH", ours.path("jobs", job.name), changed)
+        answer = await ours.api.delete(end(job, resource_version=job.resource_version))
+        assert (answer.status, answer.reason) == (409, "Conflict")
+        found = (await ours.api.get(job.name)).job
+        assert found is not None
+        assert not found.deleting
+
+    async def test_what_is_gone_is_not_found(self, ours: Account) -> None:
+        job = await ours.created()
+        await ours.plane.admin("DELETE", ours.path("jobs", job.name), {"propagationPolicy": "Background"})
+        answer = await ours.api.delete(end(job, resource_version=job.resource_version))
+        assert (answer.status, answer.reason) == (404, "NotFound")
+
+    @pytest.mark.parametrize("grace_seconds", [None, 0])
+    async def test_a_pod_that_is_deleted_fails_its_job_and_gets_no_successor(
+        self, ours: Account, grace_seconds: int | None
+    ) -> None:
+        job = await ours.created(ours.manifest(steer={"never-starts": "true"}))
+        pod = await ours.the_pod(job, "waits", lambda pod: "containerStatuses" in pod["status"])
+        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        assert (await ours.api.delete(end(job, kind="pods", name=name))).status == 409
+        answer = await ours.api.delete(end(job, kind="pods", name=name, uid=uid, grace_seconds=grace_seconds))
+        assert answer.status == 200
+
+        async def has_failed() -> Job | None:
+            found = (await ours.api.get(job.name)).job
+            return found if found and found.phase is Phase.FAILED else None
+
+        failed = await ours.plane.wait_for(has_failed, "the Job failed", 20)
+        assert failed is not None
+        assert (failed.reason, failed.was_disrupted) == ("BackoffLimitExceeded", False)
+        assert [found for found in await ours.pods_of(job) if found["metadata"]["uid"] != uid] == []

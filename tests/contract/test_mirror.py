@@ -1,0 +1,184 @@
+"""The picture of the cluster says what of it is not known; and whatever happened before, in the end it is right."""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+import pytest_asyncio
+
+from dispatcher.kube.client import KubeClient
+from dispatcher.kube.mirror import MOST_SECONDS, Mirror
+from dispatcher.kube.reflector import Pace
+from tests.builders import SITE
+from tests.contract.reflecting import QUICK, change_something, content, reflecting_script, settled
+from tests.contract.scripted_api import JOBS, NAMESPACE, NODES, PODS, Fault, ScriptedApi, serving
+from tests.contract.scripted_faults import answers, gone, out_of_order, refuses, reset, silent, streams
+from tests.controlplane.waiting import moment, wait_for
+
+FAULTS: list[Fault] = [
+    refuses(410, "Expired"), gone(), refuses(500, "InternalError"), answers(429, "later", Retry_After="1"), reset,
+    silent, out_of_order, streams(), streams(b'{"type":"AD'), streams(b"<html>\n"), answers(200, "{}"),
+    answers(200, "<html>"), refuses(401, "Unauthorized"), refuses(403, "Forbidden"),
+]  # fmt: skip
+HURRIED = Pace(watch=1, relist=1.5, first_pause=0.01, longest_pause=0.1)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def api() -> AsyncIterator[ScriptedApi]:
+    async with serving() as served:
+        for path in (JOBS, PODS, NODES):
+            await served.put("thing-1", path)
+        yield served
+
+
+@asynccontextmanager
+async def mirroring(api: ScriptedApi, *, with_nodes: bool = True) -> AsyncIterator[Mirror]:
+    client = KubeClient(api.login(), silence=5)
+    mirror = Mirror(client, NAMESPACE, SITE.installation, with_nodes=with_nodes, pace=QUICK)
+    running = asyncio.create_task(mirror.run())
+    try:
+        yield mirror
+        assert not running.done(), running.exception()
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await client.close()
+
+
+async def fresh(mirror: Mirror) -> None:
+    await wait_for(lambda: not mirror.stale(), "nothing is stale")
+
+
+class TestStale:
+    async def test_nothing_is_known_before_the_first_list(self, api: ScriptedApi) -> None:
+        api.until_cured["list"] = refuses(403, "Forbidden")
+        async with mirroring(api) as mirror:
+            assert mirror.stale() == "jobs: not listed yet; pods: not listed yet; nodes: not listed yet"
+            await wait_for(lambda: "list nodes: 403 Forbidden" in mirror.stale(), "the refusal is told")
+            assert mirror.view().stale
+            api.until_cured.clear()
+            await fresh(mirror)
+            view = mirror.view()
+        assert (set(view.jobs), set(view.pods), set(view.nodes)) == ({"thing-1"},) * 3
+        assert view.stale == ""
+
+    @pytest.mark.parametrize(
+        "how",
+        [reset, answers(503, "no endpoints"), refuses(401, "Unauthorized")],
+        ids=["connections break", "a proxy in its place", "the token is refused"],
+    )
+    async def test_while_the_server_is_away_all_is_stale_and_kept(self, api: ScriptedApi, how: Fault) -> None:
+        async with mirroring(api) as mirror:
+            await fresh(mirror)
+            api.until_cured |= {"list": how, "watch": how}
+            await api.cut()
+            await wait_for(lambda: mirror.stale().count("; ") == 2, "jobs, pods and nodes are stale")
+            await api.put("thing-2")
+            assert set(mirror.view().jobs) == {"thing-1"}
+            api.until_cured.clear()
+            await fresh(mirror)
+            assert set(mirror.view().jobs) == {"thing-1", "thing-2"}
+
+    async def test_one_stale_resource_makes_the_picture_stale(self, api: ScriptedApi) -> None:
+        async with mirroring(api) as mirror:
+            await fresh(mirror)
+            mirror._pods.store.proven_at = time.monotonic() - MOST_SECONDS - 1
+            assert mirror.stale() == f"pods: no sign of life for {MOST_SECONDS + 1} s"
+            await api.put("thing-2", PODS)
+            await fresh(mirror)
+
+    async def test_nodes_that_may_not_be_watched_are_not_asked_for(self, api: ScriptedApi) -> None:
+        async with mirroring(api, with_nodes=False) as mirror:
+            await fresh(mirror)
+        assert {asked.path for asked in api.asked} == {JOBS, PODS}
+
+    async def test_a_view_stays_as_it_is(self, api: ScriptedApi) -> None:
+        async with mirroring(api) as mirror:
+            await fresh(mirror)
+            before, told = mirror.view(), asyncio.Event()
+            mirror.on_change(told.set)
+            await api.put("thing-2")
+            await asyncio.wait_for(told.wait(), 5)
+            assert (set(before.jobs), set(mirror.view().jobs)) == ({"thing-1"}, {"thing-1", "thing-2"})
+            assert int(mirror.view().jobs_version) > int(before.jobs_version)
+
+
+class TestToken:
+    async def test_a_list_is_asked_again_with_a_fresh_token(self, api: ScriptedApi) -> None:
+        async with reflecting_script(api) as reflector:
+            await settled(api, reflector)
+            api.tokens, api.token_file = {"fresh"}, "fresh"
+            await api.cut()
+            await settled(api, reflector)
+            await wait_for(lambda: api.requests("watch")[-1].token == "fresh", "a watch with the fresh token")
+
+    async def test_a_refused_watch_leads_to_one(self, api: ScriptedApi) -> None:
+        api.watches.append(refuses(401, "Unauthorized"))
+        api.token_file = "fresh"
+        api.tokens.add("fresh")
+        async with reflecting_script(api) as reflector:
+            await wait_for(lambda: len(api.requests("watch")) > 1, "the next watch")
+            await settled(api, reflector)
+        assert [asked.token for asked in api.requests("watch")] == ["good", "fresh"]
+
+
+class Storm:
+    """Some seconds of everything that can go wrong, drawn by lot."""
+
+    def __init__(self, api: ScriptedApi, seed: int) -> None:
+        self._api = api
+        self._chance = random.Random(seed)
+
+    async def rage(self) -> None:
+        for _ in range(self._chance.randrange(20, 60)):
+            await self._chance.choices([self._change, self._script, self._break], [6, 1, 2])[0]()
+            await moment(self._chance.uniform(0, 0.05))
+
+    def pass_over(self) -> None:
+        self._api.lists.clear()
+        self._api.watches.clear()
+        self._api.tokens |= {"good", "fresh"}
+
+    async def _change(self) -> None:
+        await change_something(self._api, self._chance, is_told=self._chance.random() < 0.9)
+
+    async def _script(self) -> None:
+        script = self._chance.choice([self._api.lists, self._api.watches])
+        script.append(
+            self._chance.choice([fault for fault in FAULTS if script is self._api.watches or is_answer(fault)])
+        )
+
+    async def _break(self) -> None:
+        doing: Callable[[], object] = self._chance.choice(
+            [self._api.compact, self._api.bookmark, self._api.cut, self._rotate]
+        )
+        result = doing()
+        if asyncio.iscoroutine(result):
+            await result
+
+    def _rotate(self) -> None:
+        self._api.token_file = "fresh" if self._api.token_file == "good" else "good"
+        self._api.tokens = {self._api.token_file}
+
+
+def is_answer(fault: Fault) -> bool:
+    """What may stand in for a list; a stream without an end would wait for the time limit of a request."""
+    return fault not in {silent, out_of_order}
+
+
+@pytest.mark.parametrize("first_seed", [0, 10, 20])
+async def test_after_any_faults_and_a_quiet_while_the_store_is_the_servers(first_seed: int) -> None:
+    async def weather(seed: int) -> None:
+        async with serving() as api, reflecting_script(api, HURRIED, silence=0.4) as reflector:
+            storm = Storm(api, seed)
+            await storm.rage()
+            storm.pass_over()
+            try:
+                await settled(api, reflector, 15)
+            except TimeoutError as late:
+                raise AssertionError(f"seed {seed}: {content(reflector)}, {reflector.fault}") from late
+
+    await asyncio.gather(*(weather(seed) for seed in range(first_seed, first_seed + 10)))

@@ -1,0 +1,190 @@
+"""A reflector and a server that misbehaves: the store ends up equal to the server, and the server is left in peace."""
+
+import random
+from collections.abc import AsyncIterator
+from itertools import pairwise
+
+import pytest
+import pytest_asyncio
+
+from dispatcher.kube.reflector import PAGE, Pace
+from tests.contract.reflecting import change_something, content, reflecting_script, relists, settled, truth
+from tests.contract.scripted_api import Fault, ScriptedApi, event, made, serving
+from tests.contract.scripted_faults import answers, as_usual, gone, out_of_order, refuses, reset, silent, streams
+from tests.controlplane.waiting import wait_for
+
+TOO_MANY = answers(429, "Too many requests, please try again later.", Retry_After="1")
+SIGN = event("BOOKMARK", {"metadata": {"resourceVersion": "103"}})
+OF_A_WATCH: dict[str, Fault] = {
+    "410": refuses(410, "Expired"),
+    "410 in the stream": gone(),
+    "429 in plain text": TOO_MANY,
+    "500": refuses(500, "InternalError"),
+    "403": refuses(403, "Forbidden"),
+    "401": refuses(401, "Unauthorized"),
+    "an error of another kind": streams(event("ERROR", {"code": 504, "message": "Too large resource version"})),
+    "half a line": streams(event("ADDED", made("job-1", 200, {}))[:40]),
+    "not JSON": streams(b"<html>who are you?</html>\n"),
+    "an event of nothing": streams(b'{"type":"ADDED"}\n'),
+    "an event of an unknown type": streams(event("NEWS", made("job-1", 200, {}))),
+    "the end at once": streams(),
+    "the end after one event": streams(SIGN),
+    "a broken connection": reset,
+}
+OF_A_LIST: dict[str, Fault] = {
+    "410": refuses(410, "Expired"),
+    "429 in plain text": TOO_MANY,
+    "500": refuses(500, "InternalError"),
+    "an empty object": answers(200, "{}"),
+    "another object": answers(200, '{"kind": "Status", "status": "Success"}'),
+    "a list without a version": answers(200, '{"metadata": {}, "items": []}'),
+    "a list of nothing known": answers(200, '{"metadata": {"resourceVersion": "900"}, "items": [1]}'),
+    "a login page": answers(200, "<html>who are you?</html>", Content_Type="text/html"),
+    "a broken connection": reset,
+}
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def api() -> AsyncIterator[ScriptedApi]:
+    async with serving() as served:
+        for number in (1, 2, 3):
+            await served.put(f"job-{number}")
+        yield served
+
+
+class TestAtPeace:
+    async def test_lists_and_watches_are_asked_as_they_should_be(self, api: ScriptedApi) -> None:
+        async with reflecting_script(api, Pace()) as reflector:
+            await wait_for(lambda: bool(api.requests("watch")), "a watch")
+            await settled(api, reflector)
+        (listed,), (watched,) = api.requests("list"), api.requests("watch")
+        assert set(listed.query) == {"limit", "labelSelector"}  # no resourceVersion: a consistent read
+        assert watched.query["resourceVersion"] == "103"
+        assert watched.query["allowWatchBookmarks"] == "true"
+        assert 240 <= int(watched.query["timeoutSeconds"]) < 300
+
+    async def test_a_long_list_comes_in_pages(self, api: ScriptedApi) -> None:
+        for number in range(4, 2 * PAGE + 10):
+            await api.put(f"job-{number}")
+        async with reflecting_script(api) as reflector:
+            await settled(api, reflector)
+        assert len(api.requests("list")) == 3
+
+    async def test_a_page_that_expired_begins_the_list_anew(self, api: ScriptedApi) -> None:
+        for number in range(4, PAGE + 10):
+            await api.put(f"job-{number}")
+        api.lists.extend([as_usual, refuses(410, "Expired")])
+        async with reflecting_script(api) as reflector:
+            await settled(api, reflector)
+        assert ["continue" in asked.query for asked in api.requests("list")] == [False, True, False, True]
+
+    async def test_changes_arrive_and_bookmarks_move_the_version(self, api: ScriptedApi) -> None:
+        async with reflecting_script(api) as reflector:
+            await settled(api, reflector)
+            await api.put("job-4")
+            await api.put("job-1")
+            await api.remove("job-2")
+            await settled(api, reflector)
+            await api.put("somebody-elses", "/another/path")
+            await api.bookmark()
+            await wait_for(lambda: reflector.store.resource_version == str(api.version), "the bookmark's version")
+        assert len(api.requests("list")) == 1
+
+    async def test_a_watch_that_ends_in_time_goes_on_from_where_it_was(self, api: ScriptedApi) -> None:
+        async with reflecting_script(api, Pace(watch=1)) as reflector:
+            await settled(api, reflector)
+            await api.put("job-4")
+            await wait_for(lambda: len(api.requests("watch")) > 1, "the next watch")
+            await api.put("job-5")
+            await settled(api, reflector)
+        assert len(api.requests("list")) == 1
+        assert api.requests("watch")[1].query["resourceVersion"] == "104"
+
+
+@pytest.mark.parametrize("fault", OF_A_WATCH.values(), ids=OF_A_WATCH)
+async def test_a_watch_that_is_interrupted_loses_nothing(api: ScriptedApi, fault: Fault) -> None:
+    async with reflecting_script(api) as reflector:
+        await settled(api, reflector)
+        api.watches.append(fault)
+        await api.put("job-1")
+        await api.cut()
+        await wait_for(lambda: not api.watches, "the fault")
+        assert "job-1" in content(reflector)
+        await api.put("job-4")
+        await api.remove("job-2")
+        await settled(api, reflector)
+
+
+@pytest.mark.parametrize("fault", OF_A_LIST.values(), ids=OF_A_LIST)
+async def test_what_is_no_list_never_counts_as_one(api: ScriptedApi, fault: Fault) -> None:
+    async with reflecting_script(api) as reflector:
+        await settled(api, reflector)
+        api.until_cured["list"] = fault
+        await api.cut()
+        await wait_for(lambda: len(api.requests("list")) > 2, "two faulty lists")
+        assert reflector.fault
+        assert content(reflector) == truth(api)
+        del api.until_cured["list"]
+        await settled(api, reflector)
+
+
+@pytest.mark.parametrize(
+    "name", ["410", "410 in the stream", "429 in plain text", "not JSON", "the end at once", "the end after one event"]
+)
+async def test_a_server_that_goes_on_refusing_is_left_in_peace(api: ScriptedApi, name: str) -> None:
+    pace = Pace(first_pause=0.1, longest_pause=0.8)
+    api.until_cured["watch"] = OF_A_WATCH[name]
+    async with reflecting_script(api, pace) as reflector:
+        await wait_for(lambda: len(api.requests("watch")) >= 7, "seven watches")
+        watched, listed = [asked.at for asked in api.requests("watch")], api.requests("list")
+        api.until_cured.clear()
+        await settled(api, reflector)
+    gaps = [later - before for before, later in pairwise(watched)]
+    shortest = [min(0.1 * 2**number, 0.8) / 4 for number in range(len(gaps))]
+    assert all(gap >= least for gap, least in zip(gaps, shortest, strict=True)), gaps
+    assert len(listed) <= len(watched) + 1
+
+
+async def test_a_silent_stream_is_replaced_by_a_list(api: ScriptedApi) -> None:
+    api.watches.append(silent)
+    async with reflecting_script(api, silence=0.3, name="silent") as reflector:
+        await wait_for(lambda: bool(api.requests("watch")), "the silent watch")
+        await api.put("job-4")
+        await settled(api, reflector)
+    assert relists("silent", "drift") == 1  # the stream was accepted and told nothing of job-4
+    assert relists("silent", "fault") == 0
+
+
+async def test_events_out_of_order_are_not_believed(api: ScriptedApi) -> None:
+    api.watches.append(out_of_order)
+    async with reflecting_script(api) as reflector:
+        await wait_for(lambda: bool(api.requests("watch")), "the watch")
+        for _ in range(3):
+            await api.put("job-1")
+        await settled(api, reflector)
+
+
+class TestDrift:
+    async def test_an_event_that_never_came_is_repaired_and_counted(self, api: ScriptedApi) -> None:
+        async with reflecting_script(api, Pace(relist=1), name="lied to") as reflector:
+            await settled(api, reflector)
+            await api.remove("job-1", is_told=False)
+            await api.put("job-4", is_told=False)
+            await api.bookmark()
+            await wait_for(lambda: relists("lied to", "drift") > 0, "the drift")
+            await settled(api, reflector)
+
+    async def test_what_changes_meanwhile_is_none(self, api: ScriptedApi) -> None:
+        chance = random.Random(7)
+        async with reflecting_script(api, Pace(relist=1), name="busy") as reflector:
+            await settled(api, reflector)
+
+            async def change() -> bool:
+                for _ in range(20):
+                    await change_something(api, chance)
+                return relists("busy", "due") + relists("busy", "drift") >= 2
+
+            await wait_for(change, "two lists that were due", 20)
+            await settled(api, reflector)
+        assert relists("busy", "drift") == 0
+        assert relists("busy", "fault") == 0

@@ -1,0 +1,114 @@
+"""The budgets of the house, each a function from a file's text to its faults. Nothing here reads a file.
+
+A line may be excused from a rule about names or parameters by `# house: REASON` on it.
+"""
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from typing import TypeAlias
+
+Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+Faults: TypeAlias = Iterator[str]
+
+MOST_BODY_LINES = 40
+MOST_PARAMETERS = 5
+MOST_FILE_LINES = 300
+MOST_README_LINES = 120
+
+BANNED = re.compile(r"(manager|helper|util|common|base|handler|data|info|worker|scheduler)(e?s)?")
+WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+SQL = re.compile(
+    r"\s*(?:--.*\n\s*)*(SELECT|INSERT|UPDATE|DELETE|MERGE|WITH|CREATE|ALTER|DROP|TRUNCATE|GRANT|REVOKE|SET|LOCK|LISTEN"
+    r"|NOTIFY|CALL|COPY|EXPLAIN|BEGIN|COMMIT|ROLLBACK)\s+\S"
+)
+EXCEPTION = re.compile(r"#\s*(noqa(?::\s*[A-Z]+\d+(?:[ ,]+[A-Z]+\d+)*)?|type: ignore(?:\[[^]]*\])?|pragma: \w+( \w+)?)")
+REASON = re.compile(r"\W*\w+")
+EXCUSED = re.compile(r"#.*\bhouse: \w+")
+
+
+def functions(source: str) -> list[Function]:
+    return [node for node in ast.walk(ast.parse(source)) if isinstance(node, Function)]
+
+
+def body_lines(function: Function) -> int:
+    """Lines of the body, its docstring not counted."""
+    body = function.body[1:] if ast.get_docstring(function) else function.body
+    return body[-1].end_lineno - body[0].lineno + 1 if body and body[-1].end_lineno else 0
+
+
+def long_functions(source: str) -> Faults:
+    for function in functions(source):
+        if body_lines(function) > MOST_BODY_LINES:
+            yield f"{function.lineno}: {function.name} has {body_lines(function)} lines, {MOST_BODY_LINES} at most"
+
+
+def many_parameters(source: str) -> Faults:
+    lines = source.splitlines()
+    for function in functions(source):
+        given = function.args
+        names = [given_one.arg for given_one in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+        count = len([name for name in names if name not in {"self", "cls"}])
+        if count > MOST_PARAMETERS and not EXCUSED.search(lines[function.lineno - 1]):
+            yield f"{function.lineno}: {function.name} has {count} parameters, {MOST_PARAMETERS} at most"
+
+
+def long_file(source: str) -> Faults:
+    if (count := len(source.splitlines())) > MOST_FILE_LINES:
+        yield f"1: {count} lines, {MOST_FILE_LINES} at most"
+
+
+def banned_names(source: str, module: str) -> Faults:
+    """Words that say nothing, or belong to somebody else. HTTP alone has handlers."""
+    lines = source.splitlines()
+    tree = ast.parse(source)
+    speaks_http = any(isinstance(node, ast.ImportFrom) and node.module == "aiohttp" for node in ast.walk(tree))
+    named = [(node.name, node.lineno) for node in ast.walk(tree) if isinstance(node, Function | ast.ClassDef)]
+    for name, line in [(module, 1), *named]:
+        words = {word.lower() for word in WORD.findall(name)}
+        banned = sorted(word for word in words if BANNED.fullmatch(word))
+        if banned == ["handler"] and speaks_http:
+            continue
+        if banned and not EXCUSED.search(lines[line - 1] if lines else ""):
+            yield f"{line}: {name} says {', '.join(banned)}: a name tells what a thing is or does"
+
+
+def sql_text(source: str) -> Faults:
+    """Statements stand in sql/, where they are named, prepared and explained."""
+    tree = ast.parse(source)
+    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or id(node) in prose:
+            continue
+        if SQL.match(node.value):
+            yield f"{node.lineno}: SQL text: {node.value[:40]!r} belongs into a file of sql/"
+
+
+def bare_exceptions(source: str) -> Faults:
+    """Every exception of a linter or of the type checker says why, where it stands."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type != tokenize.COMMENT:
+            continue
+        if EXCEPTION.search(token.string) and not REASON.match(EXCEPTION.sub("", token.string)):
+            yield f"{token.start[0]}: {token.string} gives no reason on its line"
+
+
+def no_docstring(source: str) -> Faults:
+    if not ast.get_docstring(ast.parse(source)):
+        yield "1: the module has no docstring: purpose, invariant, what is not guaranteed"
+
+
+def unclear_query(statement: str) -> Faults:
+    """One purpose line that lists the parameters, then one statement."""
+    first, *rest = statement.splitlines() or [""]
+    body = "\n".join(rest)
+    if not re.match(r"-- \S", first):
+        yield "1: the first line says the purpose: -- What it gives. $1 type name."
+    if re.search(r"^\s*--", body, re.MULTILINE):
+        yield "2: one comment line, the first"
+    if not body.strip() or ";" in body.strip().removesuffix(";"):
+        yield "2: exactly one statement"
+    for parameter in sorted(set(re.findall(r"\$\d+", body)) - set(re.findall(r"\$\d+", first))):
+        yield f"1: parameter {parameter} is not listed"

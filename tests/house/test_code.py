@@ -1,0 +1,116 @@
+"""The budgets of CONTRIBUTING, held by every file of ours; and each rule shown able to fail."""
+
+import statistics
+from collections.abc import Callable
+
+import pytest
+
+from tests.house import rules
+from tests.house.tree import ROOT, files, python_files, shown
+
+MEDIAN_BODY_LINES = 8
+
+Rule = Callable[[str], rules.Faults]
+IN_THE_PACKAGE: list[Rule] = [
+    rules.long_functions,
+    rules.many_parameters,
+    rules.sql_text,
+    rules.no_docstring,
+]
+EVERYWHERE: list[Rule] = [rules.long_file, rules.bare_exceptions]
+
+
+def faults(rule: Rule, *folders: str) -> list[str]:
+    found = [(path, fault) for path in python_files(*folders) for fault in rule(path.read_text(encoding="utf-8"))]
+    return [f"{shown(path)}:{fault}" for path, fault in found]
+
+
+@pytest.mark.parametrize("rule", IN_THE_PACKAGE, ids=lambda rule: rule.__name__)
+def test_the_package_keeps(rule: Rule) -> None:
+    assert faults(rule, "dispatcher/") == []
+
+
+@pytest.mark.parametrize("rule", EVERYWHERE, ids=lambda rule: rule.__name__)
+def test_package_and_tests_keep(rule: Rule) -> None:
+    assert faults(rule, "dispatcher/", "tests/", "docs/", "benchmarks/") == []
+
+
+def test_half_of_the_functions_are_short() -> None:
+    found = [one for path in python_files("dispatcher/") for one in rules.functions(path.read_text(encoding="utf-8"))]
+    assert statistics.median(rules.body_lines(one) for one in found) <= MEDIAN_BODY_LINES
+
+
+def test_names_tell_what_things_are() -> None:
+    found = []
+    for path in python_files("dispatcher/"):
+        module = path.parent.name if path.name == "__init__.py" else path.stem
+        found += [f"{shown(path)}:{one}" for one in rules.banned_names(path.read_text(encoding="utf-8"), module)]
+    assert found == []
+
+
+def test_every_query_is_named_described_and_alone() -> None:
+    queries = [path for path in files() if path.parent == ROOT / "sql" / "queries"]
+    assert queries
+    found = [f"{shown(path)}:{one}" for path in queries for one in rules.unclear_query(path.read_text("utf-8"))]
+    assert found == []
+
+
+def lines(count: int) -> str:
+    return "def f():\n" + "    x = 1\n" * count
+
+
+@pytest.mark.parametrize(
+    ("rule", "good", "bad"),
+    [
+        (rules.long_functions, lines(40), lines(41)),
+        (rules.long_functions, 'def f():\n    """A\n    B"""\n' + "    x = 1\n" * 40, "async " + lines(41)),
+        (rules.many_parameters, "def f(self, a, b, c, d, e): ...", "def f(self, a, b, c, d, *, e, f): ..."),
+        (
+            rules.many_parameters,
+            "def f(a, b, c, d, e, f): ...  # house: the driver calls it so",
+            "def f(a,b,c,d,e,f):0",
+        ),
+        (rules.long_file, "x = 1\n" * 300, "x = 1\n" * 301),
+        (rules.sql_text, '"""SELECT what you like."""\nverb = "DELETE"', 'q = "SELECT 1"'),
+        (rules.sql_text, 'said = "Selected 3"', 'q = f"""\n  -- Why.\n  INSERT INTO {table}"""'),
+        (rules.bare_exceptions, "x = 1  # noqa: S311  jitter, not a secret", "x = 1  # noqa: S311"),
+        (rules.bare_exceptions, "x = 1  # type: ignore[misc]  # as above", "x = 1  # type: ignore[misc]"),
+        (rules.bare_exceptions, "x = '# noqa'", "x = 1  # type: ignore[misc]  # noqa: S311"),
+        (rules.no_docstring, '"""Purpose."""', "x = 1"),
+        (rules.unclear_query, "-- Why. $1 int.\nSELECT $1", "SELECT 1"),
+        (rules.unclear_query, "-- Why.\nSELECT 1;\n", "-- Why.\nSELECT 1;\nSELECT 2"),
+        (rules.unclear_query, "-- Why. $1 int, $2 int.\nSELECT $1, $2", "-- Why. $1 int.\nSELECT $1, $2"),
+        (rules.unclear_query, "-- Why.\nSELECT 1", "-- Why.\n-- And more.\nSELECT 1"),
+    ],
+)
+def test_a_rule_tells_good_from_bad(rule: Rule, good: str, bad: str) -> None:
+    assert list(rule(good)) == []
+    assert list(rule(bad))
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("utils", ""),
+        ("job_helper", ""),
+        ("jobs", "class TaskManager: ..."),
+        ("jobs", "async def load_data(): ..."),
+        ("jobs", "def click_handler(): ..."),
+        ("jobs", "class BaseJob: ..."),
+        ("jobs", "class HTTPWorkers: ..."),
+    ],
+)
+def test_a_name_that_says_nothing_is_found(module: str, source: str) -> None:
+    assert list(rules.banned_names(source, module))
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("database", "class Based: ..."),
+        ("health", "from aiohttp import web\ndef add_handler(): ..."),
+        ("cli", "def show_scheduler(): ...  # house: the scheduler of Kubernetes"),
+    ],
+)
+def test_a_name_that_says_something_is_left_alone(module: str, source: str) -> None:
+    assert list(rules.banned_names(source, module)) == []

@@ -1,0 +1,113 @@
+"""What the files beside the code promise: they tell nothing of a machine, the locks fit, every suite is run."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.house.places import configured_hosts, hosts_of, own_paths, traces
+from tests.house.rules import MOST_README_LINES
+from tests.house.tree import ROOT, files, project, pure_files, shown
+
+LOCKS = ["requirements.lock", "requirements-go.lock"]
+SKIPS = """
+import pytest
+@pytest.mark.skip(reason="no database here")
+def test_a(): ...
+@pytest.mark.xfail(strict=True)
+def test_b(): assert False
+"""
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= MOST_README_LINES
+
+
+def test_no_file_tells_of_a_machine() -> None:
+    hosts, paths, told = configured_hosts(), own_paths(ROOT), {}
+    for path in files():
+        if found := traces(path.read_text(encoding="utf-8", errors="replace"), hosts, paths):
+            told[shown(path)] = found
+    assert told == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"cd /{'home'}/anna/src",
+        f"open(/{'Users'}/anna/x)",
+        "see /srv/build/dispatcher.",
+        "--index-url https://mirror.test/simple",
+    ],
+)
+def test_a_trace_of_a_machine_is_found(text: str) -> None:
+    assert traces(text, hosts_of("global.index-url='https://user:secret@mirror.test/simple'"), ["/srv/build"])
+
+
+@pytest.mark.parametrize(
+    "text", ["~/.kube/config", "$HOME/root/x", "GET /home/", "/srv/builds", "https://pypi.org/p/x"]
+)
+def test_what_is_true_everywhere_is_no_trace(text: str) -> None:
+    assert traces(text, hosts_of("GOPROXY=https://proxy.golang.org,https://pypi.org/simple"), ["/srv/build"]) == []
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_a_lock_holds_pins_with_hashes_and_nothing_else(name: str) -> None:
+    assert wrong_lines((ROOT / name).read_text(encoding="utf-8")) == []
+
+
+def test_a_lock_that_holds_more_is_found() -> None:
+    assert wrong_lines("--index-url https://mirror.test\nx==1\ny==2 \\\n    --hash=sha256:0\n    # via z\n") == [
+        "--index-url https://mirror.test",
+        "x==1",
+        "    # via z",
+    ]
+
+
+def test_the_lock_fits_the_project() -> None:
+    pins = pinned((ROOT / "requirements.lock").read_text(encoding="utf-8"))
+    named, built = project()["project"], project()["build-system"]
+    assert isinstance(named, dict)
+    assert isinstance(built, dict)
+    wanted = [Requirement(one) for one in (*named["dependencies"], *named["optional-dependencies"]["dev"])]
+    wanted += [Requirement(one) for one in built["requires"]]
+    unfit = [str(one) for one in wanted if not one.specifier.contains(pins.get(canonicalize_name(one.name), "0"))]
+    assert unfit == [], "run `make lock`"
+
+
+def test_every_suite_is_run() -> None:
+    recipe = (ROOT / "Makefile").read_text(encoding="utf-8")
+    suites = {path.relative_to(ROOT / "tests").parts[0] for path in files() if path.match("tests/**/test_*.py")}
+    assert [suite for suite in sorted(suites) if f"\n{suite}: " not in recipe] == []
+
+
+def test_the_pure_files_exist() -> None:
+    assert pure_files()
+    assert [name for name in pure_files() if not (ROOT / name).is_file()] == []
+
+
+def test_in_ci_a_skipped_test_is_a_failed_one(tmp_path: Path) -> None:
+    (tmp_path / "test_skips.py").write_text(SKIPS)
+    command = [sys.executable, "-m", "pytest", "-c", "/dev/null", "-p", "tests.house.no_skips", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert "1 xfailed, 1 error" in done.stdout
+    assert "no database here" in done.stdout
+
+
+def wrong_lines(lock: str) -> list[str]:
+    lines = lock.splitlines()
+    following = [*lines[1:], ""]
+    return [
+        line
+        for line, after in zip(lines, following, strict=True)
+        if not line.startswith("    --hash=sha256:")
+        and not ("==" in line and not line.startswith((" ", "-", "#")) and after.startswith("    --hash"))
+    ]
+
+
+def pinned(lock: str) -> dict[str, str]:
+    pins = [Requirement(line.removesuffix("\\")) for line in lock.splitlines() if "==" in line and line[0] != " "]
+    return {canonicalize_name(pin.name): next(iter(pin.specifier)).version for pin in pins}

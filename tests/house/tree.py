@@ -1,0 +1,42 @@
+"""The files of the checkout, as the house tests look at them: what git tracks or would add."""
+
+import subprocess
+import tomllib
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PURE_CONTRACT = "Pure files do no I/O, read no clock and write no log"
+
+
+@cache
+def files() -> tuple[Path, ...]:
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
+    paths = (ROOT / name for name in sorted({name for name in names if name}))
+    return tuple(path for path in paths if path.is_file())  # not links to folders, not what is deleted but not staged
+
+
+def python_files(*folders: str) -> list[Path]:
+    return [path for path in files() if path.suffix == ".py" and shown(path).startswith(folders)]
+
+
+def shown(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@cache
+def project() -> dict[str, object]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def pure_files() -> list[str]:
+    """The files of the import contract that forbids I/O: the list stands there and nowhere else."""
+    tools = project()["tool"]
+    assert isinstance(tools, dict)
+    (contract,) = [one for one in tools["importlinter"]["contracts"] if one["name"] == PURE_CONTRACT]
+    return [f"{module.replace('.', '/')}.py" for module in contract["source_modules"]]
+
+
+if __name__ == "__main__":  # for the coverage gate of the Makefile
+    print(",".join(pure_files()))  # noqa: T201  the output is the purpose

@@ -1,0 +1,187 @@
+"""The commands as a shell sees them: arguments and variables in; output, faults and exit status out."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+
+from tests.postgres import Database, PostgresServer
+
+DONE, COULD_NOT, WRONG = 0, 1, 2
+NOWHERE = "postgresql://somebody:hush@127.0.0.1:1/rows"
+
+
+class Answer(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+
+async def dispatcher(*arguments: str, **settings: str) -> Answer:
+    """`dispatcher ARGUMENTS` with these settings and no others; `IMAGE="x"` stands for DISPATCHER_IMAGE=x."""
+    environ = {"PATH": os.environ["PATH"], **{f"DISPATCHER_{name}": setting for name, setting in settings.items()}}
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "dispatcher", *arguments),
+        env=environ,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await child.communicate()
+    assert child.returncode is not None
+    assert b"Traceback" not in err
+    return Answer(child.returncode, out.decode(), err.decode())
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["-h"], ["render", "--help"]])
+async def test_what_only_tells_needs_no_settings(arguments: list[str]) -> None:
+    answer = await dispatcher(*arguments)
+    assert (answer.status, answer.err) == (DONE, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "Usage"),
+        (["go"], "No such command"),
+        (["migrate", "--chek"], "--check"),
+        (["render"], "--template NAME"),
+        (["render", "1", "--template", "default"], "--template NAME"),
+        (["render", "first"], "not a valid integer"),
+    ],
+)
+async def test_wrong_usage_says_what_is_right(arguments: list[str], said: str) -> None:
+    answer = await dispatcher(*arguments)
+    assert (answer.status, answer.out) == (WRONG, "")
+    assert said in answer.err
+
+
+@pytest.mark.parametrize("command", [["run"], ["config"], ["migrate"], ["render", "1"]])
+async def test_every_fault_of_the_settings_is_told_at_once(command: list[str], tmp_path: Path) -> None:
+    missing = str(tmp_path / "url")
+    answer = await dispatcher(*command, MAX_JOBS="many", LISTEN_ADDRESS="8080", DATABASE_URL_FILE=missing)
+    assert (answer.status, answer.out) == (WRONG, "")
+    told = answer.err.splitlines()
+    assert len(told) == 3
+    assert f"DISPATCHER_DATABASE_URL_FILE: [Errno 2] No such file or directory: '{missing}'" in told
+    assert "DISPATCHER_MAX_JOBS is 'many': must be a whole number from 0 to 100000" in told
+    assert "DISPATCHER_LISTEN_ADDRESS is '8080': must be HOST:PORT" in told
+
+
+async def test_a_secret_and_its_file_are_not_both_taken(tmp_path: Path) -> None:
+    answer = await dispatcher("config", DATABASE_URL=NOWHERE, DATABASE_URL_FILE=str(tmp_path))
+    assert answer.status == WRONG
+    assert "choose one" in answer.err
+    assert "hush" not in answer.out + answer.err
+
+
+async def test_config_shows_each_setting_and_its_source_but_no_secret(tmp_path: Path) -> None:
+    file = tmp_path / "url"
+    file.write_text(f"{NOWHERE}\n")
+    answer = await dispatcher("config", MAX_JOBS="7", DATABASE_URL_FILE=str(file))
+    shown = {line.split()[0]: line.split(maxsplit=2)[1:] for line in answer.out.splitlines()}
+    assert (answer.status, answer.err) == (DONE, "")
+    assert shown["DISPATCHER_MAX_JOBS"] == ["7", "environment"]
+    assert shown["DISPATCHER_POLL_SECONDS"] == ["2", "default"]
+    assert shown["DISPATCHER_DATABASE_URL"] == ["(hidden)", f"file {file}"]
+
+
+async def test_config_as_json_has_the_same_and_hides_the_same() -> None:
+    answer = await dispatcher("config", "--json", MAX_JOBS="7", DATABASE_URL=NOWHERE)
+    shown = {source["name"]: source for source in json.loads(answer.out)}
+    assert answer.status == DONE
+    assert (shown["MAX_JOBS"]["value"], shown["MAX_JOBS"]["origin"]) == ("7", "environment")
+    assert shown["DATABASE_URL"]["value"] == "(hidden)"
+    assert "hush" not in answer.out + answer.err
+
+
+async def test_config_takes_an_unknown_name_for_a_fault_and_names_the_nearest() -> None:
+    answer = await dispatcher("config", MAX_JOB="7")
+    assert answer.status == WRONG
+    assert answer.err == "DISPATCHER_MAX_JOB is not a setting; did you mean DISPATCHER_MAX_JOBS?\n"
+
+
+async def test_what_kubernetes_injects_is_no_unknown_name() -> None:
+    answer = await dispatcher("config", JANITOR_SERVICE_HOST="10.0.0.1", JANITOR_PORT="tcp://10.0.0.1:80")
+    assert (answer.status, answer.err) == (DONE, "")
+
+
+async def test_run_only_warns_of_an_unknown_name(tmp_path: Path) -> None:
+    nowhere = str(tmp_path / "kubeconfig")
+    answer = await dispatcher("run", LOG_LVEL="debug", KUBECONFIG=nowhere)
+    assert answer.status == WRONG
+    assert "warning: DISPATCHER_LOG_LVEL is not a setting; did you mean DISPATCHER_LOG_LEVEL?" in answer.err
+    assert nowhere in answer.err
+
+
+@pytest.mark.parametrize("command", [["migrate"], ["migrate", "--check"], ["render", "1"]])
+async def test_a_database_that_is_away_is_said_so_without_its_password(command: list[str]) -> None:
+    answer = await dispatcher(*command, DATABASE_URL=NOWHERE, IMAGE="x")
+    assert answer.status == COULD_NOT
+    assert "the database does not answer" in answer.err
+    assert "hush" not in answer.out + answer.err
+
+
+async def test_migrate_checks_applies_and_is_done(postgres: PostgresServer) -> None:
+    empty = await postgres.create_database(migrated=False)
+    try:
+        pending, applied, current, again = [
+            await dispatcher(*command, DATABASE_URL=empty.admin_url)
+            for command in (["migrate", "--check"], ["migrate"], ["migrate", "--check"], ["migrate"])
+        ]
+    finally:
+        await empty.drop()
+    assert (pending.status, applied.status) == (COULD_NOT, DONE)
+    assert "pending 0001_pre_tables.sql" in pending.out.splitlines()
+    assert applied.out == pending.out.replace("pending", "applied")
+    assert current == again == Answer(DONE, "up to date\n", "")
+
+
+async def test_render_shows_the_job_of_a_row_but_not_its_key(database: Database, tmp_path: Path) -> None:
+    task_id = await database.insert_task(env={"COLOUR": "blue"})
+    file = tmp_path / "url"
+    file.write_text(database.url("reader"))
+    answer = await dispatcher("render", str(task_id), DATABASE_URL_FILE=str(file), IMAGE="registry/task:1")
+    assert answer.status == DONE, answer.err
+    (container,) = yaml.safe_load(answer.out)["spec"]["template"]["spec"]["containers"]
+    env = {one["name"]: one.get("value") for one in container["env"]}
+    assert container["image"] == "registry/task:1"
+    assert (env["COLOUR"], env["TASK_ID"], env["TASK_START_KEY"]) == ("blue", str(task_id), "(hidden)")
+    assert str((await database.task(task_id))["start_key"]) not in answer.out + answer.err
+
+
+async def test_render_of_a_template_asks_no_database() -> None:
+    written, as_json = [
+        await dispatcher("render", "--template", "default", *form, IMAGE="x", DATABASE_URL=NOWHERE)
+        for form in ([], ["--json"])
+    ]
+    assert (written.status, as_json.status) == (DONE, DONE)
+    assert json.loads(as_json.out)["kind"] == "Job"
+    assert json.loads(as_json.out)["spec"] == yaml.safe_load(written.out)["spec"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "reason"),
+    [
+        ({"template": "nightly"}, 'UnknownTemplate: template "nightly" is not known'),
+        ({"spec": {"image": "another"}}, "image"),
+    ],
+)
+async def test_render_of_a_row_that_is_held_says_why(database: Database, columns: dict[str, Any], reason: str) -> None:
+    task_id = await database.insert_task(**columns)
+    answer = await dispatcher("render", str(task_id), DATABASE_URL=database.url("reader"), IMAGE="x")
+    assert (answer.status, answer.out) == (COULD_NOT, "")
+    assert reason in answer.err
+
+
+async def test_render_of_no_row_says_so(database: Database) -> None:
+    answer = await dispatcher("render", "4711", DATABASE_URL=database.url("reader"), IMAGE="x")
+    assert (answer.status, answer.out) == (COULD_NOT, "")
+    assert "there is no task 4711" in answer.err

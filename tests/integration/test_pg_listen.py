@@ -1,0 +1,140 @@
+"""LISTEN: it wakes, it says truly whether it hears, and it comes back from whatever ends its connection."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest_asyncio
+
+from dispatcher.pg.listen import Listener
+from tests.controlplane.waiting import wait_for
+from tests.postgres import Database, PostgresServer
+from tests.rows import insert_row
+
+BACKENDS = "FROM pg_stat_activity WHERE application_name = 'dispatcher/listen' AND datname = $1"
+
+
+class Woken:
+    """Counts wake-ups."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def __call__(self) -> None:
+        self.times += 1
+
+    async def by(self, call: Callable[[], Awaitable[object]]) -> None:
+        """The call wakes, once no earlier wake-up of the database holds it back: so it is repeated."""
+
+        async def is_heard() -> bool:
+            before = self.times
+            await call()
+            try:
+                await wait_for(lambda: self.times > before, "a wake-up", 0.3)
+            except TimeoutError:
+                return False
+            return True
+
+        await wait_for(is_heard, "the call wakes")
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def woken() -> Woken:
+    return Woken()
+
+
+@asynccontextmanager
+async def listening(database: Database, woken: Woken, login: str = "reader") -> AsyncIterator[Listener]:
+    listener = Listener(lambda: database.url(login), woken)
+    assert not listener.is_listening
+    running = asyncio.create_task(listener.run())
+    try:
+        yield listener
+        assert not running.done(), running.exception()
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert not listener.is_listening
+
+
+async def hears(listener: Listener) -> None:
+    await wait_for(lambda: listener.is_listening, "LISTEN")
+
+
+async def test_it_wakes_when_it_begins_and_at_every_insert(database: Database, woken: Woken) -> None:
+    async with listening(database, woken) as listener:
+        await hears(listener)
+        assert woken.times == 1  # what came before is not told again
+        await woken.by(lambda: insert_row(database))
+
+
+async def test_it_wakes_when_a_row_is_over(database: Database, woken: Woken) -> None:
+    async with listening(database, woken) as listener:
+        await hears(listener)
+        await woken.by(lambda: cancel_a_row(database))
+
+
+async def cancel_a_row(database: Database) -> None:
+    await (await insert_row(database)).cancel()
+
+
+async def test_its_connection_is_its_own_and_goes_with_it(database: Database, woken: Woken) -> None:
+    admin = await database.session("admin")
+
+    async def backends() -> int:
+        return int(await admin.fetchval(f"SELECT count(*) {BACKENDS}", database.name))
+
+    async def none() -> bool:
+        return await backends() == 0
+
+    async with listening(database, woken) as listener:
+        await hears(listener)
+        assert await backends() == 1
+    await wait_for(none, "the backend is gone")
+
+
+async def test_it_comes_back_when_its_backend_is_ended_and_wakes(database: Database, woken: Woken) -> None:
+    admin = await database.session("admin")
+    async with listening(database, woken) as listener:
+        await hears(listener)
+        for _ in range(3):
+            before = woken.times
+            assert await admin.fetchval(f"SELECT pg_terminate_backend(pid, 1000) {BACKENDS}", database.name)
+            await wait_for(lambda: not listener.is_listening, "it says that it is deaf")
+            await hears(listener)
+            assert woken.times >= before + 2  # once when it fell deaf, once when it hears again
+        await woken.by(lambda: insert_row(database))
+
+
+async def test_it_comes_back_when_the_server_was_away(
+    postgres: PostgresServer, database: Database, woken: Woken
+) -> None:
+    async with listening(database, woken) as listener:
+        await hears(listener)
+        for immediately in (False, True):
+            await postgres.stop(immediately=immediately)
+            try:
+                await wait_for(lambda: not listener.is_listening, "it says that it is deaf")
+            finally:
+                await postgres.start()
+            await hears(listener)
+            await woken.by(lambda: insert_row(database))
+
+
+async def test_it_waits_for_a_database_that_cannot_be_had_yet(database: Database, woken: Woken) -> None:
+    admin = await database.session("admin")
+    grants = 'CONNECT ON DATABASE "{}" {} PUBLIC, dispatch_reader'
+    await admin.execute("REVOKE " + grants.format(database.name, "FROM"))
+    refused = asyncio.Event()
+
+    def url() -> str:
+        refused.set()
+        return database.url("reader")
+
+    listener = Listener(url, woken)
+    running = asyncio.create_task(listener.run())
+    await refused.wait()
+    assert (listener.is_listening, woken.times) == (False, 0)
+    await admin.execute("GRANT " + grants.format(database.name, "TO"))
+    await hears(listener)
+    running.cancel()

@@ -1,0 +1,191 @@
+"""A database that stops, freezes or fails over: told in bounded time, never hung on, used again when it is back."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
+
+import asyncpg
+import pytest
+import pytest_asyncio
+
+from dispatcher.errors import DatabaseAway, DatabaseError, DatabaseNotPrimary
+from dispatcher.pg.connect import ANSWER_SECONDS, CONNECT_SECONDS, Session
+from dispatcher.pg.listen import PING_SECONDS, PONG_SECONDS, Listener
+from dispatcher.pg.tasks import look
+from tests.controlplane.waiting import wait_for
+from tests.postgres import Database, PostgresServer, Standby, url_with
+
+SLACK_SECONDS = 2
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[Session]:
+    session = Session(lambda: url)
+    try:
+        yield session
+    finally:
+        await session.close()
+
+
+async def ids(session: Session) -> list[int]:
+    async with look(session) as rows:
+        return [row.id for row in await rows.candidates({"default": 100})]
+
+
+async def works(session: Session) -> bool:
+    try:
+        await ids(session)
+    except DatabaseError:
+        return False
+    return True
+
+
+async def took(session: Session, wanted: type[DatabaseError]) -> float:
+    """Seconds until a look at the rows said so."""
+    began = time.monotonic()
+    with pytest.raises(wanted):
+        await ids(session)
+    return time.monotonic() - began
+
+
+def hosts(database: Database, *urls: str) -> str:
+    """The reader's URL with the hosts of these, in this order."""
+    return url_with(database.url("reader"), host=",".join(urlsplit(url).netloc.rpartition("@")[2] for url in urls))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def standby(postgres: PostgresServer) -> AsyncIterator[Standby]:
+    made = await postgres.start_standby()
+    yield made
+    await made.stop(immediately=True)
+
+
+class Anywhere(Session):
+    """A session that got to its server without asking whether it is the primary."""
+
+    def __init__(self, connection: "asyncpg.Connection[asyncpg.Record]") -> None:
+        super().__init__(lambda: None)
+        self._connection = connection
+
+
+async def test_a_standby_is_refused_although_it_serves(database: Database, standby: Standby) -> None:
+    task_id = await database.insert_task()
+    await standby.caught_up()
+    url = standby.url(database, "reader")
+    connection = await asyncpg.connect(url)
+    assert await connection.fetchval("SELECT id FROM dispatch.tasks") == task_id
+    for session in (Session(lambda: url), Anywhere(connection)):
+        with pytest.raises(DatabaseNotPrimary, match="primary"):
+            await ids(session)
+
+
+async def test_of_several_hosts_the_primary_is_taken(
+    postgres: PostgresServer, database: Database, standby: Standby
+) -> None:
+    await standby.caught_up()
+    url = hosts(database, standby.url(database), database.admin_url)
+    async with opened(url) as session:
+        assert await ids(session) == []
+    await standby.stop()
+    async with opened(url) as session:
+        assert await ids(session) == []
+    await standby.start()
+    await postgres.stop()
+    try:
+        async with opened(hosts(database, database.admin_url, standby.url(database))) as session:
+            await took(session, DatabaseAway)
+        async with opened(hosts(database, standby.url(database), standby.url(database))) as session:
+            await took(session, DatabaseNotPrimary)
+    finally:
+        await postgres.start()
+
+
+async def test_a_standby_that_is_promoted_while_the_first_host_is_frozen_is_found(
+    postgres: PostgresServer, database: Database
+) -> None:
+    """A dead machine refuses nothing: its host uses up its own time limit, and not that of the next."""
+    old, successor = await database.insert_task(), await postgres.start_standby()
+    await successor.caught_up()
+    async with opened(hosts(database, database.admin_url, successor.url(database))) as session:
+        assert await ids(session) == [old]
+        await postgres.freeze()
+        try:
+            await took(session, DatabaseAway)
+            await successor.promote()
+            assert await ids(session) == [old]
+            team = await asyncpg.connect(successor.url(database, "team_a"))
+            new = await team.fetchval("INSERT INTO dispatch.tasks DEFAULT VALUES RETURNING id")
+            await team.close()
+            assert await ids(session) == [old, new]
+        finally:
+            postgres.thaw()
+            await successor.stop(immediately=True)
+
+
+async def test_a_stopped_server_is_told_soon_and_used_again_when_it_is_back(
+    postgres: PostgresServer, database: Database
+) -> None:
+    task_id = await database.insert_task()
+    async with opened(database.url("reader")) as session:
+        assert await ids(session) == [task_id]
+        for immediately in (False, True):
+            await postgres.stop(immediately=immediately)
+            try:
+                assert await took(session, DatabaseAway) < 2 + SLACK_SECONDS
+                assert await took(session, DatabaseAway) < 2 + SLACK_SECONDS
+            finally:
+                await postgres.start()
+            await wait_for(lambda: works(session), "rows again")
+            assert await ids(session) == [task_id]
+
+
+async def test_a_session_that_was_ended_is_made_anew(database: Database) -> None:
+    admin = await database.session("admin")
+    ends = "SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity WHERE usename = 'reader' AND datname = $1"
+    async with opened(database.url("reader")) as session:
+        for _ in range(3):
+            await ids(session)
+            assert await admin.fetchval(ends, database.name)
+            await wait_for(lambda: works(session), "rows again", 1)
+
+
+async def test_a_frozen_server_is_given_up_in_time(postgres: PostgresServer, database: Database) -> None:
+    """Before a look, in the middle of one, while it is connected to, and while it is listened to; all at once."""
+    url, frozen, in_the_middle = database.url("reader"), asyncio.Event(), asyncio.Event()
+    listener = Listener(lambda: url, lambda: None)
+    listening = asyncio.create_task(listener.run())
+
+    async def look_long(session: Session) -> float:
+        async with look(session) as rows:
+            in_the_middle.set()
+            await frozen.wait()
+            began = time.monotonic()
+            with pytest.raises(TimeoutError):
+                await rows.queues()
+            raise DatabaseAway(str(time.monotonic() - began))
+
+    async with opened(url) as idle, opened(url) as busy, opened(url) as new:
+        await ids(idle)
+        busy_look = asyncio.create_task(look_long(busy))
+        await in_the_middle.wait()
+        await wait_for(lambda: listener.is_listening, "LISTEN")
+        await postgres.freeze()
+        began = time.monotonic()
+        try:
+            frozen.set()
+            before, connecting = await asyncio.gather(took(idle, DatabaseAway), took(new, DatabaseAway))
+            with pytest.raises(DatabaseAway):
+                await busy_look
+            middle = time.monotonic() - began
+            await wait_for(lambda: not listener.is_listening, "it says that it is deaf", PING_SECONDS + PONG_SECONDS)
+        finally:
+            postgres.thaw()
+        assert before < ANSWER_SECONDS + SLACK_SECONDS
+        assert middle < ANSWER_SECONDS + SLACK_SECONDS
+        assert connecting < CONNECT_SECONDS + SLACK_SECONDS
+        for session in (idle, busy, new):
+            assert await ids(session) == []
+        await wait_for(lambda: listener.is_listening, "LISTEN again", 15)
+    listening.cancel()

@@ -19,7 +19,7 @@ MERGE_PATCH = "application/merge-patch+json"
 UNREACHABLE = (aiohttp.ClientError, TimeoutError, OSError)
 
 
-class KubeFault(Exception):  # noqa: N818  the house calls what goes wrong a fault
+class KubeFault(Exception):
     """The server answered with a status of 400 or more."""
 
     def __init__(self, request: str, status: int, body: Json) -> None:

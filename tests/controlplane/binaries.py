@@ -29,7 +29,7 @@ PACKAGES = {
 }
 
 
-class BuildFault(Exception):  # noqa: N818  the house calls what goes wrong a fault
+class BuildFault(Exception):
     """The programs are neither there nor can they be built; the message says what to install or what Go said."""
 
 

@@ -26,7 +26,7 @@ _FIELDS = {
 }
 
 
-class CreateContainerConfigFault(Exception):  # noqa: N818  the house calls what goes wrong a fault
+class CreateContainerConfigFault(Exception):
     """kubelet could not have started this container (reason CreateContainerConfigError)."""
 
 

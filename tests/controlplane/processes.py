@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 
-class ServerDied(Exception):  # noqa: N818  the house calls what goes wrong a fault
+class ServerDied(Exception):
     """A server ended by itself; the message carries the end of its log."""
 
 

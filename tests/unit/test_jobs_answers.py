@@ -25,6 +25,8 @@ TABLE = [
     (ApiAnswer(403, "Forbidden", ENDING, ("NamespaceTerminating",)), Meaning.TERMINATING),
     (ApiAnswer(403, "Forbidden", RBAC), Meaning.FORBIDDEN),
     (ApiAnswer(403, "Forbidden", WEBHOOK), Meaning.DENIED),
+    (ApiAnswer(403, "Forbidden", 'jobs.batch "x" is forbidden: User quotas are checked elsewhere'), Meaning.DENIED),
+    (ApiAnswer(403, "Forbidden", "a policy says: team a cannot create resource jobs at night"), Meaning.DENIED),
     (ApiAnswer(403, "Forbidden", POD_SECURITY), Meaning.DENIED),
     (ApiAnswer(403, "Forbidden", NO_LIMITS), Meaning.DENIED),
     (ApiAnswer(403), Meaning.DENIED),
@@ -53,7 +55,14 @@ def test_a_namespace_that_ends_is_told_by_its_cause_before_any_text() -> None:
     assert read_create(ApiAnswer(403, "Forbidden", QUOTA, ("Other", "NamespaceTerminating"))) is Meaning.TERMINATING
 
 
-@given(st.builds(ApiAnswer, st.integers(0, 599), st.text(max_size=20), st.sampled_from(["", QUOTA, RBAC, WEBHOOK])))
+@given(
+    st.builds(
+        ApiAnswer,
+        st.integers(0, 599),
+        st.sampled_from(["", "AlreadyExists", "x"]),
+        st.sampled_from(["", QUOTA, RBAC, WEBHOOK]),
+    )
+)
 def test_whatever_does_not_say_not_made_for_certain_may_have_been_made(answer: ApiAnswer) -> None:
     """PROTOCOL 3.3: only these statuses say that nothing was made, or that the name is taken."""
     certain = {400, 401, 403, 404, 413, 422}

@@ -148,18 +148,13 @@ def test_pods_that_need_the_same_have_one_shape() -> None:
         {"pod": {"schedulerName": "mine"}},
         {"pod": {"topologySpreadConstraints": [{"maxSkew": 1}]}},
         {"pod": {"priorityClassName": "high"}},
-    ]
-    + [
-        parts
-        for parts in (
-            {"pod": {"initContainers": [{"name": "i", "resources": {"requests": {"memory": "64Gi"}}}]}},
-            {"pod": {"resources": {"requests": {"cpu": "8"}}}},
-            {"pod": {"runtimeClassName": "kata"}},
-            {"pod": {"nodeName": "node-7"}},
-            {"pod": {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "zonal"}}]}},
-        )
+        {"pod": {"initContainers": [{"name": "i", "resources": {"requests": {"memory": "64Gi"}}}]}},
+        {"pod": {"resources": {"requests": {"cpu": "8"}}}},
+        {"pod": {"runtimeClassName": "kata"}},
+        {"pod": {"nodeName": "node-7"}},
+        {"pod": {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "zonal"}}]}},
     ],
-)  # fmt: skip
+)
 def test_what_decides_where_a_pod_fits_makes_another_shape(parts: dict[str, Any]) -> None:
     assert plan_shape(a_template(**parts), {}) != plan_shape(a_template(), {})
 

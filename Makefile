@@ -20,8 +20,8 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 test: venv ## everything; on a fresh machine too
-	@$(MAKE) --no-print-directory $(TOGETHER) controlplane lint types imports house coverage integration
-	@$(MAKE) --no-print-directory contract journey
+	@$(MAKE) --no-print-directory $(TOGETHER) controlplane lint types imports house coverage
+	@$(MAKE) --no-print-directory $(TOGETHER) journey integration contract
 
 lint: venv ## ruff: rules and format
 	$(BIN)/ruff check --output-format=concise .
@@ -51,7 +51,7 @@ contract: venv controlplane ## fakes and the real thing, by the same tests; on a
 	$(BIN)/python $(PYTEST) tests/contract
 
 journey: venv controlplane ## from the row to the Job and away again; from the wheel to the migrated database
-	$(BIN)/python $(PYTEST) tests/journey
+	$(BIN)/python $(PYTEST) -n 2 --dist worksteal tests/journey
 
 controlplane: venv ## build the control plane of the tests, once; low priority, minutes
 	@$(BIN)/python -c 'import shutil; from tests.controlplane.binaries import find_go; find_go(shutil.which("go"))' \

@@ -10,7 +10,7 @@ from typing import Final
 
 import asyncpg
 import structlog
-from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponential
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
 
 from dispatcher.errors import DatabaseError
 from dispatcher.pg.connect import Url, open_connection, translated
@@ -36,7 +36,9 @@ class Listener:
     async def run(self) -> None:
         """Ends only by cancellation."""
         attempts = AsyncRetrying(
-            retry=retry_if_exception_type(DatabaseError), wait=wait_random_exponential(multiplier=0.4, max=10)
+            retry=retry_if_exception_type(DatabaseError),
+            wait=wait_random_exponential(multiplier=0.4, max=10),
+            before_sleep=tell,
         )
         while True:
             async for attempt in attempts:
@@ -77,6 +79,11 @@ class Listener:
 
     def _heard(self, *_: object) -> None:
         self._wake()
+
+
+def tell(state: RetryCallState) -> None:
+    fault = state.outcome.exception() if state.outcome else None
+    log.warning("cannot listen", fault=str(fault), tries=state.attempt_number)
 
 
 async def wait_quietly(event: asyncio.Event, seconds: float) -> None:

@@ -1,0 +1,137 @@
+"""Every query is prepared as the dispatcher's login, and the hot ones stay cheap in a database that has seen a lot.
+
+A million finished rows, a hundred thousand waiting ones in a hundred queues. What is held is the plan and the pages it
+touches; times depend on the machine.
+"""
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from dispatcher.pg.connect import open_connection
+from dispatcher.pg.queries import query
+from dispatcher.pg.tasks import NEEDED_INDEXES
+from tests.postgres import Connection, Database, PostgresServer
+
+QUERIES = sorted(file.stem for file in (Path(__file__).parents[2] / "sql" / "queries").glob("*.sql"))
+QUEUES = [f"queue-{number}" for number in range(100)]
+FINISHED, WAITING, PROCESSING, WINDOW = 1_000_000, 100_000, 300, 200
+KEY = "5d8c6a0a-7f0e-4d5b-9a43-0f1f6f3b9c77"
+
+INDEXES = """
+SELECT indexrelid::regclass::text AS name, pg_get_indexdef(indexrelid) AS definition
+FROM pg_index WHERE indrelid = 'dispatch.tasks'::regclass AND NOT indisprimary
+"""
+FILL = [
+    # No trigger looks at a million rows, and the indexes are made again when all are there.
+    "SET session_replication_role = replica",
+    "INSERT INTO dispatch.queues (name) SELECT 'queue-' || n FROM generate_series(0, 99) AS n",
+    f"""
+    INSERT INTO dispatch.tasks (queue, status, launch, finished_at, start_key, kind)
+    SELECT 'queue-' || n % 100, CASE WHEN n % 10 = 0 THEN 'failed' ELSE 'succeeded' END, 1,
+           now() - interval '1 s' * n, '{KEY}', decode(md5((n % 1000)::text), 'hex')
+    FROM generate_series(1, {FINISHED}) AS n
+    """,
+    # Of twenty rows one is due since a while, and one will be.
+    f"""
+    INSERT INTO dispatch.tasks (queue, priority, run_at, start_key, kind)
+    SELECT 'queue-' || n % 100, n / 100 % 3 * 50,
+           CASE n / 100 % 20 WHEN 0 THEN now() - interval '1 s' * n WHEN 1 THEN now() + interval '1 s' * n END,
+           '{KEY}', decode(md5((n % 1000)::text), 'hex')
+    FROM generate_series(1, {WAITING}) AS n
+    """,
+    f"""
+    INSERT INTO dispatch.tasks (queue, status, launch, run_token, started_at, heartbeat_at, kind)
+    SELECT 'queue-' || n % 100, 'processing', 1, gen_random_uuid(), now(), now(), decode(md5('x'), 'hex')
+    FROM generate_series(1, {PROCESSING}) AS n
+    """,
+]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def full(postgres: PostgresServer) -> AsyncIterator[Database]:
+    database = await postgres.create_database()
+    admin = await database.session("admin")
+    indexes = await admin.fetch(INDEXES)
+    await admin.execute("DROP INDEX " + ", ".join(index["name"] for index in indexes))
+    for statement in FILL:
+        await admin.execute(statement)
+    for index in indexes:
+        await admin.execute(index["definition"])
+    await admin.execute("ANALYZE dispatch.tasks, dispatch.queues")
+    yield database
+    await database.drop()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def reader(full: Database) -> AsyncIterator[Connection]:
+    """With the settings of every session of the dispatcher."""
+    connection = await open_connection(full.url("reader"))
+    yield connection
+    connection.terminate()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What EXPLAIN (ANALYZE, BUFFERS) says of one run."""
+
+    root: dict[str, Any]
+    milliseconds: float
+
+    def nodes(self, node: dict[str, Any] | None = None) -> Iterator[dict[str, Any]]:
+        node = node or self.root
+        yield node
+        for child in node.get("Plans", ()):
+            yield from self.nodes(child)
+
+    @property
+    def indexes(self) -> set[str]:
+        return {node["Index Name"] for node in self.nodes() if "Index Name" in node}
+
+    @property
+    def scanned(self) -> set[str]:
+        """Tables read from end to end."""
+        return {node["Relation Name"] for node in self.nodes() if node["Node Type"] == "Seq Scan"}
+
+    @property
+    def kinds_of_index_scan(self) -> set[str]:
+        return {node["Node Type"] for node in self.nodes() if "Index Name" in node}
+
+    @property
+    def rows(self) -> int:
+        return int(self.root["Actual Rows"])
+
+    @property
+    def pages(self) -> int:
+        return int(self.root["Shared Hit Blocks"] + self.root["Shared Read Blocks"])
+
+    @property
+    def dropped(self) -> int:
+        """Rows that were read and then thrown away."""
+        return int(sum(node.get("Rows Removed by Filter", 0) for node in self.nodes()))
+
+
+async def explain(reader: Connection, name: str, *parameters: object) -> Plan:
+    text = await reader.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {query(name)}", *parameters)
+    (told,) = json.loads(text)
+    return Plan(told["Plan"], told["Execution Time"])
+
+
+async def ids(reader: Connection, status: str, count: int) -> list[int]:
+    """Rows from all over the table."""
+    rows = await reader.fetch(
+        "SELECT id FROM dispatch.tasks WHERE status = $1 ORDER BY kind, id LIMIT $2", status, count, timeout=60
+    )
+    return [row["id"] for row in rows]
+
+
+@pytest.mark.parametrize("name", QUERIES)
+async def test_the_readers_login_may_run_it(database: Database, name: str) -> None:
+    connection = await open_connection(database.url("reader"))
+    await connection.prepare(query(name))
+    connection.terminate()

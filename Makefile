@@ -21,7 +21,8 @@ help: ## this list
 
 test: venv ## everything; on a fresh machine too
 	@$(MAKE) --no-print-directory $(TOGETHER) controlplane lint types imports house coverage
-	@$(MAKE) --no-print-directory $(TOGETHER) journey integration contract
+	@$(MAKE) --no-print-directory $(TOGETHER) integration contract
+	@$(MAKE) --no-print-directory journey
 
 lint: venv ## ruff: rules and format
 	$(BIN)/ruff check --output-format=concise .

@@ -109,6 +109,8 @@ class Dispatcher:
 
     def __init__(self, place: Place, **settings: object) -> None:
         self.port = free_port()
+        self.program: tuple[str, ...] = (sys.executable, "-m", "dispatcher")
+        self.folder = ROOT
         self._environment = place.environment(LISTEN_ADDRESS=f"127.0.0.1:{self.port}", **settings)
         self._log = place.folder / f"dispatcher-{self.port}.log"
         self._process: asyncio.subprocess.Process | None = None
@@ -137,7 +139,7 @@ class Dispatcher:
     async def start(self) -> None:
         with self._log.open("a") as log:
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "dispatcher", "run", cwd=ROOT, env=self._environment, stdout=log, stderr=log
+                *self.program, "run", cwd=self.folder, env=self._environment, stdout=log, stderr=log
             )
 
     async def kill(self) -> None:

@@ -81,7 +81,6 @@ class Plan:
     """What EXPLAIN (ANALYZE, BUFFERS) says of one run."""
 
     root: dict[str, Any]
-    milliseconds: float
 
     def nodes(self, node: dict[str, Any] | None = None) -> Iterator[dict[str, Any]]:
         node = node or self.root
@@ -99,8 +98,9 @@ class Plan:
         return {node["Relation Name"] for node in self.nodes() if node["Node Type"] == "Seq Scan"}
 
     @property
-    def kinds_of_index_scan(self) -> set[str]:
-        return {node["Node Type"] for node in self.nodes() if "Index Name" in node}
+    def kinds_of_scan(self) -> set[str]:
+        """How tasks are read."""
+        return {node["Node Type"] for node in self.nodes() if node.get("Relation Name") == "tasks"}
 
     @property
     def rows(self) -> int:
@@ -119,7 +119,7 @@ class Plan:
 async def explain(reader: Connection, name: str, *parameters: object) -> Plan:
     text = await reader.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {query(name)}", *parameters)
     (told,) = json.loads(text)
-    return Plan(told["Plan"], told["Execution Time"])
+    return Plan(told["Plan"])
 
 
 async def ids(reader: Connection, status: str, count: int) -> list[int]:
@@ -135,3 +135,77 @@ async def test_the_readers_login_may_run_it(database: Database, name: str) -> No
     connection = await open_connection(database.url("reader"))
     await connection.prepare(query(name))
     connection.terminate()
+
+
+COUNTS = {"tasks": 5000, "kinds": 3000, "requests": 100}
+
+
+async def test_the_heads_of_a_hundred_queues(full: Database, reader: Connection) -> None:
+    """Of each: up to a window of ready rows and as many of those that became due, and no others are read."""
+    now = await reader.fetchval("SELECT clock_timestamp()")
+    plan = await explain(reader, "candidates", QUEUES, [WINDOW] * len(QUEUES), now)
+    assert plan.indexes == {"tasks_ready", "tasks_due"}
+    assert (plan.kinds_of_scan, plan.dropped) == ({"Index Only Scan"}, 0)
+    assert plan.rows == len(QUEUES) * (WINDOW + WAITING // len(QUEUES) // 20)
+    assert plan.pages < 1.2 * plan.rows  # each row is asked for in the table, until a VACUUM was there
+    await (await full.session("admin")).execute("VACUUM dispatch.tasks")
+    again = await explain(reader, "candidates", QUEUES, [WINDOW] * len(QUEUES), now)
+    assert (again.rows, again.indexes, again.kinds_of_scan) == (plan.rows, plan.indexes, {"Index Only Scan"})
+    assert again.pages < again.rows / 10
+
+
+async def test_a_wide_window_of_one_queue(reader: Connection) -> None:
+    now = await reader.fetchval("SELECT clock_timestamp()")
+    plan = await explain(reader, "candidates", QUEUES[:1], [50_000], now)
+    assert (plan.indexes, plan.dropped) == ({"tasks_ready", "tasks_due"}, 0)
+    assert plan.rows == WAITING // len(QUEUES) * 19 // 20
+    assert plan.pages < 1.2 * plan.rows
+
+
+async def test_queues_without_a_waiting_row_cost_a_look_at_the_index(reader: Connection) -> None:
+    now = await reader.fetchval("SELECT clock_timestamp()")
+    plan = await explain(reader, "candidates", [f"empty-{number}" for number in range(100)], [WINDOW] * 100, now)
+    assert (plan.rows, plan.scanned, plan.dropped) == (0, set(), 0)
+    assert plan.pages <= 100 * 2 * 4  # two indexes, as deep as they are
+
+
+async def test_the_next_due_time(reader: Connection) -> None:
+    now = await reader.fetchval("SELECT clock_timestamp()")
+    plan = await explain(reader, "next_due", QUEUES, now)
+    assert (plan.indexes, plan.scanned, plan.dropped) == ({"tasks_due"}, set(), 0)
+    assert plan.pages <= 5 * len(QUEUES)
+
+
+@pytest.mark.parametrize("name", COUNTS)
+@pytest.mark.parametrize("status", ["waiting", "succeeded"])
+async def test_rows_by_id(reader: Connection, name: str, status: str) -> None:
+    """However many of the table's are asked for: by its key, never from end to end."""
+    for count in (1, COUNTS[name]):
+        plan = await explain(reader, name, await ids(reader, status, count))
+        assert (plan.indexes, plan.scanned, plan.rows) == ({"tasks_pkey"}, set(), count)
+        assert plan.pages <= 4 * count
+
+
+async def test_rows_that_containers_hold(reader: Connection) -> None:
+    for most, found in ((100, 100), (1000, PROCESSING)):
+        plan = await explain(reader, "processing", most)
+        assert (plan.indexes, plan.scanned, plan.rows) == ({"tasks_processing"}, set(), found)
+        assert plan.pages <= found
+
+
+async def test_the_head_of_a_look(reader: Connection) -> None:
+    """Catalogs of databases with many tables are long, and this is asked at every look."""
+    plan = await explain(reader, "head", list(NEEDED_INDEXES))
+    assert plan.scanned <= {"schema_version"}
+    assert plan.pages < 40
+
+
+@pytest.mark.parametrize("name", ["queues", "ping"])
+async def test_what_never_looks_at_a_task(reader: Connection, name: str) -> None:
+    plan = await explain(reader, name)
+    assert plan.scanned <= {"queues"}
+    assert plan.pages < 10
+
+
+def test_the_plan_of_every_query_is_looked_at() -> None:
+    assert set(QUERIES) == {"candidates", "next_due", *COUNTS, "processing", "head", "queues", "ping"}

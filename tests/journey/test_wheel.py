@@ -16,6 +16,8 @@ from typing import NamedTuple
 import pytest
 
 from dispatcher import __version__
+from tests.controlplane.waiting import wait_for
+from tests.dispatching import Dispatcher, Place
 from tests.postgres import PostgresServer
 
 ROOT = Path(__file__).parents[2]
@@ -126,6 +128,19 @@ async def test_it_shows_the_job_of_the_built_in_template(installed: Installed) -
     shown = await installed.dispatcher("render", "--template", "default", IMAGE="registry/task:1")
     assert shown.status == 0, shown.err
     assert "image: registry/task:1" in shown.out
+
+
+async def test_it_runs_a_row_of_the_built_in_template_on_a_cluster(installed: Installed, place: Place) -> None:
+    dispatcher = Dispatcher(place, TEMPLATES_DIR=None, IMAGE="registry.example/task:1", CPU_REQUEST="1", CPU_LIMIT="1")
+    dispatcher.program, dispatcher.folder = (str(installed.bin / "dispatcher"),), installed.folder
+    async with place.playing(), dispatcher:
+        await dispatcher.ready()
+        task_id = await place.database.insert_task()
+
+        async def is_over() -> bool:
+            return bool((await place.database.task(task_id))["status"] == "succeeded")
+
+        await wait_for(is_over, "the row succeeded", 20, check=dispatcher.check)
 
 
 async def test_it_tells_every_fault_of_its_settings_before_it_starts(installed: Installed) -> None:

@@ -120,6 +120,14 @@ async def test_no_more_rows_are_read_than_the_queue_has_places() -> None:
     assert (await scan(Table(rows(range(50))), snapshot=snapshot)).ids == [0, 1, 2]
 
 
+async def test_an_idle_queue_has_all_its_places() -> None:
+    assert (await scan(Table(rows(range(50))), snapshot=a_snapshot(a_queue(max_jobs=1)))).ids == [0]
+
+
+async def test_an_idle_submitter_has_all_of_his() -> None:
+    assert (await scan(Table(rows([1])), snapshot=a_snapshot(a_queue(max_jobs_per_submitter=1)))).ids == [1]
+
+
 # What is passed over
 
 

@@ -108,6 +108,11 @@ def test_nothing_else_of_the_templates_own_head_becomes_the_jobs() -> None:
     assert job["metadata"].keys() == {"name", "namespace", "labels", "annotations"}
 
 
+def test_a_template_without_a_head_gets_ours() -> None:
+    job = rendered(template=judge_template("default", a_manifest() | {"metadata": None}))
+    assert job["metadata"] == rendered()["metadata"]
+
+
 # One launch = one Job = one Pod
 
 
@@ -163,10 +168,13 @@ def test_the_container_is_told_the_contract() -> None:
 
 
 def test_pass_env_template_row_and_contract_meet_in_the_container() -> None:
-    template = a_template(opens="env,env.MODE", container={"env": [{"name": "MODE", "value": "fast"}]})
+    template = a_template(
+        opens="env,env.MODE", container={"env": [{"name": name, "value": "$(S3_URL)"} for name in ("MODE", "OWN")]}
+    )
     order = an_order(template, env={"MODE": "slow", "PRICE": "5 $"})
     env = env_of(rendered(order, template, a_site(passed={"S3_URL": "s3://$x"})))
-    assert (env["MODE"], env["PRICE"], env["S3_URL"], env["TASK_ID"]) == ("slow", "5 $$", "s3://$$x", "42")
+    assert (env["S3_URL"], env["OWN"], env["TASK_ID"]) == ("s3://$$x", "$(S3_URL)", "42")
+    assert (env["MODE"], env["PRICE"]) == ("slow", "5 $$")
 
 
 def test_the_opened_parts_of_a_row_go_into_the_container() -> None:

@@ -13,9 +13,9 @@ from dispatcher.jobs.env import is_closed
 from dispatcher.jobs.manifest import Site, build_job
 from dispatcher.jobs.overrides import judge_kind
 from dispatcher.jobs.policy import check_job
-from dispatcher.jobs.templates import Template
+from dispatcher.jobs.templates import Template, judge_template
 from dispatcher.model import Launch, Manifest, Offer, Order
-from tests.builders import SITE, a_kind, a_task, a_template, an_order
+from tests.builders import SITE, a_kind, a_manifest, a_task, a_template, an_order
 
 SITE_WITH_ENV = msgspec.structs.replace(SITE, passed={"S3_URL": "s3://x"}, scheduler_name="warm")
 SECRET = {"secretKeyRef": {"name": "s", "key": "k"}}
@@ -91,6 +91,20 @@ def test_what_a_row_that_asks_for_nothing_gets_is_fine() -> None:
 
 def test_what_a_row_gets_inside_its_bounds_is_fine() -> None:
     assert check(OPEN, an_order(OPEN, **ASKED)) == ""
+
+
+@pytest.mark.parametrize(("seconds", "fine"), [(7200, True), (7201, False)])
+def test_the_run_limit_may_be_the_templates_and_no_more(seconds: int, fine: bool) -> None:
+    assert (check(OPEN, an_order(OPEN, task=a_task(timeout_seconds=seconds))) == "") is fine
+
+
+def test_a_template_that_says_next_to_nothing_is_enough() -> None:
+    bare = judge_template("default", a_manifest(container={"resources": None}) | {"metadata": None})
+    assert check(bare, an_order(bare, env={"A": "1"}, cache_key="k")) == ""
+
+
+def test_a_map_without_entries_says_nothing() -> None:
+    assert check(CLOSED, an_order(CLOSED), (*POD_SPEC, "affinity"), {}) == ""
 
 
 # What may not be: each class of field, in a Job whose template opens nothing
@@ -180,6 +194,12 @@ NOT_NAMED: list[tuple[str, Path, Any]] = [
 @pytest.mark.parametrize(("path", "value"), [one[1:] for one in NOT_NAMED], ids=[one[0] for one in NOT_NAMED])
 def test_no_field_is_left_out_of_the_comparison(path: Path, value: Any) -> None:
     assert check(CLOSED, an_order(CLOSED, launch=Launch(2, 0, 1)), path, value) != ""
+
+
+@pytest.mark.xfail(raises=AssertionError, reason="policy.contract_violations: any value of these two passes")
+@pytest.mark.parametrize("name", ["TASK_TIMEOUT_SECONDS", "TASK_CACHE_DIR"])
+def test_every_value_of_the_contract_is_compared(name: str) -> None:
+    assert check(CLOSED, an_order(CLOSED), (*TASK, "env"), with_value(name, value="7")) != ""
 
 
 # What may not be where a template is open

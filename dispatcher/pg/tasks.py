@@ -6,7 +6,7 @@ a task that is done there still waits; the usual measure of lag is NULL on a fre
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 import asyncpg
@@ -32,7 +32,7 @@ class Look:
         self.database_id: str = head["database_id"]
 
     async def queues(self) -> list[Queue]:
-        return await self._all("queues", lambda row: Queue(**row))
+        return await self._all("queues", read_queue)
 
     async def candidates(self, windows: Mapping[str, int]) -> list[Candidate]:
         """The heads of queues; `windows`: rows of each at most."""
@@ -82,6 +82,12 @@ def fit(head: asyncpg.Record | None) -> asyncpg.Record:
         names = ", ".join(head["missing_indexes"])
         raise DatabaseUnfit(f"index {names} is missing or invalid: make it again as sql/migrations has it")
     return head
+
+
+def read_queue(row: asyncpg.Record) -> Queue:
+    """`infinity` comes as a time without a zone, the last that Python knows."""
+    until = row["paused_until"]
+    return Queue(**{**row, "paused_until": until and until.replace(tzinfo=UTC)})
 
 
 def read_task(row: asyncpg.Record) -> Task:

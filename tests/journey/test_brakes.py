@@ -1,0 +1,114 @@
+"""Caps hold, the pending brake holds one shape or everything, and neither is in the way of the others."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from tests.controlplane.waiting import wait_for
+from tests.dispatching import Dispatcher, Place
+
+HUGE = {"cpu": "500", "memory": "16Mi"}
+
+
+async def queue_jobs(place: Place) -> dict[str, int]:
+    """Jobs by queue."""
+    counts: dict[str, int] = {}
+    jobs: list[dict[str, Any]] = await place.jobs()
+    for job in jobs:
+        name = job["metadata"]["labels"]["dispatcher.internal/queue"]
+        counts[name] = counts.get(name, 0) + 1
+    return counts
+
+
+async def held(dispatcher: Dispatcher, count: int, **labels: str) -> None:
+    async def are_held() -> bool:
+        return await dispatcher.metric("dispatcher_waiting_tasks", **labels) == count
+
+    await wait_for(are_held, f"{count} rows are held for {labels}", 30, check=dispatcher.check)
+
+
+async def test_caps_of_queue_submitter_and_installation_hold_side_by_side(place: Place) -> None:
+    operator = await place.database.connect("operator")
+    await operator.execute("INSERT INTO dispatch.queues (name, max_jobs) VALUES ('narrow', 2), ('wide', NULL)")
+    await operator.execute("INSERT INTO dispatch.queues (name, max_jobs_per_submitter) VALUES ('shared', 1)")
+    async with place.playing(), Dispatcher(place, MAX_JOBS=8) as dispatcher:
+        for login in ("team_a", "team_b"):
+            for _ in range(3):
+                await place.database.insert_task(login, queue="shared", priority=1, env={"PLAY": "hang"})
+        for _ in range(4):
+            await place.database.insert_task(queue="narrow", priority=2, env={"PLAY": "hang"})
+        for _ in range(6):
+            await place.database.insert_task(queue="wide", priority=3, env={"PLAY": "hang"})
+        await held(dispatcher, 2, queue="wide", reason="JobCap")
+        assert await queue_jobs(place) == {"shared": 2, "narrow": 2, "wide": 4}
+
+
+async def are_stuck(place: Place, count: int) -> bool:
+    """Whether so many Pods have been Unschedulable for two seconds, by the cluster's own times."""
+    pods = (await place.control_plane.admin("GET", f"/api/v1/namespaces/{place.namespace}/pods"))["items"]
+    conditions = [condition for pod in pods for condition in pod["status"].get("conditions", [])]
+    since = [datetime.fromisoformat(c["lastTransitionTime"]) for c in conditions if c.get("reason") == "Unschedulable"]
+    return sum((datetime.now(UTC) - at).total_seconds() > 2 for at in since) == count
+
+
+async def test_a_shape_that_fits_nowhere_is_held_and_the_others_go_on(place: Place) -> None:
+    place.template("open", row_may_set="env,cpu,memory", max_cpu="1000", max_memory="1Gi")
+    settings = {"MAX_PENDING": 1, "PENDING_GRACE_SECONDS": 0.5}
+    async with place.playing(), Dispatcher(place, **settings) as dispatcher:
+        for _ in range(2):
+            await place.database.insert_task(template="open", spec=HUGE)
+
+        await wait_for(lambda: are_stuck(place, 2), "two Pods that fit nowhere", 20, check=dispatcher.check)
+        line = [await place.database.insert_task(template="open", spec=HUGE, priority=1) for _ in range(3)]
+        assert len(line) == 3
+        small = await place.database.insert_task(template="open", spec={"cpu": "20m"}, priority=900)
+
+        async def is_over() -> bool:
+            return bool((await place.database.task(small))["status"] == "succeeded")
+
+        await wait_for(is_over, "a row of another shape succeeded", 20, check=dispatcher.check)
+        await held(dispatcher, 3, reason="PendingPods")
+
+
+async def test_in_mode_any_one_pending_pod_holds_everything(place: Place) -> None:
+    place.template("slow", steer={"never-starts": "true"})
+    async with Dispatcher(place, PENDING_MODE="any") as dispatcher:
+        await place.database.insert_task(template="slow")
+        await wait_for(place.jobs, "the Job that never starts", 20, check=dispatcher.check)
+        for _ in range(3):
+            await place.database.insert_task()
+        await held(dispatcher, 3, reason="PendingPods")
+        assert len(await place.jobs()) == 1
+
+
+async def test_a_paused_queue_waits_and_the_others_go_on(place: Place) -> None:
+    operator = await place.database.connect("operator")
+    await operator.execute("INSERT INTO dispatch.queues (name, paused_until) VALUES ('night', 'infinity')")
+    async with place.playing(), Dispatcher(place) as dispatcher:
+        await place.database.insert_task(queue="night")
+        await place.database.insert_task()
+
+        async def has_job() -> bool:
+            return await queue_jobs(place) == {"default": 1}
+
+        await wait_for(has_job, "the Job of the open queue", 20, check=dispatcher.check)
+        await operator.execute("UPDATE dispatch.queues SET paused_until = NULL WHERE name = 'night'")
+
+        async def has_both() -> bool:
+            return await queue_jobs(place) == {"default": 1, "night": 1}
+
+        await wait_for(has_both, "the Job of the queue that was paused", 20, check=dispatcher.check)
+
+
+async def test_a_row_with_a_time_starts_at_it_and_not_before(place: Place) -> None:
+    # So long a poll that only the timer of the next row can be in time.
+    async with place.playing() as player, Dispatcher(place, POLL_SECONDS=60) as dispatcher:
+        await dispatcher.ready()
+        team = await place.database.connect("team_a")
+        task_id = await team.fetchval(
+            "INSERT INTO dispatch.tasks (run_at) VALUES (now() + interval '3 s') RETURNING id"
+        )
+        run = await wait_for(lambda: player.runs_of(task_id), "it runs", 20, check=dispatcher.check)
+        assert run
+        row = await place.database.task(task_id)
+        assert row["started_at"] >= row["run_at"]
+        assert (row["started_at"] - row["run_at"]).total_seconds() < 5

@@ -47,7 +47,6 @@ def commands() -> None:
 def run() -> None:
     """Dispatch until SIGTERM."""
     loaded = load_settings()
-    configure_logs(loaded.settings.service.log_level)
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)
     turn(app.run(loaded.settings))
@@ -74,7 +73,7 @@ def render(task_id: int | None, template: str | None, as_json: bool) -> None:
     if (task_id is None) == (template is None):
         raise click.UsageError("give the ID of a row, or --template NAME")
     settings = load_settings().settings
-    shown = preview_template(template, settings) if template else turn(preview_row(int(task_id or 0), settings))
+    shown = turn(preview_row(task_id, settings)) if task_id is not None else preview_template(str(template), settings)
     written = msgspec.json.format(msgspec.json.encode(shown)) if as_json else msgspec.yaml.encode(shown)
     click.echo(written.decode().rstrip())
 
@@ -94,7 +93,9 @@ def config(as_json: bool) -> None:
 
 
 def load_settings() -> Loaded:
-    return load(os.environ, app.read_text)
+    loaded = load(os.environ, app.read_text)
+    configure_logs(loaded.settings.service.log_level)
+    return loaded
 
 
 def turn(work: Coroutine[Any, Any, Any]) -> Any:

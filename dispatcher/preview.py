@@ -17,6 +17,8 @@ from dispatcher.pg.connect import Session
 from dispatcher.pg.tasks import look
 
 HIDDEN = "(hidden)"
+LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
+"""When a preview's row was inserted: a fixed time, so that two previews differ by their templates alone."""
 NO_DATABASE = "00000000-0000-0000-0000-000000000000"
 
 
@@ -37,10 +39,9 @@ async def preview_row(task_id: int, settings: Settings) -> Manifest:
 
 def preview_template(name: str, settings: Settings) -> Manifest:
     """The Job of a row that names the template and sets nothing."""
-    now = datetime.now(UTC)
     task = Task(
         id=1, queue="default", priority=100, run_at=None, timeout_seconds=None, max_failures=3, template=name,
-        status=Status.WAITING, attempt=1, launch=0, failures=0, job_uid=None, submitted_by="somebody", created_at=now,
+        status=Status.WAITING, attempt=1, launch=0, failures=0, job_uid=None, submitted_by="somebody", created_at=LONG_AGO,
         started_at=None, heartbeat_at=None, finished_at=None, cancel_requested_at=None, kind=b"",
     )  # fmt: skip
     kind = Kind(b"", name, None, {}, frozenset(), frozenset())

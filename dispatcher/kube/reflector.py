@@ -14,7 +14,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Final, Generic, TypeVar
 
 import msgspec
@@ -33,8 +33,6 @@ PAGE: Final = 500
 YIELD_EVERY: Final = 100
 SHORTEST_SECONDS: Final = 1
 """A watch that lived for less is a fault, whatever it brought."""
-WITHOUT_FAULT: Final = frozenset({"due", "quiet"})
-"""Causes of a list that must find the store as it is."""
 EVENTS: Final = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK"})
 T = TypeVar("T", bound=Named)
 
@@ -103,7 +101,7 @@ class Reflector(Generic[T]):
             params = {**which, "continue": page.metadata.continue_}
             await asyncio.sleep(0)  # between pages the loop belongs to others
         drifted = self.store.replace(found, page.metadata.resource_version, time.monotonic())
-        RELISTS.labels(self.resource.name, "drift" if drifted and cause in WITHOUT_FAULT else cause).inc()
+        RELISTS.labels(self.resource.name, "drift" if drifted and cause == "due" else cause).inc()
         self.fault = ""
         self._changed()
 
@@ -120,15 +118,15 @@ class Reflector(Generic[T]):
         """Watches from the list on; returns why a new list is needed."""
         relist_at = time.monotonic() + self._pace.relist * self._chance.uniform(1, 1.2)
         while (left := relist_at - time.monotonic()) > 0:
-            began = time.monotonic()
+            began, moved = time.monotonic(), False
             try:
-                moved = await self._watch(min(left, self._pace.watch * self._chance.uniform(1, 1.2)))
-            except WatchSilent:
-                return "quiet"
+                with suppress(WatchSilent):
+                    moved = await self._watch(min(left, self._pace.watch * self._chance.uniform(1, 1.2)))
             finally:
-                if time.monotonic() - began >= SHORTEST_SECONDS:
+                lived = time.monotonic() - began
+                if lived >= SHORTEST_SECONDS:
                     self._pauses = 0
-            if time.monotonic() - began < SHORTEST_SECONDS:
+            if lived < SHORTEST_SECONDS:
                 raise ClusterAway(f"watch {self.resource.name}: ended at once")
             if not moved and time.monotonic() < relist_at:
                 return "quiet"

@@ -41,8 +41,8 @@ def preview_template(name: str, settings: Settings) -> Manifest:
     """The Job of a row that names the template and sets nothing."""
     task = Task(
         id=1, queue="default", priority=100, run_at=None, timeout_seconds=None, max_failures=3, template=name,
-        status=Status.WAITING, attempt=1, launch=0, failures=0, job_uid=None, submitted_by="somebody", created_at=LONG_AGO,
-        started_at=None, heartbeat_at=None, finished_at=None, cancel_requested_at=None, kind=b"",
+        status=Status.WAITING, attempt=1, launch=0, failures=0, job_uid=None, submitted_by="somebody",
+        created_at=LONG_AGO, started_at=None, heartbeat_at=None, finished_at=None, cancel_requested_at=None, kind=b"",
     )  # fmt: skip
     kind = Kind(b"", name, None, {}, frozenset(), frozenset())
     return preview(task, Request(1, 1, {}, {}, HIDDEN, None), kind, NO_DATABASE, settings)

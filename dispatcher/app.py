@@ -11,6 +11,7 @@ import contextlib
 import gc
 import os
 import signal
+import threading
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -48,6 +49,7 @@ from dispatcher.sweep.remove import Remover
 log = structlog.get_logger(component="app")
 
 STOP_SECONDS = 20
+LAST_SECONDS = 27
 ACCESS_SECONDS = 60
 ACCESS_AGAIN_SECONDS = 2
 
@@ -84,8 +86,16 @@ def read_text(path: str) -> str:
 def stop_on_signals() -> asyncio.Event:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        asyncio.get_running_loop().add_signal_handler(number, end_soon, stop)
     return stop
+
+
+def end_soon(stop: asyncio.Event) -> None:
+    """Stops in good order; what still hangs after that (a name server that never answers) does not keep us."""
+    stop.set()
+    last = threading.Timer(LAST_SECONDS, os._exit, (0,))
+    last.daemon = True
+    last.start()
 
 
 class App:
@@ -114,6 +124,7 @@ class App:
         self.mirror.on_change(self.wake.soon)
         self.access = Access(client, namespace, with_nodes=kube.check_room)
         self.library = Library(jobs, frozenset(passed))
+        self.library.refresh()
         site = Site(
             kube.installation, namespace, jobs.timeout_seconds, jobs.start_deadline_seconds, jobs.scheduler_name, passed
         )

@@ -16,8 +16,9 @@ def configure_logs(level: str, *, as_text: bool | None = None) -> None:
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
+    # Plain tracebacks: the pretty ones print local variables, among them the secrets of rows.
     finish: list[Any] = (
-        [structlog.dev.ConsoleRenderer()]
+        [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
         if is_text
         else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(serializer=to_json)]
     )

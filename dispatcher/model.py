@@ -22,6 +22,7 @@ class Status(StrEnum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELLED = "cancelled"
+    UNKNOWN = "unknown"  # of a newer schema: nothing is done about such a row
 
 
 TERMINAL = frozenset({Status.SUCCEEDED, Status.FAILED, Status.CANCELLED})
@@ -292,3 +293,4 @@ class ApiAnswer(Struct, frozen=True):
     causes: tuple[str, ...] = ()
     retry_after: float = 0
     job: Job | None = None
+    is_told: bool = True  # by the API server itself: what a proxy answers in its place is nobody's word

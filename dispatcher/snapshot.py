@@ -84,6 +84,7 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
     allowance: Allowance = Allowance()
     not_ready: Hold | None = None
     is_blind: bool = False
+    is_probing: bool = False
     quota: Hold | None = None
     failing_lanes: frozenset[Lane] = frozenset()
     busy_lanes: frozenset[Lane] = frozenset()
@@ -115,14 +116,14 @@ def plan_load(holders: Iterable[tuple[str, str]]) -> Load:
     return Load(by_queue.total(), by_queue, by_submitter)
 
 
-def plan_pending(jobs: Iterable[Job], pods: Iterable[Pod], cluster_now: datetime, grace_seconds: float) -> Pending:
-    """Pods that wait, and Jobs that have no Pod yet. The grace lets an autoscaler or a scheduler work first."""
-    waiting = [pod for pod in pods if pod.phase == "Pending" and not pod.deleting]
-    with_pod = {pod.job_uid for pod in pods}
-    podless = sum(1 for job in jobs if not job.is_finished and job.uid not in with_pod)
+def plan_pending(view: ClusterView, unseen: int, grace_seconds: float) -> Pending:
+    """Pods that wait, Jobs without a Pod, creates not seen yet. The grace lets an autoscaler work first."""
+    waiting = [pod for pod in view.pods.values() if pod.phase == "Pending" and not pod.deleting]
+    with_pod = {pod.job_uid for pod in view.pods.values()}
+    podless = sum(1 for job in view.jobs.values() if not job.is_finished and job.uid not in with_pod)
     grace = timedelta(seconds=grace_seconds)
-    stuck = Counter(p.shape for p in waiting if p.unschedulable_since and cluster_now - p.unschedulable_since >= grace)
-    return Pending(len(waiting) + podless, stuck)
+    stuck = Counter(p.shape for p in waiting if p.unschedulable_since and view.now - p.unschedulable_since >= grace)
+    return Pending(len(waiting) + podless + unseen, stuck)
 
 
 def effective_queues(rows: Iterable[Queue]) -> dict[str, Queue]:

@@ -23,7 +23,7 @@ def plan_cycle(snapshot: ClusterSnapshot, contenders: Iterable[Contender]) -> Pl
     launches: list[Contender] = []
     holds: dict[int, Hold] = {}
     ends: list[End] = []
-    for contender in plan_order(contenders):
+    for contender in plan_order(contenders, is_probing=snapshot.is_probing):
         ends.extend(contender.standing.ends)
         if contender.standing.verdict is None:
             continue

@@ -8,6 +8,7 @@ Failure story: no rows (database away, standby, unfit) ends the cycle with a fau
 view that is too old still judges, so that reasons can be told, but launches and removes nothing.
 """
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -78,6 +79,8 @@ class Jobs(Offers, Protocol):
     def begin(self, view: ClusterView, now: datetime, database_id: str) -> None: ...
     def rows_to_read(self) -> set[int]: ...
     def in_flight(self) -> list[tuple[str, str]]: ...
+    def unseen_count(self) -> int: ...
+    def tried_at(self, task_id: int) -> float: ...
     def busy_lanes(self) -> frozenset[Lane]: ...
     def failing_lanes(self, tasks: Mapping[int, Task]) -> frozenset[Lane]: ...
     def brakes(self) -> Brakes: ...
@@ -92,7 +95,7 @@ class World(Struct, frozen=True):
     rows: Callable[[], AbstractAsyncContextManager[Rows]]
     not_allowed: Callable[[], str]
     is_listening: Callable[[], bool]
-    remove: Callable[[Sequence[End]], Awaitable[None]]
+    remove: Callable[[Sequence[End]], Awaitable[int]]
 
 
 class Decision(Struct, frozen=True):
@@ -119,6 +122,7 @@ class Dispatch:
         self._bucket = bucket
         self._scan = Scan(jobs, BATCH)
         self._empty = 0
+        self._jobless = 0
         self._numbers = count(1)
 
     async def run_once(self) -> float:
@@ -130,11 +134,14 @@ class Dispatch:
                 decision = await self._decide(view, rows)  # 3 one picture, one decision
             CYCLE_SECONDS.observe(time.perf_counter() - began)
             report(decision)
-            if not view.stale:
-                self._bucket.take(len(decision.plan.ends[:BATCH]))
-                await self._world.remove(decision.plan.ends[:BATCH])  # 4 act
-            await self._jobs.launch(decision.orders)
+            async with asyncio.TaskGroup() as acts:  # 4 act: a slow delete must not keep a create waiting
+                acts.create_task(self._jobs.launch(decision.orders))
+                if not view.stale:
+                    acts.create_task(self._remove(decision.plan.ends[:BATCH]))
             return self._pause(decision)  # 5 come again
+
+    async def _remove(self, ends: Sequence[End]) -> None:
+        self._bucket.take(await self._world.remove(ends))
 
     async def _decide(self, view: ClusterView, rows: Rows) -> Decision:
         self._jobs.begin(view, rows.now, rows.database_id)
@@ -162,10 +169,11 @@ class Dispatch:
             max_pending=settings.max_pending,
             is_strict=settings.pending_mode == "any",
             load=plan_load(self._jobs.in_flight()),
-            pending=plan_pending(view.jobs.values(), view.pods.values(), view.now, grace),
+            pending=plan_pending(view, self._jobs.unseen_count(), grace),
             allowance=Allowance(self._bucket.left(time.monotonic()), 1 if brakes.is_probing else BATCH),
             not_ready=self._not_ready(view) or brakes.api,
             is_blind=bool(view.stale),
+            is_probing=brakes.is_probing,
             quota=brakes.quota,
         )
 
@@ -179,7 +187,8 @@ class Dispatch:
     async def _rows_of_jobs(self, rows: Rows) -> dict[int, Task]:
         """Rows whose Jobs mean something still, and rows that a container holds but no Job is seen for."""
         known = self._jobs.rows_to_read()
-        held = await rows.processing(len(known) + SPARE)
+        held = await rows.processing(len(known) + self._jobless + SPARE)
+        self._jobless = len(set(held) - known)  # parked ones among them stay, and must not hide those behind
         return await rows.tasks(sorted(known.union(held)))
 
     async def _contenders(self, rows: Index, tasks: Mapping[int, Task]) -> list[Contender]:
@@ -187,8 +196,13 @@ class Dispatch:
         for kind in await rows.kinds(list(unknown.values())) if unknown else ():
             self._jobs.offer(kind)
         return [
-            Contender(task, self._jobs.known_offer(task.kind) or NOT_JUDGED, self._jobs.standing(task))
-            for task in tasks.values()
+            Contender(
+                task,
+                self._jobs.known_offer(task.kind) or NOT_JUDGED,
+                self._jobs.standing(task),
+                self._jobs.tried_at(task.id),
+            )
+            for task in sorted(tasks.values(), key=lambda task: (self._jobs.tried_at(task.id), task.priority, task.id))
         ]
 
     async def _orders(self, rows: Rows, plan: Plan) -> list[Order]:

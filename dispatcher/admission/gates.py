@@ -16,6 +16,7 @@ class Contender(Struct, frozen=True):
     task: Task
     offer: Offer | Hold
     standing: Standing
+    tried_at: float = float("-inf")
 
     @property
     def lane(self) -> Lane:
@@ -29,13 +30,14 @@ class Contender(Struct, frozen=True):
         return isinstance(verdict, Launch) and verdict.is_repeat
 
 
+UNDER_WAY: Final = frozenset({HoldReason.LAUNCHED, HoldReason.NODE_LOST, HoldReason.FINISHING})
 Gate = Callable[[Contender, ClusterSnapshot], Hold | None]
 
 
 def under_way(contender: Contender, snapshot: ClusterSnapshot) -> Hold | None:
     """A row whose Job runs waits for that Job, whatever has become of its template or queue since."""
     verdict = contender.standing.verdict
-    is_launched = isinstance(verdict, Hold) and verdict.reason in {HoldReason.LAUNCHED, HoldReason.NODE_LOST}
+    is_launched = isinstance(verdict, Hold) and verdict.reason in UNDER_WAY
     return verdict if isinstance(verdict, Hold) and is_launched and not snapshot.is_blind else None
 
 
@@ -142,7 +144,7 @@ BEFORE_CAPS: Final = GATES[: GATES.index(submitter_cap)]
 
 def judge(contender: Contender, snapshot: ClusterSnapshot) -> Verdict:
     """The first hold, or Admit."""
-    for gate in (*BEFORE_CAPS, rate) if contender.is_repeat else GATES:
+    for gate in (*BEFORE_CAPS, rate, batch) if contender.is_repeat else GATES:
         if (hold := gate(contender, snapshot)) is not None:
             return hold
     assert isinstance(contender.standing.verdict, Launch)

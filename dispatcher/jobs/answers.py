@@ -27,6 +27,8 @@ def read_create(answer: ApiAnswer) -> Meaning:
     """Meaning of one answer. Everything that does not say for certain "not made" is UNKNOWN."""
     if 200 <= answer.status < 300:
         return Meaning.CREATED
+    if not answer.is_told:
+        return Meaning.UNKNOWN
     if answer.status in POISON_STATUS:
         return Meaning.POISON
     if answer.status == 409 and answer.reason == "AlreadyExists":
@@ -42,7 +44,7 @@ def read_forbidden(answer: ApiAnswer) -> Meaning:
     """
     if "NamespaceTerminating" in answer.causes:
         return Meaning.TERMINATING
-    if "exceeded quota: " in answer.message:
+    if "exceeded quota: " in answer.message or "status unknown for quota: " in answer.message:
         return Meaning.QUOTA
     if "is forbidden: User " in answer.message and " cannot create resource " in answer.message:
         return Meaning.FORBIDDEN

@@ -45,6 +45,7 @@ class Launcher:
         self._rules = rules
         self._sightings = Sightings()
         self._settled: set[str] = set()
+        self._probed: set[str] = set()
         self._jobs: Mapping[int, Sequence[Job]] = {}
         self._unseen: Mapping[int, Unseen] = {}
         self._scene: Scene | None = None
@@ -53,10 +54,10 @@ class Launcher:
 
     def begin(self, view: ClusterView, now: datetime, database_id: str) -> None:
         """A new cycle, with this view of the cluster and this database."""
-        if self._library.refresh():
-            self._memory.templates_changed()
+        if self._library.refresh() or self._database_id not in {"", database_id}:
+            self._memory.forget_rows()
         self._memory.observe(view)
-        self._sightings.forget_the_rest()
+        self._probed.clear()
         self._jobs = jobs = defaultdict(list)
         for job in view.jobs.values():
             jobs[job.task_id].append(job)
@@ -80,6 +81,10 @@ class Launcher:
         unseen = [(u.queue, u.submitted_by) for u in self._unseen.values()]
         return [(job.queue, job.submitted_by) for job in jobs] + unseen
 
+    def unseen_count(self) -> int:
+        """Creates that the view does not show."""
+        return len(self._unseen)
+
     def busy_lanes(self) -> frozenset[Lane]:
         return frozenset(job.lane for jobs in self._jobs.values() for job in jobs if not job.is_finished)
 
@@ -98,9 +103,26 @@ class Launcher:
     def known_offer(self, digest: bytes) -> Offer | Hold | None:
         return self._library.known_offer(digest)
 
-    def parked(self, row: Candidate | Task) -> Hold | None:
-        """Why a row, or its kind, will never be taken by the API server as it is."""
-        return self._memory.parked(row)
+    def parked(self, row: Candidate) -> Hold | None:
+        """A hold by what the API server answered to this row, its kind or its template."""
+        now, offer = time.monotonic(), self._library.known_offer(row.kind)
+        template = self._memory.of_template(offer.template).hold(now) if isinstance(offer, Offer) else None
+        return template or self._memory.parked(row, now)
+
+    def tried_at(self, task_id: int) -> float:
+        """When a create of the row failed last, by the monotonic clock."""
+        return self._memory.tried_at(task_id)
+
+    def _braked(self, task: Task) -> Hold | None:
+        """What answers ask of this row: to wait for good, for its template, or for the watch."""
+        memory, now = self._memory, time.monotonic()
+        if memory.is_deferred(task.id, now):
+            return Hold(HoldReason.LAUNCHED, "its Job is there; the watch does not show it yet")
+        if (hold := memory.parked(task, now) or memory.of_template(task.template).hold(now)) is not None:
+            return hold
+        if memory.of_template(task.template).is_probing and task.template in self._probed:
+            return Hold(HoldReason.DISPATCHER_NOT_READY, "ApiThrottled: one create of this template at a time")
+        return None
 
     def standing(self, task: Task) -> Standing:
         """What the row and its Jobs mean, and what this process knows of its own creates."""
@@ -111,8 +133,9 @@ class Launcher:
         launch = standing.verdict
         if not isinstance(launch, Launch):
             return standing
-        if (hold := self.parked(task)) is not None:
+        if (hold := self._braked(task)) is not None:
             return Standing(hold, standing.ends)
+        self._probed.add(task.template)
         unseen = self._unseen.get(task.id)
         if unseen is None:
             return standing
@@ -124,6 +147,7 @@ class Launcher:
 
     async def launch(self, orders: Sequence[Order]) -> None:
         """Carries the orders out; returns when every answer is in."""
+        self._sightings.forget_the_rest()  # a cycle was judged to its end
         await self._submitter.resolve()
         await self._submitter.submit(orders, self._library.templates)
         assert self._began is not None  # begin comes first

@@ -4,7 +4,7 @@ Unseen creates count against the caps until the watch has shown them; unanswered
 them. That is what keeps a cap when the watch lags, and one unanswered create per row (PROTOCOL 3.3).
 """
 
-from collections import Counter
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -12,8 +12,14 @@ from msgspec import Struct
 from dispatcher.model import Candidate, Hold, HoldReason, Task
 from dispatcher.snapshot import ClusterView
 
+K = TypeVar("K")
+V = TypeVar("V")
 PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 30
+LONGEST_WISH_SECONDS = 300
+"""A Retry-After is obeyed up to here: then one create asks again."""
+DEFER_SECONDS = 2
+KIND_SECONDS = 60
 POISONED_ROWS_OF_A_KIND = 3
 MOST_REMEMBERED = 100_000
 
@@ -48,7 +54,7 @@ class Breaker:
         else:
             doubling = min(PAUSE_SECONDS * 2**self._failures, LONGEST_PAUSE_SECONDS)
             self._failures = min(self._failures + 1, 16)
-        self._until = now + max(at_least, doubling)
+        self._until = now + max(min(at_least, LONGEST_WISH_SECONDS), doubling)
         self._hold = hold
 
     def reset(self) -> None:
@@ -66,14 +72,21 @@ class Breaker:
 
 
 class Memory:
-    """Unseen creates, and rows that the API server will never take as they are."""
+    """Unseen creates, pauses that answers ask for, and rows that the API server will never take as they are."""
 
     def __init__(self) -> None:
         self.unseen: dict[str, Unseen] = {}
         self.api = Breaker()
         self.quota = Breaker()
+        self._templates: dict[str, Breaker] = {}
         self._parked: dict[tuple[int, int], Hold] = {}
-        self._poisoned: Counter[bytes] = Counter()
+        self._kinds: dict[bytes, tuple[int, float]] = {}
+        self._failed: dict[int, float] = {}
+        self._deferred: dict[int, float] = {}
+
+    def of_template(self, name: str) -> Breaker:
+        """A webhook that fails for one template must not stop the others: a 500 stops its template alone."""
+        return self._templates.setdefault(name, Breaker())
 
     def sent(self, name: str, task: Task, now: float) -> None:
         self.unseen[name] = Unseen(name, task.id, task.queue, task.submitted_by, now)
@@ -92,27 +105,55 @@ class Memory:
             if unseen.name in view.jobs or (rv is not None and view.has_seen(rv)):
                 del self.unseen[unseen.name]
 
+    def failed(self, task: Task, now: float) -> None:
+        """Whoever was tried last is tried last again, while one at a time is let through."""
+        trimmed(self._failed)[task.id] = now
+
+    def tried_at(self, task_id: int) -> float:
+        return self._failed.get(task_id, float("-inf"))
+
+    def defer(self, task_id: int, now: float) -> None:
+        """Its Job is there, and the watch will show it: no need to ask at every look."""
+        self._deferred = {id_: until for id_, until in self._deferred.items() if until > now}
+        self._deferred[task_id] = now + DEFER_SECONDS
+
+    def is_deferred(self, task_id: int, now: float) -> bool:
+        return now < self._deferred.get(task_id, now)
+
     def park(self, task: Task, hold: Hold) -> None:
-        """Holds a row until it or a template changes. Three of a kind hold the kind: the fault is no row's."""
-        if len(self._parked) >= MOST_REMEMBERED:
-            self._parked.pop(next(iter(self._parked)))
-        self._parked[task.id, task.attempt] = hold
-        if hold.reason is HoldReason.POISON:
-            self._poisoned[task.kind] += 1
+        """Holds a row until it or a template changes."""
+        trimmed(self._parked)[task.id, task.attempt] = hold
+
+    def poisoned(self, task: Task, now: float, *, is_kind: bool) -> None:
+        """Three refused rows of a kind hold the kind for a minute: the fault is no row's."""
+        if is_kind:
+            count, _ = self._kinds.get(task.kind, (0, now))
+            trimmed(self._kinds)[task.kind] = (count + 1, now)
 
     def accepted(self, task: Task) -> None:
-        self._poisoned.pop(task.kind, None)
+        """One success ends every pause that could have stopped it."""
+        self._kinds.pop(task.kind, None)
+        self._failed.pop(task.id, None)
+        for brake in (self.api, self.quota, self.of_template(task.template)):
+            brake.reset()
 
-    def parked(self, row: Task | Candidate) -> Hold | None:
-        """Why the API server will never take a row, or any row of its kind, as it is."""
+    def parked(self, row: Task | Candidate, now: float) -> Hold | None:
+        """Why the API server will not take a row, or any row of its kind, as it is."""
         if (hold := self._parked.get((row.id, row.attempt))) is not None:
             return hold
-        count = self._poisoned.get(row.kind, 0)
-        if count < POISONED_ROWS_OF_A_KIND:
+        count, last = self._kinds.get(row.kind, (0, now))
+        if count < POISONED_ROWS_OF_A_KIND or now - last >= KIND_SECONDS:
             return None
         return Hold(HoldReason.POISON, f"{count} rows of this kind were refused by the API server")
 
-    def templates_changed(self) -> None:
-        """What was refused before may be taken now."""
-        self._parked.clear()
-        self._poisoned.clear()
+    def forget_rows(self) -> None:
+        """Templates changed, or it is another database: what was refused before may be taken now."""
+        for known in (self._parked, self._kinds, self._failed, self._deferred, self._templates):
+            known.clear()
+
+
+def trimmed(known: dict[K, V]) -> dict[K, V]:
+    """Without its oldest entry where there are too many."""
+    if len(known) >= MOST_REMEMBERED:
+        known.pop(next(iter(known)))
+    return known

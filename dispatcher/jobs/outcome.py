@@ -30,11 +30,15 @@ def judge(task: Task, jobs: Sequence[Job], scene: Scene) -> Standing:
     return next(standing for line in TABLE if (standing := line(case)) is not None)  # the last line is for all
 
 
+def unknown(case: Case) -> Standing | None:
+    return Standing(None) if case.task.status is Status.UNKNOWN else None
+
+
 def terminal(case: Case) -> Standing | None:
     if case.task.status not in TERMINAL:
         return None
     over = case.task.finished_at is not None and case.scene.now - case.task.finished_at >= GRACE
-    return Standing(None, tuple(delete(job, "its row is over") for job in case.jobs if over and not job.is_finished))
+    return Standing(None, tuple(delete(job, "its row is over") for job in case.jobs if over and is_left(job)))
 
 
 def older_attempt(case: Case) -> Standing | None:
@@ -42,7 +46,9 @@ def older_attempt(case: Case) -> Standing | None:
     if not older:
         return None
     late = [job for job in older if case.scene.sightings.has_lasted(f"older/{job.uid}", case.scene.cluster_now, GRACE)]
-    return finishing(f"attempt {older[0].attempt} is not over yet", [delete(job, "an older attempt") for job in late])
+    return finishing(
+        f"attempt {older[0].attempt} is not over yet", [delete(job, "an older attempt") for job in late if is_left(job)]
+    )
 
 
 def higher_attempt(case: Case) -> Standing | None:
@@ -57,7 +63,7 @@ def cancel_asked(case: Case) -> Standing | None:
     if asked is None:
         return None
     late = case.scene.now - asked >= GRACE
-    unfinished = [job for job in case.of_attempt if not job.is_finished]
+    unfinished = [job for job in case.of_attempt if is_left(job)]
     return finishing("a cancel was asked", [delete(job, "cancelled") for job in unfinished if late])
 
 
@@ -65,7 +71,9 @@ def superseded(case: Case) -> Standing | None:
     left = [job for job in case.of_attempt if job.launch < case.last and not job.is_finished]
     if not left:
         return None
-    return finishing(f"launch {left[0].launch} is not over yet", [delete(job, "superseded") for job in left])
+    return finishing(
+        f"launch {left[0].launch} is not over yet", [delete(job, "superseded") for job in left if is_left(job)]
+    )
 
 
 def first_launch(case: Case) -> Standing | None:
@@ -149,6 +157,7 @@ def refused_twin(case: Case) -> Standing | None:
 
 
 TABLE: Final[tuple[Callable[[Case], Standing | None], ...]] = (
+    unknown,
     terminal,
     older_attempt,
     higher_attempt,
@@ -219,6 +228,11 @@ def why_ended(case: Case, job: Job, pod: Pod) -> str:
 
 def is_unreachable(node: Node | None) -> bool:
     return node is not None and node.unreachable
+
+
+def is_left(job: Job) -> bool:
+    """Unfinished, and nobody has deleted it yet."""
+    return not job.is_finished and not job.deleting
 
 
 def delete(job: Job, cause: str) -> End:

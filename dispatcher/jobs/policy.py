@@ -134,25 +134,27 @@ def env_violations(env: list[dict[str, Any]], order: Order, template: Template, 
     given |= {variable["name"]: variable for variable in template.task_container.get("env") or []}
     if not by_name.keys() >= CONTRACT | given.keys():
         yield "the contract, or what the template gives, is incomplete"
+    limit = order.task.timeout_seconds or min(site.timeout_seconds, template.max_seconds)
     for name, variable in by_name.items():
         if name in CONTRACT:
-            yield from contract_violations(variable, order)
+            yield from contract_violations(variable, order, limit)
         elif given.get(name) != variable:
             yield from row_violations(variable, name in given, template.opened)
 
 
-def contract_violations(variable: Mapping[str, Any], order: Order) -> Iterator[str]:
+def contract_violations(variable: Mapping[str, Any], order: Order, limit: int) -> Iterator[str]:
     """What tells a container who it is must tell it the truth."""
     name, task = variable["name"], order.task
     told = {
         "TASK_ID": str(task.id), "TASK_QUEUE": task.queue, "TASK_ATTEMPT": str(task.attempt),
         "TASK_LAUNCH": str(order.launch.number), "TASK_START_KEY": order.request.start_key,
+        "TASK_TIMEOUT_SECONDS": str(limit), "TASK_CACHE_DIR": "",
     }  # fmt: skip
     if name in FIELDS:
         fine = variable == {"name": name, "valueFrom": {"fieldRef": {"fieldPath": FIELDS[name]}}}
     else:
-        fine = variable.keys() == {"name", "value"} and told.get(name, variable["value"]) == variable["value"]
-    if not fine or is_expanded(variable.get("value", "")):
+        fine = variable == {"name": name, "value": told[name]}
+    if not fine:
         yield f"env.{name} is not what the contract says"
 
 

@@ -76,7 +76,7 @@ class Submitter:
                 if not u.is_answered and now - u.sent_at > RESOLVE_AFTER_SECONDS]  # fmt: skip
         for name in late[:AT_A_TIME]:
             answer = await self._jobs.get(name)
-            if answer.status == 404:
+            if is_absent(answer):
                 self._memory.not_made(name)
             elif answer.job is not None:
                 self._memory.answered(name, answer.job.resource_version)
@@ -99,43 +99,53 @@ class Submitter:
             if order.launch.ask is Ask.ALL_JOBS:
                 jobs = await self._jobs.list_task(order.task.id)
                 return all(job.is_finished for job in jobs if job.identity == identity_of(order))
-            if order.launch.ask is Ask.THAT_JOB:
-                answer = await self._jobs.get(name_of(order, self._site.installation, order.launch.number - 1))
-                return answer.status == 404
         except ClusterError as fault:
-            log.warning("cannot ask before the launch", fault=str(fault))
+            self._memory.api.trip(not_ready("ApiThrottled", ApiAnswer(0, message=str(fault))), time.monotonic())
             return False
-        return True
+        if order.launch.ask is Ask.NOTHING:
+            return True
+        answer = await self._jobs.get(name_of(order, self._site.installation, order.launch.number - 1))
+        if answer.status != 200 and not is_absent(answer):
+            self._memory.api.trip(not_ready("ApiThrottled", answer), time.monotonic(), answer.retry_after)
+        if answer.status == 200:
+            self._memory.defer(order.task.id, time.monotonic())
+        return is_absent(answer)
 
     async def _create(self, order: Order, name: str, manifest: Manifest) -> None:
         self._memory.sent(name, order.task, time.monotonic())
         answer = await self._jobs.create(manifest)
-        meaning = read_create(answer)
-        job = answer.job
-        if meaning not in {Meaning.CREATED, Meaning.UNKNOWN, Meaning.UNAUTHORIZED}:
-            found = await self._jobs.get(name)
-            if found.status == 0 or found.status >= 500:
-                meaning = Meaning.UNKNOWN
-            job = found.job
-            if found.status == 200:
-                meaning = Meaning.EXISTS
+        meaning, job = read_create(answer), answer.job
+        if meaning is Meaning.CREATED and job is None:
+            meaning = Meaning.UNKNOWN  # a proxy's 200, or a Job that came back without its identity
+        elif meaning not in {Meaning.CREATED, Meaning.UNKNOWN, Meaning.UNAUTHORIZED}:
+            meaning, job = await self._confirm(name, meaning)
         JOB_CREATES.labels(meaning).inc()
         self._settle(order, meaning, answer, job)
 
+    async def _confirm(self, name: str, meaning: Meaning) -> tuple[Meaning, Job | None]:
+        """A refusal is believed only once a GET has said that there is no such Job."""
+        found = await self._jobs.get(name)
+        if found.status == 200:
+            return Meaning.EXISTS, found.job
+        if is_absent(found) and meaning is not Meaning.EXISTS:
+            return meaning, None
+        return Meaning.UNKNOWN, None
+
     def _settle(self, order: Order, meaning: Meaning, answer: ApiAnswer, job: Job | None) -> None:
         memory, now, name = self._memory, time.monotonic(), name_of(order, self._site.installation)
-        if meaning is Meaning.CREATED or (meaning is Meaning.EXISTS and job is not None and is_ours(order, job)):
-            memory.answered(name, job.resource_version if job else "0")
+        if job is not None and is_ours(order, job):
+            memory.answered(name, job.resource_version)
             memory.accepted(order.task)
-            memory.api.reset()
-            memory.quota.reset()
             log.info("launched", meaning=meaning, attempt=order.task.attempt, launch=order.launch.number)
             return
         log.warning("not launched", meaning=meaning, status=answer.status, reason=answer.reason, message=answer.message)
+        memory.failed(order.task, now)
         if meaning is Meaning.UNKNOWN:
-            memory.api.trip(not_ready("ApiThrottled", answer), now, answer.retry_after)
+            brake = memory.of_template(order.task.template) if answer.status == 500 else memory.api
+            brake.trip(not_ready("ApiThrottled", answer), now, answer.retry_after)
             return
-        memory.not_made(name)
+        if not order.launch.is_repeat:  # of a repeat, the first may still be on its way
+            memory.not_made(name)
         if meaning is Meaning.QUOTA:
             memory.quota.trip(Hold(HoldReason.QUOTA_EXCEEDED, answer.message), now, BLOCKED_SECONDS)
         elif meaning in NOT_READY:
@@ -144,11 +154,17 @@ class Submitter:
         elif meaning is Meaning.EXISTS:
             self._park(order, HoldReason.NAME_COLLISION, f"Job {name} exists and is not this task's")
         else:
+            memory.poisoned(order.task, now, is_kind=meaning is Meaning.POISON)
             self._park(order, HoldReason.POISON, f"{answer.status} {answer.message}")
 
     def _park(self, order: Order, reason: HoldReason, detail: str) -> None:
         log.warning("parked", reason=reason, detail=detail)
         self._memory.park(order.task, Hold(reason, detail))
+
+
+def is_absent(answer: ApiAnswer) -> bool:
+    """The API server itself says that there is no such object; a proxy's 404 is nobody's word."""
+    return answer.status == 404 and answer.is_told
 
 
 def is_ours(order: Order, job: Job) -> bool:

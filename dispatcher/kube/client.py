@@ -4,6 +4,7 @@ Two sessions, so that long watches and short requests never starve each other. N
 side model, and a limit on every wait: a server that says nothing is a fault, never a pause.
 """
 
+import contextlib
 import json
 import socket
 import time
@@ -19,7 +20,7 @@ from msgspec import Struct
 from dispatcher import __version__
 from dispatcher.errors import ClusterAway, ClusterRefused
 from dispatcher.kube.credentials import Login
-from dispatcher.kube.objects import read_status
+from dispatcher.kube.objects import UNREADABLE, read_status
 from dispatcher.metrics import KUBE_REQUESTS, KUBE_SECONDS
 
 REQUEST_SECONDS: Final = 30
@@ -54,7 +55,7 @@ class Reply(Struct, frozen=True):
 
     def expect(self, doing: str) -> bytes:
         """The body of a success; ClusterRefused says what was refused."""
-        if self.status < 400:
+        if self.status < 300:
             return self.body
         status = read_status(self.body)
         raise ClusterRefused(doing, self.status, status.reason, status.message)
@@ -63,7 +64,7 @@ class Reply(Struct, frozen=True):
         """A success as what it should be. ClusterAway: somebody else answered, a proxy or a login page."""
         try:
             return msgspec.json.decode(self.expect(doing), type=what)
-        except msgspec.DecodeError as fault:
+        except UNREADABLE as fault:
             raise ClusterAway(f"{doing}: not an answer of the API server: {fault}") from fault
 
 
@@ -75,7 +76,7 @@ class KubeClient:
         self._silence = silence
         self._requests = open_session(limit=64)
         self._watches = open_session(limit=0)
-        self._offset = timedelta(0)
+        self._clock = datetime.now(UTC), time.monotonic()
 
     async def close(self) -> None:
         await self._requests.close()
@@ -87,7 +88,8 @@ class KubeClient:
 
     def now(self) -> datetime:
         """The API server's clock, as its last answer told it: ages are taken against the clock that set them."""
-        return datetime.now(UTC) + self._offset
+        told, at = self._clock
+        return told + timedelta(seconds=time.monotonic() - at)
 
     async def request(
         self,
@@ -113,6 +115,7 @@ class KubeClient:
                 headers=await self._headers(again),
                 ssl=self._login.tls or True,
                 timeout=aiohttp.ClientTimeout(total=question.seconds, sock_connect=CONNECT_SECONDS),
+                allow_redirects=False,  # to a login page, say: that is no answer
             ) as answer:
                 content = await answer.read()
                 code = str(answer.status)
@@ -153,8 +156,8 @@ class KubeClient:
         return headers
 
     def _set_clock(self, date: str | None) -> None:
-        if date:
-            self._offset = parsedate_to_datetime(date) - datetime.now(UTC)
+        with contextlib.suppress(TypeError, ValueError):  # a date that is none leaves the clock as it was
+            self._clock = parsedate_to_datetime(date or "").astimezone(UTC), time.monotonic()
 
 
 def open_session(limit: int) -> aiohttp.ClientSession:

@@ -3,12 +3,10 @@
 from typing import Final
 from urllib.parse import quote
 
-import msgspec
-
 from dispatcher.errors import ClusterAway
 from dispatcher.identity import job_selector
 from dispatcher.kube.client import KubeClient, Reply
-from dispatcher.kube.objects import Page, encode, read_job, read_status
+from dispatcher.kube.objects import UNREADABLE, Page, encode, read_job, read_status
 from dispatcher.model import ApiAnswer, End, Job, Manifest
 
 WRITE_SECONDS: Final = 10
@@ -71,13 +69,14 @@ class JobApi:
 
 
 def read_answer(reply: Reply) -> ApiAnswer:
-    if reply.status < 400:
+    if reply.status < 300:
         try:
             return ApiAnswer(reply.status, job=read_job(reply.body))
-        except msgspec.DecodeError:  # a truncated body: done, but what was made has to be asked for
+        except UNREADABLE:  # a truncated body: done, but what was made has to be asked for
             return ApiAnswer(0, message="the answer was not whole")
     status = read_status(reply.body)
     details = status.details
     causes = tuple(cause.reason for cause in details.causes) if details else ()
     wait = max(reply.retry_after, details.retry_after_seconds if details else 0)
-    return ApiAnswer(reply.status, status.reason, status.message[:500], causes, wait)
+    told = status.kind == "Status"
+    return ApiAnswer(reply.status, status.reason, status.message[:500], causes, wait, is_told=told)

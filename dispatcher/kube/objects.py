@@ -20,6 +20,10 @@ BEGINNING = datetime.fromisoformat("1970-01-02T00:00:00+00:00")
 """kubelet reports the start of a container that could not be started as 1970."""
 
 
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What a body that is nobody's JSON leads to."""
+
+
 class Wire(Struct, rename="camel", frozen=True):
     """Base of all: camelCase on the wire."""
 
@@ -150,6 +154,7 @@ class Details(Wire, frozen=True):
 class ApiStatus(Wire, frozen=True):
     """metav1.Status; `details` may be null."""
 
+    kind: str = ""
     reason: str = ""
     message: str = ""
     code: int = 0
@@ -266,7 +271,7 @@ def read_status(body: bytes) -> ApiStatus:
     """The Status of a failed answer. Proxies answer in plain text: then that is the message."""
     try:
         return msgspec.json.decode(body, type=ApiStatus)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return ApiStatus(message=body[:300].decode(errors="replace"))
 
 

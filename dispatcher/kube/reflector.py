@@ -23,13 +23,13 @@ from msgspec import Struct
 
 from dispatcher.errors import ClusterAway, ClusterError, ClusterRefused
 from dispatcher.kube.client import KubeClient, Reply, WatchSilent
-from dispatcher.kube.objects import Event, Meta, Page, Wire, read_status
+from dispatcher.kube.objects import UNREADABLE, Event, Meta, Page, Wire, read_status
 from dispatcher.kube.store import Named, Store
 from dispatcher.metrics import RELISTS
 
 log = structlog.get_logger(component="kube.reflector")
 
-PAGE: Final = 500
+PAGE: Final = 100
 YIELD_EVERY: Final = 100
 SHORTEST_SECONDS: Final = 1
 """A watch that lived for less is a fault, whatever it brought."""
@@ -110,7 +110,7 @@ class Reflector(Generic[T]):
         page = reply.read(doing, Page)
         try:
             found.extend(fact for raw in page.items if (fact := self.resource.read(raw)) is not None)
-        except msgspec.DecodeError as fault:
+        except UNREADABLE as fault:
             raise ClusterAway(f"{doing}: not what it should list: {fault}") from fault
         return page
 
@@ -156,7 +156,7 @@ class Reflector(Generic[T]):
                 raise ClusterRefused(doing, status.code, status.reason, status.message)
             meta = msgspec.json.decode(event.object, type=Bare).metadata
             fact = self.resource.read(event.object) if event.type in {"ADDED", "MODIFIED"} else None
-        except msgspec.DecodeError as fault:
+        except UNREADABLE as fault:
             raise ClusterAway(f"{doing}: half a line: {fault}") from fault
         if event.type not in EVENTS:
             raise ClusterAway(f"{doing}: an event of type {event.type[:20]!r}")

@@ -101,7 +101,7 @@ def readable_url() -> Iterator[None]:
     """The driver's words on a URL it cannot read may hold the password: they are not repeated."""
     try:
         yield
-    except ValueError:
+    except (ValueError, OverflowError):
         raise DatabaseUnfit(
             "DATABASE_URL cannot be read: postgresql://USER:PASSWORD@HOST:PORT/DATABASE, "
             "the password's special characters percent-encoded"

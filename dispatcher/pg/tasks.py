@@ -6,7 +6,7 @@ a task that is done there still waits; the usual measure of lag is NULL on a fre
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final, TypeVar
 
 import asyncpg
@@ -19,6 +19,7 @@ from dispatcher.pg.migrate import NEWEST
 from dispatcher.pg.queries import query
 
 T = TypeVar("T")
+STATUSES: Final = frozenset(status.value for status in Status)
 
 NEEDED_INDEXES: Final = ("tasks_pkey", "tasks_ready", "tasks_due", "tasks_processing")
 
@@ -32,7 +33,7 @@ class Look:
         self.database_id: str = head["database_id"]
 
     async def queues(self) -> list[Queue]:
-        return await self._all("queues", read_queue)
+        return await self._all("queues", lambda row: Queue(**row))
 
     async def candidates(self, windows: Mapping[str, int]) -> list[Candidate]:
         """The heads of queues; `windows`: rows of each at most."""
@@ -84,14 +85,9 @@ def fit(head: asyncpg.Record | None) -> asyncpg.Record:
     return head
 
 
-def read_queue(row: asyncpg.Record) -> Queue:
-    """`infinity` comes as a time without a zone, the last that Python knows."""
-    until = row["paused_until"]
-    return Queue(**{**row, "paused_until": until and until.replace(tzinfo=UTC)})
-
-
 def read_task(row: asyncpg.Record) -> Task:
-    return Task(**{**row, "status": Status(row["status"])})
+    known = row["status"] in STATUSES
+    return Task(**{**row, "status": Status(row["status"]) if known else Status.UNKNOWN})
 
 
 def read_kind(row: asyncpg.Record) -> Kind:
@@ -99,12 +95,18 @@ def read_kind(row: asyncpg.Record) -> Kind:
         digest=row["kind"],
         template=row["template"],
         timeout_seconds=row["timeout_seconds"],
-        spec=msgspec.json.decode(row["spec"], type=dict[str, str]),
+        spec=read_texts(row["spec"]),
         spec_names=frozenset(row["spec_names"]),
         env_names=frozenset(row["env_names"]),
     )
 
 
 def read_request(row: asyncpg.Record) -> Request:
-    env = msgspec.json.decode(row["env"], type=dict[str, str])
-    return Request(**{**row, "env": env, "spec": msgspec.json.decode(row["spec"])})
+    return Request(**{**row, "env": read_texts(row["env"]), "spec": msgspec.json.decode(row["spec"])})
+
+
+def read_texts(written: str) -> dict[str, str]:
+    """An object of strings. What only an administrator could put in is read as text, and is no fault of the cycle."""
+    found = msgspec.json.decode(written)
+    pairs = found.items() if isinstance(found, dict) else ()
+    return {name: value if isinstance(value, str) else msgspec.json.encode(value).decode() for name, value in pairs}

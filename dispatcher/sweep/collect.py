@@ -36,7 +36,7 @@ class World(Struct, frozen=True):
     rows: Callable[[], AbstractAsyncContextManager[Rows]]
     not_allowed: Callable[[], str]
     unanswered: Callable[[], frozenset[str]]
-    remove: Callable[[Sequence[End]], Awaitable[None]]
+    remove: Callable[[Sequence[End]], Awaitable[int]]
 
 
 class Sweep:
@@ -64,8 +64,7 @@ class Sweep:
             ends = plan_sweep(due, tasks, rows.database_id, rows.now, self._absences)
         unanswered = self._world.unanswered()
         ends = [end for end in ends if end.name not in unanswered][:spare]
-        self._bucket.take(len(ends))
-        await self._world.remove(ends)
+        self._bucket.take(await self._world.remove(ends))
         return EVERY_SECONDS
 
     def _take_turns(self, due: Sequence[Job]) -> Sequence[Job]:

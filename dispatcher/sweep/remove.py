@@ -33,13 +33,16 @@ class Remover:
         self._places = asyncio.Semaphore(AT_A_TIME)
         self._sent: dict[str, float] = {}
 
-    async def remove(self, ends: Sequence[End]) -> None:
+    async def remove(self, ends: Sequence[End]) -> int:
+        """Returns how many deletes were sent."""
         now = time.monotonic()
         self._sent = {uid: at for uid, at in self._sent.items() if now - at < AGAIN_SECONDS}
+        wanted = {end.uid: end for end in ends if end.uid not in self._sent}
+        self._sent |= dict.fromkeys(wanted, now)
         async with asyncio.TaskGroup() as group:
-            for end in {end.uid: end for end in ends if end.uid not in self._sent}.values():
-                self._sent[end.uid] = now
+            for end in wanted.values():
                 group.create_task(self._remove(end))
+        return len(wanted)
 
     async def _remove(self, end: End) -> None:
         async with self._places:

@@ -193,6 +193,10 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = dispatch, pg_temp AS $$
 DECLARE
     answer text;
 BEGIN
+    IF EXISTS (SELECT FROM tasks WHERE id = task_retry.task_id AND may_act(submitted_by, queue)
+               AND queue NOT IN (SELECT name FROM queues)) THEN
+        PERFORM refuse('DI003', 'queue', 'the queue of this row is not declared any more', 'An operator declares it again; then call again.');
+    END IF;
     UPDATE tasks SET
         status = 'waiting', attempt = attempt + 1, launch = 0, failures = 0, run_at = NULL, run_token = NULL, job_uid = NULL,
         started_at = NULL, heartbeat_at = NULL, finished_at = NULL, cancel_requested_at = NULL, result = NULL

@@ -146,12 +146,12 @@ class TestOutage:
         running.cancel()
 
     async def test_a_frozen_server_is_given_up_after_the_silence_limit(self, ours: Account) -> None:
-        client = ours.open_client(silence=1)
+        client = ours.open_client(silence=1.2)
         async with reflecting(client, ours.path("jobs"), QUICK, "frozen") as reflector:
             await settled(ours, reflector)
             ours.plane.pause()
             try:
-                await ours.plane.wait_for(lambda: reflector.store.age(time.monotonic()) > 2, "the store grows old")
+                await ours.plane.wait_for(lambda: reflector.store.age(time.monotonic()) > 2.5, "the store grows old")
                 before = relists("frozen", "quiet")
             finally:
                 ours.plane.resume()

@@ -108,7 +108,6 @@ def test_a_launched_row_is_not_parked_because_its_template_changed(parked: HoldR
     assert reasons(plan(launched)) == {42: "Launched"}
 
 
-@pytest.mark.xfail(raises=AssertionError, reason="gates.under_way: a row that is being cancelled runs as well")
 def test_a_row_that_is_being_cancelled_is_not_parked_either() -> None:
     cancelled = Standing(Hold(HoldReason.FINISHING, "a cancel was asked"))
     assert reasons(plan(Contender(a_task(), Hold(HoldReason.UNKNOWN_TEMPLATE), cancelled))) == {42: "Finishing"}

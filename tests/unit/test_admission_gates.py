@@ -152,7 +152,7 @@ class World(msgspec.Struct):
     offer: Offer | Hold = Hold(HoldReason.POLICY_DENIED)
     run_at: Any = later(10)
     queue: Queue = a_queue(paused_until=later(10), max_jobs=0, max_jobs_per_submitter=0)
-    verdict: Any = FINISHING
+    verdict: Any = Hold(HoldReason.BACKOFF)
     lanes: frozenset[Lane] = frozenset({LANE})
     not_ready: Hold | None = LEADERLESS
     is_blind: bool = False
@@ -182,7 +182,7 @@ def test_the_first_hold_wins_in_the_order_of_the_design() -> None:
         world = msgspec.structs.replace(world, **healed)
         reasons.append(str(world.reason()))
     assert reasons == [
-        "PolicyDenied", "NotDue", "Paused", "Finishing", "TemplateFailing", "DispatcherNotReady", "SubmitterCap",
+        "PolicyDenied", "NotDue", "Paused", "Backoff", "TemplateFailing", "DispatcherNotReady", "SubmitterCap",
         "QueueCap", "JobCap", "QuotaExceeded", "PendingPods", "RateLimited", "NextCycle", "None",
     ]  # fmt: skip
 
@@ -194,6 +194,13 @@ def test_with_jobs_that_may_be_out_of_date_nothing_is_said_of_them() -> None:
     assert world.reason() is HoldReason.PAUSED, "the row's own reasons are still true"
 
 
+def test_not_even_that_a_row_is_launched() -> None:
+    world = World(offer=OFFER, run_at=None, queue=a_queue(), verdict=Hold(HoldReason.LAUNCHED), not_ready=STALE)
+    assert world.reason() is HoldReason.LAUNCHED
+    world.is_blind = True
+    assert world.reason() is HoldReason.DISPATCHER_NOT_READY
+
+
 def test_every_gate_stands_in_the_order_once() -> None:
     assert len(set(GATES)) == len(GATES) == 15
 
@@ -203,7 +210,7 @@ def test_every_gate_stands_in_the_order_once() -> None:
 REPEAT = Launch(1, is_repeat=True)
 FULL: dict[str, Any] = {
     "load": Load(9, {"default": 9}, {("default", "team_a"): 9}), "max_jobs": 9,
-    "quota": Hold(HoldReason.QUOTA_EXCEEDED), "pending": Pending(9, {"small": 9}), "allowance": Allowance(1, 0),
+    "quota": Hold(HoldReason.QUOTA_EXCEEDED), "pending": Pending(9, {"small": 9}), "allowance": Allowance(1, 1),
 }  # fmt: skip
 
 
@@ -218,6 +225,7 @@ def test_no_cap_holds_a_create_again_that_counts_already() -> None:
     [
         ({"not_ready": LEADERLESS}, HoldReason.DISPATCHER_NOT_READY),
         ({"allowance": Allowance(0, 9)}, HoldReason.RATE_LIMITED),
+        ({"allowance": Allowance(9, 0)}, HoldReason.NEXT_CYCLE),
     ],
 )
 def test_a_repeated_create_waits_for_readiness_and_for_the_rate(changes: dict[str, Any], reason: HoldReason) -> None:

@@ -8,13 +8,12 @@ from dispatcher.admission.order import plan_order
 from dispatcher.model import Launch, Offer, Standing
 from tests.builders import a_task
 
+OFFER = Offer("i", "s", "default")
+
 
 def contenders(*rows: tuple[int, int]) -> list[Contender]:
     """One for each (priority, id)."""
-    return [
-        Contender(a_task(id=number, priority=priority), Offer("i", "s", "default"), Standing(Launch(1)))
-        for priority, number in rows
-    ]
+    return [Contender(a_task(id=number, priority=priority), OFFER, Standing(Launch(1))) for priority, number in rows]
 
 
 def turns(*rows: tuple[int, int]) -> list[int]:
@@ -28,3 +27,12 @@ def test_lower_priorities_come_first_then_older_rows() -> None:
 @given(st.lists(st.tuples(st.integers(0, 1000), st.integers(1, 10**6)), unique_by=lambda row: row[1], max_size=30))
 def test_nobody_is_lost_and_the_order_of_arrival_does_not_matter(rows: list[tuple[int, int]]) -> None:
     assert turns(*rows) == [number for _, number in sorted(rows)] == turns(*reversed(rows))
+
+
+def test_while_one_at_a_time_is_let_through_whoever_failed_last_comes_last() -> None:
+    never, before, just_now = [
+        Contender(a_task(id=number, priority=9 - number), OFFER, Standing(Launch(1)), at)
+        for number, at in ((1, float("-inf")), (2, 5.0), (3, 7.0))
+    ]
+    assert plan_order([just_now, before, never], is_probing=True) == [never, before, just_now]
+    assert plan_order([just_now, before, never]) == [just_now, before, never]

@@ -15,6 +15,7 @@ from tests.builders import a_candidate, a_kind, a_queue, a_snapshot, ago, later
 GOOD = Offer("app:1", "small", "default")
 BAD = Hold(HoldReason.POLICY_DENIED, "too much")
 WANTED = 10
+LANE = frozenset({Lane("default", "default", "app:1")})
 
 
 @dataclass
@@ -181,6 +182,20 @@ async def test_a_broken_image_does_not_stand_before_the_others() -> None:
     table = Table([*rows(range(500), kind=b"broken"), *rows([900])])
     snapshot = a_snapshot(failing_lanes=lane, busy_lanes=lane)
     assert 900 in (await scan(table, Book({b"broken": Offer("broken:1", "small", "default")}), snapshot)).ids
+
+
+@pytest.mark.parametrize("lanes", [{"failing_lanes": LANE}, {"busy_lanes": LANE}], ids=["nothing runs", "all is well"])
+async def test_an_image_is_tried_again_where_nothing_runs(lanes: dict[str, Any]) -> None:
+    assert (await scan(Table(rows([1])), snapshot=a_snapshot(**lanes))).ids == [1]
+
+
+async def test_all_queues_together_are_read_up_to_twice_the_number_wanted() -> None:
+    """The first of each, then the second."""
+    queues = tuple(a_queue(name) for name in "abc")
+    table = Table([row for n, queue in enumerate(queues) for row in rows(range(n * 50, n * 50 + 50), queue=queue.name)])
+    ids = (await scan(table, snapshot=a_snapshot(*queues))).ids
+    assert len(ids) == 2 * WANTED
+    assert list(ids[:6]) == [0, 50, 100, 1, 51, 101]
 
 
 async def test_the_rows_of_one_queue_do_not_keep_those_of_another_from_being_read() -> None:

@@ -73,3 +73,8 @@ def test_whatever_does_not_say_not_made_for_certain_may_have_been_made(answer: A
         assert meaning is Meaning.EXISTS
     else:
         assert (meaning is Meaning.UNKNOWN) == (answer.status not in certain)
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 409, 413, 422])
+def test_what_a_proxy_answers_in_the_servers_place_is_nobodys_word(status: int) -> None:
+    assert read_create(ApiAnswer(status, message="<html>", is_told=False)) is Meaning.UNKNOWN

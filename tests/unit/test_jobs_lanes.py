@@ -1,5 +1,7 @@
 """TemplateFailing (DESIGN 6): the newest three launches of a queue, template and image never started."""
 
+from typing import Any
+
 import pytest
 
 from dispatcher.jobs.lanes import failing_lanes, has_started
@@ -15,7 +17,6 @@ from tests.builders import (
     a_scene,
     a_task,
     ago,
-    later,
 )
 
 LANE = Lane("default", "default", IMAGE)
@@ -25,10 +26,11 @@ def failing(*jobs: Job, pods: tuple[Pod, ...] = (), tasks: tuple[Task, ...] = (a
     return failing_lanes({task.id: task for task in tasks}, jobs, a_scene(pods))
 
 
-def broken(launch: int, minutes_ago: float, **changes: object) -> Job:
-    """A launch of another row each, ended for its image, so long ago."""
-    made = ago(minutes_ago * 60)
-    return a_failed_job(1, 1, task_id=launch, uid=f"broken-{launch}", created_at=made, ended_at=later(70), **changes)
+def broken(launch: int, minutes_ago: float, **changes: Any) -> Job:
+    """A launch of another row each, made so long ago and ended for its image a little later."""
+    seconds = minutes_ago * 60
+    times = {"created_at": ago(seconds), "ended_at": ago(seconds - 70)}
+    return a_failed_job(1, 1, task_id=launch, uid=f"broken-{launch}", **(times | changes))
 
 
 ROWS = tuple(a_task(id=number) for number in range(1, 9))
@@ -102,7 +104,11 @@ def test_several_lanes_may_fail_at_once() -> None:
 def test_launches_that_found_no_room_say_nothing_of_their_image() -> None:
     """DESIGN 6: for image or configuration reasons. These were ended by the start deadline, their Pods are gone."""
     late = [
-        a_failed_job(1, 1, task_id=number, uid=f"late-{number}", created_at=ago(1900 + number), ended_at=ago(90))
+        a_failed_job(1, 1, task_id=number, uid=f"late-{number}", created_at=ago(1800 + number), ended_at=ago(number))
         for number in (1, 2, 3)
     ]
     assert failing(*late, tasks=ROWS) == frozenset()
+
+
+def test_launches_that_do_not_say_when_they_ended_ended_at_once() -> None:
+    assert failing(*(broken(number, number, ended_at=None) for number in (1, 2, 3)), tasks=ROWS) == {LANE}

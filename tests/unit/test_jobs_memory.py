@@ -159,46 +159,50 @@ def test_a_parked_row_stays_parked_in_its_attempt_alone() -> None:
     memory = Memory()
     collision = Hold(HoldReason.NAME_COLLISION, "taken")
     memory.park(a_task(), collision)
-    assert memory.parked(a_task()) == memory.parked(a_candidate(42)) == collision
-    assert memory.parked(a_task(attempt=2)) is None
-    assert memory.parked(a_task(id=43)) is None
+    assert memory.parked(a_task(), 0) == memory.parked(a_candidate(42), 0) == collision
+    assert memory.parked(a_task(attempt=2), 0) is None
+    assert memory.parked(a_task(id=43), 0) is None
+
+
+def poisoned(count: int, *, is_kind: bool = True) -> Memory:
+    memory = Memory()
+    for number in range(count):
+        memory.park(a_task(id=number), POISON)
+        memory.poisoned(a_task(id=number), 0, is_kind=is_kind)
+    return memory
 
 
 def test_the_third_poisoned_row_of_a_kind_parks_the_kind() -> None:
-    memory = Memory()
-    for number in (1, 2):
-        memory.park(a_task(id=number), POISON)
-    assert memory.parked(a_candidate(9)) is None
-    memory.park(a_task(id=3), POISON)
-    assert memory.parked(a_candidate(9)) == Hold(
-        HoldReason.POISON, "3 rows of this kind were refused by the API server"
-    )
-    assert memory.parked(a_candidate(9, kind=b"other")) is None
+    assert poisoned(2).parked(a_candidate(9), 0) is None
+    held = Hold(HoldReason.POISON, "3 rows of this kind were refused by the API server")
+    assert poisoned(3).parked(a_candidate(9), 0) == held
+    assert poisoned(3).parked(a_candidate(9, kind=b"other"), 0) is None
 
 
-def test_only_poison_speaks_of_the_kind() -> None:
-    memory = Memory()
-    for number in range(5):
-        memory.park(a_task(id=number), Hold(HoldReason.NAME_COLLISION))
-    assert memory.parked(a_candidate(9)) is None
+def test_a_kind_is_tried_again_after_a_minute() -> None:
+    memory = poisoned(3)
+    assert memory.parked(a_candidate(9), 59) is not None
+    assert memory.parked(a_candidate(9), 60) is None
+    memory.poisoned(a_task(id=9), 60, is_kind=True)
+    assert memory.parked(a_candidate(10), 61) is not None
+
+
+def test_a_denial_speaks_of_its_row_alone() -> None:
+    assert poisoned(5, is_kind=False).parked(a_candidate(9), 0) is None
 
 
 def test_a_row_that_was_taken_clears_its_kind_but_not_the_parked_rows() -> None:
-    memory = Memory()
-    for number in range(3):
-        memory.park(a_task(id=number), POISON)
+    memory = poisoned(3)
     memory.accepted(a_task(id=7))
-    assert memory.parked(a_candidate(9)) is None
-    assert memory.parked(a_candidate(0)) == POISON
+    assert memory.parked(a_candidate(9), 0) is None
+    assert memory.parked(a_candidate(0), 0) == POISON
 
 
 def test_other_templates_give_every_parked_row_another_chance() -> None:
-    memory = Memory()
-    for number in range(3):
-        memory.park(a_task(id=number), POISON)
-    memory.templates_changed()
-    assert memory.parked(a_candidate(0)) is None
-    assert memory.parked(a_candidate(9)) is None
+    memory = poisoned(3)
+    memory.forget_rows()
+    assert memory.parked(a_candidate(0), 0) is None
+    assert memory.parked(a_candidate(9), 0) is None
 
 
 def test_of_very_many_parked_rows_the_oldest_is_forgotten() -> None:
@@ -208,7 +212,41 @@ def test_of_very_many_parked_rows_the_oldest_is_forgotten() -> None:
     memory.park(task, hold)
     for number in range(1, MOST_REMEMBERED):
         memory.park(a_task(id=number), hold)
-    assert memory.parked(task) == hold
+    assert memory.parked(task, 0) == hold
     memory.park(a_task(id=MOST_REMEMBERED), hold)
-    assert memory.parked(task) is None
-    assert memory.parked(a_task(id=1)) == memory.parked(a_task(id=MOST_REMEMBERED)) == hold
+    assert memory.parked(task, 0) is None
+    assert memory.parked(a_task(id=1), 0) == memory.parked(a_task(id=MOST_REMEMBERED), 0) == hold
+
+
+# Turns, pauses and doubts
+
+
+def test_whoever_failed_last_is_known_until_a_create_of_it_succeeds() -> None:
+    memory = Memory()
+    memory.failed(a_task(id=1), 5)
+    assert memory.tried_at(1) == 5
+    assert memory.tried_at(2) == float("-inf")
+    memory.accepted(a_task(id=1))
+    assert memory.tried_at(1) == float("-inf")
+
+
+def test_a_template_has_a_brake_of_its_own_that_a_success_ends() -> None:
+    memory = Memory()
+    memory.of_template("bad").trip(POISON, 0)
+    assert memory.of_template("bad").hold(0) == POISON
+    assert memory.of_template("good").hold(0) is None
+    memory.accepted(a_task(template="bad"))
+    assert not memory.of_template("bad").is_probing
+
+
+def test_a_row_whose_job_the_watch_does_not_show_is_left_alone_for_a_moment() -> None:
+    memory = Memory()
+    memory.defer(1, 0)
+    assert (memory.is_deferred(1, 1.9), memory.is_deferred(1, 2), memory.is_deferred(2, 1)) == (True, False, False)
+
+
+def test_a_wish_of_a_day_is_obeyed_for_five_minutes() -> None:
+    breaker = Breaker()
+    breaker.trip(POISON, 0, at_least=86_400)
+    assert breaker.hold(299) == POISON
+    assert breaker.hold(301) is None

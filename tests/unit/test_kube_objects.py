@@ -68,6 +68,13 @@ def test_a_job_of_a_row_that_cannot_be_is_not_ours(number: str) -> None:
     assert read_job(written(wire)) is None
 
 
+@pytest.mark.parametrize("number", [1, 2**63 - 1])
+def test_any_number_that_a_row_can_have_is(number: int) -> None:
+    wire = a_wire_job()
+    wire["metadata"]["labels"][f"{DOMAIN}/task-id"] = str(number)
+    assert job_of(wire).task_id == number
+
+
 @pytest.mark.parametrize("annotation", ["identity", "database-id"])
 def test_a_job_without_our_proof_is_not_ours_whatever_its_labels_say(annotation: str) -> None:
     wire = a_wire_job()

@@ -28,8 +28,15 @@ def test_a_parked_row_is_one_that_the_janitor_may_end() -> None:
     }  # fmt: skip
 
 
-def test_three_of_the_five_statuses_are_terminal() -> None:
-    assert {str(status) for status in Status} == {"waiting", "processing", "succeeded", "failed", "cancelled"}
+def test_three_statuses_are_terminal_and_what_nobody_knows_is_not() -> None:
+    assert {str(status) for status in Status} == {
+        "waiting",
+        "processing",
+        "succeeded",
+        "failed",
+        "cancelled",
+        "unknown",
+    }
     assert {str(status) for status in TERMINAL} == {"succeeded", "failed", "cancelled"}
 
 

@@ -21,7 +21,8 @@ LANE = Lane("default", "default", "app:1")
 
 
 def pending_of(*pods: Pod, jobs: tuple[Job, ...] = ()) -> Pending:
-    return plan_pending(jobs, pods, NOW, grace_seconds=30)
+    view = ClusterView(NOW, {job.name: job for job in jobs}, {str(number): pod for number, pod in enumerate(pods)}, {})
+    return plan_pending(view, 0, grace_seconds=30)
 
 
 # What is in flight
@@ -73,7 +74,12 @@ def test_a_pod_is_stuck_once_it_was_unschedulable_for_the_grace(seconds: float, 
 
 
 def test_without_grace_a_pod_is_stuck_at_once() -> None:
-    assert plan_pending([], [a_pod(unschedulable_since=NOW)], NOW, 0).stuck_by_shape == {"small": 1}
+    view = ClusterView(NOW, {}, {"pod": a_pod(unschedulable_since=NOW)}, {})
+    assert plan_pending(view, 0, 0).stuck_by_shape == {"small": 1}
+
+
+def test_a_create_that_the_view_does_not_show_will_have_a_pending_pod() -> None:
+    assert plan_pending(ClusterView(NOW, {}, {}, {}), 3, 0).total == 3
 
 
 def test_stuck_pods_are_counted_by_shape() -> None:

@@ -25,9 +25,9 @@ from dispatcher.admission.dispatch import World as DispatchWorld
 from dispatcher.config import Settings, reread
 from dispatcher.errors import DatabaseAway, DatabaseError, SettingsError
 from dispatcher.jobs.case import Rules
+from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.env import pass_env
 from dispatcher.jobs.launcher import Launcher
-from dispatcher.jobs.library import Library
 from dispatcher.jobs.manifest import Site
 from dispatcher.jobs.memory import Memory
 from dispatcher.jobs.submit import Submitter
@@ -123,13 +123,13 @@ class App:
         self.mirror = Mirror(client, namespace, kube.installation, with_nodes=kube.check_room)
         self.mirror.on_change(self.wake.soon)
         self.access = Access(client, namespace, with_nodes=kube.check_room)
-        self.library = Library(jobs, frozenset(passed))
-        self.library.refresh()
+        self.catalog = Catalog(jobs, frozenset(passed))
+        self.catalog.refresh()
         site = Site(
             kube.installation, namespace, jobs.timeout_seconds, jobs.start_deadline_seconds, jobs.scheduler_name, passed
         )
         rules = Rules(jobs.max_launches, jobs.start_deadline_seconds, jobs.node_lost_seconds)
-        self.launcher = Launcher(Submitter(api, site, self._memory, ask_again), self._memory, self.library, rules)
+        self.launcher = Launcher(Submitter(api, site, self._memory, ask_again), self._memory, self.catalog, rules)
         world = DispatchWorld(
             self.mirror.view, self.rows, lambda: self.access.fault, lambda: self.listener.is_listening, remover.remove
         )
@@ -206,7 +206,7 @@ class App:
             "sweep": lambda: self.sweeping.fault,
             "cluster": self.mirror.stale,
             "access": lambda: self.access.fault,
-            "templates": lambda: self.library.fault or ("" if self.library.templates else NO_TEMPLATE),
+            "templates": lambda: self.catalog.fault or ("" if self.catalog.templates else NO_TEMPLATE),
             "api": lambda: hold.detail if (hold := self.launcher.brakes().api) else "",
         }
         return health.build_app(checks)

@@ -7,8 +7,8 @@ import msgspec
 
 from dispatcher.config import Settings
 from dispatcher.errors import DispatcherError
+from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.env import pass_env
-from dispatcher.jobs.library import Library
 from dispatcher.jobs.manifest import Site, build_job
 from dispatcher.jobs.policy import check_job
 from dispatcher.jobs.templates import Template
@@ -51,18 +51,18 @@ def preview_template(name: str, settings: Settings) -> Manifest:
 def preview(task: Task, request: Request, kind: Kind, database_id: str, settings: Settings) -> Manifest:
     jobs, kube = settings.jobs, settings.kube
     passed = pass_env(os.environ, jobs.pass_env)
-    library = Library(jobs, frozenset(passed))
-    library.refresh()
-    if library.fault:
-        raise DispatcherError(library.fault)
-    offer = library.offer(kind)
+    catalog = Catalog(jobs, frozenset(passed))
+    catalog.refresh()
+    if catalog.fault:
+        raise DispatcherError(catalog.fault)
+    offer = catalog.offer(kind)
     if isinstance(offer, Hold):
         raise DispatcherError(f"{offer.reason}: {offer.detail}")
     site = Site(
         kube.installation, kube.namespace or "default", jobs.timeout_seconds, jobs.start_deadline_seconds,
         jobs.scheduler_name, passed,
     )  # fmt: skip
-    return rendered(task, request, offer, library.templates[task.template], (site, database_id))
+    return rendered(task, request, offer, catalog.templates[task.template], (site, database_id))
 
 
 def rendered(task: Task, request: Request, offer: Offer, template: Template | str, place: tuple[Site, str]) -> Manifest:

@@ -29,7 +29,7 @@ def rows() -> Iterator[str]:
         if isinstance(metric, MetricWrapperBase):
             (family,) = metric.describe()
             name = f"{family.name}_total" if family.type == "counter" else family.name
-            labels = ", ".join(f"`{label}`" for label in metric._labelnames) or "—"  # noqa: SLF001  no public way to ask
+            labels = ", ".join(f"`{label}`" for label in metric._labelnames) or "—"  # noqa: SLF001  # no public way to ask
             yield f"| `{name}` | {family.type} | {labels} | {family.documentation} |"
 
 

@@ -115,7 +115,7 @@ class Standby:
             await primary.execute("SELECT pg_switch_wal()")  # pushes what asynchronous commits hold back
             async with asyncio.timeout(30):
                 reached = "SELECT pg_last_wal_replay_lsn() >= $1::text::pg_lsn"
-                while not await standby.fetchval(reached, written):  # noqa: ASYNC110 - replay tells nobody
+                while not await standby.fetchval(reached, written):  # noqa: ASYNC110  # replay tells nobody
                     await asyncio.sleep(0.01)
         finally:
             await primary.close()

@@ -12,8 +12,8 @@ import msgspec
 
 from dispatcher.identity import job_name, task_identity
 from dispatcher.jobs.case import Rules, Scene, Sightings
+from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.lanes import failing_lanes
-from dispatcher.jobs.library import Library
 from dispatcher.jobs.memory import Memory, Unseen
 from dispatcher.jobs.outcome import judge
 from dispatcher.jobs.submit import Submitter
@@ -38,10 +38,10 @@ from dispatcher.snapshot import Brakes, ClusterView
 class Launcher:
     """One for the life of the process; its memory is a cache."""
 
-    def __init__(self, submitter: Submitter, memory: Memory, library: Library, rules: Rules) -> None:
+    def __init__(self, submitter: Submitter, memory: Memory, catalog: Catalog, rules: Rules) -> None:
         self._submitter = submitter
         self._memory = memory
-        self._library = library
+        self._catalog = catalog
         self._rules = rules
         self._sightings = Sightings()
         self._settled: set[str] = set()
@@ -54,7 +54,7 @@ class Launcher:
 
     def begin(self, view: ClusterView, now: datetime, database_id: str) -> None:
         """A new cycle, with this view of the cluster and this database."""
-        if self._library.refresh() or self._database_id not in {"", database_id}:
+        if self._catalog.refresh() or self._database_id not in {"", database_id}:
             self._memory.forget_rows()
         self._memory.observe(view)
         self._probed.clear()
@@ -98,14 +98,14 @@ class Launcher:
         return Brakes(memory.api.hold(now), memory.quota.hold(now), probing)
 
     def offer(self, kind: Kind) -> Offer | Hold:
-        return self._library.offer(kind)
+        return self._catalog.offer(kind)
 
     def known_offer(self, digest: bytes) -> Offer | Hold | None:
-        return self._library.known_offer(digest)
+        return self._catalog.known_offer(digest)
 
     def parked(self, row: Candidate) -> Hold | None:
         """A hold by what the API server answered to this row, its kind or its template."""
-        now, offer = time.monotonic(), self._library.known_offer(row.kind)
+        now, offer = time.monotonic(), self._catalog.known_offer(row.kind)
         template = self._memory.of_template(offer.template).hold(now) if isinstance(offer, Offer) else None
         return template or self._memory.parked(row, now)
 
@@ -149,7 +149,7 @@ class Launcher:
         """Carries the orders out; returns when every answer is in."""
         self._sightings.forget_the_rest()  # a cycle was judged to its end
         await self._submitter.resolve()
-        await self._submitter.submit(orders, self._library.templates)
+        await self._submitter.submit(orders, self._catalog.templates)
         assert self._began is not None  # begin comes first
         now, at = self._began
         elapsed = timedelta(seconds=time.monotonic() - at)

@@ -74,7 +74,7 @@ class Reflector(Generic[T]):
         self._client = client
         self._changed = changed
         self._pace = pace
-        self._chance = chance or random.Random()  # noqa: S311  jitter, not a secret
+        self._chance = chance or random.Random()  # noqa: S311  # jitter, not a secret
         self._pauses = 0
 
     async def run(self) -> None:

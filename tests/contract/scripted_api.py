@@ -170,7 +170,7 @@ class ScriptedApi:
                     for change in news:
                         if change.path == request.path and change.version > since and change.is_told:
                             await stream.write(change.line)
-                    await self.until(lambda: self._cuts != cuts or len(self.changes) > told)  # noqa: B023  awaited here
+                    await self.until(lambda: self._cuts != cuts or len(self.changes) > told)  # noqa: B023  # awaited here
                     if self._cuts != cuts:
                         break_off(request)
                         break

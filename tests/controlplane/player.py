@@ -144,7 +144,7 @@ class Player:
             run.env = resolve(container, pod, await self._sources(container))
             self.runs.append(run)
             run.exit_code = await self._behaviour(run.env, run.calls)
-        except Exception as error:  # noqa: BLE001  a program may raise what it likes: that is exit code 1
+        except Exception as error:  # noqa: BLE001  # a program may raise what it likes: that is exit code 1
             self.faults.append(PlayFault(run.pod, error))
             run.exit_code = 1
         await self._tell_exit(run)

@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 
 HOMES = re.compile(r"(?<![\w.~$}])/(?:home/\w+|Users/\w+|root)/[\w.]")
 ADDRESS = re.compile(r"https?://[^\s,|'\"]+")
-WELL_KNOWN = {"pypi.org", "proxy.golang.org", "sum.golang.org"}
 FEWEST_PARTS = 3
 """A folder in a folder tells one machine from another, `/app` does not."""
 
@@ -40,7 +39,7 @@ def configured_hosts() -> set[str]:
 
 def hosts_of(configuration: str) -> set[str]:
     hosts = {urlsplit(address).hostname for address in ADDRESS.findall(configuration)}
-    return {host for host in hosts if host} - WELL_KNOWN - {"localhost", "127.0.0.1"}
+    return {host for host in hosts if host} - {"localhost", "127.0.0.1"}
 
 
 def own_paths(root: Path) -> set[str]:

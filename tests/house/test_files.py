@@ -48,10 +48,10 @@ def test_a_trace_of_a_machine_is_found(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["~/.kube/config", "$HOME/root/x", "GET /home/", "/srv/builds", "https://pypi.org/p/x"]
+    "text", ["~/.kube/config", "$HOME/root/x", "GET /home/", "/srv/builds", "https://example.org/p/x"]
 )
 def test_what_is_true_everywhere_is_no_trace(text: str) -> None:
-    assert traces(text, hosts_of("GOPROXY=https://proxy.golang.org,https://pypi.org/simple"), ["/srv/build"]) == []
+    assert traces(text, hosts_of("GOPROXY=http://localhost:3000,direct"), ["/srv/build"]) == []
 
 
 @pytest.mark.parametrize("name", LOCKS)

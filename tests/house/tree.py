@@ -39,4 +39,4 @@ def pure_files() -> list[str]:
 
 
 if __name__ == "__main__":  # for the coverage gate of the Makefile
-    print(",".join(pure_files()))  # noqa: T201  the output is the purpose
+    print(",".join(pure_files()))  # noqa: T201  # the output is the purpose

@@ -9,7 +9,7 @@ from dispatcher.model import ApiAnswer
 
 QUOTA = 'jobs.batch "x" is forbidden: exceeded quota: team, requested: count/jobs.batch=1, used: 5, limited: 5'
 NO_LIMITS = 'jobs.batch "x" is forbidden: failed quota: team: must specify limits.cpu'
-RBAC = 'jobs.batch is forbidden: User "system:serviceaccount:a:b" cannot create resource "jobs" in API group "batch" in the namespace "a"'  # noqa: E501  as it comes
+RBAC = 'jobs.batch is forbidden: User "system:serviceaccount:a:b" cannot create resource "jobs" in API group "batch" in the namespace "a"'  # noqa: E501  # as it comes
 ENDING = 'jobs.batch "x" is forbidden: unable to create new content in namespace a because it is being terminated'
 WEBHOOK = 'admission webhook "policy.example" denied the request: image is not signed'
 POD_SECURITY = 'jobs.batch "x" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true'

@@ -16,12 +16,12 @@ from dispatcher.jobs.overrides import judge_kind
 from dispatcher.jobs.templates import Template, judge_template, parse_template
 from dispatcher.model import Hold, Kind, Offer
 
-log = structlog.get_logger(component="jobs.library")
+log = structlog.get_logger(component="jobs.catalog")
 
 MOST_KINDS: Final = 100_000
 
 
-class Library:
+class Catalog:
     """Templates by name (a string: the fault of one that cannot serve), and what each kind of row is offered."""
 
     def __init__(self, settings: JobSettings, passed: frozenset[str]) -> None:

@@ -14,85 +14,31 @@ from msgspec import Struct
 
 from dispatcher.errors import SettingsError
 from dispatcher.quantity import parse_quantity
+from dispatcher.reading import (
+    Reader,
+    address,
+    amount,
+    boolean,
+    choice,
+    dns_label,
+    integer,
+    label,
+    seconds,
+    text,
+    words,
+)  # fmt: skip
 
 PREFIX: Final = "DISPATCHER_"
 INJECTED: Final = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT|SERVICE_PORT_.*|PORT|PORT_.*)")
 """What Kubernetes puts into a container for a Service called dispatcher-…"""
 
-Reader = Callable[[str], Any]
 C = TypeVar("C")
-
-
-def integer(least: int, most: int) -> Reader:
-    def read(text: str) -> int:
-        value = int(text) if re.fullmatch(r"-?[0-9]{1,12}", text) else None
-        if value is None or not least <= value <= most:
-            raise ValueError(f"must be a whole number from {least} to {most}")
-        return value
-
-    return read
-
-
-def seconds(least: float, most: float) -> Reader:
-    def read(text: str) -> float:
-        value = float(text) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,6})?", text) else None
-        if value is None or not least <= value <= most:
-            raise ValueError(f"must be seconds, a number from {least:g} to {most:g}")
-        return value
-
-    return read
-
-
-def boolean(text: str) -> bool:
-    if text not in {"true", "false"}:
-        raise ValueError("must be true or false")
-    return text == "true"
-
-
-def words(text: str) -> tuple[str, ...]:
-    return tuple(word.strip() for word in text.split(",") if word.strip())
-
-
-def choice(*options: str) -> Reader:
-    def read(text: str) -> str:
-        if text not in options:
-            raise ValueError(f"must be one of {', '.join(options)}")
-        return text
-
-    return read
-
-
-def matching(pattern: str, rule: str) -> Reader:
-    def read(text: str) -> str:
-        if not re.fullmatch(pattern, text):
-            raise ValueError(f"must be {rule}")
-        return text
-
-    return read
-
-
-def address(text: str) -> str:
-    parts = re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[^:\s]*):([0-9]{1,5})", text)
-    if parts is None or int(parts[2]) > 65_535:
-        raise ValueError("must be HOST:PORT")
-    return text
-
-
-def amount(text: str) -> str:
-    if parse_quantity(text) <= 0:
-        raise ValueError("must be above 0")
-    return text
 
 
 def setting(name: str, default: Any, read: Reader, meaning: str, *, secret: bool = False) -> Any:
     return dataclasses.field(
         default=default, metadata={"name": name, "read": read, "meaning": meaning, "secret": secret}
     )
-
-
-label = matching(r"[a-z0-9]([-a-z0-9]{0,14}[a-z0-9])?", "a DNS label of at most 16 characters")
-dns_label = matching(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", "a DNS label of at most 63 characters")
-text = str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,9 +183,19 @@ def load(environ: Mapping[str, str], read_file: Callable[[str], str]) -> Loaded:
             sources.append(describe(field, value, origin))
         if len(values) == len(dataclasses.fields(component)):  # type: ignore[arg-type]  # as above
             parts[part] = component(**values)  # type: ignore[operator]  # as above
+    faults += crossed(parts.get("jobs"))
     if faults:
         raise SettingsError(tuple(faults))
     return Loaded(Settings(**parts), tuple(sources), tuple(unknown_names(environ)))
+
+
+def crossed(jobs: JobSettings | None) -> Iterable[str]:
+    """Values that are fine alone and not together; nothing where one of them was not."""
+    for what in ("cpu", "memory") if jobs else ():
+        request, limit = getattr(jobs, f"{what}_request"), getattr(jobs, f"{what}_limit")
+        if parse_quantity(request) > parse_quantity(limit):
+            name = f"{PREFIX}{what.upper()}"
+            yield f"{name}_REQUEST is {request!r}: must not be over {name}_LIMIT {limit!r}"
 
 
 def read_field(field: Any, environ: Mapping[str, str], read_file: Callable[[str], str]) -> tuple[Any, str]:
@@ -296,5 +252,6 @@ def unknown_names(environ: Iterable[str]) -> Iterable[str]:
     known = known_names()
     for name in sorted(environ):
         if name.startswith(PREFIX) and name not in known and not INJECTED.fullmatch(name):
-            near = difflib.get_close_matches(name, known, 1)
-            yield f"{name} is not a setting" + (f"; did you mean {near[0]}?" if near else "")
+            short = {one.removeprefix(PREFIX) for one in known}
+            near = difflib.get_close_matches(name.removeprefix(PREFIX), short, 1)
+            yield f"{name} is not a setting" + (f"; did you mean {PREFIX}{near[0]}?" if near else "")

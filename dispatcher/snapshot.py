@@ -120,7 +120,7 @@ def plan_pending(view: ClusterView, unseen: int, grace_seconds: float) -> Pendin
     """Pods that wait, Jobs without a Pod, creates not seen yet. The grace lets an autoscaler work first."""
     waiting = [pod for pod in view.pods.values() if pod.phase == "Pending" and not pod.deleting]
     with_pod = {pod.job_uid for pod in view.pods.values()}
-    podless = sum(1 for job in view.jobs.values() if not job.is_finished and job.uid not in with_pod)
+    podless = sum(1 for job in view.jobs.values() if not (job.is_finished or job.suspended) and job.uid not in with_pod)
     grace = timedelta(seconds=grace_seconds)
     stuck = Counter(p.shape for p in waiting if p.unschedulable_since and view.now - p.unschedulable_since >= grace)
     return Pending(len(waiting) + podless + unseen, stuck)

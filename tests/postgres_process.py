@@ -14,6 +14,7 @@ import pwd
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import tempfile
 import time
@@ -63,8 +64,16 @@ class Folder:
         self.account = unprivileged_account()
         if self.account:
             os.chown(self.path, self.account["user"], self.account["group"])
+        self.programs = self._within_reach(binaries())
         command = ["/bin/sh", "-c", GUARD, "guard", str(self.path)]
         self._guard = subprocess.Popen(command, stdin=subprocess.PIPE, cwd="/", start_new_session=True)
+
+    def _within_reach(self, programs: Path) -> Path:
+        """Where the account may run them: a checkout in root's home is closed to everybody else."""
+        is_open = all(folder.stat().st_mode & stat.S_IXOTH for folder in (programs, *programs.parents))
+        if not self.account or is_open:
+            return programs
+        return Path(shutil.copytree(programs.parent, self.path / "programs", symlinks=True)) / programs.name
 
     def close(self) -> None:
         shutil.rmtree(self.path)
@@ -73,7 +82,7 @@ class Folder:
     async def run(self, program: str, *arguments: str | Path) -> None:
         """One of Postgres' programs, to its end; its output is the message when it fails."""
         child = await asyncio.create_subprocess_exec(
-            binaries() / program,
+            self.programs / program,
             *arguments,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -115,7 +124,7 @@ class Postmaster:
         command = ["-D", str(self.directory), "-p", str(self.port), "-k", str(self.folder.path), *settings]
         with self.log_path.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                binaries() / "postgres",
+                self.folder.programs / "postgres",
                 *command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

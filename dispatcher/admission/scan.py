@@ -1,4 +1,4 @@
-"""Finds the waiting rows worth reading: past held rows without reading them, however many stand before.
+"""Finds the waiting rows worth reading: past held rows without reading them, up to fifty thousand of a queue.
 
 The index gives each row's kind, and rows of one kind get one verdict, so ten thousand bad rows cost ten thousand
 look-ups. A queue whose head is all held is looked at further at once, and its window is remembered: the next cycle

@@ -15,6 +15,9 @@ CANNOT_START: Final = frozenset({
 """What kubelet says of a container whose image or configuration is wrong; no such Job ever fails by itself."""
 
 
+POD_APPEARS_IN: Final = timedelta(seconds=30)
+
+
 class Rules(Struct, frozen=True):
     """The settings that the table needs."""
 
@@ -75,12 +78,13 @@ class Case(Struct, frozen=True):
         return self.scene.pods.get(self.job.uid, ()) if self.job else ()
 
 
-def stage(job: Job, pods: Sequence[Pod]) -> str:
+def stage(job: Job, pods: Sequence[Pod], now: datetime) -> str:
     """How far a launch has come, in one word."""
     if job.suspended:
         return "Suspended"
     if not pods:
-        return "PodRefused" if not job.is_finished else "Ending"
+        is_young = now - job.created_at < POD_APPEARS_IN  # the Job controller has a queue of its own
+        return "Ending" if job.is_finished else "Starting" if is_young else "PodRefused"
     pod = pods[0]
     if pod.phase != "Pending":
         return "Running"

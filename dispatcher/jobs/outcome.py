@@ -102,7 +102,7 @@ def launched(case: Case) -> Standing | None:
     if job is None or (job.is_finished and not job.deleting):
         return None
     ends = [End("pods", pod.name, pod.uid, cause) for pod in case.pods if (cause := why_ended(case, job, pod))]
-    return Standing(Hold(HoldReason.LAUNCHED, stage(job, case.pods)), tuple(ends))
+    return Standing(Hold(HoldReason.LAUNCHED, stage(job, case.pods, case.scene.cluster_now)), tuple(ends))
 
 
 def started_once_only(case: Case) -> Standing | None:

@@ -233,7 +233,9 @@ class TestDelete:
         answer = await ours.api.delete(end(job, uid="00000000-0000-4000-8000-000000000000"))
         assert (answer.status, answer.reason) == (409, "Conflict")
         assert "the UID in the precondition" in answer.message
-        assert (await ours.api.get(job.name)).job == (await ours.api.list_task(job.task_id))[0]
+        found = (await ours.api.get(job.name)).job
+        assert found is not None
+        assert (found.uid, found.deleting) == (job.uid, False)
 
     async def test_a_job_that_changed_since_it_was_judged_stays(self, ours: Account) -> None:
         job = await ours.created()

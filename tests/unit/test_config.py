@@ -234,3 +234,12 @@ def test_values_are_shown_as_they_are_written() -> None:
     written = {"CHECK_ROOM": "false", "PASS_ENV": "A,B", "POLL_SECONDS": "0.25", "MAX_JOBS": "7", "IMAGE": "app"}
     shown = {source.name: source.value for source in read(written).sources}
     assert {name: shown[name] for name in written} == written
+
+
+def test_a_request_over_its_limit_is_a_fault_although_each_is_fine_alone() -> None:
+    with pytest.raises(SettingsError) as caught:
+        load({"DISPATCHER_CPU_REQUEST": "4", "DISPATCHER_MEMORY_REQUEST": "3Gi"}, str)
+    assert caught.value.faults == (
+        "DISPATCHER_CPU_REQUEST is '4': must not be over DISPATCHER_CPU_LIMIT '3000m'",
+        "DISPATCHER_MEMORY_REQUEST is '3Gi': must not be over DISPATCHER_MEMORY_LIMIT '2048Mi'",
+    )

@@ -44,7 +44,8 @@ def test_the_pods_of_a_case_are_those_of_its_newest_job() -> None:
     [
         (a_job(suspended=True), [], "Suspended"),
         (a_job(suspended=True), [a_pod()], "Suspended"),
-        (a_job(), [], "PodRefused"),
+        (a_job(created_at=ago(29)), [], "Starting"),
+        (a_job(created_at=ago(30)), [], "PodRefused"),
         (a_complete_job(deleting=True), [], "Ending"),
         (a_job(), [a_pod()], "Starting"),
         (a_job(), [a_pod(waiting_reason="CrashLoopBackOff")], "Starting"),
@@ -55,7 +56,7 @@ def test_the_pods_of_a_case_are_those_of_its_newest_job() -> None:
     ],
 )
 def test_the_stage_of_a_launch_is_one_word(job: Job, pods: list[Pod], code: str) -> None:
-    assert stage(job, pods) == code
+    assert stage(job, pods, NOW) == code
 
 
 @pytest.mark.parametrize("reason", ["ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName",

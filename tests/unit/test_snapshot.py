@@ -91,6 +91,10 @@ def test_a_job_without_a_pod_will_have_a_pending_one() -> None:
     assert pending_of(jobs=(a_job(), a_job(launch=2))).total == 2
 
 
+def test_a_job_that_somebody_suspended_has_no_pod_to_wait_for() -> None:
+    assert pending_of(jobs=(a_job(suspended=True),)).total == 0
+
+
 def test_a_job_with_a_pod_of_any_phase_is_not_counted_twice() -> None:
     job = a_job()
     assert pending_of(a_pod(job), jobs=(job,)).total == 1

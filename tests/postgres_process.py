@@ -73,7 +73,11 @@ class Folder:
         is_open = all(folder.stat().st_mode & stat.S_IXOTH for folder in (programs, *programs.parents))
         if not self.account or is_open:
             return programs
-        return Path(shutil.copytree(programs.parent, self.path / "programs", symlinks=True)) / programs.name
+        copied, site = self.path / "programs", programs.parents[2]  # the wheel keeps its libraries beside the package
+        for folder in (programs.parent, site / f"{programs.parents[1].name}.libs"):
+            if folder.is_dir():
+                shutil.copytree(folder, copied / folder.relative_to(site), symlinks=True)
+        return copied / programs.relative_to(site)
 
     def close(self) -> None:
         shutil.rmtree(self.path)

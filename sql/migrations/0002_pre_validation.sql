@@ -129,8 +129,8 @@ BEGIN
     IF NEW.priority IS NULL OR NEW.priority NOT BETWEEN 0 AND 1000 THEN
         PERFORM refuse('DI004', 'priority', 'priority is out of range', '0..1000, lower first; 100 if left out.');
     END IF;
-    IF NEW.run_at NOT BETWEEN '1900-01-01 UTC' AND '9998-12-31 UTC' THEN -- many clients know no year beyond 9999
-        PERFORM refuse('DI004', 'run_at', 'run_at must be a finite time', 'Leave it out to run as soon as possible; the year 9998 is the last.');
+    IF NEW.run_at NOT BETWEEN '1900-01-01 UTC' AND '9999-12-31 UTC' THEN -- many clients know no year beyond 9999
+        PERFORM refuse('DI004', 'run_at', 'run_at must be a finite time', 'Leave it out to run as soon as possible; the year 9999 is the last.');
     END IF;
     IF NEW.timeout_seconds NOT BETWEEN 1 AND 604800 THEN
         PERFORM refuse('DI004', 'timeout_seconds', 'timeout_seconds is out of range', '1..604800 (a week); leave it out for the default.');

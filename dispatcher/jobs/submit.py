@@ -98,7 +98,10 @@ class Submitter:
         try:
             if order.launch.ask is Ask.ALL_JOBS:
                 jobs = await self._jobs.list_task(order.task.id)
-                return all(job.is_finished for job in jobs if job.identity == identity_of(order))
+                is_clear = all(job.is_finished for job in jobs if job.identity == identity_of(order))
+                if not is_clear:
+                    self._memory.defer(order.task.id, time.monotonic())
+                return is_clear
         except ClusterError as fault:
             self._memory.api.trip(not_ready("ApiThrottled", ApiAnswer(0, message=str(fault))), time.monotonic())
             return False

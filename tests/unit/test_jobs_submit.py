@@ -1,0 +1,156 @@
+"""What a create's answers lead to, with a cluster that says just that."""
+
+import time
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from dispatcher.errors import ClusterAway
+from dispatcher.identity import identity_of, name_of
+from dispatcher.jobs.manifest import Site
+from dispatcher.jobs.memory import Memory
+from dispatcher.jobs.submit import Submitter
+from dispatcher.model import ApiAnswer, Ask, Hold, HoldReason, Job, Launch, Manifest, Order
+from tests.builders import a_job, a_task, a_template, an_order
+
+SITE = Site("dispatcher", "work", 3600, 1800, "", {})
+ABSENT = ApiAnswer(404, "NotFound")
+LOST = ApiAnswer(0, message="timeout")
+FOREIGN = a_job(identity="0" * 64)  # of another database: the same number, another identity
+EXISTS = ApiAnswer(409, "AlreadyExists")
+
+
+class Cluster:
+    """Answers creates and GETs in turn, the last of each again and again; remembers what it was asked."""
+
+    def __init__(
+        self,
+        creates: Sequence[ApiAnswer] = (LOST,),
+        gets: Sequence[ApiAnswer] = (ABSENT,),
+        jobs: Sequence[Job] | None = (),
+    ) -> None:
+        self.created: list[str] = []
+        self._creates, self._gets, self._jobs = list(creates), list(gets), jobs
+
+    async def create(self, manifest: Manifest) -> ApiAnswer:
+        self.created.append(manifest["metadata"]["name"])
+        return self._creates.pop(0) if len(self._creates) > 1 else self._creates[0]
+
+    async def get(self, name: str) -> ApiAnswer:
+        return self._gets.pop(0) if len(self._gets) > 1 else self._gets[0]
+
+    async def list_task(self, task_id: int) -> list[Job]:
+        if self._jobs is None:
+            raise ClusterAway("no answer")
+        return list(self._jobs)
+
+
+def made(order: Order, launch: int = 1) -> Job:
+    """The Job of an order, as the API server shows it."""
+    attempt = order.task.attempt
+    return msgspec.structs.replace(
+        a_job(attempt, launch), name=name_of(order, "dispatcher"), identity=identity_of(order)
+    )
+
+
+async def submitted(cluster: Cluster, order: Order, memory: Memory | None = None) -> Memory:
+    memory = memory or Memory()
+    templates: Mapping[str, object] = {"default": a_template()}
+    await Submitter(cluster, SITE, memory, lambda: None).submit([order], templates)  # type: ignore[arg-type]  # one of them
+    return memory
+
+
+def parked(memory: Memory, order: Order) -> Hold | None:
+    return memory.parked(order.task, time.monotonic())
+
+
+async def test_a_lost_answer_counts_until_it_is_known_and_pauses_creates() -> None:
+    memory = await submitted(Cluster(), an_order())
+    (unseen,) = memory.unseen.values()
+    assert not unseen.is_answered
+    assert memory.api.hold(time.monotonic()) is not None
+
+
+async def test_that_exists_and_is_ours_is_success() -> None:
+    order = an_order()
+    memory = await submitted(Cluster([EXISTS], [ApiAnswer(200, job=made(order))]), order)
+    assert [unseen.is_answered for unseen in memory.unseen.values()] == [True]
+    assert parked(memory, order) is None
+
+
+async def test_a_name_that_somebody_else_has_parks_the_row() -> None:
+    order = an_order()
+    hold = parked(await submitted(Cluster([EXISTS], [ApiAnswer(200, job=FOREIGN)]), order), order)
+    assert hold is not None
+    assert hold.reason is HoldReason.NAME_COLLISION
+
+
+async def test_a_get_that_says_nothing_parks_nobody() -> None:
+    for get in (ApiAnswer(429, "TooManyRequests"), ApiAnswer(403, "Forbidden"), LOST, ABSENT):
+        order = an_order()
+        memory = await submitted(Cluster([EXISTS], [get]), order)
+        assert parked(memory, order) is None
+        assert len(memory.unseen) == 1
+
+
+async def test_a_full_quota_that_hides_our_own_job_is_success() -> None:
+    order = an_order()
+    full = ApiAnswer(403, "Forbidden", "jobs is forbidden: exceeded quota: q")
+    memory = await submitted(Cluster([full], [ApiAnswer(200, job=made(order))]), order)
+    assert memory.quota.hold(time.monotonic()) is None
+    assert len(memory.unseen) == 1
+
+
+async def test_a_success_without_our_job_is_unknown() -> None:
+    memory = await submitted(Cluster([ApiAnswer(200)]), an_order())
+    assert [unseen.is_answered for unseen in memory.unseen.values()] == [False]
+    assert memory.api.is_probing
+
+
+async def test_a_500_pauses_its_template_alone() -> None:
+    memory = await submitted(Cluster([ApiAnswer(500, "InternalError", "failed calling webhook")]), an_order())
+    now = time.monotonic()
+    assert memory.api.hold(now) is None
+    assert memory.of_template("default").hold(now) is not None
+
+
+async def test_a_refused_repeat_does_not_forget_that_the_first_may_land() -> None:
+    again = an_order(launch=Launch(1, is_repeat=True))
+    refused = ApiAnswer(401, "Unauthorized")
+    assert len((await submitted(Cluster([refused]), again)).unseen) == 1
+    assert (await submitted(Cluster([refused]), an_order())).unseen == {}
+
+
+async def test_a_job_is_believed_gone_by_the_servers_own_word_alone() -> None:
+    order = an_order(task=a_task(launch=1), launch=Launch(2, 0, 1, Ask.THAT_JOB))
+    page = ApiAnswer(404, message="default backend", is_told=False)
+    for answer in (page, ApiAnswer(429, "TooManyRequests"), LOST):
+        cluster = Cluster(gets=[answer])
+        memory = await submitted(cluster, order)
+        assert cluster.created == []
+        assert memory.api.hold(time.monotonic()) is not None
+    gone = Cluster()
+    await submitted(gone, order)
+    assert len(gone.created) == 1
+
+
+async def test_a_job_that_is_there_is_not_asked_for_at_every_look() -> None:
+    order = an_order(task=a_task(launch=1), launch=Launch(2, 0, 1, Ask.THAT_JOB))
+    cluster = Cluster(gets=[ApiAnswer(200, job=made(order))])
+    memory = await submitted(cluster, order)
+    assert cluster.created == []
+    assert memory.is_deferred(order.task.id, time.monotonic())
+
+
+async def test_a_later_attempt_waits_for_every_unfinished_job_of_its_row() -> None:
+    order = an_order(task=a_task(attempt=2), launch=Launch(1, ask=Ask.ALL_JOBS))
+    busy = Cluster(jobs=[made(order)])
+    memory = await submitted(busy, order)
+    assert busy.created == []
+    assert memory.is_deferred(order.task.id, time.monotonic())
+    free = Cluster(jobs=[FOREIGN])
+    await submitted(free, order)
+    assert len(free.created) == 1
+    away = Cluster(jobs=None)
+    await submitted(away, order)
+    assert away.created == []

@@ -39,7 +39,12 @@ async def test_caps_of_queue_submitter_and_installation_hold_side_by_side(place:
         for _ in range(6):
             await place.database.insert_task(queue="wide", priority=3, env={"PLAY": "hang"})
         await held(dispatcher, 2, queue="wide", reason="JobCap")
-        assert await queue_jobs(place) == {"shared": 2, "narrow": 2, "wide": 4}
+
+        async def are_there() -> bool:  # what the same cycle admitted may still be on its way
+            return await queue_jobs(place) == {"shared": 2, "narrow": 2, "wide": 4}
+
+        await wait_for(are_there, "as many Jobs as the caps allow, of each queue", 20, check=dispatcher.check)
+        await held(dispatcher, 2, queue="wide", reason="JobCap")
 
 
 async def are_stuck(place: Place, count: int) -> bool:

@@ -14,7 +14,7 @@ TOGETHER := -j2 --keep-going $(if $(filter output-sync,$(.FEATURES)),--output-sy
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv test lint types imports house unit coverage contract integration journey controlplane docs lock clean
+.PHONY: help venv test lint types imports house unit coverage contract integration journey faults model property controlplane docs lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,7 +22,9 @@ help: ## this list
 test: venv ## everything; on a fresh machine too
 	@$(MAKE) --no-print-directory $(TOGETHER) controlplane lint types imports house coverage
 	@$(MAKE) --no-print-directory $(TOGETHER) integration contract
+	@$(MAKE) --no-print-directory $(TOGETHER) model property
 	@$(MAKE) --no-print-directory journey
+	@$(MAKE) --no-print-directory faults
 
 lint: venv ## ruff: rules and format
 	$(BIN)/ruff check --output-format=concise .
@@ -53,6 +55,15 @@ contract: venv controlplane ## fakes and the real thing, by the same tests; on a
 
 journey: venv controlplane ## from the row to the Job and away again; from the wheel to the migrated database
 	$(BIN)/python $(PYTEST) -n 2 --dist worksteal tests/journey
+
+faults: venv controlplane ## lost answers, outages, kills: behind proxies, judged by a history checker
+	$(BIN)/python $(PYTEST) -n 2 --dist worksteal tests/faults
+
+model: venv ## one row under every interleaving; each rule of the protocol removed is found
+	$(BIN)/python $(PYTEST) tests/model
+
+property: venv ## many rows: caps, order, backlog, time
+	$(BIN)/python $(PYTEST) tests/property
 
 controlplane: venv ## build the control plane of the tests, once; low priority, minutes
 	@$(BIN)/python -c 'import shutil; from tests.controlplane.binaries import find_go; find_go(shutil.which("go"))' \

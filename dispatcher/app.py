@@ -13,7 +13,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import structlog
@@ -35,6 +35,7 @@ from dispatcher.kube.access import Access
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import Login, from_kubeconfig, in_cluster
 from dispatcher.kube.job_api import JobApi
+from dispatcher.kube.lease import Lease
 from dispatcher.kube.mirror import Mirror
 from dispatcher.metrics import DATABASE_UP
 from dispatcher.pg.connect import Session
@@ -114,14 +115,16 @@ class App:
         namespace = kube.namespace or client.namespace
         passed = pass_env(os.environ, jobs.pass_env)
         bucket = Bucket(kube.writes_per_second, time.monotonic())
-        api = JobApi(client, namespace, kube.installation)
+        self.lease = Lease(client, namespace, kube.installation, kube.lease_seconds)
+        self.lease.on_winning(self.begin_term)
+        api = JobApi(client, namespace, kube.installation, self.lease.is_trusted)
         ask_again = Wake()
         remover = Remover(api, ask_again)
         self.wake, self._memory = Wake(), Memory()
         self.session = Session(database_url)
-        self.listener = Listener(database_url, self.wake)
+        self.listener = Listener(database_url, self.when_leading(self.wake))
         self.mirror = Mirror(client, namespace, kube.installation, with_nodes=kube.check_room)
-        self.mirror.on_change(self.wake.soon)
+        self.mirror.on_change(self.when_leading(self.wake.soon))
         self.access = Access(client, namespace, with_nodes=kube.check_room)
         self.catalog = Catalog(jobs, frozenset(passed))
         self.catalog.refresh()
@@ -131,14 +134,14 @@ class App:
         rules = Rules(jobs.max_launches, jobs.start_deadline_seconds, jobs.node_lost_seconds)
         self.launcher = Launcher(Submitter(api, site, self._memory, ask_again), self._memory, self.catalog, rules)
         world = DispatchWorld(
-            self.mirror.view, self.rows, lambda: self.access.fault, lambda: self.listener.is_listening, remover.remove
-        )
-        sweep_world = SweepWorld(
-            self.mirror.view, self.rows, lambda: self.access.fault, self.unanswered, remover.remove
-        )
+            self.mirror.view, self.rows, lambda: self.access.fault, lambda: self.listener.is_listening, self.lease,
+            remover.remove,
+        )  # fmt: skip
+        sweep_world = SweepWorld(self.mirror.view, self.rows, self.may_sweep, self.unanswered, remover.remove)
         dispatch = Dispatch(world, self.launcher, settings.admission, bucket)
         self.dispatching = Rounds("dispatch", dispatch.run_once, self.wake)
         self.sweeping = Rounds("sweep", Sweep(sweep_world, settings.sweep, bucket).run_once, Wake())
+        self.leading = Rounds("lease", self.lease.run_once, Wake())
         self.asking = Rounds("access", self.ask_access, ask_again)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -151,11 +154,13 @@ class App:
         log.info("started", installation=self.settings.kube.installation, address=address)
         try:
             async with asyncio.TaskGroup() as adapters:
-                tasks = [adapters.create_task(self.mirror.run()), adapters.create_task(self.listener.run())]
+                running = self.leading.run(asyncio.Event()), self.mirror.run(), self.listener.run()
+                tasks = [adapters.create_task(part) for part in running]
                 calm_collector()
                 await self._run_stages(stop)
                 for task in tasks:
                     task.cancel()
+            await self.lease.release()  # after the last write
         finally:
             await server.cleanup()
             log.info("stopped")
@@ -197,6 +202,18 @@ class App:
             self.wake()
         return ACCESS_AGAIN_SECONDS if self.access.fault else ACCESS_SECONDS
 
+    def begin_term(self) -> None:
+        """Caps are counted from a list of our own term: the last leader's newest Jobs may not be in our view."""
+        self.mirror.relist()
+        self.wake()
+
+    def when_leading(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """A replica that only plans looks at its own pace."""
+        return lambda: wake() if self.lease.is_trusted() else None
+
+    def may_sweep(self) -> bool:
+        return not self.access.fault and self.lease.is_trusted()
+
     def unanswered(self) -> frozenset[str]:
         return frozenset(unseen.name for unseen in self._memory.unseen.values() if not unseen.is_answered)
 
@@ -206,6 +223,7 @@ class App:
             "sweep": lambda: self.sweeping.fault,
             "cluster": self.mirror.stale,
             "access": lambda: self.access.fault,
+            "leader": self.lease.vacancy,
             "templates": lambda: self.catalog.fault or ("" if self.catalog.templates else NO_TEMPLATE),
             "api": lambda: hold.detail if (hold := self.launcher.brakes().api) else "",
         }

@@ -67,6 +67,9 @@ class KubeSettings:
     writes_per_second: int = setting(
         "KUBE_WRITES_PER_SECOND", 50, integer(1, 10_000), "Creates and deletes; burst twice that; 16 at a time"
     )
+    lease_seconds: int = setting(
+        "LEASE_SECONDS", 15, integer(2, 300), "Leader lease: how long a dead leader is waited for"
+    )
     check_room: bool = setting("CHECK_ROOM", True, boolean, "Whether nodes are watched; needs nodes cluster-wide")
 
 
@@ -125,6 +128,16 @@ class SweepSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class JanitorSettings:
+    park_seconds: float = setting(
+        "PARK_SECONDS", 3600, seconds(60, 31_536_000), "Janitor: parked rows fail after this; a person may act before"
+    )
+    retention_days: int = setting(
+        "RETENTION_DAYS", 0, integer(0, 36_500), "Janitor: terminal rows are deleted after this; 0 = never"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class ServiceSettings:
     listen_address: str = setting("LISTEN_ADDRESS", "0.0.0.0:8080", address, "Health, readiness, metrics")
     log_level: str = setting(
@@ -141,6 +154,7 @@ class Settings:
     jobs: JobSettings
     admission: AdmissionSettings
     sweep: SweepSettings
+    janitor: JanitorSettings
     service: ServiceSettings
 
 

@@ -293,4 +293,5 @@ class ApiAnswer(Struct, frozen=True):
     causes: tuple[str, ...] = ()
     retry_after: float = 0
     job: Job | None = None
+    is_sent: bool = True  # False: it was held back, nothing was asked of anybody
     is_told: bool = True  # by the API server itself: what a proxy answers in its place is nobody's word

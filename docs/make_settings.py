@@ -14,6 +14,7 @@ TITLES: Final = {
     "jobs": "Jobs",
     "admission": "Admission",
     "sweep": "Sweep",
+    "janitor": "Janitor",
     "service": "Service",
 }
 HEAD: Final = f"""\

@@ -79,6 +79,7 @@ class Place:
             "NAMESPACE": self.namespace,
             "TEMPLATES_DIR": self.templates,
             "POLL_SECONDS": 0.5,
+            "LEASE_SECONDS": 3,
             "KUBE_WRITES_PER_SECOND": 500,
             **settings,
         }
@@ -93,6 +94,11 @@ class Place:
     async def rows(self, where: str = "true") -> list[dict[str, object]]:
         admin = await self.database.session("admin")
         return [dict(row) for row in await admin.fetch(f"SELECT * FROM dispatch.tasks WHERE {where} ORDER BY id")]
+
+    async def end_term(self) -> None:
+        """Whoever led is dead, and the test need not wait until its lease is over."""
+        leases = f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases"
+        await self.control_plane.admin("DELETE", leases)
 
     @asynccontextmanager
     async def playing(self) -> AsyncIterator[Player]:
@@ -178,6 +184,9 @@ class Dispatcher:
             return (await self.readiness())[0] == 200
 
         await wait_for(is_ready, "the dispatcher is ready", 20, check=self.check)
+
+    async def leads(self) -> bool:
+        return await self.metric("dispatcher_leader") == 1
 
     async def unready(self, words: str, seconds: float = 30) -> str:
         """Waits until /readyz names `words`; the whole body."""

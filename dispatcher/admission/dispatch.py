@@ -88,6 +88,13 @@ class Jobs(Offers, Protocol):
     async def launch(self, orders: Sequence[Order]) -> None: ...
 
 
+class Lead(Protocol):
+    """Who leads."""
+
+    def is_trusted(self) -> bool: ...
+    def vacancy(self) -> str: ...
+
+
 class World(Struct, frozen=True):
     """Where a cycle's facts come from, and where removals go."""
 
@@ -95,6 +102,7 @@ class World(Struct, frozen=True):
     rows: Callable[[], AbstractAsyncContextManager[Rows]]
     not_allowed: Callable[[], str]
     is_listening: Callable[[], bool]
+    lead: Lead
     remove: Callable[[Sequence[End]], Awaitable[int]]
 
 
@@ -136,7 +144,7 @@ class Dispatch:
             report(decision)
             async with asyncio.TaskGroup() as acts:  # 4 act: a slow delete must not keep a create waiting
                 acts.create_task(self._jobs.launch(decision.orders))
-                if not view.stale:
+                if not view.stale and self._world.lead.is_trusted():
                     acts.create_task(self._remove(decision.plan.ends[:BATCH]))
             return self._pause(decision)  # 5 come again
 
@@ -182,6 +190,8 @@ class Dispatch:
             return Hold(HoldReason.DISPATCHER_NOT_READY, f"StaleCache: {view.stale}")
         if missing := self._world.not_allowed():
             return Hold(HoldReason.DISPATCHER_NOT_READY, f"Forbidden: {missing}")
+        if vacancy := self._world.lead.vacancy():
+            return Hold(HoldReason.DISPATCHER_NOT_READY, f"NoLeader: {vacancy}")
         return None
 
     async def _rows_of_jobs(self, rows: Rows) -> dict[int, Task]:
@@ -206,14 +216,16 @@ class Dispatch:
         ]
 
     async def _orders(self, rows: Rows, plan: Plan) -> list[Order]:
-        """What only the launched rows are read for."""
-        if not plan.launches:
+        """What only the launched rows are read for; a replica that does not lead plans, and leaves it at that."""
+        if not plan.launches or not self._world.lead.is_trusted():
             return []
         requests = await rows.requests([contender.task.id for contender in plan.launches])
         self._bucket.take(len(plan.launches))
         return [order for contender in plan.launches if (order := make_order(contender, requests, rows.database_id))]
 
     def _pause(self, decision: Decision) -> float:
+        if not self._world.lead.is_trusted():
+            return self._settings.poll_seconds
         self._empty = 0 if decision.comes_again else self._empty + 1
         longest = self._settings.poll_seconds if self._world.is_listening() else DEAF_SECONDS
         return max(0.001, min(TAIL_SECONDS if self._empty < TAIL_LOOKS else longest, longest, decision.due))

@@ -17,6 +17,7 @@ class Meaning(StrEnum):
     DENIED = "denied"
     UNAUTHORIZED = "unauthorized"
     POISON = "poison"
+    NOT_SENT = "not-sent"
     UNKNOWN = "unknown"  # maybe made: counts as active, and the same POST is sent again
 
 
@@ -25,6 +26,8 @@ POISON_STATUS = frozenset({400, 413, 422})
 
 def read_create(answer: ApiAnswer) -> Meaning:
     """Meaning of one answer. Everything that does not say for certain "not made" is UNKNOWN."""
+    if not answer.is_sent:
+        return Meaning.NOT_SENT
     if 200 <= answer.status < 300:
         return Meaning.CREATED
     if not answer.is_told:

@@ -30,6 +30,7 @@ AT_A_TIME: Final = 16
 RESOLVE_AFTER_SECONDS: Final = 20
 """After this no POST of ours can land any more (client and server limits together), so a GET tells."""
 BLOCKED_SECONDS: Final = 10
+TAKEN_AS_IT_IS: Final = frozenset({Meaning.CREATED, Meaning.UNKNOWN, Meaning.UNAUTHORIZED, Meaning.NOT_SENT})
 NOT_READY: Final = {
     Meaning.TERMINATING: "NamespaceTerminating",
     Meaning.NO_NAMESPACE: "NamespaceMissing",
@@ -120,7 +121,7 @@ class Submitter:
         meaning, job = read_create(answer), answer.job
         if meaning is Meaning.CREATED and job is None:
             meaning = Meaning.UNKNOWN  # a proxy's 200, or a Job that came back without its identity
-        elif meaning not in {Meaning.CREATED, Meaning.UNKNOWN, Meaning.UNAUTHORIZED}:
+        elif meaning not in TAKEN_AS_IT_IS:
             meaning, job = await self._confirm(name, meaning)
         JOB_CREATES.labels(meaning).inc()
         self._settle(order, meaning, answer, job)
@@ -141,14 +142,16 @@ class Submitter:
             memory.accepted(order.task)
             log.info("launched", meaning=meaning, attempt=order.task.attempt, launch=order.launch.number)
             return
+        if meaning is Meaning.NOT_SENT:
+            self._forget(order, name)
+            return
         log.warning("not launched", meaning=meaning, status=answer.status, reason=answer.reason, message=answer.message)
         memory.failed(order.task, now)
         if meaning is Meaning.UNKNOWN:
             brake = memory.of_template(order.task.template) if answer.status == 500 else memory.api
             brake.trip(not_ready("ApiThrottled", answer), now, answer.retry_after)
             return
-        if not order.launch.is_repeat:  # of a repeat, the first may still be on its way
-            memory.not_made(name)
+        self._forget(order, name)
         if meaning is Meaning.QUOTA:
             memory.quota.trip(Hold(HoldReason.QUOTA_EXCEEDED, answer.message), now, BLOCKED_SECONDS)
         elif meaning in NOT_READY:
@@ -159,6 +162,10 @@ class Submitter:
         else:
             memory.poisoned(order.task, now, is_kind=meaning is Meaning.POISON)
             self._park(order, HoldReason.POISON, f"{answer.status} {answer.message}")
+
+    def _forget(self, order: Order, name: str) -> None:
+        if not order.launch.is_repeat:  # of a repeat, the first may still be on its way
+            self._memory.not_made(name)
 
     def _park(self, order: Order, reason: HoldReason, detail: str) -> None:
         log.warning("parked", reason=reason, detail=detail)

@@ -12,7 +12,8 @@ REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 Rule = tuple[str, str, tuple[str, ...]]
 OF_NAMESPACE: Final[tuple[Rule, ...]] = (
     ("batch", "jobs", ("get", "list", "watch", "create", "delete")),
-    ("", "pods", ("get", "list", "watch", "delete")),
+    ("", "pods", ("list", "watch", "delete")),
+    ("coordination.k8s.io", "leases", ("get", "create", "update")),
 )
 OF_CLUSTER: Final[tuple[Rule, ...]] = (("", "nodes", ("list", "watch")),)
 

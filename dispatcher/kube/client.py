@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from dispatcher import __version__
+from dispatcher.clock import elapsed
 from dispatcher.errors import ClusterAway, ClusterRefused
 from dispatcher.kube.credentials import Login
 from dispatcher.kube.objects import UNREADABLE, read_status
@@ -76,7 +77,7 @@ class KubeClient:
         self._silence = silence
         self._requests = open_session(limit=64)
         self._watches = open_session(limit=0)
-        self._clock = datetime.now(UTC), time.monotonic()
+        self._clock = datetime.now(UTC), elapsed()
 
     async def close(self) -> None:
         await self._requests.close()
@@ -89,7 +90,7 @@ class KubeClient:
     def now(self) -> datetime:
         """The API server's clock, as its last answer told it: ages are taken against the clock that set them."""
         told, at = self._clock
-        return told + timedelta(seconds=time.monotonic() - at)
+        return told + timedelta(seconds=elapsed() - at)
 
     async def request(
         self,
@@ -157,7 +158,7 @@ class KubeClient:
 
     def _set_clock(self, date: str | None) -> None:
         with contextlib.suppress(TypeError, ValueError):  # a date that is none leaves the clock as it was
-            self._clock = parsedate_to_datetime(date or "").astimezone(UTC), time.monotonic()
+            self._clock = parsedate_to_datetime(date or "").astimezone(UTC), elapsed()
 
 
 def open_session(limit: int) -> aiohttp.ClientSession:

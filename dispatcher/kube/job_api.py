@@ -1,5 +1,6 @@
 """Writes and live questions about Jobs and Pods. Answers are values: what they mean is decided elsewhere."""
 
+from collections.abc import Callable
 from typing import Final
 from urllib.parse import quote
 
@@ -14,6 +15,13 @@ WRITE_SECONDS: Final = 10
 SERVER_SECONDS: Final = 8
 
 
+WITHHELD: Final = ApiAnswer(0, message="not sent: this replica does not lead any more", is_sent=False)
+
+
+def always() -> bool:
+    return True
+
+
 def jobs_path(namespace: str) -> str:
     return f"/apis/batch/v1/namespaces/{quote(namespace, safe='')}/jobs"
 
@@ -23,16 +31,21 @@ def pods_path(namespace: str) -> str:
 
 
 class JobApi:
-    """The namespace of one installation."""
+    """The namespace of one installation. `may_write` is asked last, at each write: a term may end while we waited."""
 
-    def __init__(self, client: KubeClient, namespace: str, installation: str) -> None:
+    def __init__(
+        self, client: KubeClient, namespace: str, installation: str, may_write: Callable[[], bool] = always
+    ) -> None:
         self._client = client
+        self._may_write = may_write
         self._jobs = jobs_path(namespace)
         self._pods = pods_path(namespace)
         self._installation = installation
 
     async def create(self, manifest: Manifest) -> ApiAnswer:
-        """POST, told to refuse unknown fields. Status 0: unknown, it may have been done."""
+        """POST, told to refuse unknown fields. Status 0: unknown, it may have been done, unless it was not sent."""
+        if not self._may_write():
+            return WITHHELD
         params = {"fieldValidation": "Strict", "timeout": f"{SERVER_SECONDS}s"}
         return await self._ask("POST", self._jobs, encode(manifest), params)
 
@@ -49,6 +62,8 @@ class JobApi:
 
     async def delete(self, end: End) -> ApiAnswer:
         """DELETE with preconditions: it hits this very object, as it was judged, or nothing."""
+        if not self._may_write():
+            return WITHHELD
         only_if = {"uid": end.uid}
         if end.resource_version is not None:
             only_if["resourceVersion"] = end.resource_version

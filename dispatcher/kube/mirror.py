@@ -1,9 +1,9 @@
 """The cluster as we see it: three reflectors, and one picture of them."""
 
 import asyncio
-import time
 from collections.abc import Callable
 
+from dispatcher.clock import elapsed
 from dispatcher.identity import job_selector
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.job_api import jobs_path, pods_path
@@ -35,6 +35,11 @@ class Mirror:
     def on_change(self, listener: Callable[[], None]) -> None:
         self._listeners.append(listener)
 
+    def relist(self) -> None:
+        """Unknown until Jobs and Pods were listed anew: whoever begins to lead counts from a list of its own term."""
+        self._jobs.relist()
+        self._pods.relist()
+
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._jobs.run())
@@ -61,7 +66,7 @@ class Mirror:
     def _fault_of(self, reflector: Reflector[Job] | Reflector[Pod] | Reflector[Node]) -> str:
         if reflector is self._nodes and not self._with_nodes:
             return ""
-        age = reflector.store.age(time.monotonic())
+        age = reflector.store.age(elapsed())
         STORE_AGE.labels(reflector.resource.name).set(min(age, 1e9))
         if reflector.fault or age > MOST_SECONDS:
             return f"{reflector.resource.name}: {reflector.fault or f'no sign of life for {age:.0f} s'}"

@@ -12,7 +12,6 @@ Not guaranteed: that the store is current. `Store.age` says since when it is unp
 
 import asyncio
 import random
-import time
 from collections.abc import Callable
 from contextlib import aclosing, suppress
 from typing import Final, Generic, TypeVar
@@ -21,6 +20,7 @@ import msgspec
 import structlog
 from msgspec import Struct
 
+from dispatcher.clock import elapsed
 from dispatcher.errors import ClusterAway, ClusterError, ClusterRefused
 from dispatcher.kube.client import KubeClient, Reply, WatchSilent
 from dispatcher.kube.objects import UNREADABLE, Event, Meta, Page, Wire, read_status
@@ -76,19 +76,29 @@ class Reflector(Generic[T]):
         self._pace = pace
         self._chance = chance or random.Random()  # noqa: S311  # jitter, not a secret
         self._pauses = 0
+        self._is_asked = False
+        self._following: asyncio.Timeout | None = None
+
+    def relist(self) -> None:
+        """Nothing that is known now counts until a list that begins after this call is in."""
+        self.fault = "a new list is under way"
+        self._is_asked = True
+        if self._following is not None:
+            self._following.reschedule(0)
 
     async def run(self) -> None:
         cause = "start"
         while True:
             try:
                 await self._list(cause)
-                cause = await self._follow()
+                cause = await self._follow_until_asked()
             except ClusterError as fault:
                 cause = "expired" if isinstance(fault, ClusterRefused) and fault.status == 410 else "fault"
                 await self._pause(fault)
 
     async def _list(self, cause: str) -> None:
         found: list[T] = []
+        self._is_asked = False
         which = {"limit": str(PAGE), "labelSelector": self.resource.selector}
         params = dict(which)
         if cause == "due":  # as of where the store stands: what has changed since would look like a lie of the watch
@@ -100,9 +110,10 @@ class Reflector(Generic[T]):
                 break
             params = {**which, "continue": page.metadata.continue_}
             await asyncio.sleep(0)  # between pages the loop belongs to others
-        drifted = self.store.replace(found, page.metadata.resource_version, time.monotonic())
+        drifted = self.store.replace(found, page.metadata.resource_version, elapsed())
         RELISTS.labels(self.resource.name, "drift" if drifted and cause == "due" else cause).inc()
-        self.fault = ""
+        if not self._is_asked:
+            self.fault = ""
         self._changed()
 
     def _read_page(self, reply: Reply, found: list[T]) -> Page:
@@ -114,21 +125,35 @@ class Reflector(Generic[T]):
             raise ClusterAway(f"{doing}: not what it should list: {fault}") from fault
         return page
 
+    async def _follow_until_asked(self) -> str:
+        """As `_follow`, but a call of `relist` ends it."""
+        scope = asyncio.timeout(0 if self._is_asked else None)
+        try:
+            async with scope:
+                self._following = scope
+                return await self._follow()
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            return "asked"
+        finally:
+            self._following = None
+
     async def _follow(self) -> str:
         """Watches from the list on; returns why a new list is needed."""
-        relist_at = time.monotonic() + self._pace.relist * self._chance.uniform(1, 1.2)
-        while (left := relist_at - time.monotonic()) > 0:
-            began, moved = time.monotonic(), False
+        relist_at = elapsed() + self._pace.relist * self._chance.uniform(1, 1.2)
+        while (left := relist_at - elapsed()) > 0:
+            began, moved = elapsed(), False
             try:
                 with suppress(WatchSilent):
                     moved = await self._watch(min(left, self._pace.watch * self._chance.uniform(1, 1.2)))
             finally:
-                lived = time.monotonic() - began
+                lived = elapsed() - began
                 if lived >= SHORTEST_SECONDS:
                     self._pauses = 0
             if lived < SHORTEST_SECONDS:
                 raise ClusterAway(f"watch {self.resource.name}: ended at once")
-            if not moved and time.monotonic() < relist_at:
+            if not moved and elapsed() < relist_at:
                 return "quiet"
         return "due"
 
@@ -141,7 +166,7 @@ class Reflector(Generic[T]):
                 if line:
                     self._apply(line)
                 else:
-                    self.store.prove(time.monotonic())
+                    self.store.prove(elapsed())
                 number += 1
                 if number % YIELD_EVERY == 0:
                     await asyncio.sleep(0)  # buffered lines never suspend, and a burst would hold the loop
@@ -162,7 +187,7 @@ class Reflector(Generic[T]):
             raise ClusterAway(f"{doing}: an event of type {event.type[:20]!r}")
         if self.store.has_passed(meta.resource_version):
             raise ClusterAway(f"{doing}: goes back to {meta.resource_version} from {self.store.resource_version}")
-        self.store.prove(time.monotonic(), meta.resource_version)
+        self.store.prove(elapsed(), meta.resource_version)
         if event.type == "BOOKMARK":
             return
         if self.store.drop(meta.name) if fact is None else self.store.put(fact):

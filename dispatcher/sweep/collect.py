@@ -34,7 +34,7 @@ class World(Struct, frozen=True):
 
     view: Callable[[], ClusterView]
     rows: Callable[[], AbstractAsyncContextManager[Rows]]
-    not_allowed: Callable[[], str]
+    may_write: Callable[[], bool]
     unanswered: Callable[[], frozenset[str]]
     remove: Callable[[Sequence[End]], Awaitable[int]]
 
@@ -50,10 +50,10 @@ class Sweep:
         self._start = 0
 
     async def run_once(self) -> float:
-        """One sweep; nothing is removed by a view that is too old."""
+        """One sweep; nothing is removed by a view that is too old, or by a replica that does not lead."""
         view = self._world.view()
         report(view.jobs)
-        if view.stale or self._world.not_allowed():
+        if view.stale or not self._world.may_write():
             return EVERY_SECONDS
         due = self._take_turns(plan_due(view.jobs.values(), view.now, self._tombstone))
         spare = min(BATCH, self._bucket.spare(time.monotonic()))

@@ -57,6 +57,8 @@ class Remover:
 
 def read_delete(answer: ApiAnswer) -> str:
     """404 is success; 409: it changed since it was judged, so it is judged anew."""
+    if not answer.is_sent:
+        return "not-sent"
     if 200 <= answer.status < 300:
         return "deleted"
     return {404: "gone", 409: "changed", 403: "forbidden", 0: "unknown"}.get(answer.status, "failed")

@@ -83,6 +83,7 @@ async def kill_amid_writes(place: Place, census: Census, chance: random.Random) 
     await dispatcher.kill()
     killed_at = datetime.now(UTC)
     plane.resume()
+    await place.end_term()
 
     def late() -> bool:
         creates = plane.audit(verb="create", resource="jobs", namespace=place.namespace)

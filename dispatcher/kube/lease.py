@@ -1,0 +1,173 @@
+"""The leader lease: every replica plans, one of them writes.
+
+A lease is no fence (client-go says so of its own): names keep two leaders harmless for a row, and what a deposed one
+has in flight may pass a cap. What this file promises is that nothing is sent after the trust in our own term is over.
+
+Failure story: an API server that is away ends the term by time; a process that was paused finds its term over when it
+wakes up, because the clock is asked at each write; a lease that somebody deletes is made anew by whoever comes first.
+"""
+
+import asyncio
+import socket
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+import structlog
+
+from dispatcher.clock import Clock, elapsed
+from dispatcher.errors import ClusterError, ClusterRefused
+from dispatcher.kube.client import KubeClient
+from dispatcher.kube.objects import Meta, Wire, read_status
+from dispatcher.kube.term import Record, Sight, look_again, pause, trusted_until
+from dispatcher.metrics import FAULTS, LEADER
+
+log = structlog.get_logger(component="kube.lease")
+
+LONGEST_SECONDS: Final = 3600
+"""A lease that somebody wrote by hand must not keep us waiting for ever."""
+
+
+class Spec(Wire, frozen=True):
+    holder_identity: str | None = ""
+    lease_duration_seconds: int | None = 0
+    acquire_time: str | None = ""
+    renew_time: str | None = ""
+    lease_transitions: int | None = 0
+
+
+class WireLease(Wire, frozen=True):
+    metadata: Meta = Meta()
+    spec: Spec = Spec()
+
+
+class Lease:
+    """One replica's view of `{installation}-leader`; `won` is called whenever a term begins."""
+
+    def __init__(
+        self, client: KubeClient, namespace: str, installation: str, seconds: int, clock: Clock = elapsed
+    ) -> None:
+        self.me = f"{socket.gethostname()}_{uuid.uuid4()}"
+        self._client = client
+        self._path = f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace, safe='')}/leases"
+        self._name = f"{installation}-leader"
+        self._seconds = seconds
+        self._clock = clock
+        self._sight: Sight | None = None
+        self._is_current = False
+        self._trusted_until = float("-inf")
+        self._fault = "the lease was not read yet"
+        self._won: Callable[[], None] = lambda: None
+        LEADER.set_function(lambda: float(self.is_trusted()))
+
+    def on_winning(self, listener: Callable[[], None]) -> None:
+        self._won = listener
+
+    def is_trusted(self) -> bool:
+        """Whether a write may be sent now."""
+        return self._clock() < self._trusted_until
+
+    def vacancy(self) -> str:
+        """Why nobody leads; empty: somebody does, we or another."""
+        if self.is_trusted() or (self._sight is not None and not self._sight.is_free(self._clock())):
+            return ""
+        return f"lease {self._name}: {self._fault or 'its holder is gone'}"
+
+    async def run_once(self) -> float:
+        """One try; returns in how many seconds to try again."""
+        led = self.is_trusted()
+        try:
+            async with asyncio.timeout(self._seconds / 3):
+                await self._try(self._clock())
+            self._fault = ""
+        except (ClusterError, TimeoutError) as fault:
+            FAULTS.labels("lease").inc()
+            self._fault = str(fault) or "no answer in time"
+            log.warning("the lease could not be kept or read", fault=self._fault, leads=self.is_trusted())
+            return min(1.0, self._seconds / 10)
+        if self.is_trusted() and not led:
+            log.info("leads", holder=self.me)
+            self._won()
+        return pause(self._sight, self.me, self._seconds, self._clock())
+
+    async def release(self) -> None:
+        """Gives the lease up, after the last write has been answered; another replica need not wait for its end."""
+        self._trusted_until = float("-inf")
+        try:
+            async with asyncio.timeout(self._seconds / 3):
+                await self._read()
+                if self._sight is not None and self._sight.record.holder == self.me:
+                    await self._write(self._sight.record, holder="")
+                    log.info("gave the lease up")
+        except (ClusterError, TimeoutError) as fault:
+            log.warning("the lease could not be given up: it ends by itself", fault=str(fault) or "no answer in time")
+
+    async def _try(self, began: float) -> None:
+        if not (self._is_current and self._holds()):
+            await self._read()
+        sight = self._sight
+        if sight is None:
+            await self._create()
+        elif self._holds() or sight.is_free(self._clock()):
+            await self._write(sight.record, holder=self.me)
+        else:
+            self._trusted_until = float("-inf")  # somebody else's
+            return
+        if self._is_current and self._holds():
+            self._trusted_until = trusted_until(began, self._seconds)
+
+    def _holds(self) -> bool:
+        return self._sight is not None and self._sight.record.holder == self.me
+
+    async def _read(self) -> None:
+        reply = await self._client.request("GET", f"{self._path}/{self._name}", seconds=self._seconds / 3)
+        if reply.status == 404 and read_status(reply.body).reason == "NotFound":
+            self._sight, self._is_current = None, True
+            return
+        self._note(reply.read(f"read lease {self._name}", WireLease))
+
+    async def _create(self) -> None:
+        await self._send("POST", self._path, self._body(None, self.me))
+
+    async def _write(self, record: Record, holder: str) -> None:
+        await self._send("PUT", f"{self._path}/{self._name}", self._body(record, holder))
+
+    async def _send(self, method: str, path: str, body: bytes) -> None:
+        """A write; a rival that was faster is no fault: the lease is read again next time."""
+        self._is_current = False
+        try:
+            reply = await self._client.request(
+                method, path, body, {"timeout": f"{max(1, self._seconds // 3)}s"}, self._seconds / 3
+            )
+            self._note(reply.read(f"{method} lease {self._name}", WireLease))
+        except ClusterRefused as fault:
+            if fault.status not in {404, 409}:
+                raise
+
+    def _note(self, lease: WireLease) -> None:
+        spec = lease.spec
+        record = Record(
+            spec.holder_identity or "",
+            min(max(spec.lease_duration_seconds or 0, 0), LONGEST_SECONDS),
+            spec.lease_transitions or 0,
+            spec.acquire_time or "",
+            lease.metadata.resource_version,
+        )
+        self._sight, self._is_current = look_again(self._sight, record, self._clock()), True
+
+    def _body(self, record: Record | None, holder: str) -> bytes:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")  # for people: nobody compares it
+        is_new = record is None or record.holder != holder
+        spec = {
+            "holderIdentity": holder,
+            "leaseDurationSeconds": self._seconds,
+            "renewTime": now,
+            "acquireTime": now if is_new or record is None else record.acquired_at,
+            "leaseTransitions": record.transitions + (is_new and holder != "") if record else 0,
+        }
+        metadata = {"name": self._name} | ({"resourceVersion": record.resource_version} if record else {})
+        lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+        return msgspec.json.encode(lease)

@@ -1,0 +1,107 @@
+"""Two replicas: both plan, one writes; whoever leads is taken over from, killed, stopped or paused."""
+
+import asyncio
+import signal
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.controlplane.waiting import wait_for
+from tests.dispatching import Dispatcher, Place
+
+LEASE_SECONDS = 5
+
+
+@asynccontextmanager
+async def two(place: Place, **settings: object) -> AsyncIterator[tuple[Dispatcher, Dispatcher]]:
+    """The leader, and the other one."""
+    settings = {"LEASE_SECONDS": LEASE_SECONDS, **settings}
+    async with Dispatcher(place, **settings) as first:
+        await wait_for(first.leads, "the first one leads", 20, check=first.check)
+        async with Dispatcher(place, **settings) as second:
+            await first.ready()
+            await second.ready()
+            yield first, second
+
+
+async def first_job_after(place: Place, seconds: float) -> float:
+    """Inserts a row; how long its Job took to appear."""
+    began, before = time.monotonic(), len(await place.jobs())
+    await place.database.insert_task()
+
+    async def is_there() -> bool:
+        return len(await place.jobs()) > before
+
+    await wait_for(is_there, "a Job of the new row", seconds)
+    return time.monotonic() - began
+
+
+async def test_both_are_ready_and_one_leads(place: Place) -> None:
+    async with two(place) as (leader, other):
+        assert await leader.leads()
+        assert not await other.leads()
+        assert await first_job_after(place, 5) < 2
+        assert await leader.metric("dispatcher_job_creates_total") == 1
+        assert await other.metric("dispatcher_job_creates_total") == 0
+
+
+async def test_the_other_one_says_the_same_reasons_and_not_that_it_does_not_lead(place: Place) -> None:
+    async with two(place, MAX_JOBS=0) as (leader, other):
+        await place.database.insert_task()
+        for one in (leader, other):
+
+            async def says_job_cap(one: Dispatcher = one) -> bool:
+                return await one.metric("dispatcher_waiting_tasks", reason="JobCap") == 1
+
+            await wait_for(says_job_cap, "the row is held by the cap", 10, check=one.check)
+            assert await one.metric("dispatcher_waiting_tasks", reason="DispatcherNotReady") == 0
+
+
+@pytest.mark.fault(29)
+async def test_a_killed_leader_is_taken_over_from_within_its_lease_and_two_seconds(place: Place) -> None:
+    async with two(place) as (leader, other):
+        await leader.kill()
+        assert await first_job_after(place, 20) < LEASE_SECONDS + 2
+        assert await other.leads()
+
+
+@pytest.mark.fault(36)
+async def test_a_leader_that_is_told_to_stop_is_taken_over_from_within_two_seconds(place: Place) -> None:
+    async with two(place, LEASE_SECONDS=60) as (leader, other):
+        stopping = asyncio.create_task(leader.stop())
+        assert await first_job_after(place, 20) < 2
+        assert await stopping == 0
+        assert await other.leads()
+
+
+@pytest.mark.fault(30, 31)
+async def test_a_leader_that_was_paused_for_longer_than_its_lease_writes_nothing_when_it_goes_on(place: Place) -> None:
+    async with two(place, MAX_JOBS=3) as (leader, other), place.playing() as player:
+        leader.process.send_signal(signal.SIGSTOP)
+        await place.database.insert_task()
+        await wait_for(other.leads, "the other one leads", 20, check=other.check)
+        woken_at = datetime.now(UTC)
+        leader.process.send_signal(signal.SIGCONT)
+        for _ in range(20):
+            await place.database.insert_task()
+
+        async def all_over() -> bool:
+            return not await place.rows("status <> 'succeeded'")
+
+        await wait_for(all_over, "every row succeeded", 60, check=other.check)
+        assert await leader.metric("dispatcher_job_creates_total") == 0
+        assert not await leader.leads()
+        creates = place.control_plane.audit(verb="create", resource="jobs", namespace=place.namespace)
+        assert sum(event.stage_at >= woken_at for event in creates) >= 20
+        assert not player.faults
+
+
+@pytest.mark.fault(30)
+async def test_a_lease_that_somebody_deletes_is_made_anew(place: Place) -> None:
+    async with two(place) as (leader, other):
+        await place.end_term()
+        assert await first_job_after(place, 20) < LEASE_SECONDS + 2
+        assert (await leader.leads()) != (await other.leads())

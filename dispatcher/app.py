@@ -9,12 +9,8 @@ pg.tasks ──▶ admission.dispatch ──▶ jobs.launcher ──▶ kube.job
 import asyncio
 import contextlib
 import gc
-import os
-import signal
-import threading
 import time
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 
 import structlog
 from aiohttp import web
@@ -22,18 +18,15 @@ from aiohttp import web
 from dispatcher import health
 from dispatcher.admission.dispatch import Dispatch
 from dispatcher.admission.dispatch import World as DispatchWorld
-from dispatcher.config import Settings, reread
-from dispatcher.errors import DatabaseAway, DatabaseError, SettingsError
+from dispatcher.config import Settings
+from dispatcher.errors import DatabaseError
 from dispatcher.jobs.case import Rules
 from dispatcher.jobs.catalog import Catalog
-from dispatcher.jobs.env import pass_env
 from dispatcher.jobs.launcher import Launcher
-from dispatcher.jobs.manifest import Site
 from dispatcher.jobs.memory import Memory
 from dispatcher.jobs.submit import Submitter
 from dispatcher.kube.access import Access
 from dispatcher.kube.client import KubeClient
-from dispatcher.kube.credentials import Login, from_kubeconfig, in_cluster
 from dispatcher.kube.job_api import JobApi
 from dispatcher.kube.lease import Lease
 from dispatcher.kube.mirror import Mirror
@@ -43,6 +36,7 @@ from dispatcher.pg.listen import Listener
 from dispatcher.pg.tasks import Look, look
 from dispatcher.rate import Bucket
 from dispatcher.service import Rounds, Wake
+from dispatcher.startup import database_of, log_in, site_of, stop_on_signals
 from dispatcher.sweep.collect import Sweep
 from dispatcher.sweep.collect import World as SweepWorld
 from dispatcher.sweep.remove import Remover
@@ -50,14 +44,13 @@ from dispatcher.sweep.remove import Remover
 log = structlog.get_logger(component="app")
 
 STOP_SECONDS = 20
-LAST_SECONDS = 27
 ACCESS_SECONDS = 60
 ACCESS_AGAIN_SECONDS = 2
 
 
 async def run(settings: Settings) -> None:
     """`dispatcher run`: until SIGTERM or SIGINT, then ends within 30 s."""
-    client = KubeClient(await log_in(settings))
+    client = KubeClient(await log_in(settings.kube))
     app = App(settings, client)
     try:
         await app.run(stop_on_signals())
@@ -72,48 +65,14 @@ def calm_collector() -> None:
     gc.set_threshold(50_000, 20, 100)
 
 
-async def log_in(settings: Settings) -> Login:
-    """In-cluster first, as INTERFACE has it; a kubeconfig that is named wins."""
-    kube = settings.kube
-    if kube.kubeconfig is None and (login := in_cluster()) is not None:
-        return login
-    return await from_kubeconfig(kube.kubeconfig or os.environ.get("KUBECONFIG"), kube.context)
-
-
-def read_text(path: str) -> str:
-    return Path(path).read_text(encoding="utf-8")
-
-
-def stop_on_signals() -> asyncio.Event:
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, end_soon, stop)
-    return stop
-
-
-def end_soon(stop: asyncio.Event) -> None:
-    """Stops in good order; what still hangs after that (a name server that never answers) does not keep us."""
-    stop.set()
-    last = threading.Timer(LAST_SECONDS, os._exit, (0,))
-    last.daemon = True
-    last.start()
-
-
 class App:
     """One running dispatcher."""
 
     def __init__(self, settings: Settings, client: KubeClient) -> None:
         self.settings = settings
-
-        def database_url() -> str | None:
-            try:
-                return reread("DATABASE_URL", settings.database.url, os.environ, read_text)
-            except OSError as fault:
-                raise DatabaseAway(f"DISPATCHER_DATABASE_URL_FILE: {fault}") from fault
-
         kube, jobs = settings.kube, settings.jobs
         namespace = kube.namespace or client.namespace
-        passed = pass_env(os.environ, jobs.pass_env)
+        site, database_url = site_of(settings, namespace), database_of(settings.database)
         bucket = Bucket(kube.writes_per_second, time.monotonic())
         self.lease = Lease(client, namespace, kube.installation, kube.lease_seconds)
         self.lease.on_winning(self.begin_term)
@@ -126,11 +85,8 @@ class App:
         self.mirror = Mirror(client, namespace, kube.installation, with_nodes=kube.check_room)
         self.mirror.on_change(self.when_leading(self.wake.soon))
         self.access = Access(client, namespace, with_nodes=kube.check_room)
-        self.catalog = Catalog(jobs, frozenset(passed))
+        self.catalog = Catalog(jobs, frozenset(site.passed))
         self.catalog.refresh()
-        site = Site(
-            kube.installation, namespace, jobs.timeout_seconds, jobs.start_deadline_seconds, jobs.scheduler_name, passed
-        )
         rules = Rules(jobs.max_launches, jobs.start_deadline_seconds, jobs.node_lost_seconds)
         self.launcher = Launcher(Submitter(api, site, self._memory, ask_again), self._memory, self.catalog, rules)
         world = DispatchWorld(
@@ -147,10 +103,7 @@ class App:
     async def run(self, stop: asyncio.Event) -> None:
         """Adapters as long as anything needs them, stages until `stop`."""
         address = self.settings.service.listen_address
-        try:
-            server = await health.serve(self.health_app(), address)
-        except OSError as fault:
-            raise SettingsError((f"DISPATCHER_LISTEN_ADDRESS is {address!r}: {fault}",)) from fault
+        server = await health.serve(self.health_app(), address)
         log.info("started", installation=self.settings.kube.installation, address=address)
         try:
             async with asyncio.TaskGroup() as adapters:

@@ -15,6 +15,8 @@ from dispatcher.errors import DispatcherError, SettingsError
 from dispatcher.logs import configure_logs
 from dispatcher.pg.migrate import migrate as apply_migrations
 from dispatcher.preview import preview_row, preview_template
+from dispatcher.programs import janitor
+from dispatcher.startup import read_text
 
 
 def main() -> None:
@@ -50,6 +52,13 @@ def run() -> None:
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)
     turn(app.run(loaded.settings))
+
+
+@commands.command("janitor")
+@click.option("--dry-run", is_flag=True, help="One round: say what would be done, do nothing.")
+def janitor_command(dry_run: bool) -> None:
+    """Move on the rows that nobody else will, until SIGTERM."""
+    turn(janitor.run(load_settings().settings, dry_run=dry_run))
 
 
 @commands.command()
@@ -93,7 +102,7 @@ def config(as_json: bool) -> None:
 
 
 def load_settings() -> Loaded:
-    loaded = load(os.environ, app.read_text)
+    loaded = load(os.environ, read_text)
     configure_logs(loaded.settings.service.log_level)
     return loaded
 

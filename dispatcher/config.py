@@ -130,7 +130,7 @@ class SweepSettings:
 @dataclass(frozen=True, kw_only=True)
 class JanitorSettings:
     park_seconds: float = setting(
-        "PARK_SECONDS", 3600, seconds(60, 31_536_000), "Janitor: parked rows fail after this; a person may act before"
+        "PARK_SECONDS", 3600, seconds(1, 31_536_000), "Janitor: parked rows fail after this; a person may act before"
     )
     retention_days: int = setting(
         "RETENTION_DAYS", 0, integer(0, 36_500), "Janitor: terminal rows are deleted after this; 0 = never"

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from dispatcher.errors import SettingsError
+
 Check = Callable[[], str]
 """What is missing; empty: nothing."""
 
@@ -35,9 +37,12 @@ def build_app(checks: Mapping[str, Check]) -> web.Application:
 
 
 async def serve(app: web.Application, address: str) -> web.AppRunner:
-    """Listens on HOST:PORT; an empty host means every interface."""
+    """Listens on HOST:PORT; an empty host means every interface. SettingsError: it cannot."""
     host, _, port = address.rpartition(":")
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=2)
     await runner.setup()
-    await web.TCPSite(runner, host.strip("[]") or None, int(port)).start()
+    try:
+        await web.TCPSite(runner, host.strip("[]") or None, int(port)).start()
+    except OSError as fault:
+        raise SettingsError((f"DISPATCHER_LISTEN_ADDRESS is {address!r}: {fault}",)) from fault
     return runner

@@ -17,6 +17,9 @@ CYCLE_SECONDS: Final = Histogram("dispatcher_cycle_seconds", "One look: rows, ju
 CYCLE_TASKS: Final = Gauge("dispatcher_cycle_tasks", "Rows judged in the last cycle, by verdict", ["verdict"])
 SWEEP_DELETES: Final = Counter("dispatcher_sweep_deletes_total", "Deletes by outcome", ["outcome"])
 LEADER: Final = Gauge("dispatcher_leader", "1: this replica may write now")
+JANITOR_ROWS: Final = Counter(
+    "dispatcher_janitor_rows_total", "Rows that the janitor moved on, by what it did", ["action"]
+)
 STORE_AGE: Final = Gauge("dispatcher_store_age_seconds", "Since the last proof of freshness", ["resource"])
 RELISTS: Final = Counter("dispatcher_relists_total", "Full lists", ["resource", "cause"])
 DATABASE_UP: Final = Gauge("dispatcher_database_up", "1: rows can be read from the primary")

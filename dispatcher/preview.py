@@ -1,6 +1,5 @@
 """`dispatcher render`: the Job that a row, or a template, would get. Reads; makes nothing."""
 
-import os
 from datetime import UTC, datetime
 
 import msgspec
@@ -8,13 +7,13 @@ import msgspec
 from dispatcher.config import Settings
 from dispatcher.errors import DispatcherError
 from dispatcher.jobs.catalog import Catalog
-from dispatcher.jobs.env import pass_env
 from dispatcher.jobs.manifest import Site, build_job
 from dispatcher.jobs.policy import check_job
 from dispatcher.jobs.templates import Template
 from dispatcher.model import Hold, Kind, Launch, Manifest, Offer, Order, Request, Status, Task
 from dispatcher.pg.connect import Session
 from dispatcher.pg.tasks import look
+from dispatcher.startup import site_of
 
 HIDDEN = "(hidden)"
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
@@ -49,19 +48,14 @@ def preview_template(name: str, settings: Settings) -> Manifest:
 
 
 def preview(task: Task, request: Request, kind: Kind, database_id: str, settings: Settings) -> Manifest:
-    jobs, kube = settings.jobs, settings.kube
-    passed = pass_env(os.environ, jobs.pass_env)
-    catalog = Catalog(jobs, frozenset(passed))
+    site = site_of(settings, settings.kube.namespace or "default")
+    catalog = Catalog(settings.jobs, frozenset(site.passed))
     catalog.refresh()
     if catalog.fault:
         raise DispatcherError(catalog.fault)
     offer = catalog.offer(kind)
     if isinstance(offer, Hold):
         raise DispatcherError(f"{offer.reason}: {offer.detail}")
-    site = Site(
-        kube.installation, kube.namespace or "default", jobs.timeout_seconds, jobs.start_deadline_seconds,
-        jobs.scheduler_name, passed,
-    )  # fmt: skip
     return rendered(task, request, offer, catalog.templates[task.template], (site, database_id))
 
 

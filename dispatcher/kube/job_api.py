@@ -49,6 +49,11 @@ class JobApi:
         params = {"fieldValidation": "Strict", "timeout": f"{SERVER_SECONDS}s"}
         return await self._ask("POST", self._jobs, encode(manifest), params)
 
+    async def try_create(self, manifest: Manifest) -> ApiAnswer:
+        """As `create`, up to the point where it would be kept: nothing is made."""
+        params = {"fieldValidation": "Strict", "dryRun": "All", "timeout": f"{SERVER_SECONDS}s"}
+        return await self._ask("POST", self._jobs, encode(manifest), params)
+
     async def get(self, name: str) -> ApiAnswer:
         """A consistent read of one Job."""
         return await self._ask("GET", f"{self._jobs}/{name}", None, None)

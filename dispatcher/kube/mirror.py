@@ -7,8 +7,9 @@ from dispatcher.clock import elapsed
 from dispatcher.identity import job_selector
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.job_api import jobs_path, pods_path
+from dispatcher.kube.listing import Resource
 from dispatcher.kube.objects import read_job, read_node, read_pod
-from dispatcher.kube.reflector import Pace, Reflector, Resource
+from dispatcher.kube.reflector import Pace, Reflector
 from dispatcher.metrics import STORE_AGE
 from dispatcher.model import Job, Node, Pod
 from dispatcher.snapshot import ClusterView

@@ -22,28 +22,19 @@ from msgspec import Struct
 
 from dispatcher.clock import elapsed
 from dispatcher.errors import ClusterAway, ClusterError, ClusterRefused
-from dispatcher.kube.client import KubeClient, Reply, WatchSilent
-from dispatcher.kube.objects import UNREADABLE, Event, Meta, Page, Wire, read_status
+from dispatcher.kube.client import KubeClient, WatchSilent
+from dispatcher.kube.listing import Resource, list_all
+from dispatcher.kube.objects import UNREADABLE, Event, Meta, Wire, read_status
 from dispatcher.kube.store import Named, Store
 from dispatcher.metrics import RELISTS
 
 log = structlog.get_logger(component="kube.reflector")
 
-PAGE: Final = 100
 YIELD_EVERY: Final = 100
 SHORTEST_SECONDS: Final = 1
 """A watch that lived for less is a fault, whatever it brought."""
 EVENTS: Final = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK"})
 T = TypeVar("T", bound=Named)
-
-
-class Resource(Struct, Generic[T], frozen=True):
-    """What is mirrored: its path, which of it, and how an object becomes a fact (None: not ours)."""
-
-    name: str
-    path: str
-    read: Callable[[msgspec.Raw], T | None]
-    selector: str = ""
 
 
 class Pace(Struct, frozen=True):
@@ -97,33 +88,15 @@ class Reflector(Generic[T]):
                 await self._pause(fault)
 
     async def _list(self, cause: str) -> None:
-        found: list[T] = []
         self._is_asked = False
-        which = {"limit": str(PAGE), "labelSelector": self.resource.selector}
-        params = dict(which)
-        if cause == "due":  # as of where the store stands: what has changed since would look like a lie of the watch
-            params |= {"resourceVersion": self.store.resource_version, "resourceVersionMatch": "Exact"}
-        while True:
-            reply = await self._client.request("GET", self.resource.path, params=params)
-            page = self._read_page(reply, found)
-            if not page.metadata.continue_:
-                break
-            params = {**which, "continue": page.metadata.continue_}
-            await asyncio.sleep(0)  # between pages the loop belongs to others
-        drifted = self.store.replace(found, page.metadata.resource_version, elapsed())
+        # As of where the store stands: what has changed since would look like a lie of the watch.
+        standing = {"resourceVersion": self.store.resource_version, "resourceVersionMatch": "Exact"}
+        listed = await list_all(self._client, self.resource, standing if cause == "due" else {})
+        drifted = self.store.replace(listed.items, listed.resource_version, elapsed())
         RELISTS.labels(self.resource.name, "drift" if drifted and cause == "due" else cause).inc()
         if not self._is_asked:
             self.fault = ""
         self._changed()
-
-    def _read_page(self, reply: Reply, found: list[T]) -> Page:
-        doing = f"list {self.resource.name}"
-        page = reply.read(doing, Page)
-        try:
-            found.extend(fact for raw in page.items if (fact := self.resource.read(raw)) is not None)
-        except UNREADABLE as fault:
-            raise ClusterAway(f"{doing}: not what it should list: {fault}") from fault
-        return page
 
     async def _follow_until_asked(self) -> str:
         """As `_follow`, but a call of `relist` ends it."""

@@ -8,7 +8,7 @@ ends the program.
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Final
 
 import asyncpg
@@ -109,10 +109,11 @@ def readable_url() -> Iterator[None]:
 
 
 class Session:
-    """One connection for one role at a time; whoever uses it has it alone."""
+    """One connection for one role; whoever uses it has it alone. `settings`: besides those of every session."""
 
-    def __init__(self, url: Url) -> None:
+    def __init__(self, url: Url, settings: Mapping[str, str] = {}) -> None:
         self._url = url
+        self._settings = settings
         self._lock = asyncio.Lock()
         self._connection: asyncpg.Connection | None = None
 
@@ -143,7 +144,7 @@ class Session:
             )
             async for attempt in attempts:
                 with attempt:
-                    self._connection = await open_connection(self._url())
+                    self._connection = await open_connection(self._url(), **self._settings)
             log.info("connected")
         assert self._connection is not None
         return self._connection

@@ -57,6 +57,11 @@ class Look:
     async def processing(self, most: int) -> list[int]:
         return await self._all("processing", lambda row: int(row["id"]), most)
 
+    async def run_tokens(self, ids: Sequence[int]) -> dict[int, str]:
+        """Who holds each row; for the janitor's role alone."""
+        rows = await self._connection.fetch(query("run_tokens", "janitor"), ids)
+        return {row["id"]: row["run_token"] for row in rows}
+
     async def _all(self, name: str, read: Callable[[asyncpg.Record], T], *parameters: Any) -> list[T]:
         return [read(row) for row in await self._connection.fetch(query(name), *parameters)]
 

@@ -1,0 +1,54 @@
+"""A consistent list of one resource, in pages, each object read as the fact it is."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Generic, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from dispatcher.errors import ClusterAway
+from dispatcher.kube.client import KubeClient, Reply
+from dispatcher.kube.objects import UNREADABLE, Page
+
+PAGE: Final = 100
+T = TypeVar("T")
+
+
+class Resource(Struct, Generic[T], frozen=True):
+    """What is listed: its path, which of it, and how an object becomes a fact (None: not ours)."""
+
+    name: str
+    path: str
+    read: Callable[[msgspec.Raw], T | None]
+    selector: str = ""
+
+
+class Listed(Struct, Generic[T], frozen=True):
+    """All of it, as of one resource version."""
+
+    items: Sequence[T]
+    resource_version: str
+
+
+async def list_all(client: KubeClient, resource: Resource[T], params: Mapping[str, str] = {}) -> Listed[T]:
+    """Consistent, unless `params` name a resourceVersion: never from a cache that lags. ClusterError: not known."""
+    found: list[T] = []
+    which = {"limit": str(PAGE), "labelSelector": resource.selector}
+    asked = {**which, **params}
+    while True:
+        page = read_page(resource, await client.request("GET", resource.path, params=asked), found)
+        if not page.metadata.continue_:
+            return Listed(found, page.metadata.resource_version)
+        asked = {**which, "continue": page.metadata.continue_}
+        await asyncio.sleep(0)  # between pages the loop belongs to others
+
+
+def read_page(resource: Resource[T], reply: Reply, found: list[T]) -> Page:
+    doing = f"list {resource.name}"
+    page = reply.read(doing, Page)
+    try:
+        found.extend(fact for raw in page.items if (fact := resource.read(raw)) is not None)
+    except UNREADABLE as fault:
+        raise ClusterAway(f"{doing}: not what it should list: {fault}") from fault
+    return page

@@ -1,0 +1,260 @@
+"""`dispatcher janitor`: moves on the rows that nobody else will, and deletes old ones.
+
+    Jobs and Pods ─▶ rows ─▶ jobs.closing (pure, by the dispatcher's own table) ─▶ the task's Jobs, live ─▶ one CAS
+
+It is the only program of ours that writes to the database, under a role and by functions of its own (PROTOCOL 7). It
+needs no leader: each call is only valid for what was read, so a second janitor or a dispatcher may act in between.
+
+Not guaranteed: promptness. A row that a container would have moved on in a second may wait here for a round and, where
+a person might still help it, for PARK_SECONDS. Templates count only once they have stood for a while: a janitor that
+was started with the wrong ones must not fail everybody's rows.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+import structlog
+from msgspec import Struct
+
+from dispatcher import health
+from dispatcher.clock import elapsed
+from dispatcher.config import Settings
+from dispatcher.errors import ClusterError
+from dispatcher.identity import job_selector, task_identity
+from dispatcher.jobs.case import Rules, Scene, Sightings
+from dispatcher.jobs.catalog import Catalog
+from dispatcher.jobs.closing import Act, Closing, due_at, plan_closing
+from dispatcher.jobs.trial import Trial
+from dispatcher.kube.client import KubeClient
+from dispatcher.kube.job_api import JobApi, jobs_path, pods_path
+from dispatcher.kube.listing import Resource, list_all
+from dispatcher.kube.objects import read_job, read_pod
+from dispatcher.metrics import JANITOR_ROWS
+from dispatcher.model import Candidate, Hold, Job, Launch, Offer, Order, Pod, Request, Task
+from dispatcher.pg.closings import Closings
+from dispatcher.pg.connect import Session
+from dispatcher.pg.tasks import Look, look
+from dispatcher.service import Rounds, Wake
+from dispatcher.startup import database_of, log_in, site_of, stop_on_signals
+
+log = structlog.get_logger(component="janitor")
+
+EVERY_SECONDS: Final = 10
+SHARE: Final = 20
+"""A round may take one part in so many of the time: lists of many thousand Jobs are work for the API server."""
+CLOSED_AT_ONCE: Final = 200
+ACTS_AT_ONCE: Final = 8
+TRIED_AT_ONCE: Final = 10
+LOOKED_AT: Final = 5000
+"""Waiting rows of a queue whose template is judged; those behind come up when these are gone."""
+HEAD: Final = 50
+"""Waiting rows of a queue that a dispatcher may have tried; only such can be refused by the API server."""
+HELD_AT_MOST: Final = 10_000
+REMEMBERED_SECONDS: Final = 3600
+STEADY: Final = timedelta(minutes=10)
+
+
+class Seen(Struct, frozen=True):
+    """The cluster as one round saw it."""
+
+    now: datetime
+    jobs: Mapping[int, Sequence[Job]]
+    pods: Mapping[str, Sequence[Pod]]
+
+
+class Read(Struct, frozen=True):
+    """The rows as one round read them, after the cluster was seen."""
+
+    now: datetime
+    database_id: str
+    tasks: Mapping[int, Task]
+    run_tokens: Mapping[int, str]
+    refusals: Mapping[int, Hold]
+    untried: Sequence[Order]
+
+
+async def run(settings: Settings, *, dry_run: bool = False) -> None:
+    """`dispatcher janitor`: until SIGTERM or SIGINT; with `dry_run` one round that only says what it would do."""
+    client = KubeClient(await log_in(settings.kube))
+    janitor = Janitor(settings, client, dry_run=dry_run)
+    try:
+        if dry_run:
+            await janitor.run_once()
+        else:
+            await serve(janitor, settings.service.listen_address, stop_on_signals())
+    finally:
+        await janitor.close()
+        await client.close()
+
+
+async def serve(janitor: "Janitor", address: str, stop: asyncio.Event) -> None:
+    rounds = Rounds("janitor", janitor.run_once, Wake())
+    checks = {"janitor": lambda: rounds.fault, "templates": lambda: janitor.catalog.fault}
+    server = await health.serve(health.build_app(checks), address)
+    try:
+        turning = asyncio.create_task(rounds.run(stop))
+        await asyncio.wait([turning, stopped := asyncio.create_task(stop.wait())], return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        rounds.nudge()
+        await turning
+    finally:
+        await server.cleanup()
+
+
+class Janitor:
+    """Runs rounds; what it keeps between them is what the API server said of rows that it would not take."""
+
+    def __init__(self, settings: Settings, client: KubeClient, *, dry_run: bool = False) -> None:
+        kube, jobs = settings.kube, settings.jobs
+        namespace = kube.namespace or client.namespace
+        site, url = site_of(settings, namespace), database_of(settings.database)
+        ours = job_selector(kube.installation)
+        self._jobs = Resource("jobs", jobs_path(namespace), read_job, ours)
+        self._pods = Resource("pods", pods_path(namespace), read_pod, ours)
+        self._client = client
+        self._api = JobApi(client, namespace, kube.installation)
+        self._trial = Trial(self._api, site)
+        self._session, self._closings = Session(url), Closings(url)
+        self.catalog = Catalog(jobs, frozenset(site.passed))
+        self._rules = Rules(jobs.max_launches, jobs.start_deadline_seconds, jobs.node_lost_seconds)
+        self._patience = timedelta(seconds=settings.janitor.park_seconds)
+        self._steady_seconds = 0 if dry_run else min(STEADY, self._patience / 6).total_seconds()
+        self._retention_days = settings.janitor.retention_days
+        self._dry_run = dry_run
+        self._templates_since = elapsed()
+        self._tried: dict[tuple[int, int], tuple[float, Hold | None]] = {}
+
+    async def close(self) -> None:
+        await self._session.close()
+        await self._closings.close()
+
+    async def run_once(self) -> float:
+        """One round; returns in how many seconds the next one may begin."""
+        began = elapsed()
+        self._refresh()
+        seen = await self._look_at_cluster()  # 1 Jobs first: none is newer than the row it is judged with
+        async with look(self._session) as rows:  # 2 rows second, in one snapshot
+            read = await self._read(rows, seen)
+        await self._try(read.untried)  # 3 would the API server take those that nobody has launched?
+        read = msgspec.structs.replace(read, refusals={**read.refusals, **self._known(read.tasks.values())})
+        closings = [closing for task in read.tasks.values() if (closing := self._plan(task, seen, read)) is not None]
+        await self._carry_out(closings[:CLOSED_AT_ONCE], seen, read)  # 4 the live question, then one CAS each
+        await self._delete_old()  # 5
+        return max(EVERY_SECONDS, SHARE * (elapsed() - began))
+
+    def _refresh(self) -> None:
+        if self.catalog.refresh():
+            self._templates_since = elapsed()
+            self._tried.clear()
+        now = elapsed()
+        self._tried = {key: tried for key, tried in self._tried.items() if now - tried[0] < REMEMBERED_SECONDS}
+
+    async def _look_at_cluster(self) -> Seen:
+        jobs, pods = defaultdict(list), defaultdict(list)
+        for pod in (await list_all(self._client, self._pods)).items:
+            pods[pod.job_uid].append(pod)
+        for job in (await list_all(self._client, self._jobs)).items:
+            jobs[job.task_id].append(job)
+        return Seen(self._client.now(), jobs, pods)
+
+    async def _read(self, rows: Look, seen: Seen) -> Read:
+        held = await rows.processing(HELD_AT_MOST)
+        queues = [queue.name for queue in await rows.queues() if queue.name != "*"]
+        refused = await self._refused(rows, await rows.candidates(dict.fromkeys(queues, LOOKED_AT)))
+        heads = [row.id for row in await rows.candidates(dict.fromkeys(queues, HEAD)) if row.id not in refused]
+        tasks = await rows.tasks(sorted({*held, *seen.jobs, *refused, *heads}))
+        untried = [tasks[id_] for id_ in heads if id_ in tasks and self._is_untried(tasks[id_], seen, rows.now)]
+        requests = await rows.requests([task.id for task in untried[:TRIED_AT_ONCE]])
+        orders = [order for task in untried if (order := self._order(task, requests, rows.database_id))]
+        tokens = await rows.run_tokens(held)
+        return Read(rows.now, rows.database_id, tasks, tokens, refused, orders)
+
+    async def _refused(self, rows: Look, found: Sequence[Candidate]) -> dict[int, Hold]:
+        """Rows that their template refuses, once the templates have stood for a while; the oldest first."""
+        if self.catalog.fault or elapsed() - self._templates_since < self._steady_seconds:
+            return {}
+        unknown = {row.kind: row.id for row in found if self.catalog.known_offer(row.kind) is None}
+        for kind in await rows.kinds(list(unknown.values())):
+            self.catalog.offer(kind)
+        oldest = sorted(found, key=lambda row: row.id)
+        refused = {row.id: offer for row in oldest if isinstance(offer := self.catalog.known_offer(row.kind), Hold)}
+        return dict(list(refused.items())[:CLOSED_AT_ONCE])
+
+    def _is_untried(self, task: Task, seen: Seen, now: datetime) -> bool:
+        """Waits for long without a Job, although its template offers it one."""
+        is_old = now - due_at(task) >= self._patience
+        offered = isinstance(self.catalog.known_offer(task.kind), Offer)
+        return is_old and offered and task.id not in seen.jobs and (task.id, task.attempt) not in self._tried
+
+    def _order(self, task: Task, requests: Mapping[int, Request], database_id: str) -> Order | None:
+        request, offer = requests.get(task.id), self.catalog.known_offer(task.kind)
+        if request is None or not isinstance(offer, Offer):
+            return None
+        return Order(task, request, Launch(1), offer, database_id)
+
+    def _known(self, tasks: Iterable[Task]) -> dict[int, Hold]:
+        """What the API server said of rows, once it has stood for a while."""
+        now, known = elapsed(), {}
+        for task in tasks:
+            at, hold = self._tried.get((task.id, task.attempt), (now, None))
+            if hold is not None and now - at >= self._steady_seconds:
+                known[task.id] = hold
+        return known
+
+    async def _try(self, orders: Sequence[Order]) -> None:
+        for order in orders:
+            hold = await self._trial.refusal(order, self.catalog.templates)
+            self._tried[order.task.id, order.task.attempt] = (elapsed(), hold)
+
+    def _plan(self, task: Task, seen: Seen, read: Read, live: Sequence[Job] | None = None) -> Closing | None:
+        identity = task_identity(read.database_id, task.id, task.created_at)
+        found = seen.jobs.get(task.id, ()) if live is None else live
+        jobs = [job for job in found if job.identity == identity]
+        scene = Scene(read.now, seen.now, seen.pods, {}, Sightings(), self._rules)
+        return plan_closing(task, jobs, scene, self._patience, read.refusals.get(task.id))
+
+    async def _carry_out(self, closings: Sequence[Closing], seen: Seen, read: Read) -> None:
+        places = asyncio.Semaphore(ACTS_AT_ONCE)
+
+        async def carry_out(closing: Closing) -> None:
+            async with places:
+                try:
+                    live = await self._api.list_task(closing.task_id)
+                except ClusterError as fault:
+                    log.warning("not closed: its Jobs are not known", task=closing.task_id, fault=str(fault))
+                    return
+                if self._plan(read.tasks[closing.task_id], seen, read, live) == closing:
+                    await self._close(closing, read.run_tokens.get(closing.task_id, ""))
+
+        async with asyncio.TaskGroup() as group:
+            for closing in closings:
+                group.create_task(carry_out(closing))
+
+    async def _close(self, closing: Closing, run_token: str) -> None:
+        status = "dry run" if self._dry_run else await self._call(closing, run_token)
+        outcome = closing.act if status else "overtaken"
+        if not self._dry_run:
+            JANITOR_ROWS.labels(outcome).inc()
+        log.info("closed" if status else "overtaken", task=closing.task_id, act=closing.act, status=status,
+                 attempt=closing.attempt, launch=closing.launch, error=closing.error)  # fmt: skip
+
+    async def _call(self, closing: Closing, run_token: str) -> str | None:
+        id_, attempt, launch = closing.task_id, closing.attempt, closing.launch
+        if closing.act is Act.CANCEL:
+            return await self._closings.cancel(id_, attempt, run_token)
+        if closing.act is Act.RETURN:
+            return await self._closings.give_back(id_, (attempt, launch, run_token), closing.failures, closing.error)
+        return await self._closings.end(id_, (attempt, launch, closing.job_uid), closing.act, closing.error)
+
+    async def _delete_old(self) -> None:
+        if not self._retention_days:
+            return
+        if self._dry_run:
+            log.info("would delete", rows=await self._closings.count_old(self._retention_days))
+        elif deleted := await self._closings.delete_old(self._retention_days):
+            JANITOR_ROWS.labels("deleted").inc(deleted)
+            log.info("deleted", rows=deleted, older_than_days=self._retention_days)

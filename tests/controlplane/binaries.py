@@ -1,10 +1,11 @@
-"""The programs of a Kubernetes control plane, built once from the versions that `tools/go.mod` pins.
+"""The programs of a Kubernetes control plane, and kustomize, built once from the versions that a `go.mod` pins.
 
 Invariant: a program stands in the cache folder whole or not at all. It is built beside it and moved in, one builder at
 a time; who waited finds it there. The folder's name holds all that the result depends on: nothing in it changes.
+kustomize is a module of its own, because a change of one go.mod builds all of its programs again.
 `KUBEBUILDER_ASSETS` may name a folder with ready-made programs; what it lacks is built.
 
-    python -m tests.controlplane.binaries     builds what is missing (about four minutes) and prints the folder
+    python -m tests.controlplane.binaries     builds what is missing (about four minutes) and prints the folders
 """
 
 import fcntl
@@ -16,10 +17,26 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-TOOLS = Path(__file__).parent / "tools"
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A Go module that is only a list of programs: where its go.mod is, how its cache is called, whose packages."""
+
+    folder: Path
+    cache: str
+    packages: Mapping[str, str]
+
+    def pinned(self, pattern: str) -> str | None:
+        found = re.search(pattern, (self.folder / "go.mod").read_text(), re.MULTILINE)
+        return found[1] if found else None
+
+
 PACKAGES = {
     "etcd": "go.etcd.io/etcd/server/v3",
     "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
@@ -27,55 +44,57 @@ PACKAGES = {
     "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
     "kwok": "sigs.k8s.io/kwok/cmd/kwok",
 }
+CONTROL_PLANE = Module(HERE / "tools", "controlplane", PACKAGES)
+KUSTOMIZE = Module(HERE / "kustomize", "kustomize", {"kustomize": "sigs.k8s.io/kustomize/kustomize/v5"})
 
 
 class BuildFault(Exception):
     """The programs are neither there nor can they be built; the message says what to install or what Go said."""
 
 
-def programs() -> dict[str, Path]:
-    """Every program of the control plane by name; builds the missing ones."""
-    ready = _ready_made()
-    missing = [name for name in PACKAGES if name not in ready]
+def programs(module: Module = CONTROL_PLANE) -> dict[str, Path]:
+    """Every program of the module by name; builds the missing ones."""
+    ready = _ready_made(module)
+    missing = [name for name in module.packages if name not in ready]
     if not missing:
         return ready
-    folder = build(missing)
+    folder = build(module, missing)
     return ready | {name: folder / name for name in missing}
 
 
-def build(names: Sequence[str] = tuple(PACKAGES)) -> Path:
-    """The cache folder, with at least the named programs in it."""
+def build(module: Module, names: Sequence[str] = ()) -> Path:
+    """The cache folder, with at least the named programs in it; none named: all of the module."""
     go, version = find_go(shutil.which("go"), _packaged_go())
-    folder = _cache_folder(version)
+    folder = _cache_folder(module, version)
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        missing = [name for name in names if not (folder / name).exists()]
+        missing = [name for name in names or module.packages if not (folder / name).exists()]
         if missing:
             for abandoned in folder.glob(".build-*"):  # of a builder that was killed: whoever has the lock is alone
                 shutil.rmtree(abandoned)
-            _compile(go, missing, folder)
+            _compile(go, module, missing, folder)
     return folder
 
 
-def _ready_made() -> dict[str, Path]:
+def _ready_made(module: Module) -> dict[str, Path]:
     assets = os.environ.get("KUBEBUILDER_ASSETS")
     if not assets:
         return {}
-    return {name: Path(assets) / name for name in PACKAGES if os.access(Path(assets) / name, os.X_OK)}
+    return {name: Path(assets) / name for name in module.packages if os.access(Path(assets) / name, os.X_OK)}
 
 
-def _cache_folder(go_version: str) -> Path:
+def _cache_folder(module: Module, go_version: str) -> Path:
     digest = hashlib.sha256(go_version.encode())
     for name in ("go.mod", "go.sum"):
-        digest.update((TOOLS / name).read_bytes())
+        digest.update((module.folder / name).read_bytes())
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "pg-job-dispatcher" / f"controlplane-{digest.hexdigest()[:16]}"
+    return cache / "pg-job-dispatcher" / f"{module.cache}-{digest.hexdigest()[:16]}"
 
 
 def find_go(*candidates: str | None) -> tuple[Path, str]:
-    """The first toolchain that is new enough for go.mod, and its version."""
-    needed = _pinned(r"^go (\S+)$")
+    """The first toolchain that is new enough for each go.mod, and its version."""
+    needed = max((module.pinned(r"^go (\S+)$") or "" for module in (CONTROL_PLANE, KUSTOMIZE)), key=_numbers)
     seen = []
     for go in candidates:
         if go is None:
@@ -106,26 +125,16 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part or 0) for part in found.groups()) if found else ()
 
 
-def _pinned(pattern: str) -> str:
-    found = re.search(pattern, (TOOLS / "go.mod").read_text(), re.MULTILINE)
-    assert found, f"tools/go.mod has no line {pattern}"
-    return found[1]
-
-
 def _go(go: Path, arguments: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
     env = os.environ | {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local"}
     return subprocess.run([go, *arguments], cwd=folder, env=env, capture_output=True, text=True, check=False)
 
 
-def _compile(go: Path, names: Sequence[str], folder: Path) -> None:
+def _compile(go: Path, module: Module, names: Sequence[str], folder: Path) -> None:
     """Builds into a folder beside the target and moves each program in, so a reader never sees half a file."""
-    version = _pinned(r"^\s*k8s\.io/kubernetes (v\S+)")
-    major, minor = _numbers(version)[:2]
-    place = "k8s.io/component-base/version"  # without it clients are told v0.0.0-master
-    shown = f"-X {place}.gitVersion={version} -X {place}.gitMajor={major} -X {place}.gitMinor={minor}"
     with tempfile.TemporaryDirectory(dir=folder, prefix=".build-") as made:
-        flags = ["-trimpath", "-ldflags", f"-s -w {shown}", "-o", f"{made}/"]
-        done = _go(go, ["build", *flags, *(PACKAGES[name] for name in names)], TOOLS)
+        flags = ["-trimpath", "-ldflags", f"-s -w {_shown_version(module)}", "-o", f"{made}/"]
+        done = _go(go, ["build", *flags, *(module.packages[name] for name in names)], module.folder)
         if done.returncode != 0:
             raise BuildFault(f"go build of {', '.join(names)} failed:\n{done.stderr[-4000:]}")
         if "etcd" in names:
@@ -134,8 +143,19 @@ def _compile(go: Path, names: Sequence[str], folder: Path) -> None:
             (Path(made) / name).replace(folder / name)
 
 
+def _shown_version(module: Module) -> str:
+    """Flags of the linker: without them clients of the API server are told v0.0.0-master."""
+    version = module.pinned(r"^\s*k8s\.io/kubernetes (v\S+)")
+    if version is None:
+        return ""
+    major, minor = _numbers(version)[:2]
+    place = "k8s.io/component-base/version"
+    return f"-X {place}.gitVersion={version} -X {place}.gitMajor={major} -X {place}.gitMinor={minor}"
+
+
 if __name__ == "__main__":
     try:
-        sys.stdout.write(f"{build()}\n")
+        for each in (CONTROL_PLANE, KUSTOMIZE):
+            sys.stdout.write(f"{build(each)}\n")
     except BuildFault as fault:
         sys.exit(str(fault))

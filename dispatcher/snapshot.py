@@ -6,7 +6,7 @@ plus our own creates that the watch has not shown yet, so a lost event can delay
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -31,6 +31,14 @@ class ClusterView(Struct, frozen=True):
         """Whether the Jobs are at least as new as a write's answer (KEP-5504: versions are ordered integers)."""
         ours, theirs = self.jobs_version, resource_version
         return ours.isdigit() and theirs.isdigit() and int(ours) >= int(theirs)
+
+
+class Frame(Struct, frozen=True):
+    """What every look begins with: declared queues, rows that a container holds or held, when the next one is due."""
+
+    queues: Sequence[Queue]
+    held: Sequence[int]
+    next_due: datetime | None
 
 
 class Load(Struct, frozen=True):

@@ -45,6 +45,7 @@ from dispatcher.snapshot import (
     Brakes,
     ClusterSnapshot,
     ClusterView,
+    Frame,
     effective_queues,
     plan_load,
     plan_pending,
@@ -66,11 +67,9 @@ class Rows(Index, Protocol):
     now: datetime
     database_id: str
 
-    async def queues(self) -> list[Queue]: ...
-    async def next_due(self, queues: Sequence[str]) -> datetime | None: ...
+    async def frame(self, held_at_most: int) -> Frame: ...
     async def tasks(self, ids: Sequence[int]) -> dict[int, Task]: ...
     async def requests(self, ids: Sequence[int]) -> dict[int, Request]: ...
-    async def processing(self, most: int) -> list[int]: ...
 
 
 class Jobs(Offers, Protocol):
@@ -153,8 +152,11 @@ class Dispatch:
 
     async def _decide(self, view: ClusterView, rows: Rows) -> Decision:
         self._jobs.begin(view, rows.now, rows.database_id)
-        snapshot = self._picture(view, rows.now, await rows.queues())
-        tasks = await self._rows_of_jobs(rows)
+        known = self._jobs.rows_to_read()
+        frame = await rows.frame(len(known) + self._jobless + SPARE)
+        snapshot = self._picture(view, rows.now, frame.queues)
+        self._jobless = len(set(frame.held) - known)  # parked ones among them stay, and must not hide those behind
+        tasks = await rows.tasks(sorted(known.union(frame.held)))
         lanes = self._jobs.failing_lanes(tasks), self._jobs.busy_lanes()
         snapshot = snapshot.with_lanes(*lanes)
         found = await self._scan.run(rows, snapshot, tasks)
@@ -162,9 +164,8 @@ class Dispatch:
         contenders = await self._contenders(rows, tasks)
         plan = plan_cycle(snapshot, contenders)
         orders = await self._orders(rows, plan)
-        due = await rows.next_due(list(snapshot.queues))
         held = found.held + Counter((tasks[id_].queue, hold.reason) for id_, hold in plan.holds.items())
-        return Decision(plan, orders, held, (due - rows.now).total_seconds() if due else float("inf"))
+        return Decision(plan, orders, held, seconds_until(frame.next_due, rows.now))
 
     def _picture(self, view: ClusterView, now: datetime, queues: Sequence[Queue]) -> ClusterSnapshot:
         """What the gates look at."""
@@ -194,13 +195,6 @@ class Dispatch:
             return Hold(HoldReason.DISPATCHER_NOT_READY, f"NoLeader: {vacancy}")
         return None
 
-    async def _rows_of_jobs(self, rows: Rows) -> dict[int, Task]:
-        """Rows whose Jobs mean something still, and rows that a container holds but no Job is seen for."""
-        known = self._jobs.rows_to_read()
-        held = await rows.processing(len(known) + self._jobless + SPARE)
-        self._jobless = len(set(held) - known)  # parked ones among them stay, and must not hide those behind
-        return await rows.tasks(sorted(known.union(held)))
-
     async def _contenders(self, rows: Index, tasks: Mapping[int, Task]) -> list[Contender]:
         unknown = {task.kind: task.id for task in tasks.values() if self._jobs.known_offer(task.kind) is None}
         for kind in await rows.kinds(list(unknown.values())) if unknown else ():
@@ -229,6 +223,10 @@ class Dispatch:
         self._empty = 0 if decision.comes_again else self._empty + 1
         longest = self._settings.poll_seconds if self._world.is_listening() else DEAF_SECONDS
         return max(0.001, min(TAIL_SECONDS if self._empty < TAIL_LOOKS else longest, longest, decision.due))
+
+
+def seconds_until(due: datetime | None, now: datetime) -> float:
+    return (due - now).total_seconds() if due else float("inf")
 
 
 NOT_JUDGED: Final = Hold(HoldReason.NEXT_CYCLE, "its kind is not judged yet")

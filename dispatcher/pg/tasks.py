@@ -5,7 +5,7 @@ a task that is done there still waits; the usual measure of lag is NULL on a fre
 """
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -17,6 +17,7 @@ from dispatcher.model import Candidate, Kind, Queue, Request, Status, Task
 from dispatcher.pg.connect import Session
 from dispatcher.pg.migrate import NEWEST
 from dispatcher.pg.queries import query
+from dispatcher.snapshot import Frame
 
 T = TypeVar("T")
 STATUSES: Final = frozenset(status.value for status in Status)
@@ -32,8 +33,11 @@ class Look:
         self.now: datetime = head["now"]
         self.database_id: str = head["database_id"]
 
-    async def queues(self) -> list[Queue]:
-        return await self._all("queues", lambda row: Queue(**row))
+    async def frame(self, held_at_most: int) -> Frame:
+        """What is small, and read at every look."""
+        row = await self._connection.fetchrow(query("frame"), held_at_most, self.now)
+        assert row is not None
+        return Frame(msgspec.json.decode(row["queues"], type=list[Queue]), row["held"], row["next_due"])
 
     async def candidates(self, windows: Mapping[str, int]) -> list[Candidate]:
         """The heads of queues; `windows`: rows of each at most."""
@@ -41,21 +45,14 @@ class Look:
             "candidates", lambda row: Candidate(*row), list(windows), list(windows.values()), self.now
         )
 
-    async def next_due(self, queues: Iterable[str]) -> datetime | None:
-        (due,) = await self._all("next_due", lambda row: row["run_at"], list(queues), self.now)
-        return due if isinstance(due, datetime) else None
-
     async def kinds(self, ids: Sequence[int]) -> list[Kind]:
         return await self._all("kinds", read_kind, ids)
 
-    async def tasks(self, ids: Iterable[int]) -> dict[int, Task]:
-        return {task.id: task for task in await self._all("tasks", read_task, list(ids))}
+    async def tasks(self, ids: Sequence[int]) -> dict[int, Task]:
+        return {task.id: task for task in await self._all("tasks", read_task, ids)} if ids else {}
 
-    async def requests(self, ids: Iterable[int]) -> dict[int, Request]:
-        return {request.task_id: request for request in await self._all("requests", read_request, list(ids))}
-
-    async def processing(self, most: int) -> list[int]:
-        return await self._all("processing", lambda row: int(row["id"]), most)
+    async def requests(self, ids: Sequence[int]) -> dict[int, Request]:
+        return {request.task_id: request for request in await self._all("requests", read_request, ids)}
 
     async def run_tokens(self, ids: Sequence[int]) -> dict[int, str]:
         """Who holds each row; for the janitor's role alone."""

@@ -162,8 +162,8 @@ class Janitor:
         return Seen(self._client.now(), jobs, pods)
 
     async def _read(self, rows: Look, seen: Seen) -> Read:
-        held = await rows.processing(HELD_AT_MOST)
-        queues = [queue.name for queue in await rows.queues() if queue.name != "*"]
+        frame = await rows.frame(HELD_AT_MOST)
+        held, queues = frame.held, [queue.name for queue in frame.queues if queue.name != "*"]
         refused = await self._refused(rows, await rows.candidates(dict.fromkeys(queues, LOOKED_AT)))
         heads = [row.id for row in await rows.candidates(dict.fromkeys(queues, HEAD)) if row.id not in refused]
         tasks = await rows.tasks(sorted({*held, *seen.jobs, *refused, *heads}))

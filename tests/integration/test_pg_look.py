@@ -51,10 +51,10 @@ class TestSnapshot:
             await insert_row(database)
             assert await waiting(rows) == [row.id]
             assert (await rows.tasks([row.id]))[row.id].status is Status.WAITING
-            assert await rows.processing(10) == []
+            assert (await rows.frame(10)).held == []
         async with look(session) as rows:
             assert (await rows.tasks([row.id]))[row.id].status is Status.PROCESSING
-            assert await rows.processing(10) == [row.id]
+            assert (await rows.frame(10)).held == [row.id]
 
     async def test_it_says_which_database_and_when_by_its_clock(self, database: Database, session: Session) -> None:
         admin = await database.session("admin")
@@ -76,9 +76,9 @@ class TestSnapshot:
             (found,) = await rows.candidates({"default": 10, "nobodys": 10})
             (kind,) = await rows.kinds([task_id])
             task, request = (await rows.tasks([task_id]))[task_id], (await rows.requests([task_id]))[task_id]
-            assert await rows.next_due(["default"]) == (await rows.tasks([later]))[later].run_at
-            assert await rows.next_due([]) is None
-            assert Queue("default") in await rows.queues()
+            frame = await rows.frame(10)
+            assert frame.next_due == (await rows.tasks([later]))[later].run_at
+            assert Queue("default") in frame.queues
         assert found == Candidate(task_id, 1, 7, "default", task.kind, "team_a")
         assert kind == Kind(
             task.kind, "default", 60, {"image": "r.example/a:1"}, frozenset({"image", "args"}), frozenset({"A"})

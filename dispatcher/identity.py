@@ -7,6 +7,7 @@ a thing is ours, because a name of 8 hex digits can be met by chance and a label
 
 import hashlib
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final
 
 from dispatcher.model import Order
@@ -42,6 +43,7 @@ OPENINGS: Final = frozenset({ROW_MAY_SET, MAX_CPU, MAX_MEMORY, MAX_SECONDS, IMAG
 CONTROLLER_UID: Final = "batch.kubernetes.io/controller-uid"
 
 
+@lru_cache(maxsize=10_000)  # asked for several times a cycle of every row with a Job
 def task_identity(database_id: str, task_id: int, created_at: datetime) -> str:
     """Digest of what makes a row this row, and no other of another or a re-made database."""
     moment = created_at.astimezone(UTC).isoformat(timespec="microseconds")

@@ -28,6 +28,9 @@ FIELDS: Final = {
 """What only the cluster knows; `exec` and the task functions need them to say who they are."""
 
 EnvVar = dict[str, Any]
+FROM_THE_CLUSTER: Final[dict[str, EnvVar]] = {
+    name: {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in sorted(FIELDS.items())
+}
 
 
 def is_closed(name: str) -> bool:
@@ -75,9 +78,7 @@ def build_env(
         layers[name] = literal(name, value)
     for name, value in sorted(contract.items()):
         layers[name] = literal(name, value)
-    for name, path in sorted(FIELDS.items()):
-        layers[name] = {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
-    return list(layers.values())
+    return list((layers | FROM_THE_CLUSTER).values())
 
 
 def literal(name: str, value: str) -> EnvVar:

@@ -1,6 +1,5 @@
 """The Job of a launch, from template, row and contract. Nothing of a row gets in but what is named here."""
 
-import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -35,34 +34,31 @@ def run_limit(task: Task, template: Template, site: Site) -> int:
 
 
 def build_job(order: Order, template: Template, site: Site) -> Manifest:
-    """A complete batch/v1 Job, fresh for this launch."""
+    """A complete batch/v1 Job of this launch. What it shares with the template is never written to."""
     limit = run_limit(order.task, template, site)
-    manifest = copy.deepcopy(template.manifest)
-    spec, pod = manifest["spec"], manifest["spec"]["template"]
-    labels = build_labels(order, site)
-    spec |= {
+    labels, theirs = build_labels(order, site), template.manifest.get("metadata") or {}
+    kept = {key: value for key, value in (theirs.get("annotations") or {}).items() if key not in ids.OPENINGS}
+    named = {"name": ids.name_of(order, site.installation), "namespace": site.namespace}
+    meta = merge({"labels": theirs.get("labels"), "annotations": kept}, labels, build_annotations(order, template))
+    pod = template.manifest["spec"]["template"]
+    pod_meta = merge(pod.get("metadata"), labels, build_pod_annotations(order))
+    spec = {
+        **template.manifest["spec"],
         "backoffLimit": 0,
         "podFailurePolicy": DISRUPTION_ENDS_THE_JOB,
         # Counts Pending too; the Pod's own limit below counts from its start and leaves exit code and log.
         "activeDeadlineSeconds": limit + site.start_deadline_seconds,
+        "template": {**pod, "metadata": pod_meta, "spec": build_pod(order, template, site, limit)},
     }
-    pod["metadata"] = merge(pod.get("metadata"), labels, build_pod_annotations(order))
-    pod["spec"] |= {"restartPolicy": "Never", "activeDeadlineSeconds": limit}
-    if site.scheduler_name:
-        pod["spec"]["schedulerName"] = site.scheduler_name
-    apply_row(pod["spec"]["containers"][template.container], order, template, site)
-    meta = manifest.get("metadata") or {}
-    kept = {key: value for key, value in (meta.get("annotations") or {}).items() if key not in ids.OPENINGS}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {
-            "name": ids.name_of(order, site.installation),
-            "namespace": site.namespace,
-            **merge({"labels": meta.get("labels"), "annotations": kept}, labels, build_annotations(order, template)),
-        },
-        "spec": spec,
-    }
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {**named, **meta}, "spec": spec}
+
+
+def build_pod(order: Order, template: Template, site: Site, limit: int) -> Manifest:
+    """The template's Pod, with the container that rows may reach into as this row has it."""
+    containers = list(template.pod_spec["containers"])
+    containers[template.container] = build_container(containers[template.container], order, site, limit)
+    ours = {"restartPolicy": "Never", "activeDeadlineSeconds": limit, "containers": containers}
+    return {**template.pod_spec, **ours} | ({"schedulerName": site.scheduler_name} if site.scheduler_name else {})
 
 
 def build_labels(order: Order, site: Site) -> dict[str, str]:
@@ -110,22 +106,23 @@ def build_contract(order: Order, limit: int) -> dict[str, str]:
     }
 
 
-def apply_row(container: dict[str, Any], order: Order, template: Template, site: Site) -> None:
-    """Puts the opened parts of a row into its container. Whether they are inside the bounds was judged by its kind."""
-    spec = order.request.spec
-    contract = build_contract(order, run_limit(order.task, template, site))
-    container["env"] = build_env(site.passed, container.get("env") or [], order.request.env, contract)
+def build_container(theirs: Mapping[str, Any], order: Order, site: Site, limit: int) -> dict[str, Any]:
+    """The opened parts of a row over its container. Whether they are inside the bounds was judged by its kind."""
+    spec, contract = order.request.spec, build_contract(order, limit)
+    env = build_env(site.passed, theirs.get("env") or [], order.request.env, contract)
+    ours: dict[str, Any] = {**theirs, "env": env}
     if "image" in spec:
-        container["image"] = spec["image"]
+        ours["image"] = spec["image"]
     for field in ("command", "args"):
         if field in spec:
-            container[field] = [escape(word) for word in spec[field]]
+            ours[field] = [escape(word) for word in spec[field]]
     amounts = {resource: spec[resource] for resource in ("cpu", "memory") if resource in spec}
     if amounts:
-        resources = dict(container.get("resources") or {})
+        resources = dict(theirs.get("resources") or {})
         for side in ("requests", "limits"):
             resources[side] = {**(resources.get(side) or {}), **amounts}
-        container["resources"] = resources
+        ours["resources"] = resources
+    return ours
 
 
 def merge(meta: Mapping[str, Any] | None, labels: Mapping[str, str], annotations: Mapping[str, str]) -> dict[str, Any]:

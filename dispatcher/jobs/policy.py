@@ -134,28 +134,25 @@ def env_violations(env: list[dict[str, Any]], order: Order, template: Template, 
     given |= {variable["name"]: variable for variable in template.task_container.get("env") or []}
     if not by_name.keys() >= CONTRACT | given.keys():
         yield "the contract, or what the template gives, is incomplete"
-    limit = order.task.timeout_seconds or min(site.timeout_seconds, template.max_seconds)
+    truth = contract_of(order, order.task.timeout_seconds or min(site.timeout_seconds, template.max_seconds))
     for name, variable in by_name.items():
         if name in CONTRACT:
-            yield from contract_violations(variable, order, limit)
+            if variable != truth[name]:
+                yield f"env.{name} is not what the contract says"
         elif given.get(name) != variable:
             yield from row_violations(variable, name in given, template.opened)
 
 
-def contract_violations(variable: Mapping[str, Any], order: Order, limit: int) -> Iterator[str]:
-    """What tells a container who it is must tell it the truth."""
-    name, task = variable["name"], order.task
+def contract_of(order: Order, limit: int) -> dict[str, dict[str, Any]]:
+    """What tells a container who it is must tell it the truth: each variable as it has to stand there."""
+    task = order.task
     told = {
         "TASK_ID": str(task.id), "TASK_QUEUE": task.queue, "TASK_ATTEMPT": str(task.attempt),
         "TASK_LAUNCH": str(order.launch.number), "TASK_START_KEY": order.request.start_key,
         "TASK_TIMEOUT_SECONDS": str(limit), "TASK_CACHE_DIR": "",
     }  # fmt: skip
-    if name in FIELDS:
-        fine = variable == {"name": name, "valueFrom": {"fieldRef": {"fieldPath": FIELDS[name]}}}
-    else:
-        fine = variable == {"name": name, "value": told[name]}
-    if not fine:
-        yield f"env.{name} is not what the contract says"
+    asked = {name: {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in FIELDS.items()}
+    return asked | {name: {"name": name, "value": value} for name, value in told.items()}
 
 
 def row_violations(variable: Mapping[str, Any], is_given: bool, opened: frozenset[str]) -> Iterator[str]:

@@ -119,17 +119,20 @@ class App:
             log.info("stopped")
 
     async def _run_stages(self, stop: asyncio.Event) -> None:
-        stages = [asyncio.create_task(rounds.run(stop)) for rounds in (self.asking, self.dispatching, self.sweeping)]
+        rounds = (self.asking, self.dispatching, self.sweeping)
+        stages = [asyncio.create_task(one.run(stop)) for one in rounds]
         stopped = asyncio.create_task(stop.wait())
         await asyncio.wait([stopped, *stages], return_when=asyncio.FIRST_COMPLETED)
         stop.set()
         stopped.cancel()
-        for rounds in (self.asking, self.dispatching, self.sweeping):
-            rounds.nudge()
-        _, late = await asyncio.wait(stages, timeout=STOP_SECONDS)
-        for task in late:
-            task.cancel()
+        for one in rounds:
+            one.nudge()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STOP_SECONDS):
+                await asyncio.wait(stages)
+                await self.launcher.drain()
         for stage in stages:
+            stage.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await stage  # a bug that ended a stage ends the program
 

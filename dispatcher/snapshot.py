@@ -65,11 +65,19 @@ class Pending(Struct, frozen=True):
 
 
 class Brakes(Struct, frozen=True):
-    """What the API server's answers ask for: a pause of all, or of creates; probing: one at a time."""
+    """What the API server's answers ask for: a pause of all, or of creates; probing: one at a time.
+
+    `under_way`: creates whose answers are awaited.
+    """
 
     api: Hold | None = None
     quota: Hold | None = None
     is_probing: bool = False
+    under_way: int = 0
+
+    def places(self, batch: int) -> int:
+        """How many creates a cycle may begin."""
+        return max(0, 1 - self.under_way) if self.is_probing else batch
 
 
 class Allowance(Struct, frozen=True):

@@ -72,6 +72,15 @@ class Rows(Index, Protocol):
     async def requests(self, ids: Sequence[int]) -> dict[int, Request]: ...
 
 
+class Rests(Protocol):
+    """A row that need not be read."""
+
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def queue(self) -> str: ...
+
+
 class Jobs(Offers, Protocol):
     """The stage that follows: what Jobs mean, and launching."""
 
@@ -80,8 +89,8 @@ class Jobs(Offers, Protocol):
     def in_flight(self) -> list[tuple[str, str]]: ...
     def unseen_count(self) -> int: ...
     def tried_at(self, task_id: int) -> float: ...
-    def busy_lanes(self) -> frozenset[Lane]: ...
-    def failing_lanes(self, tasks: Mapping[int, Task]) -> frozenset[Lane]: ...
+    def resting(self) -> Mapping[int, Rests]: ...
+    def lanes(self, tasks: Mapping[int, Task]) -> tuple[frozenset[Lane], frozenset[Lane]]: ...
     def brakes(self) -> Brakes: ...
     def standing(self, task: Task) -> Standing: ...
     async def launch(self, orders: Sequence[Order]) -> None: ...
@@ -152,19 +161,21 @@ class Dispatch:
 
     async def _decide(self, view: ClusterView, rows: Rows) -> Decision:
         self._jobs.begin(view, rows.now, rows.database_id)
-        known = self._jobs.rows_to_read()
-        frame = await rows.frame(len(known) + self._jobless + SPARE)
+        known, resting = self._jobs.rows_to_read(), self._jobs.resting()
+        frame = await rows.frame(len(known) + len(resting) + self._jobless + SPARE)
         snapshot = self._picture(view, rows.now, frame.queues)
-        self._jobless = len(set(frame.held) - known)  # parked ones among them stay, and must not hide those behind
-        tasks = await rows.tasks(sorted(known.union(frame.held)))
-        lanes = self._jobs.failing_lanes(tasks), self._jobs.busy_lanes()
-        snapshot = snapshot.with_lanes(*lanes)
-        found = await self._scan.run(rows, snapshot, tasks)
+        jobless = set(frame.held) - known - resting.keys()
+        self._jobless = len(jobless)  # parked ones among them stay, and must not hide those behind
+        tasks = await rows.tasks(sorted(known | jobless))
+        snapshot = snapshot.with_lanes(*self._jobs.lanes(tasks))
+        at = {id_: row.attempt for rows_ in (resting, tasks) for id_, row in rows_.items()}
+        found = await self._scan.run(rows, snapshot, at)
         tasks |= await rows.tasks(found.ids)
         contenders = await self._contenders(rows, tasks)
         plan = plan_cycle(snapshot, contenders)
         orders = await self._orders(rows, plan)
         held = found.held + Counter((tasks[id_].queue, hold.reason) for id_, hold in plan.holds.items())
+        held += Counter((row.queue, HoldReason.LAUNCHED) for id_, row in resting.items() if id_ not in tasks)
         return Decision(plan, orders, held, seconds_until(frame.next_due, rows.now))
 
     def _picture(self, view: ClusterView, now: datetime, queues: Sequence[Queue]) -> ClusterSnapshot:
@@ -179,7 +190,7 @@ class Dispatch:
             is_strict=settings.pending_mode == "any",
             load=plan_load(self._jobs.in_flight()),
             pending=plan_pending(view, self._jobs.unseen_count(), grace),
-            allowance=Allowance(self._bucket.left(time.monotonic()), 1 if brakes.is_probing else BATCH),
+            allowance=Allowance(self._bucket.left(time.monotonic()), brakes.places(BATCH)),
             not_ready=self._not_ready(view) or brakes.api,
             is_blind=bool(view.stale),
             is_probing=brakes.is_probing,
@@ -220,6 +231,8 @@ class Dispatch:
     def _pause(self, decision: Decision) -> float:
         if not self._world.lead.is_trusted():
             return self._settings.poll_seconds
+        if len(decision.plan.launches) == BATCH:
+            return 0.001  # there are more, and the answers to these come in meanwhile
         self._empty = 0 if decision.comes_again else self._empty + 1
         longest = self._settings.poll_seconds if self._world.is_listening() else DEAF_SECONDS
         return max(0.001, min(TAIL_SECONDS if self._empty < TAIL_LOOKS else longest, longest, decision.due))

@@ -6,7 +6,7 @@ asks for that much straight away. No cursor survives a cycle, because ids commit
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 from msgspec import Struct
@@ -61,8 +61,8 @@ class Scan:
         self._windows: dict[str, int] = {}
         self._unjudged = 0
 
-    async def run(self, index: Index, snapshot: ClusterSnapshot, known: Container[int]) -> Found:
-        """`known`: rows that are judged anyway."""
+    async def run(self, index: Index, snapshot: ClusterSnapshot, known: Mapping[int, int]) -> Found:
+        """`known`: rows that are judged anyway, or need not be, at this attempt."""
         self._unjudged = KINDS_A_LOOK
         windows = {name: self._windows.get(name, FIRST_WINDOW) for name in open_queues(snapshot)}
         heads: dict[str, Head] = {}
@@ -95,12 +95,12 @@ class Scan:
         for kind in await index.kinds(samples) if samples else ():
             self._offers.offer(kind)
 
-    def _divide(self, rows: Iterable[Candidate], snapshot: ClusterSnapshot, known: Container[int]) -> Head:
+    def _divide(self, rows: Iterable[Candidate], snapshot: ClusterSnapshot, known: Mapping[int, int]) -> Head:
         """As many as there is room for in the queue, and the reasons of the others."""
         chosen: list[Candidate] = []
         held: Counter[HoldReason] = Counter()
         for row in rows:
-            if row.id in known:
+            if known.get(row.id) == row.attempt:
                 continue
             offer = self._offers.known_offer(row.kind)
             hold = offer if isinstance(offer, Hold) else self._offers.parked(row) or why_passed(row, offer, snapshot)

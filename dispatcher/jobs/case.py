@@ -78,6 +78,11 @@ class Case(Struct, frozen=True):
         return self.scene.pods.get(self.job.uid, ()) if self.job else ()
 
 
+def due_at(task: Task) -> datetime:
+    """Since when the row could run."""
+    return max(task.created_at, task.run_at or task.created_at)
+
+
 def stage(job: Job, pods: Sequence[Pod], now: datetime) -> str:
     """How far a launch has come, in one word."""
     if job.suspended:

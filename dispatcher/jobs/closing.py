@@ -10,13 +10,13 @@ Not guaranteed: that the Jobs are current. The shell lists them after the rows w
 """
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct
 
-from dispatcher.jobs.case import Case, Scene
+from dispatcher.jobs.case import Case, Scene, due_at
 from dispatcher.jobs.outcome import judge, remembered
 from dispatcher.model import PARKED, Hold, HoldReason, Job, Launch, Phase, Status, Task
 
@@ -117,10 +117,6 @@ def is_over(case: Case, patience: timedelta) -> bool:
     if job is not None:
         return scene.cluster_now - (job.ended_at or job.created_at) >= patience
     return scene.now - due_at(task) >= patience
-
-
-def due_at(task: Task) -> datetime:
-    return max(task.created_at, task.run_at or task.created_at)
 
 
 def said(hold: Hold) -> str:

@@ -1,22 +1,41 @@
 """Which lanes fail: the same image under the same template for the same queue, launch after launch."""
 
-from collections.abc import Iterable, Mapping
-from itertools import groupby
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
+from typing import Final
 
 from dispatcher.jobs.case import CANNOT_START, Scene
-from dispatcher.model import Job, Lane, Phase, Task
+from dispatcher.model import Job, Lane, Order, Phase, Task
+
+LAUNCHES: Final = 3
 
 
-def failing_lanes(tasks: Mapping[int, Task], jobs: Iterable[Job], scene: Scene) -> frozenset[Lane]:
+def failing_lanes(tasks: Mapping[int, Task], jobs: Sequence[Job], scene: Scene) -> frozenset[Lane]:
     """Lanes whose newest three launches that came to a verdict all failed to start."""
-    told = [(job, starts) for job in jobs if (starts := has_started(tasks.get(job.task_id), job, scene)) is not None]
-    told.sort(key=lambda pair: (pair[0].lane.queue, pair[0].lane.template, pair[0].lane.image, pair[0].created_at))
+    suspects = Counter(job.lane for job in jobs if is_suspect(job, scene))
     failing = set()
-    for lane, launches in groupby(told, key=lambda pair: pair[0].lane):
-        newest = [starts for _, starts in launches][-3:]
-        if len(newest) == 3 and not any(newest):
+    for lane in (lane for lane, count in suspects.items() if count >= LAUNCHES):
+        told = [(job.created_at, starts) for job in jobs if job.lane == lane
+                if (starts := has_started(tasks.get(job.task_id), job, scene)) is not None]  # fmt: skip
+        newest = [starts for _, starts in sorted(told, key=itemgetter(0))][-LAUNCHES:]
+        if len(newest) == LAUNCHES and not any(newest):
             failing.add(lane)
     return frozenset(failing)
+
+
+def lane_of(order: Order) -> Lane:
+    return Lane(order.task.queue, order.task.template, order.offer.image)
+
+
+def is_suspect(job: Job, scene: Scene) -> bool:
+    """Whether it may have failed to start: a few among thousands, so that only their lanes are looked at."""
+    return job.phase is Phase.FAILED or any(pod.waiting_reason in CANNOT_START for pod in scene.pods.get(job.uid, ()))
+
+
+def busy_lanes(jobs: Iterable[Job], failing: frozenset[Lane]) -> frozenset[Lane]:
+    """Of the failing lanes those with a Job under way."""
+    return frozenset(job.lane for job in jobs if not job.is_finished and job.lane in failing) if failing else failing
 
 
 def has_started(task: Task | None, job: Job, scene: Scene) -> bool | None:

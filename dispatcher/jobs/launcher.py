@@ -6,18 +6,19 @@
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import msgspec
 
+from dispatcher.clock import elapsed
 from dispatcher.identity import job_name, task_identity
-from dispatcher.jobs.case import Rules, Scene, Sightings
+from dispatcher.jobs.case import CANNOT_START, Rules, Scene, Sightings
 from dispatcher.jobs.catalog import Catalog
-from dispatcher.jobs.lanes import failing_lanes
+from dispatcher.jobs.lanes import busy_lanes, failing_lanes
 from dispatcher.jobs.memory import Memory, Unseen
 from dispatcher.jobs.outcome import judge
+from dispatcher.jobs.resting import Rest, may_rest, plan_rest, still_resting
 from dispatcher.jobs.submit import Submitter
-from dispatcher.metrics import INSERT_TO_JOB
 from dispatcher.model import (
     TERMINAL,
     Candidate,
@@ -46,56 +47,63 @@ class Launcher:
         self._sightings = Sightings()
         self._settled: set[str] = set()
         self._probed: set[str] = set()
+        self._all: Sequence[Job] = ()
         self._jobs: Mapping[int, Sequence[Job]] = {}
         self._unseen: Mapping[int, Unseen] = {}
+        self._resting: dict[int, Rest] = {}
         self._scene: Scene | None = None
         self._database_id = ""
-        self._began: tuple[datetime, float] | None = None
 
     def begin(self, view: ClusterView, now: datetime, database_id: str) -> None:
         """A new cycle, with this view of the cluster and this database."""
         if self._catalog.refresh() or self._database_id not in {"", database_id}:
             self._memory.forget_rows()
+            self._resting.clear()
         self._memory.observe(view)
-        self._probed.clear()
-        self._jobs = jobs = defaultdict(list)
-        for job in view.jobs.values():
-            jobs[job.task_id].append(job)
-        self._settled &= {job.uid for job in view.jobs.values()}
+        self._submitter.tell_time(now)
+        self._database_id = database_id
+        self._probed = {unseen.lane.template for unseen in self._memory.under_way()}
         self._unseen = {unseen.task_id: unseen for unseen in self._memory.unseen.values()}
+        self._all = list(view.jobs.values())
+        self._jobs = jobs = defaultdict(list)
+        for job in self._all:
+            jobs[job.task_id].append(job)
+        self._settled &= {job.uid for job in self._all}
         pods = defaultdict(list)
         for pod in view.pods.values():
             pods[pod.job_uid].append(pod)
         self._scene = Scene(now, view.now, pods, view.nodes, self._sightings, self._rules)
-        self._database_id = database_id
-        self._began = (now, time.monotonic())
+        stuck = frozenset(pod.job_uid for pod in view.pods.values() if pod.waiting_reason in CANNOT_START)
+        self._resting = still_resting(self._resting, jobs, stuck, elapsed())
 
     def rows_to_read(self) -> set[int]:
         """Tasks with a Job whose meaning is still open, or with a create that the view does not show."""
-        open_jobs = {id_ for id_, jobs in self._jobs.items() if any(job.uid not in self._settled for job in jobs)}
-        return open_jobs | self._unseen.keys()
+        open_jobs = {job.task_id for job in self._all if job.uid not in self._settled}
+        return (open_jobs - self._resting.keys()) | self._unseen.keys()
+
+    def resting(self) -> Mapping[int, Rest]:
+        """Rows that need not be read: their Job is under way, as it was when they were judged."""
+        return self._resting
 
     def in_flight(self) -> list[tuple[str, str]]:
         """(queue, submitter) of every unfinished Job and unseen create."""
-        jobs = [job for jobs in self._jobs.values() for job in jobs if not job.is_finished]
-        unseen = [(u.queue, u.submitted_by) for u in self._unseen.values()]
-        return [(job.queue, job.submitted_by) for job in jobs] + unseen
+        unseen = [(u.lane.queue, u.submitted_by) for u in self._unseen.values()]
+        return [(job.queue, job.submitted_by) for job in self._all if not job.is_finished] + unseen
 
     def unseen_count(self) -> int:
         """Creates that the view does not show."""
         return len(self._unseen)
 
-    def busy_lanes(self) -> frozenset[Lane]:
-        return frozenset(job.lane for jobs in self._jobs.values() for job in jobs if not job.is_finished)
-
-    def failing_lanes(self, tasks: Mapping[int, Task]) -> frozenset[Lane]:
-        return failing_lanes(tasks, [job for jobs in self._jobs.values() for job in jobs], self._seen)
+    def lanes(self, tasks: Mapping[int, Task]) -> tuple[frozenset[Lane], frozenset[Lane]]:
+        """Those that fail, and those of them that are busy."""
+        failing = failing_lanes(tasks, self._all, self._seen)
+        return failing, busy_lanes(self._all, failing) | {unseen.lane for unseen in self._unseen.values()}
 
     def brakes(self) -> Brakes:
         """What the API server's answers ask for."""
         memory, now = self._memory, time.monotonic()
         probing = memory.api.is_probing or memory.quota.is_probing
-        return Brakes(memory.api.hold(now), memory.quota.hold(now), probing)
+        return Brakes(memory.api.hold(now), memory.quota.hold(now), probing, len(memory.under_way()))
 
     def offer(self, kind: Kind) -> Offer | Hold:
         return self._catalog.offer(kind)
@@ -130,33 +138,47 @@ class Launcher:
         jobs = [job for job in self._jobs.get(task.id, ()) if job.identity == identity]
         self._settle(task, jobs)
         standing = judge(task, jobs, self._seen)
+        self._let_rest(task, jobs, standing)
         launch = standing.verdict
         if not isinstance(launch, Launch):
             return standing
-        if (hold := self._braked(task)) is not None:
-            return Standing(hold, standing.ends)
-        self._probed.add(task.template)
+        return Standing(self._own_create(task, launch, identity), standing.ends)
+
+    def _own_create(self, task: Task, launch: Launch, identity: str) -> Launch | Hold:
+        """A launch that the table asks for, as far as our own creates of this row allow it."""
         unseen = self._unseen.get(task.id)
+        if unseen is not None and unseen.is_under_way:
+            return Hold(HoldReason.LAUNCHED, "its create is under way")
+        if (hold := self._braked(task)) is not None:
+            return hold
+        self._probed.add(task.template)
         if unseen is None:
-            return standing
+            return launch
         if unseen.is_answered:
-            return Standing(Hold(HoldReason.LAUNCHED, "Created"), standing.ends)
+            return Hold(HoldReason.LAUNCHED, "Created")
         if unseen.name != job_name(self._submitter.installation, task.id, identity, task.attempt, launch.number):
-            return Standing(Hold(HoldReason.FINISHING, f"what became of {unseen.name} is not known yet"), standing.ends)
-        return Standing(msgspec.structs.replace(launch, is_repeat=True), standing.ends)
+            return Hold(HoldReason.FINISHING, f"what became of {unseen.name} is not known yet")
+        return msgspec.structs.replace(launch, is_repeat=True)
 
     async def launch(self, orders: Sequence[Order]) -> None:
-        """Carries the orders out; returns when every answer is in."""
+        """Carries the orders out; returns when all are on their way."""
         self._sightings.forget_the_rest()  # a cycle was judged to its end
         await self._submitter.resolve()
         await self._submitter.submit(orders, self._catalog.templates)
-        assert self._began is not None  # begin comes first
-        now, at = self._began
-        elapsed = timedelta(seconds=time.monotonic() - at)
-        for order in orders:
-            if order.launch.number == 1 and not order.launch.is_repeat:
-                ready_at = max(order.task.created_at, order.task.run_at or order.task.created_at)
-                INSERT_TO_JOB.observe(max(0.0, (now + elapsed - ready_at).total_seconds()))
+
+    async def drain(self) -> None:
+        """Until every create has its answer."""
+        await self._submitter.drain()
+
+    def _let_rest(self, task: Task, jobs: Sequence[Job], standing: Standing) -> None:
+        self._resting.pop(task.id, None)
+        if len(jobs) != 1 or len(self._jobs[task.id]) != 1:
+            return
+        pods, now = self._seen.pods.get(jobs[0].uid, ()), self._seen.cluster_now
+        if may_rest(standing, jobs[0], pods):
+            since = max([pod.created_at for pod in pods], default=now)
+            left = self._rules.start_deadline_seconds - (now - since).total_seconds()
+            self._resting[task.id] = plan_rest(task, jobs[0], pods, elapsed(), left)
 
     @property
     def _seen(self) -> Scene:

@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from dispatcher.model import Candidate, Hold, HoldReason, Task
+from dispatcher.model import Candidate, Hold, HoldReason, Lane, Task
 from dispatcher.snapshot import ClusterView
 
 K = TypeVar("K")
@@ -25,14 +25,15 @@ MOST_REMEMBERED = 100_000
 
 
 class Unseen(Struct, frozen=True):
-    """A create that the watch has not shown. No resource version: not answered yet."""
+    """A create that the watch has not shown. No resource version: not answered yet; under way: its answer may come."""
 
     name: str
     task_id: int
-    queue: str
+    lane: Lane
     submitted_by: str
     sent_at: float
     resource_version: str | None = None
+    is_under_way: bool = False
 
     @property
     def is_answered(self) -> bool:
@@ -88,8 +89,17 @@ class Memory:
         """A webhook that fails for one template must not stop the others: a 500 stops its template alone."""
         return self._templates.setdefault(name, Breaker())
 
-    def sent(self, name: str, task: Task, now: float) -> None:
-        self.unseen[name] = Unseen(name, task.id, task.queue, task.submitted_by, now)
+    def begun(self, name: str, task: Task, lane: Lane, now: float) -> None:
+        """From here on it counts, and nobody begins it a second time until `ended`."""
+        self.unseen[name] = Unseen(name, task.id, lane, task.submitted_by, now, is_under_way=True)
+
+    def ended(self, name: str) -> None:
+        """Its answer came, or none will."""
+        if (unseen := self.unseen.get(name)) is not None:
+            self.unseen[name] = msgspec.structs.replace(unseen, is_under_way=False)
+
+    def under_way(self) -> list[Unseen]:
+        return [unseen for unseen in self.unseen.values() if unseen.is_under_way]
 
     def answered(self, name: str, resource_version: str) -> None:
         if (unseen := self.unseen.get(name)) is not None:

@@ -10,6 +10,7 @@ Not guaranteed: that a POST of ours lands at once. Its `timeout` bounds how late
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
 
 import structlog
@@ -17,15 +18,18 @@ import structlog
 from dispatcher.errors import ClusterError
 from dispatcher.identity import identity_of, name_of
 from dispatcher.jobs.answers import Meaning, read_create
+from dispatcher.jobs.case import due_at
+from dispatcher.jobs.lanes import lane_of
 from dispatcher.jobs.manifest import Site, build_job
 from dispatcher.jobs.memory import Memory
 from dispatcher.jobs.policy import check_job
 from dispatcher.jobs.templates import Template
-from dispatcher.metrics import JOB_CREATES
+from dispatcher.metrics import INSERT_TO_JOB, JOB_CREATES
 from dispatcher.model import ApiAnswer, Ask, Hold, HoldReason, Job, Manifest, Order
 
 log = structlog.get_logger(component="jobs.submit")
 
+BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
 AT_A_TIME: Final = 16
 RESOLVE_AFTER_SECONDS: Final = 20
 """After this no POST of ours can land any more (client and server limits together), so a GET tells."""
@@ -57,24 +61,47 @@ class Submitter:
         self._site = site
         self._memory = memory
         self._places = asyncio.Semaphore(AT_A_TIME)
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._bugs: list[BaseException] = []
+        self._database_clock = BEGINNING, 0.0
 
     @property
     def installation(self) -> str:
         return self._site.installation
 
+    def tell_time(self, now: datetime) -> None:
+        """The database's clock, which set the rows' times."""
+        self._database_clock = now, time.monotonic()
+
     async def submit(self, orders: Sequence[Order], templates: Mapping[str, Template | str]) -> None:
-        """Returns when every answer is in, or its time is over."""
-        async with asyncio.TaskGroup() as group:
-            for order in orders:
-                template = templates[order.task.template]
-                assert isinstance(template, Template)
-                group.create_task(self._place(order, template))
+        """Returns when every order is on its way: answers come in behind, so that the next look need not wait."""
+        if self._bugs:
+            raise self._bugs.pop()
+        for order in orders:
+            template = templates[order.task.template]
+            assert isinstance(template, Template)
+            await self._places.acquire()
+            self._memory.begun(name_of(order, self._site.installation), order.task, lane_of(order), time.monotonic())
+            task = asyncio.create_task(self._place(order, template))
+            self._under_way.add(task)
+            task.add_done_callback(self._ended)
+
+    async def drain(self) -> None:
+        """Until no answer is awaited any more."""
+        while self._under_way:
+            await asyncio.wait(self._under_way)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._places.release()
+        self._under_way.discard(task)
+        if not task.cancelled() and (bug := task.exception()) is not None:
+            self._bugs.append(bug)
 
     async def resolve(self) -> None:
         """Asks what became of creates whose row no longer wants them."""
         now = time.monotonic()
         late = [u.name for u in self._memory.unseen.values()
-                if not u.is_answered and now - u.sent_at > RESOLVE_AFTER_SECONDS]  # fmt: skip
+                if not (u.is_answered or u.is_under_way) and now - u.sent_at > RESOLVE_AFTER_SECONDS]  # fmt: skip
         for name in late[:AT_A_TIME]:
             answer = await self._jobs.get(name)
             if is_absent(answer):
@@ -83,16 +110,26 @@ class Submitter:
                 self._memory.answered(name, answer.job.resource_version)
 
     async def _place(self, order: Order, template: Template) -> None:
-        async with self._places:
-            if self._memory.api.hold(time.monotonic()):
-                return  # an answer before this one asked for a pause; the row is judged anew
-            name = name_of(order, self._site.installation)
+        name = name_of(order, self._site.installation)
+        try:
             with structlog.contextvars.bound_contextvars(task=order.task.id, job=name):
-                manifest = build_job(order, template, self._site)
-                if violation := check_job(manifest, order, template, self._site):
-                    self._park(order, HoldReason.POLICY_DENIED, violation)
-                elif await self._is_clear(order):
-                    await self._create(order, name, manifest)
+                if not await self._launch(order, template, name):
+                    self._forget(order, name)
+        finally:
+            self._memory.ended(name)
+
+    async def _launch(self, order: Order, template: Template, name: str) -> bool:
+        """Whether the create was sent."""
+        if self._memory.api.hold(time.monotonic()):
+            return False  # an answer before this one asked for a pause; the row is judged anew
+        manifest = build_job(order, template, self._site)
+        if violation := check_job(manifest, order, template, self._site):
+            self._park(order, HoldReason.POLICY_DENIED, violation)
+            return False
+        if not await self._is_clear(order):
+            return False
+        await self._create(order, name, manifest)
+        return True
 
     async def _is_clear(self, order: Order) -> bool:
         """Puts the launch's question to the API server: a lagging view must not be believed that a Job is gone."""
@@ -116,7 +153,6 @@ class Submitter:
         return is_absent(answer)
 
     async def _create(self, order: Order, name: str, manifest: Manifest) -> None:
-        self._memory.sent(name, order.task, time.monotonic())
         answer = await self._jobs.create(manifest)
         meaning, job = read_create(answer), answer.job
         if meaning is Meaning.CREATED and job is None:
@@ -140,6 +176,7 @@ class Submitter:
         if job is not None and is_ours(order, job):
             memory.answered(name, job.resource_version)
             memory.accepted(order.task)
+            self._tell(order)
             log.info("launched", meaning=meaning, attempt=order.task.attempt, launch=order.launch.number)
             return
         if meaning is Meaning.NOT_SENT:
@@ -162,6 +199,13 @@ class Submitter:
         else:
             memory.poisoned(order.task, now, is_kind=meaning is Meaning.POISON)
             self._park(order, HoldReason.POISON, f"{answer.status} {answer.message}")
+
+    def _tell(self, order: Order) -> None:
+        """How long a row waited for its first Job."""
+        if order.launch.number == 1 and not order.launch.is_repeat:
+            told, at = self._database_clock
+            now = told + timedelta(seconds=time.monotonic() - at)
+            INSERT_TO_JOB.observe(max(0.0, (now - due_at(order.task)).total_seconds()))
 
     def _forget(self, order: Order, name: str) -> None:
         if not order.launch.is_repeat:  # of a repeat, the first may still be on its way

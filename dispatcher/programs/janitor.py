@@ -25,9 +25,9 @@ from dispatcher.clock import elapsed
 from dispatcher.config import Settings
 from dispatcher.errors import ClusterError
 from dispatcher.identity import job_selector, task_identity
-from dispatcher.jobs.case import Rules, Scene, Sightings
+from dispatcher.jobs.case import Rules, Scene, Sightings, due_at
 from dispatcher.jobs.catalog import Catalog
-from dispatcher.jobs.closing import Act, Closing, due_at, plan_closing
+from dispatcher.jobs.closing import Act, Closing, plan_closing
 from dispatcher.jobs.trial import Trial
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.job_api import JobApi, jobs_path, pods_path

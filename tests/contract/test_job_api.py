@@ -111,6 +111,7 @@ class TestCreate:
         assert found.job is not None
         assert found.job.uid == made.uid
 
+    @pytest.mark.fault(7)
     async def test_a_foreign_job_of_the_name_is_nobodys(self, ours: Account) -> None:
         manifest = ours.manifest()
         foreign = {**manifest, "metadata": {"name": manifest["metadata"]["name"]}}
@@ -118,6 +119,7 @@ class TestCreate:
         assert read_create(await ours.api.create(manifest)) is Meaning.EXISTS
         assert await ours.api.get(manifest["metadata"]["name"]) == ApiAnswer(200, job=None)
 
+    @pytest.mark.fault(17)
     @pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
     @pytest.mark.parametrize(
         ("spoil", "status", "reason", "named", "causes"),
@@ -144,6 +146,8 @@ class TestCreate:
         assert named in answer.message
         assert read_create(answer) is Meaning.POISON
 
+    @pytest.mark.fault(14, 15)
+    @pytest.mark.museum("403 quota taken as final")
     async def test_a_full_quota_is_told_and_hides_that_the_job_exists(self, ours: Account) -> None:
         await limit_jobs(ours, 1)
         manifest = ours.manifest()
@@ -164,6 +168,7 @@ class TestCreate:
             answer.message
         )
 
+    @pytest.mark.fault(18)
     async def test_a_policy_denies(self, ours: Account) -> None:
         await ours.plane.apply(policy(ours.namespace), namespace=ours.namespace)
         answer = await refused(ours, Meaning.DENIED)
@@ -173,11 +178,13 @@ class TestCreate:
             group = f"/apis/{kept['apiVersion']}/{kept['kind'].lower()}s"
             await ours.plane.admin("DELETE", f"{group.replace('policys', 'policies')}/{ours.namespace}")
 
+    @pytest.mark.fault(16)
     async def test_a_terminating_namespace_says_so(self, ours: Account) -> None:
         async with dying_namespace(ours) as dying:
             answer = await refused(ours, Meaning.TERMINATING, dying)
         assert (answer.status, answer.reason, answer.causes) == (403, "Forbidden", ("NamespaceTerminating",))
 
+    @pytest.mark.fault(16)
     async def test_a_missing_namespace_is_forbidden_or_for_who_may_everywhere_not_found(self, ours: Account) -> None:
         assert (await refused(ours, Meaning.FORBIDDEN, "nowhere")).status == 403
         ours.token_file.with_name("admin").write_text(ours.plane.admin_token)
@@ -211,6 +218,7 @@ class TestRead:
 
 
 class TestDelete:
+    @pytest.mark.museum("default propagation")
     async def test_a_job_goes_after_its_pods(self, ours: Account) -> None:
         made = await ours.created(ours.manifest(steer={"stop-seconds": "0.5"}))
         await ours.the_pod(made, "runs", is_running)
@@ -228,6 +236,8 @@ class TestDelete:
         await ours.plane.wait_for(is_gone, "the Job is gone", 20)
         assert not await ours.pods_of(job)
 
+    @pytest.mark.fault(47)
+    @pytest.mark.museum("GC without UID")
     async def test_another_uid_is_a_conflict_and_nothing_goes(self, ours: Account) -> None:
         job = await ours.created()
         answer = await ours.api.delete(end(job, uid="00000000-0000-4000-8000-000000000000"))
@@ -237,6 +247,7 @@ class TestDelete:
         assert found is not None
         assert (found.uid, found.deleting) == (job.uid, False)
 
+    @pytest.mark.fault(47)
     async def test_a_job_that_changed_since_it_was_judged_stays(self, ours: Account) -> None:
         job = await ours.created()
         changed = {"metadata": {"annotations": {"somebody": "was here"}}}

@@ -29,6 +29,7 @@ async def ours(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> A
 
 
 class TestToken:
+    @pytest.mark.fault(22)
     async def test_a_refused_token_is_read_again_at_once(self, ours: Account) -> None:
         """The account was made anew, so the server refuses the tokens of the old one as it refuses an expired one."""
         await ours.plane.admin("DELETE", ours.path("serviceaccounts", "dispatcher"))
@@ -100,6 +101,7 @@ class TestAccess:
 
 
 class TestOutage:
+    @pytest.mark.fault(20)
     async def test_a_silent_server_is_given_up_in_bounded_time(self, ours: Account) -> None:
         made, manifest = await ours.created(), ours.manifest()
         access = Access(ours.client, ours.namespace, with_nodes=True)

@@ -65,6 +65,7 @@ class TestStale:
         assert (set(view.jobs), set(view.pods), set(view.nodes)) == ({"thing-1"},) * 3
         assert view.stale == ""
 
+    @pytest.mark.museum("unknown count = 0")
     @pytest.mark.parametrize(
         "how",
         [reset, answers(503, "no endpoints"), refuses(401, "Unauthorized")],
@@ -82,6 +83,7 @@ class TestStale:
             await fresh(mirror)
             assert set(mirror.view().jobs) == {"thing-1", "thing-2"}
 
+    @pytest.mark.fault(24)
     async def test_one_stale_resource_makes_the_picture_stale(self, api: ScriptedApi) -> None:
         async with mirroring(api) as mirror:
             await fresh(mirror)
@@ -169,6 +171,7 @@ def is_answer(fault: Fault) -> bool:
     return fault not in {silent, out_of_order}
 
 
+@pytest.mark.fault(25, 28)
 @pytest.mark.parametrize("first_seed", [0, 10, 20])
 async def test_after_any_faults_and_a_quiet_while_the_store_is_the_servers(first_seed: int) -> None:
     async def weather(seed: int) -> None:

@@ -84,6 +84,7 @@ class TestAtPeace:
         assert relists("told", "fault") == 0
         assert lists(ours) == 1
 
+    @pytest.mark.fault(51)
     async def test_a_job_with_our_labels_and_no_identity_is_not_ours(self, ours: Account) -> None:
         manifest = at_rest(ours)
         del manifest["metadata"]["annotations"]
@@ -145,6 +146,7 @@ class TestOutage:
         await ours.plane.wait_for(lambda: set(mirror.view().jobs) == made, "the fourth Job")
         running.cancel()
 
+    @pytest.mark.fault(24)
     async def test_a_frozen_server_is_given_up_after_the_silence_limit(self, ours: Account) -> None:
         client = ours.open_client(silence=1.2)
         async with reflecting(client, ours.path("jobs"), QUICK, "frozen") as reflector:
@@ -159,6 +161,8 @@ class TestOutage:
             made = await ours.created(at_rest(ours))
             assert set(await settled(ours, reflector)) == {made.name}
 
+    @pytest.mark.fault(25)
+    @pytest.mark.museum("no relist on 410")
     async def test_what_was_compacted_is_expired_and_listed_anew(self, ours: Account) -> None:
         made = {(await ours.created(at_rest(ours))).name}
         async with reflecting(ours.client, ours.path("jobs"), QUICK, "compacted") as reflector:

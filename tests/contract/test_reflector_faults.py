@@ -53,6 +53,8 @@ async def api() -> AsyncIterator[ScriptedApi]:
 
 
 class TestAtPeace:
+    @pytest.mark.fault(26)
+    @pytest.mark.museum("list RV 0")
     async def test_lists_and_watches_are_asked_as_they_should_be(self, api: ScriptedApi) -> None:
         async with reflecting_script(api, Pace()) as reflector:
             await wait_for(lambda: bool(api.requests("watch")), "a watch")
@@ -101,6 +103,9 @@ class TestAtPeace:
         assert api.requests("watch")[1].query["resourceVersion"] == "104"
 
 
+@pytest.mark.fault(25)
+@pytest.mark.museum("no relist on 410")
+@pytest.mark.museum("in-stream 410 ignored")
 @pytest.mark.parametrize("fault", OF_A_WATCH.values(), ids=OF_A_WATCH)
 async def test_a_watch_that_is_interrupted_loses_nothing(api: ScriptedApi, fault: Fault) -> None:
     async with reflecting_script(api) as reflector:
@@ -115,6 +120,7 @@ async def test_a_watch_that_is_interrupted_loses_nothing(api: ScriptedApi, fault
         await settled(api, reflector)
 
 
+@pytest.mark.museum("unknown count = 0")
 @pytest.mark.parametrize("fault", OF_A_LIST.values(), ids=OF_A_LIST)
 async def test_what_is_no_list_never_counts_as_one(api: ScriptedApi, fault: Fault) -> None:
     async with reflecting_script(api) as reflector:
@@ -128,6 +134,7 @@ async def test_what_is_no_list_never_counts_as_one(api: ScriptedApi, fault: Faul
         await settled(api, reflector)
 
 
+@pytest.mark.fault(25)
 @pytest.mark.parametrize(
     "name", ["410", "410 in the stream", "429 in plain text", "not JSON", "the end at once", "the end after one event"]
 )
@@ -145,6 +152,7 @@ async def test_a_server_that_goes_on_refusing_is_left_in_peace(api: ScriptedApi,
     assert len(listed) <= len(watched) + 1
 
 
+@pytest.mark.fault(24)
 async def test_a_silent_stream_is_replaced_by_a_list(api: ScriptedApi) -> None:
     api.watches.append(silent)
     async with reflecting_script(api, silence=1.1, name="silent") as reflector:
@@ -154,6 +162,7 @@ async def test_a_silent_stream_is_replaced_by_a_list(api: ScriptedApi) -> None:
     assert (relists("silent", "quiet"), relists("silent", "fault")) == (1, 0)
 
 
+@pytest.mark.fault(28)
 async def test_events_out_of_order_are_not_believed(api: ScriptedApi) -> None:
     api.watches.append(out_of_order)
     async with reflecting_script(api) as reflector:
@@ -164,6 +173,7 @@ async def test_events_out_of_order_are_not_believed(api: ScriptedApi) -> None:
 
 
 class TestDrift:
+    @pytest.mark.fault(28)
     async def test_an_event_that_never_came_is_repaired_and_counted(self, api: ScriptedApi) -> None:
         async with reflecting_script(api, Pace(relist=1), name="lied to") as reflector:
             await settled(api, reflector)

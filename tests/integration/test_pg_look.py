@@ -154,6 +154,7 @@ class TestSession:
                 await task
         assert await ids(session) == []
 
+    @pytest.mark.fault(1)
     async def test_a_query_that_takes_too_long_is_a_database_that_does_not_answer(self, session: Session) -> None:
         async def sleep() -> None:
             async with session.use() as connection:
@@ -174,6 +175,7 @@ class TestSession:
         assert await ids(session) == []
 
 
+@pytest.mark.fault(9)
 class TestUnfit:
     async def test_an_old_schema(self, database: Database, session: Session) -> None:
         admin = await database.session("admin")

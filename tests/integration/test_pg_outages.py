@@ -70,6 +70,8 @@ class Anywhere(Session):
         self._connection = connection
 
 
+@pytest.mark.fault(2)
+@pytest.mark.museum("GC on replica row")
 async def test_a_standby_is_refused_although_it_serves(database: Database, standby: Standby) -> None:
     task_id = await database.insert_task()
     await standby.caught_up()
@@ -81,6 +83,7 @@ async def test_a_standby_is_refused_although_it_serves(database: Database, stand
             await ids(session)
 
 
+@pytest.mark.fault(2)
 async def test_of_several_hosts_the_primary_is_taken(
     postgres: PostgresServer, database: Database, standby: Standby
 ) -> None:
@@ -102,6 +105,7 @@ async def test_of_several_hosts_the_primary_is_taken(
         await postgres.start()
 
 
+@pytest.mark.fault(2, 5)
 async def test_a_standby_that_is_promoted_while_the_first_host_is_frozen_is_found(
     postgres: PostgresServer, database: Database
 ) -> None:
@@ -122,6 +126,7 @@ async def test_a_standby_that_is_promoted_while_the_first_host_is_frozen_is_foun
             await successor.stop(immediately=True)
 
 
+@pytest.mark.fault(1)
 async def test_a_stopped_server_is_told_soon_and_used_again_when_it_is_back(
     postgres: PostgresServer, database: Database
 ) -> None:
@@ -148,6 +153,7 @@ async def test_a_session_that_was_ended_is_made_anew(database: Database) -> None
             await wait_for(lambda: works(session), "rows again", 1)
 
 
+@pytest.mark.fault(5)
 async def test_a_frozen_server_is_given_up_in_time(postgres: PostgresServer, database: Database) -> None:
     """Before a look, in the middle of one, while it is connected to, and while it is listened to; all at once."""
     url, frozen, in_the_middle = database.url("reader"), asyncio.Event(), asyncio.Event()

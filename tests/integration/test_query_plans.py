@@ -140,6 +140,7 @@ async def test_the_readers_login_may_run_it(database: Database, name: str) -> No
 COUNTS = {"tasks": 5000, "kinds": 3000, "requests": 100}
 
 
+@pytest.mark.fault(10)
 async def test_the_heads_of_a_hundred_queues(full: Database, reader: Connection) -> None:
     """Of each: up to a window of ready rows and as many of those that became due, and no others are read."""
     now = await reader.fetchval("SELECT clock_timestamp()")
@@ -154,6 +155,7 @@ async def test_the_heads_of_a_hundred_queues(full: Database, reader: Connection)
     assert again.pages < again.rows / 10
 
 
+@pytest.mark.fault(10)
 async def test_a_wide_window_of_one_queue(reader: Connection) -> None:
     now = await reader.fetchval("SELECT clock_timestamp()")
     plan = await explain(reader, "candidates", QUEUES[:1], [50_000], now)

@@ -90,6 +90,7 @@ async def test_a_repeated_report_gets_the_recorded_answer(database: Database, ou
     assert (await row.now())["failures"] <= 1
 
 
+@pytest.mark.fault(46)
 async def test_a_recorded_answer_outlives_the_next_attempts(database: Database) -> None:
     row = await insert_row(database)
     first = await row.started()
@@ -111,6 +112,7 @@ async def test_a_contradicting_second_report_changes_nothing(database: Database)
     assert (now["status"], now["result"], now["error"]) == ("succeeded", 1, None)
 
 
+@pytest.mark.fault(46)
 async def test_who_was_replaced_is_lost(database: Database) -> None:
     row = await insert_row(database)
     old = await row.started(launch=1)
@@ -130,6 +132,7 @@ async def test_who_was_cancelled_for_its_silence_is_lost(database: Database) -> 
     assert await row.status() == "cancelled"
 
 
+@pytest.mark.fault(46)
 async def test_who_was_retried_away_is_lost(database: Database) -> None:
     row = await insert_row(database)
     started = await row.started()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
+import pytest
 import pytest_asyncio
 
 from tests.postgres import Connection, Database
@@ -81,6 +82,7 @@ async def test_a_report_that_waits_behind_a_retry_is_lost(database: Database, co
     assert await row.status() == "waiting"
 
 
+@pytest.mark.fault(46)
 async def test_a_report_that_waits_behind_a_takeover_is_lost(database: Database, containers: list[Connection]) -> None:
     row = await insert_row(database)
     old = await row.started()

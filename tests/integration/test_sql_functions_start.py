@@ -61,6 +61,7 @@ async def test_another_attempt_than_the_rows_is_refused(database: Database, atte
     assert await row.launches() == []
 
 
+@pytest.mark.fault(13)
 async def test_an_earlier_attempt_is_refused_after_a_retry(database: Database) -> None:
     row = await insert_row(database)
     await row.started()
@@ -178,6 +179,7 @@ async def test_no_launch_starts_once_a_cancel_was_asked(database: Database) -> N
     assert (await row.now())["run_token"] == holder.run_token
 
 
+@pytest.mark.fault(13)
 @pytest.mark.parametrize("outcome", ["succeeded", "failed"])
 async def test_a_row_that_is_over_starts_no_more(database: Database, outcome: str) -> None:
     row = await insert_row(database, max_failures=2)

@@ -169,6 +169,7 @@ def told(error: asyncpg.PostgresError) -> str:
     return "\n".join(f"{name}: {value}" for name, value in error.as_dict().items())
 
 
+@pytest.mark.fault(53, 54, 56, 57)
 @pytest.mark.parametrize(("code", "column", "columns"), REFUSED)
 async def test_a_bad_value_is_refused_by_code_and_column_without_its_content(
     shared: Database, postgres: PostgresServer, code: str, column: str, columns: dict[str, Any]

@@ -1,9 +1,13 @@
 """Row → Job → container → report → swept, on the real servers."""
 
+import pytest
+
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Dispatcher, Place
 
 
+@pytest.mark.fault(55)
+@pytest.mark.museum("env $ unescaped")
 async def test_a_row_becomes_a_job_runs_and_is_cleared_away(place: Place) -> None:
     async with place.playing() as player, Dispatcher(place, TOMBSTONE_SECONDS=1) as dispatcher:
         await dispatcher.ready()

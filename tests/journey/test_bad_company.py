@@ -43,6 +43,7 @@ async def has_jobs(place: Place, dispatcher: Dispatcher, count: int, seconds: fl
     await wait_for(are_there, f"{count} Jobs", seconds, check=dispatcher.check)
 
 
+@pytest.mark.fault(18)
 async def test_a_webhook_that_fails_for_one_template_stops_no_other(place: Place) -> None:
     place.template("hooked")
     async with dead_webhook(place, "hooked"), Dispatcher(place) as dispatcher:
@@ -94,6 +95,7 @@ async def test_a_date_that_no_client_can_hold_is_refused_at_insert(place: Place,
     assert refused.value.sqlstate == "DI004"
 
 
+@pytest.mark.fault(9)
 async def test_a_pause_of_ten_thousand_years_and_a_row_that_nobody_could_insert_stop_no_other(place: Place) -> None:
     operator, admin = await place.database.connect("operator"), await place.database.session("admin")
     await operator.execute("INSERT INTO dispatch.queues (name, paused_until) VALUES ('night', '20000-01-01')")

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Dispatcher, Place
 
@@ -42,6 +44,8 @@ spec:
 """
 
 
+@pytest.mark.fault(56)
+@pytest.mark.museum("fetch window filled by parked rows")
 async def test_ten_thousand_bad_rows_delay_a_good_one_by_two_cycles_at_most(place: Place) -> None:
     (place.templates / "open.yaml").write_text(FIXED)
     (place.templates / "broken.yaml").write_text("apiVersion: batch/v1\nkind: Job\nspec: {parallelism: 7}\n")

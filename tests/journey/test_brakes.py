@@ -3,6 +3,8 @@
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Dispatcher, Place
 
@@ -26,6 +28,7 @@ async def held(dispatcher: Dispatcher, count: int, **labels: str) -> None:
     await wait_for(are_held, f"{count} rows are held for {labels}", 30, check=dispatcher.check)
 
 
+@pytest.mark.fault(59)
 async def test_caps_of_queue_submitter_and_installation_hold_side_by_side(place: Place) -> None:
     operator = await place.database.connect("operator")
     await operator.execute("INSERT INTO dispatch.queues (name, max_jobs) VALUES ('narrow', 2), ('wide', NULL)")
@@ -55,6 +58,7 @@ async def are_stuck(place: Place, count: int) -> bool:
     return sum((datetime.now(UTC) - at).total_seconds() > 2 for at in since) == count
 
 
+@pytest.mark.fault(41)
 async def test_a_shape_that_fits_nowhere_is_held_and_the_others_go_on(place: Place) -> None:
     place.template("open", row_may_set="env,cpu,memory", max_cpu="1000", max_memory="1Gi")
     settings = {"MAX_PENDING": 1, "PENDING_GRACE_SECONDS": 0.5}

@@ -5,6 +5,8 @@ import random
 from collections import Counter
 from datetime import UTC, datetime
 
+import pytest
+
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import moment, wait_for
 from tests.dispatching import Dispatcher, Place
@@ -49,6 +51,7 @@ class Census:
         self.most = max(self.most, len(self._unfinished))
 
 
+@pytest.mark.fault(29)
 async def test_thirty_kills_while_writes_are_in_flight_change_nothing(place: Place) -> None:
     for _ in range(ROWS):
         await place.database.insert_task()

@@ -4,6 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
 from tests.controlplane.player import Player
 from tests.controlplane.programs import TaskCalls, play_task
 from tests.controlplane.waiting import wait_for
@@ -44,6 +46,7 @@ async def declare_queues(place: Place) -> None:
     await operator.executemany("INSERT INTO dispatch.queues (name) VALUES ($1)", [(q,) for q in QUEUES[1:]])
 
 
+@pytest.mark.fault(45, 48, 55)
 async def test_a_hundred_mixed_rows_go_all_the_way(place: Place) -> None:
     await declare_queues(place)
     place.template("open", row_may_set=OPENED, max_cpu="1", max_memory="1Gi", images="registry.example/*")

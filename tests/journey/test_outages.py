@@ -91,6 +91,8 @@ async def launches(place: Place, dispatcher: Dispatcher) -> None:
     await wait_for(has_job, "work goes on", 40, check=dispatcher.check)
 
 
+@pytest.mark.fault(1, 9)
+@pytest.mark.museum("unknown count = 0")
 @pytest.mark.parametrize("breakage", RUNNING, ids=lambda breakage: breakage.__name__)
 async def test_an_outage_is_named_stops_writes_and_passes(
     place: Place, postgres: PostgresServer, breakage: Breakage
@@ -112,6 +114,7 @@ async def test_an_outage_is_named_stops_writes_and_passes(
         await launches(place, dispatcher)
 
 
+@pytest.mark.fault(2)
 async def test_a_standby_is_named_and_serves_once_it_is_the_primary(place: Place, postgres: PostgresServer) -> None:
     task_id = await place.database.insert_task()
     standby = await postgres.start_standby()
@@ -131,6 +134,7 @@ async def test_a_standby_is_named_and_serves_once_it_is_the_primary(place: Place
         await standby.stop(immediately=True)
 
 
+@pytest.mark.fault(22)
 async def test_a_refused_token_is_named_and_read_again(place: Place) -> None:
     good = (place.folder / "kubeconfig").read_text()
     place.control_plane.kubeconfig(place.folder / "kubeconfig", token="nonsense", namespace=place.namespace)

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Dispatcher, Place
 
@@ -38,6 +40,7 @@ async def test_a_launch_that_never_started_is_followed_by_another_until_the_boun
         assert annotations["dispatcher.internal/disrupted"] == "0"
 
 
+@pytest.mark.fault(40)
 async def test_a_run_that_failed_without_a_report_is_taken_over_by_the_next_launch(place: Place) -> None:
     async with place.playing() as player, Dispatcher(place) as dispatcher:
         task_id = await place.database.insert_task(env={"PLAY": "start-then-exit-1"}, max_failures=2)
@@ -58,6 +61,8 @@ async def test_a_task_with_max_failures_1_that_started_never_runs_again(place: P
         assert len(player.runs_of(task_id)) == 1
 
 
+@pytest.mark.fault(43)
+@pytest.mark.museum("GC without tombstone")
 async def test_exit_0_without_a_start_is_parked_and_never_run_again(place: Place) -> None:
     async with place.playing() as player, Dispatcher(place, TOMBSTONE_SECONDS=0) as dispatcher:
         task_id = await place.database.insert_task(env={"PLAY": "exit-0-without-start"})
@@ -66,6 +71,7 @@ async def test_exit_0_without_a_start_is_parked_and_never_run_again(place: Place
         assert await names(place) == ["1"]  # the Job of a live row is its memory, and stays
 
 
+@pytest.mark.fault(37)
 async def test_a_disrupted_launch_is_replaced_and_not_counted_as_a_failure(place: Place) -> None:
     place.template("evicted", steer={"evicted-after-seconds": "1"})
     async with Dispatcher(place) as dispatcher:
@@ -79,6 +85,7 @@ async def two_launches(place: Place) -> bool:
     return len(await place.jobs()) == 2
 
 
+@pytest.mark.fault(49)
 async def test_a_job_deleted_by_somebody_is_replaced_under_the_next_number(place: Place) -> None:
     async with place.playing() as player, Dispatcher(place) as dispatcher:
         task_id = await place.database.insert_task(env={"PLAY": "hang"})
@@ -90,6 +97,7 @@ async def test_a_job_deleted_by_somebody_is_replaced_under_the_next_number(place
         assert await names(place) == ["1r2"]
 
 
+@pytest.mark.fault(39)
 async def test_an_image_that_cannot_be_pulled_ends_its_launch_by_its_pod_and_keeps_the_job(place: Place) -> None:
     place.template("stuck", steer={"waiting": "ImagePullBackOff"})
     async with Dispatcher(place, MAX_LAUNCHES=1, START_DEADLINE_SECONDS=10) as dispatcher:
@@ -98,6 +106,7 @@ async def test_an_image_that_cannot_be_pulled_ends_its_launch_by_its_pod_and_kee
         assert await names(place) == ["1"]
 
 
+@pytest.mark.fault(8)
 async def test_the_jobs_of_cancelled_tasks_are_cleared_away_after_their_grace(place: Place) -> None:
     place.template("slow", steer={"never-starts": "true"})
     async with place.playing(), Dispatcher(place, TOMBSTONE_SECONDS=0) as dispatcher:
@@ -115,6 +124,7 @@ async def test_the_jobs_of_cancelled_tasks_are_cleared_away_after_their_grace(pl
         await wait_for(are_gone, "the Jobs of cancelled rows are gone", 90, check=dispatcher.check)
 
 
+@pytest.mark.fault(8)
 async def test_a_job_whose_row_is_deleted_goes_after_three_looks(place: Place) -> None:
     async with place.playing(), Dispatcher(place, TOMBSTONE_SECONDS=0) as dispatcher:
         task_id = await place.database.insert_task(env={"PLAY": "exit-0-without-start"})

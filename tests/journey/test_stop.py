@@ -2,6 +2,8 @@
 
 import signal
 
+import pytest
+
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Dispatcher, Place
 from tests.postgres import PostgresServer
@@ -14,6 +16,7 @@ async def test_sigterm_ends_an_idle_dispatcher_at_once(place: Place) -> None:
         assert '"stopped"' in dispatcher.log
 
 
+@pytest.mark.fault(36)
 async def test_sigterm_ends_a_dispatcher_whose_writes_get_no_answer(place: Place) -> None:
     async with Dispatcher(place) as dispatcher:
         await dispatcher.ready()
@@ -31,6 +34,7 @@ async def test_sigterm_ends_a_dispatcher_whose_writes_get_no_answer(place: Place
             place.control_plane.resume()
 
 
+@pytest.mark.fault(5, 36)
 async def test_sigterm_ends_a_dispatcher_whose_database_hangs(place: Place, postgres: PostgresServer) -> None:
     async with Dispatcher(place) as dispatcher:
         await dispatcher.ready()

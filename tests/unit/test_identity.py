@@ -18,16 +18,21 @@ GOLDEN = "a3d5dc07414a7b13479338ea3dc8f0137c54731516b9823f4c3890f68dc452ff"
 rows = st.tuples(st.uuids().map(str), st.integers(1, 2**63 - 1), st.datetimes(timezones=st.just(UTC)))
 
 
+@pytest.mark.fault(34)
+@pytest.mark.museum("version-dependent name")
 def test_the_golden_identity_never_changes() -> None:
     """A living installation holds Jobs under it: another value here launches every row a second time."""
     assert ids.task_identity(DATABASE_ID, 42, AT) == GOLDEN
 
 
+@pytest.mark.fault(34)
+@pytest.mark.museum("version-dependent name")
 def test_the_golden_names_never_change() -> None:
     assert ids.job_name("dispatcher", 42, GOLDEN, 1, 1) == "dispatcher-42-a3d5dc07-1"
     assert ids.job_name("dispatcher", 42, GOLDEN, 3, 2) == "dispatcher-42-a3d5dc07-3r2"
 
 
+@pytest.mark.fault(7)
 def test_an_identity_is_of_the_row_alone_and_of_all_that_makes_it_this_row() -> None:
     others = {
         ids.task_identity(OTHER_DATABASE, 42, AT),
@@ -59,6 +64,8 @@ def test_the_longest_name_has_57_characters() -> None:
     assert DNS_LABEL.fullmatch(longest)
 
 
+@pytest.mark.fault(57)
+@pytest.mark.museum("label cut without hash")
 @given(
     st.from_regex(r"[a-z0-9]([-a-z0-9]{0,14}[a-z0-9])?", fullmatch=True),
     st.integers(1, 2**63 - 1),
@@ -76,6 +83,7 @@ def test_every_name_is_a_legal_label_of_at_most_57_characters(
 numbers = st.integers(1, 300)
 
 
+@pytest.mark.museum("label cut without hash")
 @given(numbers, numbers, numbers, numbers)
 def test_two_launches_of_a_row_never_share_a_name(attempt: int, launch: int, other: int, number: int) -> None:
     one, two = (ids.job_name("d", 1, GOLDEN, *at) for at in ((attempt, launch), (other, number)))

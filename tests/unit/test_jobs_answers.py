@@ -55,6 +55,7 @@ def test_a_namespace_that_ends_is_told_by_its_cause_before_any_text() -> None:
     assert read_create(ApiAnswer(403, "Forbidden", QUOTA, ("Other", "NamespaceTerminating"))) is Meaning.TERMINATING
 
 
+@pytest.mark.fault(20)
 @given(
     st.builds(
         ApiAnswer,
@@ -78,3 +79,8 @@ def test_whatever_does_not_say_not_made_for_certain_may_have_been_made(answer: A
 @pytest.mark.parametrize("status", [400, 403, 404, 409, 413, 422])
 def test_what_a_proxy_answers_in_the_servers_place_is_nobodys_word(status: int) -> None:
     assert read_create(ApiAnswer(status, message="<html>", is_told=False)) is Meaning.UNKNOWN
+
+
+@given(st.builds(ApiAnswer, st.integers(0, 599), is_sent=st.just(False), is_told=st.booleans()))
+def test_what_was_not_sent_has_no_other_meaning(answer: ApiAnswer) -> None:
+    assert read_create(answer) is Meaning.NOT_SENT

@@ -57,6 +57,8 @@ values = st.text(alphabet=st.one_of(st.sampled_from("$()AB_ \n"), st.characters(
 maps = st.dictionaries(names, values, max_size=6)
 
 
+@pytest.mark.fault(55)
+@pytest.mark.museum("env $ unescaped")
 @given(maps, maps, maps)
 def test_every_value_that_is_not_the_templates_own_arrives_bit_by_bit(
     passed: dict[str, str], row: dict[str, str], contract: dict[str, str]
@@ -73,6 +75,7 @@ def test_no_value_can_refer_to_another(value: str, known: dict[str, str]) -> Non
     assert expand(literal("X", value)["value"], known) == value
 
 
+@pytest.mark.museum("duplicate env names")
 @given(maps, maps, maps)
 def test_the_same_row_is_the_same_bytes(passed: dict[str, str], row: dict[str, str], contract: dict[str, str]) -> None:
     def shuffled(mapping: dict[str, str]) -> dict[str, str]:
@@ -87,6 +90,7 @@ def test_the_same_row_is_the_same_bytes(passed: dict[str, str], row: dict[str, s
 # Lowest first: PASS_ENV, template, row, contract
 
 
+@pytest.mark.museum("duplicate env names")
 def test_each_layer_replaces_those_below_it() -> None:
     passed = dict.fromkeys(["A", "B", "C", "TASK_ID"], "passed")
     own = [{"name": name, "value": "template"} for name in ("B", "C", "D")]
@@ -156,6 +160,7 @@ def test_the_contract_is_that_of_the_interface() -> None:
     assert set(CLOSED[:11]) == CONTRACT
 
 
+@pytest.mark.fault(54)
 @pytest.mark.parametrize("name", CLOSED)
 def test_closed_names_are_closed_even_where_a_template_opens_them(name: str) -> None:
     assert is_closed(name)
@@ -173,6 +178,7 @@ def test_an_illegal_name_is_refused_without_being_repeated(name: str) -> None:
     assert check_env_names([name], frozenset({"env", f"env.{name}"}), NOTHING) == "env has an illegal name"
 
 
+@pytest.mark.fault(54)
 @pytest.mark.parametrize(
     ("opened", "taken", "denied"),
     [

@@ -9,7 +9,7 @@ from dispatcher.jobs.launcher import Launcher
 from dispatcher.jobs.manifest import Site
 from dispatcher.jobs.memory import Memory
 from dispatcher.jobs.submit import Submitter
-from dispatcher.model import ApiAnswer, End, Hold, HoldReason, Job, Launch, Manifest
+from dispatcher.model import ApiAnswer, End, Hold, HoldReason, Job, Lane, Launch, Manifest
 from dispatcher.snapshot import ClusterView
 from tests.builders import DATABASE_ID, NOW, a_job, a_task
 
@@ -67,7 +67,10 @@ def test_an_unanswered_create_is_repeated_and_an_answered_one_is_awaited() -> No
     begin(launcher)
     assert launcher.standing(task).verdict == Launch(1)
     name = a_job(1, 1).name
-    memory.sent(name, task, 0)
+    memory.begun(name, task, Lane("default", "default", "app:1"), 0)
+    begin(launcher)
+    assert launcher.standing(task).verdict == Hold(HoldReason.LAUNCHED, "its create is under way")
+    memory.ended(name)
     begin(launcher)
     assert launcher.standing(task).verdict == Launch(1, is_repeat=True)
     assert launcher.in_flight() == [("default", task.submitted_by)]

@@ -116,6 +116,7 @@ def test_a_template_without_a_head_gets_ours() -> None:
 # One launch = one Job = one Pod
 
 
+@pytest.mark.fault(37)
 def test_a_job_makes_one_pod_that_runs_once_and_fails_on_a_disruption() -> None:
     spec = rendered()["spec"]
     assert (spec["backoffLimit"], spec["template"]["spec"]["restartPolicy"]) == (0, "Never")
@@ -125,6 +126,7 @@ def test_a_job_makes_one_pod_that_runs_once_and_fails_on_a_disruption() -> None:
     assert not {"ttlSecondsAfterFinished", "suspend", "completions", "parallelism"} & spec.keys()
 
 
+@pytest.mark.fault(42, 45)
 @pytest.mark.parametrize(
     ("task", "most", "limit"),
     [
@@ -183,6 +185,8 @@ def test_the_opened_parts_of_a_row_go_into_the_container() -> None:
     assert {field: container[field] for field in spec} == spec
 
 
+@pytest.mark.fault(55)
+@pytest.mark.museum("env $ unescaped")
 @pytest.mark.parametrize("field", ["command", "args"])
 def test_what_a_row_says_in_args_arrives_bit_by_bit_as_well(field: str) -> None:
     """kubelet expands `$(NAME)` there too: a row could print a secret of its template."""
@@ -239,6 +243,8 @@ def test_rendering_leaves_the_template_as_it_was_and_shares_nothing_with_it() ->
     assert rendered(template=template) != job
 
 
+@pytest.mark.fault(11)
+@pytest.mark.museum("new name on retry")
 def test_a_repeated_create_sends_the_same_bytes() -> None:
     order = an_order(OPEN, env={"B": "2", "A": "1"}, spec={"cpu": "2"})
     again = an_order(OPEN, env={"A": "1", "B": "2"}, spec={"cpu": "2"})

@@ -1,7 +1,9 @@
 """What a process remembers of its own creates: pauses after bad answers, unseen creates, parked rows."""
 
+import pytest
+
 from dispatcher.jobs.memory import LONGEST_PAUSE_SECONDS, MOST_REMEMBERED, Breaker, Memory
-from dispatcher.model import Hold, HoldReason
+from dispatcher.model import Hold, HoldReason, Lane
 from dispatcher.snapshot import ClusterView
 from tests.builders import NOW, a_candidate, a_job, a_task
 
@@ -50,6 +52,7 @@ def test_many_answers_of_one_bad_moment_count_once() -> None:
     assert pause_of(breaker, 101) == 1
 
 
+@pytest.mark.fault(19)
 def test_the_server_may_ask_for_a_longer_pause_but_not_for_a_shorter_one() -> None:
     breaker = Breaker()
     breaker.trip(STOP, 100, 7)
@@ -69,6 +72,7 @@ def test_the_newest_answer_is_the_reason() -> None:
     assert breaker.hold(100.2) == OTHER
 
 
+@pytest.mark.fault(19, 23)
 def test_after_a_pause_it_probes_until_something_succeeds() -> None:
     breaker = Breaker()
     breaker.trip(STOP, 100)
@@ -96,6 +100,9 @@ def test_a_success_ends_a_pause_at_once() -> None:
 # Unseen creates
 
 
+LANE = Lane("q", "default", "app:1")
+
+
 def view(*names: str, version: str = "") -> ClusterView:
     return ClusterView(NOW, {name: a_job(name=name) for name in names}, {}, {}, jobs_version=version)
 
@@ -103,22 +110,19 @@ def view(*names: str, version: str = "") -> ClusterView:
 def sent(*names: str) -> Memory:
     memory = Memory()
     for name in names:
-        memory.sent(name, a_task(queue="q"), now=5)
+        memory.begun(name, a_task(queue="q"), LANE, now=5)
+        memory.ended(name)
     return memory
 
 
 def test_a_create_is_unseen_from_its_first_byte_on() -> None:
     (unseen,) = sent("x").unseen.values()
-    assert (unseen.name, unseen.task_id, unseen.queue, unseen.submitted_by, unseen.sent_at) == (
-        "x",
-        42,
-        "q",
-        "team_a",
-        5,
-    )
+    assert (unseen.name, unseen.task_id, unseen.lane, unseen.submitted_by) == ("x", 42, LANE, "team_a")
+    assert unseen.sent_at == 5
     assert not unseen.is_answered
 
 
+@pytest.mark.fault(11)
 def test_an_unanswered_create_is_forgotten_only_when_the_view_shows_it() -> None:
     memory = sent("x", "y")
     memory.observe(view("other", version="999999"))
@@ -147,14 +151,20 @@ def test_what_was_not_made_is_forgotten_at_once_and_twice_is_no_harm() -> None:
 
 def test_a_repeated_create_waits_for_its_answer_again() -> None:
     memory = sent("x")
-    memory.sent("x", a_task(), now=9)
+    memory.begun("x", a_task(), LANE, now=9)
     (unseen,) = memory.unseen.values()
-    assert (unseen.sent_at, unseen.is_answered) == (9, False)
+    assert (unseen.sent_at, unseen.is_answered, unseen.is_under_way) == (9, False, True)
+    assert memory.under_way() == [unseen]
+    memory.ended("x")
+    memory.ended("never begun")
+    assert memory.under_way() == []
 
 
 # Parked rows
 
 
+@pytest.mark.fault(17)
+@pytest.mark.museum("422 retried forever")
 def test_a_parked_row_stays_parked_in_its_attempt_alone() -> None:
     memory = Memory()
     collision = Hold(HoldReason.NAME_COLLISION, "taken")

@@ -40,6 +40,7 @@ def test_the_unfinished_job_of_a_row_that_is_over_is_left_60_seconds(
     assert removed(standing) == ends
 
 
+@pytest.mark.fault(44)
 @pytest.mark.parametrize("status", OVER)
 def test_nothing_is_launched_for_a_row_that_is_over_whatever_its_jobs_are(status: Status) -> None:
     task = a_task(status=status, attempt=2, launch=1, finished_at=ago(600), cancel_requested_at=ago(900))
@@ -163,6 +164,7 @@ def look_at_lost_node(patience: int, seen: Sightings, seconds: float) -> Standin
     return look(a_running_task(), FAILING, pods=[LOST_POD], nodes=[LOST_NODE], **scene)
 
 
+@pytest.mark.fault(38)
 def test_a_lost_node_is_waited_for_without_end() -> None:
     seen = Sightings()
     for seconds in (0, 90_000):
@@ -171,6 +173,7 @@ def test_a_lost_node_is_waited_for_without_end() -> None:
         assert removed(standing) == []
 
 
+@pytest.mark.fault(38)
 def test_after_node_lost_seconds_the_pod_is_forced_and_the_job_stays() -> None:
     seen = Sightings()
     assert [removed(look_at_lost_node(300, seen, seconds)) for seconds in (0, 299)] == [[], []]
@@ -208,6 +211,7 @@ def test_a_job_that_is_there_is_waited_for(task: Task, job: Job) -> None:
     assert removed(standing) == []
 
 
+@pytest.mark.fault(41)
 def test_a_launch_that_does_not_start_in_time_loses_its_pod_and_never_its_job() -> None:
     job = a_job(created_at=ago(1800))
     standing = look(a_task(), job, pods=[a_pod(job)])
@@ -248,6 +252,7 @@ def test_the_start_deadline_stands_still_while_somebody_suspends_the_job() -> No
     assert removed(standing) == []
 
 
+@pytest.mark.fault(39)
 @pytest.mark.parametrize("reason", ["ErrImagePull", "InvalidImageName", "CreateContainerConfigError"])
 def test_a_broken_image_or_configuration_ends_a_launch_after_60_seconds(reason: str) -> None:
     seen, job = Sightings(), a_job(created_at=NOW)

@@ -64,6 +64,7 @@ def test_counts_go_on_from_those_of_the_newest_job() -> None:
     assert next_launch(a_task(max_failures=9), a_failed_job(1, 5), job) == Launch(7, 2, 3)
 
 
+@pytest.mark.fault(49)
 def test_launches_whose_job_is_missing_count_as_disrupted() -> None:
     assert next_launch(a_running_task(2)) == Launch(3, 0, 2, Ask.THAT_JOB)
     older = a_disrupted_job(1, 2, unstarted=1)
@@ -100,6 +101,7 @@ def test_failures_of_earlier_attempts_count_with_those_of_this_one() -> None:
     assert hold_of(a_running_task(1, failures=2), a_failed_job()).reason is HoldReason.FAILURES_EXHAUSTED
 
 
+@pytest.mark.fault(37)
 def test_disruptions_are_no_failures_and_have_a_bound_of_20() -> None:
     next_launch(a_running_task(19, max_failures=2), a_disrupted_job(1, 19, disrupted=18))
     hold = hold_of(a_running_task(21, max_failures=2), a_disrupted_job(1, 21, disrupted=20))

@@ -67,6 +67,7 @@ def test_any_other_failed_launch_is_made_again(job: Job, had_run: bool, task: Ta
 # lau < N | J Complete | park: exit 0 without any start
 
 
+@pytest.mark.fault(43)
 @pytest.mark.parametrize("task", [a_task(), a_running_task(1)], ids=["nothing started", "only launch 1 started"])
 def test_an_exit_0_without_any_start_parks_at_once(task: Task) -> None:
     standing = look(task, a_failed_job(1, 1), a_complete_job(1, 2, ended_at=NOW))
@@ -77,6 +78,7 @@ def test_an_exit_0_without_any_start_parks_at_once(task: Task) -> None:
 # processing, lau = N, job_uid = J.uid | J Complete, grace over | park
 
 
+@pytest.mark.fault(43)
 @pytest.mark.parametrize(
     ("seconds", "reason"),
     [(0, HoldReason.LAUNCHED), (59, HoldReason.LAUNCHED), (60, HoldReason.EXITED_WITHOUT_REPORT)],
@@ -95,6 +97,7 @@ def test_a_job_that_does_not_say_when_it_ended_ended_when_it_was_made() -> None:
 # lau = N, other job_uid | J Complete | the exit of a refused twin: next launch
 
 
+@pytest.mark.fault(13)
 def test_the_exit_0_of_a_refused_twin_is_no_success() -> None:
     standing = look(a_running_task(job_uid="its name's first owner"), a_complete_job())
     assert standing.verdict == Launch(2)

@@ -67,6 +67,7 @@ def test_a_template_without_an_image_offers_none() -> None:
 # What is denied
 
 
+@pytest.mark.fault(56)
 @pytest.mark.parametrize("name", ["image", "command", "args", "cpu", "memory", "private_machine", "special_machine"])
 def test_what_a_template_does_not_open_is_closed(name: str) -> None:
     held = judge(a_template(opens="env"), spec_names=frozenset({name}))
@@ -94,6 +95,7 @@ def test_an_image_that_a_glob_names_is_fine(image: str) -> None:
     assert check_image(image, OPEN) == ""
 
 
+@pytest.mark.fault(56)
 @pytest.mark.parametrize(
     "image",
     ["", "registry/team-a", "registry/team-ab/x", "REGISTRY/team-a/x", "evil/registry/team-a/x", "exact:12",

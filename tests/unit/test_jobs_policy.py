@@ -150,6 +150,7 @@ MUTATIONS: list[tuple[Path, Any, str]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.fault(56)
 @pytest.mark.parametrize(
     ("path", "value", "said"), MUTATIONS, ids=[f"{'.'.join(map(str, path))}-{said}" for path, _, said in MUTATIONS]
 )
@@ -224,6 +225,7 @@ def test_a_row_reads_no_variable_through_its_arguments(field: str) -> None:
     assert check(OPEN, an_order(OPEN, **ASKED), (*TASK, field), ["$(KEY)"]) != ""
 
 
+@pytest.mark.fault(54)
 @pytest.mark.parametrize("name", ["LD_PRELOAD", "TASK_DATABASE_URL", "KUBERNETES_SERVICE_HOST"])
 def test_a_closed_name_is_closed_to_the_second_check_as_well(name: str) -> None:
     assert check(OPEN, an_order(OPEN, **ASKED), (*TASK, "env"), more({"name": name, "value": "x"})) != ""
@@ -261,6 +263,7 @@ def leaves(value: Any, path: str = "") -> dict[str, Any]:
     }
 
 
+@pytest.mark.fault(56)
 @given(asked_env, asked_spec, st.none() | st.integers(1, 7200), st.integers(1, 9))
 def test_every_admitted_row_passes_and_changes_nothing_but_what_it_may(
     env: dict[str, str], spec: dict[str, Any], timeout: int | None, number: int

@@ -4,6 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 import msgspec
+import pytest
 
 from dispatcher.errors import ClusterAway
 from dispatcher.identity import identity_of, name_of
@@ -18,6 +19,7 @@ ABSENT = ApiAnswer(404, "NotFound")
 LOST = ApiAnswer(0, message="timeout")
 FOREIGN = a_job(identity="0" * 64)  # of another database: the same number, another identity
 EXISTS = ApiAnswer(409, "AlreadyExists")
+HELD_BACK = ApiAnswer(0, message="not sent", is_sent=False)
 
 
 class Cluster:
@@ -30,6 +32,7 @@ class Cluster:
         jobs: Sequence[Job] | None = (),
     ) -> None:
         self.created: list[str] = []
+        self.asked: list[str] = []
         self._creates, self._gets, self._jobs = list(creates), list(gets), jobs
 
     async def create(self, manifest: Manifest) -> ApiAnswer:
@@ -37,6 +40,7 @@ class Cluster:
         return self._creates.pop(0) if len(self._creates) > 1 else self._creates[0]
 
     async def get(self, name: str) -> ApiAnswer:
+        self.asked.append(name)
         return self._gets.pop(0) if len(self._gets) > 1 else self._gets[0]
 
     async def list_task(self, task_id: int) -> list[Job]:
@@ -56,7 +60,9 @@ def made(order: Order, launch: int = 1) -> Job:
 async def submitted(cluster: Cluster, order: Order, memory: Memory | None = None) -> Memory:
     memory = memory or Memory()
     templates: Mapping[str, object] = {"default": a_template()}
-    await Submitter(cluster, SITE, memory, lambda: None).submit([order], templates)  # type: ignore[arg-type]  # one of them
+    submitter = Submitter(cluster, SITE, memory, lambda: None)
+    await submitter.submit([order], templates)  # type: ignore[arg-type]  # one of them
+    await submitter.drain()
     return memory
 
 
@@ -78,6 +84,7 @@ async def test_that_exists_and_is_ours_is_success() -> None:
     assert parked(memory, order) is None
 
 
+@pytest.mark.fault(7)
 async def test_a_name_that_somebody_else_has_parks_the_row() -> None:
     order = an_order()
     hold = parked(await submitted(Cluster([EXISTS], [ApiAnswer(200, job=FOREIGN)]), order), order)
@@ -93,6 +100,8 @@ async def test_a_get_that_says_nothing_parks_nobody() -> None:
         assert len(memory.unseen) == 1
 
 
+@pytest.mark.fault(14)
+@pytest.mark.museum("403 quota taken as final")
 async def test_a_full_quota_that_hides_our_own_job_is_success() -> None:
     order = an_order()
     full = ApiAnswer(403, "Forbidden", "jobs is forbidden: exceeded quota: q")
@@ -114,6 +123,7 @@ async def test_a_500_pauses_its_template_alone() -> None:
     assert memory.of_template("default").hold(now) is not None
 
 
+@pytest.mark.fault(11)
 async def test_a_refused_repeat_does_not_forget_that_the_first_may_land() -> None:
     again = an_order(launch=Launch(1, is_repeat=True))
     refused = ApiAnswer(401, "Unauthorized")
@@ -121,6 +131,7 @@ async def test_a_refused_repeat_does_not_forget_that_the_first_may_land() -> Non
     assert (await submitted(Cluster([refused]), an_order())).unseen == {}
 
 
+@pytest.mark.fault(49)
 async def test_a_job_is_believed_gone_by_the_servers_own_word_alone() -> None:
     order = an_order(task=a_task(launch=1), launch=Launch(2, 0, 1, Ask.THAT_JOB))
     page = ApiAnswer(404, message="default backend", is_told=False)
@@ -154,3 +165,52 @@ async def test_a_later_attempt_waits_for_every_unfinished_job_of_its_row() -> No
     away = Cluster(jobs=None)
     await submitted(away, order)
     assert away.created == []
+
+
+class TestHeldBack:
+    """A create that this replica may not send any more: nothing was asked of anybody."""
+
+    async def test_it_counts_nowhere_stops_nothing_and_parks_nobody(self) -> None:
+        order, memory, now = an_order(), Memory(), time.monotonic()
+        cluster = Cluster([HELD_BACK], [LOST])
+        await submitted(cluster, order, memory)
+        assert len(cluster.created) == 1
+        assert memory.unseen == {}
+        for brake in (memory.api, memory.quota, memory.of_template("default")):
+            assert brake.hold(now) is None
+            assert not brake.is_probing
+        assert parked(memory, order) is None
+        assert memory.tried_at(order.task.id) == float("-inf")
+        assert not memory.is_deferred(order.task.id, now)
+
+    async def test_nobody_asks_the_cluster_what_became_of_it(self) -> None:
+        cluster = Cluster([HELD_BACK], [ApiAnswer(200, job=FOREIGN)])  # a GET would say: the name is taken
+        memory = await submitted(cluster, an_order())
+        await Submitter(cluster, SITE, memory, lambda: None).resolve()
+        assert cluster.asked == []
+
+    async def test_of_a_repeat_the_first_is_still_counted(self) -> None:
+        memory = await submitted(Cluster([LOST]), an_order())
+        (first,) = memory.unseen
+        await submitted(Cluster([HELD_BACK]), an_order(launch=Launch(1, is_repeat=True)), memory_at_rest(memory))
+        assert list(memory.unseen) == [first]
+        assert not memory.unseen[first].is_answered
+
+    async def test_it_ends_no_pause_that_an_answer_asked_for(self) -> None:
+        memory = Memory()
+        memory.quota.trip(Hold(HoldReason.QUOTA_EXCEEDED), time.monotonic(), 10)
+        await submitted(Cluster([HELD_BACK]), an_order(), memory)
+        assert memory.quota.is_probing
+
+    async def test_our_rights_are_not_questioned(self) -> None:
+        asked: list[bool] = []
+        templates: Mapping[str, object] = {"default": a_template()}
+        submitter = Submitter(Cluster([HELD_BACK]), SITE, Memory(), lambda: asked.append(True))
+        await submitter.submit([an_order()], templates)  # type: ignore[arg-type]  # one of them
+        assert asked == []
+
+
+def memory_at_rest(memory: Memory) -> Memory:
+    """The pause that the lost answer asked for is over."""
+    memory.api.reset()
+    return memory

@@ -121,6 +121,7 @@ def test_the_digest_tells_two_templates_apart_and_not_two_orders_of_one() -> Non
 # Faults
 
 
+@pytest.mark.fault(48)
 @pytest.mark.parametrize(
     "field",
     ["activeDeadlineSeconds", "backoffLimitPerIndex", "completionMode", "managedBy", "manualSelector",
@@ -185,6 +186,8 @@ def test_what_rows_may_set_needs_a_bound_from_somewhere() -> None:
     assert fault == "max-cpu is 'None': rows may set cpu, so say how much"
 
 
+@pytest.mark.fault(54)
+@pytest.mark.museum("duplicate env names")
 @pytest.mark.parametrize(
     ("own", "said"),
     [

@@ -75,6 +75,7 @@ def test_any_number_that_a_row_can_have_is(number: int) -> None:
     assert job_of(wire).task_id == number
 
 
+@pytest.mark.fault(51)
 @pytest.mark.parametrize("annotation", ["identity", "database-id"])
 def test_a_job_without_our_proof_is_not_ours_whatever_its_labels_say(annotation: str) -> None:
     wire = a_wire_job()
@@ -114,6 +115,7 @@ def test_what_an_older_version_did_not_write_has_its_default() -> None:
     )
 
 
+@pytest.mark.fault(50)
 @pytest.mark.parametrize(
     ("conditions", "phase", "reason"),
     [

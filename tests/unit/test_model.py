@@ -28,6 +28,7 @@ def test_a_parked_row_is_one_that_the_janitor_may_end() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.fault(9)
 def test_three_statuses_are_terminal_and_what_nobody_knows_is_not() -> None:
     assert {str(status) for status in Status} == {
         "waiting",
@@ -40,6 +41,7 @@ def test_three_statuses_are_terminal_and_what_nobody_knows_is_not() -> None:
     assert {str(status) for status in TERMINAL} == {"succeeded", "failed", "cancelled"}
 
 
+@pytest.mark.fault(50)
 @pytest.mark.parametrize(
     ("phase", "is_finished"),
     [(Phase.ACTIVE, False), (Phase.FAILING, False), (Phase.COMPLETE, True), (Phase.FAILED, True)],

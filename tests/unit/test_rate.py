@@ -29,6 +29,7 @@ def test_looking_often_loses_no_part_of_a_token() -> None:
     assert [bucket.left(now=step / 4) for step in range(1, 9)] == [0, 0, 0, 1, 1, 1, 1, 2]
 
 
+@pytest.mark.fault(52)
 def test_a_sweep_may_take_only_the_upper_half() -> None:
     bucket = Bucket(50, now=0)
     assert bucket.spare(now=0) == 50

@@ -38,6 +38,7 @@ def swept(job: Job, task: Task | None = None, absences: Absences | None = None, 
 # Whose time is over
 
 
+@pytest.mark.museum("GC without tombstone")
 @pytest.mark.parametrize(("seconds", "is_due"), [(0, False), (299, False), (300, True), (9000, True)])
 def test_a_tombstone_is_kept_for_its_time(seconds: float, is_due: bool) -> None:
     assert due(a_failed_job(ended_at=ago(seconds))) == (["job-1-1"] if is_due else [])
@@ -75,6 +76,8 @@ def test_of_more_than_a_thousand_the_oldest_are_due_before_their_time() -> None:
 # Which of them mean nothing any more
 
 
+@pytest.mark.fault(47)
+@pytest.mark.museum("GC without UID")
 @pytest.mark.parametrize("status", [Status.SUCCEEDED, Status.FAILED, Status.CANCELLED])
 def test_the_job_of_a_row_that_is_over_goes_as_it_was_judged(status: Status) -> None:
     job = a_complete_job(resource_version="771")
@@ -91,6 +94,7 @@ def test_the_job_of_a_past_attempt_goes_whatever_the_row_does_now(task: Task) ->
     assert end.cause == "its attempt is past"
 
 
+@pytest.mark.fault(47)
 @pytest.mark.parametrize("task", [a_task(), a_running_task(), a_running_task(cancel_requested_at=ago(600))])
 def test_the_jobs_of_a_live_attempt_stay_for_they_count(task: Task) -> None:
     assert swept(a_failed_job(), task) == []
@@ -101,6 +105,7 @@ def test_a_job_of_a_higher_attempt_stays_for_it_tells_of_a_restored_database(tas
     assert swept(a_complete_job(2), task) == []
 
 
+@pytest.mark.fault(51)
 @pytest.mark.parametrize("task", [None, OVER])
 def test_a_job_of_another_database_is_never_touched(task: Task | None) -> None:
     absences = Absences()
@@ -123,6 +128,7 @@ def looks_in_vain(*seconds: float, task: Task | None = None) -> list[bool]:
     return [bool(swept(a_complete_job(), task, absences, seconds=at)) for at in seconds]
 
 
+@pytest.mark.fault(8)
 def test_a_row_is_gone_after_three_looks_ten_seconds_apart() -> None:
     assert looks_in_vain(0, 10, 20, 21) == [False, False, True, True]
     assert looks_in_vain(0, 3600, 7200) == [False, False, True]

@@ -1,0 +1,273 @@
+"""The lease at a server that loses answers, refuses, hangs, and whose lease is edited by hand."""
+
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from aiohttp import web
+
+from dispatcher.kube.lease import LONGEST_SECONDS
+from tests.contract.scripted_api import Fault, ScriptedApi
+from tests.contract.scripted_faults import answers, refuses, reset
+from tests.contract.scripted_lease import (
+    Replicas,
+    ScriptedLease,
+    Turns,
+    faults,
+    hanging,
+    serving_lease,
+    written_but_lost,
+)
+from tests.controlplane.waiting import moment
+
+TRUSTED = 13.5
+NO_ANSWER: dict[str, Fault] = {
+    "a broken connection": reset,
+    "a namespace that ends": refuses(403, "Forbidden"),
+    "an error of the server": refuses(500, "InternalError"),
+    "too many requests, in plain text": answers(429, "Too many requests"),
+    "a login page": answers(200, "<html>who are you?</html>"),
+    "a list": answers(200, "[]"),
+    "a lease of something else": answers(200, '{"metadata": {"resourceVersion": "1"}, "spec": 7}'),
+}
+BY_HAND: dict[str, dict[str, Any]] = {
+    "no holder": {"holderIdentity": None},
+    "an empty holder": {"holderIdentity": ""},
+    "no length": {"leaseDurationSeconds": None},
+    "a length of nothing": {"leaseDurationSeconds": 0},
+    "a length below nothing": {"leaseDurationSeconds": -5},
+    "a length without end": {"leaseDurationSeconds": 2**31 - 1},
+    "no count": {"leaseTransitions": None},
+    "no times": {"renewTime": None},
+    "another holder": {"holderIdentity": "nobody"},
+}
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def replicas() -> AsyncIterator[Replicas]:
+    async with serving_lease() as api:
+        made = Replicas(api)
+        yield made
+        await made.close()
+
+
+@pytest.mark.parametrize("fault", NO_ANSWER.values(), ids=NO_ANSWER)
+class TestNoAnswer:
+    async def test_a_read_that_says_nothing_makes_no_leader(self, replicas: Replicas, fault: Fault) -> None:
+        lease = replicas.one()
+        replicas.api.until_cured["GET"] = fault
+        assert await lease.run_once() == 1
+        assert not lease.is_trusted()
+        assert "lease dispatcher-leader: " in lease.vacancy()
+        assert {asked.kind for asked in replicas.api.asked} == {"GET"}
+        replicas.api.until_cured.clear()
+        await lease.run_once()
+        assert (lease.is_trusted(), lease.vacancy()) == (True, "")
+        replicas.clock.move(15)
+        assert lease.vacancy() == "lease dispatcher-leader: its holder is gone", "the fault is past"
+
+    @pytest.mark.parametrize("method", ["POST", "PUT"])
+    async def test_a_write_without_an_answer_makes_no_leader(
+        self, replicas: Replicas, fault: Fault, method: str
+    ) -> None:
+        if method == "PUT":
+            replicas.api.by_hand(holderIdentity="")
+        lease = replicas.one()
+        replicas.api.until_cured[method] = fault
+        assert await lease.run_once() == 1
+        assert not lease.is_trusted()
+        assert replicas.api.holder in {None, ""}
+        assert lease.vacancy()
+        replicas.api.until_cured.clear()
+        await lease.run_once()
+        assert lease.is_trusted()
+
+    async def test_a_term_that_cannot_be_renewed_ends_by_time(self, replicas: Replicas, fault: Fault) -> None:
+        lease, began = await replicas.leader(), replicas.clock.at
+        replicas.api.until_cured |= {"GET": fault, "PUT": fault}
+        while replicas.clock.at < began + TRUSTED - 1:
+            replicas.clock.at += await lease.run_once()
+            assert lease.is_trusted()
+            assert lease.vacancy() == ""
+        replicas.clock.at = began + TRUSTED
+        assert not lease.is_trusted()
+        replicas.clock.at = began + 15
+        assert "lease dispatcher-leader: " in lease.vacancy()
+        replicas.api.until_cured.clear()
+        await lease.run_once()
+        assert lease.is_trusted()
+
+    async def test_a_lease_that_cannot_be_given_up_keeps_nobody(self, replicas: Replicas, fault: Fault) -> None:
+        lease = await replicas.leader()
+        replicas.api.until_cured |= {"GET": fault, "PUT": fault}
+        await lease.release()
+        assert not lease.is_trusted()
+
+
+async def test_a_proxys_404_is_no_word_that_there_is_no_lease(replicas: Replicas) -> None:
+    first, second = await replicas.leader(), replicas.one()
+    replicas.api.faults["GET"].append(answers(404, "404 page not found"))
+    await second.run_once()
+    assert "404" in second.vacancy()
+    assert [asked.kind for asked in replicas.api.asked] == ["GET", "POST", "GET"]
+    assert first.is_trusted()
+
+
+async def test_an_empty_object_is_no_lease_of_ours(replicas: Replicas) -> None:
+    replicas.api.until_cured |= {method: answers(200, "{}") for method in ("GET", "POST", "PUT")}
+    lease = replicas.one()
+    for _ in range(3):
+        await lease.run_once()
+        assert not lease.is_trusted()
+
+
+class TestWrittenButLost:
+    @pytest.mark.parametrize("method", ["POST", "PUT"])
+    async def test_what_was_won_without_an_answer_is_renewed_before_it_is_trusted(
+        self, replicas: Replicas, method: str
+    ) -> None:
+        if method == "PUT":
+            replicas.api.by_hand(holderIdentity="")
+        lease, rival = replicas.one(), replicas.one()
+        replicas.api.faults[method].append(written_but_lost)
+        assert 0 < await lease.run_once() <= 3  # aiohttp sends a PUT again by itself, and that one meets a conflict
+        assert (replicas.api.holder, lease.is_trusted()) == (lease.me, False)
+        await rival.run_once()
+        replicas.clock.move(1)
+        await lease.run_once()
+        await rival.run_once()
+        assert (lease.is_trusted(), rival.is_trusted()) == (True, False)
+        replicas.clock.move(TRUSTED - 0.01)
+        assert lease.is_trusted(), "from the call that was answered"
+
+    async def test_a_renewal_that_was_lost_stretches_nothing_and_is_made_good(self, replicas: Replicas) -> None:
+        lease, began = await replicas.leader(), replicas.clock.at
+        replicas.clock.move(3)
+        replicas.api.faults["PUT"].append(written_but_lost)
+        assert 0 < await lease.run_once() <= 3
+        replicas.clock.at = began + TRUSTED - 0.01
+        assert lease.is_trusted()
+        replicas.clock.at = began + TRUSTED
+        assert not lease.is_trusted()
+        await lease.run_once()
+        assert lease.is_trusted()
+
+    async def test_what_was_renewed_without_an_answer_can_be_given_up(self, replicas: Replicas) -> None:
+        lease = await replicas.leader()
+        replicas.api.by_hand()  # as a renewal that was cancelled, and is done all the same
+        await lease.release()
+        assert replicas.api.holder == ""
+
+    async def test_whoever_sees_it_waits_from_then_on(self, replicas: Replicas) -> None:
+        first, second = await replicas.leader(), replicas.one()
+        await second.run_once()
+        replicas.clock.move(12)
+        replicas.api.faults["PUT"].append(written_but_lost)
+        await first.run_once()
+        replicas.clock.move(3)
+        turns = Turns(replicas.clock, second)
+        await turns.until(replicas.clock.at + 14)
+        assert not second.is_trusted()
+        await turns.until(replicas.clock.at + 2)
+        assert second.is_trusted()
+
+
+async def slow(api: ScriptedApi, request: web.Request) -> web.StreamResponse:
+    """Longer than half of the third of two seconds."""
+    assert isinstance(api, ScriptedLease)
+    await moment(0.5)
+    return await api.serve(request)
+
+
+class TestSilence:
+    @pytest.mark.parametrize("method", ["GET", "POST"])
+    async def test_a_call_is_given_up_after_a_third_of_the_length(self, replicas: Replicas, method: str) -> None:
+        lease, began = replicas.one(2), time.monotonic()
+        replicas.api.faults[method].append(hanging)
+        assert await lease.run_once() == 0.2
+        assert 0.5 < time.monotonic() - began < 5
+        assert not lease.is_trusted()
+        assert lease.vacancy()
+        await lease.run_once()
+        assert lease.is_trusted()
+
+    async def test_a_read_and_a_write_together_take_no_longer(self, replicas: Replicas) -> None:
+        lease = replicas.one(2)
+        replicas.api.faults["GET"].append(slow)
+        replicas.api.faults["POST"].append(slow)
+        assert await lease.run_once() == 0.2
+        assert "no answer in time" in lease.vacancy()
+        await lease.run_once()
+        replicas.api.faults["GET"].append(slow)
+        replicas.api.faults["PUT"].append(hanging)
+        await lease.release()
+        assert not lease.is_trusted()
+
+    async def test_a_leader_lives_through_it_within_its_term(self, replicas: Replicas) -> None:
+        lease = await replicas.leader(2)
+        replicas.api.faults["PUT"].append(hanging)
+        await lease.run_once()
+        assert lease.is_trusted()
+        await lease.run_once()
+        assert lease.is_trusted()
+        assert replicas.api.holder == lease.me
+
+    async def test_a_lease_is_given_up_or_left_in_bounded_time(self, replicas: Replicas) -> None:
+        lease, began = await replicas.leader(2), time.monotonic()
+        replicas.api.until_cured["GET"] = hanging
+        await lease.release()
+        assert time.monotonic() - began < 5
+
+
+class TestByHand:
+    async def test_a_lease_that_is_deleted_is_made_anew_by_its_leader(self, replicas: Replicas) -> None:
+        lease = await replicas.leader()
+        replicas.api.lease, before = None, faults()
+        await Turns(replicas.clock, lease).until(replicas.clock.at + 10)
+        assert faults() == before
+        assert (lease.is_trusted(), replicas.api.holder) == (True, lease.me)
+
+    async def test_a_lease_that_is_deleted_after_its_leader_is_made_anew_by_a_rival(self, replicas: Replicas) -> None:
+        _, second = await replicas.leader(), replicas.one()
+        await second.run_once()
+        replicas.api.lease = None
+        turns = Turns(replicas.clock, second)
+        await turns.until(replicas.clock.at + 17, second.is_trusted)
+        assert (second.is_trusted(), replicas.api.holder) == (True, second.me)
+
+    @pytest.mark.parametrize("spec", BY_HAND.values(), ids=BY_HAND)
+    async def test_what_a_hand_wrote_over_a_leader_is_written_over_or_believed(
+        self, replicas: Replicas, spec: dict[str, Any]
+    ) -> None:
+        lease = await replicas.leader()
+        replicas.api.by_hand(**spec)
+        await Turns(replicas.clock, lease).until(replicas.clock.at + 10)
+        assert lease.is_trusted() == (spec.get("holderIdentity") != "nobody")
+        assert lease.vacancy() == ""
+
+    @pytest.mark.parametrize("spec", BY_HAND.values(), ids=BY_HAND)
+    async def test_what_a_hand_made_stops_nobody_for_ever(self, replicas: Replicas, spec: dict[str, Any]) -> None:
+        known = {"holderIdentity": "dead", "leaseDurationSeconds": 15, "leaseTransitions": 3}
+        replicas.api.by_hand(**known | spec)
+        lease, start = replicas.one(), replicas.clock.at
+        turns = Turns(replicas.clock, lease)
+        limit = LONGEST_SECONDS if spec.get("leaseDurationSeconds") == 2**31 - 1 else 15
+        await turns.until(start + limit + 2, lease.is_trusted)
+        assert (lease.is_trusted(), replicas.api.holder) == (True, lease.me)
+
+    async def test_a_lease_of_nulls_is_a_free_one(self, replicas: Replicas) -> None:
+        names = ("holderIdentity", "leaseDurationSeconds", "leaseTransitions", "acquireTime", "renewTime")
+        replicas.api.by_hand()
+        assert replicas.api.lease is not None
+        replicas.api.lease["spec"] = dict.fromkeys(names)
+        lease = replicas.one()
+        await Turns(replicas.clock, lease).until(replicas.clock.at + 17, lease.is_trusted)
+        assert lease.is_trusted()
+
+    async def test_a_lease_without_a_spec_is_a_free_one(self, replicas: Replicas) -> None:
+        replicas.api.by_hand()
+        lease = replicas.one()
+        await Turns(replicas.clock, lease).until(replicas.clock.at + 17, lease.is_trusted)
+        assert lease.is_trusted()

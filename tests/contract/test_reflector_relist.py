@@ -1,0 +1,208 @@
+"""A list that is asked for: what was known before does not count until a list that began later is in."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from aiohttp import web
+
+from dispatcher.kube.client import KubeClient
+from dispatcher.kube.listing import PAGE
+from dispatcher.kube.mirror import Mirror
+from dispatcher.kube.reflector import Pace
+from tests.builders import SITE
+from tests.contract.reflecting import QUICK, change_something, content, reflecting_script, relists, settled
+from tests.contract.scripted_api import JOBS, NAMESPACE, NODES, PODS, Fault, ScriptedApi, serving
+from tests.contract.scripted_faults import as_usual, refuses, silent
+from tests.contract.scripted_lease import hanging
+from tests.controlplane.waiting import wait_for
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def api() -> AsyncIterator[ScriptedApi]:
+    async with serving() as served:
+        for number in (1, 2, 3):
+            await served.put(f"job-{number}")
+        yield served
+
+
+def held(go_on: asyncio.Event) -> Fault:
+    """A list that was made when it was asked for, and is told later."""
+
+    async def fault(api: ScriptedApi, request: web.Request) -> web.StreamResponse:
+        answer = api.serve_list(request)
+        await go_on.wait()
+        return answer
+
+    return fault
+
+
+async def lists(api: ScriptedApi, count: int) -> None:
+    await wait_for(lambda: len(api.requests("list")) >= count, f"{count} lists")
+
+
+async def watches(api: ScriptedApi, count: int) -> None:
+    await wait_for(lambda: len(api.requests("watch")) >= count, f"{count} watches")
+
+
+class TestWhileWatching:
+    async def test_nothing_is_known_until_the_new_list_is_in(self, api: ScriptedApi) -> None:
+        told = asyncio.Event()
+        async with reflecting_script(api, name="asked") as reflector:
+            await settled(api, reflector)
+            await watches(api, 1)
+            api.lists.append(held(told))
+            reflector.relist()
+            assert reflector.fault
+            await lists(api, 2)
+            assert reflector.fault
+            told.set()
+            await settled(api, reflector)
+            await watches(api, 2)
+        assert (relists("asked", "asked"), relists("asked", "fault")) == (1, 0)
+
+    async def test_the_list_is_a_consistent_one(self, api: ScriptedApi) -> None:
+        async with reflecting_script(api) as reflector:
+            await settled(api, reflector)
+            await watches(api, 1)
+            await api.put("job-4", is_told=False)  # a watch that lags
+            await api.remove("job-1", is_told=False)
+            reflector.relist()
+            await settled(api, reflector)
+        assert [set(asked.query) for asked in api.requests("list")] == [{"limit", "labelSelector"}] * 2
+
+    async def test_it_begins_at_once(self, api: ScriptedApi) -> None:
+        async with reflecting_script(api, Pace(first_pause=60, longest_pause=60)) as reflector:
+            await settled(api, reflector)
+            await watches(api, 1)
+            reflector.relist()
+            await settled(api, reflector, 5)
+            await api.put("job-4")
+            await settled(api, reflector, 5)
+        assert len(api.requests("list")) == 2
+
+    @pytest.mark.parametrize("opening", [hanging, silent], ids=["not accepted yet", "silent"])
+    async def test_a_watch_that_says_nothing_is_not_waited_for(self, api: ScriptedApi, opening: Fault) -> None:
+        api.watches.append(opening)
+        async with reflecting_script(api) as reflector:
+            await watches(api, 1)
+            await api.put("job-4")
+            reflector.relist()
+            await settled(api, reflector, 5)
+
+    async def test_two_calls_make_one_list(self, api: ScriptedApi) -> None:
+        async with reflecting_script(api, name="twice") as reflector:
+            await settled(api, reflector)
+            await watches(api, 1)
+            reflector.relist()
+            reflector.relist()
+            await settled(api, reflector)
+            await api.put("job-4")
+            await settled(api, reflector)
+        assert relists("twice", "asked") == 1
+
+
+class TestWhileListing:
+    async def test_the_list_that_is_under_way_began_too_early(self, api: ScriptedApi) -> None:
+        first, second = asyncio.Event(), asyncio.Event()
+        api.lists.extend([held(first), held(second)])
+        async with reflecting_script(api) as reflector:
+            await lists(api, 1)
+            await api.put("job-4")
+            reflector.relist()
+            first.set()
+            await lists(api, 2)
+            assert reflector.store.is_synced
+            assert "job-4" not in content(reflector)
+            assert reflector.fault
+            second.set()
+            await settled(api, reflector)
+
+    async def test_its_later_pages_are_of_the_same_list(self, api: ScriptedApi) -> None:
+        for number in range(4, PAGE + 10):
+            await api.put(f"job-{number}")
+        first, second = asyncio.Event(), asyncio.Event()
+        api.lists.extend([as_usual, held(first), held(second)])
+        async with reflecting_script(api) as reflector:
+            await lists(api, 2)
+            reflector.relist()
+            first.set()
+            await lists(api, 3)
+            assert reflector.fault
+            second.set()
+            await settled(api, reflector)
+        assert ["continue" in asked.query for asked in api.requests("list")] == [False, True, False, True]
+
+    async def test_one_that_fails_is_followed_by_one_that_counts(self, api: ScriptedApi) -> None:
+        async with reflecting_script(api) as reflector:
+            await settled(api, reflector)
+            await watches(api, 1)
+            api.until_cured["list"] = refuses(500, "InternalError")
+            reflector.relist()
+            await lists(api, 4)
+            assert reflector.fault
+            api.until_cured.clear()
+            await settled(api, reflector)
+
+    async def test_before_it_runs_the_first_list_counts(self, api: ScriptedApi) -> None:
+        async with reflecting_script(api) as reflector:
+            reflector.relist()
+            await settled(api, reflector)
+        assert len(api.requests("list")) == 1
+
+
+async def test_in_the_pause_after_a_fault_the_list_that_follows_counts(api: ScriptedApi) -> None:
+    told = asyncio.Event()
+    async with reflecting_script(api, Pace(first_pause=2, longest_pause=2)) as reflector:
+        await settled(api, reflector)
+        await watches(api, 1)
+        await api.cut()
+        await wait_for(lambda: bool(reflector.fault), "the fault")
+        api.lists.append(held(told))
+        reflector.relist()
+        assert len(api.requests("list")) == 1, "it is paused"
+        await lists(api, 2)
+        assert reflector.fault
+        told.set()
+        await settled(api, reflector)
+    assert len(api.requests("list")) == 2
+
+
+async def test_however_often_it_is_asked_nothing_is_lost(api: ScriptedApi) -> None:
+    chance = random.Random(7)
+    async with reflecting_script(api, QUICK, name="often") as reflector:
+        for _ in range(60):
+            await change_something(api, chance, is_told=chance.random() < 0.9)
+            if chance.random() < 0.3 and not reflector.fault:
+                reflector.relist()
+                assert reflector.fault
+            if chance.random() < 0.5:
+                await wait_for(lambda: not reflector.fault, "a list that counts")
+        await wait_for(lambda: not reflector.fault, "a list that counts")
+        reflector.relist()
+        await settled(api, reflector)
+        await api.put("job-4")
+        await settled(api, reflector)
+
+
+async def test_the_view_is_stale_until_jobs_and_pods_are_listed_anew(api: ScriptedApi) -> None:
+    client, told = KubeClient(api.login()), asyncio.Event()
+    mirror = Mirror(client, NAMESPACE, SITE.installation, with_nodes=True, pace=QUICK)
+    running = asyncio.create_task(mirror.run())
+    try:
+        await wait_for(lambda: not mirror.stale(), "the first lists")
+        await watches(api, 3)
+        api.until_cured["list"] = held(told)
+        mirror.relist()
+        assert [part.split(":")[0] for part in mirror.view().stale.split("; ")] == ["jobs", "pods"]
+        await lists(api, 5)
+        assert mirror.view().stale
+        told.set()
+        await wait_for(lambda: not mirror.stale(), "the new lists")
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await client.close()
+    assert [sum(asked.path == path for asked in api.requests("list")) for path in (JOBS, PODS, NODES)] == [2, 2, 1]

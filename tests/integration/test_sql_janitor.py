@@ -1,0 +1,271 @@
+"""The janitor's functions: each is one compare-and-set, and every condition of it counts (PROTOCOL 7)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from tests.janitor_calls import closed, returned
+from tests.postgres import Database, Record
+from tests.rows import FIRST, SECOND, Row, Started, insert_row
+
+UID = FIRST.job_uid
+SMALLINT = 32767
+
+
+async def a_silent_run(database: Database, seconds: float = 61, max_failures: int = 3) -> tuple[Row, Started]:
+    """A row whose container has not been heard of."""
+    row = await insert_row(database, max_failures=max_failures)
+    started = await row.started()
+    await row.silent_for(seconds)
+    return row, started
+
+
+async def backdated(row: Row, **columns: object) -> None:
+    """What only time, or a long life, could make of it."""
+    admin = await row.database.session("admin")
+    for name, value in columns.items():
+        await admin.execute(f"UPDATE dispatch.tasks SET {name} = $2 WHERE id = $1", row.id, value)
+
+
+async def launch_of(row: Row) -> Record:
+    (launch,) = await row.launches()
+    return launch
+
+
+# Return: the run of a container that is gone
+
+
+async def test_a_dead_run_is_returned_to_the_next_attempt(database: Database) -> None:
+    row, started = await a_silent_run(database)
+    assert await returned(row, started, error="its Job is gone") == "waiting"
+    now = await row.now()
+    kept = {name: now[name] for name in ("status", "attempt", "launch", "failures", "run_token", "job_uid", "error")}
+    assert kept == {
+        "status": "waiting", "attempt": 2, "launch": 0, "failures": 1, "run_token": None, "job_uid": None,
+        "error": "its Job is gone",
+    }  # fmt: skip
+    assert now["finished_at"] is None
+    assert await row.heartbeat(started) == "lost"
+    assert await row.start(attempt=1, launch=2) is None
+    assert await row.start(attempt=2) is not None
+
+
+async def test_the_record_of_a_returned_run_is_closed_as_lost(database: Database) -> None:
+    row, started = await a_silent_run(database)
+    await returned(row, started)
+    launch = await launch_of(row)
+    assert launch["outcome"] == "lost"
+    assert launch["ended_at"] is not None
+
+
+async def test_the_records_of_earlier_launches_stay_as_they_were(database: Database) -> None:
+    row = await insert_row(database)
+    await row.started()
+    second = await row.started(launch=2, pod=SECOND)
+    before, _ = await row.launches()
+    await row.silent_for(61)
+    assert await returned(row, second, launch=2) == "waiting"
+    first, last = await row.launches()
+    assert first == before
+    assert last["outcome"] == "lost"
+
+
+@pytest.mark.parametrize(
+    ("before", "counted", "allowed", "status", "after"),
+    [
+        (0, 1, 3, "waiting", 1),
+        (1, 1, 3, "waiting", 2),
+        (2, 1, 3, "failed", 3),
+        (0, 2, 3, "waiting", 2),
+        (0, 3, 3, "failed", 3),
+        (1, 5, 3, "failed", 6),
+        (0, 0, 3, "waiting", 1),
+        (0, -7, 3, "waiting", 1),
+        (0, None, 3, "waiting", 1),
+        (0, 0, 1, "failed", 1),
+        (0, 40_000, 3, "failed", SMALLINT),
+        (SMALLINT, 1, 3, "failed", SMALLINT),
+    ],
+)
+async def test_at_least_one_failure_is_added_and_the_last_allowed_ends_the_row(
+    database: Database, before: int, counted: int | None, allowed: int, status: str, after: int
+) -> None:
+    row, started = await a_silent_run(database, max_failures=allowed)
+    await backdated(row, failures=before)
+    assert await returned(row, started, failures=counted) == status
+    now = await row.now()
+    assert (now["status"], now["failures"]) == (status, after)
+    assert now["attempt"] == (2 if status == "waiting" else 1)
+
+
+async def test_a_run_that_failed_for_good_keeps_what_it_ran_as(database: Database) -> None:
+    row, started = await a_silent_run(database, max_failures=1)
+    assert await returned(row, started, error="over") == "failed"
+    now = await row.now()
+    kept = (now["attempt"], now["launch"], now["job_uid"], now["run_at"], now["error"])
+    assert kept == (1, 1, UID, None, "over")
+    assert now["finished_at"] is not None
+
+
+@pytest.mark.parametrize(("failures", "seconds"), [(0, 10), (1, 20), (5, 320), (6, 600), (50, 600)])
+async def test_a_returned_row_waits_twice_as_long_each_time(database: Database, failures: int, seconds: int) -> None:
+    row, started = await a_silent_run(database, max_failures=100)
+    await backdated(row, failures=failures)
+    await returned(row, started)
+    run_at = (await row.now())["run_at"]
+    assert abs((run_at - datetime.now(UTC)).total_seconds() - seconds) < 5
+
+
+RETURN_FENCE: list[dict[str, Any]] = [
+    {"id": 0},
+    {"attempt": 0},
+    {"attempt": 2},
+    {"launch": 0},
+    {"launch": 2},
+    {"run_token": uuid4()},
+    {"run_token": None},
+    {"attempt": None},
+    {"launch": None},
+]
+
+
+@pytest.mark.parametrize("other", RETURN_FENCE, ids=str)
+async def test_a_return_of_any_other_run_changes_nothing(database: Database, other: dict[str, Any]) -> None:
+    row, started = await a_silent_run(database)
+    before, launch = await row.now(), await launch_of(row)
+    assert await returned(row, started, **other) is None
+    assert (await row.now(), await launch_of(row)) == (before, launch)
+
+
+@pytest.mark.parametrize(("seconds", "status"), [(0, None), (58, None), (61, "waiting")])
+async def test_a_run_that_is_heard_of_is_not_returned(database: Database, seconds: float, status: str | None) -> None:
+    row, started = await a_silent_run(database, seconds)
+    assert await returned(row, started) == status
+
+
+async def test_a_run_that_was_asked_to_stop_is_not_returned(database: Database) -> None:
+    row = await insert_row(database)
+    started = await row.started()
+    assert await row.cancel() == "processing"
+    await row.silent_for(61)
+    assert await returned(row, started) is None
+    assert await row.status() == "processing"
+
+
+@pytest.mark.parametrize("status", ["waiting", "succeeded", "failed", "cancelled"])
+async def test_only_a_processing_row_is_returned(database: Database, status: str) -> None:
+    """By the constraints such a row has no token; the function does not rest on them."""
+    row, started = await a_silent_run(database)
+    admin = await database.session("admin")
+    await admin.execute("ALTER TABLE dispatch.tasks DROP CONSTRAINT token_while_processing")
+    await admin.execute("ALTER TABLE dispatch.tasks DROP CONSTRAINT waiting_is_unlaunched")
+    await admin.execute(
+        "UPDATE dispatch.tasks SET status = $2, finished_at = CASE $2 WHEN 'waiting' THEN NULL ELSE now() END", status
+    )
+    assert await returned(row, started) is None
+    assert (await database.task(row.id))["attempt"] == 1
+
+
+# End: a parked row, or one by its Job's exit code
+
+
+@pytest.mark.parametrize(("outcome", "error"), [("failed", "UnknownTemplate: x"), ("succeeded", None)])
+async def test_a_waiting_row_is_ended(database: Database, outcome: str, error: str | None) -> None:
+    row = await insert_row(database)
+    assert await closed(row, outcome=outcome, job_uid=None, launch=0, error="UnknownTemplate: x") == outcome
+    now = await row.now()
+    assert (now["status"], now["error"], now["attempt"]) == (outcome, error, 1)
+    assert now["finished_at"] is not None
+    assert await row.start() is None
+
+
+@pytest.mark.parametrize("outcome", ["failed", "succeeded"])
+async def test_a_run_is_ended_on_the_word_of_its_own_job(database: Database, outcome: str) -> None:
+    row = await insert_row(database)
+    started = await row.started()
+    assert await closed(row, outcome=outcome, error="exit 0") == outcome
+    assert await row.status() == outcome
+    launch = await launch_of(row)
+    assert (launch["outcome"], launch["error"]) == (outcome, "exit 0")
+    assert launch["ended_at"] is not None
+    assert await row.heartbeat(started) == "lost"
+    assert await row.finish(started, "succeeded") == outcome  # what the row became, and no second end
+
+
+async def test_the_records_of_earlier_launches_are_not_ended_again(database: Database) -> None:
+    row = await insert_row(database)
+    await row.started()
+    await row.started(launch=2, pod=SECOND)
+    before, _ = await row.launches()
+    assert await closed(row, launch=2, job_uid=SECOND.job_uid) == "failed"
+    first, last = await row.launches()
+    assert first == before
+    assert (first["outcome"], last["outcome"]) == ("lost", "failed")
+
+
+END_FENCE: list[dict[str, Any]] = [
+    {"id": 0}, {"attempt": 0}, {"attempt": 2}, {"attempt": None}, {"launch": 0}, {"launch": 2}, {"launch": None},
+    {"job_uid": "another"}, {"job_uid": None}, {"launch": 0, "job_uid": None},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("other", END_FENCE, ids=str)
+async def test_the_word_of_any_other_job_ends_no_run(database: Database, other: dict[str, Any]) -> None:
+    row = await insert_row(database)
+    await row.started()
+    before, launch = await row.now(), await launch_of(row)
+    assert await closed(row, **other) is None
+    assert (await row.now(), await launch_of(row)) == (before, launch)
+
+
+@pytest.mark.parametrize("other", [{"id": 0}, {"attempt": 0}, {"attempt": 2}, {"attempt": None}], ids=str)
+async def test_a_waiting_row_is_ended_at_its_own_attempt_alone(database: Database, other: dict[str, Any]) -> None:
+    row = await insert_row(database)
+    assert await closed(row, **other) is None
+    assert await row.status() == "waiting"
+
+
+@pytest.mark.parametrize("status", ["succeeded", "failed", "cancelled"])
+async def test_a_row_that_is_over_is_not_ended_again(database: Database, status: str) -> None:
+    row = await insert_row(database)
+    started = await row.started()
+    await row.finish(started, status if status != "cancelled" else "failed")
+    await backdated(row, status=status, finished_at=datetime.now(UTC) - timedelta(hours=1))
+    before = await row.now()
+    assert await closed(row) is None
+    assert await row.now() == before
+
+
+@pytest.mark.parametrize("outcome", ["retry", "cancelled", "lost", "", None])
+async def test_an_outcome_that_is_none_is_refused(database: Database, outcome: str | None) -> None:
+    row = await insert_row(database)
+    with pytest.raises(asyncpg.InvalidParameterValueError):
+        await closed(row, outcome=outcome)
+    assert await row.status() == "waiting"
+
+
+# Words
+
+
+@pytest.mark.parametrize("character", ["x", "ü", "🙂"])
+async def test_an_error_is_cut_at_8_kib_between_two_characters(database: Database, character: str) -> None:
+    words = character * 9000
+    ended, (dead, started) = await insert_row(database), await a_silent_run(database)
+    await closed(ended, error=words)
+    await returned(dead, started, error=words)
+    for row in (ended, dead):
+        error = (await row.now())["error"]
+        assert 8192 - 4 < len(error.encode()) <= 8192
+        assert words.startswith(error)
+
+
+async def test_the_record_of_an_ended_run_has_the_cut_words_too(database: Database) -> None:
+    row = await insert_row(database)
+    await row.started()
+    await closed(row, error="x" * 9000)
+    assert len((await launch_of(row))["error"]) == 8192

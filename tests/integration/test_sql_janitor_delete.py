@@ -1,0 +1,87 @@
+"""Old rows are deleted in batches, oldest first; what lives stays (PROTOCOL 7)."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.janitor_calls import deleted
+from tests.postgres import Database
+from tests.rows import Row, insert_row
+
+
+async def ended_days_ago(database: Database, *days: float) -> list[Row]:
+    """Rows with one launch each that ended so long ago."""
+    rows = []
+    admin = await database.session("admin")
+    for since in days:
+        row = await insert_row(database)
+        await row.finish(await row.started(), "succeeded")
+        at = datetime.now(UTC) - timedelta(days=since)
+        await admin.execute("UPDATE dispatch.tasks SET finished_at = $2 WHERE id = $1", row.id, at)
+        rows.append(row)
+    return rows
+
+
+async def left(database: Database) -> tuple[set[int], set[int]]:
+    """Ids of the rows, and of the rows that launches belong to."""
+    admin = await database.session("admin")
+    launches = await admin.fetch("SELECT DISTINCT task_id FROM dispatch.task_launches")
+    return {row["id"] for row in await admin.fetch("SELECT id FROM dispatch.tasks")}, {row[0] for row in launches}
+
+
+async def test_old_rows_go_with_their_launches_and_the_others_stay(database: Database) -> None:
+    old, young = await ended_days_ago(database, 3.01, 2.99)
+    waiting, running = await insert_row(database), await insert_row(database)
+    await running.started()
+    admin = await database.session("admin")
+    await admin.execute("UPDATE dispatch.tasks SET created_at = now() - interval '9 days', run_at = NULL")
+    assert await deleted(database, 3) == 1
+    assert await left(database) == ({young.id, waiting.id, running.id}, {young.id, running.id})
+    assert await deleted(database, 3) == 0
+    assert old.id not in (await left(database))[1]
+
+
+async def test_a_batch_is_bounded_and_takes_the_oldest(database: Database) -> None:
+    first, oldest, second, young = await ended_days_ago(database, 5, 9, 7, 2)
+    assert await deleted(database, 3, most=2) == 2
+    assert (await left(database))[0] == {first.id, young.id}
+    assert await deleted(database, 3, most=2) == 1
+    assert second.id not in (await left(database))[0]
+    assert oldest.id not in (await left(database))[0]
+
+
+@pytest.mark.parametrize("days", [0, -5, None])
+async def test_less_than_a_day_is_a_day(database: Database, days: int | None) -> None:
+    _, today = await ended_days_ago(database, 1.01, 0.99)
+    assert await deleted(database, days) == 1
+    assert (await left(database))[0] == {today.id}
+
+
+async def test_no_batch_is_larger_than_ten_thousand(database: Database) -> None:
+    admin = await database.session("admin")
+    rows = "INSERT INTO dispatch.tasks (priority) SELECT 1 FROM generate_series(1, 10050)"
+    await (await database.session("team_a")).execute(rows)
+    await admin.execute("UPDATE dispatch.tasks SET status = 'cancelled', finished_at = now() - interval '2 days'")
+    assert await deleted(database, 1, most=1_000_000) == 10_000
+
+
+async def test_two_deletions_at_once_take_different_rows_and_do_not_wait(database: Database) -> None:
+    await ended_days_ago(database, 9, 8, 7, 6)
+    first, second = await database.connect("janitor"), await database.connect("janitor")
+    async with first.transaction():
+        assert await deleted(database, 3, most=2, by=first) == 2
+        async with asyncio.timeout(5):
+            assert await deleted(database, 3, most=2, by=second) == 2
+    assert await left(database) == (set(), set())
+
+
+async def test_a_row_that_somebody_takes_back_meanwhile_is_not_deleted(database: Database) -> None:
+    (row,) = await ended_days_ago(database, 9)
+    team, janitor = await database.connect("team_a"), await database.connect("janitor")
+    async with team.transaction():
+        assert await team.fetchval("SELECT dispatch.task_retry($1)", row.id) == "waiting"
+        assert await deleted(database, 3, by=janitor) == 0
+    assert await row.status() == "waiting"

@@ -1,0 +1,212 @@
+"""The janitor among others: it ends cancelled runs, wakes who has to know, and whoever is late is told so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+
+from tests.janitor_calls import cancelled, closed, returned
+from tests.postgres import Connection, Database
+from tests.rows import CANCEL, FINISH, SECOND, Row, Started, insert_row
+
+CHANNELS = ("dispatch_tasks", "dispatch_done")
+ROUNDS = 10
+
+
+async def a_run(database: Database, *, asked: bool = False, max_failures: int = 3) -> tuple[Row, Started]:
+    """A run that was not heard of for a minute; `asked`: to stop, before that."""
+    row = await insert_row(database, max_failures=max_failures)
+    started = await row.started()
+    if asked:
+        await row.cancel("wrong month")
+    await row.silent_for(61)
+    return row, started
+
+
+# janitor_cancel
+
+
+async def test_a_cancelled_run_whose_container_is_gone_is_ended(database: Database) -> None:
+    row, started = await a_run(database, asked=True)
+    assert await cancelled(row, started) == "cancelled"
+    now, (launch,) = await row.now(), await row.launches()
+    assert (now["status"], now["error"], now["attempt"]) == ("cancelled", "wrong month", 1)
+    assert launch["outcome"] == "lost"
+    assert await row.finish(started, "succeeded") is None
+
+
+@pytest.mark.parametrize(
+    "other", [{"id": 0}, {"attempt": 2}, {"attempt": None}, {"run_token": uuid4()}, {"run_token": None}], ids=str
+)
+async def test_no_other_run_is_cancelled(database: Database, other: dict[str, Any]) -> None:
+    row, started = await a_run(database, asked=True)
+    before = await row.now()
+    assert await cancelled(row, started, **other) is None
+    assert await row.now() == before
+
+
+async def test_a_run_that_nobody_asked_to_stop_is_not_cancelled(database: Database) -> None:
+    row, started = await a_run(database)
+    assert await cancelled(row, started) is None
+    assert await row.status() == "processing"
+
+
+@pytest.mark.parametrize("status", ["succeeded", "failed"])
+async def test_only_a_processing_row_is_cancelled(database: Database, status: str) -> None:
+    """By the constraint such a row has no token; the function does not rest on it."""
+    row, started = await a_run(database, asked=True)
+    admin = await database.session("admin")
+    await admin.execute("ALTER TABLE dispatch.tasks DROP CONSTRAINT token_while_processing")
+    await admin.execute("UPDATE dispatch.tasks SET status = $2, finished_at = now() WHERE id = $1", row.id, status)
+    assert await cancelled(row, started) is None
+
+
+# Races: whoever is first has the row, and the late one is told
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def janitor(database: Database) -> AsyncIterator[Connection]:
+    yield await database.connect("janitor")
+
+
+async def late(database: Database, by: Connection, call: Awaitable[str | None]) -> asyncio.Task[str | None]:
+    """The call, begun and held up by somebody who has the row."""
+    task = asyncio.ensure_future(call)
+    admin = await database.session("admin")
+    async with asyncio.timeout(10):
+        while not await admin.fetchval("SELECT cardinality(pg_blocking_pids($1)) > 0", by.get_server_pid()):
+            pass
+    return task
+
+
+async def test_a_return_behind_the_next_launchs_start_hits_nobody(database: Database, janitor: Connection) -> None:
+    row, dead = await a_run(database)
+    container = await database.connect("task")
+    async with container.transaction():
+        assert await row.start(launch=2, pod=SECOND, by=container)
+        call = await late(database, janitor, returned(row, dead, by=janitor))
+    assert await call is None
+    assert (await row.status(), (await row.now())["launch"]) == ("processing", 2)
+
+
+async def test_a_return_behind_a_report_hits_nobody(database: Database, janitor: Connection) -> None:
+    row, dead = await a_run(database)
+    container = await database.connect("task")
+    async with container.transaction():
+        assert await container.fetchval(FINISH, dead.run_token, "succeeded", None, None, None) == "succeeded"
+        call = await late(database, janitor, returned(row, dead, by=janitor))
+    assert await call is None
+    assert await row.status() == "succeeded"
+
+
+async def test_a_return_behind_a_sign_of_life_hits_nobody(database: Database, janitor: Connection) -> None:
+    row, dead = await a_run(database)
+    container = await database.connect("task")
+    async with container.transaction():
+        assert await container.fetchval("SELECT dispatch.task_heartbeat($1)", dead.run_token) == "continue"
+        call = await late(database, janitor, returned(row, dead, by=janitor))
+    assert await call is None
+    assert await row.status() == "processing"
+
+
+async def test_a_return_behind_a_cancel_hits_nobody(database: Database, janitor: Connection) -> None:
+    row, dead = await a_run(database)
+    team = await database.connect("team_a")
+    async with team.transaction():
+        assert await team.fetchval(CANCEL, row.id, None) == "cancelled"
+        call = await late(database, janitor, returned(row, dead, by=janitor))
+    assert await call is None
+    assert await row.status() == "cancelled"
+
+
+async def test_a_start_behind_the_end_of_its_row_is_refused(database: Database, janitor: Connection) -> None:
+    row = await insert_row(database)
+    container = await database.connect("task")
+    async with janitor.transaction():
+        assert await closed(row, launch=0, job_uid=None, by=janitor) == "failed"
+        start = await late(database, container, row.start(by=container))  # type: ignore[arg-type]  # None as well
+    assert await start is None
+    assert await row.launches() == []
+
+
+async def test_an_end_of_a_waiting_row_behind_its_start_hits_nobody(database: Database, janitor: Connection) -> None:
+    row = await insert_row(database)
+    container = await database.connect("task")
+    async with container.transaction():
+        assert await row.start(by=container)
+        call = await late(database, janitor, closed(row, launch=0, job_uid=None, by=janitor))
+    assert await call is None
+    assert await row.status() == "processing"
+
+
+async def test_of_two_janitors_and_a_late_report_one_moves_the_row(database: Database, janitor: Connection) -> None:
+    second, container = await database.connect("janitor"), await database.connect("task")
+    for _ in range(ROUNDS):
+        row, dead = await a_run(database)
+        calls = [
+            returned(row, dead, by=janitor),
+            returned(row, dead, by=second),
+            row.finish(dead, "failed", by=container),
+        ]
+        answers = [answer for answer in await asyncio.gather(*calls) if answer]
+        now = await row.now()
+        assert answers in (["waiting"], ["failed"])
+        assert (now["status"], now["failures"]) == (answers[0], 1)
+        assert [launch["outcome"] for launch in await row.launches()] == [
+            "lost" if answers == ["waiting"] else "failed"
+        ]
+
+
+# Who is told
+
+Prepared = Callable[[], Awaitable[str | None]]
+
+
+async def a_next_attempt(database: Database) -> Prepared:
+    row, started = await a_run(database)
+    return lambda: returned(row, started)
+
+
+async def a_run_given_up(database: Database) -> Prepared:
+    row, started = await a_run(database, max_failures=1)
+    return lambda: returned(row, started)
+
+
+async def a_row_ended(database: Database) -> Prepared:
+    row = await insert_row(database)
+    return lambda: closed(row, launch=0, job_uid=None)
+
+
+async def a_run_cancelled(database: Database) -> Prepared:
+    row, started = await a_run(database, asked=True)
+    return lambda: cancelled(row, started)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "channel"),
+    [
+        (a_next_attempt, "dispatch_tasks"),
+        (a_run_given_up, "dispatch_done"),
+        (a_row_ended, "dispatch_done"),
+        (a_run_cancelled, "dispatch_done"),
+    ],
+)
+async def test_whoever_waits_for_it_is_told_and_once(
+    database: Database, prepare: Callable[[Database], Awaitable[Prepared]], channel: str
+) -> None:
+    call, listening, admin = await prepare(database), await database.connect("reader"), await database.session("admin")
+    heard: list[str] = []
+    for name in CHANNELS:
+        await listening.add_listener(name, lambda *told: heard.append(told[2]))
+    for expected in ([channel], []):  # the second call finds the row closed
+        heard.clear()
+        # As if nobody had been told for long: wake-ups are held back for a tenth of a second after one.
+        await admin.execute("SELECT setval('dispatch.tasks_clock', 1), setval('dispatch.done_clock', 1)")
+        assert bool(await call()) is bool(expected)
+        await listening.fetch("SELECT 1")
+        assert heard == expected

@@ -110,15 +110,18 @@ class App:
                 running = self.leading.run(asyncio.Event()), self.mirror.run(), self.listener.run()
                 tasks = [adapters.create_task(part) for part in running]
                 calm_collector()
-                await self._run_stages(stop)
+                is_drained = await self._run_stages(stop)
                 for task in tasks:
                     task.cancel()
-            await self.lease.release()  # after the last write
+            if is_drained:
+                await self.lease.release()  # after the last write
         finally:
             await server.cleanup()
             log.info("stopped")
 
-    async def _run_stages(self, stop: asyncio.Event) -> None:
+    async def _run_stages(self, stop: asyncio.Event) -> bool:
+        """True: no answer to a write is awaited any more."""
+        is_drained = False
         rounds = (self.asking, self.dispatching, self.sweeping)
         stages = [asyncio.create_task(one.run(stop)) for one in rounds]
         stopped = asyncio.create_task(stop.wait())
@@ -131,10 +134,12 @@ class App:
             async with asyncio.timeout(STOP_SECONDS):
                 await asyncio.wait(stages)
                 await self.launcher.drain()
+                is_drained = True
         for stage in stages:
             stage.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await stage  # a bug that ended a stage ends the program
+        return is_drained
 
     async def close(self) -> None:
         await self.session.close()

@@ -99,7 +99,7 @@ class Jobs(Offers, Protocol):
 class Lead(Protocol):
     """Who leads."""
 
-    def is_trusted(self) -> bool: ...
+    def term(self) -> int: ...
     def vacancy(self) -> str: ...
 
 
@@ -144,6 +144,7 @@ class Dispatch:
     async def run_once(self) -> float:
         """One cycle; returns in how many seconds to look again at the latest."""
         with structlog.contextvars.bound_contextvars(cycle=next(self._numbers)):
+            term = self._world.lead.term()
             view = self._world.view()  # 1 Jobs first, and fixed
             began = time.perf_counter()
             async with self._world.rows() as rows:  # 2 rows second, in one snapshot
@@ -151,8 +152,9 @@ class Dispatch:
             CYCLE_SECONDS.observe(time.perf_counter() - began)
             report(decision)
             async with asyncio.TaskGroup() as acts:  # 4 act: a slow delete must not keep a create waiting
-                acts.create_task(self._jobs.launch(decision.orders))
-                if not view.stale and self._world.lead.is_trusted():
+                leads = term != 0 and self._world.lead.term() == term
+                acts.create_task(self._jobs.launch(decision.orders if leads else []))
+                if leads and not view.stale:
                     acts.create_task(self._remove(decision.plan.ends[:BATCH]))
             return self._pause(decision)  # 5 come again
 
@@ -222,14 +224,14 @@ class Dispatch:
 
     async def _orders(self, rows: Rows, plan: Plan) -> list[Order]:
         """What only the launched rows are read for; a replica that does not lead plans, and leaves it at that."""
-        if not plan.launches or not self._world.lead.is_trusted():
+        if not plan.launches or not self._world.lead.term():
             return []
         requests = await rows.requests([contender.task.id for contender in plan.launches])
         self._bucket.take(len(plan.launches))
         return [order for contender in plan.launches if (order := make_order(contender, requests, rows.database_id))]
 
     def _pause(self, decision: Decision) -> float:
-        if not self._world.lead.is_trusted():
+        if not self._world.lead.term():
             return self._settings.poll_seconds
         if len(decision.plan.launches) == BATCH:
             return 0.001  # there are more, and the answers to these come in meanwhile

@@ -1,7 +1,7 @@
 """The leader lease: every replica plans, one of them writes.
 
 A lease is no fence (client-go says so of its own): names keep two leaders harmless for a row, and what a deposed one
-has in flight may pass a cap. What this file promises is that nothing is sent after the trust in our own term is over.
+has in flight may pass a cap. What this file promises is that no write is begun after the trust in our own term is over.
 
 Failure story: an API server that is away ends the term by time; a process that was paused finds its term over when it
 wakes up, because the clock is asked at each write; a lease that somebody deletes is made anew by whoever comes first.
@@ -22,13 +22,16 @@ from dispatcher.clock import Clock, elapsed
 from dispatcher.errors import ClusterError, ClusterRefused
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.objects import Meta, Wire, read_status
-from dispatcher.kube.term import Record, Sight, look_again, pause, trusted_until
+from dispatcher.kube.term import RELEASED_SECONDS, Record, Sight, look_again, pause, trusted_until
 from dispatcher.metrics import FAULTS, LEADER
 
 log = structlog.get_logger(component="kube.lease")
 
-LONGEST_SECONDS: Final = 3600
-"""A lease that somebody wrote by hand must not keep us waiting for ever."""
+LONGEST_SECONDS: Final = 300
+"""As long as a lease may be set: what somebody wrote by hand must not keep us waiting for longer."""
+LARGEST: Final = 2**31 - 1
+GONE: Final = Record("", 0, 0, "", "")
+"""A lease that was there and is not any more: somebody's edit, like any other."""
 
 
 class Spec(Wire, frozen=True):
@@ -59,6 +62,7 @@ class Lease:
         self._sight: Sight | None = None
         self._is_current = False
         self._trusted_until = float("-inf")
+        self._terms = 0
         self._fault = "the lease was not read yet"
         self._won: Callable[[], None] = lambda: None
         LEADER.set_function(lambda: float(self.is_trusted()))
@@ -70,9 +74,13 @@ class Lease:
         """Whether a write may be sent now."""
         return self._clock() < self._trusted_until
 
+    def term(self) -> int:
+        """The number of our term; 0: we do not lead. What was seen in one term is not acted upon in another."""
+        return self._terms if self.is_trusted() else 0
+
     def vacancy(self) -> str:
         """Why nobody leads; empty: somebody does, we or another."""
-        if self.is_trusted() or (self._sight is not None and not self._sight.is_free(self._clock())):
+        if self.is_trusted() or (self._sight is not None and not self._is_free(self._sight)):
             return ""
         return f"lease {self._name}: {self._fault or 'its holder is gone'}"
 
@@ -90,6 +98,7 @@ class Lease:
             return min(1.0, self._seconds / 10)
         if self.is_trusted() and not led:
             log.info("leads", holder=self.me)
+            self._terms += 1
             self._won()
         return pause(self._sight, self.me, self._seconds, self._clock())
 
@@ -98,26 +107,43 @@ class Lease:
         self._trusted_until = float("-inf")
         try:
             async with asyncio.timeout(self._seconds / 3):
-                await self._read()
-                if self._sight is not None and self._sight.record.holder == self.me:
+                for _ in range(2):  # a renewal that was cut off may still land before our word
+                    await self._read()
+                    if self._sight is None or not self._holds():
+                        return
                     await self._write(self._sight.record, holder="")
-                    log.info("gave the lease up")
+                    if self._is_current:
+                        log.info("gave the lease up")
+                        return
         except (ClusterError, TimeoutError) as fault:
             log.warning("the lease could not be given up: it ends by itself", fault=str(fault) or "no answer in time")
 
     async def _try(self, began: float) -> None:
-        if not (self._is_current and self._holds()):
-            await self._read()
+        for _ in range(2):  # somebody may be faster, or have put his hand on it: then it is read in the same try
+            if not (self._is_current and self._holds()):
+                await self._read()
+            if not self._may_take():
+                break
+            await self._take()
+            if self._is_current:
+                break
+        if self._is_current:
+            self._trusted_until = trusted_until(began, self._seconds) if self._holds() else float("-inf")
+
+    def _may_take(self) -> bool:
+        """Ours, given up, over; or emptied by a hand while we lead."""
         sight = self._sight
-        if sight is None:
+        is_ours = sight is None or self._holds() or (self.is_trusted() and not sight.record.holder)
+        return is_ours or (sight is not None and self._is_free(sight))
+
+    async def _take(self) -> None:
+        if self._sight is None or self._sight.record is GONE:
             await self._create()
-        elif self._holds() or sight.is_free(self._clock()):
-            await self._write(sight.record, holder=self.me)
         else:
-            self._trusted_until = float("-inf")  # somebody else's
-            return
-        if self._is_current and self._holds():
-            self._trusted_until = trusted_until(began, self._seconds)
+            await self._write(self._sight.record, holder=self.me)
+
+    def _is_free(self, sight: Sight) -> bool:
+        return self._clock() >= sight.free_at(self._seconds)
 
     def _holds(self) -> bool:
         return self._sight is not None and self._sight.record.holder == self.me
@@ -125,7 +151,9 @@ class Lease:
     async def _read(self) -> None:
         reply = await self._client.request("GET", f"{self._path}/{self._name}", seconds=self._seconds / 3)
         if reply.status == 404 and read_status(reply.body).reason == "NotFound":
-            self._sight, self._is_current = None, True
+            self._is_current = True
+            if self._sight is not None:
+                self._sight = look_again(self._sight, GONE, self._clock())
             return
         self._note(reply.read(f"read lease {self._name}", WireLease))
 
@@ -144,7 +172,7 @@ class Lease:
             )
             self._note(reply.read(f"{method} lease {self._name}", WireLease))
         except ClusterRefused as fault:
-            if fault.status not in {404, 409}:
+            if fault.status != 409 and (method, fault.status) != ("PUT", 404):
                 raise
 
     def _note(self, lease: WireLease) -> None:
@@ -163,10 +191,10 @@ class Lease:
         is_new = record is None or record.holder != holder
         spec = {
             "holderIdentity": holder,
-            "leaseDurationSeconds": self._seconds,
+            "leaseDurationSeconds": self._seconds if holder else RELEASED_SECONDS,
             "renewTime": now,
-            "acquireTime": now if is_new or record is None else record.acquired_at,
-            "leaseTransitions": record.transitions + (is_new and holder != "") if record else 0,
+            "acquireTime": now if is_new or record is None else record.acquired_at or now,
+            "leaseTransitions": min(record.transitions + (is_new and holder != ""), LARGEST) if record else 0,
         }
         metadata = {"name": self._name} | ({"resourceVersion": record.resource_version} if record else {})
         lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}

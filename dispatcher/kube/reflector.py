@@ -76,6 +76,7 @@ class Reflector(Generic[T]):
         self._is_asked = True
         if self._following is not None:
             self._following.reschedule(0)
+            self._following = None  # one end is enough
 
     async def run(self) -> None:
         cause = "start"
@@ -88,12 +89,13 @@ class Reflector(Generic[T]):
                 await self._pause(fault)
 
     async def _list(self, cause: str) -> None:
+        is_check = cause == "due" and not self._is_asked
         self._is_asked = False
         # As of where the store stands: what has changed since would look like a lie of the watch.
         standing = {"resourceVersion": self.store.resource_version, "resourceVersionMatch": "Exact"}
-        listed = await list_all(self._client, self.resource, standing if cause == "due" else {})
+        listed = await list_all(self._client, self.resource, standing if is_check else {})
         drifted = self.store.replace(listed.items, listed.resource_version, elapsed())
-        RELISTS.labels(self.resource.name, "drift" if drifted and cause == "due" else cause).inc()
+        RELISTS.labels(self.resource.name, "drift" if drifted and is_check else cause).inc()
         if not self._is_asked:
             self.fault = ""
         self._changed()

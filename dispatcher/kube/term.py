@@ -3,10 +3,17 @@
 Invariant: two replicas never trust their terms at once as long as their clocks run at about the same speed. A leader's
 trust ends a margin before (start of its renewing call + lease length), so that a slow renewal cannot stretch it; a
 rival waits the whole length after it saw the lease unchanged, and it saw it later than that call began. Nobody's wall
-clock is compared with anybody's (River's trust window; client-go's elector).
+clock is compared with anybody's (River's trust window; client-go's elector). A lease that somebody edits or deletes is
+waited for as well: only a holder's own release is free at once.
+
+Not guaranteed: that a replica which starts after somebody deleted the lease waits for a leader it never heard of; that
+leader notices at its next renewal.
 """
 
 from msgspec import Struct
+
+RELEASED_SECONDS = 1
+"""With no holder, the length that marks a release (client-go writes the same): anything else is somebody's edit."""
 
 
 class Record(Struct, frozen=True):
@@ -25,12 +32,11 @@ class Sight(Struct, frozen=True):
     record: Record
     seen_at: float
 
-    def is_free(self, now: float) -> bool:
-        return not self.record.holder or now >= self.free_at
-
-    @property
-    def free_at(self) -> float:
-        return self.seen_at + self.record.seconds
+    def free_at(self, seconds: float) -> float:
+        """When a rival whose own lease is so long may take it."""
+        if not self.record.holder and self.record.seconds == RELEASED_SECONDS:
+            return self.seen_at
+        return self.seen_at + max(self.record.seconds, seconds)
 
 
 def look_again(sight: Sight | None, record: Record, now: float) -> Sight:
@@ -51,6 +57,7 @@ def margin(seconds: float) -> float:
 
 def pause(sight: Sight | None, me: str, seconds: float, now: float) -> float:
     """Until the next try: a leader renews five times a term, a rival looks every second and when the term is over."""
-    if sight is not None and sight.record.holder not in {"", me} and sight.free_at > now:
-        return min(1.0, sight.free_at - now)
-    return min(seconds / 5, 3.0)
+    if sight is not None and sight.record.holder == me:
+        return min(seconds / 5, 3.0)
+    left = sight.free_at(seconds) - now if sight is not None else 0
+    return min(1.0, left) if left > 0 else min(1.0, seconds / 10)

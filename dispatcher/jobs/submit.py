@@ -112,9 +112,8 @@ class Submitter:
     async def _place(self, order: Order, template: Template) -> None:
         name = name_of(order, self._site.installation)
         try:
-            with structlog.contextvars.bound_contextvars(task=order.task.id, job=name):
-                if not await self._launch(order, template, name):
-                    self._forget(order, name)
+            if not await self._launch(order, template, name):
+                self._forget(order, name)
         finally:
             self._memory.ended(name)
 
@@ -177,12 +176,13 @@ class Submitter:
             memory.answered(name, job.resource_version)
             memory.accepted(order.task)
             self._tell(order)
-            log.info("launched", meaning=meaning, attempt=order.task.attempt, launch=order.launch.number)
+            log.info("launched", task=order.task.id, job=name, meaning=meaning)
             return
         if meaning is Meaning.NOT_SENT:
             self._forget(order, name)
             return
-        log.warning("not launched", meaning=meaning, status=answer.status, reason=answer.reason, message=answer.message)
+        log.warning("not launched", task=order.task.id, job=name, meaning=meaning, status=answer.status,
+                    reason=answer.reason, message=answer.message)  # fmt: skip
         memory.failed(order.task, now)
         if meaning is Meaning.UNKNOWN:
             brake = memory.of_template(order.task.template) if answer.status == 500 else memory.api
@@ -212,7 +212,7 @@ class Submitter:
             self._memory.not_made(name)
 
     def _park(self, order: Order, reason: HoldReason, detail: str) -> None:
-        log.warning("parked", reason=reason, detail=detail)
+        log.warning("parked", task=order.task.id, reason=reason, detail=detail)
         self._memory.park(order.task, Hold(reason, detail))
 
 

@@ -1,6 +1,7 @@
 """One sweep: finished Jobs whose time is over, their rows read anew from the primary, and the removals that follow."""
 
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
@@ -78,5 +79,5 @@ class Sweep:
 
 def report(jobs: Mapping[str, Job]) -> None:
     JOBS.clear()
-    for job in jobs.values():
-        JOBS.labels(job.queue, job.phase).inc()
+    for (queue, phase), count in Counter((job.queue, job.phase) for job in jobs.values()).items():
+        JOBS.labels(queue, phase).set(count)

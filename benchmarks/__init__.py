@@ -1,0 +1,1 @@
+"""One file per measured promise: ratios in one run, on real servers."""

@@ -1,0 +1,27 @@
+"""All promises, one after the other, each in a process of its own: `python -m benchmarks [--record] [NAME …]`."""
+
+import argparse
+import subprocess
+import sys
+
+PROMISES = ("idle_insert", "burst", "idle_cycle", "other_inserts", "requests_per_task")
+
+
+def main() -> int:
+    """1: a gate failed, or a benchmark did not come to its end; the others are run all the same."""
+    asked = argparse.ArgumentParser(prog="benchmarks", description="Measures what is promised.")
+    asked.add_argument("--record", action="store_true", help="append the runs to records.jsonl")
+    asked.add_argument("names", nargs="*", metavar="NAME", choices=[*PROMISES, []])
+    given = asked.parse_args()
+    record = ["--record"] if given.record else []
+    ends = {
+        name: subprocess.run([sys.executable, "-m", f"benchmarks.{name}", *record], check=False).returncode
+        for name in given.names or PROMISES
+    }
+    failed = [name for name, end in ends.items() if end]
+    print(f"\n{len(ends) - len(failed)} of {len(ends)} pass their gates; not: {', '.join(failed) or 'none'}")
+    return int(bool(failed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,141 @@
+"""Where benchmarks run: a real control plane, a real Postgres, and places in them that know nothing of each other.
+
+Everything is made for the run and gone after it. The controllers are stopped (SIGSTOP) while a comparison runs, for
+every contender alike: they would take most of two cores, at times that depend on nothing that is measured.
+"""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import asyncpg
+
+from dispatcher import __version__
+from tests.controlplane.audit import AuditEvent, parse
+from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.waiting import wait_for
+from tests.dispatching import ROOT, Place
+from tests.postgres import PostgresServer
+
+CONTROLLERS = ("kube-controller-manager", "kube-scheduler", "kwok")
+TICKS = os.sysconf("SC_CLK_TCK")
+WITHOUT_LIMITS = {
+    "KUBE_WRITES_PER_SECOND": 10_000,
+    "MAX_JOBS": 100_000,
+    "MAX_PENDING": 100_000,
+    "POLL_SECONDS": None,  # as it is shipped
+}
+"""Settings of a dispatcher that only its own speed and the API server hold back."""
+
+
+class Field:
+    """The servers of one run, and where its files are."""
+
+    def __init__(self, plane: ControlPlane, postgres: PostgresServer, folder: Path) -> None:
+        self.plane = plane
+        self.postgres = postgres
+        self.folder = folder
+        self._places = 0
+        self._read_to = 0
+
+    async def place(self) -> Place:
+        """A fresh namespace, with the dispatcher's own account in it, and a fresh database."""
+        self._places += 1
+        folder = self.folder / f"place-{self._places}"
+        folder.mkdir()
+        place = Place(self.plane, await self.plane.create_namespace(), await self.postgres.create_database(), folder)
+        await place.prepare()
+        return place
+
+    def stop_controllers(self) -> None:
+        self._signal(signal.SIGSTOP)
+
+    def let_controllers_go_on(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    async def versions(self) -> dict[str, str]:
+        """What was measured, and on what."""
+        kubernetes = (await self.plane.admin("GET", "/version"))["gitVersion"]
+        admin = await asyncpg.connect(self.postgres.admin_url)
+        try:
+            postgres = str(await admin.fetchval("SHOW server_version"))
+        finally:
+            await admin.close()
+        return {"dispatcher": __version__, "kubernetes": kubernetes, "postgres": postgres}
+
+    def _signal(self, number: signal.Signals) -> None:
+        for name, pid in self.plane.pids().items():
+            if name in CONTROLLERS:
+                os.kill(pid, number)
+
+    async def made(self, place: Place, count: int, check: Callable[[], None] = lambda: None) -> list[AuditEvent]:
+        """Waits for so many creates and gives them, as the API server wrote them down; one place after the other.
+
+        Until then it only looks for words in the log: the cores are the contenders'.
+        """
+        marks = b'"verb":"create"', f'"resource":"jobs","namespace":"{place.namespace}"'.encode(), b'"code":201'
+        found: list[bytes] = []
+
+        def enough() -> bool:
+            with (self.plane.logs / "audit.log").open("rb") as file:
+                file.seek(self._read_to)
+                new = file.read()
+            whole = new[: new.rfind(b"\n") + 1]
+            self._read_to += len(whole)
+            lines = (line for line in whole.splitlines() if all(mark in line for mark in marks))
+            found.extend(line for line in lines if b"dryRun=" not in line)
+            return len(found) >= count
+
+        await wait_for(enough, f"{count} creates in {place.namespace}", 120, check=check)
+        assert len(found) == count, "a Job was made twice"
+        return list(parse(found))
+
+
+@asynccontextmanager
+async def field() -> AsyncIterator[Field]:
+    with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
+        postgres = await PostgresServer.launch()
+        try:
+            async with ControlPlane() as plane:
+                made = Field(plane, postgres, Path(folder))
+                try:
+                    yield made
+                finally:
+                    made.let_controllers_go_on()
+        finally:
+            await postgres.close()
+
+
+@asynccontextmanager
+async def program(module: str, *arguments: object) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A module of ours as a process, once it has said that it is ready; ended with the block."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", module, *map(str, arguments),
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"ready\n", f"{module} did not start"
+        yield process
+    finally:
+        process.kill()
+        await process.wait()
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def memory_mib(pid: int, what: str) -> float:
+    """VmRSS, or VmHWM, the peak, of a process."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    (line,) = [line for line in lines if line.startswith(f"{what}:")]
+    return int(line.split()[1]) / 1024

@@ -1,0 +1,139 @@
+"""Promise: a cycle with nothing to do takes 30 ms at most beside 10^6 waiting rows, 10^6 finished ones and 5,000 Jobs,
+as long as beside 10^4 rows, and the dispatcher stays within 200 MiB.
+
+The hardest kind of nothing: half of the rows wait in a paused queue, the other half in an open one behind a cap that
+the 5,000 Jobs fill, and each Job is unfinished, its row held by a container, so that every cycle judges all of them.
+Cycles are timed by the dispatcher's own histogram, between two scrapes; memory is the peak that the kernel saw.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from msgspec import Struct
+
+from benchmarks import raw
+from benchmarks.field import Field, cpu_seconds, field, memory_mib
+from benchmarks.figures import Figure, run, tell
+from tests.controlplane.waiting import wait_for
+from tests.dispatching import Dispatcher, Place
+from tests.postgres import Connection, Record
+
+JOBS = 5_000
+FEW, MANY = 10_000, 1_000_000
+CYCLES = 60
+LONGEST_MS = 30
+MOST_GROWTH = 1.25
+MOST_MIB = 200
+PAUSED_QUEUE = "INSERT INTO dispatch.queues (name, paused_until) VALUES ('paused', 'infinity')"
+TO_WAIT = """
+INSERT INTO dispatch.tasks (queue, submitted_by, kind)
+SELECT CASE WHEN n % 2 = 0 THEN 'paused' ELSE 'default' END, 'team_a',
+       (SELECT dispatch.task_kind('default', '{}', NULL, '{}'))
+FROM generate_series(1, $1) AS n
+"""
+FINISHED = """
+INSERT INTO dispatch.tasks (submitted_by, kind, status, launch, started_at, finished_at)
+SELECT 'team_a', (SELECT dispatch.task_kind('default', '{}', NULL, '{}')), 'succeeded', 1, now(), now()
+FROM generate_series(1, $1) AS n
+"""
+HELD = """
+INSERT INTO dispatch.tasks (submitted_by, kind, status, launch, run_token, started_at, heartbeat_at)
+SELECT 'team_a', (SELECT dispatch.task_kind('default', '{}', NULL, '{}')), 'processing', 1, gen_random_uuid(), now(),
+       now()
+FROM generate_series(1, $1) AS n
+RETURNING id, created_at, start_key::text AS start_key
+"""
+DATABASE_ID = "SELECT database_id::text FROM dispatch.schema_version LIMIT 1"
+
+
+@dataclass(frozen=True)
+class Load:
+    """What stands in the table."""
+
+    admin: Connection
+
+    async def begin(self) -> Sequence[Record]:
+        """The rows that the Jobs are of. No trigger judges what is put in here, or 10^6 rows would take minutes."""
+        await self.admin.execute(PAUSED_QUEUE)
+        await self.admin.execute("ALTER TABLE dispatch.tasks DISABLE TRIGGER USER")
+        return await self.admin.fetch(HELD, JOBS)
+
+    async def add(self, rows: int) -> None:
+        """So many that wait, and as many that are over."""
+        for statement in (TO_WAIT, FINISHED):
+            await self.admin.execute(statement, rows, timeout=300)
+        await self.admin.execute("VACUUM (ANALYZE) dispatch.tasks", timeout=300)
+
+
+async def post_jobs(place: Place, rows: Sequence[Record], database_id: str) -> None:
+    sent = raw.bodies_of(place, [raw.Row(row["id"], row["created_at"], row["start_key"]) for row in rows], database_id)
+    async with raw.Client(place.folder / "kubeconfig") as client:
+        await client.allowed(sent[0])
+        await client.post_all(sent)
+
+
+async def sees_jobs(dispatcher: Dispatcher) -> bool:
+    return await dispatcher.metric("dispatcher_jobs") == JOBS
+
+
+class Cycles(Struct, frozen=True):
+    """Means of some cycles: as the dispatcher timed them, and CPU time of its whole process."""
+
+    wall_ms: float
+    cpu_ms: float
+
+
+async def cycles(dispatcher: Dispatcher) -> Cycles:
+    """The next so many."""
+
+    async def told() -> tuple[float, float, float]:
+        count = await dispatcher.metric("dispatcher_cycle_seconds_count")
+        total = await dispatcher.metric("dispatcher_cycle_seconds_sum")
+        return count, total, cpu_seconds(dispatcher.process.pid)
+
+    first = await told()
+
+    async def enough() -> tuple[float, float, float] | None:
+        now = await told()
+        return now if now[0] >= first[0] + CYCLES else None
+
+    last = await wait_for(enough, f"{CYCLES} cycles", 120, check=dispatcher.check)
+    assert last is not None
+    count, wall, cpu = (after - before for before, after in zip(first, last, strict=True))
+    return Cycles(wall / count * 1000, cpu / count * 1000)
+
+
+async def measure(ground: Field) -> tuple[dict[int, Cycles], float]:
+    """The cycles by rows, and the peak of the memory."""
+    place = await ground.place()
+    load = Load(await place.database.session("admin"))
+    rows = await load.begin()
+    await post_jobs(place, rows, await load.admin.fetchval(DATABASE_ID))
+    await load.add(FEW)
+    async with Dispatcher(place, MAX_JOBS=JOBS, MAX_PENDING=JOBS, POLL_SECONDS=0.1) as dispatcher:
+        await dispatcher.ready()
+        await wait_for(lambda: sees_jobs(dispatcher), f"the dispatcher sees {JOBS} Jobs", check=dispatcher.check)
+        found = {FEW: await cycles(dispatcher)}
+        await load.add(MANY - FEW)
+        found[MANY] = await cycles(dispatcher)
+        assert await dispatcher.metric("dispatcher_job_creates_total") == 0, "it had something to do"
+        return found, memory_mib(dispatcher.process.pid, "VmHWM")
+
+
+async def main() -> int:
+    async with field() as ground:
+        ground.stop_controllers()
+        found, peak = await measure(ground)
+        versions = await ground.versions()
+    few, many = found[FEW], found[MANY]
+    figures = [
+        Figure("cycle, 10^6 waiting, 10^6 finished, ms", many.wall_ms, LONGEST_MS),
+        Figure("cycle at 10^6 rows / at 10^4", many.wall_ms / few.wall_ms, MOST_GROWTH),
+        Figure("peak memory, MiB", peak, MOST_MIB),
+    ]
+    beside = {"cycle at 10^4 rows, ms": few.wall_ms, "CPU of the process a cycle, ms": many.cpu_ms}
+    return tell("idle_cycle", figures, beside, versions)
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,155 @@
+"""The raw limit: a client that does nothing but post Jobs, with the bytes and the connections of the dispatcher.
+
+As a program: reads bodies from a file, one a line, posts them over 16 connections, and ends. It runs in a process of
+its own and on the same event loop as the dispatcher, so that the two differ by what they do and by nothing else.
+"""
+
+import asyncio
+import gc
+import ssl
+import sys
+import uuid
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import aiohttp
+import yaml
+from msgspec import Struct
+
+from benchmarks.field import program
+from dispatcher.cli import turn
+from dispatcher.jobs.manifest import Site, build_job
+from dispatcher.jobs.overrides import plan_shape
+from dispatcher.jobs.submit import AT_A_TIME
+from dispatcher.jobs.templates import Template, parse_template
+from dispatcher.kube.job_api import SERVER_SECONDS, jobs_path
+from dispatcher.kube.objects import encode
+from dispatcher.model import Launch, Offer, Order, Request, Status, Task
+from tests.controlplane.waiting import wait_for
+from tests.dispatching import Place
+
+PARAMS = {"fieldValidation": "Strict", "timeout": f"{SERVER_SECONDS}s"}
+
+
+class Client:
+    """Posts bodies; `path` of a kubeconfig file says where to and as whom."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        config = yaml.safe_load(kubeconfig.read_text())
+        cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+        namespace = config["contexts"][0]["context"]["namespace"]
+        self._url = cluster["server"] + jobs_path(namespace)
+        self._tls = ssl.create_default_context(cafile=cluster["certificate-authority"])
+        self._headers = {
+            "Accept": "application/json",
+            "Accept-Encoding": "identity",
+            "Content-Type": "application/json",
+            "Authorization": f"Bearer {user['token']}",
+        }
+
+    async def __aenter__(self) -> "Client":
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=AT_A_TIME, ssl=self._tls, keepalive_timeout=60), headers=self._headers
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._session.close()
+
+    async def post(self, body: bytes) -> int:
+        async with self._session.post(self._url, data=body, params=PARAMS) as answer:
+            await answer.read()
+            return answer.status
+
+    async def allowed(self, body: bytes) -> None:
+        """Waits until the API server knows the account's rights; makes nothing."""
+
+        async def is_allowed() -> bool:
+            async with self._session.post(self._url, data=body, params=PARAMS | {"dryRun": "All"}) as answer:
+                return answer.status == 201
+
+        await wait_for(is_allowed, "the raw client may create Jobs")
+
+    async def post_all(self, bodies: Iterable[bytes]) -> None:
+        waiting = iter(bodies)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(AT_A_TIME):
+                group.create_task(self._post_each(waiting))
+
+    async def _post_each(self, bodies: Iterator[bytes]) -> None:
+        for body in bodies:
+            status = await self.post(body)
+            assert status == 201, status
+
+
+class Row(Struct, frozen=True):
+    """What of a row goes into its Job, where it sets nothing."""
+
+    id: int
+    created_at: datetime
+    start_key: str
+
+
+def bodies(place: Place, count: int) -> list[bytes]:
+    """What the dispatcher would send for so many rows of a database that nobody has."""
+    now = datetime.now(UTC)
+    return bodies_of(place, [Row(number + 1, now, str(uuid.uuid4())) for number in range(count)], str(uuid.uuid4()))
+
+
+def bodies_of(place: Place, rows: Iterable[Row], database_id: str) -> list[bytes]:
+    """What the dispatcher would send for these rows, under the default template of the place."""
+    template = parse_template("default", (place.templates / "default.yaml").read_text())
+    site = Site("dispatcher", place.namespace, 3600, 1800, "", {})
+    return [encode(build_job(an_order(row, template, database_id), template, site)) for row in rows]
+
+
+def an_order(row: Row, template: Template, database_id: str) -> Order:
+    task = Task(
+        id=row.id, queue="default", priority=100, run_at=None, timeout_seconds=None, max_failures=3,
+        template=template.name, status=Status.WAITING, attempt=1, launch=0, failures=0, job_uid=None,
+        submitted_by="team_a", created_at=row.created_at, started_at=None, heartbeat_at=None, finished_at=None,
+        cancel_requested_at=None, kind=b"",
+    )  # fmt: skip
+    offer = Offer(str(template.task_container["image"]), plan_shape(template, {}), template.name)
+    return Order(task, Request(row.id, 1, {}, {}, row.start_key, None), Launch(1), offer, database_id)
+
+
+class Poster:
+    """The raw client in a process of its own, connected to nothing yet."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def begin(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(b"go\n")
+
+
+@asynccontextmanager
+async def running(place: Place, count: int) -> AsyncIterator[Poster]:
+    """Ready to post so many bodies once it is told to."""
+    made, file, kubeconfig = bodies(place, count), place.folder / "bodies", place.folder / "kubeconfig"
+    file.write_bytes(b"\n".join(made))
+    async with Client(kubeconfig) as client:
+        await client.allowed(made[0])
+    async with program("benchmarks.raw", kubeconfig, file) as process:
+        yield Poster(process)
+
+
+async def main(kubeconfig: Path, lines: list[bytes]) -> None:
+    gc.freeze()
+    async with Client(kubeconfig) as client:
+        print("ready", flush=True)
+        sys.stdin.readline()
+        await client.post_all(lines)
+        sys.stdin.readline()  # until it is ended: its CPU time can still be read
+
+
+if __name__ == "__main__":
+    turn(main(Path(sys.argv[1]), Path(sys.argv[2]).read_bytes().splitlines()))

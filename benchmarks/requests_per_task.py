@@ -1,0 +1,77 @@
+"""Promise: a task costs the API server two writes of ours, its create and its delete, and no read.
+
+Counted in the API server's own audit log, from the INSERT of 500 rows until the last Job is swept, with every
+controller at work and containers that report. What the dispatcher asks by the clock, whatever the number of tasks (its
+lists and watches, what it may do), is told beside the tasks' own requests.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from benchmarks.burst import MANY_ROWS
+from benchmarks.field import WITHOUT_LIMITS, Field, field
+from benchmarks.figures import Figure, run, tell
+from tests.controlplane.audit import AuditEvent
+from tests.controlplane.waiting import wait_for
+from tests.dispatching import Dispatcher, Place
+
+ROWS = 500
+MOST_WRITES = 2
+MOST_READS = 0
+WRITES = {"create", "update", "patch", "delete", "deletecollection"}
+READS = {"get", "list"}
+ALL_OVER = "SELECT count(*) = $1 FROM dispatch.tasks WHERE status = 'succeeded'"
+
+
+async def live_through(place: Place) -> None:
+    """Every row to its end, and every Job away."""
+    admin = await place.database.session("admin")
+    async with place.playing(), Dispatcher(place, TOMBSTONE_SECONDS=0, **WITHOUT_LIMITS) as dispatcher:
+        await dispatcher.ready()
+        await (await place.database.session("team_a")).execute(MANY_ROWS, ROWS)
+
+        async def is_over() -> bool:
+            return bool(await admin.fetchval(ALL_OVER, ROWS))
+
+        async def is_swept() -> bool:
+            return not await place.jobs()
+
+        await wait_for(is_over, "all rows succeeded", 120, check=dispatcher.check)
+        await wait_for(is_swept, "all Jobs are gone", 60, check=dispatcher.check)
+
+
+def asked_by_us(ground: Field, place: Place, since: datetime) -> list[AuditEvent]:
+    user = f"system:serviceaccount:{place.namespace}:dispatcher"
+    return [event for event in ground.plane.audit(user_prefix=user) if event.received_at >= since]
+
+
+def is_for_a_task(event: AuditEvent) -> bool:
+    """It names an object, makes one, or asks for those of one task."""
+    ref = event.object_ref
+    return ref.resource in {"jobs", "pods"} and (event.verb != "list" or "task-id" in event.uri)
+
+
+def per_task(events: Sequence[AuditEvent], verbs: set[str]) -> float:
+    return sum(event.verb in verbs for event in events) / ROWS
+
+
+async def main() -> int:
+    async with field() as ground:
+        await ground.plane.add_nodes(4, cpu="64", memory="256Gi", pods=500)
+        place = await ground.place()
+        since = datetime.now(UTC)
+        await live_through(place)
+        asked = asked_by_us(ground, place, since)
+        versions = await ground.versions()
+    for_tasks = [event for event in asked if is_for_a_task(event)]
+    figures = [
+        Figure("writes a task", per_task(for_tasks, WRITES), MOST_WRITES),
+        Figure("reads a task", per_task(for_tasks, READS), MOST_READS),
+    ]
+    beside = Counter(f"{event.verb} {event.object_ref.resource}, {event.code}, requests in all" for event in asked)
+    return tell("requests_per_task", figures, dict(beside), versions)
+
+
+if __name__ == "__main__":
+    run(main)

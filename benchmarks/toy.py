@@ -1,0 +1,112 @@
+"""A throw-away loop, as one would write it in an afternoon: LISTEN, deterministic names, 16 creates at a time.
+
+It shows what the promises cost, and nobody should run it. It never looks at Jobs, so it launches nothing again; it
+knows no caps, no retries, no cancel, no standby, no rate; a template's bounds mean nothing to it; a create that failed
+ends it; after a restart it posts every waiting row again and is refused; and it forgets nothing, ever.
+"""
+
+import asyncio
+import copy
+import json
+import ssl
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import asyncpg
+import yaml
+
+from benchmarks.field import program
+from dispatcher.cli import turn
+from tests.dispatching import Place
+
+AT_A_TIME = 16
+POLL_SECONDS = 2
+ROWS = """
+SELECT id, attempt, start_key::text AS start_key FROM dispatch.tasks
+WHERE status = 'waiting' AND run_at IS NULL AND NOT id = ANY ($1::bigint[]) ORDER BY id LIMIT 1000
+"""
+LABELS = {"app.kubernetes.io/managed-by": "dispatcher", "dispatcher.internal/installation": "toy"}
+
+
+class Toy:
+    def __init__(self, kubeconfig: dict[str, Any], template: dict[str, Any]) -> None:
+        self._server = kubeconfig["clusters"][0]["cluster"]
+        self._token = kubeconfig["users"][0]["user"]["token"]
+        self._namespace = kubeconfig["contexts"][0]["context"]["namespace"]
+        self._template = template
+        self._made: set[int] = set()
+        self._wake = asyncio.Event()
+
+    async def run(self, database_url: str) -> None:
+        connection = await asyncpg.connect(database_url)
+        await connection.add_listener("dispatch_tasks", lambda *_: self._wake.set())
+        tls = ssl.create_default_context(cafile=self._server["certificate-authority"])
+        async with aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=AT_A_TIME, ssl=tls, keepalive_timeout=60),
+            headers={"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"},
+        ) as session:
+            print("ready", flush=True)
+            while True:
+                self._wake.clear()
+                rows = await connection.fetch(ROWS, list(self._made))
+                await self._launch(session, rows)
+                if not rows:
+                    await self._pause()
+
+    async def _pause(self) -> None:
+        try:
+            async with asyncio.timeout(POLL_SECONDS):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+    async def _launch(self, session: aiohttp.ClientSession, rows: list[asyncpg.Record]) -> None:
+        waiting = iter(rows)
+
+        async def post_each() -> None:
+            for row in waiting:
+                await self._post(session, row)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(AT_A_TIME, len(rows))):
+                group.create_task(post_each())
+
+    async def _post(self, session: aiohttp.ClientSession, row: asyncpg.Record) -> None:
+        url = f"{self._server['server']}/apis/batch/v1/namespaces/{self._namespace}/jobs"
+        async with session.post(url, data=json.dumps(self._job(row))) as answer:
+            await answer.read()
+            assert answer.status in {201, 409}, answer.status
+        self._made.add(row["id"])
+
+    def _job(self, row: asyncpg.Record) -> dict[str, Any]:
+        job = copy.deepcopy(self._template)
+        labels = {**LABELS, "dispatcher.internal/task-id": str(row["id"])}
+        job["metadata"] = {"name": f"toy-{row['id']}-{row['attempt']}", "labels": labels}
+        pod = job["spec"]["template"]
+        pod["metadata"] = {"labels": labels}
+        pod["spec"]["restartPolicy"] = "Never"
+        told = {
+            "TASK_ID": row["id"],
+            "TASK_ATTEMPT": row["attempt"],
+            "TASK_LAUNCH": 1,
+            "TASK_START_KEY": row["start_key"],
+        }
+        pod["spec"]["containers"][0]["env"] = [{"name": name, "value": str(value)} for name, value in told.items()]
+        return job
+
+
+@asynccontextmanager
+async def running(place: Place) -> AsyncIterator[int]:
+    """A process of it; its pid."""
+    files = place.folder / "kubeconfig", place.templates / "default.yaml"
+    async with program("benchmarks.toy", *files, place.database.url("reader")) as process:
+        yield process.pid
+
+
+if __name__ == "__main__":
+    read_kubeconfig, read_template = (yaml.safe_load(Path(path).read_text()) for path in sys.argv[1:3])
+    turn(Toy(read_kubeconfig, read_template).run(sys.argv[3]))

@@ -30,8 +30,6 @@ log = structlog.get_logger(component="kube.lease")
 LONGEST_SECONDS: Final = 300
 """As long as a lease may be set: what somebody wrote by hand must not keep us waiting for longer."""
 LARGEST: Final = 2**31 - 1
-GONE: Final = Record("", 0, 0, "", "")
-"""A lease that was there and is not any more: somebody's edit, like any other."""
 
 
 class Spec(Wire, frozen=True):
@@ -86,7 +84,6 @@ class Lease:
 
     async def run_once(self) -> float:
         """One try; returns in how many seconds to try again."""
-        led = self.is_trusted()
         try:
             async with asyncio.timeout(self._seconds / 3):
                 await self._try(self._clock())
@@ -96,10 +93,6 @@ class Lease:
             self._fault = str(fault) or "no answer in time"
             log.warning("the lease could not be kept or read", fault=self._fault, leads=self.is_trusted())
             return min(1.0, self._seconds / 10)
-        if self.is_trusted() and not led:
-            log.info("leads", holder=self.me)
-            self._terms += 1
-            self._won()
         return pause(self._sight, self.me, self._seconds, self._clock())
 
     async def release(self) -> None:
@@ -115,6 +108,7 @@ class Lease:
                     if self._is_current:
                         log.info("gave the lease up")
                         return
+            log.warning("the lease could not be given up: somebody else writes it")
         except (ClusterError, TimeoutError) as fault:
             log.warning("the lease could not be given up: it ends by itself", fault=str(fault) or "no answer in time")
 
@@ -127,8 +121,19 @@ class Lease:
             await self._take()
             if self._is_current:
                 break
-        if self._is_current:
-            self._trusted_until = trusted_until(began, self._seconds) if self._holds() else float("-inf")
+        if self._is_current and self._holds():
+            self._trust(trusted_until(began, self._seconds))
+        elif self._is_current:
+            self._trusted_until = float("-inf")
+
+    def _trust(self, until: float) -> None:
+        """A term goes on only where trust never ended: a rival's may lie between."""
+        is_new = not self.is_trusted()
+        self._trusted_until = until
+        if is_new and self.is_trusted():
+            log.info("leads", holder=self.me)
+            self._terms += 1
+            self._won()
 
     def _may_take(self) -> bool:
         """Ours, given up, over; or emptied by a hand while we lead."""
@@ -137,7 +142,7 @@ class Lease:
         return is_ours or (sight is not None and self._is_free(sight))
 
     async def _take(self) -> None:
-        if self._sight is None or self._sight.record is GONE:
+        if self._sight is None or self._sight.record.is_gone:
             await self._create()
         else:
             await self._write(self._sight.record, holder=self.me)
@@ -153,7 +158,7 @@ class Lease:
         if reply.status == 404 and read_status(reply.body).reason == "NotFound":
             self._is_current = True
             if self._sight is not None:
-                self._sight = look_again(self._sight, GONE, self._clock())
+                self._sight = look_again(self._sight, self._sight.record.gone(), self._clock())
             return
         self._note(reply.read(f"read lease {self._name}", WireLease))
 

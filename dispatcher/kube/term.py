@@ -6,8 +6,8 @@ rival waits the whole length after it saw the lease unchanged, and it saw it lat
 clock is compared with anybody's (River's trust window; client-go's elector). A lease that somebody edits or deletes is
 waited for as well: only a holder's own release is free at once.
 
-Not guaranteed: that a replica which starts after somebody deleted the lease waits for a leader it never heard of; that
-leader notices at its next renewal.
+Not guaranteed: that a replica waits for a leader whose lease somebody deletes before it ever read it, or twice between two
+of its looks; that leader notices at its next renewal.
 """
 
 from msgspec import Struct
@@ -24,6 +24,14 @@ class Record(Struct, frozen=True):
     transitions: int
     acquired_at: str
     resource_version: str
+
+    def gone(self) -> "Record":
+        """It was there and is not any more: somebody's edit, like any other, and waited for as long."""
+        return Record("", max(self.seconds, RELEASED_SECONDS + 1), 0, "", "")
+
+    @property
+    def is_gone(self) -> bool:
+        return not self.resource_version
 
 
 class Sight(Struct, frozen=True):

@@ -12,7 +12,7 @@ was started with the wrong ones must not fail everybody's rows.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -23,7 +23,7 @@ from msgspec import Struct
 from dispatcher import health
 from dispatcher.clock import elapsed
 from dispatcher.config import Settings
-from dispatcher.errors import ClusterError
+from dispatcher.errors import DispatcherError
 from dispatcher.identity import job_selector, task_identity
 from dispatcher.jobs.case import Rules, Scene, Sightings, due_at
 from dispatcher.jobs.catalog import Catalog
@@ -51,8 +51,8 @@ ACTS_AT_ONCE: Final = 8
 TRIED_AT_ONCE: Final = 10
 LOOKED_AT: Final = 5000
 """Waiting rows of a queue whose template is judged; those behind come up when these are gone."""
-HEAD: Final = 50
-"""Waiting rows of a queue that a dispatcher may have tried; only such can be refused by the API server."""
+OLDEST: Final = 200
+"""Waiting rows without a Job that may be tried, beginning with the oldest; each at most once an hour."""
 HELD_AT_MOST: Final = 10_000
 REMEMBERED_SECONDS: Final = 3600
 STEADY: Final = timedelta(minutes=10)
@@ -105,6 +105,14 @@ async def serve(janitor: "Janitor", address: str, stop: asyncio.Event) -> None:
         await server.cleanup()
 
 
+class Tried(Struct, frozen=True):
+    """What the API server said of a row: since when, and when it said so last. No hold: it would take it."""
+
+    hold: Hold | None
+    since: float
+    said_at: float
+
+
 class Janitor:
     """Runs rounds; what it keeps between them is what the API server said of rows that it would not take."""
 
@@ -126,7 +134,7 @@ class Janitor:
         self._retention_days = settings.janitor.retention_days
         self._dry_run = dry_run
         self._templates_since = elapsed()
-        self._tried: dict[tuple[int, int], tuple[float, Hold | None]] = {}
+        self._tried: dict[tuple[int, int], Tried] = {}
 
     async def close(self) -> None:
         await self._session.close()
@@ -140,7 +148,7 @@ class Janitor:
         async with look(self._session) as rows:  # 2 rows second, in one snapshot
             read = await self._read(rows, seen)
         await self._try(read.untried)  # 3 would the API server take those that nobody has launched?
-        read = msgspec.structs.replace(read, refusals={**read.refusals, **self._known(read.tasks.values())})
+        read = msgspec.structs.replace(read, refusals={**read.refusals, **self._confirmed(read.untried, began)})
         closings = [closing for task in read.tasks.values() if (closing := self._plan(task, seen, read)) is not None]
         await self._carry_out(closings[:CLOSED_AT_ONCE], seen, read)  # 4 the live question, then one CAS each
         await self._delete_old()  # 5
@@ -151,7 +159,7 @@ class Janitor:
             self._templates_since = elapsed()
             self._tried.clear()
         now = elapsed()
-        self._tried = {key: tried for key, tried in self._tried.items() if now - tried[0] < REMEMBERED_SECONDS}
+        self._tried = {key: tried for key, tried in self._tried.items() if now - tried.said_at < REMEMBERED_SECONDS}
 
     async def _look_at_cluster(self) -> Seen:
         jobs, pods = defaultdict(list), defaultdict(list)
@@ -163,14 +171,18 @@ class Janitor:
 
     async def _read(self, rows: Look, seen: Seen) -> Read:
         frame = await rows.frame(HELD_AT_MOST)
-        held, queues = frame.held, [queue.name for queue in frame.queues if queue.name != "*"]
-        refused = await self._refused(rows, await rows.candidates(dict.fromkeys(queues, LOOKED_AT)))
-        heads = [row.id for row in await rows.candidates(dict.fromkeys(queues, HEAD)) if row.id not in refused]
-        tasks = await rows.tasks(sorted({*held, *seen.jobs, *refused, *heads}))
-        untried = [tasks[id_] for id_ in heads if id_ in tasks and self._is_untried(tasks[id_], seen, rows.now)]
+        queues = [queue.name for queue in frame.queues if queue.name != "*"]
+        waiting = await rows.candidates(dict.fromkeys(queues, LOOKED_AT))
+        refused = await self._refused(rows, waiting)
+        oldest = [row.id for row in sorted(waiting, key=lambda row: row.id) if self._may_be_tried(row)][:OLDEST]
+        tasks = await rows.tasks(sorted({*frame.held, *seen.jobs, *refused, *oldest}))
+        jobs = {id_: self._own(task, seen.jobs.get(id_, ()), rows.database_id) for id_, task in tasks.items()}
+        untried = [
+            task for task in map(tasks.get, oldest) if task and not jobs[task.id] and self._is_old(task, rows.now)
+        ]
         requests = await rows.requests([task.id for task in untried[:TRIED_AT_ONCE]])
         orders = [order for task in untried if (order := self._order(task, requests, rows.database_id))]
-        tokens = await rows.run_tokens(held)
+        tokens = await rows.run_tokens(list(tasks))
         return Read(rows.now, rows.database_id, tasks, tokens, refused, orders)
 
     async def _refused(self, rows: Look, found: Sequence[Candidate]) -> dict[int, Hold]:
@@ -184,11 +196,19 @@ class Janitor:
         refused = {row.id: offer for row in oldest if isinstance(offer := self.catalog.known_offer(row.kind), Hold)}
         return dict(list(refused.items())[:CLOSED_AT_ONCE])
 
-    def _is_untried(self, task: Task, seen: Seen, now: datetime) -> bool:
-        """Waits for long without a Job, although its template offers it one."""
-        is_old = now - due_at(task) >= self._patience
-        offered = isinstance(self.catalog.known_offer(task.kind), Offer)
-        return is_old and offered and task.id not in seen.jobs and (task.id, task.attempt) not in self._tried
+    def _may_be_tried(self, row: Candidate) -> bool:
+        """A row with an offer that was not tried within the hour, or is to be asked about again."""
+        tried = self._tried.get((row.id, row.attempt))
+        is_due = tried is None or (tried.hold is not None and elapsed() - tried.since >= self._steady_seconds)
+        return is_due and isinstance(self.catalog.known_offer(row.kind), Offer)
+
+    def _is_old(self, task: Task, now: datetime) -> bool:
+        return now - due_at(task) >= self._patience
+
+    def _own(self, task: Task, jobs: Sequence[Job], database_id: str) -> list[Job]:
+        """Without those that only carry our labels."""
+        identity = task_identity(database_id, task.id, task.created_at)
+        return [job for job in jobs if job.identity == identity]
 
     def _order(self, task: Task, requests: Mapping[int, Request], database_id: str) -> Order | None:
         request, offer = requests.get(task.id), self.catalog.known_offer(task.kind)
@@ -196,43 +216,49 @@ class Janitor:
             return None
         return Order(task, request, Launch(1), offer, database_id)
 
-    def _known(self, tasks: Iterable[Task]) -> dict[int, Hold]:
-        """What the API server said of rows, once it has stood for a while."""
-        now, known = elapsed(), {}
-        for task in tasks:
-            at, hold = self._tried.get((task.id, task.attempt), (now, None))
-            if hold is not None and now - at >= self._steady_seconds:
-                known[task.id] = hold
-        return known
-
     async def _try(self, orders: Sequence[Order]) -> None:
         for order in orders:
-            hold = await self._trial.refusal(order, self.catalog.templates)
-            self._tried[order.task.id, order.task.attempt] = (elapsed(), hold)
+            key, now = (order.task.id, order.task.attempt), elapsed()
+            hold, before = await self._trial.refusal(order, self.catalog.templates), self._tried.get(key)
+            same = before is not None and before.hold is not None and hold is not None
+            self._tried[key] = Tried(hold, before.since if before and same else now, now)
+
+    def _confirmed(self, orders: Sequence[Order], began: float) -> dict[int, Hold]:
+        """Refusals that have stood for a while, and were said again in this round."""
+        found = {}
+        for order in orders:
+            tried = self._tried[order.task.id, order.task.attempt]
+            if (
+                tried.hold is not None
+                and tried.said_at >= began
+                and tried.said_at - tried.since >= self._steady_seconds
+            ):
+                found[order.task.id] = tried.hold
+        return found
 
     def _plan(self, task: Task, seen: Seen, read: Read, live: Sequence[Job] | None = None) -> Closing | None:
-        identity = task_identity(read.database_id, task.id, task.created_at)
-        found = seen.jobs.get(task.id, ()) if live is None else live
-        jobs = [job for job in found if job.identity == identity]
+        jobs = self._own(task, seen.jobs.get(task.id, ()) if live is None else live, read.database_id)
         scene = Scene(read.now, seen.now, seen.pods, {}, Sightings(), self._rules)
         return plan_closing(task, jobs, scene, self._patience, read.refusals.get(task.id))
 
     async def _carry_out(self, closings: Sequence[Closing], seen: Seen, read: Read) -> None:
+        """All of them, whatever becomes of one; then the round ends with the first fault."""
         places = asyncio.Semaphore(ACTS_AT_ONCE)
 
-        async def carry_out(closing: Closing) -> None:
+        async def carry_out(closing: Closing) -> DispatcherError | None:
             async with places:
                 try:
                     live = await self._api.list_task(closing.task_id)
-                except ClusterError as fault:
-                    log.warning("not closed: its Jobs are not known", task=closing.task_id, fault=str(fault))
-                    return
-                if self._plan(read.tasks[closing.task_id], seen, read, live) == closing:
-                    await self._close(closing, read.run_tokens.get(closing.task_id, ""))
+                    if self._plan(read.tasks[closing.task_id], seen, read, live) == closing:
+                        await self._close(closing, read.run_tokens.get(closing.task_id, ""))
+                except DispatcherError as fault:
+                    log.warning("not closed", task=closing.task_id, act=closing.act, fault=str(fault))
+                    return fault
+            return None
 
-        async with asyncio.TaskGroup() as group:
-            for closing in closings:
-                group.create_task(carry_out(closing))
+        for fault in await asyncio.gather(*map(carry_out, closings)):
+            if fault is not None:
+                raise fault
 
     async def _close(self, closing: Closing, run_token: str) -> None:
         status = "dry run" if self._dry_run else await self._call(closing, run_token)

@@ -46,14 +46,14 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = dispatch, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     answer text;
-    words  text := clip(janitor_end.error, 8192);
+    words  text := clip(nullif(janitor_end.error, ''), 8192);
 BEGIN
     IF janitor_end.outcome IS NULL OR janitor_end.outcome NOT IN ('succeeded', 'failed') THEN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'the outcome is unknown', HINT = 'succeeded or failed.';
     END IF;
     UPDATE tasks SET
         status = janitor_end.outcome, run_token = NULL, finished_at = now(),
-        error = CASE janitor_end.outcome WHEN 'failed' THEN words ELSE error END
+        error = CASE janitor_end.outcome WHEN 'failed' THEN words END -- none of an earlier attempt either
     WHERE id = janitor_end.task_id AND attempt = janitor_end.attempt
       AND (status = 'waiting'
            -- a holder is ended on the word of its own Job alone

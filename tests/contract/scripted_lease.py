@@ -53,6 +53,10 @@ class ScriptedLease(ScriptedApi):
         known = self.lease["spec"] if self.lease else {}
         self._keep({key: value for key, value in (known | spec).items() if value is not None})
 
+    def delete(self) -> None:
+        """Somebody deletes it."""
+        self.lease = None
+
     async def answer(self, request: web.Request) -> web.StreamResponse:
         query = dict(request.query)
         self.asked.append(Asked(time.monotonic(), request.method, request.path, query, await request.text()))
@@ -157,6 +161,17 @@ def meets(rival: Lease) -> Fault:
     async def fault(api: ScriptedApi, request: web.Request) -> web.StreamResponse:
         assert isinstance(api, ScriptedLease)
         await rival.run_once()
+        return await api.serve(request)
+
+    return fault
+
+
+def beaten_by(deed: Callable[[], object]) -> Fault:
+    """Somebody was faster: does it once this was done."""
+
+    async def fault(api: ScriptedApi, request: web.Request) -> web.StreamResponse:
+        assert isinstance(api, ScriptedLease)
+        deed()
         return await api.serve(request)
 
     return fault

@@ -157,6 +157,7 @@ async def test_a_lease_that_is_deleted_is_made_anew(ours: Account, clock: MovedC
         {"leaseDurationSeconds": 2**31 - 1},
         {"leaseTransitions": None},
         {"renewTime": None},
+        {"acquireTime": None},
     ],
 )
 async def test_whatever_the_server_lets_a_hand_write_a_leader_goes_on(
@@ -171,12 +172,38 @@ async def test_whatever_the_server_lets_a_hand_write_a_leader_goes_on(
     assert (written["holderIdentity"], written["leaseDurationSeconds"]) == (lease.me, SECONDS)
 
 
-@pytest.mark.parametrize("spec", [{}, {"holderIdentity": "dead"}, {"leaseDurationSeconds": 15}])
-async def test_a_lease_that_a_hand_made_is_taken(ours: Account, clock: MovedClock, spec: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"holderIdentity": "dead"},
+        {"leaseDurationSeconds": 15},
+        {"holderIdentity": "x", "leaseTransitions": 2**31 - 1},
+    ],
+    ids=["nothing", "a holder", "a length", "the largest count"],
+)
+async def test_a_lease_that_a_hand_made_is_taken_and_kept(
+    ours: Account, clock: MovedClock, spec: dict[str, Any]
+) -> None:
     await ours.plane.admin("POST", leases(ours), {"metadata": {"name": NAME}, "spec": spec})
     lease = a_lease(ours, clock)
     await Turns(clock, lease).until(clock.at + SECONDS + 2, lease.is_trusted)
     assert lease.is_trusted()
+    await Turns(clock, lease).until(clock.at + SECONDS)
+    assert (lease.term(), (await spec_of(ours))["holderIdentity"]) == (1, lease.me)
+
+
+async def test_a_lease_without_the_time_of_its_winning_is_taken_from_another(ours: Account, clock: MovedClock) -> None:
+    lease = a_lease(ours, clock)
+    await lease.run_once()
+    spec = {"acquireTime": None, "holderIdentity": "x"}
+    await ours.plane.admin("PATCH", f"{leases(ours)}/{NAME}", {"spec": spec})
+    turns, start = Turns(clock, lease), clock.at
+    await turns.until(start + 10)
+    assert not lease.is_trusted()
+    await turns.until(start + 40)
+    assert lease.is_trusted(), lease.vacancy()
+    assert (await spec_of(ours))["acquireTime"]
 
 
 async def test_a_namespace_that_ends_has_no_leader_and_says_why(ours: Account, clock: MovedClock) -> None:

@@ -1,12 +1,22 @@
 """Terms of the leader lease, by a clock that a test moves: how long one is trusted, and who takes over when."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 import pytest_asyncio
 from prometheus_client import REGISTRY
 
-from tests.contract.scripted_lease import Replicas, Turns, faults, meets, serving_lease, takes, written_but_lost
+from tests.contract.scripted_lease import (
+    Replicas,
+    ScriptedLease,
+    Turns,
+    beaten_by,
+    faults,
+    meets,
+    serving_lease,
+    takes,
+    written_but_lost,
+)  # fmt: skip
 
 SECONDS = 15
 TRUSTED = 13.5
@@ -64,13 +74,10 @@ class TestTerm:
 
     async def test_a_renewal_is_one_write_that_keeps_what_is_kept(self, replicas: Replicas) -> None:
         lease = await replicas.leader()
-        replicas.api.by_hand()  # what the server has now is not what the leader knows
         before = dict(replicas.api.lease or {})
-        await lease.run_once()
-        assert replicas.api.lease == before, "nobody's version is written over"
-        await lease.run_once()
-        await lease.run_once()
-        assert [asked.kind for asked in replicas.api.asked] == ["GET", "POST", "PUT", "GET", "PUT", "PUT"]
+        for _ in range(2):
+            await lease.run_once()
+        assert [asked.kind for asked in replicas.api.asked] == ["GET", "POST", "PUT", "PUT"]
         assert {asked.query["timeout"] for asked in replicas.api.asked if asked.kind != "GET"} == {"5s"}
         assert replicas.api.lease is not None
         spec = replicas.api.lease["spec"]
@@ -78,15 +85,52 @@ class TestTerm:
         assert spec["renewTime"] > spec["acquireTime"] == before["spec"]["acquireTime"]
         assert (spec["leaseDurationSeconds"], spec["leaseTransitions"]) == (15, 0)
 
-    async def test_winning_is_told_once_a_term(self, replicas: Replicas) -> None:
+    async def test_what_is_not_what_the_leader_knows_is_read_and_kept_in_the_same_try(self, replicas: Replicas) -> None:
+        lease, before = await replicas.leader(), faults()
+        replicas.api.by_hand(leaseTransitions=7)  # the server has another version now
+        replicas.clock.move(5)
+        assert await lease.run_once() == 3
+        assert [asked.kind for asked in replicas.api.asked][2:] == ["PUT", "GET", "PUT"]
+        assert replicas.api.lease is not None
+        assert replicas.api.lease["spec"]["leaseTransitions"] == 7, "nobody's version is written over"
+        replicas.clock.move(TRUSTED - 0.01)
+        assert lease.is_trusted()
+        assert faults() == before
+
+    async def test_a_try_has_two_rounds_and_the_term_goes_on_as_it_was(self, replicas: Replicas) -> None:
+        lease, began, before = await replicas.leader(), replicas.clock.at, faults()
+        replicas.clock.move(5)
+        replicas.api.faults["PUT"].extend([beaten_by(replicas.api.by_hand)] * 2)
+        assert 0 < await lease.run_once() <= 3
+        assert [asked.kind for asked in replicas.api.asked][2:] == ["PUT", "GET", "PUT"]
+        assert faults() == before, "somebody who was faster is none"
+        replicas.clock.at = began + TRUSTED - 0.01
+        assert lease.is_trusted()
+        replicas.clock.at = began + TRUSTED
+        assert not lease.is_trusted()
+        await lease.run_once()
+        assert lease.is_trusted()
+
+    async def test_winning_is_told_once_a_term_and_each_term_has_a_number(self, replicas: Replicas) -> None:
         lease, terms = replicas.one(), []
-        lease.on_winning(lambda: terms.append(replicas.clock.at))
+        lease.on_winning(lambda: terms.append(lease.term()))
+        assert lease.term() == 0
         for _ in range(4):
             replicas.clock.at += await lease.run_once()
-        assert len(terms) == 1
+            assert lease.term() == 1
         replicas.clock.move(SECONDS)
+        assert (lease.term(), terms) == (0, [1])
         await lease.run_once()
-        assert len(terms) == 2, "what others did meanwhile is not known"
+        assert (lease.term(), terms) == (2, [1, 2]), "what others did meanwhile is not known"
+        await lease.release()
+        assert lease.term() == 0
+        await lease.run_once()
+        assert (lease.term(), terms) == (3, [1, 2, 3])
+
+    async def test_a_rival_has_no_term(self, replicas: Replicas) -> None:
+        first, second = await replicas.leader(), replicas.one()
+        await second.run_once()
+        assert (first.term(), second.term()) == (1, 0)
 
     async def test_who_was_asleep_while_another_took_over_writes_nothing(self, replicas: Replicas) -> None:
         first, second = await replicas.leader(), replicas.one()
@@ -138,7 +182,8 @@ class TestTakingOver:
         await first.release()
         assert (replicas.api.holder, first.is_trusted()) == ("", False)
         assert replicas.api.lease is not None
-        assert replicas.api.lease["spec"]["leaseTransitions"] == 0, "nobody has taken it yet"
+        spec = replicas.api.lease["spec"]
+        assert (spec["leaseTransitions"], spec["leaseDurationSeconds"]) == (0, 1), "nobody has taken it yet"
         await turns.until(start + 11.01, second.is_trusted)
         assert second.is_trusted()
 
@@ -149,6 +194,24 @@ class TestTakingOver:
         await first.release()
         await second.run_once()
         assert (first.is_trusted(), second.is_trusted()) == (False, True)
+
+    async def test_a_renewal_that_lands_while_it_is_given_up_does_not_keep_it(self, replicas: Replicas) -> None:
+        first, second = await replicas.leader(), replicas.one()
+        await second.run_once()
+        replicas.api.faults["PUT"].append(
+            beaten_by(replicas.api.by_hand)
+        )  # a call that was cut off, and is done all the same
+        await first.release()
+        assert replicas.api.holder == ""
+        await second.run_once()
+        assert (first.is_trusted(), second.is_trusted()) == (False, True)
+
+    async def test_what_keeps_changing_is_left_to_end_by_itself(self, replicas: Replicas) -> None:
+        lease = await replicas.leader()
+        replicas.api.faults["PUT"].extend([beaten_by(replicas.api.by_hand)] * 3)
+        await lease.release()
+        assert [asked.kind for asked in replicas.api.asked][2:] == ["GET", "PUT", "GET", "PUT"]
+        assert (replicas.api.holder, lease.is_trusted()) == (lease.me, False)
 
     async def test_nobody_gives_up_what_is_anothers(self, replicas: Replicas) -> None:
         first, second = await replicas.leader(), replicas.one()
@@ -173,3 +236,58 @@ class TestTakingOver:
         turns = Turns(replicas.clock, first, second)
         await turns.until(replicas.clock.at + 60)
         assert (second.is_trusted(), replicas.api.holder, first.vacancy()) == (True, second.me, "")
+
+    async def test_who_lost_the_first_race_knows_of_a_leader_and_takes_over_in_time(self, replicas: Replicas) -> None:
+        first, second = replicas.one(), replicas.one()
+        replicas.api.faults["POST"].append(meets(first))
+        start = replicas.clock.at
+        replicas.clock.at += await second.run_once()
+        assert (first.is_trusted(), second.is_trusted(), second.vacancy()) == (True, False, "")
+        await Turns(replicas.clock, second).until(start + SECONDS + 2, second.is_trusted)
+        assert (first.is_trusted(), second.is_trusted()) == (False, True)
+
+
+HANDS: dict[str, Callable[[ScriptedLease], None]] = {
+    "deleted": ScriptedLease.delete,
+    "emptied": lambda api: api.by_hand(holderIdentity=""),
+}
+
+
+@pytest.mark.parametrize("hand", HANDS.values(), ids=HANDS)
+class TestTakingBack:
+    async def test_who_trusts_its_term_takes_back_at_once_what_a_rival_waits_for(
+        self, replicas: Replicas, hand: Callable[[ScriptedLease], None]
+    ) -> None:
+        first, second, before = await replicas.leader(), replicas.one(), faults()
+        await second.run_once()
+        replicas.clock.move(13)
+        hand(replicas.api)
+        await second.run_once()
+        assert (replicas.api.holder or "", second.vacancy()) == ("", "")
+        await first.run_once()
+        assert (replicas.api.holder, first.term(), faults()) == (first.me, 1, before)
+        replicas.clock.move(TRUSTED - 0.01)
+        assert first.is_trusted()
+
+    async def test_two_never_trust_at_once(self, replicas: Replicas, hand: Callable[[ScriptedLease], None]) -> None:
+        first, second = await replicas.leader(), replicas.one()
+        turns, start = Turns(replicas.clock, first, second), replicas.clock.at
+        await turns.until(start + 6.5)
+        hand(replicas.api)
+        await turns.until(start + 60)  # it says whether they do
+        assert (first.term(), second.term()) == (1, 0)
+
+    @pytest.mark.parametrize("was_leader", [True, False])
+    async def test_who_does_not_trust_a_term_waits_for_the_whole_length(
+        self, replicas: Replicas, hand: Callable[[ScriptedLease], None], was_leader: bool
+    ) -> None:
+        first, second = await replicas.leader(), replicas.one()
+        await second.run_once()
+        replicas.clock.move(TRUSTED)
+        hand(replicas.api)
+        one, start = first if was_leader else second, replicas.clock.at
+        turns = Turns(replicas.clock, one)
+        await turns.until(start + SECONDS - 0.1)
+        assert (replicas.api.holder or "", one.is_trusted()) == ("", False)
+        await turns.until(start + SECONDS + 2, one.is_trusted)
+        assert (replicas.api.holder, one.term()) == (one.me, 1 + was_leader)

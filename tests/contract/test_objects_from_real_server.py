@@ -76,6 +76,7 @@ class TestJobs:
         assert (job.phase, job.ended_at, job.is_finished, job.suspended) == (Phase.ACTIVE, None, False, False)
         assert is_recent(job.created_at, ours.client.now())
 
+    @pytest.mark.fault(37, 50)
     @pytest.mark.parametrize(
         ("steer", "phase", "reason", "disrupted"),
         [
@@ -153,6 +154,7 @@ class TestPods:
         assert (pod.deleting, pod.unschedulable_since) == (False, None)
         assert is_recent(pod.created_at, ours.client.now())
 
+    @pytest.mark.fault(40)
     @pytest.mark.parametrize(
         ("steer", "phase", "had_run"),
         [

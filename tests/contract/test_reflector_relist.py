@@ -8,13 +8,17 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
+from dispatcher.clock import elapsed
+from dispatcher.identity import job_selector
 from dispatcher.kube.client import KubeClient
-from dispatcher.kube.listing import PAGE
+from dispatcher.kube.listing import PAGE, Resource
 from dispatcher.kube.mirror import Mirror
-from dispatcher.kube.reflector import Pace
+from dispatcher.kube.objects import read_job
+from dispatcher.kube.reflector import Pace, Reflector
+from dispatcher.model import Job
 from tests.builders import SITE
 from tests.contract.reflecting import QUICK, change_something, content, reflecting_script, relists, settled
-from tests.contract.scripted_api import JOBS, NAMESPACE, NODES, PODS, Fault, ScriptedApi, serving
+from tests.contract.scripted_api import JOBS, NAMESPACE, NODES, PODS, Fault, ScriptedApi, accepted, event, made, serving
 from tests.contract.scripted_faults import as_usual, refuses, silent
 from tests.contract.scripted_lease import hanging
 from tests.controlplane.waiting import wait_for
@@ -103,6 +107,16 @@ class TestWhileWatching:
             await settled(api, reflector)
         assert relists("twice", "asked") == 1
 
+    async def test_however_fast_calls_follow_each_other_the_watch_ends_once(self, api: ScriptedApi) -> None:
+        async with reflecting_script(api, name="fast") as reflector:
+            await settled(api, reflector)
+            await watches(api, 1)
+            for _ in range(8):
+                reflector.relist()
+                await asyncio.sleep(0)
+            await settled(api, reflector)
+        assert relists("fast", "fault") == 0
+
 
 class TestWhileListing:
     async def test_the_list_that_is_under_way_began_too_early(self, api: ScriptedApi) -> None:
@@ -151,6 +165,37 @@ class TestWhileListing:
             reflector.relist()
             await settled(api, reflector)
         assert len(api.requests("list")) == 1
+
+
+async def test_beside_a_list_that_is_due_it_makes_that_one_consistent(api: ScriptedApi) -> None:
+    """The due one alone would be as of where the store stands, and tell nothing newer."""
+    asked: list[int] = []
+
+    async def last_word(api_: ScriptedApi, request: web.Request) -> web.StreamResponse:
+        stream, opened = await accepted(request), elapsed()
+        await wait_for(lambda: elapsed() > opened + 1.3, "the next list is due")
+        await api.put("job-4", is_told=False)
+        await stream.write(event("ADDED", made("job-9", api.version - 1, {})))
+        return stream
+
+    def ask() -> None:
+        if "job-9" in reflector.store.view() and not asked:
+            asked.append(len(api.requests("list")))
+            reflector.relist()
+
+    api.watches.append(last_word)
+    client = KubeClient(api.login())
+    resource = Resource("jobs", JOBS, read_job, job_selector(SITE.installation))
+    reflector = Reflector[Job](client, resource, ask, Pace(watch=30, relist=1), random.Random(7))
+    running = asyncio.create_task(reflector.run())
+    try:
+        await wait_for(lambda: bool(asked) and len(api.requests("list")) > asked[0], "the list")
+        assert set(api.requests("list")[asked[0]].query) == {"limit", "labelSelector"}
+        await settled(api, reflector)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await client.close()
 
 
 async def test_in_the_pause_after_a_fault_the_list_that_follows_counts(api: ScriptedApi) -> None:

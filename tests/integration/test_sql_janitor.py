@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import uuid4
+from uuid import UUID
 
 import asyncpg
 import pytest
@@ -127,7 +127,7 @@ RETURN_FENCE: list[dict[str, Any]] = [
     {"attempt": 2},
     {"launch": 0},
     {"launch": 2},
-    {"run_token": uuid4()},
+    {"run_token": UUID(int=1)},
     {"run_token": None},
     {"attempt": None},
     {"launch": None},
@@ -142,7 +142,7 @@ async def test_a_return_of_any_other_run_changes_nothing(database: Database, oth
     assert (await row.now(), await launch_of(row)) == (before, launch)
 
 
-@pytest.mark.parametrize(("seconds", "status"), [(0, None), (58, None), (61, "waiting")])
+@pytest.mark.parametrize(("seconds", "status"), [(0, None), (55, None), (61, "waiting")])
 async def test_a_run_that_is_heard_of_is_not_returned(database: Database, seconds: float, status: str | None) -> None:
     row, started = await a_silent_run(database, seconds)
     assert await returned(row, started) == status
@@ -165,7 +165,7 @@ async def test_only_a_processing_row_is_returned(database: Database, status: str
     await admin.execute("ALTER TABLE dispatch.tasks DROP CONSTRAINT token_while_processing")
     await admin.execute("ALTER TABLE dispatch.tasks DROP CONSTRAINT waiting_is_unlaunched")
     await admin.execute(
-        "UPDATE dispatch.tasks SET status = $2, finished_at = CASE $2 WHEN 'waiting' THEN NULL ELSE now() END", status
+        "UPDATE dispatch.tasks SET status = $1, finished_at = CASE $1 WHEN 'waiting' THEN NULL ELSE now() END", status
     )
     assert await returned(row, started) is None
     assert (await database.task(row.id))["attempt"] == 1
@@ -182,6 +182,14 @@ async def test_a_waiting_row_is_ended(database: Database, outcome: str, error: s
     assert (now["status"], now["error"], now["attempt"]) == (outcome, error, 1)
     assert now["finished_at"] is not None
     assert await row.start() is None
+
+
+async def test_a_success_leaves_no_error_of_an_earlier_attempt(database: Database) -> None:
+    """As task_finish has it: `error` is why the last run failed."""
+    row = await insert_row(database)
+    await row.finish(await row.started(), "retry", error="connection reset")
+    assert await closed(row, attempt=2, outcome="succeeded", error="") == "succeeded"
+    assert (await row.now())["error"] is None
 
 
 @pytest.mark.parametrize("outcome", ["failed", "succeeded"])
@@ -206,6 +214,17 @@ async def test_the_records_of_earlier_launches_are_not_ended_again(database: Dat
     first, last = await row.launches()
     assert first == before
     assert (first["outcome"], last["outcome"]) == ("lost", "failed")
+
+
+@pytest.mark.parametrize("change", ["attempt = 2", "launch = 2", "ended_at = started_at, outcome = 'lost'"])
+async def test_only_the_open_record_of_the_run_itself_is_ended(database: Database, change: str) -> None:
+    """No other can be open, by the functions; this one does not rest on that."""
+    row = await insert_row(database)
+    await row.started()
+    await (await database.session("admin")).execute(f"UPDATE dispatch.task_launches SET {change}")
+    before = await launch_of(row)
+    assert await closed(row) == "failed"
+    assert await launch_of(row) == before
 
 
 END_FENCE: list[dict[str, Any]] = [

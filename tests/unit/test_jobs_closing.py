@@ -100,6 +100,9 @@ TABLE: list[tuple[str, Task, tuple[Job, ...], Closing | None]] = [
     ("running, exit 0, within an hour", a_silent_task(), (a_complete_job(ended_at=ago(3599)),), None),
     ("running, exit 0 of a twin", a_silent_task(job_uid="other"), (a_complete_job(),), None),
     ("running, exit 0 of a newer launch", a_silent_task(1), (a_complete_job(1, 2),), returns(1, 1)),
+    ("running, exit 0 of a newer launch of its UID", a_silent_task(1, job_uid="job-1-2"), (a_complete_job(1, 2),),
+     returns(1, 1)),
+    ("running, disrupted too often", a_silent_task(21), (a_disrupted_job(1, 21, disrupted=20),), returns(1, 21)),
     ("running, exit code 0", a_silent_task(), (a_complete_job(**EXIT),), ends(Act.SUCCEED)),
     ("running, exit code 0 after a minute", a_silent_task(), (a_complete_job(ended_at=ago(60), **EXIT),),
      ends(Act.SUCCEED)),
@@ -212,11 +215,7 @@ def test_a_refused_row_has_an_hour_from_the_end_of_its_newest_job() -> None:
     assert fence(plan(task, a_failed_job(), refusal=UNKNOWN)) == ends(Act.FAIL)
 
 
-@pytest.mark.parametrize(
-    "jobs",
-    [(a_job(),), (a_failed_job(ended_at=NOW),), (a_job(1, 1), a_failed_job(1, 2))],
-    ids=["at work", "backoff", "superseded"],
-)
+@pytest.mark.parametrize("jobs", [(a_job(),), (a_failed_job(ended_at=NOW),), (a_job(1, 1), a_failed_job(1, 2))])
 def test_a_refusal_counts_only_where_a_job_would_be_made(jobs: tuple[Job, ...]) -> None:
     assert plan(a_task(), *jobs, refusal=UNKNOWN) is None
 
@@ -230,11 +229,9 @@ def test_what_a_row_is_parked_for_goes_before_a_refusal() -> None:
 def test_a_dead_run_that_cannot_be_launched_again_is_given_up() -> None:
     assert fence(plan(a_silent_task(), refusal=UNKNOWN)) == returns()
     assert plan(a_running_task(), refusal=UNKNOWN) is None
+    assert plan(a_silent_task(created_at=ago(3599)), refusal=UNKNOWN) is None
     assert fence(plan(a_silent_task(1), a_failed_job(), refusal=UNKNOWN)) == ends(Act.FAIL)
     assert fence(plan(a_silent_task(job_uid="other"), a_complete_job(), refusal=UNKNOWN)) == returns()
-
-
-# Words
 
 
 @pytest.mark.parametrize(

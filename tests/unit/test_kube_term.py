@@ -2,16 +2,23 @@
 
 import heapq
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
 from itertools import count
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
+from msgspec.structs import replace
 
-from dispatcher.kube.term import Record, Sight, look_again, margin, pause, trusted_until
+from dispatcher.kube.term import RELEASED_SECONDS, Record, Sight, look_again, margin, pause, trusted_until
 
 NEVER = float("-inf")
+GONE = Record("", 0, 0, "", "")
+Changes = dict[str, Any]
+Hand = tuple[float, Changes | None]
 LENGTHS = st.integers(2, 300)
 
 
@@ -20,13 +27,15 @@ def a_record(holder: str = "rival", seconds: float = 15, version: str = "1") -> 
 
 
 class TestSight:
-    def test_a_lease_is_free_once_it_was_seen_unchanged_for_its_whole_length(self) -> None:
-        sight = Sight(a_record(seconds=15), seen_at=100)
-        assert sight.free_at == 115
-        assert [sight.is_free(now) for now in (100, 114.9, 115, 900)] == [False, False, True, True]
-
-    def test_a_lease_that_was_given_up_is_free_at_once(self) -> None:
-        assert Sight(a_record(""), seen_at=100).is_free(100)
+    @pytest.mark.parametrize(
+        ("holder", "theirs", "ours", "waited"),
+        [("rival", 15, 15, 15), ("rival", 60, 2, 60), ("rival", 1, 15, 15), ("", 15, 15, 15), ("", 60, 2, 60),
+         ("", 0, 15, 15), ("", 2, 15, 15), ("", RELEASED_SECONDS, 300, 0)],
+    )  # fmt: skip
+    def test_the_longer_of_two_lengths_is_waited_for_and_only_a_marked_release_is_free_at_once(
+        self, holder: str, theirs: float, ours: float, waited: float
+    ) -> None:
+        assert Sight(a_record(holder, theirs), seen_at=100).free_at(ours) == 100 + waited
 
     def test_only_a_new_version_begins_a_new_wait(self) -> None:
         first = look_again(None, a_record(version="1"), 100)
@@ -38,7 +47,7 @@ class TestSight:
 
     def test_what_a_new_version_says_counts_from_then_on(self) -> None:
         sight = look_again(look_again(None, a_record(seconds=300), 0), a_record("other", 15, "2"), 10)
-        assert (sight.record.holder, sight.free_at) == ("other", 25)
+        assert (sight.record.holder, sight.free_at(15)) == ("other", 25)
 
 
 class TestTerm:
@@ -72,9 +81,18 @@ class TestPause:
         assert pause(Sight(a_record(), 100), "me", 15, now) == expected
 
     @pytest.mark.parametrize("seconds", [2, 15, 300])
-    @pytest.mark.parametrize("sight", [None, Sight(a_record(""), 100), Sight(a_record(), 100)])
+    @pytest.mark.parametrize("sight", [None, Sight(a_record("", 1), 100), Sight(a_record(), 100)])
     def test_who_lost_a_race_comes_again_soon(self, sight: Sight | None, seconds: float) -> None:
-        assert 0 < pause(sight, "me", seconds, 115) <= min(3, seconds / 5)
+        assert 0 < pause(sight, "me", seconds, 115) <= min(1, seconds / 5)
+
+    @given(st.sampled_from(["", "rival"]), st.integers(0, 300), LENGTHS, st.floats(0, 400))
+    def test_a_rival_never_sleeps_for_more_than_a_second_or_past_the_end_of_its_wait(
+        self, holder: str, theirs: int, ours: int, waited: float
+    ) -> None:
+        sight = Sight(a_record(holder, theirs), 100)
+        now, free_at = 100 + waited, sight.free_at(ours)
+        assert 0 < pause(sight, "me", ours, now) <= 1
+        assert now >= free_at or now + pause(sight, "me", ours, now) <= free_at + 1e-9
 
     @given(LENGTHS, st.floats(0, 3), st.floats(0, 60))
     def test_a_rival_takes_over_within_the_length_and_a_second_of_the_leaders_end(
@@ -84,7 +102,7 @@ class TestPause:
         while (following := renewals[-1] + pause(Sight(a_record("a", seconds), 0), "a", seconds, 0)) <= killed:
             renewals.append(following)
         now, sight = phase, look_again(None, a_record("a", seconds, "0"), phase)
-        while not sight.is_free(now):
+        while now < sight.free_at(seconds):
             now += pause(sight, "b", seconds, now)
             version = max(number for number, at in enumerate(renewals) if at <= now)
             sight = look_again(sight, a_record("a", seconds, str(version)), now)
@@ -98,6 +116,10 @@ class Try(Struct, frozen=True):
     out: float
     back: float
     fate: str
+
+
+class NoAnswer(Exception):
+    """Whatever became of the write, the try is over."""
 
 
 class World:
@@ -127,23 +149,28 @@ class World:
             self.at(self.now + wait, lambda: self._step(replica))
 
     def write(self, known: Record | None, holder: str, seconds: float) -> Record | None:
-        """As the API server: only who knows the version replaces it. None: a conflict."""
+        """As the API server: only who knows the version replaces it, or makes it. None: a conflict."""
         if (self.record and self.record.resource_version) != (known and known.resource_version):
             return None
-        self.record = a_record(holder, seconds, str(next(self._numbers)))
+        self.record = a_record(holder, seconds if holder else RELEASED_SECONDS, str(next(self._numbers)))
         return self.record
+
+    def edit(self, changes: Changes | None) -> None:
+        """A hand writes over the lease, or deletes it."""
+        version = {"resource_version": str(next(self._numbers))}
+        self.record = replace(self.record, **changes | version) if self.record and changes else None
 
     def trust(self, me: str, until: float) -> None:
         """`me` trusts its term from now on; whoever else still does is the split that must not be."""
         for other, their_end in self.trusted.items():
             assert other == me or their_end <= self.now or until <= self.now, f"{other} and {me} at {self.now}"
         self.trusted[me] = until
-        if self.terms[-1:] != [me]:
+        if until > self.now and self.terms[-1:] != [me]:
             self.terms.append(me)
 
 
 class Replica:
-    """Tries as `dispatcher.kube.lease` does: reads unless it knows its own lease, then writes what it may."""
+    """Tries as `dispatcher.kube.lease` does: reads unless it knows its own lease, then writes what it may, twice."""
 
     def __init__(self, world: World, me: str, seconds: float) -> None:
         self._world, self._me, self._seconds = world, me, seconds
@@ -153,49 +180,72 @@ class Replica:
     def run(self, tries: Sequence[Try]) -> Iterator[float]:
         for each in tries:
             yield each.before
-            began = self._world.now
-            if each.fate == "release":
-                self._world.trusted[self._me] = NEVER
-            if not (self._is_current and self._holds()) or each.fate == "release":
-                yield each.out
-                found = self._world.record
-                yield each.back
-                self._note(found)
-            if self._holds() or (each.fate != "release" and self._is_free()):
-                yield from self._write(each, began)
-            elif each.fate != "release":
-                self._world.trusted[self._me] = NEVER
+            with suppress(NoAnswer):
+                yield from self._release(each) if each.fate == "release" else self._try(each, self._world.now)
 
-    def _write(self, each: Try, began: float) -> Iterator[float]:
-        known, world = self._sight.record if self._sight else None, self._world
-        holder, self._is_current = "" if each.fate == "release" else self._me, False
+    def _try(self, each: Try, began: float) -> Iterator[float]:
+        for _ in range(2):
+            if not (self._is_current and self._holds()):
+                yield from self._read(each)
+            if not self._may_take():
+                break
+            yield from self._write(each, self._me)
+            if self._is_current:
+                break
+        if self._is_current:
+            self._world.trust(self._me, trusted_until(began, self._seconds) if self._holds() else NEVER)
+
+    def _release(self, each: Try) -> Iterator[float]:
+        self._world.trusted[self._me] = NEVER
+        for _ in range(2):
+            yield from self._read(each)
+            if not self._holds():
+                return
+            yield from self._write(each, "")
+            if self._is_current:
+                return
+
+    def _read(self, each: Try) -> Iterator[float]:
+        yield each.out
+        found = self._world.record
+        yield each.back
+        if found or self._sight:
+            self._sight = look_again(self._sight, found or GONE, self._world.now)
+        self._is_current = True
+
+    def _write(self, each: Try, holder: str) -> Iterator[float]:
+        world, self._is_current = self._world, False
+        known = self._sight.record if self._sight and self._sight.record is not GONE else None
         if each.fate in {"lost", "late"}:
             if each.fate == "late":  # it lands when nobody waits for its answer any more
                 world.at(world.now + each.out, lambda: world.write(known, holder, self._seconds))
             yield each.back
-            return
+            raise NoAnswer
         yield each.out
         written = world.write(known, holder, self._seconds)
         yield each.back
         if written is not None:
-            self._note(written)
-        if self._is_current and self._holds():
-            world.trust(self._me, trusted_until(began, self._seconds))
+            self._sight, self._is_current = look_again(self._sight, written, world.now), True
 
-    def _note(self, found: Record | None) -> None:
-        self._sight = look_again(self._sight, found, self._world.now) if found else None
-        self._is_current = True
+    def _may_take(self) -> bool:
+        sight, now = self._sight, self._world.now
+        if sight is None or now >= sight.free_at(self._seconds):
+            return True
+        return self._holds() or (not sight.record.holder and now < self._world.trusted.get(self._me, NEVER))
 
     def _holds(self) -> bool:
         return self._sight is not None and self._sight.record.holder == self._me
-
-    def _is_free(self) -> bool:
-        return self._sight is None or self._sight.is_free(self._world.now)
 
 
 DELAYS = st.sampled_from([0, 0, 0.1, 1, 3, 4.9, 8, 13.4, 14.9, 15, 15.1, 30])
 FATES = st.sampled_from(["done"] * 4 + ["lost", "late", "release"])
 TRIES = st.lists(st.builds(Try, DELAYS, DELAYS, DELAYS, FATES), min_size=2, max_size=8)
+AT_ONCE = Try(0, 0, 0, "done")
+MOMENTS = st.floats(0.01, 60)
+EDITS: list[Changes] = [{"holder": "b"}, {"holder": ""}, {"seconds": 0}, {"holder": "", "seconds": 0}]
+HANDS = st.lists(st.tuples(MOMENTS, st.sampled_from(EDITS)), max_size=4)
+DELETIONS = st.lists(st.tuples(MOMENTS, st.none()), max_size=1)  # a rival that sees two may take them for one
+BY_HAND = pytest.mark.parametrize("hand", [None, {"holder": ""}], ids=["deleted", "emptied"])
 
 
 class TestTwoOfThem:
@@ -207,16 +257,44 @@ class TestTwoOfThem:
         world = World()
         world.run(*(Replica(world, f"replica-{n}", seconds).run(tries) for n, (seconds, tries) in enumerate(lives)))
 
+    @settings(max_examples=400)
+    @given(st.sampled_from([2, 5, 15]), st.lists(TRIES, min_size=2, max_size=3), HANDS, DELETIONS)
+    def test_whatever_a_hand_does_to_what_they_all_have_seen_they_never_trust_at_once(
+        self, seconds: int, lives: list[list[Try]], edits: list[Hand], deletions: list[Hand]
+    ) -> None:
+        world = World()
+        for moment, changes in edits + deletions:
+            world.at(moment, partial(world.edit, changes))
+        world.run(*(Replica(world, f"replica-{n}", seconds).run([AT_ONCE, *tries]) for n, tries in enumerate(lives)))
+
     def test_a_slow_renewal_that_was_done_early_does_not_stretch_the_term(self) -> None:
-        world, began = World(), Try(0, 0, 0, "done")
+        world = World()
         slow = Try(1, 0, 13, "done")  # asked and done at 1, answered at 14: good until 14.5, no longer
         rival = [Try(1.25, 0, 0, "done"), Try(14.75, 0, 0, "done"), Try(0.25, 0, 0, "done")]  # at 1.25, 16 and 16.25
-        world.run(Replica(world, "a", 15).run([began, slow]), Replica(world, "b", 15).run(rival))
+        world.run(Replica(world, "a", 15).run([AT_ONCE, slow]), Replica(world, "b", 15).run(rival))
         assert world.trusted == {"a": 14.5, "b": 29.75}
         assert world.terms == ["a", "b"]
 
     def test_what_is_given_up_is_taken_at_once(self) -> None:
         world = World()
-        given_up = [Try(0, 0, 0, "done"), Try(1, 0, 0, "release")]
+        given_up = [AT_ONCE, Try(1, 0, 0, "release")]
         world.run(Replica(world, "a", 15).run(given_up), Replica(world, "b", 15).run([Try(1.5, 0, 0, "done")]))
         assert world.trusted == {"a": NEVER, "b": 15}
+
+    @BY_HAND
+    def test_what_a_hand_empties_its_leader_takes_back_and_a_rival_waits_for(self, hand: Changes | None) -> None:
+        world, looks = World(), [AT_ONCE, *[Try(1, 0, 0, "done")] * 14]
+        world.at(2, lambda: world.edit(hand))
+        world.run(Replica(world, "a", 15).run([AT_ONCE, Try(5, 0, 0, "done")]), Replica(world, "b", 15).run(looks))
+        assert world.trusted == {"a": 18.5, "b": NEVER}
+        assert world.terms == ["a"]
+
+    @BY_HAND
+    @pytest.mark.parametrize(("waited", "trusted"), [(14.9, NEVER), (15, 42.5)])
+    def test_who_no_longer_trusts_its_term_waits_like_a_rival(
+        self, hand: Changes | None, waited: float, trusted: float
+    ) -> None:
+        world = World()
+        world.at(13.9, lambda: world.edit(hand))
+        world.run(Replica(world, "a", 15).run([AT_ONCE, Try(14, 0, 0, "done"), Try(waited, 0, 0, "done")]))
+        assert world.trusted == {"a": trusted}

@@ -1,0 +1,57 @@
+"""Terms that meet at their edges: a rival's between two of our rounds, two lengths while one is being changed."""
+
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+from aiohttp import web
+
+from tests.contract.scripted_api import ScriptedApi
+from tests.contract.scripted_lease import Replicas, serving_lease
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def replicas() -> AsyncIterator[Replicas]:
+    async with serving_lease() as api:
+        made = Replicas(api)
+        yield made
+        await made.close()
+
+
+async def test_a_term_that_a_rival_had_in_between_ends_ours(replicas: Replicas) -> None:
+    """Our renewal is under way for so long that a rival takes over and gives up; the same try gets the lease back."""
+    first, second = await replicas.leader(), replicas.one()
+    before = first.term()
+    await second.run_once()
+    replicas.clock.move(13.4)
+
+    async def rival_comes_and_goes(api: ScriptedApi, request: web.Request) -> web.StreamResponse:
+        replicas.clock.move(1.7)
+        await second.run_once()
+        assert second.is_trusted()
+        await second.release()
+        return await replicas.api.serve(request)
+
+    replicas.api.faults["PUT"].append(rival_comes_and_goes)
+    await first.run_once()
+    assert first.is_trusted()
+    assert first.term() == before + 1
+
+
+async def test_a_deleted_lease_is_waited_for_as_long_as_its_holder_wanted(replicas: Replicas) -> None:
+    first, second = await replicas.leader(60), replicas.one(2)
+    await second.run_once()
+    replicas.clock.move(3)
+    assert await first.run_once() == 3
+    replicas.api.lease = None
+    replicas.clock.move(0.2)
+    while replicas.clock.at < 1005.9:
+        replicas.clock.at += await second.run_once()
+        assert not (first.is_trusted() and second.is_trusted())
+
+
+async def test_a_rival_that_is_not_there_does_not_end_our_term(replicas: Replicas) -> None:
+    first = await replicas.leader()
+    before = first.term()
+    for _ in range(5):
+        replicas.clock.move(await first.run_once())
+    assert first.term() == before

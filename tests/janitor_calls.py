@@ -1,0 +1,35 @@
+"""The janitor's functions as the janitor calls them: by its own statements, under its own login."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dispatcher.pg.queries import query
+from tests.postgres import Connection, Database
+from tests.rows import FIRST, Row, Started
+
+
+async def returned(row: Row, started: Started, *, by: Connection | None = None, **other: Any) -> str | None:
+    """`other`: what differs from the run as it started."""
+    told = {"id": row.id, "attempt": 1, "launch": 1, "run_token": started.run_token, "failures": 1, "error": "gone"}
+    return await call(row.database, "return", told | other, by)
+
+
+async def closed(row: Row, *, by: Connection | None = None, **other: Any) -> str | None:
+    """`other`: what differs from the end, as failed, of the first launch of the first Pod."""
+    told = {"id": row.id, "attempt": 1, "launch": 1, "job_uid": FIRST.job_uid, "outcome": "failed", "error": "over"}
+    return await call(row.database, "end", told | other, by)
+
+
+async def cancelled(row: Row, started: Started, *, by: Connection | None = None, **other: Any) -> str | None:
+    return await call(row.database, "cancel", {"id": row.id, "attempt": 1, "run_token": started.run_token} | other, by)
+
+
+async def deleted(database: Database, days: int | None, most: int = 1000, *, by: Connection | None = None) -> int:
+    return int(await call(database, "delete", {"days": days, "most": most}, by) or 0)
+
+
+async def call(database: Database, name: str, told: dict[str, Any], by: Connection | None) -> str | None:
+    connection = by or await database.session("janitor")
+    answer: str | None = await connection.fetchval(query(name, "janitor"), *told.values())
+    return answer

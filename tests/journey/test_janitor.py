@@ -1,0 +1,208 @@
+"""The janitor ends, returns, cancels and deletes what nobody else will, and leaves everything else alone."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tests.controlplane.player import Player
+from tests.controlplane.waiting import wait_for
+from tests.dispatching import Dispatcher, Place
+from tests.janitoring import Janitor, becomes, both, delete_jobs, denied, falls_silent, is_over, requests, take_name
+
+REASONS: dict[str, dict[str, Any]] = {
+    "UnknownTemplate": {"template": "never-heard-of"},
+    "PolicyDenied": {"spec": {"cpu": "1"}},
+    "ExitedWithoutReport": {"env": {"PLAY": "exit-0-without-start"}},
+    "LaunchesExhausted": {"env": {"PLAY": "exit-1-without-start"}},
+}
+
+
+async def holds(player: Player, task_id: int, dispatcher: Dispatcher) -> None:
+    """Returns when the container of a row has started, and has nothing more to say by itself."""
+
+    def has_spoken() -> bool:
+        return any(run.calls.heartbeats for run in player.runs_of(task_id))
+
+    await wait_for(has_spoken, f"task {task_id} runs", 40, check=dispatcher.check)
+
+
+@pytest.mark.fault(43)
+async def test_a_row_of_an_image_that_cannot_report_ends_by_its_exit_code(place: Place) -> None:
+    place.template("good", steer={"run-seconds": "1"}, report="exit-code")
+    place.template("bad", steer={"run-seconds": "1", "exit-code": "3"}, report="exit-code")
+    async with both(place, PARK_SECONDS=3600) as (janitor, _):
+        good, bad = [await place.database.insert_task(template=name) for name in ("good", "bad")]
+        await becomes(place, good, "succeeded", janitor)
+        await becomes(place, bad, "failed", janitor)
+        assert (await place.database.task(good))["error"] is None
+        assert (await place.database.task(bad))["error"].startswith("ExitedWithoutReport: ")
+        assert await janitor.moved("succeeded") == 1
+        assert await janitor.moved("failed") == 1
+
+
+@pytest.mark.fault(43)
+async def test_a_row_parked_for_long_fails_with_its_reason(place: Place) -> None:
+    async with place.playing() as player, both(place, MAX_LAUNCHES=1) as (janitor, _):
+        rows = {reason: await place.database.insert_task(**columns) for reason, columns in REASONS.items()}
+        for reason, task_id in rows.items():
+            await becomes(place, task_id, "failed", janitor, 90)
+            assert (await place.database.task(task_id))["error"].startswith(f"{reason}: ")
+        assert len(player.runs_of(rows["ExitedWithoutReport"])) == 1
+        assert await janitor.moved("failed") == len(rows)
+
+
+async def test_a_row_has_its_time_before_it_fails(place: Place) -> None:
+    async with place.playing(), both(place, PARK_SECONDS=3600) as (janitor, dispatcher):
+        rows = [await place.database.insert_task(**columns) for columns in REASONS.values()]
+        parked = {reason: 1.0 for reason in REASONS if reason != "LaunchesExhausted"}
+
+        async def are_parked() -> bool:
+            return parked == {name: await dispatcher.metric("dispatcher_parked_tasks", reason=name) for name in parked}
+
+        await wait_for(are_parked, "the rows are parked", 40, check=dispatcher.check)
+        await janitor.another_round()
+        assert [row["id"] for row in await place.rows("status = 'waiting'")] == rows
+
+
+# What the API server would never take
+
+
+@pytest.mark.fault(17, 18)
+async def test_a_job_that_the_api_server_never_takes_fails_its_row_in_the_servers_words(place: Place) -> None:
+    place.template("gpu")
+    default = (place.templates / "default.yaml").read_text()
+    (place.templates / "odd.yaml").write_text(default.replace("image:", "imagePullPolicy: Sometimes\n          image:"))
+    async with denied(place, "gpu"), both(place) as (janitor, _):
+        gpu = await place.database.insert_task(template="gpu")
+        good = await place.database.insert_task()
+        bad = await place.database.insert_task(template="odd")
+        await becomes(place, gpu, "failed", janitor)
+        error = (await place.database.task(gpu))["error"]
+        assert error.startswith("Poison: ")
+        assert "no gpus" in error
+        await becomes(place, bad, "failed", janitor)
+        assert (await place.database.task(bad))["error"].startswith("Poison: 422 ")
+        assert await is_over(place, good, "waiting")
+
+
+@pytest.mark.fault(7, 51)
+async def test_a_row_whose_name_somebody_else_has_fails(place: Place) -> None:
+    task_id = await place.database.insert_task()
+    name = await take_name(place, task_id)
+    async with both(place) as (janitor, _):
+        await becomes(place, task_id, "failed", janitor)
+    error = (await place.database.task(task_id))["error"]
+    assert error.startswith("NameCollision: ")
+    assert name in error
+    assert [job["metadata"]["name"] for job in await place.jobs()] == [name]  # type: ignore[index]  # JSON
+
+
+# Runs whose container is gone
+
+
+@pytest.mark.fault(49)
+async def test_a_dead_run_of_which_no_launch_is_left_is_returned_and_runs_again(place: Place) -> None:
+    """Failures are left: its last launches never started, so the row's next attempt has them anew."""
+    async with place.playing() as player, both(place, MAX_LAUNCHES=1, PARK_SECONDS=3600) as (janitor, dispatcher):
+        task_id = await place.database.insert_task(env={"PLAY": "hang"})
+        await holds(player, task_id, dispatcher)
+        place.template("default", steer={"start-error": "no such file", "run-seconds": "1"})
+        await delete_jobs(place, task_id)
+        await falls_silent(place, task_id)
+
+        async def has_failed() -> bool:
+            return await dispatcher.metric("dispatcher_parked_tasks", reason="LaunchesExhausted") == 1
+
+        await wait_for(has_failed, "launch 2 never started", 60, check=dispatcher.check)
+        place.template("default")
+        await wait_for(lambda: player.runs_of(task_id)[1:], "attempt 2 runs", 90, check=janitor.check)
+        assert player.runs_of(task_id)[1].attempt == 2
+        now = await place.database.task(task_id)
+        assert (now["failures"], now["error"].split(":")[0]) == (1, "LaunchesExhausted")
+        first, second = await place.database.launches(task_id)
+        assert (first["outcome"], second["attempt"]) == ("lost", 2)
+        assert await janitor.moved("returned") == 1
+
+
+async def test_a_dead_run_without_a_failure_left_fails_and_a_silent_one_at_work_is_left_alone(place: Place) -> None:
+    async with place.playing() as player, both(place) as (janitor, dispatcher):
+        once = await place.database.insert_task(env={"PLAY": "hang"}, max_failures=1)
+        healthy = await place.database.insert_task(env={"PLAY": "hang"})
+        for task_id in (once, healthy):
+            await holds(player, task_id, dispatcher)
+            await falls_silent(place, task_id)
+        before = await place.database.task(healthy)
+        await delete_jobs(place, once)
+        await becomes(place, once, "failed", janitor)
+        assert (await place.database.task(once))["error"].startswith("FailuresExhausted: ")
+        await janitor.another_round()
+        assert await place.database.task(healthy) == before
+
+
+async def test_a_cancelled_run_whose_container_is_dead_is_cancelled(place: Place) -> None:
+    async with place.playing() as player, both(place, PARK_SECONDS=3600) as (janitor, dispatcher):
+        dead, alive = [await place.database.insert_task(env={"PLAY": "hang"}) for _ in range(2)]
+        team = await place.database.connect("team_a")
+        for task_id in (dead, alive):
+            await holds(player, task_id, dispatcher)
+            assert await team.fetchval("SELECT dispatch.task_cancel($1)", task_id) == "processing"
+        await delete_jobs(place, dead)
+        await becomes(place, dead, "cancelled", janitor, 40)
+        assert await is_over(place, alive, "processing")
+        assert await janitor.moved("cancelled") == 1
+
+
+# Old rows, and looking on
+
+
+async def test_old_rows_are_deleted_and_young_and_living_ones_stay(place: Place) -> None:
+    ids = [await place.database.insert_task() for _ in range(4)]
+    admin = await place.database.session("admin")
+    for task_id, days in zip(ids, (9, 8, 6), strict=False):
+        at = datetime.now(UTC) - timedelta(days=days)
+        over = "UPDATE dispatch.tasks SET status = 'failed', finished_at = $2 WHERE id = $1"
+        await admin.execute(over, task_id, at)
+    async with Janitor(place, RETENTION_DAYS=7, PARK_SECONDS=3600) as janitor:
+
+        async def are_gone() -> bool:
+            return [row["id"] for row in await place.rows()] == ids[2:]
+
+        await wait_for(are_gone, "two rows are gone", 30, check=janitor.check)
+        assert await janitor.moved("deleted") == 2
+
+
+async def test_a_dry_run_says_what_would_be_done_and_does_nothing(place: Place) -> None:
+    place.template("gpu")
+    rows = [await place.database.insert_task(template=name) for name in ("never-heard-of", "gpu")]
+    dead = await place.database.insert_task(max_failures=1)
+    old = await place.database.insert_task()
+    admin = await place.database.session("admin")
+    over = "UPDATE dispatch.tasks SET status = 'failed', finished_at = now() - interval '9 days' WHERE id = $1"
+    await admin.execute(over, old)
+    held = "SELECT dispatch.task_start($1, start_key, 1, 1, 'uid') FROM dispatch.tasks WHERE id = $1"
+    await admin.execute(held, dead)
+    await falls_silent(place, dead)
+    before = await place.rows()
+    async with denied(place, "gpu"):
+        janitor = Janitor(place, RETENTION_DAYS=7)
+        await wait_for(lambda: is_due(place, rows), "a second has passed", 10)
+        assert await janitor.dry_run() == 0, janitor.log
+    assert await place.rows() == before
+    said = {line["task"]: (line["act"], line["status"], line["error"].split(":")[0]) for line in janitor.said("closed")}
+    assert said == {
+        rows[0]: ("failed", "dry run", "UnknownTemplate"),
+        rows[1]: ("failed", "dry run", "Poison"),
+        dead: ("returned", "dry run", "FailuresExhausted"),
+    }
+    assert [line["rows"] for line in janitor.said("would delete")] == [1]
+    posts = requests(place, "create", "jobs")
+    assert posts
+    assert all("dryRun=All" in event.uri for event in posts)
+    assert await place.jobs() == []
+
+
+async def is_due(place: Place, ids: list[int]) -> bool:
+    admin = await place.database.session("admin")
+    late = "SELECT count(*) FROM dispatch.tasks WHERE id = ANY ($1) AND created_at < now() - interval '2 s'"
+    return bool(await admin.fetchval(late, ids) == len(ids))

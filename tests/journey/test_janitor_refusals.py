@@ -1,0 +1,88 @@
+"""What the janitor believes of the API server's refusals: only what stands, and only what is said of the row itself."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.controlplane.waiting import wait_for
+from tests.dispatching import Place
+from tests.janitoring import Janitor, becomes, denied, plain_job, requests, take_name
+
+
+async def long_waiting(place: Place, template: str = "default") -> int:
+    """A row that is an hour old."""
+    task_id = await place.database.insert_task(template=template)
+    admin = await place.database.session("admin")
+    at = datetime.now(UTC) - timedelta(hours=1)
+    await admin.execute("UPDATE dispatch.tasks SET created_at = $2 WHERE id = $1", task_id, at)
+    return task_id
+
+
+@pytest.mark.fault(18)
+async def test_a_refusal_that_passed_is_not_held_against_the_row(place: Place) -> None:
+    """The admission was wrong for a few seconds: once it takes the Job again, nothing stands against the row."""
+    place.template("gpu")
+    task_id = await long_waiting(place, template="gpu")
+    async with Janitor(place, PARK_SECONDS=60) as janitor:
+        async with denied(place, "gpu"):
+            await wait_for(lambda: requests(place, "create", "jobs"), "it was tried", 60, check=janitor.check)
+        for _ in range(2):
+            await janitor.another_round()
+        row = await place.database.task(task_id)
+        assert (row["status"], row["error"]) == ("waiting", None)
+
+
+@pytest.mark.fault(51)
+async def test_a_strangers_job_with_our_labels_under_the_rows_name_is_a_collision(place: Place) -> None:
+    """Somebody copied a Job of ours: labels and all, but its identity is another's."""
+    task_id = await long_waiting(place)
+    ours = {"app.kubernetes.io/managed-by": "dispatcher", "dispatcher.internal/installation": "dispatcher"}
+    numbers = {"task-id": task_id, "attempt": 1, "launch": 1}
+    labels = ours | {f"dispatcher.internal/{name}": str(number) for name, number in numbers.items()}
+    notes = {"dispatcher.internal/identity": "0" * 64, "dispatcher.internal/database-id": "elsewhere"}
+    await take_name(place, task_id, labels=labels, notes=notes)
+    async with Janitor(place) as janitor:
+        await becomes(place, task_id, "failed", janitor)
+    assert (await place.database.task(task_id))["error"].startswith("NameCollision: ")
+
+
+@pytest.mark.fault(15)
+async def test_a_full_quota_says_nothing_of_a_row(place: Place) -> None:
+    quotas = f"/api/v1/namespaces/{place.namespace}/resourcequotas"
+    quota = {"metadata": {"name": "full"}, "spec": {"hard": {"count/jobs.batch": "0"}}}
+    await place.control_plane.admin("POST", quotas, quota)
+    jobs = f"/apis/batch/v1/namespaces/{place.namespace}/jobs"
+
+    async def is_full() -> bool:
+        try:
+            await place.control_plane.admin("POST", jobs, plain_job("probe"), params={"dryRun": "All"})
+        except Exception as refused:  # noqa: BLE001  # whatever it says, it is asked again
+            return "exceeded quota" in str(refused)
+        return False
+
+    await wait_for(is_full, "the quota is in force", 30)
+    task_id = await long_waiting(place)
+    async with Janitor(place) as janitor:
+        await wait_for(lambda: requests(place, "create", "jobs"), "it was tried", 60, check=janitor.check)
+        await janitor.another_round()
+        assert (await place.database.task(task_id))["status"] == "waiting"
+    refused = requests(place, "create", "jobs")
+    assert {event.code for event in refused} == {403}
+
+
+async def test_a_janitor_with_the_wrong_templates_fails_nobody_at_once(place: Place) -> None:
+    """Its templates have to stand for a sixth of the time that rows have."""
+    task_id = await long_waiting(place, template="gpu")
+    async with Janitor(place, PARK_SECONDS=3600) as janitor:
+        for _ in range(2):
+            await janitor.another_round()
+        assert (await place.database.task(task_id))["status"] == "waiting"
+        assert not requests(place, "create", "jobs")
+
+
+async def test_templates_that_cannot_be_read_fail_nobody(place: Place) -> None:
+    task_id = await long_waiting(place, template="gpu")
+    async with Janitor(place, TEMPLATES_DIR=place.folder / "absent") as janitor:
+        await janitor.unready("templates: ")
+        await janitor.another_round()
+        assert (await place.database.task(task_id))["status"] == "waiting"

@@ -1,0 +1,126 @@
+"""A cycle and the lease: what was seen in one term, or in none, is not acted upon in another."""
+
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from dispatcher.admission.dispatch import Dispatch, World
+from dispatcher.config import load
+from dispatcher.jobs.case import Rules
+from dispatcher.jobs.catalog import Catalog
+from dispatcher.jobs.launcher import Launcher
+from dispatcher.jobs.memory import Memory
+from dispatcher.jobs.submit import Submitter
+from dispatcher.model import Candidate, End, Kind, Request, Status, Task
+from dispatcher.rate import Bucket
+from dispatcher.snapshot import ClusterView, Frame
+from tests.builders import DATABASE_ID, IMAGE, NOW, SITE, a_candidate, a_job, a_kind, a_queue, a_request, a_task, ago
+from tests.unit.test_jobs_submit import Cluster
+
+LEFT_OVER = a_job(task_id=41, uid="left over")
+"""Unfinished, although its row has been over for long: to be removed."""
+MADE = a_job().name
+
+
+@dataclass
+class Lead:
+    """The lease, as far as a cycle asks it."""
+
+    number: int
+
+    def term(self) -> int:
+        return self.number
+
+    def vacancy(self) -> str:
+        return ""
+
+
+class Table:
+    """Task 42 waits for its first launch; 41 is over."""
+
+    now = NOW
+    database_id = DATABASE_ID
+
+    async def frame(self, held_at_most: int) -> Frame:
+        return Frame([a_queue()], [], None)
+
+    async def tasks(self, ids: Sequence[int]) -> dict[int, Task]:
+        over = a_task(id=41, status=Status.SUCCEEDED, finished_at=ago(600))
+        return {task.id: task for task in (a_task(), over) if task.id in ids}
+
+    async def requests(self, ids: Sequence[int]) -> dict[int, Request]:
+        return {id_: a_request(task_id=id_) for id_ in ids}
+
+    async def candidates(self, windows: Mapping[str, int]) -> list[Candidate]:
+        return [a_candidate(42)]
+
+    async def kinds(self, ids: Sequence[int]) -> list[Kind]:
+        return [a_kind()]
+
+
+class Place:
+    """A cycle's whole world. At `moment` of each cycle, "view" or "rows", the lease goes over to term `then`."""
+
+    def __init__(self, term: int, moment: str = "", then: int = 0, stale: str = "") -> None:
+        self.lead, self.cluster, self.removed = Lead(term), Cluster(), list[str]()
+        self._moment, self._then, self._stale = moment, then, stale
+        settings, memory = load({"DISPATCHER_IMAGE": IMAGE}, str).settings, Memory()
+        catalog = Catalog(settings.jobs, frozenset())
+        self._launcher = Launcher(Submitter(self.cluster, SITE, memory, lambda: None), memory, catalog, Rules())
+        world = World(self.view, self.rows, lambda: "", lambda: True, self.lead, self.remove)
+        self._dispatch = Dispatch(world, self._launcher, settings.admission, Bucket(100, time.monotonic()))
+
+    def view(self) -> ClusterView:
+        self._pass("view")
+        return ClusterView(NOW, {LEFT_OVER.name: LEFT_OVER}, {}, {}, "1", self._stale)
+
+    @asynccontextmanager
+    async def rows(self) -> AsyncIterator[Table]:
+        self._pass("rows")
+        yield Table()
+
+    async def remove(self, ends: Sequence[End]) -> int:
+        self.removed.extend(end.uid for end in ends)
+        return len(ends)
+
+    async def look(self) -> float:
+        """One cycle, until every create has its answer."""
+        pause = await self._dispatch.run_once()
+        await self._launcher.drain()
+        return pause
+
+    def _pass(self, moment: str) -> None:
+        if moment == self._moment:
+            self.lead.number = self._then
+
+
+async def test_a_cycle_of_one_term_launches_and_removes() -> None:
+    place = Place(term=3)
+    assert await place.look() < 1
+    assert (place.cluster.created, place.removed) == ([MADE], ["left over"])
+
+
+@pytest.mark.parametrize("moment", ["view", "rows"])
+@pytest.mark.parametrize(("term", "then"), [(0, 1), (1, 2), (1, 0)], ids=["won", "lost and won", "lost"])
+async def test_what_was_seen_in_another_term_is_not_acted_upon(moment: str, term: int, then: int) -> None:
+    place = Place(term, moment, then)
+    await place.look()
+    assert (place.cluster.created, place.removed) == ([], [])
+    await place.look()  # all of it in the term that began meanwhile, if one did
+    acted = ([MADE], ["left over"]) if then else ([], [])
+    assert (place.cluster.created, place.removed) == acted
+
+
+async def test_who_does_not_lead_looks_again_at_its_leisure() -> None:
+    place = Place(term=0)
+    assert await place.look() == load({}, str).settings.admission.poll_seconds
+    assert (place.cluster.created, place.removed) == ([], [])
+
+
+async def test_a_view_that_is_not_known_is_not_acted_upon() -> None:
+    place = Place(term=1, stale="jobs: a new list is under way")
+    await place.look()
+    assert (place.cluster.created, place.removed) == ([], [])

@@ -9,8 +9,9 @@ from prometheus_client import REGISTRY
 
 from dispatcher.identity import job_selector
 from dispatcher.kube.client import SILENCE_SECONDS, KubeClient
+from dispatcher.kube.listing import Resource
 from dispatcher.kube.objects import read_job
-from dispatcher.kube.reflector import Pace, Reflector, Resource
+from dispatcher.kube.reflector import Pace, Reflector
 from dispatcher.model import Job
 from tests.builders import SITE
 from tests.contract.scripted_api import JOBS, ScriptedApi

@@ -12,8 +12,9 @@ import pytest
 import pytest_asyncio
 
 from dispatcher.errors import ClusterRefused
+from dispatcher.kube.listing import PAGE
 from dispatcher.kube.mirror import Mirror
-from dispatcher.kube.reflector import PAGE, Pace, Reflector
+from dispatcher.kube.reflector import Pace, Reflector
 from dispatcher.model import Job, Manifest
 from tests.builders import SITE
 from tests.contract.ours import Account, dispatcher_account

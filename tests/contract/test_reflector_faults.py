@@ -7,7 +7,8 @@ from itertools import pairwise
 import pytest
 import pytest_asyncio
 
-from dispatcher.kube.reflector import PAGE, Pace
+from dispatcher.kube.listing import PAGE
+from dispatcher.kube.reflector import Pace
 from tests.contract.reflecting import change_something, content, reflecting_script, relists, settled, truth
 from tests.contract.scripted_api import Fault, ScriptedApi, event, made, serving
 from tests.contract.scripted_faults import answers, as_usual, gone, out_of_order, refuses, reset, silent, streams

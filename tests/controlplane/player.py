@@ -4,14 +4,15 @@ Each Pod of the dispatcher that becomes Running is run once: its environment is 
 with nothing but that, and its exit code goes to the Pod as the annotation `exited`, on which kwok ends it. A Pod that
 ends or goes before its program does takes the program with it, as SIGKILL does, unless it carries the annotation
 `outlives-pod` (a container behind a partition). The player outlasts an API server that is away: it lists anew, and
-tells exits late. A program that raises is exit code 1, and kept in `faults`.
+tells exits late; its containers outlast a database that is away or loses answers. A program that raises is exit code 1,
+and kept in `faults`.
 """
 
 import asyncio
 import base64
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, TypeVar
 
 import asyncpg
 
@@ -25,6 +26,29 @@ OURS = "app.kubernetes.io/managed-by=dispatcher"
 STEER = "play.dispatcher.internal"
 TERMINAL = ("Succeeded", "Failed")
 DATABASE_CONNECTIONS = 8
+ANSWER_LOST = (asyncpg.PostgresConnectionError, asyncpg.exceptions.OperatorInterventionError, OSError)
+T = TypeVar("T")
+
+
+class PatientCalls(TaskCalls):
+    """Asks again for a lost answer, as the contract wants it of a container: the same Pod gets the same answer."""
+
+    async def start(self, env: Mapping[str, str]) -> Started | None:
+        return await until_answered(lambda: TaskCalls.start(self, env))
+
+    async def heartbeat(self) -> str:
+        return await until_answered(lambda: TaskCalls.heartbeat(self))
+
+    async def finish(self, outcome: str, error: str | None = None, result: object = None) -> str | None:
+        return await until_answered(lambda: TaskCalls.finish(self, outcome, error, result))
+
+
+async def until_answered(call: Callable[[], Awaitable[T]]) -> T:
+    while True:
+        try:
+            return await call()
+        except ANSWER_LOST:
+            await moment()
 
 
 @dataclass(slots=True)
@@ -138,7 +162,8 @@ class Player:
             self._killable[meta["uid"]] = task
 
     async def _play(self, pod: Json) -> None:
-        run = Run(pod["metadata"]["name"], pod["metadata"]["uid"], pod["spec"]["nodeName"], {}, TaskCalls(self._pool))
+        calls = PatientCalls(self._pool)
+        run = Run(pod["metadata"]["name"], pod["metadata"]["uid"], pod["spec"]["nodeName"], {}, calls)
         try:
             container = played_container(pod)
             run.env = resolve(container, pod, await self._sources(container))

@@ -1,0 +1,243 @@
+"""A proxy between a client and the API server that does to requests what networks and servers do at their worst.
+
+Towards the client it speaks plain HTTP on loopback, so that a kubeconfig needs no certificate, towards the server
+HTTPS. What the client sends (its token, too) goes on as it is. A request that was read is carried through even when its
+client has given up, as a real one on its way would be; a watch ends with its client.
+
+The faults themselves are in `http_verbs`; a request that no rule takes is passed on.
+"""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Self, TypeAlias
+
+import aiohttp
+import yaml
+from aiohttp import web
+from yarl import URL
+
+from tests.faults.rules import Rule, Rules, Turns, always
+
+Matches: TypeAlias = "Callable[[Asked], bool]"
+Verb: TypeAlias = "Callable[[Exchange], Awaitable[web.StreamResponse]]"
+
+LINE_BYTES = 4 << 20  # a line of a watch is a whole object
+OF_ONE_HOP = frozenset({"connection", "content-encoding", "content-length", "host", "keep-alive", "transfer-encoding"})
+VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request, in the words of Kubernetes."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    body: bytes = b""
+
+    @property
+    def verb(self) -> str:
+        if self.method != "GET":
+            return VERBS.get(self.method, self.method.lower())
+        if self.query.get("watch") in {"1", "true"}:
+            return "watch"
+        return "get" if self._place[1] else "list"
+
+    @property
+    def resource(self) -> str:
+        """`jobs`, or `pods/status` for a subresource; empty where the path names none."""
+        named, _, sub = self._place
+        return f"{named}/{sub}" if sub else named
+
+    @property
+    def name(self) -> str:
+        return self._place[1]
+
+    @cached_property
+    def _place(self) -> tuple[str, str, str]:
+        parts = self.path.strip("/").split("/")
+        rest = parts[{"api": 2, "apis": 3}.get(parts[0], len(parts)) :]
+        rest = rest[2:] if rest[:1] == ["namespaces"] and len(rest) > 2 else rest
+        resource, name, sub = (*rest, "", "", "")[:3]
+        return resource, name, sub
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.resource} {self.name}".strip()
+
+
+def asks(verb: str, resource: str, **query: str) -> Matches:
+    """The predicate of most rules: `asks("create", "jobs")`, `asks("list", "pods", resourceVersion="0")`."""
+    return lambda asked: (
+        (asked.verb, asked.resource) == (verb, resource)
+        and all(asked.query.get(key) == value for key, value in query.items())
+    )
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the server said, read to its end."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def response(self) -> web.Response:
+        return web.Response(status=self.status, headers=self.headers, body=self.body)
+
+
+@dataclass
+class Exchange:
+    """One request on its way; what a verb works with."""
+
+    asked: Asked
+    rule: Rule[Asked, Verb] | None
+    request: web.Request
+    client_gone: asyncio.Event
+    send: Callable[[web.Request, bytes], "contextlib.AbstractAsyncContextManager[aiohttp.ClientResponse]"]
+    _stream: web.StreamResponse | None = field(default=None)
+
+    def hit(self, words: object = "") -> None:
+        """The fault was done."""
+        assert self.rule is not None, "only a rule's verb has a fault to count"
+        self.rule.hit(f"{self.asked} {words}".strip())
+
+    async def forward(self) -> Answer:
+        """The server has done it, and this is what it said."""
+        async with self.send(self.request, self.asked.body) as answer:
+            return Answer(answer.status, kept(answer.headers), await answer.read())
+
+    async def events(self) -> AsyncGenerator[bytes, None]:
+        """The server's lines, once it has taken the watch; a refused one is told the client and has none."""
+        async with self.send(self.request, b"") as answer:
+            await self._accept(answer.status, kept(answer.headers))
+            async for line in answer.content:
+                if answer.status == 200:
+                    yield line
+                else:
+                    await self.tell(line)
+
+    async def tell(self, line: bytes) -> None:
+        """One line, or a part of one, of the stream to the client."""
+        if self._stream is None:
+            await self._accept(200, {"Content-Type": "application/json"})
+        assert self._stream is not None
+        await self._stream.write(line)
+
+    async def told(self) -> web.StreamResponse:
+        """The end of the stream, as a server ends it when its time is over."""
+        assert self._stream is not None
+        await self._stream.write_eof()
+        return self._stream
+
+    async def _accept(self, status: int, headers: Mapping[str, str]) -> None:
+        self._stream = web.StreamResponse(status=status, headers=headers)
+        await self._stream.prepare(self.request)
+
+    def cut(self) -> web.StreamResponse:
+        """Breaks the connection: the client gets no answer, or no more of it."""
+        if self.request.transport is not None:
+            self.request.transport.abort()
+        return self._stream or web.Response()
+
+
+def kept(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name.lower() not in OF_ONE_HOP}
+
+
+async def pass_on(exchange: Exchange) -> web.StreamResponse:
+    """No fault."""
+    if exchange.asked.verb != "watch":
+        return (await exchange.forward()).response()
+    async for line in exchange.events():
+        await exchange.tell(line)
+    return await exchange.told()
+
+
+class KubeProxy:
+    """`async with` it, add rules, and point a client at `url`."""
+
+    def __init__(self, server_url: str, ca_file: Path) -> None:
+        self.url = ""
+        self.rules: Rules[Asked, Verb] = Rules()
+        self.faults: list[BaseException] = []
+        self.passed = 0
+        self._server_url = server_url
+        self._tls = ssl.create_default_context(cafile=str(ca_file))
+        self._work: set[asyncio.Task[web.StreamResponse]] = set()
+
+    def add(self, verb: Verb, matches: Matches, turns: Turns = always, name: str = "") -> Rule[Asked, Verb]:
+        """The new rule; its `hits` are for the test to assert."""
+        return self.rules.add(verb, matches, turns, name)
+
+    def kubeconfig(self, original: Path) -> Path:
+        """The same login through this proxy: a file beside the original."""
+        config = yaml.safe_load(original.read_text())
+        config["clusters"][0]["cluster"] = {"server": self.url}
+        path = original.with_name(f"{original.name}-{self.url.rpartition(':')[2]}")
+        path.write_text(yaml.safe_dump(config))
+        path.chmod(0o600)
+        return path
+
+    async def __aenter__(self) -> Self:
+        connector = aiohttp.TCPConnector(limit=0, ssl=self._tls, keepalive_timeout=60)
+        endless = aiohttp.ClientTimeout(total=None, connect=10)
+        self._session = aiohttp.ClientSession(
+            connector=connector, timeout=endless, read_bufsize=LINE_BYTES, auto_decompress=False
+        )
+        # aiohttp would repeat a DELETE on a broken connection by itself: every request here is one that a client sent.
+        self._session._retry_connection = False
+        app = web.Application(client_max_size=LINE_BYTES)
+        app.router.add_route("*", "/{path:.*}", self._answer)
+        self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for work in list(self._work):
+            work.cancel()
+        await asyncio.gather(*self._work, return_exceptions=True)
+        await self._runner.cleanup()
+        await self._session.close()
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        asked = Asked(request.method, request.path, dict(request.query), await request.read())
+        rule = self.rules.of(asked)
+        exchange = Exchange(asked, rule, request, asyncio.Event(), self._send)
+        work = asyncio.create_task(self._carry_out(exchange, rule.verb if rule else pass_on))
+        self._work.add(work)
+        work.add_done_callback(self._over)
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:  # the client has gone
+            exchange.client_gone.set()
+            if asked.verb == "watch":
+                work.cancel()
+            raise
+
+    async def _carry_out(self, exchange: Exchange, verb: Verb) -> web.StreamResponse:
+        self.passed += 1
+        try:
+            return await verb(exchange)
+        except (aiohttp.ClientError, ConnectionError, TimeoutError):  # one of the two sides is away
+            return exchange.cut()
+
+    def _over(self, work: "asyncio.Task[web.StreamResponse]") -> None:
+        self._work.discard(work)
+        if not work.cancelled() and (fault := work.exception()) is not None:
+            self.faults.append(fault)
+
+    @contextlib.asynccontextmanager
+    async def _send(self, request: web.Request, body: bytes) -> AsyncIterator[aiohttp.ClientResponse]:
+        url = URL(self._server_url + request.raw_path, encoded=True)
+        headers = kept(request.headers)
+        async with self._session.request(
+            request.method, url, data=body or None, headers=headers, allow_redirects=False
+        ) as answer:
+            yield answer

@@ -1,0 +1,117 @@
+"""When a proxy does something else than passing on, and what it can show of it.
+
+A rule names requests by a predicate, and of those the ones whose turn it is. It is a *hit* when the fault was done, not
+when it was planned: an answer that never came cannot be thrown away. Chance is a `random.Random` that the test gives.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable
+from typing import Generic, TypeVar
+
+Asked = TypeVar("Asked")
+Verb = TypeVar("Verb")
+Turns = Callable[[int], bool]
+
+
+def always(number: int) -> bool:
+    return True
+
+
+def nth(*numbers: int) -> Turns:
+    """The first match is 1."""
+    return lambda number: number in numbers
+
+
+def every(k: int) -> Turns:
+    return lambda number: number % k == 0
+
+
+def chance(probability: float, draw: random.Random) -> Turns:
+    return lambda number: draw.random() < probability
+
+
+class Rule(Generic[Asked, Verb]):
+    """One fault: for whom, when, and what was done so far."""
+
+    def __init__(self, name: str, matches: Callable[[Asked], bool], verb: Verb, turns: Turns = always) -> None:
+        self.name = name
+        self.verb = verb
+        self.seen = 0
+        self.told: list[str] = []
+        self._matches = matches
+        self._turns = turns
+        self._is_over = False
+
+    @property
+    def hits(self) -> int:
+        return len(self.told)
+
+    def takes(self, asked: Asked) -> bool:
+        """Whether the fault is this one's; counts what matches."""
+        if self._is_over or not self._matches(asked):
+            return False
+        self.seen += 1
+        return self._turns(self.seen)
+
+    def hit(self, words: str) -> None:
+        """The fault was done, to this."""
+        self.told.append(words)
+
+    def end(self) -> None:
+        """From here on it matches nothing; what it holds, it holds."""
+        self._is_over = True
+
+    def __repr__(self) -> str:
+        return f"{self.name}: {self.hits} hits of {self.seen} that match"
+
+
+class Rules(Generic[Asked, Verb]):
+    """Those of one proxy; the first that takes a request has it."""
+
+    def __init__(self) -> None:
+        self._rules: list[Rule[Asked, Verb]] = []
+
+    def add(
+        self, verb: Verb, matches: Callable[[Asked], bool], turns: Turns = always, name: str = ""
+    ) -> Rule[Asked, Verb]:
+        """The new rule stands behind those there are."""
+        named = name or f"rule {len(self._rules) + 1}"
+        self._rules.append(Rule(named, matches, verb, turns))
+        return self._rules[-1]
+
+    def of(self, asked: Asked) -> Rule[Asked, Verb] | None:
+        return next((rule for rule in self._rules if rule.takes(asked)), None)
+
+    def hits(self) -> dict[str, int]:
+        """By name of the rule; for the check that a run is not vacuous."""
+        return {rule.name: rule.hits for rule in self._rules}
+
+    def __iter__(self) -> "Iterable[Rule[Asked, Verb]]":
+        return iter(self._rules)
+
+
+class Gate:
+    """Where requests are held until the test opens it."""
+
+    def __init__(self) -> None:
+        self.held = 0
+        self.abandoned = 0
+        self._opened = asyncio.Event()
+
+    def open(self) -> None:
+        self._opened.set()
+
+    async def passed(self, client_gone: asyncio.Event) -> None:
+        """Returns once it is open; counts whose client has gone by then."""
+        self.held += 1
+        leaving = asyncio.create_task(self._count_leaving(client_gone))
+        try:
+            await self._opened.wait()
+        finally:
+            self.held -= 1
+            leaving.cancel()
+
+    async def _count_leaving(self, client_gone: asyncio.Event) -> None:
+        await client_gone.wait()
+        self.abandoned += 1

@@ -1,0 +1,142 @@
+"""What the tests of faults have in common: a dispatcher behind a proxy, and what they wait for."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.controlplane.api import Json
+from tests.controlplane.audit import AuditEvent
+from tests.controlplane.waiting import wait_for
+from tests.dispatching import Dispatcher, Place
+from tests.faults.http_proxy import Asked, KubeProxy, Matches
+
+
+class Times:
+    """A predicate for rules that keeps when it was asked for what it matches."""
+
+    def __init__(self, matches: Matches) -> None:
+        self.all: list[float] = []
+        self._matches = matches
+
+    def __call__(self, asked: Asked) -> bool:
+        if self._matches(asked):
+            self.all.append(asyncio.get_running_loop().time())
+            return True
+        return False
+
+    def pauses(self, least: float) -> list[float]:
+        """Between those that were not on their way together."""
+        return [later - before for before, later in pairwise(self.all) if later - before > least]
+
+
+def behind(place: Place, proxy: KubeProxy, **settings: object) -> Dispatcher:
+    """A dispatcher that reaches the API server through the proxy."""
+    return Dispatcher(place, KUBECONFIG=proxy.kubeconfig(place.folder / "kubeconfig"), **settings)
+
+
+async def insert(place: Place, count: int, **columns: object) -> list[int]:
+    return [await place.database.insert_task("team_a", **columns) for _ in range(count)]
+
+
+async def has_jobs(place: Place, dispatcher: Dispatcher, count: int, seconds: float = 20) -> list[Json]:
+    """Once there are so many Jobs, or more."""
+
+    async def are_there() -> list[Json]:
+        jobs: list[Json] = await place.jobs()
+        return jobs if len(jobs) >= count else []
+
+    return await wait_for(are_there, f"{count} Jobs", seconds, check=dispatcher.check)
+
+
+async def no_jobs(place: Place, dispatcher: Dispatcher, seconds: float = 20) -> None:
+    async def are_gone() -> bool:
+        return not await place.jobs()
+
+    await wait_for(are_gone, "every Job is gone", seconds, check=dispatcher.check)
+
+
+async def succeeded(place: Place, dispatcher: Dispatcher, count: int, seconds: float = 30) -> None:
+    async def are_over() -> bool:
+        return len(await place.rows("status = 'succeeded'")) >= count
+
+    await wait_for(are_over, f"{count} rows succeeded", seconds, check=dispatcher.check)
+
+
+async def held(dispatcher: Dispatcher, reason: str, count: int = 1, seconds: float = 20) -> None:
+    async def are_held() -> bool:
+        return await dispatcher.metric("dispatcher_waiting_tasks", reason=reason) == count
+
+    await wait_for(are_held, f"{count} rows held for {reason}", seconds, check=dispatcher.check)
+
+
+async def looks_again(dispatcher: Dispatcher, count: int = 5, seconds: float = 20) -> None:
+    """So many more cycles have ended."""
+    before = await dispatcher.metric("dispatcher_cycle_seconds_count")
+
+    async def have_ended() -> bool:
+        return await dispatcher.metric("dispatcher_cycle_seconds_count") >= before + count
+
+    await wait_for(have_ended, f"{count} more cycles", seconds, check=dispatcher.check)
+
+
+async def fails_again(dispatcher: Dispatcher, component: str, count: int, seconds: float = 20) -> None:
+    """So many more rounds of the component have ended in a fault."""
+    before = await dispatcher.metric("dispatcher_faults_total", component=component)
+
+    async def have_failed() -> bool:
+        return await dispatcher.metric("dispatcher_faults_total", component=component) >= before + count
+
+    await wait_for(have_failed, f"{count} more faults of {component}", seconds, check=dispatcher.check)
+
+
+def creates(place: Place, code: int | None = 201) -> list[AuditEvent]:
+    """Creates of Jobs by the dispatcher's account that the API server has answered so."""
+    user = f"system:serviceaccount:{place.namespace}:dispatcher"
+    told = place.control_plane.audit(user_prefix=user, verb="create", resource="jobs", namespace=place.namespace)
+    return [event for event in told if code in (None, event.code)]
+
+
+def made_twice(place: Place) -> list[str]:
+    """Names under which more than one Job was made."""
+    names = Counter(event.object_ref.name or (event.request_object or {})["metadata"]["name"]
+                    for event in creates(place))  # fmt: skip
+    return [name for name, count in names.items() if count > 1]
+
+
+def jobs_path(place: Place, name: str = "") -> str:
+    return f"/apis/batch/v1/namespaces/{place.namespace}/jobs" + (f"/{name}" if name else "")
+
+
+def core_path(place: Place, resource: str, name: str = "") -> str:
+    return f"/api/v1/namespaces/{place.namespace}/{resource}" + (f"/{name}" if name else "")
+
+
+async def limit(place: Place, hard: Mapping[str, str]) -> None:
+    """A quota, in force."""
+    await place.control_plane.admin(
+        "POST", core_path(place, "resourcequotas"), {"metadata": {"name": "limit"}, "spec": {"hard": dict(hard)}}
+    )
+
+    async def in_force() -> bool:
+        found = await place.control_plane.admin("GET", core_path(place, "resourcequotas", "limit"))
+        return set(hard) <= set(found["status"].get("used", {}))
+
+    await wait_for(in_force, "the quota is counted")
+
+
+def template_with(place: Place, name: str, pod: Mapping[str, Any]) -> Path:
+    """A template whose Pod has these fields as well; the container's own are merged."""
+    place.template(name)
+    path = place.templates / f"{name}.yaml"
+    manifest = yaml.safe_load(path.read_text())
+    inside = manifest["spec"]["template"]["spec"]
+    (container,) = inside["containers"]
+    inside |= {key: value for key, value in pod.items() if key != "container"}
+    inside["containers"] = [container | dict(pod.get("container", {}))]
+    path.write_text(yaml.safe_dump(manifest))
+    return path

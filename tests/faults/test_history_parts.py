@@ -1,0 +1,108 @@
+"""The judge of runs, where a case is rare on real servers: races, gaps of a watch, lines of the audit log."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from tests.controlplane.api import Json
+from tests.faults.history import careless_deletes, starts_fall, two_at_once
+from tests.faults.history_reading import Sight, lives_of_audit, lives_of_sights, read_lines, writes_of
+from tests.faults.history_records import Life, Start
+
+NOW = datetime(2026, 3, 14, 12, tzinfo=UTC)
+LABELS = {f"dispatcher.internal/{name}": "1" for name in ("task-id", "attempt", "launch")}
+CREATED: Json = {"metadata": {"name": "a", "labels": LABELS}}
+
+
+def test_a_taken_over_launch_may_have_asked_last() -> None:
+    """Both wait for the row's lock, and each is written down with the time at which it began to wait."""
+    low, high = NOW + timedelta(milliseconds=2), NOW + timedelta(milliseconds=1)
+    taken_over = [Start((1, 1, 1), "a", "t", low, ended_at=high), Start((1, 1, 2), "b", "u", high)]
+    assert starts_fall(taken_over) == []
+    assert starts_fall([replace(taken_over[0], ended_at=low), taken_over[1]]) != []
+
+
+def test_a_job_follows_another_of_its_row_only_when_that_is_over() -> None:
+    first, second = Life((1, 1, 1), "a", 0.0, ended=5.0), Life((1, 1, 2), "b", 5.0)
+    assert two_at_once([second, first]) == []
+    assert two_at_once([second, replace(first, ended=5.1)]) == ["I1: b made while ['a'] unfinished"]
+    assert two_at_once([second, replace(first, ended=None)]) != []
+    assert two_at_once([replace(second, key=(2, 1, 1)), replace(first, ended=None)]) == []
+
+
+def test_what_a_watch_missed_between_two_lists_is_over() -> None:
+    def sight(type_: str, name: str, *, is_over: bool = False) -> Sight:
+        return Sight(type_, name, name and f"uid-{name}", (1, 1, 1) if name else None, is_over)
+
+    end_of_list = sight("LIST", "")
+    sights = [sight("LIST", "a"), sight("LIST", "old", is_over=True), end_of_list]
+    sights += [sight("ADDED", "b"), sight("MODIFIED", "b", is_over=True), sight("DELETED", "b")]
+    sights += [sight("ADDED", "c"), end_of_list, sight("ADDED", "d"), sight("DELETED", "d")]
+    lives = {life.name: (life.began, life.ended) for life in lives_of_sights(sights)}
+    assert lives == {"a": (0, 7), "old": (1, 1), "b": (3, 4), "c": (6, 7), "d": (8, 9)}
+
+
+def line(second: int, verb: str, body: Json, **changes: str | int) -> bytes:
+    """What the API server writes of a request about Job `a`, which took a fifth of a second."""
+    ref = {"resource": "jobs", "namespace": "here", "name": "a", "subresource": changes.get("sub", "")}
+    written = {
+        "stage": changes.get("stage", "ResponseComplete"),
+        "verb": verb,
+        "user": {"username": changes.get("user", "us")},
+        "objectRef": ref,
+        "responseStatus": {"code": changes.get("code", 200)},
+        "requestReceivedTimestamp": NOW + timedelta(seconds=second),
+        "stageTimestamp": NOW + timedelta(seconds=second + 0.2),
+        "requestObject": body,
+    }
+    return msgspec.json.encode(written) + b"\n"
+
+
+def lives(path: Path, *lines: bytes) -> list[tuple[float, float | None]]:
+    """Seconds at which the Jobs of this log began and ended."""
+    (path / "log").write_bytes(b"".join(lines))
+    start = NOW.timestamp()
+    found = lives_of_audit(read_lines(path / "log", "here"))
+    return [(round(life.began - start, 1), life.ended and round(life.ended - start, 1)) for life in found]
+
+
+def conditions(kind: str, status: str = "True") -> Json:
+    return {"status": {"conditions": [{"type": kind, "status": status}]}}
+
+
+def test_a_job_lives_until_its_controller_says_that_it_is_over(tmp_path: Path) -> None:
+    created = line(0, "create", CREATED, code=201)
+    goes_on = [
+        line(1, "update", conditions(*pair), sub="status") for pair in (("Suspended", "True"), ("Failed", "False"))
+    ]
+    refused = line(2, "update", conditions("Complete"), sub="status", code=409)
+    assert lives(tmp_path, created, *goes_on, refused) == [(0.2, None)]
+    assert lives(tmp_path, created, line(3, "update", conditions("Failed"), sub="status")) == [(0.2, 3)]
+
+
+def test_a_deleted_job_lives_until_nothing_keeps_it(tmp_path: Path) -> None:
+    created = line(0, "create", CREATED, code=201)
+    deleted = line(1, "delete", {"propagationPolicy": "Foreground"})
+    kept = line(2, "patch", {"metadata": {"finalizers": ["x"]}})
+    let_go = line(3, "patch", {"metadata": {"finalizers": None}})
+    again = line(4, "create", CREATED, code=201)
+    assert lives(tmp_path, created, deleted, kept) == [(0.2, None)]
+    assert lives(tmp_path, created, deleted, kept, let_go, again) == [(0.2, 3), (4.2, None)]
+    assert lives(tmp_path, created, line(1, "delete", {})) == [(0.2, 1)]
+
+
+def test_a_refused_create_makes_no_job(tmp_path: Path) -> None:
+    assert lives(tmp_path, line(0, "create", CREATED, code=409)) == []
+
+
+def test_lines_that_are_not_whole_not_answered_or_elsewhere_wait(tmp_path: Path) -> None:
+    whole = line(0, "delete", {}, user="us:dispatcher")
+    elsewhere = whole.replace(b'"here"', b'"there"')
+    started = line(0, "delete", {}, stage="ResponseStarted")
+    (tmp_path / "log").write_bytes(whole + elsewhere + started + whole[:-1])
+    (write,) = writes_of(read_lines(tmp_path / "log", "here"), "us:")
+    assert (write.is_ours, write.verb, write.resource, write.name, write.code) == (True, "delete", "jobs", "a", 200)
+    (careless,) = careless_deletes([write])
+    assert careless.endswith("without resourceVersion, uid, propagationPolicy")

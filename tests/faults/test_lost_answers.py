@@ -1,0 +1,64 @@
+"""Every twentieth answer is lost after the work was done: what was asked is asked again, and nothing happens twice."""
+
+import random
+
+import pytest
+
+from tests.controlplane.player import Player
+from tests.controlplane.waiting import wait_for
+from tests.dispatching import Dispatcher, Place
+from tests.faults import http_verbs, postgres_verbs
+from tests.faults.history import violations
+from tests.faults.history_reading import read_history, watched
+from tests.faults.history_records import Bounds
+from tests.faults.http_proxy import KubeProxy, asks
+from tests.faults.postgres_proxy import PostgresProxy, runs
+from tests.faults.rules import chance
+
+ROWS = 2000
+LOSS = 0.05
+CAP = 200
+SEED = 11
+INSERT = "INSERT INTO dispatch.tasks (max_failures) SELECT 1 + n % 2 FROM generate_series(1, $1::int) AS n"
+
+
+def lose_answers(kube_proxy: KubeProxy, postgres_proxy: PostgresProxy) -> None:
+    draw = random.Random(SEED)
+    for verb in ("create", "delete"):
+        name = f"lost answers to {verb}"
+        kube_proxy.add(http_verbs.drop_after, asks(verb, "jobs"), chance(LOSS, draw), name)
+    for function in ("task_start", "task_finish"):
+        name = f"lost answers of {function}"
+        postgres_proxy.add(postgres_verbs.drop_after, runs(function), chance(LOSS, draw), name)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.fault(11, 12)
+async def test_no_lost_answer_makes_a_second_job_or_a_second_run(
+    place: Place, kube_proxy: KubeProxy, postgres_proxy: PostgresProxy
+) -> None:
+    lose_answers(kube_proxy, postgres_proxy)
+    await (await place.database.session("team_a")).execute(INSERT, ROWS)
+    url = postgres_proxy.url(place.database.url("reader"))
+    dispatcher = Dispatcher(
+        place, KUBECONFIG=kube_proxy.kubeconfig(place.folder / "kubeconfig"), DATABASE_URL=url,
+        MAX_JOBS=CAP, TOMBSTONE_SECONDS=1,
+    )  # fmt: skip
+    player = Player(place.control_plane, place.namespace, postgres_proxy.url(place.database.url("task")))
+    async with watched(place.control_plane, place.namespace) as sights, player, dispatcher:
+        admin = await place.database.session("admin")
+
+        async def all_over() -> bool:
+            left = await admin.fetchval("SELECT count(*) FROM dispatch.tasks WHERE status <> 'succeeded'")
+            return not left and not await place.jobs()
+
+        await wait_for(all_over, "every row succeeded and every Job is gone", 800, check=dispatcher.check)
+
+    assert player.faults == []
+    faults = kube_proxy.rules.hits() | postgres_proxy.rules.hits()
+    history = await read_history(place.control_plane, place.namespace, place.database, player, sights)
+    least = {"rows": ROWS, "starts": ROWS, "creates": ROWS, "deletes": ROWS}
+    assert violations(history, Bounds(least, faults, cap=CAP)) == []
+    assert {(row.status, row.attempt, row.launch) for row in history.rows} == {("succeeded", 1, 1)}
+    assert history.traffic() | {"deletes": ROWS} == least
+    assert all(hits >= ROWS * LOSS / 2 for hits in faults.values()), faults

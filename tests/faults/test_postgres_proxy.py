@@ -1,0 +1,283 @@
+"""Each fault of the Postgres proxy, shown on a real server: what the client sees, what was committed, and its count."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
+
+import asyncpg
+import pytest
+
+from tests.controlplane.player import PatientCalls
+from tests.controlplane.programs import play_task
+from tests.controlplane.waiting import wait_for
+from tests.faults import postgres_verbs as verbs
+from tests.faults.postgres_frames import Frame
+from tests.faults.postgres_proxy import PostgresProxy, connects, runs, syncs
+from tests.faults.rules import Gate, chance, nth
+from tests.postgres import Connection, Database, connect
+from tests.rows import FIRST, START, Row, insert_row
+
+LOST = (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.InternalClientError, ConnectionError)
+VERSION_3 = b"\0\3\0\0"
+OTHERS_AT_WORK = """
+SELECT count(*) FROM pg_stat_activity
+ WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle'
+   AND wait_event IS DISTINCT FROM 'ClientRead'
+"""
+ADD = "INSERT INTO dispatch.queues (name) VALUES ($1)"
+
+
+@asynccontextmanager
+async def connected(proxy: PostgresProxy, database: Database, login: str = "admin") -> AsyncIterator[Connection]:
+    connection = await connect(proxy.url(database.url(login)))
+    try:
+        yield connection
+    finally:
+        connection.terminate()
+
+
+async def queues(database: Database) -> set[str]:
+    """What is committed, asked past the proxy, once no session has anything left to do."""
+    admin = await database.session("admin")
+
+    async def is_quiet() -> bool:
+        return not await admin.fetchval(OTHERS_AT_WORK)
+
+    await wait_for(is_quiet, "no statement runs")
+    return {row["name"] for row in await admin.fetch("SELECT name FROM dispatch.queues")} - {"*", "default"}
+
+
+async def test_without_a_rule_everything_passes_and_is_counted(
+    postgres_proxy: PostgresProxy, database: Database
+) -> None:
+    async with connected(postgres_proxy, database) as connection:
+        before = postgres_proxy.statements, postgres_proxy.commits
+        await connection.execute(ADD, "a")
+        await connection.execute("SELECT 1; SELECT 2")
+        with pytest.raises(asyncpg.UniqueViolationError):
+            await connection.execute(ADD, "a")
+        async with connection.transaction():
+            await connection.execute(ADD, "b")
+    assert await queues(database) == {"a", "b"}
+    # Committed: an INSERT, a simple query, and the COMMIT of a transaction of three statements.
+    assert (postgres_proxy.statements - before[0], postgres_proxy.commits - before[1]) == (6, 3)
+
+
+async def test_megabytes_pass_unharmed_both_ways(postgres_proxy: PostgresProxy, database: Database) -> None:
+    words = "ü" * 3_000_000
+    async with connected(postgres_proxy, database) as connection:
+        assert await connection.fetchval("SELECT $1::text", words) == words
+
+
+async def test_dropped_before_it_was_never_carried_out(postgres_proxy: PostgresProxy, database: Database) -> None:
+    rule = postgres_proxy.add(verbs.drop_before, runs("dispatch.queues"), nth(2))
+    async with connected(postgres_proxy, database) as connection:
+        await connection.execute(ADD, "a")
+        with pytest.raises(LOST):
+            await connection.execute(ADD, "b")
+        assert connection.is_closed()
+    assert (rule.hits, rule.seen, await queues(database)) == (1, 2, {"a"})
+
+
+async def test_cut_before_its_end_it_is_rolled_back(postgres_proxy: PostgresProxy, database: Database) -> None:
+    rule = postgres_proxy.add(verbs.drop_before, syncs("dispatch.queues"))
+    async with connected(postgres_proxy, database) as connection:
+        with pytest.raises(LOST):
+            await connection.execute(ADD, "a")
+    assert (rule.hits, await queues(database)) == (1, set())
+
+
+async def test_dropped_after_it_is_committed_although_the_client_saw_nothing(
+    postgres_proxy: PostgresProxy, database: Database
+) -> None:
+    rule = postgres_proxy.add(verbs.drop_after, runs("INSERT INTO dispatch.queues"), nth(1))
+    async with connected(postgres_proxy, database) as connection:
+        with pytest.raises(LOST):
+            await connection.execute(ADD, "a")
+    assert rule.told == [f"execute {ADD[:60]} I"]
+    assert await queues(database) == {"a"}
+
+
+async def test_dropped_after_a_statement_of_a_transaction_it_is_not_committed(
+    postgres_proxy: PostgresProxy, database: Database
+) -> None:
+    rule = postgres_proxy.add(verbs.drop_after, runs("INSERT INTO dispatch.queues"), nth(1))
+    async with connected(postgres_proxy, database) as connection:
+        with pytest.raises(LOST):
+            async with connection.transaction():
+                await connection.execute(ADD, "a")
+    assert rule.told[0].endswith(" T")
+    assert await queues(database) == set()
+
+
+async def test_what_failed_is_told_as_failed(postgres_proxy: PostgresProxy, database: Database) -> None:
+    rule = postgres_proxy.add(verbs.drop_after, runs("no_such_function"))
+    async with connected(postgres_proxy, database) as connection:
+        with pytest.raises(LOST):
+            await connection.execute("SELECT no_such_function()")
+    assert rule.told == ["query SELECT no_such_function() failed I"]
+
+
+async def test_a_start_whose_answer_is_lost_is_given_again_to_the_same_pod(
+    postgres_proxy: PostgresProxy, database: Database
+) -> None:
+    row = await insert_row(database)
+    rule = postgres_proxy.add(verbs.drop_after, runs("task_start"), nth(1))
+    async with connected(postgres_proxy, database, "task") as connection:
+        with pytest.raises(LOST):
+            await row.start(by=connection)
+    token = (await row.now())["run_token"]
+    async with connected(postgres_proxy, database, "task") as connection:
+        assert (await started(row, connection))["run_token"] == token
+    assert (rule.hits, rule.seen) == (1, 2)
+
+
+async def started(row: Row, connection: Connection) -> asyncpg.Record:
+    """By a statement that this connection prepared before: its text went over the line only then."""
+    statement = await connection.prepare(START)
+    (answer,) = await statement.fetch(row.id, row.start_key, 1, 1, FIRST.job_uid, FIRST.node, FIRST.name)
+    return answer
+
+
+async def test_a_played_container_asks_again_for_each_lost_answer(
+    postgres_proxy: PostgresProxy, database: Database
+) -> None:
+    row = await insert_row(database)
+    names = ("task_start", "task_heartbeat", "task_finish")
+    rules = [postgres_proxy.add(verbs.drop_after, runs(name), nth(1)) for name in names]
+    env = {"TASK_ID": row.id, "TASK_START_KEY": row.start_key, "TASK_ATTEMPT": 1, "TASK_LAUNCH": 1}
+    whereabouts = {"JOB_UID": "j", "NODE_NAME": "n", "POD_NAME": "p"}
+    async with asyncpg.create_pool(postgres_proxy.url(database.url("task")), min_size=1, max_size=1) as pool:
+        calls = PatientCalls(pool)
+        assert await play_task({name: str(value) for name, value in (env | whereabouts).items()}, calls) == 0
+    assert [rule.hits for rule in rules] == [1, 1, 1]
+    assert calls.reports == ["succeeded"]
+    assert [launch["outcome"] for launch in await row.launches()] == ["succeeded"]
+
+
+async def test_delayed_it_comes_late(postgres_proxy: PostgresProxy, database: Database) -> None:
+    rule = postgres_proxy.add(verbs.delay(0.3), runs("SELECT 1"))
+    async with connected(postgres_proxy, database) as connection:
+        began = asyncio.get_running_loop().time()
+        await connection.execute("SELECT 1")
+    assert asyncio.get_running_loop().time() - began >= 0.3
+    assert rule.hits == 1
+
+
+async def test_held_it_lands_after_the_client_gave_up(postgres_proxy: PostgresProxy, database: Database) -> None:
+    gate = Gate()
+    rule = postgres_proxy.add(verbs.hold(gate), runs("dispatch.queues"))
+    async with connected(postgres_proxy, database) as connection:
+        with pytest.raises(TimeoutError):
+            await connection.execute(ADD, "late", timeout=0.2)
+        assert rule.hits == 0
+    await wait_for(lambda: gate.abandoned == 1, "the proxy has seen the client go")
+    assert await queues(database) == set()
+    gate.open()
+    await wait_for(lambda: rule.hits == 1, "the statement is let go")
+
+    async def has_landed() -> bool:
+        return await queues(database) == {"late"}
+
+    await wait_for(has_landed, "the late statement is committed")
+
+
+async def test_frozen_nothing_passes_and_thawed_it_goes_on(postgres_proxy: PostgresProxy, database: Database) -> None:
+    gate = Gate()
+    rule = postgres_proxy.add(verbs.freeze(gate), runs("dispatch.queues"), nth(2))
+    async with connected(postgres_proxy, database) as connection:
+        await connection.execute(ADD, "a")
+        waiting = asyncio.create_task(connection.execute(ADD, "b"))
+        await wait_for(lambda: gate.held == 1, "it is frozen")
+        assert (rule.hits, await queues(database), connection.is_closed()) == (1, {"a"}, False)
+        state = "SELECT state FROM pg_stat_activity WHERE pid = $1"
+        heard = await (await database.session("admin")).fetchval(state, connection.get_server_pid())
+        assert heard == "idle", "not even the statement's parameters have arrived"
+        gate.open()
+        assert await waiting == "INSERT 0 1"
+    assert await queues(database) == {"a", "b"}
+
+
+async def test_frozen_the_server_is_not_heard_either(postgres_proxy: PostgresProxy, database: Database) -> None:
+    gate, heard = Gate(), asyncio.Event()
+    async with connected(postgres_proxy, database) as connection:
+        await connection.add_listener("news", lambda *_: heard.set())
+        frozen = postgres_proxy.add(verbs.freeze(gate), runs("SELECT 1"))
+        waiting = asyncio.create_task(connection.execute("SELECT 1"))
+        await wait_for(lambda: frozen.hits == 1, "it is frozen")
+        await (await database.session("admin")).execute("NOTIFY news")
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(heard.wait(), 0.3)
+        gate.open()
+        await waiting
+        await asyncio.wait_for(heard.wait(), 5)
+
+
+async def test_truncated_half_a_frame_arrives(postgres_proxy: PostgresProxy, database: Database) -> None:
+    rule = postgres_proxy.add(verbs.truncate, runs("dispatch.queues"))
+    async with connected(postgres_proxy, database) as connection:
+        with pytest.raises(LOST):
+            await connection.execute(ADD, "a")
+    assert (rule.hits, await queues(database)) == (1, {"a"})
+    assert (await raw_answer(postgres_proxy, database, ADD.replace("$1", "'b'"))).endswith(b"C\0\0\0\x0fINS")  # ERT 0 1
+
+
+async def raw_answer(proxy: PostgresProxy, database: Database, sql: str) -> bytes:
+    """Every byte that comes back for a simple query, up to the end of the connection."""
+    parts = urlsplit(proxy.url(database.url("admin")))
+    reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+    names = f"user\0{parts.username}\0database\0{database.name}\0\0".encode()
+    writer.write(Frame(b"", VERSION_3 + names).encoded())
+    writer.write(Frame(b"p", f"{parts.password}\0".encode()).encoded())
+    writer.write(Frame(b"Q", f"{sql}\0".encode()).encoded())
+    answer = await reader.read(-1)
+    writer.close()
+    return answer
+
+
+async def test_severed_every_connection_breaks_and_new_ones_come(
+    postgres_proxy: PostgresProxy, database: Database
+) -> None:
+    async with connected(postgres_proxy, database) as one, connected(postgres_proxy, database) as two:
+        assert postgres_proxy.sever() == 2
+        for connection in (one, two):
+            with pytest.raises(LOST):
+                await connection.execute("SELECT 1")
+    async with connected(postgres_proxy, database) as connection:
+        assert await connection.fetchval("SELECT 1") == 1
+
+
+async def test_a_connection_may_be_refused(postgres_proxy: PostgresProxy, database: Database) -> None:
+    rule = postgres_proxy.add(verbs.drop_before, connects, nth(1))
+    url = postgres_proxy.url(database.url("admin"))
+    with pytest.raises(LOST):
+        await asyncpg.connect(url, ssl=False)
+    await (await asyncpg.connect(url, ssl=False)).close()
+    assert (rule.hits, rule.seen) == (1, 2)
+
+
+async def test_a_cancelled_statement_is_cancelled_through_the_proxy(
+    postgres_proxy: PostgresProxy, database: Database
+) -> None:
+    async with connected(postgres_proxy, database) as connection:
+        with pytest.raises(TimeoutError):
+            await connection.execute("SELECT pg_sleep(60)", timeout=0.2)
+        assert await queues(database) == set()
+        assert await connection.fetchval("SELECT 1") == 1
+
+
+async def test_chance_is_the_tests_own(postgres_proxy: PostgresProxy, database: Database) -> None:
+    rule = postgres_proxy.add(verbs.drop_after, runs("dispatch.queues"), chance(0.3, random.Random(5)))
+    draw = random.Random(5)
+    expected = [draw.random() < 0.3 for _ in range(12)]
+    for number, is_lost in enumerate(expected):
+        async with connected(postgres_proxy, database) as connection:
+            if is_lost:
+                with pytest.raises(LOST):
+                    await connection.execute(ADD, f"q{number}")
+            else:
+                await connection.execute(ADD, f"q{number}")
+    assert rule.hits == sum(expected) > 0
+    assert len(await queues(database)) == 12

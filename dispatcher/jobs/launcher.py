@@ -12,12 +12,12 @@ import msgspec
 
 from dispatcher.clock import elapsed
 from dispatcher.identity import job_name, task_identity
-from dispatcher.jobs.case import CANNOT_START, Rules, Scene, Sightings
+from dispatcher.jobs.case import Rules, Scene, Sightings
 from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.lanes import busy_lanes, failing_lanes
 from dispatcher.jobs.memory import Memory, Unseen
 from dispatcher.jobs.outcome import judge
-from dispatcher.jobs.resting import Rest, may_rest, plan_rest, still_resting
+from dispatcher.jobs.resting import Rest, is_news, may_rest, plan_rest, still_resting
 from dispatcher.jobs.submit import Submitter
 from dispatcher.model import (
     TERMINAL,
@@ -73,7 +73,7 @@ class Launcher:
         for pod in view.pods.values():
             pods[pod.job_uid].append(pod)
         self._scene = Scene(now, view.now, pods, view.nodes, self._sightings, self._rules)
-        stuck = frozenset(pod.job_uid for pod in view.pods.values() if pod.waiting_reason in CANNOT_START)
+        stuck = frozenset(pod.job_uid for pod in view.pods.values() if is_news(pod))
         self._resting = still_resting(self._resting, jobs, stuck, elapsed())
 
     def rows_to_read(self) -> set[int]:

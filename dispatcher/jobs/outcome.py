@@ -83,18 +83,30 @@ def first_launch(case: Case) -> Standing | None:
 
 
 def node_lost(case: Case) -> Standing | None:
-    if case.job is None or case.job.phase is not Phase.FAILING:
+    """Kubernetes wants the Pod gone, and nobody is there to end its container.
+
+    With a podFailurePolicy the Job says nothing of it before its own deadline: a terminating Pod has not failed yet.
+    """
+    job = case.job
+    if job is None or job.is_finished:
         return None
     lost = [pod for pod in case.pods if pod.deleting and is_unreachable(case.scene.nodes.get(pod.node_name))]
     if not lost:
         return None
+    return Standing(Hold(HoldReason.NODE_LOST, f"node {lost[0].node_name} is unreachable"), forced(case, job, lost))
+
+
+def forced(case: Case, job: Job, lost: Sequence[Pod]) -> tuple[End, ...]:
+    """Once patience is over. The Job's finalizer keeps even a Pod that was deleted by force, so the Job goes too: the
+    row remembers its number, if it had started. A launch that had not is left to its deadline, which remembers it.
+    """
     patience = timedelta(seconds=case.scene.rules.node_lost_seconds)
-    forced = [
-        End("pods", pod.name, pod.uid, "its node is lost", grace_seconds=0)
-        for pod in lost
-        if patience and case.scene.sightings.has_lasted(f"lost/{pod.uid}", case.scene.cluster_now, patience)
-    ]
-    return Standing(Hold(HoldReason.NODE_LOST, f"node {lost[0].node_name} is unreachable"), tuple(forced))
+    sightings, now = case.scene.sightings, case.scene.cluster_now
+    late = [pod for pod in lost if patience and sightings.has_lasted(f"lost/{pod.uid}", now, patience)]
+    if not late or case.task.launch != job.launch:
+        return ()
+    ends = [End("pods", pod.name, pod.uid, "its node is lost", grace_seconds=0) for pod in late]
+    return (*ends, *([] if job.deleting else [delete(job, "its node is lost")]))
 
 
 def launched(case: Case) -> Standing | None:
@@ -183,10 +195,11 @@ def remembered(case: Case) -> tuple[int, int]:
         return 0, case.last
     missing = case.last - seen.launch
     unstarted, disrupted = seen.unstarted, seen.disrupted + missing
-    if seen.was_disrupted:
+    is_twin = case.task.launch == seen.launch and case.task.job_uid != seen.uid
+    if seen.was_disrupted or missing or is_twin:
+        # With a newer Job missing nothing tells whether this one had started; a refused twin's own Job is missing.
         disrupted += 1
     elif case.task.launch != seen.launch:
-        # With a newer Job missing nothing tells whether this one had started: not held against the row.
         unstarted += 1
     return unstarted, disrupted
 

@@ -31,7 +31,12 @@ def may_rest(standing: Standing, job: Job, pods: Iterable[Pod]) -> bool:
     if standing.ends or not isinstance(verdict, Hold) or verdict.reason is not HoldReason.LAUNCHED:
         return False
     is_plain = job.phase is Phase.ACTIVE and not job.deleting
-    return is_plain and not any(pod.waiting_reason in CANNOT_START for pod in pods)
+    return is_plain and not any(is_news(pod) for pod in pods)
+
+
+def is_news(pod: Pod) -> bool:
+    """A Pod that cannot start, or that somebody wants gone."""
+    return pod.deleting or pod.waiting_reason in CANNOT_START
 
 
 def plan_rest(task: Task, job: Job, pods: Iterable[Pod], now: float, left: float) -> Rest:
@@ -44,7 +49,7 @@ def plan_rest(task: Task, job: Job, pods: Iterable[Pod], now: float, left: float
 def still_resting(
     resting: Mapping[int, Rest], jobs: Mapping[int, Sequence[Job]], stuck: frozenset[str], now: float
 ) -> dict[int, Rest]:
-    """Those whose time is not over and whose Job is as it was. `stuck`: UIDs of Jobs whose Pod cannot start."""
+    """Those whose time is not over and whose Job is as it was. `stuck`: UIDs of Jobs whose Pod is news."""
     return {
         id_: rest
         for id_, rest in resting.items()

@@ -94,6 +94,9 @@ class Reflector(Generic[T]):
         # As of where the store stands: what has changed since would look like a lie of the watch.
         standing = {"resourceVersion": self.store.resource_version, "resourceVersionMatch": "Exact"}
         listed = await list_all(self._client, self.resource, standing if is_check else {})
+        if self.store.has_passed(listed.resource_version):
+            back = f"goes back to {listed.resource_version} from {self.store.resource_version}"
+            raise ClusterAway(f"list {self.resource.name}: {back}; if etcd was restored, restart the dispatcher")
         drifted = self.store.replace(listed.items, listed.resource_version, elapsed())
         RELISTS.labels(self.resource.name, "drift" if drifted and is_check else cause).inc()
         if not self._is_asked:

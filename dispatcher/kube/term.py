@@ -6,8 +6,8 @@ rival waits the whole length after it saw the lease unchanged, and it saw it lat
 clock is compared with anybody's (River's trust window; client-go's elector). A lease that somebody edits or deletes is
 waited for as well: only a holder's own release is free at once.
 
-Not guaranteed: that a replica waits for a leader whose lease somebody deletes before it ever read it, or twice between two
-of its looks; that leader notices at its next renewal.
+Not guaranteed: that a replica waits for a leader whose lease somebody deletes before it ever read it, or twice between
+two of its looks; that leader notices at its next renewal.
 """
 
 from msgspec import Struct

@@ -7,12 +7,16 @@ import pytest
 from prometheus_client import generate_latest
 
 from dispatcher.config import known_names
-from docs import make_metrics, make_settings
+from docs import make_faults, make_metrics, make_settings
 
 
 @pytest.mark.parametrize(
     ("page", "made"),
-    [(make_settings.PAGE, make_settings.settings_page()), (make_metrics.PAGE, make_metrics.metrics_page())],
+    [
+        (make_settings.PAGE, make_settings.settings_page()),
+        (make_metrics.PAGE, make_metrics.metrics_page()),
+        (make_faults.PAGE, make_faults.faults_page()),
+    ],
     ids=lambda one: one.name if isinstance(one, Path) else "",
 )
 def test_the_page_is_up_to_date(page: Path, made: str) -> None:

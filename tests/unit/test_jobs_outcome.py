@@ -174,12 +174,21 @@ def test_a_lost_node_is_waited_for_without_end() -> None:
 
 
 @pytest.mark.fault(38)
-def test_after_node_lost_seconds_the_pod_is_forced_and_the_job_stays() -> None:
+def test_after_node_lost_seconds_the_pod_is_forced_and_the_job_whose_finalizer_keeps_it_goes_too() -> None:
     seen = Sightings()
     assert [removed(look_at_lost_node(300, seen, seconds)) for seconds in (0, 299)] == [[], []]
     assert look_at_lost_node(300, seen, 300).ends == (
         End("pods", LOST_POD.name, LOST_POD.uid, "its node is lost", grace_seconds=0),
+        End("jobs", FAILING.name, FAILING.uid, "its node is lost", resource_version=FAILING.resource_version),
     )
+
+
+@pytest.mark.fault(38)
+def test_a_launch_that_had_not_started_on_the_lost_node_keeps_its_job_which_alone_remembers_it() -> None:
+    seen = Sightings()
+    for seconds in (0, 300):
+        scene: dict[str, Any] = {"rules": Rules(node_lost_seconds=300), "sightings": seen, "at": later(seconds)}
+        assert removed(look(a_task(), FAILING, pods=[LOST_POD], nodes=[LOST_NODE], **scene)) == []
 
 
 @pytest.mark.parametrize(
@@ -188,9 +197,8 @@ def test_after_node_lost_seconds_the_pod_is_forced_and_the_job_stays() -> None:
         (FAILING, LOST_POD, [a_node()]),
         (FAILING, LOST_POD, []),
         (FAILING, a_pod(FAILING, phase="Running", node_name="node-1"), [LOST_NODE]),
-        (a_job(), LOST_POD, [LOST_NODE]),
     ],
-    ids=["the node is fine", "the node is gone or not watched", "the Pod stays", "the Job does not fail"],
+    ids=["the node is fine", "the node is gone or not watched", "the Pod stays"],
 )
 def test_without_a_lost_node_a_launch_is_just_launched(job: Job, pod: Pod, nodes: list[Any]) -> None:
     assert reason_of(look(a_running_task(), job, pods=[pod], nodes=nodes)) is HoldReason.LAUNCHED

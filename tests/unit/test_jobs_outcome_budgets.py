@@ -50,7 +50,7 @@ def test_a_launch_is_one_above_what_jobs_and_row_know(task: Task, jobs: list[Job
         (a_failed_job(), a_running_task(), 0, 0),
         (a_disrupted_job(), a_task(), 0, 1),
         (a_disrupted_job(), a_running_task(), 0, 1),
-        (a_complete_job(uid="twin"), a_running_task(), 0, 0),
+        (a_complete_job(uid="twin"), a_running_task(), 0, 1),
     ],
     ids=["never started", "started", "disrupted before its start", "disrupted after its start", "refused twin"],
 )

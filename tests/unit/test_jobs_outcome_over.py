@@ -100,7 +100,7 @@ def test_a_job_that_does_not_say_when_it_ended_ended_when_it_was_made() -> None:
 @pytest.mark.fault(13)
 def test_the_exit_0_of_a_refused_twin_is_no_success() -> None:
     standing = look(a_running_task(job_uid="its name's first owner"), a_complete_job())
-    assert standing.verdict == Launch(2)
+    assert standing.verdict == Launch(2, disrupted=1)
 
 
 def test_a_refused_twin_is_waited_out_like_any_other_end() -> None:

@@ -1,0 +1,201 @@
+"""A database that lags, loses commits, goes away, or is not as it was: no row runs twice, none is forgotten."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tests.controlplane.waiting import wait_for
+from tests.dispatching import Dispatcher, Place
+from tests.faults import postgres_verbs
+from tests.faults.postgres_proxy import PostgresProxy, runs
+from tests.faults.rules import Gate, nth
+from tests.faults.steps import creates, fails_again, has_jobs, held, insert, looks_again, no_jobs, succeeded
+from tests.postgres import Connection, PostgresServer, Standby, connect
+
+
+@asynccontextmanager
+async def standby_of(postgres: PostgresServer) -> AsyncIterator[Standby]:
+    made = await postgres.start_standby()
+    await made.caught_up()
+    try:
+        yield made
+    finally:
+        await made.stop(immediately=True)
+
+
+@asynccontextmanager
+async def admin_at(standby: Standby, place: Place) -> AsyncIterator[Connection]:
+    connection = await connect(standby.url(place.database))
+    try:
+        yield connection
+    finally:
+        connection.terminate()
+
+
+async def runs_to_its_end(place: Place, **settings: object) -> None:
+    """One dispatcher's life: the one row succeeds at the primary."""
+    async with place.playing() as player, Dispatcher(place, **settings) as dispatcher:
+        await succeeded(place, dispatcher, 1)
+        assert len(player.runs) == 1
+        if settings.get("TOMBSTONE_SECONDS") == 0:
+            await no_jobs(place, dispatcher)
+
+
+@pytest.mark.fault(3)
+@pytest.mark.museum("GC on replica row")
+async def test_a_standby_that_shows_a_finished_row_as_waiting_is_never_asked_for_rows(
+    place: Place, postgres: PostgresServer
+) -> None:
+    (task_id,) = await insert(place, 1)
+    async with standby_of(postgres) as standby, admin_at(standby, place) as lagging:
+        await lagging.execute("SELECT pg_wal_replay_pause()")
+        await runs_to_its_end(place, TOMBSTONE_SECONDS=0)
+        assert await lagging.fetchval("SELECT status FROM dispatch.tasks WHERE id = $1", task_id) == "waiting"
+        url = standby.url(place.database, "reader")
+        async with Dispatcher(place, DATABASE_URL=url, TOMBSTONE_SECONDS=0) as dispatcher:
+            await dispatcher.unready("primary")
+            await wait_for(dispatcher.leads, "it leads", check=dispatcher.check)
+            await fails_again(dispatcher, "dispatch", 3)
+        await lagging.execute("SELECT pg_wal_replay_resume()")
+    assert len(creates(place, None)) == 1
+
+
+@pytest.mark.fault(4)
+async def test_a_run_whose_report_a_fail_over_lost_is_not_made_again(place: Place, postgres: PostgresServer) -> None:
+    await insert(place, 1)
+    async with standby_of(postgres) as standby:
+        await standby.stop()
+        await runs_to_its_end(place)
+        await postgres.stop(immediately=True)
+        try:
+            await standby.start()
+            await standby.promote()
+            async with admin_at(standby, place) as successor:
+                assert await successor.fetchval("SELECT status FROM dispatch.tasks") == "waiting"
+            async with Dispatcher(place, DATABASE_URL=standby.url(place.database, "reader")) as dispatcher:
+                await held(dispatcher, "ExitedWithoutReport")
+                await dispatcher.ready()
+                await looks_again(dispatcher)
+        finally:
+            await postgres.start()
+    assert len(creates(place, None)) == len(await place.jobs()) == 1
+
+
+@pytest.mark.fault(1)
+async def test_without_a_database_no_finished_job_is_removed(place: Place, postgres: PostgresServer) -> None:
+    await insert(place, 1)
+    async with place.playing(), Dispatcher(place, TOMBSTONE_SECONDS=4) as dispatcher:
+        await succeeded(place, dispatcher, 1)
+        await postgres.stop()
+        try:
+            await fails_again(dispatcher, "sweep", 2)  # so its time is over, and only the rows are missing
+            assert len(await place.jobs()) == 1
+        finally:
+            await postgres.start()
+        await no_jobs(place, dispatcher)
+
+
+@pytest.mark.fault(6)
+@pytest.mark.museum("cursor by id")
+async def test_a_row_that_is_committed_after_later_ones_is_launched(place: Place) -> None:
+    slow = await place.database.connect("team_a")
+    async with place.playing() as player, Dispatcher(place) as dispatcher:
+        transaction = slow.transaction()
+        await transaction.start()
+        early = await slow.fetchval("INSERT INTO dispatch.tasks DEFAULT VALUES RETURNING id")
+        later = await insert(place, 3)
+        await succeeded(place, dispatcher, 3)
+        await looks_again(dispatcher)
+        assert early < min(later)
+        assert player.runs_of(early) == []
+        await transaction.commit()
+        await succeeded(place, dispatcher, 4)
+
+
+@pytest.mark.fault(7)
+async def test_an_id_that_is_given_again_is_another_task(place: Place) -> None:
+    (first,) = await insert(place, 1)
+    async with place.playing() as player, Dispatcher(place) as dispatcher:
+        await succeeded(place, dispatcher, 1)
+        admin = await place.database.session("admin")
+        await admin.execute("TRUNCATE dispatch.tasks, dispatch.task_launches RESTART IDENTITY")
+        await admin.execute("SELECT setval(pg_get_serial_sequence('dispatch.tasks', 'id'), $1, false)", first)
+        (second,) = await insert(place, 1)
+        assert second == first
+        await succeeded(place, dispatcher, 1)
+        assert len(player.runs_of(first)) == 2
+        names = {str(job["metadata"]["name"]) for job in await has_jobs(place, dispatcher, 2)}
+        assert len(names) == 2
+
+
+@pytest.mark.fault(8)
+async def test_a_row_that_goes_while_its_job_runs_leaves_the_job_alone(place: Place) -> None:
+    kept, gone = [await place.database.insert_task(env={"PLAY": "hang"}) for _ in range(2)]
+    async with place.playing() as player, Dispatcher(place, TOMBSTONE_SECONDS=0) as dispatcher:
+        await wait_for(lambda: len([run for run in player.runs if run.calls.heartbeats]) == 2, "both run", 20)
+        admin = await place.database.session("admin")
+        await admin.execute("DELETE FROM dispatch.tasks WHERE id = $1", gone)
+        await admin.execute('UPDATE dispatch.tasks SET priority = 1, spec = \'{"cpu": "64"}\' WHERE id = $1', kept)
+        await looks_again(dispatcher, 10)
+        jobs = await has_jobs(place, dispatcher, 2)
+        assert ["deletionTimestamp" in job["metadata"] for job in jobs] == [False, False]
+        assert not place.control_plane.audit(verb="delete", resource="pods", namespace=place.namespace)
+
+
+@pytest.mark.fault(9)
+async def test_a_column_that_is_missing_is_named_and_nothing_is_launched(place: Place) -> None:
+    admin = await place.database.session("admin")
+    await insert(place, 1)
+    await admin.execute("ALTER TABLE dispatch.tasks RENAME COLUMN submitted_by TO author")
+    async with Dispatcher(place) as dispatcher:
+        await dispatcher.unready("submitted_by")
+        assert not await place.jobs()
+        await admin.execute("ALTER TABLE dispatch.tasks RENAME COLUMN author TO submitted_by")
+        await dispatcher.ready()
+        await has_jobs(place, dispatcher, 1)
+
+
+@pytest.mark.fault(9)
+async def test_a_status_that_this_version_does_not_know_is_not_waiting(place: Place) -> None:
+    odd, good = await insert(place, 2)
+    admin = await place.database.session("admin")
+    for constraint in ("status_is_known", "finished_when_terminal"):
+        await admin.execute(f"ALTER TABLE dispatch.tasks DROP CONSTRAINT {constraint}")
+    await admin.execute("UPDATE dispatch.tasks SET status = 'archived' WHERE id = $1", odd)
+    async with place.playing() as player, Dispatcher(place) as dispatcher:
+        await succeeded(place, dispatcher, 1)
+        await looks_again(dispatcher)
+        assert [run.task_id for run in player.runs] == [good]
+        await admin.execute("UPDATE dispatch.tasks SET status = 'archived' WHERE id = $1", good)
+        await looks_again(dispatcher)
+        assert len(await place.jobs()) == 1
+        assert await dispatcher.metric("dispatcher_faults_total", component="dispatch") == 0
+
+
+@pytest.mark.fault(1, 5)
+async def test_a_lost_session_costs_a_look_and_no_row(place: Place) -> None:
+    admin = await place.database.session("admin")
+    ends = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = 'reader' AND datname = $1"
+    async with place.playing(), Dispatcher(place) as dispatcher:
+        await dispatcher.ready()
+        for number in range(1, 4):
+            assert await admin.fetchval(ends, place.database.name)
+            await insert(place, 1)
+            await succeeded(place, dispatcher, number)
+
+
+@pytest.mark.fault(5)
+async def test_a_statement_that_is_never_answered_is_given_up_and_asked_anew(
+    place: Place, postgres_proxy: PostgresProxy
+) -> None:
+    gate = Gate()
+    rule = postgres_proxy.add(postgres_verbs.freeze(gate), runs("pg_is_in_recovery"), nth(5))
+    url = postgres_proxy.url(place.database.url("reader"))
+    async with place.playing(), Dispatcher(place, DATABASE_URL=url) as dispatcher:
+        await wait_for(lambda: rule.hits == 1, "a statement without an answer", 20, check=dispatcher.check)
+        await insert(place, 3)
+        assert (await dispatcher.get("/healthz"))[0] == 200
+        await succeeded(place, dispatcher, 3, 40)
+        assert (rule.hits, await dispatcher.metric("dispatcher_faults_total", component="dispatch")) == (1, 1)
+        await dispatcher.ready()

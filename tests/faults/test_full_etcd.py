@@ -1,0 +1,88 @@
+"""etcd refuses writes because it is full: said so, nothing is lost, and all goes on when there is room again."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from tests.controlplane.api import Json, KubeFault
+from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.waiting import wait_for
+from tests.dispatching import Dispatcher, Place
+from tests.faults.steps import core_path, has_jobs, insert, looks_again, succeeded
+from tests.postgres import Database
+
+QUOTA_BYTES = 24 << 20
+PIECE = "x" * 900_000
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def small_place(monkeypatch: pytest.MonkeyPatch, database: Database, tmp_path: Path) -> AsyncIterator[Place]:
+    """A cluster of its own, whose etcd holds next to nothing."""
+    monkeypatch.setenv("ETCD_QUOTA_BACKEND_BYTES", str(QUOTA_BYTES))
+    async with ControlPlane() as plane:
+        await plane.add_nodes(1)
+        place = Place(plane, await plane.create_namespace(), database, tmp_path)
+        await place.prepare()
+        yield place
+
+
+async def fill(place: Place) -> int:
+    """Until there is no room for more; how many objects that took."""
+    for number in range(100):
+        body = {"metadata": {"name": f"big-{number}"}, "data": {"a": PIECE}}
+        try:
+            await place.control_plane.admin("POST", core_path(place, "configmaps"), body)
+        except KubeFault as fault:
+            if "space exceeded" not in str(fault):
+                raise
+            return number
+    raise AssertionError("etcd took everything")
+
+
+async def make_room(place: Place) -> None:
+    """As the handbook of etcd says: remove, compact, defragment, disarm."""
+    for item in (await place.control_plane.admin("GET", core_path(place, "configmaps")))["items"]:
+        if item["metadata"]["name"].startswith("big-"):
+            await place.control_plane.admin("DELETE", core_path(place, "configmaps", item["metadata"]["name"]))
+    async with aiohttp.ClientSession() as session:
+        state = await etcd(place, session, "maintenance/status")
+        revision = {"revision": state["header"]["revision"], "physical": True}
+        await etcd(place, session, "kv/compaction", revision)
+        await etcd(place, session, "maintenance/defragment")
+        member = {"memberID": state["header"]["member_id"], "action": "DEACTIVATE", "alarm": "NOSPACE"}
+        await etcd(place, session, "maintenance/alarm", member)
+
+
+async def etcd(place: Place, session: aiohttp.ClientSession, what: str, body: Json | None = None) -> Json:
+    address = f"http://127.0.0.1:{place.control_plane._layout.etcd_port}/v3/{what}"
+    async with session.post(address, json=body or {}) as answer:
+        assert answer.status == 200, await answer.text()
+        told: Json = await answer.json()
+        return told
+
+
+@pytest.mark.fault(21)
+async def test_when_etcd_is_full_writes_stop_and_go_on_when_there_is_room(small_place: Place) -> None:
+    place = small_place
+    async with place.playing() as player, Dispatcher(place, TOMBSTONE_SECONDS=0) as dispatcher:
+        await insert(place, 1, env={"PLAY": "hang"})
+        await has_jobs(place, dispatcher, 1)
+        assert await fill(place) > 5
+        await insert(place, 3)
+        body = await dispatcher.unready("space exceeded")
+        assert "leader" in body
+        await looks_again(dispatcher)
+        assert len(await place.jobs()) == 1
+        assert (await dispatcher.get("/healthz"))[0] == 200
+        await make_room(place)
+        await dispatcher.ready()
+        await succeeded(place, dispatcher, 3, 60)
+
+        async def is_alone() -> bool:
+            return len(await place.jobs()) == 1
+
+        await wait_for(is_alone, "what is over is swept", 30, check=dispatcher.check)
+    assert len(player.runs) == 4

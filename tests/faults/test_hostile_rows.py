@@ -1,0 +1,118 @@
+"""Text that means harm arrives as it was written, or not at all, and shows up nowhere else."""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tests.controlplane.waiting import wait_for
+from tests.dispatching import Dispatcher, Place
+from tests.faults.steps import creates, has_jobs, held, insert, looks_again, succeeded
+from tests.postgres import PostgresServer, connect, url_with
+
+EVIL = 'team\n{"level":"info"}\x1b[31m\u202e<script>alert(1)</script>'
+TEXTS = ["\x1b[2J", "\u202egnp.exe", "<img src=x onerror=alert(1)>", "a\nb\r\tc", "$(TASK_START_KEY) $$(PATH) ${HOME}",
+         "'; DROP TABLE dispatch.tasks; --", "\U0001f4a3" * 50, "x" * 30_000]  # fmt: skip
+QUEUES = 150
+
+
+@asynccontextmanager
+async def login(postgres: PostgresServer, name: str) -> AsyncIterator[None]:
+    """A submitter with a name that nobody would give."""
+    admin = await connect(postgres.admin_url)
+    quoted = '"' + name.replace('"', '""') + '"'
+    try:
+        await admin.execute(f"CREATE ROLE {quoted} LOGIN PASSWORD 'evil' IN ROLE dispatch_submitter")
+        yield
+    finally:
+        await admin.execute(f"DROP ROLE IF EXISTS {quoted}")
+        await admin.close()
+
+
+async def insert_as(place: Place, name: str) -> None:
+    import asyncpg
+
+    connection = await asyncpg.connect(url_with(place.database.admin_url), user=name, password="evil")
+    await connection.execute("INSERT INTO dispatch.tasks DEFAULT VALUES")
+    await connection.close()
+
+
+@pytest.mark.fault(57)
+async def test_a_submitter_with_an_evil_name_is_quoted_everywhere(place: Place, postgres: PostgresServer) -> None:
+    async with login(postgres, EVIL), place.playing(), Dispatcher(place, LOG_LEVEL="debug") as dispatcher:
+        await insert_as(place, EVIL)
+        await succeeded(place, dispatcher, 1)
+        (job,) = await has_jobs(place, dispatcher, 1)
+        assert job["metadata"]["annotations"]["dispatcher.internal/submitted-by"] == EVIL
+        _, metrics = await dispatcher.get("/metrics")
+        assert "<script" not in metrics
+        lines = [json.loads(line) for line in dispatcher.log.splitlines()]
+        assert {line["event"] for line in lines} >= {"started", "launched"}
+        assert "\x1b" not in dispatcher.log
+        await place.database.drop()  # its rows belong to the role
+
+
+@pytest.mark.fault(55, 57)
+@pytest.mark.museum("env $ unescaped")
+async def test_evil_values_arrive_as_they_were_written_and_are_not_logged(place: Place) -> None:
+    place.template("open", row_may_set="env,args,command")
+    async with place.playing() as player, Dispatcher(place, LOG_LEVEL="debug") as dispatcher:
+        ids = [await place.database.insert_task(template="open", env={"TEXT": text}) for text in TEXTS]
+        await insert(place, 1, template="open", spec={"args": TEXTS, "command": ["sh", "-c", "$(TASK_START_KEY)"]})
+        await succeeded(place, dispatcher, len(ids) + 1)
+        for task_id, text in zip(ids, TEXTS, strict=True):
+            assert player.runs_of(task_id)[0].env["TEXT"] == text
+        assert not [text for text in TEXTS if text in dispatcher.log or json.dumps(text) in dispatcher.log]
+        assert all(json.loads(line) for line in dispatcher.log.splitlines())
+
+
+DENIED: list[Mapping[str, Any]] = [
+    {"spec": {"image": "elsewhere.example/app:1"}},
+    {"spec": {"image": "registry.example/team/../../elsewhere"}},
+    {"spec": {"cpu": "64"}},
+    {"spec": {"args": ["--as-root"]}},
+    {"spec": {"command": ["sh"]}},
+    {"env": {"FIXED": "mine"}},
+    {"timeout_seconds": 604800},
+]
+
+
+@pytest.mark.fault(54, 56)
+async def test_what_a_template_does_not_open_makes_no_job(place: Place) -> None:
+    place.template("open", row_may_set="env,cpu,image", max_cpu="1", max_seconds="60", images="registry.example/team/*")
+    path = place.templates / "open.yaml"
+    path.write_text(path.read_text() + "          env: [{name: FIXED, value: theirs}]\n")
+    async with place.playing(), Dispatcher(place) as dispatcher:
+        for columns in DENIED:
+            await insert(place, 1, template="open", priority=1, **columns)
+        await insert(place, 1, template="open", priority=900)
+        await succeeded(place, dispatcher, 1)
+        await held(dispatcher, "PolicyDenied", len(DENIED))
+        await looks_again(dispatcher)
+    assert len(creates(place, None)) == 1
+
+
+@pytest.mark.fault(58)
+async def test_metrics_of_many_queues_and_submitters_name_queues_alone(place: Place) -> None:
+    operator = await place.database.connect("operator")
+    await operator.executemany(
+        "INSERT INTO dispatch.queues (name) VALUES ($1)", [(f"queue-{number}",) for number in range(QUEUES)]
+    )
+    team = await place.database.connect("team_a")
+    await team.executemany(
+        "INSERT INTO dispatch.tasks (queue, cache_key) VALUES ($1, $2)",
+        [(f"queue-{number % QUEUES}", f"key-{number}") for number in range(QUEUES * 4)],
+    )
+    async with Dispatcher(place, MAX_JOBS=5) as dispatcher:
+
+        async def judged() -> bool:
+            return await dispatcher.metric("dispatcher_waiting_tasks", reason="JobCap") > QUEUES
+
+        await wait_for(judged, "rows of all queues are judged", 20, check=dispatcher.check)
+        _, metrics = await dispatcher.get("/metrics")
+    samples = [line for line in metrics.splitlines() if line.startswith("dispatcher_")]
+    assert len([line for line in samples if "queue=" in line]) <= 3 * QUEUES
+    assert len(samples) <= 3 * QUEUES + 500
+    assert not [line for line in samples if "team_a" in line or "key-" in line or "task" in line.partition("{")[2]]

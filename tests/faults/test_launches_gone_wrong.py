@@ -1,0 +1,220 @@
+"""Pods and Jobs that end in odd ways: what is believed, what is waited for, and what is left alone."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from secrets import token_hex
+from typing import Any
+
+import pytest
+
+from tests.controlplane.api import Json
+from tests.controlplane.player import Player
+from tests.controlplane.programs import TaskCalls
+from tests.controlplane.waiting import wait_for
+from tests.dispatching import Dispatcher, Place
+from tests.faults.steps import (
+    core_path,
+    creates,
+    has_jobs,
+    held,
+    insert,
+    jobs_path,
+    looks_again,
+    no_jobs,
+    succeeded,
+    template_with,
+)
+
+FOREVER = 3600
+
+
+@asynccontextmanager
+async def node_of_ours(place: Place) -> AsyncIterator[str]:
+    """A Node that no kubelet looks after: it is what the test says."""
+    name = f"fragile-{token_hex(3)}"
+    await place.control_plane.admin("POST", "/api/v1/nodes", {"metadata": {"name": name}})
+    await say(place, name, "True")
+    yield name
+    await place.control_plane.remove_node(name)
+
+
+async def say(place: Place, node: str, ready: str) -> None:
+    """What its kubelet, or the cluster in its place, says of the Node."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    condition = {"type": "Ready", "status": ready, "lastHeartbeatTime": now, "lastTransitionTime": now}
+    status = {"conditions": [condition], "capacity": {"cpu": "8", "memory": "8Gi", "pods": "20"}}
+    await place.control_plane.admin("PATCH", f"/api/v1/nodes/{node}/status", {"status": status})
+
+
+async def the_pod(place: Place, dispatcher: Dispatcher) -> Json:
+    async def look() -> list[Json]:
+        found: list[Json] = (await place.control_plane.admin("GET", core_path(place, "pods")))["items"]
+        return found
+
+    return (await wait_for(look, "a Pod", 20, check=dispatcher.check))[0]
+
+
+async def run_on(place: Place, pod: Json) -> None:
+    """The node tells that the Pod's container runs."""
+    ran = [{"name": "task", "image": "a", "imageID": "", "ready": True, "restartCount": 0, "state": {
+        "running": {"startedAt": pod["metadata"]["creationTimestamp"]}}}]  # fmt: skip
+    path = core_path(place, "pods", f"{pod['metadata']['name']}/status")
+    await place.control_plane.admin("PATCH", path, {"status": {"phase": "Running", "containerStatuses": ran}})
+
+
+async def lose(place: Place, dispatcher: Dispatcher, node: str) -> Json:
+    """A row's container runs on the node, which then is heard of no more; the cluster wants its Pod gone."""
+    gone = {
+        "key": "node.kubernetes.io/unreachable",
+        "operator": "Exists",
+        "effect": "NoExecute",
+        "tolerationSeconds": 1,
+    }
+    template_with(place, "there", {"nodeName": node, "tolerations": [gone]})
+    await insert(place, 1, template="there", env={"PLAY": "hang"})
+    pod = await the_pod(place, dispatcher)
+    await run_on(place, pod)
+    await wait_for(lambda: place.rows("status = 'processing'"), "it has started", 20, check=dispatcher.check)
+    await say(place, node, "Unknown")
+    return pod
+
+
+@pytest.mark.fault(38)
+async def test_a_pod_on_a_lost_node_has_no_second_beside_it_until_the_node_is_back(place: Place) -> None:
+    async with node_of_ours(place) as node, place.playing() as player, Dispatcher(place) as dispatcher:
+        pod = await lose(place, dispatcher, node)
+        path = core_path(place, "pods", pod["metadata"]["name"])
+
+        async def is_to_go() -> bool:
+            return "deletionTimestamp" in (await place.control_plane.admin("GET", path))["metadata"]
+
+        await wait_for(is_to_go, "the cluster wants its Pod gone", 60, check=dispatcher.check)
+        await held(dispatcher, "NodeLost", seconds=60)
+        await looks_again(dispatcher, 10)
+        assert len(creates(place)) == len(player.runs) == 1
+        await say(place, node, "True")  # and its kubelet has ended the container
+        await place.control_plane.admin("PATCH", f"{path}/status", {"status": {"phase": "Failed"}})
+        await place.control_plane.admin("DELETE", path, {"gracePeriodSeconds": 0})
+        await has_jobs(place, dispatcher, 2, 40)
+
+
+@pytest.mark.fault(38)
+async def test_where_it_is_asked_for_the_launch_on_a_lost_node_is_given_up_for_another(
+    place: Place,
+) -> None:
+    async with node_of_ours(place) as node, place.playing(), Dispatcher(place, NODE_LOST_SECONDS=3) as dispatcher:
+        pod = await lose(place, dispatcher, node)
+        await held(dispatcher, "NodeLost", seconds=60)
+        await wait_for(lambda: len(creates(place)) == 2, "the next launch", 60, check=dispatcher.check)
+        forced = place.control_plane.audit(verb="delete", resource="pods", namespace=place.namespace)
+        ours = [one.object_ref.name for one in forced if one.user.endswith(":dispatcher")]
+        assert pod["metadata"]["name"] in ours
+        (follower,) = await place.jobs()
+        labels, notes = follower["metadata"]["labels"], follower["metadata"]["annotations"]  # type: ignore[index]  # JSON
+        assert (labels["dispatcher.internal/launch"], notes["dispatcher.internal/disrupted"]) == ("2", "1")
+
+
+async def reports_and_fails(env: Mapping[str, str], calls: TaskCalls) -> int:
+    assert await calls.start(env) is not None
+    await calls.finish("succeeded")
+    return 1
+
+
+@pytest.mark.fault(44)
+async def test_a_report_counts_although_the_job_fails_afterwards(place: Place) -> None:
+    player = Player(place.control_plane, place.namespace, place.database.url("task"), reports_and_fails)
+    async with player, Dispatcher(place, TOMBSTONE_SECONDS=0) as dispatcher:
+        (task_id,) = await insert(place, 1)
+        await succeeded(place, dispatcher, 1)
+        await no_jobs(place, dispatcher)
+        await looks_again(dispatcher)
+    assert len(player.runs_of(task_id)) == len(creates(place)) == 1
+
+
+async def never_ends(env: Mapping[str, str], calls: TaskCalls) -> int:
+    """With a row that says so it reports, as beside a sidecar that goes on."""
+    assert await calls.start(env) is not None
+    if env.get("REPORTS"):
+        await calls.finish("succeeded")
+    await wait_for(lambda: False, "its end", FOREVER)
+    return 0
+
+
+@pytest.mark.fault(42, 45)
+async def test_whatever_does_not_end_is_ended_by_the_deadline_of_its_job(place: Place) -> None:
+    player = Player(place.control_plane, place.namespace, place.database.url("task"), never_ends)
+    settings = {"TIMEOUT_SECONDS": 1, "START_DEADLINE_SECONDS": 10, "TOMBSTONE_SECONDS": FOREVER}
+    async with player, Dispatcher(place, **settings) as dispatcher:
+        await insert(place, 1, env={"REPORTS": "yes"}, max_failures=1)
+        await insert(place, 1, max_failures=1)
+        await held(dispatcher, "FailuresExhausted", 1, 40)
+        await succeeded(place, dispatcher, 1)
+
+        async def reasons() -> list[str]:
+            jobs: list[Json] = await place.jobs()
+            told = [c["reason"] for job in jobs for c in job["status"].get("conditions", ()) if c["type"] == "Failed"]
+            return told if len(told) == 2 else []
+
+        assert await wait_for(reasons, "both Jobs failed", 20) == ["DeadlineExceeded"] * 2
+        assert len(player.runs) == 2
+
+
+@pytest.mark.fault(37, 50)
+async def test_a_job_whose_pod_is_gone_when_somebody_looks_is_judged_by_what_it_says_itself(place: Place) -> None:
+    place.template("evicted", steer={"evicted-after-seconds": "1"})
+    first = Dispatcher(place)
+    await first.start()
+    await insert(place, 1, template="evicted")
+    (job,) = await has_jobs(place, first, 1)
+    await first.kill()
+    await place.end_term()
+
+    async def has_failed() -> bool:
+        (now,) = await place.jobs()
+        return "PodFailurePolicy" in str(now["status"]) and "'Failed'" in str(now["status"])
+
+    await wait_for(has_failed, "its Job failed", 20)
+    await place.control_plane.admin("DELETE", core_path(place, "pods"))
+    async with Dispatcher(place) as second:
+        await has_jobs(place, second, 2)
+    (follower,) = [one for one in await place.jobs() if one["metadata"]["name"] != job["metadata"]["name"]]  # type: ignore[index]  # JSON
+    assert follower["metadata"]["annotations"]["dispatcher.internal/disrupted"] == "1"  # type: ignore[index]  # JSON
+
+
+@pytest.mark.fault(51)
+async def test_a_foreign_job_with_our_labels_is_neither_counted_nor_removed(place: Place) -> None:
+    labels = {
+        "app.kubernetes.io/managed-by": "dispatcher", "dispatcher.internal/installation": "dispatcher",
+        "dispatcher.internal/task-id": "1", "dispatcher.internal/attempt": "1", "dispatcher.internal/launch": "1",
+    }  # fmt: skip
+    body: dict[str, Any] = {"restartPolicy": "Never", "containers": [{"name": "a", "image": "a"}]}
+    template = {"metadata": {"annotations": {"play.dispatcher.internal/run-seconds": "0"}}, "spec": body}
+    for name, suspended in (("over", False), ("at-rest", True)):
+        spec = {"template": template, "suspend": suspended}
+        foreign = {"metadata": {"name": name, "labels": labels}, "spec": spec}
+        await place.control_plane.admin("POST", jobs_path(place), foreign)
+    async with place.playing(), Dispatcher(place, MAX_JOBS=1, TOMBSTONE_SECONDS=0) as dispatcher:
+        await insert(place, 2)
+        await succeeded(place, dispatcher, 2)
+
+        async def only_theirs() -> bool:
+            return {str(job["metadata"]["name"]) for job in await place.jobs()} == {"over", "at-rest"}  # type: ignore[index]  # JSON
+
+        await wait_for(only_theirs, "our own Jobs are gone", 20, check=dispatcher.check)
+        await looks_again(dispatcher, 10)
+        assert await only_theirs()
+
+
+@pytest.mark.fault(41)
+@pytest.mark.museum("count only running pods")
+async def test_jobs_whose_pods_fit_nowhere_count_and_end_at_the_start_deadline(place: Place) -> None:
+    template_with(place, "nowhere", {"nodeSelector": {"there": "is-none"}})
+    settings = {"MAX_JOBS": 2, "MAX_PENDING": 100, "START_DEADLINE_SECONDS": 10, "MAX_LAUNCHES": 1}
+    async with Dispatcher(place, **settings) as dispatcher:
+        await insert(place, 5, template="nowhere")
+        await has_jobs(place, dispatcher, 2)
+        await held(dispatcher, "JobCap", 3)
+        await looks_again(dispatcher, 10)
+        assert len(creates(place)) == 2
+        await held(dispatcher, "LaunchesExhausted", 2, 40)

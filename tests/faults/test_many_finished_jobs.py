@@ -1,0 +1,77 @@
+"""A dispatcher that finds hundreds of finished Jobs at its start: launches go first, removals follow at their rate."""
+
+import asyncio
+import time
+from datetime import UTC, datetime
+
+import pytest
+
+from dispatcher import identity as ids
+from tests.controlplane.api import Json
+from tests.controlplane.waiting import wait_for
+from tests.dispatching import Dispatcher, Place
+from tests.faults.steps import creates, insert, jobs_path, succeeded
+from tests.postgres import Record
+
+MANY = 200
+RATE = 20
+OVER = """
+INSERT INTO dispatch.tasks (queue, status, launch, finished_at, start_key, kind)
+SELECT 'default', 'succeeded', 1, now(), gen_random_uuid(), '\\x00' FROM generate_series(1, $1::int)
+RETURNING id, created_at
+"""
+
+
+def finished_job(row: Record, database_id: str) -> Json:
+    """As this dispatcher would have made it, at rest, so that nobody else works on it."""
+    identity = ids.task_identity(database_id, row["id"], row["created_at"])
+    numbers = {ids.LABEL_TASK_ID: str(row["id"]), ids.LABEL_ATTEMPT: "1", ids.LABEL_LAUNCH: "1"}
+    labels = {ids.MANAGED_BY: ids.MANAGER, ids.LABEL_INSTALLATION: "dispatcher", ids.LABEL_QUEUE: "default", **numbers}
+    notes = {ids.IDENTITY: identity, ids.DATABASE_ID: database_id, ids.SUBMITTED_BY: "team_a"}
+    name = ids.job_name("dispatcher", row["id"], identity, 1, 1)
+    pod = {"restartPolicy": "Never", "containers": [{"name": "task", "image": "a"}]}
+    meta = {"name": name, "labels": labels, "annotations": notes}
+    return {"metadata": meta, "spec": {"suspend": True, "template": {"spec": pod}}}
+
+
+async def leave_behind(place: Place) -> None:
+    """Rows that are over, and their finished Jobs."""
+    admin = await place.database.session("admin")
+    async with admin.transaction():
+        await admin.execute("SET LOCAL session_replication_role = replica")
+        rows = await admin.fetch(OVER, MANY)
+    database_id = str(await admin.fetchval("SELECT database_id FROM dispatch.schema_version LIMIT 1"))
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    ends = [{"type": type_, "status": "True", "reason": "BackoffLimitExceeded", "lastTransitionTime": now}
+            for type_ in ("FailureTarget", "Failed")]  # fmt: skip
+    places = asyncio.Semaphore(16)
+
+    async def make(row: Record) -> None:
+        async with places:
+            job = finished_job(row, database_id)
+            await place.control_plane.admin("POST", jobs_path(place), job)
+            path = jobs_path(place, f"{job['metadata']['name']}/status")
+            await place.control_plane.admin("PATCH", path, {"status": {"startTime": now, "conditions": ends}})
+
+    await asyncio.gather(*(make(row) for row in rows))
+
+
+@pytest.mark.fault(52)
+async def test_hundreds_of_finished_jobs_delay_no_launch_and_go_at_their_rate(place: Place) -> None:
+    await leave_behind(place)
+    settings = {"TOMBSTONE_SECONDS": 0, "KUBE_WRITES_PER_SECOND": RATE, "MAX_JOBS": 10}
+    await insert(place, 5)
+    began = time.monotonic()
+    async with place.playing(), Dispatcher(place, **settings) as dispatcher:
+
+        async def all_gone() -> bool:
+            return not await place.jobs()
+
+        await succeeded(place, dispatcher, MANY + 5)
+        await wait_for(all_gone, "every finished Job is gone", 60, check=dispatcher.check)
+        spent = time.monotonic() - began
+    deleted = place.control_plane.audit(verb="delete", resource="jobs", namespace=place.namespace)
+    assert len({event.object_ref.name for event in deleted}) == MANY + 5
+    assert len(deleted) + 5 <= 2 * RATE + RATE * spent
+    last_create = max(event.received_at for event in creates(place))
+    assert len([event for event in deleted if event.received_at < last_create]) < MANY / 2

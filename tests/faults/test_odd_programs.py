@@ -1,0 +1,104 @@
+"""A wrong clock, a blocked loop, one death after the other: slower, never wrong."""
+
+import signal
+import sys
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.controlplane.waiting import wait_for
+from tests.dispatching import Dispatcher, Place
+from tests.faults.odd_program import BLOCK_SECONDS
+from tests.faults.steps import has_jobs, insert, looks_again, made_twice, no_jobs, succeeded
+
+HOUR = 3600
+BACKLOG = 100_000
+MOST_BYTES = 256 << 20
+FILL = """
+INSERT INTO dispatch.tasks (queue, start_key, kind, submitted_by)
+SELECT queue, gen_random_uuid(), kind, submitted_by FROM dispatch.tasks, generate_series(1, $1::int)
+"""
+
+
+def odd(place: Place, off_seconds: float = 0, **settings: object) -> Dispatcher:
+    dispatcher = Dispatcher(place, **settings)
+    dispatcher.program = (sys.executable, "-m", "tests.faults.odd_program", str(off_seconds))
+    return dispatcher
+
+
+async def told_time(place: Place) -> datetime:
+    """When the leader says that it has renewed its lease: the one place where its own clock is written."""
+    leases = f"/apis/coordination.k8s.io/v1/namespaces/{place.namespace}/leases"
+    (lease,) = (await place.control_plane.admin("GET", leases))["items"]
+    return datetime.fromisoformat(lease["spec"]["renewTime"])
+
+
+@pytest.mark.fault(33)
+@pytest.mark.parametrize("off", [-HOUR, HOUR], ids=["slow", "fast"])
+async def test_with_its_clock_an_hour_off_rows_start_in_time_and_tombstones_are_kept(place: Place, off: int) -> None:
+    team = await place.database.connect("team_a")
+    async with place.playing(), odd(place, off, TOMBSTONE_SECONDS=HOUR // 2) as dispatcher:
+        await dispatcher.ready()
+        soon = "INSERT INTO dispatch.tasks (run_at) VALUES (now() + interval '3 s') RETURNING id"
+        task_id = await team.fetchval(soon)
+        await succeeded(place, dispatcher, 1)
+        row = await place.database.task(task_id)
+        assert timedelta(0) <= row["started_at"] - row["run_at"] < timedelta(seconds=20)
+        assert abs(await told_time(place) - datetime.now(UTC) - timedelta(seconds=off)) < timedelta(minutes=1)
+        await looks_again(dispatcher, 10)
+        assert len(await place.jobs()) == 1
+        await dispatcher.stop()
+    async with odd(place, off, TOMBSTONE_SECONDS=1) as dispatcher:
+        await no_jobs(place, dispatcher)
+
+
+@pytest.mark.fault(33)
+async def test_a_replica_whose_clock_is_an_hour_fast_does_not_take_the_lease_of_another(place: Place) -> None:
+    async with Dispatcher(place) as leader:
+        await wait_for(leader.leads, "the first one leads", 20, check=leader.check)
+        async with odd(place, HOUR) as other:
+            await other.ready()
+            await looks_again(other, 10)
+            assert await leader.leads()
+            assert not await other.leads()
+            await leader.kill()
+            await wait_for(other.leads, "the other one leads", 20, check=other.check)
+
+
+@pytest.mark.fault(32)
+async def test_a_leader_whose_loop_is_blocked_loses_its_lease_and_writes_nothing_when_it_wakes(place: Place) -> None:
+    async with place.playing() as player, odd(place) as leader, Dispatcher(place, MAX_JOBS=5) as other:
+        await wait_for(leader.leads, "the first one leads", 20, check=leader.check)
+        await other.ready()
+        leader.process.send_signal(signal.SIGUSR1)
+        await insert(place, 3)
+        await wait_for(other.leads, "the other one leads", BLOCK_SECONDS + 20, check=other.check)
+        await insert(place, 20)
+        await succeeded(place, other, 23)
+        await leader.ready()
+        assert await leader.metric("dispatcher_job_creates_total") == 0
+        assert (await leader.get("/healthz"))[0] == 200
+        assert not await leader.leads()
+    assert len(player.runs) == 23
+    assert made_twice(place) == []
+
+
+@pytest.mark.fault(10, 35)
+async def test_five_deaths_before_a_long_backlog_make_progress_each_in_the_same_memory(place: Place) -> None:
+    await insert(place, 1)
+    admin = await place.database.session("admin")
+    async with admin.transaction():
+        await admin.execute("SET LOCAL session_replication_role = replica")  # no trigger looks at so many
+        await admin.execute(FILL, BACKLOG)
+    sizes: list[float] = []
+    for life in range(1, 6):
+        dispatcher = Dispatcher(place, MAX_JOBS=10 * life)
+        await dispatcher.start()
+        await has_jobs(place, dispatcher, 10 * life, 60)
+        sizes.append(await dispatcher.metric("process_resident_memory_bytes"))
+        await dispatcher.kill()
+        await place.end_term()
+    assert max(sizes) < MOST_BYTES, sizes
+    assert max(sizes) < 1.25 * min(sizes), sizes
+    assert made_twice(place) == []
+    assert len(await place.jobs()) == 50

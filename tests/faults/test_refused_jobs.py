@@ -1,0 +1,244 @@
+"""Quota, admission, and Jobs that are taken and never get a Pod: held with their reason, never in anybody's way."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tests.controlplane.api import Json
+from tests.controlplane.waiting import wait_for
+from tests.dispatching import RBAC, Dispatcher, Place
+from tests.faults import http_verbs
+from tests.faults.http_proxy import KubeProxy, asks
+from tests.faults.rules import Gate, nth
+from tests.faults.steps import (
+    behind,
+    core_path,
+    creates,
+    fails_again,
+    has_jobs,
+    held,
+    insert,
+    limit,
+    looks_again,
+    made_twice,
+    succeeded,
+    template_with,
+)
+
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+CREATES_JOBS = {"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["jobs"]}
+REFUSED_PODS: dict[str, Json] = {
+    "account": {"serviceAccountName": "nobody"},
+    "class": {"priorityClassName": "nowhere"},
+    "security": {"hostNetwork": True},
+    "range": {"container": {"resources": {"requests": {"cpu": "9"}, "limits": {"cpu": "9"}}}},
+    "quota": {"container": {"resources": {"requests": {"example.com/gpu": "1"}, "limits": {"example.com/gpu": "1"}}}},
+}
+
+
+@pytest.mark.fault(14)
+@pytest.mark.museum("403 quota taken as final")
+async def test_our_own_job_is_found_behind_a_full_quota(place: Place, kube_proxy: KubeProxy) -> None:
+    await limit(place, {"count/jobs.batch": "1"})
+    silence = Gate()
+    blind = kube_proxy.add(http_verbs.freeze(silence), asks("watch", "jobs"))
+    lost = kube_proxy.add(http_verbs.drop_after, asks("create", "jobs"), nth(1))
+    (task_id,) = await insert(place, 1)
+    async with behind(place, kube_proxy) as dispatcher:
+        await wait_for(lambda: creates(place, 403), "the create is sent again", 20, check=dispatcher.check)
+        async with place.playing() as player:
+            await succeeded(place, dispatcher, 1)
+        await looks_again(dispatcher)
+        assert await dispatcher.metric("dispatcher_job_creates_total", outcome="exists") == 1
+        assert await dispatcher.metric("dispatcher_parked_tasks") == 0
+        silence.open()
+    assert (lost.hits, len(player.runs_of(task_id)), len(creates(place))) == (1, 1, 1)
+    assert blind.hits
+
+
+@pytest.mark.fault(15)
+@pytest.mark.museum("403 quota taken as final")
+async def test_a_full_quota_is_the_reason_and_work_goes_on_when_there_is_room(place: Place) -> None:
+    await limit(place, {"count/jobs.batch": "1"})
+    async with place.playing(), Dispatcher(place) as dispatcher:
+        await insert(place, 4, env={"PLAY": "hang"})
+        await has_jobs(place, dispatcher, 1)
+        await held(dispatcher, "QuotaExceeded", 3)
+        await looks_again(dispatcher)
+        assert len(creates(place, 403)) <= 3  # those that were on their way together
+        more = {"spec": {"hard": {"count/jobs.batch": "9"}}}
+        await place.control_plane.admin("PATCH", core_path(place, "resourcequotas", "limit"), more)
+        await has_jobs(place, dispatcher, 4, 30)
+        await held(dispatcher, "QuotaExceeded", 0)
+
+
+@pytest.mark.fault(17)
+@pytest.mark.museum("422 retried forever")
+async def test_rows_whose_job_the_api_server_never_takes_cost_three_requests_and_nobodys_turn(place: Place) -> None:
+    template_with(place, "torn", {"container": {"volumeMounts": [{"name": "nothing", "mountPath": "/x"}]}})
+    async with place.playing(), Dispatcher(place) as dispatcher:
+        await dispatcher.ready()
+        bad = [await insert(place, 1, template="torn", priority=1) for _ in range(3)]
+        await held(dispatcher, "Poison", len(bad))
+        await insert(place, 20, template="torn", priority=1)
+        await insert(place, 1, priority=900)
+        await succeeded(place, dispatcher, 1)
+        await held(dispatcher, "Poison", 23)
+        tried = len(creates(place, 422))
+        await looks_again(dispatcher, 10)
+        assert tried == len(creates(place, 422)) <= 5
+        await dispatcher.ready()
+
+
+def policy(place: Place) -> list[Json]:
+    """Jobs of the template `denied` are denied in this namespace."""
+    name, top = (
+        place.namespace,
+        {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": place.namespace}},
+    )
+    match = {
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}},
+        "objectSelector": {"matchLabels": {"dispatcher.internal/template": "denied"}},
+        "resourceRules": [CREATES_JOBS],
+    }
+    never = {"expression": "false", "message": "not on Fridays", "reason": "Forbidden"}
+    return [
+        top | {"kind": "ValidatingAdmissionPolicy", "spec": {"matchConstraints": match, "validations": [never]}},
+        top | {"kind": "ValidatingAdmissionPolicyBinding", "spec": {"policyName": name, "validationActions": ["Deny"]}},
+    ]
+
+
+async def in_force(place: Place) -> None:
+    """A policy is read by the API server a moment after it was written."""
+    spec = {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "a"}]}}}
+    meta = {"name": "probe", "labels": {"dispatcher.internal/template": "denied"}}
+    path = f"/apis/batch/v1/namespaces/{place.namespace}/jobs"
+
+    async def is_denied() -> bool:
+        try:
+            await place.control_plane.admin("POST", path, {"metadata": meta, "spec": spec}, params={"dryRun": "All"})
+        except Exception as refused:
+            if "not on Fridays" not in str(refused):
+                raise
+            return True
+        return False
+
+    await wait_for(is_denied, "the policy is in force", 20)
+
+
+@pytest.mark.fault(18)
+async def test_a_denied_row_is_parked_with_the_policys_words(place: Place) -> None:
+    place.template("denied")
+    plane = place.control_plane
+    await plane.apply(policy(place), namespace=place.namespace)
+    try:
+        await in_force(place)
+        async with place.playing(), Dispatcher(place) as dispatcher:
+            await insert(place, 2, template="denied", priority=1)
+            await insert(place, 1)
+            await succeeded(place, dispatcher, 1)
+            await held(dispatcher, "Poison", 2)
+            await looks_again(dispatcher)
+            assert "not on Fridays" in dispatcher.log
+            assert len(creates(place, 403)) == 2
+    finally:
+        for kind in ("validatingadmissionpolicies", "validatingadmissionpolicybindings"):
+            await plane.admin("DELETE", f"{ADMISSION}/{kind}/{place.namespace}")
+
+
+@asynccontextmanager
+async def silent_webhook(place: Place, template: str) -> AsyncIterator[None]:
+    """Somebody takes the API server's connections, and says nothing."""
+    taken: list[asyncio.StreamWriter] = []
+    listener = await asyncio.start_server(lambda reader, writer: taken.append(writer), "127.0.0.1", 0)
+    port = listener.sockets[0].getsockname()[1]
+    hook = {
+        "name": "slow.example.com",
+        "clientConfig": {"url": f"https://127.0.0.1:{port}/x"},
+        "failurePolicy": "Fail",
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "timeoutSeconds": 1,
+        "rules": [CREATES_JOBS],
+        "objectSelector": {"matchLabels": {"dispatcher.internal/template": template}},
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": place.namespace}},
+    }
+    kind = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration"}
+    hooks = f"{ADMISSION}/validatingwebhookconfigurations"
+    await place.control_plane.admin("POST", hooks, {**kind, "metadata": {"name": place.namespace}, "webhooks": [hook]})
+    try:
+        yield
+    finally:
+        await place.control_plane.admin("DELETE", f"{hooks}/{place.namespace}")
+        listener.close()
+        for writer in taken:
+            writer.transport.abort()
+
+
+@pytest.mark.fault(18)
+async def test_a_webhook_that_says_nothing_delays_its_own_rows_and_loses_none(place: Place) -> None:
+    place.template("hooked")
+    async with place.playing(), Dispatcher(place) as dispatcher:
+        await dispatcher.ready()
+        async with silent_webhook(place, "hooked"):
+            await insert(place, 6, template="hooked", priority=1)
+
+            async def has_failed() -> bool:
+                return await dispatcher.metric("dispatcher_job_creates_total", outcome="unknown") >= 1
+
+            await wait_for(has_failed, "a create that the webhook let fail", 20, check=dispatcher.check)
+            await insert(place, 5, priority=900)
+            await succeeded(place, dispatcher, 5)
+        await succeeded(place, dispatcher, 11, 60)
+    assert made_twice(place) == []
+
+
+@pytest.mark.fault(27)
+async def test_a_job_that_never_gets_a_pod_ends_at_its_deadline_and_holds_nobody_up(place: Place) -> None:
+    plane = place.control_plane
+    strict = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}}}
+    await plane.admin("PATCH", f"/api/v1/namespaces/{place.namespace}", strict)
+    most = {"limits": [{"type": "Container", "max": {"cpu": "8"}}]}
+    await plane.admin("POST", core_path(place, "limitranges"), {"metadata": {"name": "range"}, "spec": most})
+    await limit(place, {"requests.example.com/gpu": "0"})
+    for name, pod in REFUSED_PODS.items():
+        template_with(place, name, pod)
+    settings = {"TIMEOUT_SECONDS": 1, "START_DEADLINE_SECONDS": 10, "MAX_LAUNCHES": 1}
+    async with place.playing() as player, Dispatcher(place, **settings) as dispatcher:
+        for name in REFUSED_PODS:
+            await insert(place, 1, template=name)
+        await has_jobs(place, dispatcher, len(REFUSED_PODS))
+        (good,) = await insert(place, 1, priority=900)
+        await succeeded(place, dispatcher, 1)
+        await held(dispatcher, "LaunchesExhausted", len(REFUSED_PODS), 40)
+        assert [run.task_id for run in player.runs] == [good]
+    jobs: list[Json] = await place.jobs()
+    ends = [c["reason"] for job in jobs for c in job["status"].get("conditions", ()) if c["type"] == "Failed"]
+    assert ends == ["DeadlineExceeded"] * len(REFUSED_PODS)
+
+
+@pytest.mark.fault(16)
+async def test_in_a_namespace_that_is_being_deleted_nothing_is_tried_for_long(place: Place) -> None:
+    plane = place.control_plane
+    dying = await plane.create_namespace()
+    await plane.apply(RBAC, namespace=dying)
+    rights = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{dying}"
+    ours = {"subjects": [{"kind": "ServiceAccount", "name": "dispatcher", "namespace": place.namespace}]}
+    held_there = {"metadata": {"finalizers": ["tests.example/held"]}}
+    await plane.admin("PATCH", f"{rights}/roles/dispatcher", held_there)
+    await plane.admin("PATCH", f"{rights}/rolebindings/dispatcher", held_there | ours)
+    cluster_wide = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/dispatcher-nodes"
+    await plane.admin("PATCH", cluster_wide, ours)
+    async with Dispatcher(place, NAMESPACE=dying) as dispatcher:
+        await dispatcher.ready()
+        await plane.delete_namespace(dying)
+        await dispatcher.unready("being terminated")
+        await insert(place, 5)
+        await fails_again(dispatcher, "lease", 5)
+        tried = plane.audit(user_prefix=f"system:serviceaccount:{place.namespace}:", verb="create", resource="jobs")
+        assert len([event for event in tried if event.object_ref.namespace == dying]) <= 5
+        assert (await dispatcher.get("/healthz"))[0] == 200
+        for resource in ("roles", "rolebindings"):
+            await plane.admin("PATCH", f"{rights}/{resource}/dispatcher", {"metadata": {"finalizers": None}})

@@ -97,16 +97,17 @@ def node_lost(case: Case) -> Standing | None:
 
 
 def forced(case: Case, job: Job, lost: Sequence[Pod]) -> tuple[End, ...]:
-    """Once patience is over. The Job's finalizer keeps even a Pod that was deleted by force, so the Job goes too: the
-    row remembers its number, if it had started. A launch that had not is left to its deadline, which remembers it.
+    """Once patience is over. A Job past its deadline lets go of a Pod that was deleted by force, and turns Failed.
+    Before that its finalizer keeps the Pod, so the Job goes too: the row remembers its number, if it had started. A
+    launch that had not is left to its deadline, because nothing else would remember it.
     """
     patience = timedelta(seconds=case.scene.rules.node_lost_seconds)
     sightings, now = case.scene.sightings, case.scene.cluster_now
     late = [pod for pod in lost if patience and sightings.has_lasted(f"lost/{pod.uid}", now, patience)]
-    if not late or case.task.launch != job.launch:
-        return ()
-    ends = [End("pods", pod.name, pod.uid, "its node is lost", grace_seconds=0) for pod in late]
-    return (*ends, *([] if job.deleting else [delete(job, "its node is lost")]))
+    pods = tuple(End("pods", pod.name, pod.uid, "its node is lost", grace_seconds=0) for pod in late)
+    if not pods or job.phase is Phase.FAILING or job.deleting:
+        return pods
+    return (*pods, delete(job, "its node is lost")) if case.task.launch == job.launch else ()
 
 
 def launched(case: Case) -> Standing | None:

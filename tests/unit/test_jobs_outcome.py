@@ -174,21 +174,32 @@ def test_a_lost_node_is_waited_for_without_end() -> None:
 
 
 @pytest.mark.fault(38)
-def test_after_node_lost_seconds_the_pod_is_forced_and_the_job_whose_finalizer_keeps_it_goes_too() -> None:
+def test_after_node_lost_seconds_the_pod_is_forced_and_a_job_past_its_deadline_stays() -> None:
     seen = Sightings()
     assert [removed(look_at_lost_node(300, seen, seconds)) for seconds in (0, 299)] == [[], []]
     assert look_at_lost_node(300, seen, 300).ends == (
         End("pods", LOST_POD.name, LOST_POD.uid, "its node is lost", grace_seconds=0),
-        End("jobs", FAILING.name, FAILING.uid, "its node is lost", resource_version=FAILING.resource_version),
     )
 
 
 @pytest.mark.fault(38)
-def test_a_launch_that_had_not_started_on_the_lost_node_keeps_its_job_which_alone_remembers_it() -> None:
+@pytest.mark.parametrize(
+    ("task", "job", "gone"),
+    [
+        (a_running_task(), a_job(), ["pods", "jobs"]),
+        (a_running_task(), a_job(deleting=True), ["pods"]),
+        (a_task(), a_job(), []),
+        (a_task(), FAILING, ["pods"]),
+    ],
+    ids=["its finalizer keeps the Pod", "on its way", "nothing else remembers it", "past its deadline"],
+)
+def test_a_job_on_a_lost_node_goes_only_where_its_row_remembers_it(task: Task, job: Job, gone: list[str]) -> None:
     seen = Sightings()
     for seconds in (0, 300):
         scene: dict[str, Any] = {"rules": Rules(node_lost_seconds=300), "sightings": seen, "at": later(seconds)}
-        assert removed(look(a_task(), FAILING, pods=[LOST_POD], nodes=[LOST_NODE], **scene)) == []
+        standing = look(task, job, pods=[LOST_POD], nodes=[LOST_NODE], **scene)
+        assert reason_of(standing) is HoldReason.NODE_LOST
+    assert [end.kind for end in standing.ends] == gone
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,44 @@
+"""The runs, one line each: together more than a million states, each small enough to end within a minute."""
+
+from typing import Final
+
+from tests.model.world import (
+    ANY,
+    FOREIGN,
+    LATE_POST,
+    LOST_START,
+    NO_FOREIGN,
+    PODS,
+    POSTS,
+    TWIN,
+    Configuration,
+)
+
+ANY_BUT_LATE: Final = ANY - {LATE_POST}
+TWINS: Final = frozenset({TWIN, LOST_START, FOREIGN})
+
+RUNS: Final = (
+    Configuration("no fault", cancels=1, retries=1, janitor="fresh"),
+    Configuration("one leader, any fault, cancel, retry, janitor", ANY, 1, cancels=1, retries=1, janitor="fresh"),
+    Configuration("one leader, any fault, retry, no janitor", ANY, 1, retries=1),
+    Configuration("janitor reads stale, cancel, retry", janitor="stale", cancels=1, retries=1),
+    Configuration("janitor reads stale, disruptions", PODS, 1, janitor="stale", retry_reports=False, retries=1),
+    Configuration("creates of one attempt are bounded", ANY_BUT_LATE, 1, attempts=1, launches=6, most_creates=6),
+    Configuration("two faults, no foreign deletion", NO_FOREIGN - {LATE_POST}, 2, attempts=1, launches=4),
+    Configuration("two faults of any kind", ANY_BUT_LATE, 2, attempts=1),
+    Configuration("late POSTs, cancel, retry", POSTS | {LATE_POST}, 1, cancels=1, retries=1, janitor="fresh"),
+    Configuration("late POSTs, any second fault", ANY, 2, attempts=1, exits=False),
+    Configuration("stale second dispatcher, retry", deposed=1, retries=1, janitor="fresh", retry_reports=False),
+    Configuration("stale second dispatcher, any fault", ANY_BUT_LATE, 1, deposed=1, attempts=1, exits=False),
+    Configuration("restore from a backup", restores=1, retries=1, sweeps=True, retry_reports=False, exits=False),
+    Configuration("max_failures 1, two faults", ANY_BUT_LATE, 2, max_failures=1, attempts=1, janitor="fresh"),
+    Configuration("max_failures 1, retry, cancel", PODS, 1, max_failures=1, cancels=1, retries=1, janitor="stale"),
+    Configuration("outcome by exit code", PODS, 1, report="exit-code", retries=1, janitor="stale", retry_reports=False),
+    Configuration(
+        "Pods that never start", NO_FOREIGN, 1, cancels=1, retries=1, is_stuck=True, exits=False, janitor="fresh"
+    ),
+    Configuration("twin Pods", TWINS, 2, attempts=1),
+    Configuration("the janitor knows no template", refusal=True, cancels=1, retries=1, janitor="stale"),
+    Configuration("the sweep as a step", frozenset({LATE_POST}), 1, sweeps=True, retries=1, exits=False),
+    Configuration("fresh views, any two faults", ANY, 2, lags=False, janitor="fresh"),
+)

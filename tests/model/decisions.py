@@ -1,0 +1,219 @@
+"""The project's own pure decisions, asked about a state of the model: what production calls is what is explored.
+
+All graces and backoffs are over whenever somebody looks: to wait longer is an interleaving, so nothing is lost. Answers
+are remembered by the part of the state that they depend on, because the decisions are slow and the states many.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import cached_property
+
+import msgspec
+
+from dispatcher.identity import task_identity
+from dispatcher.jobs.case import Case, Rules, Scene, Sightings
+from dispatcher.jobs.closing import Act, plan_closing
+from dispatcher.jobs.outcome import TABLE, judge
+from dispatcher.model import End as Removal
+from dispatcher.model import Hold, HoldReason, Launch, Phase, Standing, Status, Task
+from dispatcher.model import Job as RealJob
+from dispatcher.sweep.plan import Absences, why_swept
+from tests.builders import CREATED, DATABASE_ID, NOW, a_job, a_node, a_pod, a_task
+from tests.model.row import CANCELLED, FAILED, PROCESSING, SUCCEEDED, WAITING, End, Return, Row
+from tests.model.state import (
+    ACTIVE,
+    BROKEN,
+    COMPLETE,
+    DELETING,
+    DISRUPTED,
+    FAILING,
+    HIDDEN_PENDING,
+    LOST,
+    RAN,
+    Intent,
+    Job,
+    Seen,
+    View,
+    is_finished,
+)
+
+LONG_AGO = NOW - timedelta(days=300)
+LATER = NOW
+PHASE = {
+    ACTIVE: Phase.ACTIVE,
+    FAILING: Phase.FAILING,
+    COMPLETE: Phase.COMPLETE,
+    BROKEN: Phase.FAILED,
+    DISRUPTED: Phase.FAILED,
+}
+STATUS = {
+    WAITING: Status.WAITING,
+    PROCESSING: Status.PROCESSING,
+    SUCCEEDED: Status.SUCCEEDED,
+    FAILED: Status.FAILED,
+    CANCELLED: Status.CANCELLED,
+}
+NODES = {"node": a_node("node"), "lost": a_node("lost", ready=False, unreachable=True)}
+REFUSAL = Hold(HoldReason.UNKNOWN_TEMPLATE, "no such template")
+
+Line = Callable[[Case], Standing | None]
+
+
+class LongSeen(Sightings):
+    """Everything was first seen long ago."""
+
+    def has_lasted(self, key: str, now: datetime, duration: timedelta) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class Ruling:
+    """A verdict and its removals, in the model's words."""
+
+    launch: tuple[int, int, int, str] | None
+    hold: HoldReason | None
+    removals: tuple[tuple[str, Seen, bool], ...]  # kind, what was judged, whether by force
+
+
+@dataclass
+class Decisions:
+    """Production's decisions for rows of one kind. `table`, `case`: with a rule taken out."""
+
+    max_failures: int
+    max_launches: int
+    report: str = "sql"
+    refusal: bool = False
+    table: Sequence[Line] = TABLE
+    case: type[Case] = Case
+    swept_without: frozenset[str] = frozenset()
+    rulings: dict[tuple[Row, View], Ruling] = field(default_factory=dict)
+    sweeps: dict[tuple[Row, Seen], bool] = field(default_factory=dict)
+    closings: dict[tuple[Row, View], Intent] = field(default_factory=dict)
+
+    def ruling(self, row: Row, view: View) -> Ruling:
+        key = (row, view)
+        if (known := self.rulings.get(key)) is None:
+            known = self.rulings[key] = self._rule(row, view)
+        return known
+
+    def is_swept(self, row: Row, job: Seen) -> bool:
+        key = (row, job)
+        if (known := self.sweeps.get(key)) is None:
+            known = self.sweeps[key] = self._sweep(row, job)
+        return known
+
+    def closing(self, row: Row, view: View) -> Intent:
+        """What the janitor would do about a row that it read, with the Jobs that it then listed."""
+        key = (row, view)
+        if key not in self.closings:
+            self.closings[key] = self._close(row, view)
+        return self.closings[key]
+
+    def _rule(self, row: Row, view: View) -> Ruling:
+        by_uid = {str(job.uid): job for job in view}
+        standing = self._judge(self._task(row), [self._job(job) for job in view], self._scene(view))
+        verdict = standing.verdict
+        launch = hold = None
+        if isinstance(verdict, Launch):
+            launch = (verdict.number, verdict.unstarted, verdict.disrupted, verdict.ask.value)
+        elif verdict is not None:
+            hold = verdict.reason
+        return Ruling(launch, hold, tuple(removal(end, by_uid) for end in standing.ends))
+
+    def _judge(self, task: Task, jobs: list[RealJob], scene: Scene) -> Standing:
+        if self.table is TABLE and self.case is Case:
+            return judge(task, jobs, scene)
+        case = self.case(task, jobs, scene)
+        return next(standing for line in self.table if (standing := line(case)) is not None)
+
+    def _sweep(self, row: Row, job: Seen) -> bool:
+        """Of `plan_due`: finished, and not being deleted; tombstones are of age 0."""
+        without = self.swept_without
+        is_due = (is_finished(job) or "sweep: finished" in without) and not job.flags & DELETING
+        task = self._task(row)
+        if "sweep: over" in without:
+            task = msgspec.structs.replace(task, status=Status.SUCCEEDED)
+        if "sweep: attempt" in without:
+            task = msgspec.structs.replace(task, attempt=max(task.attempt, job.attempt))
+        if "sweep: past" in without and task.attempt > job.attempt:
+            return False
+        return is_due and bool(why_swept(self._job(job), task, LATER, Absences()))
+
+    def _close(self, row: Row, view: View) -> Intent:
+        scene = self._scene(view)
+        jobs = [self._job(job) for job in view]
+        found = plan_closing(self._task(row), jobs, scene, timedelta(0), REFUSAL if self.refusal else None)
+        if found is None:
+            return None
+        if found.act is Act.CANCEL:
+            return found.attempt, row.token
+        if found.act is Act.RETURN:
+            return Return(found.attempt, found.launch, row.token, found.failures)
+        uid = int(found.job_uid) if found.job_uid else -1
+        return End(found.attempt, found.launch, uid, SUCCEEDED if found.act is Act.SUCCEED else FAILED)
+
+    def _task(self, row: Row) -> Task:
+        has_started = row.launch > 0
+        return a_task(
+            status=STATUS[row.status],
+            attempt=row.attempt,
+            launch=row.launch,
+            failures=row.failures,
+            max_failures=self.max_failures,
+            job_uid=str(row.uid) if row.uid else None,
+            started_at=LONG_AGO if has_started else None,
+            heartbeat_at=LONG_AGO if has_started else None,
+            finished_at=LONG_AGO if row.status > PROCESSING else None,
+            cancel_requested_at=LONG_AGO if row.cancel else None,
+        )
+
+    def _job(self, job: Seen) -> RealJob:
+        return a_job(
+            job.attempt,
+            job.launch,
+            uid=str(job.uid),
+            resource_version=str(version_of(job)),
+            identity=self._identity,
+            phase=PHASE[job.phase],
+            reason="PodFailurePolicy" if job.phase == DISRUPTED else "BackoffLimitExceeded",
+            created_at=LONG_AGO,
+            ended_at=LONG_AGO if is_finished(job) else None,
+            deleting=bool(job.flags & DELETING),
+            unstarted=job.unstarted,
+            disrupted=job.disrupted,
+            report=self.report,
+        )
+
+    def _scene(self, view: View) -> Scene:
+        pods = {}
+        for job in view:
+            running = "Succeeded" if job.phase == COMPLETE else "Running"
+            pods[str(job.uid)] = [
+                a_pod(
+                    uid=str(job.uid),
+                    job_uid=str(job.uid),
+                    created_at=LONG_AGO,
+                    phase="Pending" if job.flags & HIDDEN_PENDING else running,
+                    node_name="lost" if job.flags & LOST else "node",
+                    had_run=bool(job.flags & RAN),
+                    deleting=job.phase == FAILING or bool(job.flags & DELETING),
+                )
+            ]
+        rules = Rules(max_launches=self.max_launches, start_deadline_seconds=1, node_lost_seconds=1)
+        return Scene(LATER, LATER, pods, NODES, LongSeen(), rules)
+
+    @cached_property
+    def _identity(self) -> str:
+        return task_identity(DATABASE_ID, 42, CREATED)
+
+
+def removal(end: Removal, by_uid: dict[str, Seen]) -> tuple[str, Seen, bool]:
+    job = by_uid[end.uid]
+    assert end.kind == "pods" or end.resource_version == str(version_of(job))
+    return end.kind, job, end.grace_seconds == 0
+
+
+def version_of(job: Job | Seen) -> int:
+    """Its resourceVersion: no other object has it, and it changes with the conditions and when somebody deletes it."""
+    return (job.uid * 8 + job.phase) * 2 + (job.flags & DELETING)

@@ -1,0 +1,230 @@
+"""Steps of the dispatchers: the leader, whose view may lag, and one that led before and acts by an old view.
+
+The few lines about live questions and unanswered creates stand in shells in production (`jobs/launcher.py`,
+`jobs/submit.py`); all else is asked of the decisions themselves.
+"""
+
+from dispatcher.model import Ask
+from tests.model.containers import end_pod, lose_pod
+from tests.model.decisions import version_of
+from tests.model.properties import check_launch, check_park, check_removal, check_sent, check_sweep
+from tests.model.row import Row
+from tests.model.state import (
+    ASKED_AGAIN,
+    DELETING,
+    FAILING,
+    LATE,
+    MADE,
+    QUESTION,
+    SENT,
+    UNANSWERED,
+    Create,
+    Job,
+    Seen,
+    State,
+    View,
+    find,
+    find_uid,
+    is_finished,
+    put,
+    seen,
+    unused,
+)
+from tests.model.world import LATE_POST, LOST_ANSWER, LOST_POST, World, spent
+
+
+def leader_steps(world: World, state: State) -> None:
+    now = seen(state.jobs)
+    view = state.view if world.config.lags else now
+    is_fresh = view == now
+    create = state.create
+    if not is_fresh or create is MADE:
+        known = None if create is MADE else create
+        world.take("the leader's view catches up", "", state._replace(view=now, create=known), fair=True)
+    if create is None or create is MADE or create.stage == UNANSWERED:
+        cycle(world, state, view, is_fresh=is_fresh)
+        removals(world, state, view)
+    elif create.stage == SENT and state.late is None and world.lacks("one unanswered create"):
+        cycle(world, state._replace(create=None, late=create), view, is_fresh=is_fresh)
+    if world.config.sweeps:
+        sweep(world, state, now)
+    if create is not None and create is not MADE:
+        going_on(world, state, create)
+
+
+def cycle(world: World, state: State, view: View, *, is_fresh: bool) -> None:
+    """Jobs first: the view is fixed before the row is read."""
+    ruling = world.decisions.ruling(state.row, view)
+    if is_fresh:
+        check_park(world, state, ruling.hold)
+    if ruling.launch is None:
+        return
+    check_launch(world, state, ruling.launch[0], view)
+    create = ordered(world, state.row, ruling.launch)
+    if create is None:
+        return
+    if state.create is MADE:
+        return  # its Job is made, the view will show it
+    if state.create is not None and not is_same(create, state.create):
+        return  # what became of the other is not known yet
+    fair = is_fresh and is_clear(state, create)
+    world.take("the leader decides to launch {}", create, state._replace(create=asked(state, create)), fair=fair)
+
+
+def ordered(world: World, row: Row, launch: tuple[int, int, int, str]) -> Create | None:
+    """The create that a decision asks for; None: it lies behind the bounds."""
+    number, unstarted, disrupted, ask = launch
+    if number > world.config.launches:
+        world.is_cut = True
+        return None
+    return Create(QUESTION, row.attempt, number, unstarted, disrupted, without_question(world, ask))
+
+
+def without_question(world: World, ask: str) -> str:
+    return Ask.NOTHING.value if world.lacks(f"ask {ask}") else ask
+
+
+def asked(state: State, create: Create) -> Create:
+    """With a live question to be put, or sent at once."""
+    if create.ask == Ask.NOTHING.value:
+        check_sent(state, create)
+        return create._replace(stage=SENT)
+    return create._replace(stage=QUESTION if state.create is None else ASKED_AGAIN)
+
+
+def is_same(one: Create, other: Create) -> bool:
+    """The same name, and so the same POST."""
+    return (one.attempt, one.launch) == (other.attempt, other.launch)
+
+
+def is_clear(state: State, create: Create) -> bool:
+    if create.ask == Ask.THAT_JOB.value:
+        return find(state.jobs, create.attempt, create.launch - 1) is None
+    return create.ask == Ask.NOTHING.value or all(is_finished(job) for job in state.jobs)
+
+
+def going_on(world: World, state: State, create: Create) -> None:
+    if create.stage in {QUESTION, ASKED_AGAIN}:
+        if is_clear(state, create):
+            check_sent(state, create)
+            sent = state._replace(create=create._replace(stage=SENT))
+            world.take("the API server says that nothing is there: {} is sent", create, sent, fair=True)
+        else:
+            back = create._replace(stage=UNANSWERED) if create.stage == ASKED_AGAIN else None
+            held = state._replace(create=back)
+            world.take("the API server shows a Job: {} is held", create, held, fair=True)
+    elif create.stage == UNANSWERED:
+        there = find(state.jobs, create.attempt, create.launch) is not None and world.config.lags
+        world.take("a GET tells what became of {}", create, state._replace(create=MADE if there else None), fair=True)
+    else:
+        posted(world, state, create)
+
+
+def posted(world: World, state: State, create: Create) -> None:
+    made = state._replace(create=MADE if world.config.lags else None)
+    world.take("{} is created", create, landed(world, made, create), fair=True)
+    unanswered = state._replace(create=create._replace(stage=UNANSWERED), left=spent(state.left))
+    if world.may(LOST_ANSWER, state):
+        world.take("{} is created, and the answer is lost", create, landed(world, unanswered, create))
+    if world.may(LOST_POST, state):
+        world.take("the POST of {} is lost", create, unanswered)
+    if world.may(LATE_POST, state) and state.late is None:
+        late = unanswered._replace(late=create._replace(stage=UNANSWERED))
+        world.take("the POST of {} times out, and is still on its way", create, late)
+
+
+def landed(world: World, state: State, create: Create, flags: int = 0) -> State:
+    """A name that is taken is ours: 409, and a GET says so."""
+    if find(state.jobs, create.attempt, create.launch) is not None and not world.lacks("a name is a lock"):
+        return state
+    made = unused(state, create.attempt, create.launch)
+    job = Job(create.attempt, create.launch, made, 0, create.unstarted, create.disrupted, flags)
+    left = state.left._replace(creates=state.left.creates + 1) if world.config.most_creates else state.left
+    return state._replace(jobs=put(state.jobs, None, job), left=left)
+
+
+def removals(world: World, state: State, view: View, words: str = "the leader") -> None:
+    for kind, judged, is_forced in world.decisions.ruling(state.row, view).removals:
+        after = removed(world, state, kind, judged, is_forced=is_forced)
+        if after is not state:
+            check_removal(state, kind, judged)
+            what = "the Pod of {}" if kind == "pods" else "{}"
+            world.take(f"{words} deletes {what}", judged, after, fair=True)
+
+
+def removed(world: World, state: State, kind: str, judged: Seen, *, is_forced: bool) -> State:
+    """A removal that lands now: it hits the object that was judged, as it was, or nothing."""
+    job = find_uid(state.jobs, judged.uid)
+    if job is None and world.lacks("uid on deletes"):
+        job = find(state.jobs, judged.attempt, judged.launch)
+    if job is None:
+        return state
+    if kind == "pods" and not world.lacks("deadline deletes the Pod"):
+        return force(state, job) if is_forced else end_pod(state, job)
+    is_changed = version_of(job) != version_of(judged)
+    if is_changed and not world.lacks("resourceVersion on deletes"):
+        return state
+    return deleted(state, job)
+
+
+def force(state: State, job: Job) -> State:
+    return lose_pod(state, job) if job.phase == FAILING else state
+
+
+def deleted(state: State, job: Job) -> State:
+    """A finished Job goes at once, an unfinished one when its container is gone."""
+    if is_finished(job):
+        return state._replace(jobs=put(state.jobs, job, None))
+    if job.flags & DELETING:
+        return state
+    return state._replace(jobs=put(state.jobs, job, job._replace(flags=job.flags | DELETING)))
+
+
+def sweep(world: World, state: State, now: View) -> None:
+    """By the Jobs as they are: a finished one never changes, so an older view could only hit fewer of them."""
+    for judged in now:
+        if not world.decisions.is_swept(state.row, judged):
+            continue
+        if state.create is not None and is_same(state.create, Create(0, judged.attempt, judged.launch, 0, 0, "")):
+            continue  # a create of that name by ourselves is unanswered
+        after = removed(world, state, "jobs", judged, is_forced=False)
+        if after is not state:
+            check_sweep(state, judged)
+            world.take("{} is swept", judged, after, fair=True)
+
+
+def deposed_steps(world: World, state: State) -> None:
+    """A dispatcher that led before: its view is of then, its POST lands at any time."""
+    stale = state.stale
+    if state.late is not None:
+        flags = 0 if state.late.stage == SENT else LATE
+        late = landed(world, state._replace(late=None), state.late, flags)
+        world.take("the late POST of {} lands", state.late, late)
+    if stale is None:
+        if state.left.deposed:
+            fewer = state.left._replace(deposed=state.left.deposed - 1)
+            held = state.row if world.lacks("Jobs first") else seen(state.jobs)
+            world.take("another dispatcher looks", "", state._replace(stale=held, left=fewer))
+    elif isinstance(stale, Create):
+        if is_clear(state, stale) and state.late is None:
+            check_sent(state, stale)
+            sent = state._replace(stale=None, late=stale)
+            world.take("the API server tells the other one that nothing is there: {} is sent", stale, sent)
+    elif isinstance(stale, Row):
+        stale_cycle(world, state, stale, seen(state.jobs))
+    else:
+        removals(world, state, stale, "the other one")
+        stale_cycle(world, state, state.row, stale)
+
+
+def stale_cycle(world: World, state: State, row: Row, view: View) -> None:
+    ruling = world.decisions.ruling(row, view)
+    create = ordered(world, row, ruling.launch) if ruling.launch else None
+    if create is None:
+        return
+    check_launch(world, state, create.launch, view)
+    if create.ask != Ask.NOTHING.value:
+        world.take("the other one decides to launch {}", create, state._replace(stale=create))
+    elif state.late is None:
+        check_sent(state, create)
+        world.take("the other one sends {}", create, state._replace(stale=None, late=create))

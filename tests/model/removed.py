@@ -1,0 +1,235 @@
+"""The rules of PROTOCOL, each taken out, and the run in which that is found. Nothing is patched: a rule in `outcome`'s
+table is taken out of a copy of the table, one in SQL out of `row`, one of a shell out of the model's own few lines.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from dispatcher.jobs import outcome
+from dispatcher.jobs.case import Case
+from dispatcher.jobs.outcome import TABLE
+from dispatcher.model import Standing
+from tests.model.decisions import Line
+from tests.model.world import (
+    DISRUPTION,
+    FORCED,
+    FOREIGN,
+    LATE_POST,
+    LOST_ANSWER,
+    LOST_START,
+    PARTITION,
+    TOMBSTONES,
+    TWIN,
+    Configuration,
+    Rules,
+)
+
+
+class JobsAlone(Case, frozen=True):
+    """N without the row."""
+
+    @property
+    def last(self) -> int:
+        return max([0, *(job.launch for job in self.of_attempt)])
+
+
+class RowAlone(Case, frozen=True):
+    """N without the Jobs."""
+
+    @property
+    def last(self) -> int:
+        return self.task.launch
+
+
+def any_uid(case: Case) -> Standing | None:
+    """`exited_without_report`, whoever holds the row."""
+    uid = case.job.uid if case.job else None
+    task = msgspec.structs.replace(case.task, job_uid=uid)
+    return outcome.exited_without_report(Case(task, case.jobs, case.scene))
+
+
+def without_line(*lines: Line) -> tuple[Line, ...]:
+    return tuple(line for line in TABLE if line not in lines)
+
+
+def with_line(old: Line, new: Callable[[Case], Standing | None]) -> tuple[Line, ...]:
+    return tuple(new if line is old else line for line in TABLE)
+
+
+ANY_UID: Final = with_line(outcome.exited_without_report, any_uid)
+
+
+@dataclass(frozen=True)
+class Removed:
+    """A rule of a section of PROTOCOL; `breaks`: how the property that shows it begins."""
+
+    section: str
+    rule: str
+    rules: Rules
+    run: Configuration
+    breaks: str
+
+
+def kinds(*names: str) -> frozenset[str]:
+    return frozenset(names)
+
+
+def without(*names: str) -> Rules:
+    return Rules(frozenset(names))
+
+
+def table(*lines: Line) -> Rules:
+    return Rules(table=without_line(*lines))
+
+
+def run(*faults: str, count: int = 1, **bounds: object) -> Configuration:
+    return Configuration("removed", kinds(*faults), count if faults else 0, **bounds)  # type: ignore[arg-type]  # a table's short hand
+
+
+REMOVED: Final = (
+    Removed("1", "a name is a lock", without("a name is a lock"), run(LOST_ANSWER), "I1"),
+    Removed(
+        "1, 9.8",
+        "no time to live",
+        without("no time to live"),
+        run(is_stuck=True, exits=False, max_launches=1),
+        "S5: fair steps go round",
+    ),
+    Removed(
+        "1, 9.16", "resourceVersion on deletes", without("resourceVersion on deletes"), run(deposed=1, attempts=1), "S6"
+    ),
+    Removed(
+        "1",
+        "uid and resourceVersion on deletes",
+        without("uid on deletes", "resourceVersion on deletes"),
+        run(FOREIGN, deposed=1, attempts=1),
+        "S6",
+    ),
+    Removed(
+        "1, 9.1",
+        "job_uid in the verdict",
+        Rules(table=ANY_UID),
+        run(FOREIGN, LATE_POST, count=2, attempts=1, exits=False),
+        "S5",
+    ),
+    Removed("2", "task_start: attempt", without("start: attempt"), run(retries=1), "S4"),
+    Removed("2", "task_start: n > launch", without("start: launch"), run(FORCED), "S"),
+    Removed("2", "task_start: status", without("start: status"), run(cancels=1, janitor="fresh"), "S3"),
+    Removed("2, 9.15", "task_start: max_failures", without("start: max_failures"), run(FORCED, max_failures=1), "S11"),
+    Removed("2", "task_start: cancel", without("start: cancel"), run(FORCED, cancels=1, janitor="fresh"), "S8"),
+    Removed("2, 9.5", "task_start: the same Pod again", without("again"), run(LOST_START), "S5"),
+    Removed("2", "task_start: the Pod", without("again: pod"), run(TWIN), "S1"),
+    Removed("2", "task_start: the uid", without("again: uid"), run(FOREIGN, LATE_POST, count=2, attempts=1), "S1"),
+    Removed("2", "task_finish: token", without("finish: token"), run(FORCED), "S2"),
+    Removed(
+        "2",
+        "task_finish: status, and a token that ends",
+        without("finish: status", "token ends"),
+        run(cancels=1, janitor="fresh"),
+        "S9",
+    ),
+    Removed(
+        "2", "task_finish: a cancel ends the row", without("finish: cancel"), run(cancels=1, janitor="fresh"), "S8"
+    ),
+    Removed("2", "task_finish: max_failures", without("finish: failures"), run(max_failures=1), "S5"),
+    Removed("2, 9.11", "waiting: a new attempt", without("next: attempt"), run(), "S9"),
+    Removed("2, 9.14", "waiting: launch 0", without("next: launch"), run(), "S9"),
+    Removed("2", "waiting: no cancel", without("next: cancel"), run(cancels=1, retries=1, janitor="fresh"), "S9"),
+    Removed("3.1, 9.4", "Jobs first, rows second", without("Jobs first"), run(deposed=1), "S3"),
+    Removed("3.2a, 9.2", "ask for that Job", without("ask that-job"), run(deposed=1, attempts=1), "S1"),
+    Removed("3.2b, 9.3", "ask for all Jobs", without("ask all-jobs"), run(LATE_POST, retries=1), "I1"),
+    Removed("3.3, 9.10", "one unanswered create", without("one unanswered create"), run(retries=1), "I1"),
+    Removed("4, 9.1", "N not from Jobs alone", Rules(case=JobsAlone), run(FOREIGN, attempts=1), "S5"),
+    Removed(
+        "4, 9.1",
+        "N not from Jobs alone, and job_uid",
+        Rules(table=ANY_UID, case=JobsAlone),
+        run(FOREIGN, attempts=1),
+        "S5",
+    ),
+    Removed("4", "N not from the row alone", Rules(case=RowAlone), run(attempts=1), "I1"),
+    Removed("5", "terminal", table(outcome.terminal), run(), "S3"),
+    Removed(
+        "5, 9.9",
+        "older attempt, and ask for all Jobs",
+        Rules(kinds("ask all-jobs"), without_line(outcome.older_attempt)),
+        run(retries=1),
+        "I1",
+    ),
+    Removed(
+        "5",
+        "higher attempt",
+        table(outcome.higher_attempt),
+        run(retries=1, restores=1, sweeps=True, exits=False, retry_reports=False),
+        "I1",
+    ),
+    Removed("5", "cancel asked", table(outcome.cancel_asked), run(cancels=1, janitor="fresh"), "S8"),
+    Removed("5", "superseded", table(outcome.superseded), run(TOMBSTONES, LATE_POST, count=2, attempts=1), "I1"),
+    Removed("5", "first launch", table(outcome.first_launch), run(LATE_POST, retries=1), "I1"),
+    Removed("5", "node lost", table(outcome.node_lost), run(PARTITION, never_back=True), "S5"),
+    Removed("5", "launched", table(outcome.launched), run(), "S5"),
+    Removed("5", "max_failures 1 started", table(outcome.started_once_only), run(DISRUPTION, max_failures=1), "S5"),
+    Removed("5", "exit code", table(outcome.exit_code), run(report="exit-code", janitor="fresh"), "S11"),
+    Removed("5", "gone", table(outcome.gone), run(FOREIGN), "S5"),
+    Removed("5", "failed", table(outcome.failed), run(), "S5"),
+    Removed("5", "exit 0 before a start", table(outcome.exited_before_start), run(attempts=1), "S5"),
+    Removed("5", "exit 0 without a report", table(outcome.exited_without_report), run(attempts=1), "S5"),
+    Removed(
+        "5, 9.7",
+        "a deadline deletes the Pod",
+        without("deadline deletes the Pod"),
+        run(is_stuck=True, exits=False),
+        "S5: fair steps go round",
+    ),
+    Removed("6", "sweep: finished", without("sweep: finished"), run(sweeps=True), "S6"),
+    Removed("6", "sweep: over", without("sweep: over"), run(sweeps=True), "S6"),
+    Removed(
+        "6",
+        "sweep: a higher attempt stays",
+        without("sweep: attempt", "sweep: over"),
+        run(sweeps=True, restores=1, retries=1, exits=False, retry_reports=False),
+        "S6",
+    ),
+    Removed("6", "sweep: a past attempt", without("sweep: past"), run(sweeps=True), "S5"),
+    Removed(
+        "7, 9.13",
+        "return: attempt, launch, token",
+        without("return: attempt", "return: launch", "return: token"),
+        run(janitor="stale"),
+        "S10",
+    ),
+    Removed("7", "return: no cancel", without("return: cancel"), run(janitor="stale", cancels=1), "S8"),
+    Removed("7", "end: attempt", without("end: attempt"), run(janitor="stale"), "S10"),
+    Removed("7", "end: launch and uid", without("end: launch", "end: uid"), run(janitor="stale"), "S10"),
+    Removed("7, 9.6", "end: uid", without("end: uid"), run(FOREIGN, janitor="stale", attempts=1), "S10"),
+    Removed("7", "end: status", without("end: status", "token ends"), run(janitor="stale", cancels=1), "S"),
+    Removed(
+        "7",
+        "cancel: attempt and token",
+        without("end cancel: attempt", "end cancel: token"),
+        run(janitor="stale", cancels=2, retries=1),
+        "S10",
+    ),
+    Removed(
+        "7",
+        "cancel: it was asked",
+        without("end cancel: asked", "end cancel: attempt", "end cancel: token"),
+        run(janitor="stale", cancels=1, retries=1),
+        "S10",
+    ),
+    Removed(
+        "7, 9.12",
+        "the janitor ends cancelled runs",
+        without("the janitor ends cancelled runs"),
+        run(cancels=1, janitor="fresh"),
+        "S5",
+    ),
+)
+COVERED: Final = (
+    Removed("5", "older attempt", table(outcome.older_attempt), run(LATE_POST, retries=1), ""),
+    Removed("1", "uid on deletes", without("uid on deletes"), run(FOREIGN, deposed=1, attempts=1), ""),
+)
+"""What another rule covers: taken out alone, nothing breaks. Together with that one: above."""

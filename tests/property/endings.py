@@ -1,0 +1,55 @@
+"""What must come about once faults are over and everybody gets a turn: I7, I10 and I21.
+
+Rows that wait for a person stay; whether a row does is read from its reason, and the reason has to be one of those that
+the protocol parks by. There is no janitor in this world, which is who ends them.
+"""
+
+from typing import Final
+
+from dispatcher.model import PARKED, Hold, HoldReason
+from tests.property.rows import candidate
+from tests.property.world import World
+
+MOST_TURNS: Final = 240
+QUIET_TURNS: Final = 6
+
+
+def check_end(world: World) -> None:
+    """Everything that can end does, within a bounded number of turns; then nothing more is written."""
+    world.calm_down()
+    for _ in range(MOST_TURNS):
+        world.turn()
+        if not undone(world):
+            break
+    assert not undone(world), f"I7, I10: after {MOST_TURNS} fair turns {undone(world)}"
+    check_quiet(world)
+
+
+def check_quiet(world: World) -> None:
+    """No writes: neither soon, nor when much time has passed."""
+    writes = world.wires.writes
+    for turn in range(QUIET_TURNS):
+        world.turn()
+        world.pass_time(100 * turn)
+    assert world.wires.writes == writes, f"I21: {world.wires.writes - writes} writes with nothing to do"
+
+
+def undone(world: World) -> list[str]:
+    rows = [f"task {id_}: {why}" for id_ in world.open_rows() if (why := why_open(world, id_))]
+    jobs = [f"Job {job.name} runs" for job in world.cluster.unfinished()]
+    asked = [f"create of {name} is not answered" for name in world.replicas["A"].unanswered()]
+    return rows + jobs + asked + [f"Job {name} is left" for name in world.leftovers()]
+
+
+def why_open(world: World, id_: int) -> str:
+    """Why a row should still have moved on; empty: it waits for a person, rightly."""
+    task, leader = world.table.rows[id_].task, world.replicas["A"]
+    hold: object = leader.dispatch.decision.plan.holds.get(id_) or leader.launcher.parked(candidate(task))
+    hold = hold or leader.catalog.known_offer(task.kind)
+    if not isinstance(hold, Hold):
+        return f"{task.status}, never judged" if hold is None else f"{task.status}, passed over"
+    is_cancelled = hold.reason is HoldReason.FINISHING and task.cancel_requested_at is not None
+    is_held_by_others = hold.reason is HoldReason.POISON and str(id_) not in world.cluster.poison
+    if (hold.reason in PARKED or is_cancelled) and not is_held_by_others:
+        return ""
+    return f"{task.status}, {hold.reason}: {hold.detail}"

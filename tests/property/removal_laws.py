@@ -1,0 +1,80 @@
+"""I9: what may be removed, judged by the truth at the moment of the delete.
+
+A delete with the version of another moment hits nothing, and is no breach; one that hits has to be right. Rows only
+move on (a past attempt never returns), so what was right when it was decided still is.
+"""
+
+from datetime import timedelta
+from typing import Final
+
+from dispatcher.model import TERMINAL, End, Job
+from tests.property.cluster import Cluster
+from tests.property.replica import SWEEPING, Replica
+from tests.property.rows import Row, Table
+
+CONFIRMATIONS: Final = 3
+CONFIRM_EVERY: Final = timedelta(seconds=10)
+AGAIN_SECONDS: Final = 10
+
+
+class RemovalLaws:
+    """`foreign`: uids of Jobs that are not this database's."""
+
+    def __init__(self, cluster: Cluster, table: Table) -> None:
+        self._cluster = cluster
+        self._table = table
+        self.touched: set[int] = set()
+        self.foreign: set[str] = set()
+        self._sent: dict[tuple[int, str], float] = {}
+
+    def check(self, replica: Replica, end: End) -> None:
+        now, key = replica.clock(), (id(replica), end.uid)
+        assert now - self._sent.get(key, float("-inf")) >= AGAIN_SECONDS, f"I21: {end.name} is removed again so soon"
+        self._sent[key] = now
+        assert end.uid, f"I9: {end.name} is removed without its uid"
+        if end.kind != "jobs":
+            return
+        assert end.resource_version, f"I9: {end.name} is removed without its version"
+        assert end.uid not in self.foreign, f"I9: {end.name} is somebody else's"
+        job = self._cluster.jobs.get(end.name)
+        if job is None or (job.uid, job.resource_version) != (end.uid, end.resource_version):
+            return
+        assert not job.deleting, f"I21: {job.name} goes already"
+        row = self._table.rows.get(job.task_id)
+        if job.is_finished and self._times_missed(replica, job.task_id) >= CONFIRMATIONS:
+            return
+        assert row is not None, f"I9: {job.name}: its row may come back"
+        if job.is_finished:
+            assert is_over(job, row), f"I9: {job.name} is the memory of a row that is not over"
+            self._check_age(replica, job)
+        else:
+            assert self._may_end(job, row), f"I9: {job.name} runs, and its row wants it"
+
+    def _check_age(self, replica: Replica, job: Job) -> None:
+        age = replica.clock.of_cluster - (job.ended_at or job.created_at)
+        assert age >= timedelta(seconds=SWEEPING.tombstone_seconds), f"I9: {job.name} is a tombstone of {age}"
+
+    def _may_end(self, job: Job, row: Row) -> bool:
+        task = row.task
+        if task.id in self.touched or task.attempt > job.attempt:
+            return True
+        if task.status in TERMINAL or task.cancel_requested_at is not None:
+            return True
+        of_attempt = [one.launch for one in self._cluster.of_task(task.id) if one.attempt == job.attempt]
+        return max([task.launch, *of_attempt]) > job.launch
+
+    def _times_missed(self, replica: Replica, task_id: int) -> int:
+        """Looks of the sweep that did not find the row since it was last there, a while apart each."""
+        times, last = 0, None
+        for look in replica.database.sweeps:
+            if task_id not in look.read:
+                continue
+            if task_id in look.rows:
+                times, last = 0, None
+            elif last is None or look.now - last >= CONFIRM_EVERY:
+                times, last = times + 1, look.now
+        return times
+
+
+def is_over(job: Job, row: Row) -> bool:
+    return row.task.attempt > job.attempt or (row.task.attempt == job.attempt and row.task.status in TERMINAL)

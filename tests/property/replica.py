@@ -1,0 +1,182 @@
+"""One dispatcher process: the production objects, wired as `dispatcher/app.py` wires them, in a world of ours."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from dispatcher.admission.dispatch import Decision, Dispatch
+from dispatcher.admission.dispatch import World as DispatchWorld
+from dispatcher.config import AdmissionSettings, JobSettings, SweepSettings
+from dispatcher.errors import DispatcherError
+from dispatcher.jobs.case import Rules
+from dispatcher.jobs.catalog import Catalog
+from dispatcher.jobs.launcher import Launcher
+from dispatcher.jobs.manifest import Site
+from dispatcher.jobs.submit import Submitter
+from dispatcher.model import End
+from dispatcher.snapshot import ClusterView
+from dispatcher.sweep.collect import Sweep
+from dispatcher.sweep.collect import World as SweepWorld
+from dispatcher.sweep.remove import Remover
+from tests.property.api import Api, Wires
+from tests.property.rows import Look, Table
+from tests.property.timing import Ages, TimedBucket, TimedMemory, Timeline
+from tests.property.views import View
+
+TEMPLATES: Final = str(Path(__file__).parent / "templates")
+PASSED: Final = {"S3_URL": "s3://bucket?price=$5"}
+SITE: Final = Site("dispatcher", "jobs", 600, 120, "", PASSED)
+RULES: Final = Rules(max_launches=3, start_deadline_seconds=120, node_lost_seconds=90)
+ADMISSION: Final = AdmissionSettings(max_jobs=4, pending_grace_seconds=30)
+SWEEPING: Final = SweepSettings(tombstone_seconds=60)
+
+
+class Watching(Dispatch):
+    """A dispatch whose last decision can be looked at."""
+
+    decision: Decision
+    decided: Callable[[Look, Decision], None]
+
+    async def _decide(self, view: ClusterView, rows: Look) -> Decision:  # type: ignore[override]  # our rows alone
+        self.decision = await super()._decide(view, rows)
+        self.decided(rows, self.decision)
+        return self.decision
+
+
+class Database:
+    """The table as one process reaches it: away, or slow in the middle of a look."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self.fault: DispatcherError | None = None
+        self.is_slow = False
+        self.waiting: list[asyncio.Future[None]] = []
+        self.sweeps: list[Look] = []
+
+    @contextlib.asynccontextmanager
+    async def rows(self) -> AsyncIterator[Look]:
+        """The snapshot is taken at once; its first answer may come much later."""
+        if (fault := self.fault) is not None:
+            self.fault = None
+            raise fault
+        look = self._table.look()
+        if self.is_slow:
+            self.is_slow = False
+            self.waiting.append(asyncio.get_running_loop().create_future())
+            await self.waiting[-1]
+        yield look
+
+    def answer(self) -> None:
+        """The slow looks get their rows, as they were."""
+        for future in self.waiting:
+            if not future.done():
+                future.set_result(None)
+        self.waiting.clear()
+
+    @contextlib.asynccontextmanager
+    async def rows_to_sweep(self) -> AsyncIterator[Look]:
+        async with self.rows() as look:
+            self.sweeps.append(look)
+            yield look
+
+
+class Replica:
+    """`term` says whether it is the one that may write: the number of its term, or 0."""
+
+    def __init__(self, name: str, wires: Wires, table: Table, term: Callable[["Replica"], int]) -> None:
+        self.name = name
+        self.clock: Timeline = wires.clock
+        self.view = View(wires.cluster, self.clock)
+        self.api = Api(wires, self.is_trusted)
+        self.database = Database(table)
+        self.memory = TimedMemory(self.clock)
+        self.seen: ClusterView | None = None
+        self._term = term
+        self._wires = wires
+        self._tasks: dict[str, asyncio.Task[float]] = {}
+        self._remover = remover = Remover(self.api, self._note_refusal)
+        self.catalog = Catalog(JobSettings(templates_dir=TEMPLATES), frozenset(PASSED))
+        self.launcher = Launcher(
+            Submitter(self.api, SITE, self.memory, self._note_refusal), self.memory, self.catalog, RULES
+        )
+        self._ages = Ages(self.clock, self.memory, remover, self.launcher)
+        world = DispatchWorld(self._look, self.database.rows, str, lambda: True, self, self._remove)
+        sweeping = SweepWorld(
+            self._glance, self.database.rows_to_sweep, self.is_trusted, self.unanswered, remover.remove
+        )
+        bucket = TimedBucket(50, self.clock)
+        self.dispatch = Watching(world, self.launcher, ADMISSION, bucket)
+        self.sweep = Sweep(sweeping, SWEEPING, bucket)
+        self.refusals = 0
+        self.pauses: dict[str, float] = {}
+
+    def is_trusted(self) -> bool:
+        return self.term() != 0
+
+    def term(self) -> int:
+        return self._term(self)
+
+    def vacancy(self) -> str:
+        return ""
+
+    def unanswered(self) -> frozenset[str]:
+        return frozenset(unseen.name for unseen in self.memory.unseen.values() if not unseen.is_answered)
+
+    def is_busy(self, stage: str) -> bool:
+        return stage in self._tasks
+
+    def begin(self, loop: asyncio.AbstractEventLoop, stage: str) -> None:
+        """Starts one round of a stage, and goes on until nothing can move without the world."""
+        if not self.is_busy(stage):
+            run_once = self.dispatch.run_once if stage == "dispatch" else self.sweep.run_once
+            self._tasks[stage] = loop.create_task(run_once())
+        self.go_on(loop)
+
+    def go_on(self, loop: asyncio.AbstractEventLoop) -> None:
+        """As far as it gets. A fault of ours ends a round; anything else is a bug."""
+        if self.is_idle():
+            return
+        self._ages.tell()
+        loop.run_until_complete(self._calm())
+        self._ages.tell()
+        for stage, task in list(self._tasks.items()):
+            if task.done():
+                del self._tasks[stage]
+                with contextlib.suppress(DispatcherError):
+                    self.pauses[stage] = task.result()
+
+    def kill(self, loop: asyncio.AbstractEventLoop, *, lands_later: bool) -> None:
+        """Without a word: what it had sent may land, what it remembered is gone."""
+        self._wires.cut(self.api, lands_later=lands_later)
+        for task in self._tasks.values():
+            task.cancel()
+        loop.run_until_complete(self._calm())
+        self._tasks = {}
+
+    def is_idle(self) -> bool:
+        """Neither in a round nor waiting for the answer to a create."""
+        return all(task.done() for task in self._tasks.values()) and not self.memory.under_way()
+
+    async def _calm(self) -> None:
+        """Long enough for everything to have ended, or come to its next question to the world."""
+        for _ in range(40):
+            await asyncio.sleep(0)
+            if self.is_idle():
+                break
+
+    async def _remove(self, ends: Sequence[End]) -> int:
+        """Of a look; a sweep asks its own view."""
+        assert not (ends and self.seen and self.seen.stale), "I6: removed by a view that is too old"
+        return await self._remover.remove(ends)
+
+    def _look(self) -> ClusterView:
+        self.seen = self.view.picture()
+        return self.seen
+
+    def _glance(self) -> ClusterView:
+        return self.view.picture()
+
+    def _note_refusal(self) -> None:
+        self.refusals += 1

@@ -1,0 +1,208 @@
+"""The table of tasks as PROTOCOL 2 has it: plain records, five functions, and snapshots to read.
+
+Each function is one compare-and-set: a call that hits no row changes nothing. What Postgres does beyond that (roles,
+validation, wake-ups) has suites of its own.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from dispatcher.model import TERMINAL, Candidate, Kind, Queue, Request, Status, Task
+from dispatcher.snapshot import Frame
+from tests.builders import DATABASE_ID
+from tests.property.timing import Timeline
+
+STALE: Final = timedelta(seconds=60)
+RETRY_AFTER: Final = timedelta(seconds=10)
+
+
+class Row(Struct, frozen=True):
+    """One task: what decisions read, what its Job is made from, and what only its container knows."""
+
+    task: Task
+    request: Request
+    run_token: str | None = None
+    pod: str | None = None
+
+
+class Wish(Struct, frozen=True):
+    """What a submitter inserts."""
+
+    queue: str = "default"
+    submitted_by: str = "team_a"
+    priority: int = 100
+    run_at: datetime | None = None
+    timeout_seconds: int | None = None
+    max_failures: int = 3
+    template: str = "default"
+    env: Mapping[str, str] = {}
+    spec: Mapping[str, Any] = {}
+
+
+class Table:
+    """Rows and queues; `times` counts accepted starts of an attempt."""
+
+    def __init__(self, clock: Timeline) -> None:
+        self._clock = clock
+        self.rows: dict[int, Row] = {}
+        self.queues: dict[str, Queue] = {}
+        self.starts: dict[tuple[int, int], list[int]] = {}
+        self.hidden: set[int] = set()
+        self._ids = 0
+        self._tokens = 0
+
+    def insert(self, wish: Wish) -> int:
+        self._ids += 1
+        id_ = self._ids
+        task = Task(
+            id=id_, queue=wish.queue, priority=wish.priority, run_at=wish.run_at, timeout_seconds=wish.timeout_seconds,
+            max_failures=wish.max_failures, template=wish.template, status=Status.WAITING, attempt=1, launch=0,
+            failures=0, job_uid=None, submitted_by=wish.submitted_by, created_at=self._clock.of_rows, started_at=None,
+            heartbeat_at=None, finished_at=None, cancel_requested_at=None, kind=digest(wish),
+        )  # fmt: skip
+        self.rows[id_] = Row(task, Request(id_, 1, dict(wish.env), dict(wish.spec), f"key-{id_}", None))
+        return id_
+
+    def start(self, id_: int, key: str, at: tuple[int, int], by: tuple[str, str]) -> str | None:
+        """`at`: attempt and launch; `by`: the Job's uid and the Pod. The run's token; None: refused."""
+        row = self.rows.get(id_)
+        if row is None or row.request.start_key != key or row.task.attempt != at[0]:
+            return None
+        task = row.task
+        is_free = task.status is Status.WAITING or (task.status is Status.PROCESSING and task.max_failures > 1)
+        if is_free and at[1] > task.launch and task.cancel_requested_at is None:
+            self._tokens += 1
+            token, now = f"token-{self._tokens}", self._clock.of_rows
+            self._set(row, status=Status.PROCESSING, launch=at[1], job_uid=by[0], started_at=now, heartbeat_at=now)
+            self.rows[id_] = msgspec.structs.replace(self.rows[id_], run_token=token, pod=by[1])
+            self.starts.setdefault((id_, at[0]), []).append(at[1])
+            return token
+        same = (task.launch, task.status, task.job_uid, row.pod) == (at[1], Status.PROCESSING, *by)
+        return row.run_token if same else None
+
+    def heartbeat(self, token: str) -> str:
+        if (row := self._running(token)) is None:
+            return "lost"
+        self._set(row, heartbeat_at=self._clock.of_rows)
+        return "continue" if row.task.cancel_requested_at is None else "cancel"
+
+    def finish(self, token: str, outcome: str) -> None:
+        if (row := self._running(token)) is None:
+            return
+        task = row.task
+        if outcome == "succeeded":
+            self._end(row, Status.SUCCEEDED)
+        elif task.cancel_requested_at is not None:
+            self._end(row, Status.CANCELLED)
+        elif outcome == "retry" and task.failures + 1 < task.max_failures:
+            self._next_attempt(row, failures=task.failures + 1, run_at=self._clock.of_rows + RETRY_AFTER)
+        else:
+            self._end(row, Status.FAILED, failures=task.failures + 1)
+
+    def cancel(self, id_: int) -> None:
+        row, now = self.rows[id_], self._clock.of_rows
+        if row.task.status in TERMINAL:
+            return
+        heard = row.task.heartbeat_at
+        if row.task.status is Status.WAITING or heard is None or heard < now - STALE:
+            self._end(row, Status.CANCELLED)
+        else:
+            self._set(row, cancel_requested_at=row.task.cancel_requested_at or now)
+
+    def retry(self, id_: int) -> None:
+        self._next_attempt(self.rows[id_], failures=0)
+
+    def look(self) -> "Look":
+        """A snapshot: rows are frozen, so a copy of the index is one."""
+        shown = {id_: row for id_, row in self.rows.items() if id_ not in self.hidden}
+        return Look(self._clock.of_rows, shown, list(self.queues.values()))
+
+    def _running(self, token: str) -> Row | None:
+        found = (row for row in self.rows.values() if row.run_token == token and row.task.status is Status.PROCESSING)
+        return next(found, None)
+
+    def _end(self, row: Row, status: Status, **changes: Any) -> None:
+        self._set(row, status=status, finished_at=self._clock.of_rows, **changes)
+        self._let_go(row.task.id)
+
+    def _next_attempt(self, row: Row, **changes: Any) -> None:
+        attempt = row.task.attempt + 1
+        cleared: dict[str, Any] = {"launch": 0, "job_uid": None, "cancel_requested_at": None, "finished_at": None}
+        self._set(row, status=Status.WAITING, attempt=attempt, **cleared, **changes)
+        self._let_go(row.task.id)
+
+    def _set(self, row: Row, **changes: Any) -> None:
+        task = msgspec.structs.replace(row.task, **changes)
+        request = msgspec.structs.replace(row.request, attempt=task.attempt)
+        self.rows[task.id] = msgspec.structs.replace(self.rows[task.id], task=task, request=request)
+
+    def _let_go(self, id_: int) -> None:
+        self.rows[id_] = msgspec.structs.replace(self.rows[id_], run_token=None, pod=None)
+
+
+class Look:
+    """One read-only snapshot; remembers which rows were asked for, by how much was read of them."""
+
+    def __init__(self, now: datetime, rows: Mapping[int, Row], queues: Sequence[Queue]) -> None:
+        self.now = now
+        self.database_id = DATABASE_ID
+        self.rows = rows
+        self.listed: set[int] = set()
+        self.read: set[int] = set()
+        self.all_queues = queues
+
+    async def frame(self, held_at_most: int) -> Frame:
+        """Queues, the rows that are held, and when the next one becomes due."""
+        tasks = [row.task for row in self.rows.values()]
+        held = sorted(task.id for task in tasks if task.status is Status.PROCESSING)[:held_at_most]
+        names = {queue.name for queue in self.all_queues}
+        coming = [t.run_at for t in tasks if t.status is Status.WAITING and t.queue in names and t.run_at is not None]
+        return Frame(list(self.all_queues), held, min((at for at in coming if at > self.now), default=None))
+
+    async def candidates(self, windows: Mapping[str, int]) -> list[Candidate]:
+        """Of each queue the ready ones by (priority, id), then the due ones by (run_at, id)."""
+        waiting: dict[str, list[Task]] = {name: [] for name in windows}
+        for row in self.rows.values():
+            if row.task.status is Status.WAITING and row.task.queue in waiting:
+                waiting[row.task.queue].append(row.task)
+        found = []
+        for name, most in windows.items():
+            ready = sorted((t.priority, t.id) for t in waiting[name] if t.run_at is None)[:most]
+            due = sorted((t.run_at, t.id) for t in waiting[name] if t.run_at is not None and t.run_at <= self.now)
+            found += [candidate(self.rows[id_].task) for _, id_ in (*ready, *due[:most])]
+        self.listed |= {row.id for row in found}
+        return found
+
+    async def kinds(self, ids: Iterable[int]) -> list[Kind]:
+        return [kind(row) for id_ in ids if (row := self.rows.get(id_)) is not None]
+
+    async def tasks(self, ids: Iterable[int]) -> dict[int, Task]:
+        wanted = set(ids)
+        self.read |= wanted
+        return {id_: self.rows[id_].task for id_ in sorted(wanted) if id_ in self.rows}
+
+    async def requests(self, ids: Iterable[int]) -> dict[int, Request]:
+        return {id_: self.rows[id_].request for id_ in ids if id_ in self.rows}
+
+
+def candidate(task: Task) -> Candidate:
+    return Candidate(task.id, task.attempt, task.priority, task.queue, task.kind, task.submitted_by)
+
+
+def kind(row: Row) -> Kind:
+    task, request = row.task, row.request
+    spec = {name: value for name, value in request.spec.items() if name not in {"command", "args"}}
+    names = frozenset(request.spec), frozenset(request.env)
+    return Kind(task.kind, task.template, task.timeout_seconds, spec, *names)
+
+
+def digest(wish: Wish) -> bytes:
+    """Of all that a template's bounds are judged by."""
+    judged = {name: value for name, value in wish.spec.items() if name not in {"command", "args"}}
+    said = [wish.template, wish.timeout_seconds, sorted(judged.items()), sorted(wish.spec), sorted(wish.env)]
+    return hashlib.sha256(msgspec.json.encode(said)).digest()

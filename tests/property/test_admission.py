@@ -1,0 +1,186 @@
+"""Caps, order and turns, for any mix of rows: compared with a decision made the slow way."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dispatcher.admission.cycle import plan_cycle
+from dispatcher.admission.gates import Contender
+from dispatcher.admission.order import plan_order
+from dispatcher.admission.scan import Scan, take_turns
+from dispatcher.model import Candidate, Hold, HoldReason, Job, Kind, Lane, Launch, Offer, Standing
+from dispatcher.snapshot import Allowance, ClusterSnapshot, Pending, plan_load
+from tests.builders import a_candidate, a_job, a_kind, a_queue, a_snapshot, a_task, ago, later
+from tests.property.oracle import decide
+from tests.property.profiles import FACT
+
+QUEUES = ("a", "b", "undeclared")
+SHAPES = ("small", "large")
+IMAGES = ("app:1", "app:2")
+queues, teams = st.sampled_from(QUEUES), st.sampled_from("xy")
+few = st.integers(0, 5)
+maybe = st.none() | few
+sometimes = st.sampled_from([None, None, None, ago(5), later(60)])
+offers: st.SearchStrategy[Offer | Hold] = st.builds(
+    Offer, st.sampled_from(IMAGES), st.sampled_from(SHAPES), st.just("default")
+) | st.just(Hold(HoldReason.POLICY_DENIED))
+launches = st.builds(Launch, st.integers(1, 3), is_repeat=st.sampled_from([False, False, False, True]))
+verdicts: st.SearchStrategy[Any] = st.one_of(
+    launches, launches, launches, st.none(), st.sampled_from(
+        [HoldReason.LAUNCHED, HoldReason.BACKOFF, HoldReason.FINISHING, HoldReason.POISON]).map(Hold),
+)  # fmt: skip
+
+
+@st.composite
+def many_contenders(draw: st.DrawFn) -> list[Contender]:
+    number = draw(st.integers(0, 14))
+    return [
+        Contender(
+            a_task(id=id_, queue=draw(queues), submitted_by=draw(teams), priority=draw(st.integers(0, 2)),
+                   run_at=draw(sometimes)),
+            draw(offers), Standing(draw(verdicts)), draw(st.sampled_from([float("-inf"), 1.0, 2.0])),
+        )
+        for id_ in draw(st.permutations(range(number)))
+    ]  # fmt: skip
+
+
+@st.composite
+def pictures(draw: st.DrawFn, before: Sequence[Job]) -> ClusterSnapshot:
+    declared = [
+        a_queue(name, max_jobs=draw(maybe), max_jobs_per_submitter=draw(maybe), max_pending=draw(maybe),
+                paused_until=draw(sometimes))
+        for name in QUEUES[:2]
+    ]  # fmt: skip
+    lanes = frozenset(Lane(queue, "default", image) for queue in QUEUES for image in IMAGES)
+    not_ready = draw(st.sampled_from([None, None, None, Hold(HoldReason.DISPATCHER_NOT_READY)]))
+    return a_snapshot(
+        *declared, max_jobs=draw(st.integers(0, 12)), max_pending=draw(few), is_strict=draw(st.booleans()),
+        load=plan_load((job.queue, job.submitted_by) for job in before),
+        pending=Pending(draw(few), draw(st.dictionaries(st.sampled_from(SHAPES), few))),
+        allowance=Allowance(draw(st.integers(0, 20)), draw(st.integers(0, 20))), not_ready=not_ready,
+        is_blind=not_ready is not None and draw(st.booleans()), is_probing=draw(st.booleans()),
+        quota=draw(st.sampled_from([None, None, Hold(HoldReason.QUOTA_EXCEEDED)])),
+        failing_lanes=draw(st.frozensets(st.sampled_from(sorted(lanes, key=str)))),
+        busy_lanes=draw(st.frozensets(st.sampled_from(sorted(lanes, key=str)))),
+    )  # fmt: skip
+
+
+jobs = st.lists(st.builds(lambda queue, team: a_job(queue=queue, submitted_by=team), queues, teams), max_size=5)
+
+
+@FACT
+@given(st.data(), jobs, many_contenders())
+def test_a_cycle_decides_as_somebody_would_who_counts_everything_anew(
+    data: st.DataObject, before: list[Job], contenders: list[Contender]
+) -> None:
+    picture = data.draw(pictures(before))
+    done, plan = decide(picture, contenders, before), plan_cycle(picture, contenders)
+    assert [one.task.id for one in plan.launches] == [one.task.id for one in done.launched]
+    assert {id_: str(hold.reason) for id_, hold in plan.holds.items()} == done.reasons
+
+
+@FACT
+@given(st.data(), jobs, many_contenders())
+def test_whose_turn_it_is_does_not_depend_on_how_rows_were_found(
+    data: st.DataObject, before: list[Job], contenders: list[Contender]
+) -> None:
+    picture = data.draw(pictures(before))
+    shuffled = data.draw(st.permutations(contenders))
+    assert plan_cycle(picture, shuffled) == plan_cycle(picture, contenders)
+    for is_probing in (False, True):
+        assert plan_order(shuffled, is_probing=is_probing) == plan_order(contenders, is_probing=is_probing)
+
+
+@FACT
+@given(many_contenders())
+def test_while_one_at_a_time_is_let_through_nobody_is_tried_twice_before_all_others_once(
+    contenders: list[Contender],
+) -> None:
+    """Whoever is tried moves to the end: n rows are tried within n looks."""
+    tried, now = [], 10.0
+    for _ in contenders:
+        first = plan_order(contenders, is_probing=True)[0]
+        tried.append(first.task.id)
+        now += 1
+        contenders = [msgspec.structs.replace(one, tried_at=now) if one is first else one for one in contenders]
+    assert sorted(tried) == sorted(one.task.id for one in contenders)
+
+
+rows = st.lists(st.tuples(st.integers(0, 3), st.sampled_from("abc")), max_size=30)
+
+
+@FACT
+@given(rows)
+def test_queues_take_turns(drawn: list[tuple[int, str]]) -> None:
+    """Whatever is cut off behind: of two queues that both go on, neither is more than one row ahead."""
+    candidates = [a_candidate(id_, priority=priority, queue=queue) for id_, (priority, queue) in enumerate(drawn)]
+    heads = {name: sorted((row for row in candidates if row.queue == name), key=lambda row: (row.priority, row.id))
+             for name in "abc"}  # fmt: skip
+    taken = take_turns(heads.values())
+    assert {name: [row for row in taken if row.queue == name] for name in "abc"} == heads
+    for length in range(len(taken) + 1):
+        served = Counter(row.queue for row in taken[:length])
+        going_on = [name for name in "abc" if served[name] < len(heads[name])]
+        assert len({served[name] for name in going_on}) <= 2
+        assert max(served.values(), default=0) - min((served[name] for name in going_on), default=99) <= 1
+
+
+class Shelf:
+    """Rows and offers by kind: the good, the denied, and those that the API server refused."""
+
+    def __init__(self, candidates: list[Candidate], parked: set[int]) -> None:
+        self._candidates = candidates
+        self._parked = parked
+        self._known: dict[bytes, Offer | Hold] = {}
+
+    async def candidates(self, windows: Mapping[str, int]) -> list[Candidate]:
+        ordered = sorted(self._candidates, key=lambda row: (row.priority, row.id))
+        return [row for name, most in windows.items() for row in [r for r in ordered if r.queue == name][:most]]
+
+    async def kinds(self, ids: Sequence[int]) -> list[Kind]:
+        return [a_kind(digest=row.kind) for row in self._candidates if row.id in set(ids)]
+
+    def offer(self, kind: Kind) -> Offer | Hold:
+        good = Offer("app:1", "small", "default")
+        self._known[kind.digest] = good if kind.digest == b"good" else Hold(HoldReason.POLICY_DENIED)
+        return self._known[kind.digest]
+
+    def known_offer(self, digest: bytes) -> Offer | Hold | None:
+        return self._known.get(digest)
+
+    def parked(self, row: Candidate) -> Hold | None:
+        return Hold(HoldReason.POISON) if row.id in self._parked else None
+
+
+heaps = st.lists(
+    st.tuples(st.sampled_from("ab"), st.sampled_from([b"good", b"bad", b"worse"]), st.booleans(),
+              st.sampled_from([1, 2, 40, 500])), max_size=6,
+)  # fmt: skip
+
+
+@FACT
+@given(heaps, maybe)
+async def test_every_row_of_the_head_is_read_or_has_one_reason_or_waits_for_a_place(
+    heaps: list[tuple[str, bytes, bool, int]], most: int | None
+) -> None:
+    """I19, and I7 for windows: up to a few thousand held rows hide nobody who could be launched."""
+    drawn = [(queue, kind, bad) for queue, kind, bad, count in heaps for _ in range(count)]
+    table = [a_candidate(id_, queue=queue, kind=kind) for id_, (queue, kind, _) in enumerate(drawn)]
+    parked = {id_ for id_, (_, _, is_parked) in enumerate(drawn) if is_parked}
+    shelf = Shelf(table, parked)
+    picture = a_snapshot(a_queue("a", max_jobs=most), a_queue("b"))
+    found = await Scan(shelf, 10).run(shelf, picture, {})
+    able = {name: [row.id for row in table if row.queue == name and row.kind == b"good" and row.id not in parked]
+            for name in "ab"}  # fmt: skip
+    room = {"a": 10 if most is None else min(most, 10), "b": 10}
+    for name in "ab":
+        assert [id_ for id_ in found.ids if table[id_].queue == name] == able[name][: room[name]]
+    if most != 0:
+        held = sum(found.held.values())
+        assert held <= len(table) - sum(map(len, able.values()))
+        if all(len(ids) <= room[name] for name, ids in able.items()):
+            assert held == len(table) - len(found.ids)

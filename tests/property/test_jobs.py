@@ -1,0 +1,200 @@
+"""Any row against any template: refused, or a Job in which nothing goes beyond the template and all arrives."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dispatcher.identity import DOMAIN
+from dispatcher.jobs.env import CONTRACT
+from dispatcher.jobs.manifest import build_job
+from dispatcher.jobs.overrides import judge_kind
+from dispatcher.jobs.policy import check_job
+from dispatcher.jobs.templates import Template
+from dispatcher.model import Hold, HoldReason, Kind, Launch, Manifest, Offer, Order
+from tests.builders import SITE, a_kind, a_manifest, a_request, a_task, a_template, an_order
+from tests.property.kubelet import seen_env, seen_words
+from tests.property.profiles import FACT
+from tests.property.replica import PASSED
+from tests.property.replica import SITE as OPEN_SITE
+
+NAMES = ["A", "MODE", "KEY", "S3_URL", "TASK_ID", "LD_PRELOAD", "DISPATCHER_X", "NODE_NAME", "a b", "1A", ""]
+OPENINGS = ["env", "env.MODE", "env.KEY", "env.S3_URL", "image", "command", "args", "cpu", "memory"]
+IMAGES = ["team-a/app:1", "team-a/app:2", "team-a/x/../../b:1", "team-a//b", "team-b/app", "", "TEAM-A/app"]
+FINE_IMAGES = ["team-a/app:1", "team-a/app:2"]
+FINE_CPU = ["1", "1000m", "4"]
+FINE_MEMORY = ["1", "1000m", "4", "4001m", "1e9", "1Gi", "8Gi"]
+AMOUNTS = ["1", "1000m", "4", "4001m", "0", "-1", "1e9", "x", "1Gi", "8Gi", "9Gi", "1" * 200]
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
+DOLLARS = st.text(st.sampled_from("$()AMODEKY \\"), max_size=12)
+texts = TEXT | DOLLARS
+
+own_env: st.SearchStrategy[list[dict[str, Any]]] = st.lists(st.sampled_from([
+    {"name": "MODE", "value": "fast-$(KEY)"}, {"name": "PLAIN", "value": "$$5"},
+    {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "team-a", "key": "token"}}},
+]), unique_by=lambda one: str(one.get("name")))  # fmt: skip
+extras = st.fixed_dictionaries({}, optional={
+    "command": st.just(["run", "$(KEY)"]), "args": st.just(["x"]),
+    "envFrom": st.just([{"secretRef": {"name": "team-a"}}]), "securityContext": st.just({"privileged": False}),
+    "volumeMounts": st.just([{"name": "scratch", "mountPath": "/s"}]),
+})  # fmt: skip
+pods = st.fixed_dictionaries({}, optional={
+    "nodeSelector": st.just({"disk": "ssd"}), "schedulerName": st.just("theirs"),
+    "serviceAccountName": st.just("team-a"), "volumes": st.just([{"name": "scratch", "emptyDir": {}}]),
+    "initContainers": st.just([{"name": "init", "image": "init:1", "env": [{"name": "A", "value": "init"}]}]),
+})  # fmt: skip
+
+
+@st.composite
+def templates(draw: st.DrawFn) -> Template:
+    opens = draw(st.lists(st.sampled_from(OPENINGS), unique=True))
+    bounds = {"images": "team-a/*", "max-cpu": "4", "max-memory": "8Gi", "max-seconds": "7200"}
+    return a_template(opens=",".join(opens), bounds=bounds, pod=draw(pods), spec={"parallelism": 1},
+                      container={"env": draw(own_env)} | draw(extras))  # fmt: skip
+
+
+specs = st.fixed_dictionaries({}, optional={
+    "image": st.sampled_from(IMAGES), "command": st.lists(texts, max_size=3), "args": st.lists(texts, max_size=3),
+    "cpu": st.sampled_from(AMOUNTS), "memory": st.sampled_from(AMOUNTS),
+})  # fmt: skip
+strangers = st.dictionaries(st.sampled_from(["private_machine", "hostNetwork", "volumes"]), st.just("x"), max_size=1)
+envs = st.dictionaries(st.sampled_from(NAMES), texts, max_size=4)
+limits = st.none() | st.sampled_from([1, 3600, 7200, 7201, 604_800])
+asked = st.builds(dict.__or__, specs, strangers)
+one_variable = st.dictionaries(st.sampled_from(["A", "MODE", "KEY", "S3_URL"]), texts, min_size=1, max_size=1)
+modest: st.SearchStrategy[tuple[Any, ...]] = st.tuples(one_variable, st.just({}), st.none(), st.just(1))
+modest |= st.tuples(st.just({}), specs, st.none(), st.just(1))
+rows = st.tuples(envs, asked, limits, st.integers(1, 30)) | modest
+
+
+def one_wish(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Of all that a row asks for, the first thing that would go into its Job."""
+    env, spec, *rest = row
+    heard = [(name, value) for name, value in env.items() if name not in CONTRACT][:1]
+    return dict(heard), {} if heard else dict([pair for pair in spec.items() if pair[0] in OPENINGS][:1]), *rest
+
+
+def made(template: Template, row: tuple[Any, ...]) -> tuple[Offer | Hold, Order, Manifest]:
+    """What a row's kind is offered, and the Job that would be made of it in any case."""
+    env, spec, limit, number = row
+    judged = {name: value for name, value in spec.items() if name not in {"command", "args"}}
+    kind = Kind(b"k", template.name, limit, judged, frozenset(spec), frozenset(env))
+    task = a_task(timeout_seconds=limit, template=template.name)
+    order = an_order(template, task=task, launch=Launch(number), env=env, spec=spec)
+    return judge_kind(kind, {template.name: template}, frozenset(PASSED)), order, build_job(order, template, OPEN_SITE)
+
+
+def bare(template: Template, order: Order) -> Manifest:
+    """The Job of the same launch if its row had asked for nothing."""
+    asked = Order(order.task, a_request(), order.launch, order.offer, order.database_id)
+    return build_job(asked, template, OPEN_SITE)
+
+
+def differences(one: Any, other: Any, path: str = "") -> list[str]:
+    """Paths at which two manifests differ; lists of words are compared as a whole, named things by their name."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        keys = sorted(one.keys() | other.keys())
+        return [found for key in keys for found in differences(one.get(key), other.get(key), f"{path}/{key}")]
+    if is_named(one) and is_named(other):
+        return differences({each["name"]: each for each in one}, {each["name"]: each for each in other}, path)
+    return [] if one == other else [path]
+
+
+def is_named(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, Mapping) and "name" in each for each in value)
+
+
+def allowed(template: Template) -> tuple[str, ...]:
+    """Where the Job of a row may differ from that of one which asks for nothing, by what the template opens."""
+    at = "/spec/template/spec/containers/task/"
+    open_names = [name.removeprefix("env.") for name in template.opened if name.startswith("env.")]
+    paths = [f"{at}env/{name}" for name in open_names] + [f"{at}{field}" for field in ("image", "command", "args")
+                                                         if field in template.opened]  # fmt: skip
+    paths += [f"{at}resources/{side}/{what}" for side in ("requests", "limits") for what in ("cpu", "memory")
+              if what in template.opened]  # fmt: skip
+    return tuple(paths)
+
+
+@FACT
+@given(templates(), rows)
+def test_an_admitted_row_changes_what_its_template_opens_and_nothing_else(
+    template: Template, row: tuple[Any, ...]
+) -> None:
+    """I16."""
+    offer, order, job = made(template, row)
+    if isinstance(offer, Hold):
+        assert offer.reason is HoldReason.POLICY_DENIED
+        return
+    assert check_job(job, order, template, OPEN_SITE) == ""
+    asked = order.request.spec
+    assert asked.get("image", FINE_IMAGES[0]) in FINE_IMAGES
+    assert asked.get("cpu", "1") in FINE_CPU
+    assert asked.get("memory", "1") in FINE_MEMORY
+    taken = template.taken | PASSED.keys() | CONTRACT
+    for path in differences(job, bare(template, order)):
+        name = path.removeprefix("/spec/template/spec/containers/task/env/")
+        is_new_variable = name != path and "env" in template.opened and name not in taken
+        is_open = any(path == one or path.startswith(f"{one}/") for one in allowed(template))
+        assert is_open or is_new_variable, path
+
+
+@FACT
+@given(templates(), rows.map(one_wish))
+def test_what_the_first_wall_refuses_the_second_refuses_too(template: Template, row: tuple[Any, ...]) -> None:
+    """Or it would have changed nothing."""
+    offer, order, job = made(template, row)
+    if isinstance(offer, Hold):
+        same = not differences(job, bare(template, order)) and (row[2] or 0) <= template.max_seconds
+        assert same or check_job(job, order, template, OPEN_SITE)
+
+
+@FACT
+@given(templates(), rows)
+def test_every_value_reaches_the_container_bit_by_bit(template: Template, row: tuple[Any, ...]) -> None:
+    """I17: by kubelet's own expansion. Nothing comes from the dispatcher but what PASS_ENV names."""
+    offer, order, job = made(template, row)
+    if isinstance(offer, Hold):
+        return
+    container = job["spec"]["template"]["spec"]["containers"][0]
+    seen = seen_env(container)
+    assert set(seen) == CONTRACT | template.taken | PASSED.keys() | order.request.env.keys()
+    for name, value in order.request.env.items():
+        assert seen[name] == value
+    for name in PASSED.keys() - template.taken - order.request.env.keys():
+        assert seen[name] == PASSED[name]
+    for field in ("command", "args"):
+        if field in order.request.spec:
+            assert seen_words(container, field) == order.request.spec[field]
+
+
+@FACT
+@given(templates(), rows)
+def test_what_a_row_adds_to_its_job_is_bounded_by_what_it_brings(template: Template, row: tuple[Any, ...]) -> None:
+    """I18: each character at most doubled before JSON writes it; the rest has a bound of its own."""
+    _, order, job = made(template, row)
+    brought = len(json.dumps([order.request.env, order.request.spec]))
+    assert len(json.dumps(job)) <= len(json.dumps(bare(template, order))) + 2 * brought + 100 * len(order.request.env)
+
+
+huge = st.sampled_from(["x" * 100_000, "1" * 100_000, "team-a/" + "x" * 100_000])
+hostile = st.fixed_dictionaries({}, optional={"image": huge, "cpu": huge, "memory": huge, "y" * 1000: huge})
+
+
+@FACT
+@given(hostile, st.frozensets(st.sampled_from(["A" * 255, "\n" * 5000, "TASK_" + "X" * 250])))
+def test_no_reason_is_longer_than_a_screen_whatever_a_row_says(spec: dict[str, str], env: frozenset[str]) -> None:
+    """I18: log lines and pages stay readable."""
+    template = a_template(opens="image,cpu,memory", bounds={"images": "team-a/*"})
+    kind = a_kind(spec=spec, spec_names=frozenset(spec), env_names=env, template="default")
+    hold = judge_kind(kind, {"default": template}, frozenset())
+    assert not isinstance(hold, Hold) or len(hold.detail) < 2000
+    assert DOMAIN not in str(hold)
+
+
+def test_a_job_is_made_the_same_twice() -> None:
+    order = an_order(env={"B": "1", "A": "2"})
+    jobs = [json.dumps(build_job(order, a_template(), SITE)) for _ in range(2)]
+    assert jobs[0] == jobs[1]
+    assert a_manifest() == a_manifest()

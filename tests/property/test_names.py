@@ -1,0 +1,50 @@
+"""I15: versions side by side agree on every name, label and annotation. The golden file holds what a living
+installation holds; it only ever grows, and a line that would change is a fault of the code.
+"""
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dispatcher.jobs.manifest import build_job
+from dispatcher.model import Launch, Offer, Order
+from tests.builders import SITE, a_request, a_task, a_template
+from tests.property.profiles import FACT
+
+GOLDEN = json.loads((Path(__file__).parent / "golden_names.json").read_text(encoding="utf-8"))
+
+
+def metadata(asked: dict[str, Any]) -> dict[str, Any]:
+    """What a Job and its Pod are called and labelled for these inputs."""
+    at = datetime.fromisoformat(asked["created_at"])
+    task = a_task(id=asked["id"], created_at=at, queue=asked["queue"], attempt=asked["attempt"],
+                  template=asked["template"], submitted_by=asked["submitted_by"])  # fmt: skip
+    launch = Launch(asked["launch"], asked["unstarted"], asked["disrupted"])
+    request = a_request(task_id=task.id, cache_key=asked["cache_key"])
+    order = Order(task, request, launch, Offer("app:1", asked["shape"], task.template), asked["database_id"])
+    site = msgspec.structs.replace(SITE, installation=asked["installation"])
+    job = build_job(order, a_template(asked["template"]), site)
+    return {"job": job["metadata"], "pod": job["spec"]["template"]["metadata"]}
+
+
+@pytest.mark.parametrize("golden", GOLDEN, ids=lambda golden: golden["made"]["job"]["name"])
+def test_a_later_version_makes_the_names_of_this_one(golden: dict[str, Any]) -> None:
+    assert metadata(golden["asked"]) == golden["made"]
+
+
+@FACT
+@given(
+    st.from_regex(r"[a-z]([-a-z0-9]{0,14}[a-z0-9])?", fullmatch=True), st.integers(1, 2**63 - 1), st.integers(1, 32767),
+    st.integers(1, 32767),
+)  # fmt: skip
+def test_a_name_leaves_room_for_the_pods_of_its_job(installation: str, id_: int, attempt: int, launch: int) -> None:
+    asked = GOLDEN[0]["asked"] | {"installation": installation, "id": id_, "attempt": attempt, "launch": launch}
+    made = metadata(asked)["job"]
+    assert len(made["name"]) <= 57
+    assert all(len(value) <= 63 for value in made["labels"].values())

@@ -1,0 +1,121 @@
+"""What one dispatcher sees of the cluster: of Jobs, Pods and nodes some prefix each, at its own pace.
+
+Like the mirror: without any sign of life for too long, or before the first list, it says so. A watch that skips an
+event is no Kubernetes we know of; it is tried all the same, and `gaps` says which Jobs it hides.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from dispatcher.model import Job, Node, Pod
+from dispatcher.snapshot import ClusterView
+from tests.property.cluster import Cluster, Event
+from tests.property.timing import Timeline
+
+MOST_SECONDS: Final = 100
+KINDS: Final = ("jobs", "pods", "nodes")
+NOT_LISTED: Final = "jobs: not listed in this term"
+
+
+class Watched:
+    """One resource, up to a place in the history."""
+
+    def __init__(self, cluster: Cluster, kind: str) -> None:
+        self._cluster = cluster
+        self._kind = kind
+        self.place = 0
+        self.version = 0
+        self.known: dict[str, Any] = {}
+
+    def next(self) -> Event | None:
+        """Moves on to the next event of this resource."""
+        history = self._cluster.history
+        while self.place < len(history):
+            event = history[self.place]
+            self.place += 1
+            if event.kind == self._kind:
+                return event
+        self.version = self._cluster.version  # a bookmark
+        return None
+
+    def deliver(self, most: int) -> None:
+        for _ in range(most):
+            if (event := self.next()) is None:
+                return
+            self.apply(event)
+
+    def apply(self, event: Event) -> None:
+        self.version = event.version
+        if event.found is None:
+            self.known.pop(event.name, None)
+        else:
+            self.known[event.name] = event.found
+
+    def relist(self) -> None:
+        self.place, self.version = len(self._cluster.history), self._cluster.version
+        self.known = dict(self._cluster.truth(self._kind))
+
+
+class View:
+    """Three watches of one dispatcher."""
+
+    def __init__(self, cluster: Cluster, clock: Timeline) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._watched = {kind: Watched(cluster, kind) for kind in KINDS}
+        self._is_listed = False
+        self._proven_at = clock()
+        self.is_cut = False
+        self.has_gap = False
+
+    def deliver(self, kind: str, most: int) -> None:
+        if self._is_listed and not self.is_cut:
+            self._watched[kind].deliver(most)
+            self._proven_at = self._clock()
+
+    def skip(self, kind: str) -> None:
+        """An event is lost on the way, and nobody notices before the next list."""
+        if self._is_listed and not self.is_cut and self._watched[kind].next() is not None:
+            self.has_gap = True
+
+    def catch_up(self) -> None:
+        for kind in KINDS:
+            self.deliver(kind, self._cluster.version)
+
+    def relist(self) -> None:
+        if self.is_cut:
+            return
+        for watched in self._watched.values():
+            watched.relist()
+        self._is_listed, self.has_gap, self._proven_at = True, False, self._clock()
+
+    def forget(self) -> None:
+        """A term begins: nothing counts before a list of it."""
+        self._is_listed = False
+
+    def prove(self) -> None:
+        """Bookmarks come, whatever else does."""
+        if not self.is_cut:
+            self._proven_at = self._clock()
+
+    @property
+    def stale(self) -> str:
+        if not self._is_listed:
+            return NOT_LISTED
+        age = self._clock() - self._proven_at
+        return f"jobs: no sign of life for {age:.0f} s" if age > MOST_SECONDS else ""
+
+    @property
+    def jobs(self) -> dict[str, Job]:
+        return self._watched["jobs"].known
+
+    def hidden(self) -> Iterator[Job]:
+        """Unfinished Jobs that it should know of and does not."""
+        version, made_at = self._watched["jobs"].version, self._cluster.made_at
+        return (job for job in self._cluster.unfinished() if job.name not in self.jobs and made_at[job.name] <= version)
+
+    def picture(self) -> ClusterView:
+        nodes: dict[str, Node] = dict(self._watched["nodes"].known)
+        pods: dict[str, Pod] = dict(self._watched["pods"].known)
+        version = str(self._watched["jobs"].version)
+        return ClusterView(self._clock.of_cluster, dict(self.jobs), pods, nodes, version, self.stale)

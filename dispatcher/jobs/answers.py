@@ -1,8 +1,9 @@
 """What the API server's answer to a create means (DESIGN 5)."""
 
+from collections.abc import Iterable
 from enum import StrEnum
 
-from dispatcher.model import ApiAnswer
+from dispatcher.model import ApiAnswer, Job
 
 
 class Meaning(StrEnum):
@@ -52,3 +53,13 @@ def read_forbidden(answer: ApiAnswer) -> Meaning:
     if "is forbidden: User " in answer.message and " cannot create resource " in answer.message:
         return Meaning.FORBIDDEN
     return Meaning.DENIED
+
+
+def is_absent(answer: ApiAnswer) -> bool:
+    """The API server itself says that there is no such object; a proxy's 404 is nobody's word."""
+    return answer.status == 404 and answer.is_told
+
+
+def are_over(jobs: Iterable[Job], identity: str) -> bool:
+    """What a later attempt's first create waits for: no Job of the row is unfinished (PROTOCOL 3.2)."""
+    return all(job.is_finished for job in jobs if job.identity == identity)

@@ -8,14 +8,12 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-import msgspec
-
 from dispatcher.clock import elapsed
 from dispatcher.identity import job_name, task_identity
 from dispatcher.jobs.case import Rules, Scene, Sightings
 from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.lanes import busy_lanes, failing_lanes
-from dispatcher.jobs.memory import Memory, Unseen
+from dispatcher.jobs.memory import Memory, Unseen, plan_create
 from dispatcher.jobs.outcome import judge
 from dispatcher.jobs.resting import Rest, is_news, may_rest, plan_rest, still_resting
 from dispatcher.jobs.submit import Submitter
@@ -142,23 +140,13 @@ class Launcher:
         launch = standing.verdict
         if not isinstance(launch, Launch):
             return standing
-        return Standing(self._own_create(task, launch, identity), standing.ends)
-
-    def _own_create(self, task: Task, launch: Launch, identity: str) -> Launch | Hold:
-        """A launch that the table asks for, as far as our own creates of this row allow it."""
-        unseen = self._unseen.get(task.id)
-        if unseen is not None and unseen.is_under_way:
-            return Hold(HoldReason.LAUNCHED, "its create is under way")
-        if (hold := self._braked(task)) is not None:
-            return hold
-        self._probed.add(task.template)
-        if unseen is None:
-            return launch
-        if unseen.is_answered:
-            return Hold(HoldReason.LAUNCHED, "Created")
-        if unseen.name != job_name(self._submitter.installation, task.id, identity, task.attempt, launch.number):
-            return Hold(HoldReason.FINISHING, f"what became of {unseen.name} is not known yet")
-        return msgspec.structs.replace(launch, is_repeat=True)
+        name = job_name(self._submitter.installation, task.id, identity, task.attempt, launch.number)
+        plan = plan_create(launch, self._unseen.get(task.id), name)
+        if isinstance(plan, Launch):
+            plan = self._braked(task) or plan
+        if isinstance(plan, Launch):
+            self._probed.add(task.template)
+        return Standing(plan, standing.ends)
 
     async def launch(self, orders: Sequence[Order]) -> None:
         """Carries the orders out; returns when all are on their way."""

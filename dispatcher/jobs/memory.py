@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from dispatcher.model import Candidate, Hold, HoldReason, Lane, Task
+from dispatcher.model import Candidate, Hold, HoldReason, Lane, Launch, Task
 from dispatcher.snapshot import ClusterView
 
 K = TypeVar("K")
@@ -38,6 +38,21 @@ class Unseen(Struct, frozen=True):
     @property
     def is_answered(self) -> bool:
         return self.resource_version is not None
+
+
+def plan_create(launch: Launch, unseen: Unseen | None, name: str) -> Launch | Hold:
+    """A launch that the table asks for, as far as our own last create of the row allows it (PROTOCOL 3.3): one
+    unanswered create at a time, repeated under its name only while the row read anew still asks for that name.
+    """
+    if unseen is None:
+        return launch
+    if unseen.is_under_way:
+        return Hold(HoldReason.LAUNCHED, "its create is under way")
+    if unseen.is_answered:
+        return Hold(HoldReason.LAUNCHED, "Created")
+    if unseen.name != name:
+        return Hold(HoldReason.FINISHING, f"what became of {unseen.name} is not known yet")
+    return msgspec.structs.replace(launch, is_repeat=True)
 
 
 class Breaker:

@@ -17,7 +17,7 @@ import structlog
 
 from dispatcher.errors import ClusterError
 from dispatcher.identity import identity_of, name_of
-from dispatcher.jobs.answers import Meaning, read_create
+from dispatcher.jobs.answers import Meaning, are_over, is_absent, read_create
 from dispatcher.jobs.case import due_at
 from dispatcher.jobs.lanes import lane_of
 from dispatcher.jobs.manifest import Site, build_job
@@ -135,7 +135,7 @@ class Submitter:
         try:
             if order.launch.ask is Ask.ALL_JOBS:
                 jobs = await self._jobs.list_task(order.task.id)
-                is_clear = all(job.is_finished for job in jobs if job.identity == identity_of(order))
+                is_clear = are_over(jobs, identity_of(order))
                 if not is_clear:
                     self._memory.defer(order.task.id, time.monotonic())
                 return is_clear
@@ -214,11 +214,6 @@ class Submitter:
     def _park(self, order: Order, reason: HoldReason, detail: str) -> None:
         log.warning("parked", task=order.task.id, reason=reason, detail=detail)
         self._memory.park(order.task, Hold(reason, detail))
-
-
-def is_absent(answer: ApiAnswer) -> bool:
-    """The API server itself says that there is no such object; a proxy's 404 is nobody's word."""
-    return answer.status == 404 and answer.is_told
 
 
 def is_ours(order: Order, job: Job) -> bool:

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import Final, Protocol
 
 from dispatcher.identity import name_of
-from dispatcher.jobs.answers import Meaning, read_create
+from dispatcher.jobs.answers import Meaning, is_absent, read_create
 from dispatcher.jobs.manifest import Site, build_job
 from dispatcher.jobs.policy import check_job
-from dispatcher.jobs.submit import is_absent, is_ours
+from dispatcher.jobs.submit import is_ours
 from dispatcher.jobs.templates import Template
 from dispatcher.model import ApiAnswer, Hold, HoldReason, Manifest, Order
 

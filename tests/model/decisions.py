@@ -12,11 +12,13 @@ from functools import cached_property
 import msgspec
 
 from dispatcher.identity import task_identity
+from dispatcher.jobs.answers import are_over
 from dispatcher.jobs.case import Case, Rules, Scene, Sightings
 from dispatcher.jobs.closing import Act, plan_closing
+from dispatcher.jobs.memory import Unseen, plan_create
 from dispatcher.jobs.outcome import TABLE, judge
 from dispatcher.model import End as Removal
-from dispatcher.model import Hold, HoldReason, Launch, Phase, Standing, Status, Task
+from dispatcher.model import Hold, HoldReason, Lane, Launch, Phase, Standing, Status, Task
 from dispatcher.model import Job as RealJob
 from dispatcher.sweep.plan import Absences, why_swept
 from tests.builders import CREATED, DATABASE_ID, NOW, a_job, a_node, a_pod, a_task
@@ -30,7 +32,9 @@ from tests.model.state import (
     FAILING,
     HIDDEN_PENDING,
     LOST,
+    MADE,
     RAN,
+    Create,
     Intent,
     Job,
     Seen,
@@ -76,6 +80,18 @@ class Ruling:
     removals: tuple[tuple[str, Seen, bool], ...]  # kind, what was judged, whether by force
 
 
+def name_of(create: Create) -> str:
+    return f"{create.attempt}/{create.launch}"
+
+
+def unseen(create: Create | None) -> Unseen | None:
+    """Our last create of the row, as production remembers it."""
+    if create is None:
+        return None
+    version = "1" if create is MADE else None
+    return Unseen(name_of(create), 1, Lane("q", "t", "i"), "somebody", 0, version)
+
+
 @dataclass
 class Decisions:
     """Production's decisions for rows of one kind. `table`, `case`: with a rule taken out."""
@@ -90,12 +106,28 @@ class Decisions:
     rulings: dict[tuple[Row, View], Ruling] = field(default_factory=dict)
     sweeps: dict[tuple[Row, Seen], bool] = field(default_factory=dict)
     closings: dict[tuple[Row, View], Intent] = field(default_factory=dict)
+    plans: dict[object, bool] = field(default_factory=dict)
+    overs: dict[View, bool] = field(default_factory=dict)
 
     def ruling(self, row: Row, view: View) -> Ruling:
         key = (row, view)
         if (known := self.rulings.get(key)) is None:
             known = self.rulings[key] = self._rule(row, view)
         return known
+
+    def creates(self, create: Create, known: Create | None) -> bool:
+        """Whether our own last create of the row lets this one be sent."""
+        key = (create.attempt, create.launch, known and (known.stage, known.attempt, known.launch))
+        if key not in self.plans:
+            self.plans[key] = isinstance(plan_create(Launch(create.launch), unseen(known), name_of(create)), Launch)
+        return self.plans[key]
+
+    def are_over(self, jobs: View) -> bool:
+        """What a live list before the first create of a later attempt shows."""
+        if jobs not in self.overs:
+            found = [self._job(job) for job in jobs]
+            self.overs[jobs] = are_over(found, found[0].identity if found else "")
+        return self.overs[jobs]
 
     def is_swept(self, row: Row, job: Seen) -> bool:
         key = (row, job)

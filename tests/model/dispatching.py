@@ -1,7 +1,7 @@
 """Steps of the dispatchers: the leader, whose view may lag, and one that led before and acts by an old view.
 
-The few lines about live questions and unanswered creates stand in shells in production (`jobs/launcher.py`,
-`jobs/submit.py`); all else is asked of the decisions themselves.
+What a live question is put about stands in a shell in production (`jobs/submit.py`), and in a few lines here; all else
+is asked of the decisions themselves.
 """
 
 from dispatcher.model import Ask
@@ -63,11 +63,9 @@ def cycle(world: World, state: State, view: View, *, is_fresh: bool) -> None:
     create = ordered(world, state.row, ruling.launch)
     if create is None:
         return
-    if state.create is MADE:
-        return  # its Job is made, the view will show it
-    if state.create is not None and not is_same(create, state.create):
-        return  # what became of the other is not known yet
-    fair = is_fresh and is_clear(state, create)
+    if not world.decisions.creates(create, state.create):
+        return  # its Job is made and the view will show it, or what became of another is not known yet
+    fair = is_fresh and is_clear(world, state, create)
     world.take("the leader decides to launch {}", create, state._replace(create=asked(state, create)), fair=fair)
 
 
@@ -92,20 +90,15 @@ def asked(state: State, create: Create) -> Create:
     return create._replace(stage=QUESTION if state.create is None else ASKED_AGAIN)
 
 
-def is_same(one: Create, other: Create) -> bool:
-    """The same name, and so the same POST."""
-    return (one.attempt, one.launch) == (other.attempt, other.launch)
-
-
-def is_clear(state: State, create: Create) -> bool:
+def is_clear(world: World, state: State, create: Create) -> bool:
     if create.ask == Ask.THAT_JOB.value:
         return find(state.jobs, create.attempt, create.launch - 1) is None
-    return create.ask == Ask.NOTHING.value or all(is_finished(job) for job in state.jobs)
+    return create.ask == Ask.NOTHING.value or world.decisions.are_over(seen(state.jobs))
 
 
 def going_on(world: World, state: State, create: Create) -> None:
     if create.stage in {QUESTION, ASKED_AGAIN}:
-        if is_clear(state, create):
+        if is_clear(world, state, create):
             check_sent(state, create)
             sent = state._replace(create=create._replace(stage=SENT))
             world.take("the API server says that nothing is there: {} is sent", create, sent, fair=True)
@@ -185,7 +178,7 @@ def sweep(world: World, state: State, now: View) -> None:
     for judged in now:
         if not world.decisions.is_swept(state.row, judged):
             continue
-        if state.create is not None and is_same(state.create, Create(0, judged.attempt, judged.launch, 0, 0, "")):
+        if state.create is not None and state.create[1:3] == (judged.attempt, judged.launch):
             continue  # a create of that name by ourselves is unanswered
         after = removed(world, state, "jobs", judged, is_forced=False)
         if after is not state:
@@ -206,7 +199,7 @@ def deposed_steps(world: World, state: State) -> None:
             held = state.row if world.lacks("Jobs first") else seen(state.jobs)
             world.take("another dispatcher looks", "", state._replace(stale=held, left=fewer))
     elif isinstance(stale, Create):
-        if is_clear(state, stale) and state.late is None:
+        if is_clear(world, state, stale) and state.late is None:
             check_sent(state, stale)
             sent = state._replace(stale=None, late=stale)
             world.take("the API server tells the other one that nothing is there: {} is sent", stale, sent)

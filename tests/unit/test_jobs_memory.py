@@ -1,9 +1,11 @@
 """What a process remembers of its own creates: pauses after bad answers, unseen creates, parked rows."""
 
+from typing import Any
+
 import pytest
 
-from dispatcher.jobs.memory import LONGEST_PAUSE_SECONDS, MOST_REMEMBERED, Breaker, Memory
-from dispatcher.model import Hold, HoldReason, Lane
+from dispatcher.jobs.memory import LONGEST_PAUSE_SECONDS, MOST_REMEMBERED, Breaker, Memory, Unseen, plan_create
+from dispatcher.model import Hold, HoldReason, Lane, Launch
 from dispatcher.snapshot import ClusterView
 from tests.builders import NOW, a_candidate, a_job, a_task
 
@@ -158,6 +160,29 @@ def test_a_repeated_create_waits_for_its_answer_again() -> None:
     memory.ended("x")
     memory.ended("never begun")
     assert memory.under_way() == []
+
+
+# What a create of ours that nobody has seen yet means for the next (PROTOCOL 3.3)
+
+
+def an_unseen(**changes: Any) -> Unseen:
+    return Unseen("x", 42, LANE, "team_a", 0, **changes)
+
+
+@pytest.mark.parametrize(
+    ("unseen", "plan"),
+    [
+        (None, Launch(2)),
+        (an_unseen(is_under_way=True), HoldReason.LAUNCHED),
+        (an_unseen(resource_version="7"), HoldReason.LAUNCHED),
+        (an_unseen(), Launch(2, is_repeat=True)),
+        (Unseen("another", 42, LANE, "team_a", 0), HoldReason.FINISHING),
+    ],
+    ids=["none", "under way", "answered", "unanswered, the same name", "unanswered, another name"],
+)
+def test_one_unanswered_create_of_a_row_at_a_time(unseen: Unseen | None, plan: Launch | HoldReason) -> None:
+    found = plan_create(Launch(2), unseen, "x")
+    assert (found.reason if isinstance(found, Hold) else found) == plan
 
 
 # Parked rows

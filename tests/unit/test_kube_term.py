@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from dispatcher.kube.term import RELEASED_SECONDS, Record, Sight, look_again, margin, pause, trusted_until
 
 NEVER = float("-inf")
-GONE = Record("", 0, 0, "", "")
 Changes = dict[str, Any]
 Hand = tuple[float, Changes | None]
 LENGTHS = st.integers(2, 300)
@@ -209,13 +208,13 @@ class Replica:
         yield each.out
         found = self._world.record
         yield each.back
-        if found or self._sight:
-            self._sight = look_again(self._sight, found or GONE, self._world.now)
+        if found := found or (self._sight and self._sight.record.gone()):
+            self._sight = look_again(self._sight, found, self._world.now)
         self._is_current = True
 
     def _write(self, each: Try, holder: str) -> Iterator[float]:
         world, self._is_current = self._world, False
-        known = self._sight.record if self._sight and self._sight.record is not GONE else None
+        known = self._sight.record if self._sight and not self._sight.record.is_gone else None
         if each.fate in {"lost", "late"}:
             if each.fate == "late":  # it lands when nobody waits for its answer any more
                 world.at(world.now + each.out, lambda: world.write(known, holder, self._seconds))

@@ -231,6 +231,19 @@ class Dispatchers(RuleBasedStateMachine):
                 self.world.insert(Wish(priority=-1), 4)
                 self._then("fresh")
 
+    @rule(wish=plain(), is_cancelled=st.booleans())
+    def delete_all(self, wish: Wish, is_cancelled: bool) -> None:
+        """Somebody deletes every Job, and their Pods take their time."""
+        self.world.bring_up()
+        for job in list(self.world.cluster.unfinished()):
+            self.world.delete_by_hand(job)
+            if is_cancelled and job.task_id in self.world.table.rows:
+                self.world.table.cancel(job.task_id)
+        self.world.insert(wish, 4)
+        self._then("fresh")
+        self.world.pass_time(61)
+        self._then("fresh")
+
     @rule()
     def turn(self) -> None:
         self.world.turn()

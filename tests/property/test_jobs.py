@@ -140,6 +140,19 @@ def test_an_admitted_row_changes_what_its_template_opens_and_nothing_else(
         assert is_open or is_new_variable, path
 
 
+parts = st.lists(st.sampled_from(["team-a", "team-b", "x", "..", ""]), min_size=1, max_size=4)
+
+
+@FACT
+@given(parts)
+def test_an_image_is_taken_from_inside_the_folder_of_its_template(parts: list[str]) -> None:
+    """`*` also matches `/`, so a path that climbs has to be refused by itself."""
+    template, image = a_template(opens="image", bounds={"images": "team-a/*"}), "/".join(parts)
+    offer = judge_kind(a_kind(spec={"image": image}, template="default"), {"default": template}, frozenset())
+    is_inside = len(parts) > 1 and parts[0] == "team-a" and ".." not in parts and "" not in parts[:-1]
+    assert isinstance(offer, Offer) == is_inside
+
+
 @FACT
 @given(templates(), rows.map(one_wish))
 def test_what_the_first_wall_refuses_the_second_refuses_too(template: Template, row: tuple[Any, ...]) -> None:

@@ -208,7 +208,8 @@ class Replica:
         yield each.out
         found = self._world.record
         yield each.back
-        if found := found or (self._sight and self._sight.record.gone()):
+        found = self._sight.record.gone() if found is None and self._sight else found
+        if found is not None:
             self._sight = look_again(self._sight, found, self._world.now)
         self._is_current = True
 

@@ -35,11 +35,9 @@ async def job_now(ours: Account, name: str) -> Job:
 
 async def pod_now(ours: Account, job: Job) -> Pod | None:
     """The Pod of the Job, through the dispatcher's client; None: there is none yet."""
-    pods = await ours.pods_of(job)
-    if not pods:
-        return None
-    reply = await ours.client.request("GET", ours.path("pods", pods[0]["metadata"]["name"]))
-    return read_pod(reply.body) if reply.status == 200 else None
+    reply = await ours.client.request("GET", ours.path("pods"), params={"labelSelector": f"job-name={job.name}"})
+    pods = reply.read("list Pods", Page).items
+    return read_pod(pods[0]) if pods else None
 
 
 async def until_job(ours: Account, name: str, is_so: Callable[[Job], bool]) -> Job:

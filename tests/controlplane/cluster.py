@@ -254,9 +254,17 @@ class ControlPlane:
 
     async def stop_api_server(self) -> None:
         """The API server is gone without a word: its connections break, new ones are refused."""
-        await asyncio.to_thread(self._servers["kube-apiserver"].kill)
+        await self.kill("kube-apiserver")
 
     async def start_api_server(self) -> None:
         """The API server is back and ready, at the same address with the same objects."""
-        self._servers["kube-apiserver"].start()
+        await self.revive("kube-apiserver")
+
+    async def kill(self, name: str) -> None:
+        """One of the servers ends without a word."""
+        await asyncio.to_thread(self._servers[name].kill)
+
+    async def revive(self, name: str) -> None:
+        """It is back, and the API server is ready."""
+        self._servers[name].start()
         await self._ready()

@@ -1,0 +1,122 @@
+"""A server dies in the middle of a burst and comes back; a new version takes over while rows run: nothing shows."""
+
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.controlplane.waiting import wait_for
+from tests.dispatching import ROOT, Dispatcher, Place
+from tests.faults.history import violations
+from tests.faults.history_reading import read_history, watched
+from tests.faults.history_records import Bounds
+from tests.faults.steps import has_jobs, succeeded
+from tests.postgres import PostgresServer
+
+ROWS = 120
+CAP = 40
+SETTINGS = {"MAX_JOBS": CAP, "TOMBSTONE_SECONDS": 1}
+INSERT = "INSERT INTO dispatch.tasks (max_failures) SELECT 1 + n % 3 FROM generate_series(1, $1::int) AS n"
+
+
+async def insert(place: Place, count: int = ROWS) -> None:
+    await (await place.database.session("team_a")).execute(INSERT, count)
+
+
+async def all_gone(place: Place, dispatcher: Dispatcher) -> None:
+    async def is_so() -> bool:
+        return not await place.rows("status <> 'succeeded'") and not await place.jobs()
+
+    await wait_for(is_so, "every row succeeded and every Job is gone", 120, check=dispatcher.check)
+
+
+async def made_durable(place: Place) -> None:
+    """The tests' Postgres answers a commit before it is written down; a crash must not lose what was answered."""
+    admin = await place.database.session("admin")
+    await admin.execute(f'ALTER DATABASE "{place.database.name}" SET synchronous_commit = on')
+
+
+@asynccontextmanager
+async def judged(place: Place, rows: int, deeds: dict[str, int]) -> AsyncIterator[None]:
+    """A run whose history must be sound: one Job and one start of each row, the cap never passed."""
+    async with watched(place.control_plane, place.namespace) as sights, place.playing() as player:
+        yield
+    assert player.faults == []
+    history = await read_history(place.control_plane, place.namespace, place.database, player, sights)
+    seen = rows // 2 if "kube-apiserver" in deeds else rows  # its audit log dies with it, unwritten to the end
+    least = {"rows": rows, "starts": rows, "creates": seen, "deletes": seen}
+    assert violations(history, Bounds(least, deeds, cap=CAP)) == []
+    assert {(row.status, row.attempt, row.launch) for row in history.rows} == {("succeeded", 1, 1)}
+
+
+async def killed(place: Place, postgres: PostgresServer, victim: str) -> Callable[[], Awaitable[None]]:
+    """Ends a server without a word; what it returns brings it back."""
+    if victim == "postgres":
+        await postgres.stop(immediately=True)
+        return postgres.start
+    await place.control_plane.kill(victim)
+
+    async def revive() -> None:
+        await place.control_plane.revive(victim)
+
+    return revive
+
+
+@pytest.mark.fault(1, 5, 20, 23)
+@pytest.mark.parametrize("victim", ["kube-apiserver", "etcd", "postgres"])
+async def test_a_server_that_dies_in_a_burst_and_comes_back_costs_time_alone(
+    place: Place, postgres: PostgresServer, victim: str
+) -> None:
+    await made_durable(place)
+    async with judged(place, ROWS, {victim: 1}), Dispatcher(place, **SETTINGS) as dispatcher:
+        await dispatcher.ready()
+        await insert(place)
+        await has_jobs(place, dispatcher, 10)
+        revive = await killed(place, postgres, victim)
+        await dispatcher.unready("database" if victim == "postgres" else "leader")
+        await revive()
+        await all_gone(place, dispatcher)
+
+
+def another_version(place: Place, folder: Path) -> Dispatcher:
+    """The program as an earlier release would be: its own version, its own code."""
+    if not folder.exists():
+        shutil.copytree(ROOT / "dispatcher", folder / "dispatcher", ignore=shutil.ignore_patterns("__pycache__"))
+        init = folder / "dispatcher" / "__init__.py"
+        text = init.read_text()
+        assert '__version__ = "' in text
+        init.write_text(text.replace('__version__ = "', '__version__ = "0.0.0+earlier.'))
+    made = Dispatcher(place, **SETTINGS)
+    made.folder = folder
+    return made
+
+
+async def hand_over(place: Place, old: Dispatcher, new: Dispatcher) -> float:
+    """As a Deployment rolls: the new one is ready before the old one is told to stop. What the old one made."""
+    await new.start()
+    await new.ready()
+    made = await old.metric("dispatcher_job_creates_total")
+    assert await old.stop() == 0
+    return made
+
+
+@pytest.mark.fault(34)
+async def test_a_rollout_and_its_rollback_while_rows_run_make_nothing_twice(place: Place, tmp_path: Path) -> None:
+    folder, rows = tmp_path / "earlier", 3 * ROWS
+    old, new, back = another_version(place, folder), Dispatcher(place, **SETTINGS), another_version(place, folder)
+    async with judged(place, rows, {"handovers": 2}):
+        await old.start()
+        await old.ready()
+        await insert(place)
+        await has_jobs(place, old, 10)
+        place.template("default", row_may_set="env")  # changed while rows run: what runs goes on as it is
+        assert await hand_over(place, old, new) >= 10
+        await insert(place)
+        await succeeded(place, new, ROWS + 10, 60)
+        assert await hand_over(place, new, back) >= 10
+        await insert(place)
+        await all_gone(place, back)
+        assert await back.metric("dispatcher_job_creates_total") >= 10
+        assert await back.stop() == 0

@@ -1,8 +1,8 @@
 """What must hold at every single step, by the numbers of the invariants that the design was checked against.
 
 Each law looks at the truth (rows, cluster, what is on its way), never at what a dispatcher believes. Its excuses are
-those of the protocol, and no more: what a deposed or dead process had in flight (a stray), a finished Job of a living
-attempt that somebody deleted, an event that a watch kept to itself.
+those of the protocol, and no more: what a deposed or dead process had in flight, also when it is repeated in a later
+term (a stray), a finished Job of a living attempt that somebody deleted, an event that a watch kept to itself.
 """
 
 import contextlib
@@ -46,6 +46,8 @@ class Laws:
         self.relaunches = self.deletes = 0
         self.breach: AssertionError | None = None
         self._orders: dict[str, Order] = {}
+        self.term = 0
+        self._terms: dict[str, int] = {}  # in which a create was decided first, not repeated
         self._decided_at: dict[str, int] = {}
         self._peaks: dict[str, Caps] = {}
         self._doubted: set[tuple[int, str]] = set()
@@ -89,7 +91,7 @@ class Laws:
             self._orders[name] = order
             self._decided_at[name] = self._cluster.version
             if not order.launch.is_repeat or name not in self._peaks:
-                self._peaks[name] = now
+                self._peaks[name], self._terms[name] = now, self.term
             assert is_due(order, look), f"I4: {name} was launched although its row was not to be"
         assert not (decision.orders and replica.seen and replica.seen.stale), "I6: launched by a view that is too old"
         collided = {id_ for id_, hold in decision.plan.holds.items() if hold.reason is HoldReason.NAME_COLLISION}
@@ -145,7 +147,7 @@ class Laws:
         if answer.status != 201:
             return
         job = self._cluster.jobs[manifest["metadata"]["name"]]
-        is_stray = self.replicas[id(api)] is not self.leader
+        is_stray = self.replicas[id(api)] is not self.leader or self._terms[job.name] != self.term
         if is_stray:
             self.strays.add(job.uid)
         self.made[job.name] += 1

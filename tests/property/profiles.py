@@ -1,8 +1,8 @@
 """How much is tried: `gate` at every change, `nightly` for hours. HYPOTHESIS_PROFILE chooses.
 
 The gate tries the same examples everywhere, so a red one is a fault of the change and not of the day; a nightly run
-tries others each time, about an hour and a half on one core, and prints how to repeat what it found. Neither keeps a
-database of examples, and neither fails because a machine is slow.
+tries others each time, for about an hour and a half, and prints how to repeat what it found. Neither keeps a database
+of examples, and neither fails because a machine is slow.
 """
 
 import os

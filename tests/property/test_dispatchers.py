@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Final
 
 import msgspec
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
@@ -271,6 +272,7 @@ class Dispatchers(RuleBasedStateMachine):
             self.world.close()
 
 
+@pytest.mark.timeout(0)  # a nightly run takes its time, and a search for the smallest example ends by itself
 def test_the_laws_hold_whatever_happens() -> None:
     SEEN.clear()
     run_state_machine_as_test(Dispatchers, settings=WORLD)

@@ -44,7 +44,6 @@ class World:
         self.table.queues = {name: Queue(name) for name in QUEUES}
         self.replicas: dict[str, Replica] = {}
         self.heir = "A"
-        self.term = 0
         self.lots: dict[int, Lot] = {}
         for name in NAMES:
             self.start(name)
@@ -58,7 +57,7 @@ class World:
     # processes
 
     def start(self, name: str) -> None:
-        replica = Replica(name, self.wires, self.table, lambda one: self.term if self.laws.leader is one else 0)
+        replica = Replica(name, self.wires, self.table, lambda one: self.laws.term if self.laws.leader is one else 0)
         replica.dispatch.decided = lambda look, decision: self.laws.decided(replica, look, decision)
         self.replicas[name] = replica
         self.laws.replicas[id(replica.api)] = replica
@@ -75,7 +74,7 @@ class World:
 
     def lead(self, name: str | None) -> None:
         """A term begins: its caps are counted from a list of that term."""
-        self.term += 1
+        self.laws.term += 1
         self.laws.leader = self.replicas[name] if name else None
         if name:
             self.replicas[name].view.forget()

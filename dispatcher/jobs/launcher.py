@@ -5,7 +5,7 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from dispatcher.clock import elapsed
@@ -144,15 +144,25 @@ class Launcher:
         plan = plan_create(launch, self._unseen.get(task.id), name)
         if isinstance(plan, Launch):
             plan = self._braked(task) or plan
-        if isinstance(plan, Launch):
-            self._probed.add(task.template)
         return Standing(plan, standing.ends)
 
     async def launch(self, orders: Sequence[Order]) -> None:
         """Carries the orders out; returns when all are on their way."""
         self._sightings.forget_the_rest()  # a cycle was judged to its end
         await self._submitter.resolve()
-        await self._submitter.submit(orders, self._catalog.templates)
+        await self._submitter.submit(list(self._probes(orders)), self._catalog.templates)
+
+    def _probes(self, orders: Iterable[Order]) -> Iterator[Order]:
+        """Of a template that failed last, one create at a time. Only what passed the gates may be it: a row that is
+        held elsewhere would take every turn and send nothing.
+        """
+        for order in orders:
+            name = order.task.template
+            if not self._memory.of_template(name).is_probing:
+                yield order
+            elif name not in self._probed:
+                self._probed.add(name)
+                yield order
 
     async def drain(self) -> None:
         """Until every create has its answer."""

@@ -108,6 +108,11 @@ class Memory:
         """From here on it counts, and nobody begins it a second time until `ended`."""
         self.unseen[name] = Unseen(name, task.id, lane, task.submitted_by, now, is_under_way=True)
 
+    def sent(self, name: str, now: float) -> None:
+        """The POST goes out only now: its question was asked before."""
+        if (unseen := self.unseen.get(name)) is not None:
+            self.unseen[name] = msgspec.structs.replace(unseen, sent_at=now)
+
     def ended(self, name: str) -> None:
         """Its answer came, or none will."""
         if (unseen := self.unseen.get(name)) is not None:

@@ -147,11 +147,14 @@ class Submitter:
         answer = await self._jobs.get(name_of(order, self._site.installation, order.launch.number - 1))
         if answer.status != 200 and not is_absent(answer):
             self._memory.api.trip(not_ready("ApiThrottled", answer), time.monotonic(), answer.retry_after)
+        if answer.job is not None and answer.job.identity != identity_of(order):
+            return True  # somebody else has the name by now: ours is gone
         if answer.status == 200:
             self._memory.defer(order.task.id, time.monotonic())
         return is_absent(answer)
 
     async def _create(self, order: Order, name: str, manifest: Manifest) -> None:
+        self._memory.sent(name, time.monotonic())
         answer = await self._jobs.create(manifest)
         meaning, job = read_create(answer), answer.job
         if meaning is Meaning.CREATED and job is None:

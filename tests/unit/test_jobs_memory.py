@@ -157,6 +157,9 @@ def test_a_repeated_create_waits_for_its_answer_again() -> None:
     (unseen,) = memory.unseen.values()
     assert (unseen.sent_at, unseen.is_answered, unseen.is_under_way) == (9, False, True)
     assert memory.under_way() == [unseen]
+    memory.sent("x", now=20)  # its question took a while, and it can land as late as after any other POST
+    memory.sent("never begun", now=20)
+    assert [one.sent_at for one in memory.unseen.values()] == [20]
     memory.ended("x")
     memory.ended("never begun")
     assert memory.under_way() == []

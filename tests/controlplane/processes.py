@@ -4,6 +4,7 @@ Invariant: a server is known by the pid we started, and by nothing else. It does
 `setpriv` is at hand, even when this process is killed. Ctrl-C at the terminal does not reach it.
 """
 
+import os
 import random
 import shutil
 import signal
@@ -52,7 +53,11 @@ class Server:
             self._process = None
 
     def freeze(self) -> None:
+        """Returns when every thread of it stands still: one that is at work stops when it next looks at its signals."""
         self._signal(signal.SIGSTOP)
+        assert self._process is not None
+        _, status = os.waitpid(self._process.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status), f"{self.name} ended instead of standing still"
 
     def thaw(self) -> None:
         self._signal(signal.SIGCONT)

@@ -145,10 +145,10 @@ class App:
         await self.session.close()
 
     @contextlib.asynccontextmanager
-    async def rows(self) -> AsyncIterator[Look]:
+    async def rows(self, held_at_most: int = 0) -> AsyncIterator[Look]:
         """Rows to decide by; the gauge says whether there are any."""
         try:
-            async with look(self.session) as rows:
+            async with look(self.session, held_at_most) as rows:
                 DATABASE_UP.set(1)
                 yield rows
         except DatabaseError:

@@ -66,9 +66,10 @@ class Rows(Index, Protocol):
 
     now: datetime
     database_id: str
+    frame: Frame
 
-    async def frame(self, held_at_most: int) -> Frame: ...
     async def tasks(self, ids: Sequence[int]) -> dict[int, Task]: ...
+    async def contenders(self, ids: Sequence[int]) -> tuple[dict[int, Task], dict[int, Request]]: ...
     async def requests(self, ids: Sequence[int]) -> dict[int, Request]: ...
 
 
@@ -107,7 +108,7 @@ class World(Struct, frozen=True):
     """Where a cycle's facts come from, and where removals go."""
 
     view: Callable[[], ClusterView]
-    rows: Callable[[], AbstractAsyncContextManager[Rows]]
+    rows: Callable[[int], AbstractAsyncContextManager[Rows]]
     not_allowed: Callable[[], str]
     is_listening: Callable[[], bool]
     lead: Lead
@@ -147,16 +148,20 @@ class Dispatch:
             term = self._world.lead.term()
             view = self._world.view()  # 1 Jobs first, and fixed
             began = time.perf_counter()
-            async with self._world.rows() as rows:  # 2 rows second, in one snapshot
+            async with self._world.rows(self._held_at_most(view)) as rows:  # 2 rows second, in one snapshot
                 decision = await self._decide(view, rows)  # 3 one picture, one decision
             CYCLE_SECONDS.observe(time.perf_counter() - began)
-            report(decision)
             async with asyncio.TaskGroup() as acts:  # 4 act: a slow delete must not keep a create waiting
                 leads = term != 0 and self._world.lead.term() == term
-                acts.create_task(self._jobs.launch(decision.orders if leads else []))
-                if leads and not view.stale:
+                if leads and not view.stale and decision.plan.ends:
                     acts.create_task(self._remove(decision.plan.ends[:BATCH]))
+                await self._jobs.launch(decision.orders if leads else [])
+            report(decision)
             return self._pause(decision)  # 5 come again
+
+    def _held_at_most(self, view: ClusterView) -> int:
+        """Held rows to ask for: those without a Job must not be hidden by those with one."""
+        return len(view.jobs) + self._jobs.unseen_count() + self._jobless + SPARE
 
     async def _remove(self, ends: Sequence[End]) -> None:
         self._bucket.take(await self._world.remove(ends))
@@ -164,21 +169,21 @@ class Dispatch:
     async def _decide(self, view: ClusterView, rows: Rows) -> Decision:
         self._jobs.begin(view, rows.now, rows.database_id)
         known, resting = self._jobs.rows_to_read(), self._jobs.resting()
-        frame = await rows.frame(len(known) + len(resting) + self._jobless + SPARE)
-        snapshot = self._picture(view, rows.now, frame.queues)
-        jobless = set(frame.held) - known - resting.keys()
+        snapshot = self._picture(view, rows.now, rows.frame.queues)
+        jobless = set(rows.frame.held) - known - resting.keys()
         self._jobless = len(jobless)  # parked ones among them stay, and must not hide those behind
         tasks = await rows.tasks(sorted(known | jobless))
         snapshot = snapshot.with_lanes(*self._jobs.lanes(tasks))
         at = {id_: row.attempt for rows_ in (resting, tasks) for id_, row in rows_.items()}
         found = await self._scan.run(rows, snapshot, at)
-        tasks |= await rows.tasks(found.ids)
+        waiting, requests = await rows.contenders(found.ids)
+        tasks |= waiting
         contenders = await self._contenders(rows, tasks)
         plan = plan_cycle(snapshot, contenders)
-        orders = await self._orders(rows, plan)
+        orders = await self._orders(rows, plan, requests)
         held = found.held + Counter((tasks[id_].queue, hold.reason) for id_, hold in plan.holds.items())
         held += Counter((row.queue, HoldReason.LAUNCHED) for id_, row in resting.items() if id_ not in tasks)
-        return Decision(plan, orders, held, seconds_until(frame.next_due, rows.now))
+        return Decision(plan, orders, held, seconds_until(rows.frame.next_due, rows.now))
 
     def _picture(self, view: ClusterView, now: datetime, queues: Sequence[Queue]) -> ClusterSnapshot:
         """What the gates look at."""
@@ -222,11 +227,12 @@ class Dispatch:
             for task in sorted(tasks.values(), key=lambda task: (self._jobs.tried_at(task.id), task.priority, task.id))
         ]
 
-    async def _orders(self, rows: Rows, plan: Plan) -> list[Order]:
-        """What only the launched rows are read for; a replica that does not lead plans, and leaves it at that."""
+    async def _orders(self, rows: Rows, plan: Plan, requests: dict[int, Request]) -> list[Order]:
+        """Launches with what their Jobs are made from; a replica that does not lead plans, and leaves it at that."""
         if not plan.launches or not self._world.lead.term():
             return []
-        requests = await rows.requests([contender.task.id for contender in plan.launches])
+        if again := [one.task.id for one in plan.launches if one.task.id not in requests]:
+            requests |= await rows.requests(again)
         self._bucket.take(len(plan.launches))
         return [order for contender in plan.launches if (order := make_order(contender, requests, rows.database_id))]
 

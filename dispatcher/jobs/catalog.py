@@ -4,6 +4,7 @@ A file that cannot serve is not replaced by what it was before: after a restart 
 be the same. Its rows are held with the fault as their reason until it is mended.
 """
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -67,8 +68,9 @@ def find_files(folder: str | None) -> dict[Path, tuple[int, int]]:
     """Template files with what changes when they do. A mounted ConfigMap swaps a link: the content's inode moves."""
     if folder is None:
         return {}
-    found = sorted(path for path in Path(folder).iterdir() if path.suffix == ".yaml" and path.is_file())
-    return {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in found}
+    with os.scandir(folder) as entries:  # at every look: pathlib would take several times as long
+        found = sorted((file.name, file.stat()) for file in entries if file.name.endswith(".yaml") and file.is_file())
+    return {Path(folder, name): (stat.st_mtime_ns, stat.st_ino) for name, stat in found}
 
 
 def read_file(path: Path) -> Template | str:

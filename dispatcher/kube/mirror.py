@@ -32,6 +32,7 @@ class Mirror:
         self._pods = Reflector[Pod](client, Resource("pods", pods, read_pod, ours), self._tell, pace)
         self._nodes = Reflector[Node](client, Resource("nodes", "/api/v1/nodes", read_node), self._tell, pace)
         self._with_nodes = with_nodes
+        self._ages = {name: STORE_AGE.labels(name) for name in ("jobs", "pods", "nodes")[: 2 + with_nodes]}
 
     def on_change(self, listener: Callable[[], None]) -> None:
         self._listeners.append(listener)
@@ -68,7 +69,7 @@ class Mirror:
         if reflector is self._nodes and not self._with_nodes:
             return ""
         age = reflector.store.age(elapsed())
-        STORE_AGE.labels(reflector.resource.name).set(min(age, 1e9))
+        self._ages[reflector.resource.name].set(min(age, 1e9))
         if reflector.fault or age > MOST_SECONDS:
             return f"{reflector.resource.name}: {reflector.fault or f'no sign of life for {age:.0f} s'}"
         return ""

@@ -28,16 +28,11 @@ NEEDED_INDEXES: Final = ("tasks_pkey", "tasks_ready", "tasks_due", "tasks_proces
 class Look:
     """The queries of one snapshot."""
 
-    def __init__(self, connection: asyncpg.Connection, head: asyncpg.Record) -> None:
+    def __init__(self, connection: asyncpg.Connection, frame: asyncpg.Record) -> None:
         self._connection = connection
-        self.now: datetime = head["now"]
-        self.database_id: str = head["database_id"]
-
-    async def frame(self, held_at_most: int) -> Frame:
-        """What is small, and read at every look."""
-        row = await self._connection.fetchrow(query("frame"), held_at_most, self.now)
-        assert row is not None
-        return Frame(msgspec.json.decode(row["queues"], type=list[Queue]), row["held"], row["next_due"])
+        self.now: datetime = frame["now"]
+        self.database_id: str = frame["database_id"]
+        self.frame = Frame(msgspec.json.decode(frame["queues"], type=list[Queue]), frame["held"], frame["next_due"])
 
     async def candidates(self, windows: Mapping[str, int]) -> list[Candidate]:
         """The heads of queues; `windows`: rows of each at most."""
@@ -50,6 +45,11 @@ class Look:
 
     async def tasks(self, ids: Sequence[int]) -> dict[int, Task]:
         return {task.id: task for task in await self._all("tasks", read_task, ids)} if ids else {}
+
+    async def contenders(self, ids: Sequence[int]) -> tuple[dict[int, Task], dict[int, Request]]:
+        """`tasks` and `requests` at once, for rows that are likely to be launched."""
+        rows = await self._connection.fetch(query("contenders"), ids) if ids else ()
+        return {row["id"]: read_task(row) for row in rows}, {row["id"]: read_request(row) for row in rows}
 
     async def requests(self, ids: Sequence[int]) -> dict[int, Request]:
         return {request.task_id: request for request in await self._all("requests", read_request, ids)}
@@ -64,32 +64,33 @@ class Look:
 
 
 @contextlib.asynccontextmanager
-async def look(session: Session) -> AsyncIterator[Look]:
-    """A snapshot to decide by. DatabaseError says why there is none."""
+async def look(session: Session, held_at_most: int = 0) -> AsyncIterator[Look]:
+    """A snapshot to decide by, framed with so many of the held rows. DatabaseError says why there is none."""
     async with session.use() as connection:
         transaction = connection.transaction(isolation="repeatable_read", readonly=True)
         await transaction.start()
-        head = await connection.fetchrow(query("head"), list(NEEDED_INDEXES))
-        yield Look(connection, fit(head))
+        frame = await connection.fetchrow(query("frame"), list(NEEDED_INDEXES), held_at_most)
+        yield Look(connection, fit(frame))
         await transaction.commit()  # else no rollback: the session is dropped, and a frozen server would not answer
 
 
-def fit(head: asyncpg.Record | None) -> asyncpg.Record:
-    """The head of a snapshot that may be acted upon."""
-    if head is not None and head["in_recovery"]:
+def fit(frame: asyncpg.Record | None) -> asyncpg.Record:
+    """The frame of a snapshot that may be acted upon."""
+    if frame is not None and frame["in_recovery"]:
         raise DatabaseNotPrimary("the server is in recovery (a standby): name the primary in DATABASE_URL")
-    if head is None or head["version"] < NEWEST:
-        found = "none" if head is None else head["version"]
+    if frame is None or frame["version"] < NEWEST:
+        found = "none" if frame is None else frame["version"]
         raise DatabaseUnfit(f"schema version is {found}, this version needs {NEWEST}: run `dispatcher migrate`")
-    if head["missing_indexes"]:
-        names = ", ".join(head["missing_indexes"])
+    if frame["missing_indexes"]:
+        names = ", ".join(frame["missing_indexes"])
         raise DatabaseUnfit(f"index {names} is missing or invalid: make it again as sql/migrations has it")
-    return head
+    return frame
 
 
 def read_task(row: asyncpg.Record) -> Task:
-    known = row["status"] in STATUSES
-    return Task(**{**row, "status": Status(row["status"]) if known else Status.UNKNOWN})
+    facts = {name: row[name] for name in Task.__struct_fields__}
+    facts["status"] = Status(row["status"]) if row["status"] in STATUSES else Status.UNKNOWN
+    return Task(**facts)
 
 
 def read_kind(row: asyncpg.Record) -> Kind:
@@ -104,7 +105,8 @@ def read_kind(row: asyncpg.Record) -> Kind:
 
 
 def read_request(row: asyncpg.Record) -> Request:
-    return Request(**{**row, "env": read_texts(row["env"]), "spec": msgspec.json.decode(row["spec"])})
+    env, spec = read_texts(row["env"]), msgspec.json.decode(row["spec"])
+    return Request(row["id"], row["attempt"], env, spec, row["start_key"], row["cache_key"])
 
 
 def read_texts(written: str) -> dict[str, str]:

@@ -145,7 +145,7 @@ class Janitor:
         began = elapsed()
         self._refresh()
         seen = await self._look_at_cluster()  # 1 Jobs first: none is newer than the row it is judged with
-        async with look(self._session) as rows:  # 2 rows second, in one snapshot
+        async with look(self._session, HELD_AT_MOST) as rows:  # 2 rows second, in one snapshot
             read = await self._read(rows, seen)
         await self._try(read.untried)  # 3 would the API server take those that nobody has launched?
         read = msgspec.structs.replace(read, refusals={**read.refusals, **self._confirmed(read.untried, began)})
@@ -170,12 +170,11 @@ class Janitor:
         return Seen(self._client.now(), jobs, pods)
 
     async def _read(self, rows: Look, seen: Seen) -> Read:
-        frame = await rows.frame(HELD_AT_MOST)
-        queues = [queue.name for queue in frame.queues if queue.name != "*"]
+        queues = [queue.name for queue in rows.frame.queues if queue.name != "*"]
         waiting = await rows.candidates(dict.fromkeys(queues, LOOKED_AT))
         refused = await self._refused(rows, waiting)
         oldest = [row.id for row in sorted(waiting, key=lambda row: row.id) if self._may_be_tried(row)][:OLDEST]
-        tasks = await rows.tasks(sorted({*frame.held, *seen.jobs, *refused, *oldest}))
+        tasks = await rows.tasks(sorted({*rows.frame.held, *seen.jobs, *refused, *oldest}))
         jobs = {id_: self._own(task, seen.jobs.get(id_, ()), rows.database_id) for id_, task in tasks.items()}
         untried = [
             task for task in map(tasks.get, oldest) if task and not jobs[task.id] and self._is_old(task, rows.now)

@@ -45,16 +45,16 @@ async def ids(session: Session) -> list[int]:
 class TestSnapshot:
     async def test_what_is_committed_meanwhile_is_not_seen(self, database: Database, session: Session) -> None:
         row = await insert_row(database)
-        async with look(session) as rows:
+        async with look(session, 10) as rows:
             assert await waiting(rows) == [row.id]
             await row.started()
             await insert_row(database)
             assert await waiting(rows) == [row.id]
             assert (await rows.tasks([row.id]))[row.id].status is Status.WAITING
-            assert (await rows.frame(10)).held == []
-        async with look(session) as rows:
+            assert rows.frame.held == []
+        async with look(session, 10) as rows:
             assert (await rows.tasks([row.id]))[row.id].status is Status.PROCESSING
-            assert (await rows.frame(10)).held == [row.id]
+            assert rows.frame.held == [row.id]
 
     async def test_it_says_which_database_and_when_by_its_clock(self, database: Database, session: Session) -> None:
         admin = await database.session("admin")
@@ -76,9 +76,9 @@ class TestSnapshot:
             (found,) = await rows.candidates({"default": 10, "nobodys": 10})
             (kind,) = await rows.kinds([task_id])
             task, request = (await rows.tasks([task_id]))[task_id], (await rows.requests([task_id]))[task_id]
-            frame = await rows.frame(10)
-            assert frame.next_due == (await rows.tasks([later]))[later].run_at
-            assert Queue("default") in frame.queues
+            assert await rows.contenders([task_id]) == ({task_id: task}, {task_id: request})
+            assert rows.frame.next_due == (await rows.tasks([later]))[later].run_at
+            assert Queue("default") in rows.frame.queues
         assert found == Candidate(task_id, 1, 7, "default", task.kind, "team_a")
         assert kind == Kind(
             task.kind, "default", 60, {"image": "r.example/a:1"}, frozenset({"image", "args"}), frozenset({"A"})

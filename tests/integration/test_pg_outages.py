@@ -166,7 +166,7 @@ async def test_a_frozen_server_is_given_up_in_time(postgres: PostgresServer, dat
             await frozen.wait()
             began = time.monotonic()
             with pytest.raises(TimeoutError):
-                await rows.frame(1)
+                await rows.tasks([1])
             raise DatabaseAway(str(time.monotonic() - began))
 
     async with opened(url) as idle, opened(url) as busy, opened(url) as new:

@@ -85,7 +85,7 @@ class Laws:
 
     def decided(self, replica: Replica, look: Look, decision: Decision) -> None:
         self.unseen |= {job.uid for job in replica.view.hidden()}
-        now = highest(caps_of(list(self._table.queues.values())), caps_of(look.all_queues))
+        now = highest(caps_of(list(self._table.queues.values())), caps_of(look.frame.queues))
         for order in decision.orders:
             name = name_of(order, "dispatcher")
             self._orders[name] = order
@@ -239,7 +239,7 @@ def highest(one: Caps, other: Caps) -> Caps:
 
 def is_due(order: Order, look: Look) -> bool:
     """Seen waiting, or running without a container, and due, in a queue that is open."""
-    task, queue = look.rows[order.task.id].task, effective_queues(look.all_queues).get(order.task.queue)
+    task, queue = look.rows[order.task.id].task, effective_queues(look.frame.queues).get(order.task.queue)
     is_paused = queue is not None and queue.paused_until is not None and queue.paused_until > look.now
     is_early = task.run_at is not None and task.run_at > look.now
     return task.status in {Status.WAITING, Status.PROCESSING} and not is_paused and not is_early
@@ -258,7 +258,7 @@ def check_reasons(look: Look, decision: Decision, resting: Set[int]) -> None:
     unread = look.listed - look.read - resting
     assert 0 <= passed <= len(unread), f"I19: {passed} reasons for {len(unread)} rows"
     for id_, hold in plan.holds.items():
-        task, queue = look.rows[id_].task, effective_queues(look.all_queues).get(look.rows[id_].task.queue)
+        task, queue = look.rows[id_].task, effective_queues(look.frame.queues).get(look.rows[id_].task.queue)
         if hold.reason is HoldReason.NOT_DUE:
             assert task.run_at is not None, "I19: NotDue, and it was due"
             assert task.run_at > look.now, "I19: NotDue, and it was due"

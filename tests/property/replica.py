@@ -56,12 +56,12 @@ class Database:
         self.sweeps: list[Look] = []
 
     @contextlib.asynccontextmanager
-    async def rows(self) -> AsyncIterator[Look]:
+    async def rows(self, held_at_most: int = 0) -> AsyncIterator[Look]:
         """The snapshot is taken at once; its first answer may come much later."""
         if (fault := self.fault) is not None:
             self.fault = None
             raise fault
-        look = self._table.look()
+        look = self._table.look(held_at_most)
         if self.is_slow:
             self.is_slow = False
             self.waiting.append(asyncio.get_running_loop().create_future())

@@ -117,10 +117,11 @@ class Table:
     def retry(self, id_: int) -> None:
         self._next_attempt(self.rows[id_], failures=0)
 
-    def look(self) -> "Look":
+    def look(self, held_at_most: int) -> "Look":
         """A snapshot: rows are frozen, so a copy of the index is one."""
         shown = {id_: row for id_, row in self.rows.items() if id_ not in self.hidden}
-        return Look(self._clock.of_rows, shown, list(self.queues.values()))
+        now = self._clock.of_rows
+        return Look(now, shown, plan_frame(now, shown, list(self.queues.values()), held_at_most))
 
     def _running(self, token: str) -> Row | None:
         found = (row for row in self.rows.values() if row.run_token == token and row.task.status is Status.PROCESSING)
@@ -148,21 +149,13 @@ class Table:
 class Look:
     """One read-only snapshot; remembers which rows were asked for, by how much was read of them."""
 
-    def __init__(self, now: datetime, rows: Mapping[int, Row], queues: Sequence[Queue]) -> None:
+    def __init__(self, now: datetime, rows: Mapping[int, Row], frame: Frame) -> None:
         self.now = now
         self.database_id = DATABASE_ID
         self.rows = rows
+        self.frame = frame
         self.listed: set[int] = set()
         self.read: set[int] = set()
-        self.all_queues = queues
-
-    async def frame(self, held_at_most: int) -> Frame:
-        """Queues, the rows that are held, and when the next one becomes due."""
-        tasks = [row.task for row in self.rows.values()]
-        held = sorted(task.id for task in tasks if task.status is Status.PROCESSING)[:held_at_most]
-        names = {queue.name for queue in self.all_queues}
-        coming = [t.run_at for t in tasks if t.status is Status.WAITING and t.queue in names and t.run_at is not None]
-        return Frame(list(self.all_queues), held, min((at for at in coming if at > self.now), default=None))
 
     async def candidates(self, windows: Mapping[str, int]) -> list[Candidate]:
         """Of each queue the ready ones by (priority, id), then the due ones by (run_at, id)."""
@@ -186,8 +179,20 @@ class Look:
         self.read |= wanted
         return {id_: self.rows[id_].task for id_ in sorted(wanted) if id_ in self.rows}
 
+    async def contenders(self, ids: Iterable[int]) -> tuple[dict[int, Task], dict[int, Request]]:
+        return await self.tasks(ids), await self.requests(ids)
+
     async def requests(self, ids: Iterable[int]) -> dict[int, Request]:
         return {id_: self.rows[id_].request for id_ in ids if id_ in self.rows}
+
+
+def plan_frame(now: datetime, rows: Mapping[int, Row], queues: Sequence[Queue], held_at_most: int) -> Frame:
+    """Queues, the rows that are held, and when the next one becomes due."""
+    tasks = [row.task for row in rows.values()]
+    held = sorted(task.id for task in tasks if task.status is Status.PROCESSING)[:held_at_most]
+    names = {queue.name for queue in queues}
+    coming = [t.run_at for t in tasks if t.status is Status.WAITING and t.queue in names and t.run_at is not None]
+    return Frame(queues, held, min((at for at in coming if at > now), default=None))
 
 
 def candidate(task: Task) -> Candidate:

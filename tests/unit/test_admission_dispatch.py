@@ -43,9 +43,7 @@ class Table:
 
     now = NOW
     database_id = DATABASE_ID
-
-    async def frame(self, held_at_most: int) -> Frame:
-        return Frame([a_queue()], [], None)
+    frame = Frame([a_queue()], [], None)
 
     async def tasks(self, ids: Sequence[int]) -> dict[int, Task]:
         over = a_task(id=41, status=Status.SUCCEEDED, finished_at=ago(600))
@@ -53,6 +51,9 @@ class Table:
 
     async def requests(self, ids: Sequence[int]) -> dict[int, Request]:
         return {id_: a_request(task_id=id_) for id_ in ids}
+
+    async def contenders(self, ids: Sequence[int]) -> tuple[dict[int, Task], dict[int, Request]]:
+        return await self.tasks(ids), await self.requests(ids)
 
     async def candidates(self, windows: Mapping[str, int]) -> list[Candidate]:
         return [a_candidate(42)]
@@ -78,7 +79,7 @@ class Place:
         return ClusterView(NOW, {LEFT_OVER.name: LEFT_OVER}, {}, {}, "1", self._stale)
 
     @asynccontextmanager
-    async def rows(self) -> AsyncIterator[Table]:
+    async def rows(self, held_at_most: int) -> AsyncIterator[Table]:
         self._pass("rows")
         yield Table()
 

@@ -60,11 +60,15 @@ class Stopwatch:
         return {what: sum(cpu_seconds(pid) for pid in pids) for what, pids in self._groups.items()}
 
 
-async def raw_turn(ground: Field, place: Place) -> Round:
-    async with raw.running(place, ROWS) as poster:
+async def raw_turn(ground: Field, place: Place, *extra: str) -> Round:
+    async with raw.running(place, ROWS, *extra) as poster:
         watch = Stopwatch(ground, poster.pid)
         poster.begin()
         return watch.stop(await ground.made(place, ROWS))
+
+
+async def watching_turn(ground: Field, place: Place) -> Round:
+    return await raw_turn(ground, place, "watch")
 
 
 async def our_turn(ground: Field, place: Place) -> Round:
@@ -85,7 +89,12 @@ async def insert(ground: Field, place: Place, pid: int, check: Callable[[], None
     return watch.stop(await ground.made(place, ROWS, check))
 
 
-TURNS: Mapping[str, Turn] = {"raw": raw_turn, "ours": our_turn, "toy": toy_turn}
+TURNS: Mapping[str, Turn] = {
+    "raw": raw_turn,
+    "ours": our_turn,
+    "toy": toy_turn,
+    "raw and a watch": watching_turn,
+}
 
 
 async def measure(ground: Field) -> dict[str, list[Round]]:
@@ -113,6 +122,8 @@ async def main() -> int:
         "ours / raw": rates["ours"] / rates["raw"],
         "ours / raw, by CPU time alone": whole["raw"] / whole["ours"],
         "toy / raw": rates["toy"] / rates["raw"],
+        "raw and a watch / raw": rates["raw and a watch"] / rates["raw"],
+        "ours / raw and a watch": rates["ours"] / rates["raw and a watch"],
     }
     for name, rounds in found.items():
         beside[f"{name}, standard deviation of its rounds"] = stdev(one.rate for one in rounds)

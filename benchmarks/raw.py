@@ -2,6 +2,8 @@
 
 As a program: reads bodies from a file, one a line, posts them over 16 connections, and ends. It runs in a process of
 its own and on the same event loop as the dispatcher, so that the two differ by what they do and by nothing else.
+With a third argument it also holds a watch of the Jobs and drops what it is told: no program that knows what it made
+can do with less, and that is the least that any of them costs the API server.
 """
 
 import asyncio
@@ -78,6 +80,12 @@ class Client:
             for _ in range(AT_A_TIME):
                 group.create_task(self._post_each(waiting))
 
+    async def watch(self) -> None:
+        """Reads what the watch tells, and looks at none of it."""
+        async with self._session.get(self._url, params={"watch": "1"}, timeout=aiohttp.ClientTimeout()) as answer:
+            async for _ in answer.content.iter_any():
+                pass
+
     async def _post_each(self, bodies: Iterator[bytes]) -> None:
         for body in bodies:
             status = await self.post(body)
@@ -132,24 +140,27 @@ class Poster:
 
 
 @asynccontextmanager
-async def running(place: Place, count: int) -> AsyncIterator[Poster]:
-    """Ready to post so many bodies once it is told to."""
+async def running(place: Place, count: int, *extra: str) -> AsyncIterator[Poster]:
+    """Ready to post so many bodies once it is told to; `extra`: more arguments of the program."""
     made, file, kubeconfig = bodies(place, count), place.folder / "bodies", place.folder / "kubeconfig"
     file.write_bytes(b"\n".join(made))
     async with Client(kubeconfig) as client:
         await client.allowed(made[0])
-    async with program("benchmarks.raw", kubeconfig, file) as process:
+    async with program("benchmarks.raw", kubeconfig, file, *extra) as process:
         yield Poster(process)
 
 
-async def main(kubeconfig: Path, lines: list[bytes]) -> None:
+async def main(kubeconfig: Path, lines: list[bytes], is_watching: bool) -> None:
     gc.freeze()
-    async with Client(kubeconfig) as client:
+    async with Client(kubeconfig) as client, asyncio.TaskGroup() as group:
+        watching = [group.create_task(client.watch())] if is_watching else []
         print("ready", flush=True)
         sys.stdin.readline()
         await client.post_all(lines)
         sys.stdin.readline()  # until it is ended: its CPU time can still be read
+        for task in watching:
+            task.cancel()
 
 
 if __name__ == "__main__":
-    turn(main(Path(sys.argv[1]), Path(sys.argv[2]).read_bytes().splitlines()))
+    turn(main(Path(sys.argv[1]), Path(sys.argv[2]).read_bytes().splitlines(), len(sys.argv) > 3))

@@ -77,11 +77,13 @@ class Launcher:
     def rows_to_read(self) -> set[int]:
         """Tasks with a Job whose meaning is still open, or with a create that the view does not show."""
         open_jobs = {job.task_id for job in self._all if job.uid not in self._settled}
-        return (open_jobs - self._resting.keys()) | self._unseen.keys()
+        unknown = {unseen.task_id for unseen in self._unseen.values() if not unseen.is_awaited}
+        return (open_jobs - self._resting.keys()) | unknown
 
-    def resting(self) -> Mapping[int, Rest]:
-        """Rows that need not be read: their Job is under way, as it was when they were judged."""
-        return self._resting
+    def resting(self) -> Mapping[int, Rest | Unseen]:
+        """Rows that need not be read: their create is, or their Job is under way as it was when they were judged."""
+        awaited = {unseen.task_id: unseen for unseen in self._unseen.values() if unseen.is_awaited}
+        return {**self._resting, **awaited}
 
     def in_flight(self) -> list[tuple[str, str]]:
         """(queue, submitter) of every unfinished Job and unseen create."""

@@ -29,6 +29,7 @@ class Unseen(Struct, frozen=True):
 
     name: str
     task_id: int
+    attempt: int
     lane: Lane
     submitted_by: str
     sent_at: float
@@ -36,8 +37,17 @@ class Unseen(Struct, frozen=True):
     is_under_way: bool = False
 
     @property
+    def queue(self) -> str:
+        return self.lane.queue
+
+    @property
     def is_answered(self) -> bool:
         return self.resource_version is not None
+
+    @property
+    def is_awaited(self) -> bool:
+        """Its answer will come, or the watch will show it: nothing about the row is to be decided before."""
+        return self.is_under_way or self.is_answered
 
 
 def plan_create(launch: Launch, unseen: Unseen | None, name: str) -> Launch | Hold:
@@ -106,7 +116,7 @@ class Memory:
 
     def begun(self, name: str, task: Task, lane: Lane, now: float) -> None:
         """From here on it counts, and nobody begins it a second time until `ended`."""
-        self.unseen[name] = Unseen(name, task.id, lane, task.submitted_by, now, is_under_way=True)
+        self.unseen[name] = Unseen(name, task.id, task.attempt, lane, task.submitted_by, now, is_under_way=True)
 
     def sent(self, name: str, now: float) -> None:
         """The POST goes out only now: its question was asked before."""

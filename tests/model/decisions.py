@@ -89,7 +89,7 @@ def unseen(create: Create | None) -> Unseen | None:
     if create is None:
         return None
     version = "1" if create is MADE else None
-    return Unseen(name_of(create), 1, Lane("q", "t", "i"), "somebody", 0, version)
+    return Unseen(name_of(create), 1, 1, Lane("q", "t", "i"), "somebody", 0, version)
 
 
 @dataclass

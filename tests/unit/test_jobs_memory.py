@@ -169,7 +169,7 @@ def test_a_repeated_create_waits_for_its_answer_again() -> None:
 
 
 def an_unseen(**changes: Any) -> Unseen:
-    return Unseen("x", 42, LANE, "team_a", 0, **changes)
+    return Unseen("x", 42, 1, LANE, "team_a", 0, **changes)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def an_unseen(**changes: Any) -> Unseen:
         (an_unseen(is_under_way=True), HoldReason.LAUNCHED),
         (an_unseen(resource_version="7"), HoldReason.LAUNCHED),
         (an_unseen(), Launch(2, is_repeat=True)),
-        (Unseen("another", 42, LANE, "team_a", 0), HoldReason.FINISHING),
+        (Unseen("another", 42, 1, LANE, "team_a", 0), HoldReason.FINISHING),
     ],
     ids=["none", "under way", "answered", "unanswered, the same name", "unanswered, another name"],
 )

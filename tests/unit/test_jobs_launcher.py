@@ -87,3 +87,18 @@ def test_another_database_is_not_held_by_what_was_parked_in_the_first() -> None:
     assert launcher.standing(task).verdict == Hold(HoldReason.POISON)
     begin(launcher, database_id="00000000-0000-0000-0000-000000000001")
     assert launcher.standing(task).verdict == Launch(1)
+
+
+def test_a_row_whose_create_is_awaited_rests_and_one_that_nobody_answers_is_read() -> None:
+    memory = Memory()
+    launcher, task, name = a_launcher(memory), a_task(), a_job(1, 1).name
+    memory.begun(name, task, Lane("default", "default", "app:1"), 0)
+    begin(launcher)
+    (resting,) = launcher.resting().values()
+    assert (launcher.rows_to_read(), resting.attempt, resting.queue) == (set(), task.attempt, "default")
+    memory.ended(name)
+    begin(launcher)
+    assert (launcher.rows_to_read(), launcher.resting()) == ({task.id}, {})
+    memory.answered(name, "12")
+    begin(launcher)
+    assert (launcher.rows_to_read(), [*launcher.resting()]) == (set(), [task.id])

@@ -16,6 +16,7 @@ from dispatcher.logs import configure_logs
 from dispatcher.pg.migrate import migrate as apply_migrations
 from dispatcher.preview import preview_row, preview_template
 from dispatcher.programs import janitor
+from dispatcher.programs.exec import main as run_command
 from dispatcher.startup import read_text
 
 
@@ -59,6 +60,13 @@ def run() -> None:
 def janitor_command(dry_run: bool) -> None:
     """Move on the rows that nobody else will, until SIGTERM."""
     turn(janitor.run(load_settings().settings, dry_run=dry_run))
+
+
+@commands.command("exec", context_settings={"ignore_unknown_options": True})
+@click.argument("cmd", nargs=-1, type=click.UNPROCESSED)
+def exec_command(cmd: tuple[str, ...]) -> None:
+    """Run a task's command inside its container, and report for it: `dispatcher exec -- CMD…`."""
+    sys.exit(run_command(cmd))  # reached through this module only; `__main__` comes before all these imports
 
 
 @commands.command()

@@ -1,0 +1,188 @@
+"""`dispatcher exec -- CMD…`: runs the command of a task, and reports for it.
+
+It stands in images that know nothing of us, so it is small: it imports the driver and the standard library alone, and
+holds no connection while CMD runs (a thousand tasks would hold a thousand). What it promises: CMD runs only after
+`task_start` said that the row is ours; whatever becomes of the database meanwhile, CMD goes on and its end is reported
+until the run limit; an answer that got lost is asked for again, which is safe because the calls are idempotent for one
+Pod.
+
+Failure story: killed at any moment, it leaves a row that says `processing`, and the next launch takes that over.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import asyncpg
+
+from dispatcher.programs.exec_command import Command, NotStarted
+from dispatcher.programs.exec_row import (
+    FAULTS,
+    Contract,
+    Misuse,
+    Report,
+    Row,
+    describe,
+    insist,
+    read_contract,
+    say,
+)
+
+USAGE: Final = "usage: dispatcher exec -- CMD [ARG…]"
+HEARTBEAT_SECONDS: Final = 15
+GRACE_SECONDS: Final = 30
+"""Between SIGTERM and SIGKILL, when the row asks CMD to stop; kubelet's default."""
+RESULT_BYTES: Final = 65536
+RETRY_STATUS: Final = 75
+"""EX_TEMPFAIL of sysexits.h."""
+TERMINATED: Final = 128 + signal.SIGTERM
+UNREPORTED: Final = 69
+"""EX_UNAVAILABLE of sysexits.h: CMD ended, and nobody could be told."""
+MISUSED: Final = 2
+
+
+class Run:
+    """One launch of one task, from its start to its report."""
+
+    def __init__(self, contract: Contract, argv: Sequence[str]) -> None:
+        self._row = Row(contract)
+        self._deadline = time.monotonic() + contract.limit_seconds
+        self._argv = argv
+        self._stopped = asyncio.Event()
+        self._told = ""  # what the row asked for: cancel or lost
+
+    async def go(self) -> int:
+        """The exit status."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stopped.set)
+        with tempfile.TemporaryDirectory(
+            prefix="task-"
+        ) as folder:  # before the start: a full disk must not take the row
+            started = await self._start()
+            if started is None:
+                return TERMINATED if self._stopped.is_set() else 0
+            token, payload = started
+            report = await self._run(token, payload, Path(folder))
+            return report.status if report.outcome == "" else await self._report(token, report)
+
+    async def _start(self) -> tuple[str, str] | None:
+        """Insists until the run limit: a database that is away must not use up launches."""
+        asking = asyncio.ensure_future(insist("task_start", self._row.start, self._deadline))
+        stopped = asyncio.ensure_future(self._stopped.wait())
+        await asyncio.wait([asking, stopped], return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if not asking.done():  # what it comes to is not known: if the row is ours, the next launch takes it over
+            asking.cancel()
+            return None
+        if self._stopped.is_set():
+            return None
+        if (started := asking.result()) is None:
+            say("the row is not this launch's, or not any more: nothing to do")
+        return started
+
+    async def _run(self, token: str, payload: str, folder: Path) -> Report:
+        files = {"TASK_PAYLOAD_FILE": folder / "payload.json", "TASK_RESULT_FILE": folder / "result.json"}
+        files["TASK_PAYLOAD_FILE"].write_text(payload, encoding="utf-8")
+        command = Command(self._argv, {name: str(path) for name, path in files.items()})
+        try:
+            command.start()
+        except NotStarted as fault:
+            return Report("failed", fault.status, str(fault))
+        beside = [asyncio.create_task(part) for part in (self._beat(token, command), self._pass_on(command))]
+        try:
+            status = await command.wait()
+        finally:
+            for task in beside:
+                task.cancel()
+        return self._judge(status, command.tail(), files["TASK_RESULT_FILE"])
+
+    async def _beat(self, token: str, command: Command) -> None:
+        """Signs of life, also while CMD stops; a database that is away is no reason to stop."""
+        while True:
+            await asyncio.sleep(HEARTBEAT_SECONDS)
+            try:
+                answer = await self._row.heartbeat(token)
+            except FAULTS as fault:
+                say(f"task_heartbeat: {describe(fault)}")
+                continue
+            if answer != "continue" and not self._told:
+                say(f"the row says {answer}: CMD is stopped")
+                self._told = answer
+                command.stop(GRACE_SECONDS)
+
+    async def _pass_on(self, command: Command) -> None:
+        await self._stopped.wait()
+        command.signal(signal.SIGTERM)  # the kubelet counts the grace
+
+    def _judge(self, status: int, tail: str, result: Path) -> Report:
+        exited = status if status >= 0 else 128 - status
+        if self._told == "lost":
+            return Report("", exited)
+        if self._told == "cancel" and status != 0:
+            return Report("failed", exited)  # the row keeps the reason that came with the cancel
+        if status == 0:
+            return read_result(result)
+        if self._stopped.is_set():
+            say(f"{told(status)} after SIGTERM: not reported, the next launch takes over")
+            return Report("", TERMINATED)
+        return Report("retry" if status == RETRY_STATUS else "failed", exited, tail or told(status))
+
+    async def _report(self, token: str, report: Report) -> int:
+        """Insists until the run limit; a result that the database cannot take is told instead."""
+        try:
+            answer = await insist("task_finish", lambda: self._row.finish(token, report), self._deadline)
+        except asyncpg.DataError as fault:
+            if report.result is not None:
+                return await self._report(token, Report("failed", 1, f"TASK_RESULT_FILE cannot be stored: {fault}"))
+            say(f"{report.outcome} was refused: {describe(fault)}")
+            return UNREPORTED
+        except FAULTS as fault:
+            say(f"{report.outcome} could not be reported: {describe(fault)}")
+            return UNREPORTED
+        if answer is None:
+            say(f"{report.outcome} was not accepted: the row is somebody else's by now")
+        return report.status
+
+
+def read_result(path: Path) -> Report:
+    """Success, with what CMD left in its result file."""
+    try:
+        if path.stat().st_size > RESULT_BYTES:
+            return Report(
+                "failed", 1, "TASK_RESULT_FILE is larger than 64 KiB: leave the address of large results in it"
+            )
+        written = path.read_text(encoding="utf-8")
+        json.loads(written)
+    except FileNotFoundError:
+        return Report("succeeded", 0)
+    except (OSError, ValueError) as fault:
+        return Report("failed", 1, f"TASK_RESULT_FILE cannot be read as JSON: {fault}")
+    return Report("succeeded", 0, result=written)
+
+
+def told(status: int) -> str:
+    return f"CMD ended with status {status}" if status >= 0 else f"CMD was ended by {signal.Signals(-status).name}"
+
+
+def main(argv: Sequence[str]) -> int:
+    """The exit status: CMD's, or one of our own."""
+    command = argv[1:] if argv[:1] == ["--"] else argv
+    if not command or command[0] in {"-h", "--help"}:
+        print(USAGE, file=sys.stdout if command else sys.stderr)
+        return 0 if command else MISUSED
+    try:
+        return asyncio.run(Run(read_contract(os.environ), command).go())
+    except Misuse as fault:
+        say(str(fault))
+        return MISUSED
+    except FAULTS as fault:
+        say(f"not started: {describe(fault)}")
+        return 1

@@ -1,0 +1,157 @@
+"""The row of one launch: who we are, and the three calls that say what becomes of it."""
+
+import asyncio
+import random
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple, TypeVar
+
+import asyncpg
+from asyncpg.connect_utils import SessionAttribute
+
+T = TypeVar("T")
+CONNECT_SECONDS: Final = 5
+ANSWER_SECONDS: Final = 10
+LONGEST_PAUSE_SECONDS: Final = 10
+SQL: Final = Path(__file__).parents[1] / "sql" / "exec"
+AWAY: Final = (
+    OSError,
+    TimeoutError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    asyncpg.TargetServerAttributeNotMatched,
+    asyncpg.exceptions.OperatorInterventionError,
+    asyncpg.exceptions.InsufficientResourcesError,
+    asyncpg.exceptions.TransactionRollbackError,
+    asyncpg.exceptions.ReadOnlySQLTransactionError,
+)
+"""No answer, or not from the primary: worth asking again."""
+
+FAULTS: Final = (asyncpg.PostgresError, *AWAY)
+
+
+class Misuse(Exception):
+    """The environment is not the one of a task's container."""
+
+
+class Contract(NamedTuple):
+    """Who we are, as the Job's environment says it; `limit_seconds`: the run limit."""
+
+    database_url: str
+    task_id: int
+    start_key: str
+    attempt: int
+    launch: int
+    job_uid: str
+    node: str
+    pod: str
+    limit_seconds: int
+
+
+class Report(NamedTuple):
+    """What CMD's end means to the row; `status`: ours to exit with."""
+
+    outcome: str
+    status: int
+    error: str | None = None
+    result: str | None = None
+
+
+class Row:
+    """The three calls, each over a connection of its own."""
+
+    def __init__(self, contract: Contract) -> None:
+        self._contract = contract
+
+    async def start(self) -> tuple[str, str] | None:
+        """(run token, payload); None: the row is not ours, or not any more."""
+        me = self._contract
+        found = await self._call("start", me.task_id, me.start_key, me.attempt, me.launch, me.job_uid, me.node, me.pod)
+        return (found["run_token"], found["payload"]) if found else None
+
+    async def heartbeat(self, token: str) -> str:
+        found = await self._call("heartbeat", token)
+        return str(found[0]) if found else "lost"
+
+    async def finish(self, token: str, report: Report) -> str | None:
+        """The row's new status; None: lost."""
+        found = await self._call("finish", token, report.outcome, report.error, report.result)
+        return found[0] if found else None
+
+    async def _call(self, name: str, *parameters: object) -> asyncpg.Record | None:
+        connection = await self._connect()
+        try:
+            return await connection.fetchrow((SQL / f"{name}.sql").read_text(encoding="utf-8"), *parameters)
+        finally:
+            connection.terminate()  # no word of farewell: a frozen server would not hear it
+
+    async def _connect(self) -> asyncpg.Connection:
+        try:
+            return await asyncpg.connect(
+                self._contract.database_url,
+                timeout=CONNECT_SECONDS,
+                command_timeout=ANSWER_SECONDS,
+                statement_cache_size=0,  # one statement, and a pooler may stand between
+                server_settings={"application_name": "dispatcher/exec"},
+                target_session_attrs=SessionAttribute.primary,
+            )
+        except (ValueError, OverflowError):  # the driver's words on a URL that it cannot read may hold the password
+            raise Misuse(
+                "TASK_DATABASE_URL cannot be read: postgresql://USER:PASSWORD@HOST:PORT/DATABASE, "
+                "the password's special characters percent-encoded"
+            ) from None
+
+
+async def insist(doing: str, call: Callable[[], Awaitable[T]], deadline: float) -> T:
+    """Asks again, more and more slowly, until there is an answer or the deadline has passed."""
+    pause = 0.2
+    while True:
+        try:
+            return await call()
+        except AWAY as fault:
+            if time.monotonic() >= deadline:
+                raise
+            say(f"{doing}: {describe(fault)}; asked again")
+        await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311  # spreads a thousand tasks, keeps no secret
+        pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+
+def read_contract(env: Mapping[str, str]) -> Contract:
+    """Raises Misuse with every fault at once."""
+    numbers, faults = {}, []
+    for name in ("TASK_ID", "TASK_ATTEMPT", "TASK_LAUNCH", "TASK_TIMEOUT_SECONDS"):
+        numbers[name] = int(text) if (text := env.get(name, "")).isdecimal() else 0
+        if not numbers[name]:
+            faults.append(f"{name} is not a number above 0")
+    needed = ("TASK_DATABASE_URL", "TASK_START_KEY", "JOB_UID", "POD_NAME")
+    faults += [f"{name} is not set" for name in needed if not env.get(name)]
+    if faults:
+        told = (
+            "The dispatcher sets them, and a Secret TASK_DATABASE_URL: that of TASK_SECRET, or envFrom of the template."
+        )
+        raise Misuse(f"{'; '.join(faults)}. {told}")
+    return Contract(
+        database_url=env["TASK_DATABASE_URL"],
+        task_id=numbers["TASK_ID"],
+        start_key=env["TASK_START_KEY"],
+        attempt=numbers["TASK_ATTEMPT"],
+        launch=numbers["TASK_LAUNCH"],
+        job_uid=env["JOB_UID"],
+        node=env.get("NODE_NAME", ""),
+        pod=env["POD_NAME"],
+        limit_seconds=numbers["TASK_TIMEOUT_SECONDS"],
+    )
+
+
+def describe(fault: BaseException) -> str:
+    """Never the URL: it holds a password."""
+    return f"{type(fault).__name__}: {fault}"
+
+
+def say(words: str) -> None:
+    """One line among CMD's own, on stderr."""
+    sys.stderr.write(f"dispatcher exec: {words}\n")  # a log library would take longer to load than all the rest
+    sys.stderr.flush()

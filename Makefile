@@ -47,7 +47,7 @@ coverage: venv ## the unit suite, which takes every branch of the pure files
 	@$(BIN)/coverage report --data-file=.venv/coverage --show-missing --skip-covered --fail-under=100 \
 		--include="$$($(BIN)/python -m tests.house.tree)"
 
-integration: venv ## on a real Postgres: SQL, adapters, commands
+integration: venv controlplane ## on a real Postgres: SQL, adapters, commands
 	$(BIN)/python $(PYTEST) tests/integration
 
 contract: venv controlplane ## fakes and the real thing, by the same tests; on a real Kubernetes control plane

@@ -1,0 +1,120 @@
+// An example of docs/author.md: takes the row of its container, runs work, reports.
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"log"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+var errAgain, errCancel, errLost = errors.New("some input is missing"), errors.New("cancel"), errors.New("lost")
+
+// work is yours to replace. It ends soon after ctx does, and may be run again. What it returns is JSON.
+func work(ctx context.Context, payload []byte) ([]byte, error) {
+	var order struct{ Rows, Seconds, Missing int }
+	if err := json.Unmarshal(payload, &order); err != nil {
+		return nil, err
+	} else if order.Missing > 0 {
+		return nil, errAgain
+	}
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(time.Duration(order.Seconds) * time.Second):
+	}
+	return json.Marshal(map[string]int{"rows": order.Rows})
+}
+
+func main() { os.Exit(run()) }
+
+func run() int {
+	stopped, _ := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	os.Setenv("PGTARGETSESSIONATTRS", "read-write") // never a standby
+	var token, payload string
+	env := os.Getenv
+	err := ask(stopped, []any{&token, &payload}, `SELECT run_token::text, coalesce(payload, 'null')::text
+		FROM dispatch.task_start($1, $2, $3, $4, $5, $6, $7)`, env("TASK_ID"), env("TASK_START_KEY"),
+		env("TASK_ATTEMPT"), env("TASK_LAUNCH"), env("JOB_UID"), env("NODE_NAME"), env("POD_NAME"))
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0 // not ours, or not any more
+	} else if err != nil {
+		return 1
+	}
+	ctx, end := context.WithCancelCause(stopped)
+	go beat(ctx, end, token)
+	result, err := work(ctx, []byte(payload))
+	switch told := context.Cause(ctx); {
+	case told == errLost:
+		return 1
+	case err == nil:
+		return finish(token, "succeeded", "", result)
+	case told == errCancel:
+		return finish(token, "failed", "", nil) // the row keeps the reason that came with the cancel
+	case told != nil:
+		return 143 // stopped from outside: the next launch takes over
+	case errors.Is(err, errAgain):
+		return finish(token, "retry", err.Error(), nil)
+	}
+	return finish(token, "failed", err.Error(), nil)
+}
+
+// beat gives signs of life; whatever the row says but `continue` ends work.
+func beat(ctx context.Context, end context.CancelCauseFunc, token string) {
+	every, _ := time.ParseDuration(cmp.Or(os.Getenv("TASK_HEARTBEAT_EVERY"), "15s"))
+	for answer := ""; ctx.Err() == nil; time.Sleep(every) {
+		err := ask(ctx, []any{&answer}, `SELECT dispatch.task_heartbeat($1)`, token)
+		if err == nil && answer != "continue" {
+			end(map[string]error{"cancel": errCancel, "lost": errLost}[answer])
+		}
+	}
+}
+
+func finish(token, outcome, fault string, result []byte) int {
+	var status *string // nil: somebody else has the row by now
+	err := ask(context.Background(), []any{&status}, `SELECT dispatch.task_finish($1, $2, nullif($3, ''), $4)`,
+		token, outcome, strings.ToValidUTF8(fault, "?"), result)
+	if err != nil && result != nil {
+		return finish(token, "failed", "the result cannot be stored: "+err.Error(), nil)
+	} else if err != nil {
+		return 69 // nobody could be told: the next launch takes over
+	}
+	return 0
+}
+
+// ask calls again and again while the database is away, for each call may be repeated. No connection outlives its call.
+func ask(ctx context.Context, into []any, statement string, values ...any) error {
+	for {
+		var said *pgconn.PgError
+		err := try(ctx, into, statement, values)
+		if err == nil || errors.Is(err, pgx.ErrNoRows) {
+			return err
+		}
+		log.Print(err)
+		isAway := !errors.As(err, &said) || strings.Contains("08 25 40 53 57", said.Code[:2])
+		if !isAway || ctx.Err() != nil {
+			return err
+		}
+		time.Sleep(2 * time.Second)
+	}
+}
+
+func try(ctx context.Context, into []any, statement string, values []any) error {
+	limited, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	connection, err := pgx.Connect(limited, os.Getenv("TASK_DATABASE_URL"))
+	if err != nil {
+		return err
+	}
+	defer connection.Close(limited)
+	return connection.QueryRow(limited, statement, values...).Scan(into...)
+}

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# task.sh COMMAND [ARG…]: takes the row of this container, runs COMMAND, reports. Needs bash, psql, coreutils, iconv.
+# COMMAND gets the payload on stdin and may leave a result, as JSON, on stdout; 75 asks for another attempt.
+set -u
+export PGCONNECT_TIMEOUT=10 PGTARGETSESSIONATTRS=read-write
+work='' stopped=''
+
+ask() { # STATEMENT [-v NAME=VALUE …]: again and again while the database is away, for each call may be repeated
+    local statement=$1 status && shift
+    until timeout 20 psql -d "$TASK_DATABASE_URL" -XqAt -v ON_ERROR_STOP=1 "$@" <<<"$statement"; do
+        status=$?
+        case $status in 2 | 124 | 143) sleep 2 ;; *) return "$status" ;; esac # no connection, no answer; else refused
+    done
+}
+beat() { # signs of life; whatever the row says but `continue` stops COMMAND
+    local answer
+    while sleep "${TASK_HEARTBEAT_EVERY:-15s}"; do
+        answer=$(ask "SELECT dispatch.task_heartbeat(:'token')" -v token="$token") || continue
+        [ "$answer" != continue ] || continue
+        echo "$answer" >"$folder/told"
+        kill -TERM -- "-$work" && sleep 30 && kill -KILL -- "-$work"
+        return
+    done
+}
+finish() { # OUTCOME [ERROR [RESULT]]
+    ask "SELECT dispatch.task_finish(:'token', :'outcome', nullif(:'error', ''), nullif(:'result', '')::jsonb)" \
+        -v token="$token" -v outcome="$1" -v error="${2-}" -v result="${3-}"
+}
+stop() {
+    [ -n "$work" ] || exit 143 # if the row is ours by now, the next launch takes it over
+    again=yes stopped=yes
+    kill -TERM -- "-$work" 2>/dev/null
+}
+trap stop TERM INT
+folder=$(mktemp -d) && trap 'rm -rf "$folder"' EXIT && mkfifo "$folder/stderr" || exit 1
+
+ask "SELECT run_token, coalesce(payload, 'null')
+     FROM dispatch.task_start(:'id', :'key', :'attempt', :'launch', :'uid', :'node', :'pod')" \
+    -v id="$TASK_ID" -v key="$TASK_START_KEY" -v attempt="$TASK_ATTEMPT" -v launch="$TASK_LAUNCH" \
+    -v uid="$JOB_UID" -v node="$NODE_NAME" -v pod="$POD_NAME" >"$folder/row" || exit 1
+[ -s "$folder/row" ] || exit 0 # not ours, or not any more
+IFS='|' read -r token payload <"$folder/row"
+
+tee "$folder/errors" <"$folder/stderr" >&2 & log=$!
+set -m # what follows gets process groups of its own, to be stopped with all their children
+"$@" <<<"$payload" >"$folder/result" 2>"$folder/stderr" & work=$!
+beat & beat=$!
+set +m
+until again=''; wait "$work"; status=$?; [ -z "$again" ]; do :; done # a signal ends `wait`, not COMMAND
+kill -KILL -- "-$work" "-$beat" 2>/dev/null
+wait "$log"
+error=$(tail -c 4096 "$folder/errors" | iconv -c -f UTF-8 -t UTF-8)
+case $(cat "$folder/told" 2>/dev/null):$stopped:$status in
+    lost:*) exit 1 ;;
+    *:0) finish succeeded '' "$(<"$folder/result")" || finish failed 'the result is not JSON of at most 64 KiB' ;;
+    cancel:*) finish failed ;; # the row keeps the reason that came with the cancel
+    *:yes:*) exit 143 ;; # stopped from outside: the next launch takes over
+    *:75) finish retry "${error:-status 75}" ;;
+    *) finish failed "${error:-status $status}" ;;
+esac || exit 69 # nobody could be told: the next launch takes over

@@ -1,0 +1,300 @@
+"""The examples of the task author's page, run as containers are; and the page, held against what it tells of."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import subprocess
+import tomllib
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from dispatcher.identity import OPENINGS
+from dispatcher.jobs.env import CONTRACT
+from dispatcher.programs import exec as ours
+from tests.controlplane import binaries
+from tests.controlplane.waiting import wait_for
+from tests.postgres import Database, PostgresServer
+from tests.postgres_process import binaries as postgres_programs
+from tests.rows import SECOND, Pod, Row, insert_row
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "author.md").read_text(encoding="utf-8")
+BASH, GO = DOCS / "examples" / "task.sh", DOCS / "examples" / "go"
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+# What the Go example makes of the same payloads by itself.
+COMMAND = """
+payload=$(cat)
+case $payload in
+    *seconds*) echo hanging >&2; sleep 3600 & wait ;;
+    *missing*) echo 'some input is missing' >&2; exit 75 ;;
+    *many*) echo 'rows: not a number' >&2; exit 3 ;;
+    *) echo "$payload" ;;
+esac
+"""
+GOOD, BAD, EARLY, LONG = {"rows": 17}, {"rows": "many"}, {"missing": 2}, {"seconds": 3600}
+
+
+class Ended(NamedTuple):
+    status: int | None
+    out: str
+    err: str
+
+
+async def end(child: Process) -> Ended:
+    async with asyncio.timeout(30):
+        out, err = await child.communicate()
+    return Ended(child.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
+
+
+async def says(child: Process) -> str:
+    """The next line of its log."""
+    assert child.stderr is not None
+    async with asyncio.timeout(10):
+        return (await child.stderr.readline()).decode()
+
+
+class Image(NamedTuple):
+    """An example as the entry point of an image."""
+
+    argv: tuple[str, ...]
+
+    @asynccontextmanager
+    async def runs(self, row: Row, pod: Pod = SECOND, launch: int = 1) -> AsyncIterator[Process]:
+        me = {"TASK_ID": row.id, "TASK_START_KEY": row.start_key, "TASK_ATTEMPT": 1, "TASK_LAUNCH": launch}
+        env = {name: str(value) for name, value in me.items()}
+        env |= {"JOB_UID": pod.job_uid, "NODE_NAME": pod.node, "POD_NAME": pod.name or ""}
+        env |= {"TASK_DATABASE_URL": row.database.url("task"), "TASK_HEARTBEAT_EVERY": "0.1s"}
+        env["PATH"] = f"{postgres_programs()}:{os.environ['PATH']}"
+        child = await asyncio.create_subprocess_exec(*self.argv, env=env, stdin=DEVNULL, stdout=PIPE, stderr=PIPE)
+        try:
+            yield child
+        finally:
+            if child.returncode is None:  # the test has failed: what it started goes with it
+                child.terminate()
+                await child.communicate()
+
+    async def run(self, row: Row, pod: Pod = SECOND, launch: int = 1) -> Ended:
+        async with self.runs(row, pod, launch) as child:
+            return await end(child)
+
+
+def bash(command: str) -> Image:
+    return Image((str(BASH), "sh", "-c", command))
+
+
+@pytest.fixture(scope="session")
+def go_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built by the toolchain of the control plane, with the account's own build cache."""
+    go, _ = binaries.find_go(shutil.which("go"), binaries._packaged_go())
+    program = tmp_path_factory.mktemp("author") / "example"
+    env = os.environ | {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local"}
+    command: list[str | Path] = [go, "build", "-buildvcs=false", "-o", program, "."]
+    done = subprocess.run(command, cwd=GO, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return program
+
+
+@pytest.fixture(params=["bash", "go"])
+def image(request: pytest.FixtureRequest, go_program: Path) -> Image:
+    return Image((str(go_program),)) if request.param == "go" else bash(COMMAND)
+
+
+async def is_running(row: Row, signs: int = 1) -> None:
+    """So many signs of life after the start: its work is under way."""
+    seen = set()
+
+    async def has_beaten() -> bool:
+        now = await row.now()
+        seen.add(now["heartbeat_at"])
+        return len(seen - {None, now["started_at"]}) >= signs
+
+    await wait_for(has_beaten, "the example gives signs of life")
+
+
+async def outcomes(row: Row) -> list[str | None]:
+    return [run["outcome"] for run in await row.launches()]
+
+
+async def test_work_that_is_done_is_reported_with_its_result(image: Image, database: Database) -> None:
+    row = await insert_row(database, payload=GOOD)
+    ended = await image.run(row)
+    now = await row.now()
+    assert (ended.status, now["status"], now["result"], now["error"]) == (0, "succeeded", GOOD, None), ended
+    assert (now["job_uid"], now["node_name"], now["pod_name"]) == (SECOND.job_uid, SECOND.node, SECOND.name)
+    assert await outcomes(row) == ["succeeded"]
+
+
+async def test_work_that_cannot_be_done_is_reported_with_its_error(image: Image, database: Database) -> None:
+    row = await insert_row(database, payload=BAD)
+    ended = await image.run(row)
+    now = await row.now()
+    assert (ended.status, now["status"], now["result"], now["failures"]) == (0, "failed", None, 1), ended
+    assert "rows" in now["error"].lower()
+
+
+async def test_work_that_is_too_early_becomes_another_attempt(image: Image, database: Database) -> None:
+    row = await insert_row(database, payload=EARLY)
+    ended = await image.run(row)
+    now = await row.now()
+    assert (ended.status, now["status"], now["attempt"], now["failures"]) == (0, "waiting", 2, 1), ended
+    assert now["error"].strip() == "some input is missing"
+    assert await outcomes(row) == ["retry"]
+
+
+async def test_a_row_that_somebody_else_has_is_left_alone(image: Image, database: Database) -> None:
+    row = await insert_row(database, payload=LONG)
+    await row.started(launch=2)
+    before = await row.now()
+    assert await image.run(row, launch=1) == Ended(0, "", "")
+    assert await row.now() == before
+
+
+async def test_a_cancel_stops_the_work_and_ends_the_row(image: Image, database: Database) -> None:
+    row = await insert_row(database, payload=LONG)
+    async with image.runs(row) as child:
+        await is_running(row)
+        assert await row.cancel("wrong month") == "processing"
+        ended = await end(child)
+    now = await row.now()
+    assert (ended.status, now["status"], now["error"]) == (0, "cancelled", "wrong month"), ended
+    assert await outcomes(row) == ["cancelled"]
+
+
+async def test_who_has_lost_the_row_stops_and_reports_nothing(image: Image, database: Database) -> None:
+    row = await insert_row(database, payload=LONG)
+    async with image.runs(row) as child:
+        await is_running(row)
+        await row.retry()
+        before = await row.now()
+        ended = await end(child)
+    assert ended.status == 1, ended
+    assert await row.now() == before
+    assert (before["status"], before["attempt"], await outcomes(row)) == ("waiting", 2, ["lost"])
+
+
+async def test_who_is_stopped_from_outside_leaves_the_row_to_the_next_launch(image: Image, database: Database) -> None:
+    row = await insert_row(database, payload=LONG)
+    async with image.runs(row) as child:
+        await is_running(row)
+        child.terminate()
+        ended = await end(child)
+    assert (ended.status, await row.status(), await outcomes(row)) == (143, "processing", [None]), ended
+    await row.started(launch=2)
+
+
+async def test_signs_of_life_are_given_while_work_lasts(image: Image, database: Database) -> None:
+    row = await insert_row(database, payload=LONG)
+    async with image.runs(row) as child:
+        await is_running(row, signs=3)
+        child.terminate()
+        await end(child)
+
+
+@pytest.mark.parametrize("cause", ["cancel", "SIGTERM"])
+async def test_children_are_told_to_stop_too_and_an_end_with_0_counts(database: Database, cause: str) -> None:
+    row = await insert_row(database)
+    child_of_command = "trap 'echo told >&2; exit' TERM; echo ready >&2; while :; do sleep 0.1; done"
+    command = f"({child_of_command}) & trap 'wait; echo 17; exit 0' TERM; wait"
+    async with bash(command).runs(row) as child:
+        assert await says(child) == "ready\n"
+        if cause == "cancel":
+            await row.cancel()
+        else:
+            child.terminate()
+        ended = await end(child)
+    now = await row.now()
+    assert (ended.status, now["status"], now["result"]) == (0, "succeeded", 17), ended
+    assert "told\n" in ended.err
+
+
+async def test_a_database_away_is_asked_again(image: Image, postgres: PostgresServer, database: Database) -> None:
+    row = await insert_row(database, payload=GOOD)
+    await postgres.stop()
+    async with image.runs(row) as child:
+        try:
+            told = await says(child)
+        finally:
+            await postgres.start()
+        ended = await end(child)
+    assert "onnect" in told
+    assert (ended.status, await row.status()) == (0, "succeeded"), ended
+
+
+@pytest.mark.parametrize("payload", [None, 'it\'s `date` "|" \\ :token ü\n\t', {"a|b": ["|"]}, [], "x" * 60_000])
+async def test_payload_and_result_cross_the_shell_as_they_are(database: Database, payload: Any) -> None:
+    row = await insert_row(database, payload=payload)
+    ended = await bash("cat").run(row)
+    now = await row.now()
+    assert (ended.status, now["status"], now["result"]) == (0, "succeeded", payload), ended
+
+
+async def test_words_and_names_cross_the_shell_as_they_are(database: Database) -> None:
+    row = await insert_row(database)
+    odd = Pod("o'pod", "'); DROP TABLE dispatch.tasks; --", ":'token' \\")
+    ended = await bash(r"""printf "it's \377not \$(date) \\\\ :'token' ü" >&2; exit 3""").run(row, odd)
+    now = await row.now()
+    assert (now["status"], now["error"]) == ("failed", "it's not $(date) \\ :'token' ü"), ended
+    assert (now["pod_name"], now["job_uid"], now["node_name"]) == (odd.name, odd.job_uid, odd.node)
+
+
+async def test_the_last_words_of_a_long_log_are_the_error(database: Database) -> None:
+    row = await insert_row(database)
+    ended = await bash("yes ü | head -c 3000000 >&2; echo last words >&2; exit 3").run(row)
+    error = (await row.now())["error"]
+    assert error.endswith("ü\nü\nlast words")
+    assert 4000 < len(error.encode()) <= 4096
+    assert len(ended.err) > 500_000
+
+
+@pytest.mark.parametrize("result", ["echo 17 rows", "head -c 70000 /dev/zero | tr '\\0' 1", "yes | head -c 200000"])
+async def test_a_result_that_cannot_be_stored_is_told(database: Database, result: str) -> None:
+    row = await insert_row(database)
+    ended = await bash(result).run(row)
+    now = await row.now()
+    assert (ended.status, now["status"]) == (0, "failed"), ended
+    assert now["error"] == "the result is not JSON of at most 64 KiB"
+
+
+def test_what_the_page_quotes_stands_in_the_examples() -> None:
+    sources = {"bash": BASH.read_text(encoding="utf-8"), "go": (GO / "main.go").read_text(encoding="utf-8")}
+    assert sources.keys() <= {language for language, _ in BLOCKS}
+    assert [text for language, text in BLOCKS if language in sources and text not in sources[language]] == []
+
+
+async def test_the_calls_on_the_page_are_calls_of_the_database(database: Database) -> None:
+    """Prepared as a container's login would; a wrong name, type or number of parameters is refused."""
+    task = await database.connect("task")
+    calls = re.findall(r"^SELECT [^;]+", PAGE, re.MULTILINE)
+    assert len(calls) == 3
+    for call in calls:
+        await task.prepare(call)
+
+
+def test_the_page_names_all_that_a_container_is_told_and_a_template_may_open() -> None:
+    assert [name for name in sorted(CONTRACT) if f"`{name}`" not in PAGE] == []
+    assert set(re.findall(r"dispatcher\.internal/[a-z-]+", PAGE)) == set(OPENINGS)
+
+
+def test_the_page_installs_a_driver_that_we_work_with() -> None:
+    project = tomllib.loads((DOCS.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    (driver,) = [needed for needed in project["dependencies"] if needed.startswith("asyncpg")]
+    assert f"pip install '{driver}'" in PAGE
+
+
+def test_the_page_gives_the_numbers_of_exec() -> None:
+    numbers = [ours.RETRY_STATUS, ours.UNREPORTED, ours.TERMINATED, ours.HEARTBEAT_SECONDS, ours.GRACE_SECONDS]
+    assert [number for number in numbers if not re.search(rf"\b{int(number)}\b", PAGE)] == []
+
+
+@pytest.mark.parametrize(("path", "most"), [(DOCS / "author.md", 150), (BASH, 60), (GO / "main.go", 120)])
+def test_they_are_short_enough_to_be_read(path: Path, most: int) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= most

@@ -9,19 +9,33 @@ from msgspec import Struct
 
 from dispatcher.errors import ClusterAway
 from dispatcher.kube.client import KubeClient, Reply
-from dispatcher.kube.objects import UNREADABLE, Page
+from dispatcher.kube.objects import UNREADABLE, Meta, Page
 
 PAGE: Final = 100
 T = TypeVar("T")
 
 
+def by_name(meta: Meta) -> str:
+    return meta.name
+
+
 class Resource(Struct, Generic[T], frozen=True):
-    """What is listed: its path, which of it, and how an object becomes a fact (None: not ours)."""
+    """What is listed: its path, which of it (by label and by field), and how an object becomes a fact (None: not ours).
+
+    `key`: the fact's name, told from metadata alone.
+    """
 
     name: str
     path: str
     read: Callable[[msgspec.Raw], T | None]
     selector: str = ""
+    fields: str = ""
+    key: Callable[[Meta], str] = by_name
+
+    @property
+    def which(self) -> dict[str, str]:
+        """As a list and a watch are asked for it."""
+        return {"labelSelector": self.selector} | ({"fieldSelector": self.fields} if self.fields else {})
 
 
 class Listed(Struct, Generic[T], frozen=True):
@@ -34,7 +48,7 @@ class Listed(Struct, Generic[T], frozen=True):
 async def list_all(client: KubeClient, resource: Resource[T], params: Mapping[str, str] = {}) -> Listed[T]:
     """Consistent, unless `params` name a resourceVersion: never from a cache that lags. ClusterError: not known."""
     found: list[T] = []
-    which = {"limit": str(PAGE), "labelSelector": resource.selector}
+    which = {"limit": str(PAGE), **resource.which}
     asked = {**which, **params}
     while True:
         page = read_page(resource, await client.request("GET", resource.path, params=asked), found)

@@ -35,6 +35,7 @@ class OwnerReference(Wire, frozen=True):
 
 class Meta(Wire, frozen=True):
     name: str = ""
+    namespace: str = ""
     uid: str = ""
     resource_version: str = ""
     labels: dict[str, str] = {}

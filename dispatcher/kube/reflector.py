@@ -137,7 +137,7 @@ class Reflector(Generic[T]):
 
     async def _watch(self, seconds: float) -> bool:
         """One watch to its end. True: it brought something."""
-        params = {"resourceVersion": self.store.resource_version, "labelSelector": self.resource.selector}
+        params = {"resourceVersion": self.store.resource_version, **self.resource.which}
         number = 0
         async with aclosing(self._client.watch(self.resource.path, params, max(seconds, 1))) as lines:
             async for line in lines:
@@ -168,7 +168,7 @@ class Reflector(Generic[T]):
         self.store.prove(elapsed(), meta.resource_version)
         if event.type == "BOOKMARK":
             return
-        if self.store.drop(meta.name) if fact is None else self.store.put(fact):
+        if self.store.drop(self.resource.key(meta)) if fact is None else self.store.put(fact):
             self._changed()
 
     async def _pause(self, fault: ClusterError) -> None:

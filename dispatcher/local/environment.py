@@ -2,14 +2,14 @@
 
 Order: `envFrom` sources, then the list `env`, later entries over earlier ones. `$(NAME)` in a value is replaced by what
 stands *before* it; unknown names stay as written; `$$` is one `$`. Only `value` is expanded, never what a reference
-brings. Not played: `resourceFieldRef`, and the variables of Services (nothing listens in these clusters).
+brings. Not done: `resourceFieldRef`, and the variables of Services.
 """
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import Any
 
-from tests.controlplane.api import Json
-
+Json = dict[str, Any]
 Source = tuple[str, str]  # kind (`ConfigMap` or `Secret`) and name
 Sources = Mapping[Source, Mapping[str, str]]  # what is not there is left out
 
@@ -27,7 +27,7 @@ _FIELDS = {
 
 
 class CreateContainerConfigFault(Exception):
-    """kubelet could not have started this container (reason CreateContainerConfigError)."""
+    """kubelet cannot start this container as things are (reason CreateContainerConfigError)."""
 
 
 def resolve(container: Json, pod: Json, sources: Sources) -> dict[str, str]:
@@ -37,7 +37,7 @@ def resolve(container: Json, pod: Json, sources: Sources) -> dict[str, str]:
         source, optional = _reference(entry, "Ref")
         found = sources.get(source)
         if found is None and not optional:
-            raise CreateContainerConfigFault(f"{source[0].lower()} {source[1]!r} not found")
+            raise CreateContainerConfigFault(f'{source[0].lower()} "{source[1]}" not found')
         env.update({entry.get("prefix", "") + name: value for name, value in (found or {}).items()})
     for entry in container.get("env", ()):
         value = _value(entry, pod, sources, env)
@@ -56,7 +56,7 @@ def field(pod: Json, path: str) -> str:
     if subscript := _SUBSCRIPT.fullmatch(path):
         return str(pod["metadata"].get(subscript[1], {}).get(subscript[2], ""))
     if path not in _FIELDS:
-        raise CreateContainerConfigFault(f"fieldPath {path} is not played")
+        raise CreateContainerConfigFault(f"fieldPath {path} cannot be given here")
     part, name = _FIELDS[path]
     return str(pod[part].get(name, ""))
 
@@ -68,12 +68,6 @@ def references(container: Json) -> set[Source]:
     }
 
 
-def played_container(pod: Json) -> Json:
-    """The container that is the task: the one called `task`, else the first."""
-    containers: list[Json] = pod["spec"]["containers"]
-    return next((container for container in containers if container["name"] == "task"), containers[0])
-
-
 def _value(entry: Json, pod: Json, sources: Sources, known: Mapping[str, str]) -> str | None:
     """None: an optional reference that leads nowhere, so the variable does not exist."""
     if entry.get("value"):
@@ -83,7 +77,7 @@ def _value(entry: Json, pod: Json, sources: Sources, known: Mapping[str, str]) -
     if "fieldRef" in entry["valueFrom"]:
         return field(pod, entry["valueFrom"]["fieldRef"]["fieldPath"])
     if not _has_key_reference(entry):
-        raise CreateContainerConfigFault(f"{entry['name']}: {next(iter(entry['valueFrom']))} is not played")
+        raise CreateContainerConfigFault(f"{entry['name']}: {next(iter(entry['valueFrom']))} cannot be given here")
     (kind, name), optional = _reference(entry["valueFrom"], "KeyRef")
     key = next(_named(entry["valueFrom"], "KeyRef"))[1]["key"]
     found = sources.get((kind, name), {}).get(key)

@@ -14,9 +14,9 @@ from dispatcher.identity import MANAGED_BY
 from dispatcher.jobs.catalog import built_in
 from dispatcher.jobs.templates import Template
 from dispatcher.kube.access import OF_CLUSTER, OF_NAMESPACE
+from dispatcher.local.environment import resolve
 from tests.controlplane.api import Json, KubeFault
 from tests.controlplane.cluster import ControlPlane
-from tests.controlplane.environment import resolve
 from tests.deployed import BASE, DEPLOY, NAMESPACED, Right, granted, overlaid, pod_templates, rendered
 
 OPERATORS_PAGE = DEPLOY.parent / "docs" / "operator.md"

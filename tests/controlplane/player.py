@@ -16,9 +16,9 @@ from typing import Self, TypeVar
 
 import asyncpg
 
+from dispatcher.local.environment import Source, references, resolve
 from tests.controlplane.api import UNREACHABLE, Change, Json, KubeFault
 from tests.controlplane.cluster import ControlPlane
-from tests.controlplane.environment import Source, played_container, references, resolve
 from tests.controlplane.programs import Program, Started, TaskCalls, play_task
 from tests.controlplane.waiting import moment
 
@@ -204,6 +204,12 @@ class Player:
             else:
                 return
             await moment(0.2)
+
+
+def played_container(pod: Json) -> Json:
+    """The container that is the task: the one called `task`, else the first."""
+    containers: list[Json] = pod["spec"]["containers"]
+    return next((container for container in containers if container["name"] == "task"), containers[0])
 
 
 def _over_or_gone(change: Change, uids: Iterable[str]) -> list[str]:

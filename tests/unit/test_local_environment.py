@@ -4,15 +4,9 @@ from collections.abc import Mapping
 
 import pytest
 
+from dispatcher.local.environment import CreateContainerConfigFault, expand, field, references, resolve
 from tests.controlplane.api import Json
-from tests.controlplane.environment import (
-    CreateContainerConfigFault,
-    expand,
-    field,
-    played_container,
-    references,
-    resolve,
-)
+from tests.controlplane.player import played_container
 from tests.controlplane.programs import TaskCalls, play_task
 
 POD: Json = {
@@ -117,10 +111,13 @@ def test_an_optional_reference_to_nothing_is_no_variable() -> None:
 @pytest.mark.parametrize(
     ("container", "fault"),
     [
-        ({"envFrom": [{"secretRef": {"name": "s"}}]}, "secret 's' not found"),
+        ({"envFrom": [{"secretRef": {"name": "s"}}]}, 'secret "s" not found'),
         ({"env": [{"name": "A", **key("configMap", "c", "k")}]}, "couldn't find key k in ConfigMap c"),
-        ({"env": [{"name": "A", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}}]}, "is not played"),
-        ({"env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "spec.x"}}}]}, "is not played"),
+        (
+            {"env": [{"name": "A", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}}]},
+            "cannot be given here",
+        ),
+        ({"env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "spec.x"}}}]}, "cannot be given here"),
     ],
 )
 def test_what_kubelet_could_not_start_either(container: Json, fault: str) -> None:

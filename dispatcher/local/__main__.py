@@ -1,0 +1,48 @@
+"""`python -m dispatcher.local`: one node of this machine, for the cluster of a kubeconfig."""
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from dispatcher.config import KubeSettings
+from dispatcher.kube.client import KubeClient
+from dispatcher.local.kubelet import Kubelet
+from dispatcher.local.node import LocalNode
+from dispatcher.logs import configure_logs
+from dispatcher.startup import log_in, stop_on_signals
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--name", required=True, help="Of the node; nobody else may keep a node of this name.")
+@click.option("--folder", required=True, type=click.Path(path_type=Path), help="Its disk, and all that it remembers.")
+@click.option("--kubeconfig", help="Which cluster; as kubectl would choose if left out.")
+@click.option("--cpu", default="8", show_default=True)
+@click.option("--memory", default="32Gi", show_default=True)
+@click.option("--pods", default=110, show_default=True)
+@click.option("--label", "labels", multiple=True, metavar="NAME=VALUE")
+def main(name: str, folder: Path, kubeconfig: str | None, labels: tuple[str, ...], **size: object) -> None:
+    """Run the Pods bound to a node as processes of this machine: no images, no namespaces, no limits, no isolation."""
+    configure_logs("info")
+    capacity = {resource: str(amount) for resource, amount in size.items()}
+    asyncio.run(
+        keep(KubeSettings(kubeconfig=kubeconfig), name, folder, (capacity, dict(pair.split("=", 1) for pair in labels)))
+    )
+
+
+async def keep(kube: KubeSettings, name: str, folder: Path, node: tuple[dict[str, str], dict[str, str]]) -> None:
+    """Until SIGTERM; the containers go on."""
+    stop = stop_on_signals()
+    client = KubeClient(await log_in(kube))
+    running = asyncio.create_task(Kubelet(client, LocalNode(client, name, *node), name, folder).run())
+    stopped = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait([running, stopped], return_when=asyncio.FIRST_COMPLETED)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=not running.done())
+    finally:
+        await client.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,239 @@
+"""A kubelet whose containers are processes of this machine: a plain client of the Kubernetes API.
+
+It looks at the Pods bound to its node, at the folders of its containers, decides (`syncing`), acts, and does it again;
+it remembers nothing that does not stand in the folder or in the API server, so it may be killed at any moment and goes
+on where it was. Containers outlive it: each has a shim of its own.
+
+Not done: images, namespaces, network, limits, probes, `kubectl logs` and `exec`. `containers.why_refused` says so.
+"""
+
+import asyncio
+import base64
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import structlog
+from msgspec import Struct
+
+from dispatcher.errors import ClusterError
+from dispatcher.kube.client import KubeClient
+from dispatcher.kube.listing import Resource
+from dispatcher.kube.objects import Meta
+from dispatcher.kube.reflector import Reflector
+from dispatcher.local.containers import build_order, why_refused, why_too_big
+from dispatcher.local.environment import CreateContainerConfigFault, Source, references
+from dispatcher.local.node import LocalNode
+from dispatcher.local.sandbox import Sandbox
+from dispatcher.local.statuses import TERMINAL, Told, build_refusal, build_status
+from dispatcher.local.syncing import Step, plan_step
+
+Json = dict[str, Any]
+log = structlog.get_logger(component="local.kubelet")
+
+EVERY_SECONDS: Final = 0.1
+"""How often containers are looked at; the real kubelet takes a second."""
+NODE_SECONDS: Final = 3
+FAULT_SECONDS: Final = 1
+ACTS_AT_ONCE: Final = 16
+
+
+class LocalPod(Struct, frozen=True):
+    """A Pod as the watch shows it, whole."""
+
+    name: str
+    uid: str
+    version: int
+    whole: Json
+
+
+def key(meta: Meta) -> str:
+    return f"{meta.namespace}/{meta.name}"
+
+
+def read_pod(raw: msgspec.Raw | bytes) -> LocalPod:
+    whole: Json = msgspec.json.decode(raw)
+    meta = whole["metadata"]
+    return LocalPod(f"{meta['namespace']}/{meta['name']}", meta["uid"], int(meta["resourceVersion"]), whole)
+
+
+class Kubelet:
+    """`folder` is the node's disk: what hostPath volumes name stands below it, never on the machine's own."""
+
+    def __init__(
+        self, client: KubeClient, node: LocalNode, name: str, folder: Path, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._client = client
+        self._node = node
+        self._folder = folder
+        self._clock = clock
+        self._wake = asyncio.Event()
+        bound = Resource("pods", "/api/v1/pods", read_pod, fields=f"spec.nodeName={name}", key=key)
+        self._pods = Reflector[LocalPod](client, bound, self._wake.set)
+        self._newest: dict[str, LocalPod] = {}
+        self._deleted: set[str] = set()
+        self._places = asyncio.Semaphore(ACTS_AT_ONCE)
+
+    async def run(self) -> None:
+        """Until it is cancelled; its containers go on."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._node.run(NODE_SECONDS))
+            group.create_task(self._pods.run())
+            group.create_task(self._sync())
+
+    async def _sync(self) -> None:
+        while True:
+            if self._pods.store.is_synced:
+                async with asyncio.TaskGroup() as group:
+                    faults = [group.create_task(self._look_after(pod)) for pod in self._pods_now()]
+                self._forget_the_gone()
+                if any(fault.result() for fault in faults):
+                    await asyncio.sleep(FAULT_SECONDS)
+            self._wake.clear()
+            try:
+                async with asyncio.timeout(EVERY_SECONDS):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    def _pods_now(self) -> list[LocalPod]:
+        """As the watch shows them, or as our own newer writes left them."""
+        shown = {pod.uid: pod for pod in self._pods.store.view().values()}
+        self._newest = {
+            uid: pod for uid, pod in self._newest.items() if uid in shown and pod.version > shown[uid].version
+        }
+        return list((shown | self._newest).values())
+
+    async def _look_after(self, pod: LocalPod) -> bool:
+        """True: the API server could not be told."""
+        async with self._places:
+            try:
+                await self._act(pod)
+            except ClusterError as fault:
+                log.warning("a Pod has to wait", pod=pod.name, fault=str(fault))
+                return True
+        return False
+
+    async def _act(self, pod: LocalPod) -> None:
+        sandbox, meta = self._sandbox(pod.uid), pod.whole["metadata"]
+        if pod.whole["status"].get("phase") in TERMINAL and "deletionTimestamp" not in meta:
+            return
+        names = [container["name"] for container in pod.whole["spec"]["containers"]]
+        seen = {name: sandbox.look(name) for name in names}
+        step = plan_step(pod.whole, seen, sandbox.recall("ending"), self._clock())
+        if step.start:
+            await self._start(pod, sandbox)
+        self._end(sandbox, step)
+        if step.status is not None:
+            await self._say(pod, step.status)
+        if step.delete and pod.uid not in self._deleted:
+            await self._delete(pod)
+
+    def _end(self, sandbox: Sandbox, step: Step) -> None:
+        if step.end_as is not None:
+            sandbox.note("ending", {"at": self._clock(), "reason": step.end_as})
+        for name in sandbox.names():
+            if step.end_as is not None:
+                sandbox.terminate(name)
+            if step.kill:
+                sandbox.kill(name)
+
+    async def _start(self, pod: LocalPod, sandbox: Sandbox) -> None:
+        others = [one.whole for one in self._pods_now() if one.uid != pod.uid and is_active(one.whole)]
+        reason, words = "NotAProcess", why_refused(pod.whole)
+        if not words:
+            reason, words = why_too_big(pod.whole, others, self._node.size)
+        if words:
+            await self._say(pod, build_refusal(pod.whole, reason, words, self._clock()))
+            return
+        containers = pod.whole["spec"]["containers"]
+        try:
+            sources = await self._sources(pod)
+            places = self._volumes(pod, sandbox, sources)
+            orders = {one["name"]: build_order(one, pod.whole, sources, places) for one in containers}
+        except CreateContainerConfigFault as fault:
+            told = Told(waiting=("CreateContainerConfigError", str(fault)))
+            nothing = {one["name"]: None for one in containers}
+            status = build_status(pod.whole, nothing, told, self._clock())
+            if status != pod.whole["status"]:
+                await self._say(pod, status)
+            return
+        for name, order in orders.items():
+            sandbox.start(name, order)
+
+    async def _sources(self, pod: LocalPod) -> dict[Source, dict[str, str]]:
+        """The ConfigMaps and Secrets that its containers and volumes name, decoded; what is not there is left out."""
+        namespace, found = pod.whole["metadata"]["namespace"], dict[Source, dict[str, str]]()
+        named = {source for container in pod.whole["spec"]["containers"] for source in references(container)}
+        for volume in pod.whole["spec"].get("volumes", ()):
+            named |= {("ConfigMap", volume["configMap"]["name"])} if "configMap" in volume else set()
+            named |= {("Secret", volume["secret"]["secretName"])} if "secret" in volume else set()
+        for kind, name in named:
+            reply = await self._client.request("GET", f"/api/v1/namespaces/{namespace}/{kind.lower()}s/{name}")
+            if reply.status != 404:
+                held = msgspec.json.decode(reply.expect(f"read {kind} {name}")).get("data") or {}
+                found[kind, name] = {
+                    k: base64.b64decode(v).decode() if kind == "Secret" else v for k, v in held.items()
+                }
+        return found
+
+    def _volumes(self, pod: LocalPod, sandbox: Sandbox, sources: Mapping[Source, Mapping[str, str]]) -> dict[str, Path]:
+        places = {}
+        for volume in pod.whole["spec"].get("volumes", ()):
+            name = volume["name"]
+            path = volume.get("hostPath", {}).get("path")
+            place = self._folder / "disk" / path.lstrip("/") if path else sandbox.folder / "volumes" / name
+            place.mkdir(parents=True, exist_ok=True)
+            places[name] = place
+            source = (
+                ("ConfigMap", volume.get("configMap", {}).get("name")),
+                ("Secret", volume.get("secret", {}).get("secretName")),
+            )
+            for kind in source:
+                for file, text in sources.get(kind, {}).items():
+                    (place / file).write_text(text)
+        return places
+
+    async def _say(self, pod: LocalPod, status: Json) -> None:
+        """409: somebody else wrote the Pod; the watch shows it, and the status is said on top of that."""
+        whole = {**pod.whole, "apiVersion": "v1", "kind": "Pod", "status": status}
+        reply = await self._client.request("PUT", f"{path_of(pod)}/status", msgspec.json.encode(whole))
+        if reply.status not in {404, 409}:
+            self._newest[pod.uid] = read_pod(reply.expect(f"status of Pod {pod.name}"))
+
+    async def _delete(self, pod: LocalPod) -> None:
+        """Nothing of it is left here, so it may go at once."""
+        options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod.uid}}
+        reply = await self._client.request("DELETE", path_of(pod), msgspec.json.encode(options))
+        if reply.status not in {404, 409}:
+            reply.expect(f"delete Pod {pod.name}")
+        self._deleted.add(pod.uid)
+
+    def _sandbox(self, uid: str) -> Sandbox:
+        return Sandbox(self._folder / "pods" / uid)
+
+    def _forget_the_gone(self) -> None:
+        """Pods that the API server does not know any more: their containers end at once, and then their folder."""
+        known = {pod.uid for pod in self._pods.store.view().values()}
+        self._deleted &= known
+        for folder in (self._folder / "pods").glob("*"):
+            if folder.name in known:
+                continue
+            sandbox = Sandbox(folder)
+            alive = [name for name in sandbox.names() if sandbox.is_alive(name)]
+            for name in alive:
+                sandbox.kill(name)
+            if not alive:
+                sandbox.remove()
+
+
+def is_active(pod: Json) -> bool:
+    """Whether it takes part of the node."""
+    return pod["status"].get("phase") not in TERMINAL and bool(pod["status"].get("startTime"))
+
+
+def path_of(pod: LocalPod) -> str:
+    namespace, name = pod.name.split("/")
+    return f"/api/v1/namespaces/{namespace}/pods/{name}"

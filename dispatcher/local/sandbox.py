@@ -1,0 +1,115 @@
+"""The folder of one Pod on a node, and the shims of its containers.
+
+Everything that the kubelet knows of a Pod stands here, so that it may be killed at any moment and goes on where it was:
+a container is alive as long as its shim holds the lock, and over once there is `ended.json`.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from dispatcher.local.facts import Order, Seen
+
+SHIM: Final = Path(__file__).with_name("shim.py")
+TAIL_BYTES: Final = 2048
+TAIL_LINES: Final = 80
+"""Of the log, as the kubelet puts it into a status."""
+
+
+class Sandbox:
+    """`folder` is this Pod's alone, and stays until `remove`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def start(self, name: str, order: Order) -> None:
+        """Asked again after a crash, it starts nothing twice."""
+        place = self._place(name)
+        if (place / "spec.json").exists():
+            return
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "spec.new").write_text(json.dumps({"argv": order.argv, "env": order.env, "cwd": order.cwd}))
+        (place / "spec.new").rename(place / "spec.json")
+        subprocess.Popen(  # noqa: S603  # a container is what we are for
+            [sys.executable, "-I", "-S", str(SHIM), str(place)],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+
+    def look(self, name: str) -> Seen | None:
+        """None: it was never started."""
+        place = self._place(name)
+        if not (place / "spec.json").exists():
+            return None
+        running, is_alive = read(place / "running.json"), self.is_alive(name)
+        ended = read(place / "ended.json")  # read last: a shim that is not alive any more has written it before
+        return Seen(
+            started_at=running.get("at"),
+            ended_at=ended.get("at"),
+            exit_code=ended.get("exit_code"),
+            fault=ended.get("fault", ""),
+            tail=self.tail(name) if ended else "",
+            is_gone=not ended and not is_alive and (place / "alive").exists(),
+        )
+
+    def terminate(self, name: str) -> None:
+        self._signal(name, signal.SIGTERM)
+
+    def kill(self, name: str) -> None:
+        self._signal(name, signal.SIGUSR1)
+
+    def names(self) -> list[str]:
+        """Containers that were started."""
+        return sorted(place.parent.name for place in self.folder.glob("containers/*/spec.json"))
+
+    def is_alive(self, name: str) -> bool:
+        """Whether a shim holds the lock."""
+        try:
+            with (self._place(name) / "alive").open() as alive:
+                fcntl.flock(alive, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except BlockingIOError:
+            return True
+        return False
+
+    def tail(self, name: str) -> str:
+        with (self._place(name) / "log").open("rb") as log:
+            log.seek(0, os.SEEK_END)
+            log.seek(max(0, log.tell() - TAIL_BYTES))
+            text = log.read().decode(errors="replace")
+        return "".join(text.splitlines(keepends=True)[-TAIL_LINES:])
+
+    def note(self, name: str, told: Mapping[str, Any]) -> None:
+        """Remembers something of the Pod, over restarts."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / f"{name}.new").write_text(json.dumps(told))
+        (self.folder / f"{name}.new").rename(self.folder / f"{name}.json")
+
+    def recall(self, name: str) -> dict[str, Any]:
+        return read(self.folder / f"{name}.json")
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _place(self, name: str) -> Path:
+        return self.folder / "containers" / name
+
+    def _signal(self, name: str, number: signal.Signals) -> None:
+        if self.is_alive(name):
+            os.kill(int((self._place(name) / "alive").read_text()), number)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Empty: not written."""
+    try:
+        found: dict[str, Any] = json.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    return found

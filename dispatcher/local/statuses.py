@@ -1,0 +1,139 @@
+"""What a kubelet says of a Pod: phase, conditions and container statuses, as the real one words them.
+
+Compared with what real nodes reported for the same cases; `docs/process-kubelet.md` lists where they differ.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from msgspec import Struct
+
+from dispatcher.local.facts import Seen
+
+Json = dict[str, Any]
+BEGINNING: Final = "1970-01-01T00:00:00Z"
+DEADLINE: Final = ("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
+TERMINAL: Final = frozenset({"Succeeded", "Failed"})
+OURS: Final = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
+"""Conditions that a kubelet sets; PodScheduled and DisruptionTarget are others'."""
+
+
+class Told(Struct, frozen=True):
+    """What is to be said besides what the containers came to: why nothing runs yet, or why the Pod ended."""
+
+    waiting: tuple[str, str] = ("", "")
+    ended: tuple[str, str] = ("", "")
+
+
+def written(seconds: float) -> str:
+    """A time as the API has it."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def build_status(pod: Json, seen: Mapping[str, Seen | None], told: Told, now: float) -> Json:
+    """The whole status of a Pod that this node has taken."""
+    names = [container["name"] for container in pod["spec"]["containers"]]
+    phase = plan_phase([seen.get(name) for name in names], told)
+    before = pod.get("status", {})
+    status = {key: value for key, value in before.items() if key not in {"reason", "message"}}
+    status |= {
+        "phase": phase,
+        "hostIP": "127.0.0.1",
+        "podIP": "127.0.0.1",
+        "startTime": before.get("startTime") or written(now),
+    }
+    if told.ended[0]:
+        status |= {"reason": told.ended[0], "message": told.ended[1]}
+    is_up = phase == "Running" and all(one is not None and not one.is_over for one in seen.values())
+    status["conditions"] = merge_conditions(before.get("conditions", ()), build_conditions(phase, names, is_up), now)
+    status["containerStatuses"] = [
+        build_container(container, pod["metadata"]["uid"], seen.get(container["name"]), told)
+        for container in pod["spec"]["containers"]
+    ]
+    return status
+
+
+def build_refusal(pod: Json, reason: str, message: str, now: float) -> Json:
+    """A Pod that the node does not take: no container, no condition of ours."""
+    kept = {key: value for key, value in pod.get("status", {}).items() if key in {"conditions", "qosClass"}}
+    return {**kept, "phase": "Failed", "reason": reason, "message": message, "startTime": written(now)}
+
+
+def plan_phase(seen: Sequence[Seen | None], told: Told) -> str:
+    """Failed only when all have ended: until then some container may still do work."""
+    if all(one is not None and one.is_over for one in seen):
+        fine = all(one is not None and one.exit_code == 0 for one in seen)
+        return "Succeeded" if fine and not told.ended[0] else "Failed"
+    return "Running" if any(one is not None and one.started_at is not None for one in seen) else "Pending"
+
+
+def build_conditions(phase: str, names: Sequence[str], is_up: bool) -> list[Json]:
+    """Type, status and reason of each of ours."""
+    if phase == "Succeeded":
+        done = {"reason": "PodCompleted"}
+        return [
+            {"type": "PodReadyToStartContainers", "status": "False"},
+            {"type": "Initialized", "status": "True", **done},
+            {"type": "Ready", "status": "False", **done},
+            {"type": "ContainersReady", "status": "False", **done},
+        ]
+    why: Json = {} if is_up else {"reason": "PodFailed"}
+    if not is_up and phase != "Failed":
+        why = {"reason": "ContainersNotReady", "message": f"containers with unready status: [{' '.join(names)}]"}
+    ready = "True" if is_up else "False"
+    return [
+        {"type": "PodReadyToStartContainers", "status": "False" if phase == "Failed" else "True"},
+        {"type": "Initialized", "status": "True"},
+        {"type": "Ready", "status": ready, **why},
+        {"type": "ContainersReady", "status": ready, **why},
+    ]
+
+
+def merge_conditions(before: Sequence[Json], ours: Sequence[Json], now: float) -> list[Json]:
+    """Ours, since when they last changed, and those of others as they are."""
+    known = {condition["type"]: condition for condition in before}
+    merged = []
+    for condition in ours:
+        old = known.get(condition["type"], {})
+        since = old.get("lastTransitionTime") if old.get("status") == condition["status"] else None
+        merged.append({**condition, "lastProbeTime": None, "lastTransitionTime": since or written(now)})
+    return merged + [condition for condition in before if condition["type"] not in OURS]
+
+
+def build_container(container: Json, uid: str, seen: Seen | None, told: Told) -> Json:
+    is_up = seen is not None and seen.started_at is not None and not seen.is_over
+    id_ = {"containerID": f"process://{uid}/{container['name']}"} if seen is not None else {}
+    return {
+        "name": container["name"],
+        "image": container.get("image", ""),
+        "imageID": "",
+        "restartCount": 0,
+        "ready": is_up,
+        "started": is_up,
+        "lastState": {},
+        "state": {"terminated": build_end(container, seen) | id_} if seen and seen.is_over else build_state(seen, told),
+        **id_,
+    }
+
+
+def build_state(seen: Seen | None, told: Told) -> Json:
+    """Waiting or running."""
+    if seen is not None and seen.started_at is not None:
+        return {"running": {"startedAt": written(seen.started_at)}}
+    reason, message = told.waiting
+    return {"waiting": {"reason": reason or "ContainerCreating"} | ({"message": message} if message else {})}
+
+
+def build_end(container: Json, seen: Seen) -> Json:
+    """terminated: how it ended, as far as anybody knows."""
+    began, ended = written(seen.started_at or 0), written(seen.ended_at or seen.started_at or 0)
+    if seen.is_gone:
+        return {"exitCode": 255, "reason": "Unknown", "startedAt": began, "finishedAt": ended}
+    if seen.fault:
+        words = {"reason": "StartError", "message": seen.fault}
+        return {"exitCode": 128, **words, "startedAt": BEGINNING, "finishedAt": ended}
+    from_log = seen.exit_code and seen.tail and container.get("terminationMessagePolicy") == "FallbackToLogsOnError"
+    message = {"message": seen.tail} if from_log else {}
+    reason = "Error" if seen.exit_code else "Completed"
+    return {"exitCode": seen.exit_code, "reason": reason, **message, "startedAt": began, "finishedAt": ended}

@@ -1,0 +1,215 @@
+"""What our kubelet makes of Pods, beside what a real one (1.36) was seen to make of the same: field by field.
+
+Times are not compared: the real one looks every second, ours ten times a second.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.controlplane.api import Json, KubeFault
+from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.waiting import wait_for
+from tests.dispatching import Place
+from tests.noding import POOL, Node
+from tests.postgres import Database
+from tests.realities import crash
+
+
+class Yard:
+    """A node of its own, Jobs for it, and every status that its Pods ever had."""
+
+    def __init__(self, place: Place, node: Node) -> None:
+        self.node = node
+        self._plane: ControlPlane = place.control_plane
+        self._namespace = place.namespace
+        self.statuses: list[Json] = []
+
+    async def job(self, *command: str, spec: Json | None = None, pod: Json | None = None, **container: Any) -> None:
+        image = {"name": "task", "image": "none:1", "command": list(command), **container}
+        asked: Json = {
+            "restartPolicy": "Never",
+            "nodeSelector": {POOL: self._namespace},
+            "containers": [image],
+            **(pod or {}),
+        }
+        job = {"metadata": {"name": "job"}, "spec": {"backoffLimit": 0, "template": {"spec": asked}, **(spec or {})}}
+        await self._plane.admin("POST", f"/apis/batch/v1/namespaces/{self._namespace}/jobs", job)
+
+    async def follow(self) -> None:
+        async for change in self._plane.api.follow(f"/api/v1/namespaces/{self._namespace}/pods"):
+            self.statuses += [pod["status"] for pod in change.objects]
+
+    async def pod(self, phase: str) -> Json:
+        """The newest status of that phase, which outlives its Pod."""
+        return (await wait_for(lambda: [one for one in self.statuses if one.get("phase") == phase], f"{phase}", 20))[-1]
+
+    async def job_conditions(self, last: str) -> dict[str, str]:
+        async def look() -> dict[str, str]:
+            path = f"/apis/batch/v1/namespaces/{self._namespace}/jobs/job"
+            found = (await self._plane.admin("GET", path))["status"].get("conditions", [])
+            told = {condition["type"]: condition["reason"] for condition in found}
+            return told if last in told else {}
+
+        return await wait_for(look, f"the Job is {last}", 20)
+
+    async def delete_pod(self, grace: int) -> None:
+        pods = f"/api/v1/namespaces/{self._namespace}/pods"
+        (pod,) = (await self._plane.admin("GET", pods))["items"]
+        name = pod["metadata"]["name"]
+        await self._plane.admin("DELETE", f"{pods}/{name}", {"gracePeriodSeconds": grace})
+
+        async def is_gone() -> bool:
+            try:
+                await self._plane.admin("GET", f"{pods}/{name}")
+            except KubeFault as fault:
+                return fault.status == 404
+            return False
+
+        await wait_for(is_gone, "the Pod is gone", 20)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def yard(control_plane: ControlPlane, namespace: str, database: Database, tmp_path: Path) -> AsyncIterator[Yard]:
+    place = Place(control_plane, namespace, database, tmp_path)
+    node = Node(place, "yard")
+    made = Yard(place, node)
+    following = asyncio.create_task(made.follow())
+    try:
+        await node.start()
+        yield made
+    finally:
+        following.cancel()
+        await node.remove()
+
+
+def state(status: Json) -> Json:
+    """Of the container, without times and ids."""
+    (container,) = status["containerStatuses"]
+    ((kind, told),) = container["state"].items()
+    return {kind: {key: value for key, value in told.items() if key not in {"startedAt", "finishedAt", "containerID"}}}
+
+
+def conditions(status: Json) -> dict[str, tuple[str, str | None]]:
+    return {one["type"]: (one["status"], one.get("reason")) for one in status["conditions"]}
+
+
+LOG_TAIL: dict[str, Any] = {"terminationMessagePolicy": "FallbackToLogsOnError"}
+GONE = ("False", "PodFailed")
+
+
+async def test_exit_0(yard: Yard) -> None:
+    await yard.job("sh", "-c", "echo out")
+    status = await yard.pod("Succeeded")
+    assert state(status) == {"terminated": {"exitCode": 0, "reason": "Completed"}}
+    assert conditions(status) == {
+        "PodReadyToStartContainers": ("False", None),
+        "Initialized": ("True", "PodCompleted"),
+        "Ready": ("False", "PodCompleted"),
+        "ContainersReady": ("False", "PodCompleted"),
+        "PodScheduled": ("True", None),
+    }
+    (container,) = status["containerStatuses"]
+    assert (container["ready"], container["started"], container["restartCount"]) == (False, False, 0)
+    assert await yard.job_conditions("Complete") == {
+        "SuccessCriteriaMet": "CompletionsReached",
+        "Complete": "CompletionsReached",
+    }
+
+
+async def test_exit_3_with_the_end_of_the_log_as_message(yard: Yard) -> None:
+    await yard.job("sh", "-c", "echo out; echo boom on stderr >&2; exit 3", **LOG_TAIL)
+    status = await yard.pod("Failed")
+    message = "out\nboom on stderr\n"
+    assert state(status) == {"terminated": {"exitCode": 3, "reason": "Error", "message": message}}
+    assert (conditions(status)["Ready"], conditions(status)["Initialized"]) == (GONE, ("True", None))
+    assert set(await yard.job_conditions("Failed")) == {"FailureTarget", "Failed"}
+    assert (await yard.job_conditions("Failed"))["Failed"] == "BackoffLimitExceeded"
+
+
+async def test_a_command_that_is_not_there(yard: Yard) -> None:
+    await yard.job("/no/such")
+    status = await yard.pod("Failed")
+    told = state(status)["terminated"]
+    assert (told["exitCode"], told["reason"]) == (128, "StartError")
+    assert told["message"].endswith('exec: "/no/such": no such file or directory')
+    assert status["containerStatuses"][0]["state"]["terminated"]["startedAt"] == "1970-01-01T00:00:00Z"
+    await yard.job_conditions("Failed")
+
+
+async def test_a_secret_that_is_absent_keeps_it_waiting_and_never_fails(yard: Yard) -> None:
+    await yard.job("true", envFrom=[{"secretRef": {"name": "absent"}}])
+    status = await wait_for(lambda: [one for one in yard.statuses if "containerStatuses" in one], "a word of it", 20)
+    assert state(status[-1]) == {
+        "waiting": {"reason": "CreateContainerConfigError", "message": 'secret "absent" not found'}
+    }
+    assert status[-1]["phase"] == "Pending"
+
+
+async def test_the_jobs_own_deadline_deletes_the_pod(yard: Yard) -> None:
+    await yard.job("sleep", "100", spec={"activeDeadlineSeconds": 2}, pod={"terminationGracePeriodSeconds": 1})
+    status = await yard.pod("Failed")
+    assert state(status)["terminated"]["exitCode"] in {137, 143}
+    assert "reason" not in status
+    assert await yard.job_conditions("Failed") == {"FailureTarget": "DeadlineExceeded", "Failed": "DeadlineExceeded"}
+
+
+async def test_the_pods_own_deadline_leaves_it_failed_with_a_reason(yard: Yard) -> None:
+    await yard.job("sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.1; done", pod={"activeDeadlineSeconds": 2})
+    status = await yard.pod("Failed")
+    words = "Pod was active on the node longer than the specified deadline"
+    assert (status["reason"], status["message"]) == ("DeadlineExceeded", words)
+    assert state(status) == {"terminated": {"exitCode": 0, "reason": "Completed"}}
+    assert (await yard.job_conditions("Failed"))["Failed"] == "BackoffLimitExceeded"
+
+
+async def test_bound_past_the_scheduler_and_too_big(yard: Yard) -> None:
+    requests = {"requests": {"cpu": "100"}}
+    await yard.job("true", pod={"nodeName": yard.node.name}, resources=requests)
+    status = await yard.pod("Failed")
+    assert (status["reason"], status.get("containerStatuses"), status.get("conditions")) == ("OutOfcpu", None, None)
+    await yard.job_conditions("Failed")
+
+
+async def test_a_machine_that_crashed_and_boots(yard: Yard) -> None:
+    await yard.job("sleep", "100")
+    await yard.pod("Running")
+    await yard.node.kill()
+    crash(yard.node)
+    await yard.node.start()
+    assert state(await yard.pod("Failed")) == {"terminated": {"exitCode": 255, "reason": "Unknown"}}
+    await yard.job_conditions("Failed")
+
+
+async def test_a_kubelet_that_was_away_when_the_container_ended_tells_it_late(yard: Yard) -> None:
+    await yard.job("sh", "-c", "echo before; sleep 0.5; echo after; exit 4", **LOG_TAIL)
+    await yard.pod("Running")
+    await yard.node.kill()
+    place = next(yard.node.folder.glob("pods/*/containers/task"))
+    await wait_for((place / "ended.json").exists, "it has ended", 10)
+    await yard.node.start()
+    status = await yard.pod("Failed")
+    assert state(status) == {"terminated": {"exitCode": 4, "reason": "Error", "message": "before\nafter\n"}}
+    assert status["containerStatuses"][0]["restartCount"] == 0
+
+
+@pytest.mark.parametrize(("trap", "code"), [("trap 'exit 143' TERM", 143), ("trap '' TERM", 137)], ids=["obeys", "not"])
+async def test_a_pod_that_is_deleted(yard: Yard, tmp_path: Path, trap: str, code: int) -> None:
+    await yard.job("sh", "-c", f"{trap}; touch {tmp_path / 'trapped'}; while :; do sleep 0.1; done")
+    await yard.pod("Running")
+    await wait_for((tmp_path / "trapped").exists, "it is ready for a signal", 5)
+    await yard.delete_pod(2)
+    assert state(await yard.pod("Failed")) == {"terminated": {"exitCode": code, "reason": "Error"}}
+    await wait_for(lambda: not list(yard.node.folder.glob("pods/*")), "nothing is left on the node", 10)
+
+
+async def test_what_is_no_process_is_refused_in_one_sentence(yard: Yard) -> None:
+    await yard.job()
+    status = await yard.pod("Failed")
+    words = "there are no images here, so container task needs a command"
+    assert (status["reason"], status["message"]) == ("NotAProcess", words)
+    assert "containerStatuses" not in status

@@ -1,0 +1,88 @@
+"""The whole journey with nothing pretended: a row, a Job, a node of processes, `dispatcher exec`, and the end."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from tests.dispatching import Dispatcher, Place
+from tests.noding import Node, nodes
+from tests.realities import HANG, OBEYS, Real, is_alive
+
+
+@asynccontextmanager
+async def real(place: Place, **settings: object) -> AsyncIterator[tuple[Real, Node]]:
+    async with nodes(place, "one") as (node,), Dispatcher(place, TOMBSTONE_SECONDS=1, **settings) as dispatcher:
+        yield Real(place, dispatcher), node
+
+
+async def cancel(place: Place, task_id: int) -> str:
+    team = await place.database.connect("team_a")
+    return str(await team.fetchval("SELECT dispatch.task_cancel($1, 'no need')", task_id))
+
+
+async def test_a_row_becomes_a_process_and_its_result_and_the_job_goes_away(place: Place) -> None:
+    script = 'cat "$TASK_PAYLOAD_FILE" > "$TASK_RESULT_FILE"; echo "$NODE_NAME $TASK_ATTEMPT" >&2'
+    async with real(place) as (world, node):
+        task_id = await world.insert(script, payload={"n": [1, "ü"]})
+        row = await world.reaches(task_id, "succeeded")
+        assert (row["result"], row["node_name"]) == ({"n": [1, "ü"]}, node.name)
+        assert await world.outcomes(task_id) == ["succeeded"]
+        await world.swept()
+        await world.wait(lambda: not list(node.folder.glob("pods/*")), "nothing of the Pod is left on the node", 10)
+
+
+async def test_a_retry_runs_as_the_second_attempt(place: Place) -> None:
+    script = 'test "$TASK_ATTEMPT" = 2 && exit 0; echo "not now" >&2; exit 75'
+    async with real(place) as (world, _):
+        task_id = await world.insert(script, max_failures=3)
+        row = await world.reaches(task_id, "succeeded")
+        assert (row["attempt"], row["failures"], row["error"]) == (2, 1, None)
+        runs = await place.database.launches(task_id)
+        assert [(run["attempt"], run["outcome"], run["error"]) for run in runs] == [
+            (1, "retry", "not now\n"),
+            (2, "succeeded", None),
+        ]
+        await world.swept()
+
+
+async def test_a_failure_is_told_with_the_end_of_stderr_and_is_not_repeated(place: Place) -> None:
+    async with real(place) as (world, _):
+        task_id = await world.insert('echo "no such bucket" >&2; exit 3')
+        row = await world.reaches(task_id, "failed")
+        assert (row["error"], row["failures"]) == ("no such bucket\n", 1)
+        assert await world.outcomes(task_id) == ["failed"]
+        await world.swept()
+
+
+async def test_a_running_task_that_is_cancelled_stops_and_one_that_waits_never_runs(place: Place) -> None:
+    async with real(place, MAX_JOBS=1) as (world, _):
+        running = await world.insert(OBEYS)
+        (pid,) = await world.runs()
+        waiting = await world.insert('touch "$MARKS/ran"')
+        assert await cancel(place, waiting) == "cancelled"
+        assert await cancel(place, running) == "processing"
+        row = await world.reaches(running, "cancelled")
+        assert (row["error"], world.words("words")) == ("no need", ["stopped"])
+        await world.wait(lambda: not is_alive(pid), "its process is gone", 10)
+        await world.swept()
+        assert not (world.marks / "ran").exists()
+
+
+async def test_a_task_that_exceeds_its_run_limit_is_stopped_and_taken_over_as_often_as_it_may(place: Place) -> None:
+    async with real(place) as (world, _):
+        task_id = await world.insert(HANG, timeout_seconds=3, max_failures=2)
+        (first,) = await world.runs()
+        pod = await world.the_pod("Failed")
+        assert (pod["status"]["reason"], is_alive(first)) == ("DeadlineExceeded", False)
+        assert len(await world.runs(2)) == 2
+        await world.held("FailuresExhausted")
+        assert await world.outcomes(task_id) == ["lost", None]
+        assert not any(map(is_alive, world.pids()))
+
+
+async def test_a_command_that_is_killed_has_failed_and_says_so(place: Place) -> None:
+    async with real(place) as (world, _):
+        task_id = await world.insert("kill -9 $$")
+        row = await world.reaches(task_id, "failed")
+        assert row["error"] == "CMD was ended by SIGKILL"
+        state = (await world.the_pod("Failed"))["status"]["containerStatuses"][0]["state"]
+        assert state["terminated"]["exitCode"] == 137

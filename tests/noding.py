@@ -1,0 +1,118 @@
+"""A node of real processes: `python -m dispatcher.local`, and a template whose container is `dispatcher exec`."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.waiting import wait_for
+from tests.dispatching import ROOT, Place
+
+Json = dict[str, Any]
+SECRET = "task-database"
+POOL = "test.dispatcher.internal/pool"
+
+
+class Node:
+    """One kubelet, by itself in a process; its containers outlive it until `remove`."""
+
+    def __init__(self, place: Place, name: str) -> None:
+        self.name = f"{name}-{place.namespace}"
+        self.folder = place.folder / self.name
+        self._plane: ControlPlane = place.control_plane
+        self._pool = f"{POOL}={place.namespace}"
+        config = place.folder / f"{self.name}.kubeconfig"
+        self._config = self._plane.kubeconfig(config, token=self._plane.admin_token, namespace="default")
+        self._log = place.folder / f"{self.name}.log"
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        flags = ("--name", self.name, "--folder", str(self.folder), "--kubeconfig", str(self._config))
+        size = ("--cpu", "64", "--memory", "256Gi", "--pods", "500", "--label", self._pool)
+        with self._log.open("a") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "dispatcher.local", *flags, *size,
+                cwd=ROOT, env={"PATH": os.environ["PATH"], "HOME": str(self.folder.parent)}, stdout=log, stderr=log,
+            )  # fmt: skip
+        await wait_for(self.is_ready, f"node {self.name} is Ready", 20, check=self.check)
+
+    async def is_ready(self) -> bool:
+        """As the scheduler sees it: the controller has taken its taint away, too."""
+        found = (await self._plane.admin("GET", "/api/v1/nodes"))["items"]
+        (node,) = [node for node in found if node["metadata"]["name"] == self.name] or [{"status": {}, "spec": {}}]
+        ready = [c for c in node["status"].get("conditions", ()) if c["type"] == "Ready" and c["status"] == "True"]
+        return bool(ready) and not node["spec"].get("taints")
+
+    async def kill(self) -> None:
+        """As a crash: the containers go on."""
+        assert self._process is not None
+        self._process.kill()
+        await self._process.wait()
+        self._process = None
+
+    async def cordon(self) -> None:
+        """The scheduler leaves it alone: for a while it looks Ready although nobody looks after it."""
+        await self._plane.admin("PATCH", f"/api/v1/nodes/{self.name}", {"spec": {"unschedulable": True}})
+
+    async def remove(self) -> None:
+        """The machine is gone, and everything that ran on it."""
+        if self._process is not None:
+            await self.kill()
+        for alive in self.folder.glob("pods/*/containers/*/alive"):
+            end(int(alive.read_text()))
+        await self._plane.remove_node(self.name)
+
+    def check(self) -> None:
+        assert self._process is None or self._process.returncode is None, self._log.read_text()[-3000:]
+
+
+def end(pid: int) -> None:
+    """A shim, which ends its container first; it may be gone, and its number another's."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        if b"shim.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            os.kill(pid, signal.SIGUSR1)
+
+
+@asynccontextmanager
+async def nodes(place: Place, *names: str) -> AsyncIterator[list[Node]]:
+    """Nodes of the place's own pool, which its template selects."""
+    made = [Node(place, name) for name in names]
+    try:
+        await asyncio.gather(*(node.start() for node in made), tell_database(place))
+        real_template(place)
+        yield made
+    finally:
+        await asyncio.gather(*(node.remove() for node in made))
+
+
+async def tell_database(place: Place) -> None:
+    """As an operator does: `kubectl create secret generic`."""
+    secret = {"metadata": {"name": SECRET}, "stringData": {"TASK_DATABASE_URL": place.database.url("task")}}
+    await place.control_plane.admin("POST", f"/api/v1/namespaces/{place.namespace}/secrets", secret)
+
+
+def real_template(place: Place, name: str = "default", pod: Json | None = None, **annotations: str) -> None:
+    """Rows name the shell script that they are in the variable SCRIPT."""
+    container = {
+        "name": "task",
+        "image": "process/none:1",
+        "command": [sys.executable, "-m", "dispatcher", "exec", "--"],
+        "args": ["sh", "-c", 'eval "$SCRIPT"'],
+        "workingDir": str(ROOT),
+        "envFrom": [{"secretRef": {"name": SECRET}}],
+        "env": [{"name": "PATH", "value": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}],
+        "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
+    }
+    spec = {"nodeSelector": {POOL: place.namespace}, "containers": [container], **(pod or {})}
+    meta = {f"dispatcher.internal/{key.replace('_', '-')}": value for key, value in annotations.items()}
+    job: Json = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"annotations": meta}}
+    job["spec"] = {"template": {"spec": spec}}
+    (place.templates / f"{name}.yaml").write_text(yaml.safe_dump(job))

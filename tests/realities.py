@@ -1,0 +1,123 @@
+"""What journeys with real processes ask and do: rows as shell scripts, and the processes behind them."""
+
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar, overload
+
+from tests.controlplane import waiting
+from tests.controlplane.api import Json
+from tests.controlplane.waiting import wait_for
+from tests.dispatching import Dispatcher, Place
+from tests.noding import Node
+
+T = TypeVar("T")
+HANG = 'echo $$ >> "$MARKS/pids"; exec sleep 1000'
+OBEYS = """trap 'echo stopped >> "$MARKS/words"; exit 9' TERM; echo $$ >> "$MARKS/pids"; while :; do sleep 0.05; done"""
+
+
+class Real:
+    """A place with a dispatcher, seen by somebody who looks at rows, Jobs and processes."""
+
+    def __init__(self, place: Place, dispatcher: Dispatcher) -> None:
+        self.place = place
+        self.dispatcher = dispatcher
+        self.marks = place.folder / "marks"
+        self.marks.mkdir()
+
+    async def insert(self, script: str, **columns: Any) -> int:
+        """`MARKS` is a folder where the script may leave word."""
+        env = {"SCRIPT": script, "MARKS": str(self.marks), **columns.pop("env", {})}
+        return await self.place.database.insert_task(env=env, **columns)
+
+    async def row(self, task_id: int) -> Json:
+        return dict(await self.place.database.task(task_id))
+
+    async def reaches(self, task_id: int, status: str, seconds: float = 40) -> Json:
+        async def is_there() -> bool:
+            return bool((await self.row(task_id))["status"] == status)
+
+        await self.wait(is_there, f"task {task_id} is {status}", seconds)
+        return await self.row(task_id)
+
+    async def outcomes(self, task_id: int) -> list[str | None]:
+        """Of its launches that started."""
+        return [launch["outcome"] for launch in await self.place.database.launches(task_id)]
+
+    async def runs(self, count: int = 1, seconds: float = 40) -> list[int]:
+        """The pids of so many scripts, once they run."""
+        return await self.wait(lambda: found if len(found := self.pids()) >= count else [], f"{count} run", seconds)
+
+    def pids(self) -> list[int]:
+        return [int(word) for word in self.words("pids")]
+
+    def words(self, name: str) -> list[str]:
+        file = self.marks / name
+        return file.read_text().split() if file.exists() else []
+
+    async def swept(self) -> None:
+        async def is_empty() -> bool:
+            return not await self.place.jobs()
+
+        await self.wait(is_empty, "every Job is gone", 40)
+
+    async def pods(self) -> list[Json]:
+        found: list[Json] = (await self.place.control_plane.admin("GET", self.pods_path()))["items"]
+        return found
+
+    async def no_pods(self) -> bool:
+        return not await self.pods()
+
+    def pods_path(self, name: str = "") -> str:
+        return f"/api/v1/namespaces/{self.place.namespace}/pods" + (f"/{name}" if name else "")
+
+    async def the_pod(self, phase: str = "", seconds: float = 30) -> Json:
+        async def look() -> list[Json]:
+            return [pod for pod in await self.pods() if not phase or pod["status"]["phase"] == phase]
+
+        return (await self.wait(look, f"a Pod {phase}", seconds))[0]
+
+    async def delete_pod(self, **options: object) -> None:
+        """As `kubectl delete pod` does."""
+        name = (await self.the_pod())["metadata"]["name"]
+        await self.place.control_plane.admin("DELETE", self.pods_path(name), options or None)
+
+    async def held(self, reason: str, seconds: float = 60) -> None:
+        async def is_held() -> bool:
+            return await self.dispatcher.metric("dispatcher_waiting_tasks", reason=reason) >= 1
+
+        await self.wait(is_held, f"a row is held for {reason}", seconds)
+
+    @overload
+    async def wait(self, predicate: Callable[[], Awaitable[T]], what: str, seconds: float) -> T: ...
+    @overload
+    async def wait(self, predicate: Callable[[], T], what: str, seconds: float) -> T: ...
+    async def wait(self, predicate: waiting.Predicate[T], what: str, seconds: float) -> T:
+        return await wait_for(predicate, what, seconds, check=self.dispatcher.check)
+
+
+def is_alive(pid: int) -> bool:
+    """A zombie is not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wrapper_of(pid: int) -> int:
+    """The `dispatcher exec` whose CMD this is."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def crash(node: Node) -> None:
+    """The machine goes down: everything on it ends at once, and nothing is told."""
+    shims = [int(alive.read_text()) for alive in node.folder.glob("pods/*/containers/*/alive")]
+    for pid in [one for shim in shims for one in (shim, *descendants(shim))]:
+        os.kill(pid, signal.SIGKILL)
+
+
+def descendants(pid: int) -> list[int]:
+    """Found before the first of them is killed: an orphan has no parent that would tell."""
+    children = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return children + [one for child in children for one in descendants(child)]

@@ -9,7 +9,6 @@ pg.tasks ──▶ admission.dispatch ──▶ jobs.launcher ──▶ kube.job
 import asyncio
 import contextlib
 import gc
-import time
 from collections.abc import AsyncIterator, Callable
 
 import structlog
@@ -18,6 +17,7 @@ from aiohttp import web
 from dispatcher import health
 from dispatcher.admission.dispatch import Dispatch
 from dispatcher.admission.dispatch import World as DispatchWorld
+from dispatcher.clock import elapsed
 from dispatcher.config import Settings
 from dispatcher.errors import DatabaseError
 from dispatcher.jobs.case import Rules
@@ -73,7 +73,7 @@ class App:
         kube, jobs = settings.kube, settings.jobs
         namespace = kube.namespace or client.namespace
         site, database_url = site_of(settings, namespace), database_of(settings.database)
-        bucket = Bucket(kube.writes_per_second, time.monotonic())
+        bucket = Bucket(kube.writes_per_second, elapsed())
         self.lease = Lease(client, namespace, kube.installation, kube.lease_seconds)
         self.lease.on_winning(self.begin_term)
         api = JobApi(client, namespace, kube.installation, self.lease.is_trusted)

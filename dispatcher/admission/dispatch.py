@@ -23,6 +23,7 @@ from msgspec import Struct
 from dispatcher.admission.cycle import Plan, plan_cycle
 from dispatcher.admission.gates import Contender
 from dispatcher.admission.scan import Index, Offers, Scan
+from dispatcher.clock import Clock, elapsed
 from dispatcher.config import AdmissionSettings
 from dispatcher.metrics import CYCLE_SECONDS, CYCLE_TASKS, PARKED_TASKS, WAITING_TASKS
 from dispatcher.model import (
@@ -113,6 +114,7 @@ class World(Struct, frozen=True):
     is_listening: Callable[[], bool]
     lead: Lead
     remove: Callable[[Sequence[End]], Awaitable[int]]
+    clock: Clock = elapsed
 
 
 class Decision(Struct, frozen=True):
@@ -197,7 +199,7 @@ class Dispatch:
             is_strict=settings.pending_mode == "any",
             load=plan_load(self._jobs.in_flight()),
             pending=plan_pending(view, self._jobs.unseen_count(), grace),
-            allowance=Allowance(self._bucket.left(time.monotonic()), brakes.places(BATCH)),
+            allowance=Allowance(self._bucket.left(self._world.clock()), brakes.places(BATCH)),
             not_ready=self._not_ready(view) or brakes.api,
             is_blind=bool(view.stale),
             is_probing=brakes.is_probing,

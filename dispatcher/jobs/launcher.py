@@ -3,12 +3,11 @@
 `begin` fixes the view of the cluster for a cycle; everything until the next `begin` is judged by it.
 """
 
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
-from dispatcher.clock import elapsed
+from dispatcher.clock import Clock, elapsed
 from dispatcher.identity import job_name, task_identity
 from dispatcher.jobs.case import Rules, Scene, Sightings
 from dispatcher.jobs.catalog import Catalog
@@ -37,11 +36,14 @@ from dispatcher.snapshot import Brakes, ClusterView
 class Launcher:
     """One for the life of the process; its memory is a cache."""
 
-    def __init__(self, submitter: Submitter, memory: Memory, catalog: Catalog, rules: Rules) -> None:
+    def __init__(
+        self, submitter: Submitter, memory: Memory, catalog: Catalog, rules: Rules, clock: Clock = elapsed
+    ) -> None:
         self._submitter = submitter
         self._memory = memory
         self._catalog = catalog
         self._rules = rules
+        self._clock = clock
         self._sightings = Sightings()
         self._settled: set[str] = set()
         self._probed: set[str] = set()
@@ -72,7 +74,7 @@ class Launcher:
             pods[pod.job_uid].append(pod)
         self._scene = Scene(now, view.now, pods, view.nodes, self._sightings, self._rules)
         stuck = frozenset(pod.job_uid for pod in view.pods.values() if is_news(pod))
-        self._resting = still_resting(self._resting, jobs, stuck, elapsed())
+        self._resting = still_resting(self._resting, jobs, stuck, self._clock())
 
     def rows_to_read(self) -> set[int]:
         """Tasks with a Job whose meaning is still open, or with a create that the view does not show."""
@@ -101,7 +103,7 @@ class Launcher:
 
     def brakes(self) -> Brakes:
         """What the API server's answers ask for."""
-        memory, now = self._memory, time.monotonic()
+        memory, now = self._memory, self._clock()
         probing = memory.api.is_probing or memory.quota.is_probing
         return Brakes(memory.api.hold(now), memory.quota.hold(now), probing, len(memory.under_way()))
 
@@ -113,7 +115,7 @@ class Launcher:
 
     def parked(self, row: Candidate) -> Hold | None:
         """A hold by what the API server answered to this row, its kind or its template."""
-        now, offer = time.monotonic(), self._catalog.known_offer(row.kind)
+        now, offer = self._clock(), self._catalog.known_offer(row.kind)
         template = self._memory.of_template(offer.template).hold(now) if isinstance(offer, Offer) else None
         return template or self._memory.parked(row, now)
 
@@ -123,7 +125,7 @@ class Launcher:
 
     def _braked(self, task: Task) -> Hold | None:
         """What answers ask of this row: to wait for good, for its template, or for the watch."""
-        memory, now = self._memory, time.monotonic()
+        memory, now = self._memory, self._clock()
         if memory.is_deferred(task.id, now):
             return Hold(HoldReason.LAUNCHED, "its Job is there; the watch does not show it yet")
         if (hold := memory.parked(task, now) or memory.of_template(task.template).hold(now)) is not None:
@@ -178,7 +180,7 @@ class Launcher:
         if may_rest(standing, jobs[0], pods):
             since = max([pod.created_at for pod in pods], default=now)
             left = self._rules.start_deadline_seconds - (now - since).total_seconds()
-            self._resting[task.id] = plan_rest(task, jobs[0], pods, elapsed(), left)
+            self._resting[task.id] = plan_rest(task, jobs[0], pods, self._clock(), left)
 
     @property
     def _seen(self) -> Scene:

@@ -8,13 +8,13 @@ Not guaranteed: that a POST of ours lands at once. Its `timeout` bounds how late
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
 
 import structlog
 
+from dispatcher.clock import Clock, elapsed
 from dispatcher.errors import ClusterError
 from dispatcher.identity import identity_of, name_of
 from dispatcher.jobs.answers import Meaning, are_over, is_absent, read_create
@@ -54,12 +54,15 @@ class Jobs(Protocol):
 class Submitter:
     """Carries launches out, 16 at a time."""
 
-    def __init__(self, jobs: Jobs, site: Site, memory: Memory, refused: Callable[[], None]) -> None:
+    def __init__(
+        self, jobs: Jobs, site: Site, memory: Memory, refused: Callable[[], None], clock: Clock = elapsed
+    ) -> None:
         """`refused`: our identity may not do this any more; somebody should ask what else it may not."""
         self._jobs = jobs
         self._refused = refused
         self._site = site
         self._memory = memory
+        self._clock = clock
         self._places = asyncio.Semaphore(AT_A_TIME)
         self._under_way: set[asyncio.Task[None]] = set()
         self._bugs: list[BaseException] = []
@@ -71,7 +74,7 @@ class Submitter:
 
     def tell_time(self, now: datetime) -> None:
         """The database's clock, which set the rows' times."""
-        self._database_clock = now, time.monotonic()
+        self._database_clock = now, self._clock()
 
     async def submit(self, orders: Sequence[Order], templates: Mapping[str, Template | str]) -> None:
         """Returns when every order is on its way: answers come in behind, so that the next look need not wait."""
@@ -81,7 +84,7 @@ class Submitter:
             template = templates[order.task.template]
             assert isinstance(template, Template)
             await self._places.acquire()
-            self._memory.begun(name_of(order, self._site.installation), order.task, lane_of(order), time.monotonic())
+            self._memory.begun(name_of(order, self._site.installation), order.task, lane_of(order), self._clock())
             task = asyncio.create_task(self._place(order, template))
             self._under_way.add(task)
             task.add_done_callback(self._ended)
@@ -99,7 +102,7 @@ class Submitter:
 
     async def resolve(self) -> None:
         """Asks what became of creates whose row no longer wants them."""
-        now = time.monotonic()
+        now = self._clock()
         late = [u.name for u in self._memory.unseen.values()
                 if not (u.is_answered or u.is_under_way) and now - u.sent_at > RESOLVE_AFTER_SECONDS]  # fmt: skip
         for name in late[:AT_A_TIME]:
@@ -119,7 +122,7 @@ class Submitter:
 
     async def _launch(self, order: Order, template: Template, name: str) -> bool:
         """Whether the create was sent."""
-        if self._memory.api.hold(time.monotonic()):
+        if self._memory.api.hold(self._clock()):
             return False  # an answer before this one asked for a pause; the row is judged anew
         manifest = build_job(order, template, self._site)
         if violation := check_job(manifest, order, template, self._site):
@@ -137,24 +140,24 @@ class Submitter:
                 jobs = await self._jobs.list_task(order.task.id)
                 is_clear = are_over(jobs, identity_of(order))
                 if not is_clear:
-                    self._memory.defer(order.task.id, time.monotonic())
+                    self._memory.defer(order.task.id, self._clock())
                 return is_clear
         except ClusterError as fault:
-            self._memory.api.trip(not_ready("ApiThrottled", ApiAnswer(0, message=str(fault))), time.monotonic())
+            self._memory.api.trip(not_ready("ApiThrottled", ApiAnswer(0, message=str(fault))), self._clock())
             return False
         if order.launch.ask is Ask.NOTHING:
             return True
         answer = await self._jobs.get(name_of(order, self._site.installation, order.launch.number - 1))
         if answer.status != 200 and not is_absent(answer):
-            self._memory.api.trip(not_ready("ApiThrottled", answer), time.monotonic(), answer.retry_after)
+            self._memory.api.trip(not_ready("ApiThrottled", answer), self._clock(), answer.retry_after)
         if answer.job is not None and answer.job.identity != identity_of(order):
             return True  # somebody else has the name by now: ours is gone
         if answer.status == 200:
-            self._memory.defer(order.task.id, time.monotonic())
+            self._memory.defer(order.task.id, self._clock())
         return is_absent(answer)
 
     async def _create(self, order: Order, name: str, manifest: Manifest) -> None:
-        self._memory.sent(name, time.monotonic())
+        self._memory.sent(name, self._clock())
         answer = await self._jobs.create(manifest)
         meaning, job = read_create(answer), answer.job
         if meaning is Meaning.CREATED and job is None:
@@ -174,7 +177,7 @@ class Submitter:
         return Meaning.UNKNOWN, None
 
     def _settle(self, order: Order, meaning: Meaning, answer: ApiAnswer, job: Job | None) -> None:
-        memory, now, name = self._memory, time.monotonic(), name_of(order, self._site.installation)
+        memory, now, name = self._memory, self._clock(), name_of(order, self._site.installation)
         if job is not None and is_ours(order, job):
             memory.answered(name, job.resource_version)
             memory.accepted(order.task)
@@ -207,7 +210,7 @@ class Submitter:
         """How long a row waited for its first Job."""
         if order.launch.number == 1 and not order.launch.is_repeat:
             told, at = self._database_clock
-            now = told + timedelta(seconds=time.monotonic() - at)
+            now = told + timedelta(seconds=self._clock() - at)
             INSERT_TO_JOB.observe(max(0.0, (now - due_at(order.task)).total_seconds()))
 
     def _forget(self, order: Order, name: str) -> None:

@@ -1,6 +1,5 @@
 """One sweep: finished Jobs whose time is over, their rows read anew from the primary, and the removals that follow."""
 
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -9,6 +8,7 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
+from dispatcher.clock import Clock, elapsed
 from dispatcher.config import SweepSettings
 from dispatcher.metrics import JOBS
 from dispatcher.model import End, Job, Task
@@ -38,6 +38,7 @@ class World(Struct, frozen=True):
     may_write: Callable[[], bool]
     unanswered: Callable[[], frozenset[str]]
     remove: Callable[[Sequence[End]], Awaitable[int]]
+    clock: Clock = elapsed
 
 
 class Sweep:
@@ -57,7 +58,7 @@ class Sweep:
         if view.stale or not self._world.may_write():
             return EVERY_SECONDS
         due = self._take_turns(plan_due(view.jobs.values(), view.now, self._tombstone))
-        spare = min(BATCH, self._bucket.spare(time.monotonic()))
+        spare = min(BATCH, self._bucket.spare(self._world.clock()))
         if not due or not spare:
             return EVERY_SECONDS
         async with self._world.rows() as rows:

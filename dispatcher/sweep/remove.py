@@ -1,12 +1,12 @@
 """Carries removals out: bounded, with preconditions, each outcome counted. What failed is planned anew, not retried."""
 
 import asyncio
-import time
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 import structlog
 
+from dispatcher.clock import Clock, elapsed
 from dispatcher.metrics import SWEEP_DELETES
 from dispatcher.model import ApiAnswer, End
 
@@ -26,16 +26,17 @@ class Deletes(Protocol):
 class Remover:
     """Deletes objects."""
 
-    def __init__(self, deletes: Deletes, refused: Callable[[], None]) -> None:
+    def __init__(self, deletes: Deletes, refused: Callable[[], None], clock: Clock = elapsed) -> None:
         """`refused`: our identity may not delete any more."""
         self._deletes = deletes
         self._refused = refused
+        self._clock = clock
         self._places = asyncio.Semaphore(AT_A_TIME)
         self._sent: dict[str, float] = {}
 
     async def remove(self, ends: Sequence[End]) -> int:
         """Returns how many deletes were sent."""
-        now = time.monotonic()
+        now = self._clock()
         self._sent = {uid: at for uid, at in self._sent.items() if now - at < AGAIN_SECONDS}
         wanted = {end.uid: end for end in ends if end.uid not in self._sent}
         self._sent |= dict.fromkeys(wanted, now)

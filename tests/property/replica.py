@@ -14,15 +14,17 @@ from dispatcher.jobs.case import Rules
 from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.launcher import Launcher
 from dispatcher.jobs.manifest import Site
+from dispatcher.jobs.memory import Memory
 from dispatcher.jobs.submit import Submitter
 from dispatcher.model import End
+from dispatcher.rate import Bucket
 from dispatcher.snapshot import ClusterView
 from dispatcher.sweep.collect import Sweep
 from dispatcher.sweep.collect import World as SweepWorld
 from dispatcher.sweep.remove import Remover
 from tests.property.api import Api, Wires
 from tests.property.rows import Look, Table
-from tests.property.timing import Ages, TimedBucket, TimedMemory, Timeline
+from tests.property.timing import Timeline
 from tests.property.views import View
 
 TEMPLATES: Final = str(Path(__file__).parent / "templates")
@@ -91,22 +93,20 @@ class Replica:
         self.view = View(wires.cluster, self.clock)
         self.api = Api(wires, self.is_trusted)
         self.database = Database(table)
-        self.memory = TimedMemory(self.clock)
+        self.memory = Memory()
         self.seen: ClusterView | None = None
         self._term = term
         self._wires = wires
         self._tasks: dict[str, asyncio.Task[float]] = {}
-        self._remover = remover = Remover(self.api, self._note_refusal)
+        self._remover = remover = Remover(self.api, self._note_refusal, self.clock)
         self.catalog = Catalog(JobSettings(templates_dir=TEMPLATES), frozenset(PASSED))
-        self.launcher = Launcher(
-            Submitter(self.api, SITE, self.memory, self._note_refusal), self.memory, self.catalog, RULES
-        )
-        self._ages = Ages(self.clock, self.memory, remover, self.launcher)
-        world = DispatchWorld(self._look, self.database.rows, str, lambda: True, self, self._remove)
+        submitter = Submitter(self.api, SITE, self.memory, self._note_refusal, self.clock)
+        self.launcher = Launcher(submitter, self.memory, self.catalog, RULES, self.clock)
+        world = DispatchWorld(self._look, self.database.rows, str, lambda: True, self, self._remove, self.clock)
         sweeping = SweepWorld(
-            self._glance, self.database.rows_to_sweep, self.is_trusted, self.unanswered, remover.remove
+            self._glance, self.database.rows_to_sweep, self.is_trusted, self.unanswered, remover.remove, self.clock
         )
-        bucket = TimedBucket(50, self.clock)
+        bucket = Bucket(50, self.clock())
         self.dispatch = Watching(world, self.launcher, ADMISSION, bucket)
         self.sweep = Sweep(sweeping, SWEEPING, bucket)
         self.refusals = 0
@@ -138,9 +138,7 @@ class Replica:
         """As far as it gets. A fault of ours ends a round; anything else is a bug."""
         if self.is_idle():
             return
-        self._ages.tell()
         loop.run_until_complete(self._calm())
-        self._ages.tell()
         for stage, task in list(self._tasks.items()):
             if task.done():
                 del self._tasks[stage]

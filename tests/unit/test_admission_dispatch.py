@@ -1,6 +1,5 @@
 """A cycle and the lease: what was seen in one term, or in none, is not acted upon in another."""
 
-import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -8,6 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from dispatcher.admission.dispatch import Dispatch, World
+from dispatcher.clock import elapsed
 from dispatcher.config import load
 from dispatcher.jobs.case import Rules
 from dispatcher.jobs.catalog import Catalog
@@ -72,7 +72,7 @@ class Place:
         catalog = Catalog(settings.jobs, frozenset())
         self._launcher = Launcher(Submitter(self.cluster, SITE, memory, lambda: None), memory, catalog, Rules())
         world = World(self.view, self.rows, lambda: "", lambda: True, self.lead, self.remove)
-        self._dispatch = Dispatch(world, self._launcher, settings.admission, Bucket(100, time.monotonic()))
+        self._dispatch = Dispatch(world, self._launcher, settings.admission, Bucket(100, elapsed()))
 
     def view(self) -> ClusterView:
         self._pass("view")

@@ -1,11 +1,11 @@
 """What a create's answers lead to, with a cluster that says just that."""
 
-import time
 from collections.abc import Mapping, Sequence
 
 import msgspec
 import pytest
 
+from dispatcher.clock import elapsed
 from dispatcher.errors import ClusterAway
 from dispatcher.identity import identity_of, name_of
 from dispatcher.jobs.manifest import Site
@@ -67,14 +67,14 @@ async def submitted(cluster: Cluster, order: Order, memory: Memory | None = None
 
 
 def parked(memory: Memory, order: Order) -> Hold | None:
-    return memory.parked(order.task, time.monotonic())
+    return memory.parked(order.task, elapsed())
 
 
 async def test_a_lost_answer_counts_until_it_is_known_and_pauses_creates() -> None:
     memory = await submitted(Cluster(), an_order())
     (unseen,) = memory.unseen.values()
     assert not unseen.is_answered
-    assert memory.api.hold(time.monotonic()) is not None
+    assert memory.api.hold(elapsed()) is not None
 
 
 async def test_that_exists_and_is_ours_is_success() -> None:
@@ -106,7 +106,7 @@ async def test_a_full_quota_that_hides_our_own_job_is_success() -> None:
     order = an_order()
     full = ApiAnswer(403, "Forbidden", "jobs is forbidden: exceeded quota: q")
     memory = await submitted(Cluster([full], [ApiAnswer(200, job=made(order))]), order)
-    assert memory.quota.hold(time.monotonic()) is None
+    assert memory.quota.hold(elapsed()) is None
     assert len(memory.unseen) == 1
 
 
@@ -118,7 +118,7 @@ async def test_a_success_without_our_job_is_unknown() -> None:
 
 async def test_a_500_pauses_its_template_alone() -> None:
     memory = await submitted(Cluster([ApiAnswer(500, "InternalError", "failed calling webhook")]), an_order())
-    now = time.monotonic()
+    now = elapsed()
     assert memory.api.hold(now) is None
     assert memory.of_template("default").hold(now) is not None
 
@@ -139,7 +139,7 @@ async def test_a_job_is_believed_gone_by_the_servers_own_word_alone() -> None:
         cluster = Cluster(gets=[answer])
         memory = await submitted(cluster, order)
         assert cluster.created == []
-        assert memory.api.hold(time.monotonic()) is not None
+        assert memory.api.hold(elapsed()) is not None
     gone = Cluster()
     await submitted(gone, order)
     assert len(gone.created) == 1
@@ -150,7 +150,7 @@ async def test_a_job_that_is_there_is_not_asked_for_at_every_look() -> None:
     cluster = Cluster(gets=[ApiAnswer(200, job=made(order))])
     memory = await submitted(cluster, order)
     assert cluster.created == []
-    assert memory.is_deferred(order.task.id, time.monotonic())
+    assert memory.is_deferred(order.task.id, elapsed())
 
 
 async def test_a_later_attempt_waits_for_every_unfinished_job_of_its_row() -> None:
@@ -158,7 +158,7 @@ async def test_a_later_attempt_waits_for_every_unfinished_job_of_its_row() -> No
     busy = Cluster(jobs=[made(order)])
     memory = await submitted(busy, order)
     assert busy.created == []
-    assert memory.is_deferred(order.task.id, time.monotonic())
+    assert memory.is_deferred(order.task.id, elapsed())
     free = Cluster(jobs=[FOREIGN])
     await submitted(free, order)
     assert len(free.created) == 1
@@ -171,7 +171,7 @@ class TestHeldBack:
     """A create that this replica may not send any more: nothing was asked of anybody."""
 
     async def test_it_counts_nowhere_stops_nothing_and_parks_nobody(self) -> None:
-        order, memory, now = an_order(), Memory(), time.monotonic()
+        order, memory, now = an_order(), Memory(), elapsed()
         cluster = Cluster([HELD_BACK], [LOST])
         await submitted(cluster, order, memory)
         assert len(cluster.created) == 1
@@ -198,7 +198,7 @@ class TestHeldBack:
 
     async def test_it_ends_no_pause_that_an_answer_asked_for(self) -> None:
         memory = Memory()
-        memory.quota.trip(Hold(HoldReason.QUOTA_EXCEEDED), time.monotonic(), 10)
+        memory.quota.trip(Hold(HoldReason.QUOTA_EXCEEDED), elapsed(), 10)
         await submitted(Cluster([HELD_BACK]), an_order(), memory)
         assert memory.quota.is_probing
 

@@ -22,5 +22,10 @@ class Seen(Struct, frozen=True):
     is_gone: bool = False
 
     @property
+    def is_ordered(self) -> bool:
+        """It should run, and there is no word of it yet."""
+        return self.started_at is None and not self.is_over
+
+    @property
     def is_over(self) -> bool:
         return self.ended_at is not None or self.is_gone

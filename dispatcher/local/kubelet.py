@@ -9,6 +9,7 @@ Not done: images, namespaces, network, limits, probes, `kubectl logs` and `exec`
 
 import asyncio
 import base64
+import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -114,6 +115,9 @@ class Kubelet:
             except ClusterError as fault:
                 log.warning("a Pod has to wait", pod=pod.name, fault=str(fault))
                 return True
+            except Exception:  # one Pod's fault must not stop the others
+                log.exception("a Pod cannot be looked after", pod=pod.name)
+                return True
         return False
 
     async def _act(self, pod: LocalPod) -> None:
@@ -126,6 +130,9 @@ class Kubelet:
         if step.start:
             await self._start(pod, sandbox)
         self._end(sandbox, step)
+        for name in [name for name, one in seen.items() if one is not None and one.is_ordered]:
+            if sandbox.is_stranded(name, self._clock()):
+                sandbox.revive(name)
         if step.status is not None:
             await self._say(pod, step.status)
         if step.delete and pod.uid not in self._deleted:
@@ -174,9 +181,7 @@ class Kubelet:
             reply = await self._client.request("GET", f"/api/v1/namespaces/{namespace}/{kind.lower()}s/{name}")
             if reply.status != 404:
                 held = msgspec.json.decode(reply.expect(f"read {kind} {name}")).get("data") or {}
-                found[kind, name] = {
-                    k: base64.b64decode(v).decode() if kind == "Secret" else v for k, v in held.items()
-                }
+                found[kind, name] = {k: read_secret(v) if kind == "Secret" else v for k, v in held.items()}
         return found
 
     def _volumes(self, pod: LocalPod, sandbox: Sandbox, sources: Mapping[Source, Mapping[str, str]]) -> dict[str, Path]:
@@ -193,7 +198,7 @@ class Kubelet:
             )
             for kind in source:
                 for file, text in sources.get(kind, {}).items():
-                    (place / file).write_text(text)
+                    (place / file).write_bytes(os.fsencode(text))
         return places
 
     async def _say(self, pod: LocalPod, status: Json) -> None:
@@ -227,6 +232,11 @@ class Kubelet:
                 sandbox.kill(name)
             if not alive:
                 sandbox.remove()
+
+
+def read_secret(value: str) -> str:
+    """Bytes that are no text arrive as they are, in the environment and in files."""
+    return base64.b64decode(value).decode(errors="surrogateescape")
 
 
 def is_active(pod: Json) -> bool:

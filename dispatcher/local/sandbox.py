@@ -17,6 +17,8 @@ from typing import Any, Final
 
 from dispatcher.local.facts import Order, Seen
 
+SHIM_SECONDS: Final = 10
+"""Within this a shim has begun, on a machine that is very busy too."""
 SHIM: Final = Path(__file__).with_name("shim.py")
 TAIL_BYTES: Final = 2048
 TAIL_LINES: Final = 80
@@ -32,11 +34,14 @@ class Sandbox:
     def start(self, name: str, order: Order) -> None:
         """Asked again after a crash, it starts nothing twice."""
         place = self._place(name)
-        if (place / "spec.json").exists():
-            return
         place.mkdir(parents=True, exist_ok=True)
         (place / "spec.new").write_text(json.dumps({"argv": order.argv, "env": order.env, "cwd": order.cwd}))
         (place / "spec.new").rename(place / "spec.json")
+        self.revive(name)
+
+    def revive(self, name: str) -> None:
+        """A shim for a container that has none. Two of them do no harm: the lock lets one, and it starts once."""
+        place = self._place(name)
         subprocess.Popen(  # noqa: S603  # a container is what we are for
             [sys.executable, "-I", "-S", str(SHIM), str(place)],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
@@ -63,6 +68,11 @@ class Sandbox:
 
     def kill(self, name: str) -> None:
         self._signal(name, signal.SIGUSR1)
+
+    def is_stranded(self, name: str, now: float) -> bool:
+        """We were killed after its order was written and before its shim took it."""
+        place = self._place(name)
+        return not (place / "alive").exists() and now - (place / "spec.json").stat().st_mtime > SHIM_SECONDS
 
     def names(self) -> list[str]:
         """Containers that were started."""

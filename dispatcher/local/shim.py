@@ -79,8 +79,14 @@ def children() -> list[int]:
 
 
 def main(folder: Path) -> None:
-    with (folder / "alive").open("w") as alive:
-        fcntl.flock(alive, fcntl.LOCK_EX)
+    with (folder / "alive").open("a") as alive:
+        try:
+            fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        if any((folder / f"{name}.json").exists() for name in ("running", "ended")):
+            return
+        alive.truncate(0)
         alive.write(str(os.getpid()))
         alive.flush()
         if sys.platform == "linux":

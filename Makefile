@@ -54,7 +54,7 @@ contract: venv controlplane ## fakes and the real thing, by the same tests; on a
 	$(BIN)/python $(PYTEST) tests/contract
 
 journey: venv controlplane ## from the row to the Job and away again; from the wheel to the migrated database
-	$(BIN)/python $(PYTEST) -n 2 --dist worksteal tests/journey
+	$(BIN)/python $(PYTEST) -n 3 --dist worksteal tests/journey
 
 faults: venv controlplane ## lost answers, outages, kills: behind proxies, judged by a history checker
 	$(BIN)/python $(PYTEST) -n 2 --dist worksteal tests/faults

@@ -47,7 +47,10 @@ class JobApi:
         if not self._may_write():
             return WITHHELD
         params = {"fieldValidation": "Strict", "timeout": f"{SERVER_SECONDS}s"}
-        return await self._ask("POST", self._jobs, encode(manifest), params)
+        try:
+            return read_answer(await self._client.create(self._jobs, encode(manifest), params, WRITE_SECONDS))
+        except ClusterAway as fault:
+            return ApiAnswer(0, message=str(fault))
 
     async def try_create(self, manifest: Manifest) -> ApiAnswer:
         """As `create`, up to the point where it would be kept: nothing is made."""

@@ -27,7 +27,7 @@ from dispatcher.kube.reflector import Reflector
 from dispatcher.local.containers import build_order, why_refused, why_too_big
 from dispatcher.local.environment import CreateContainerConfigFault, Source, references
 from dispatcher.local.node import LocalNode
-from dispatcher.local.sandbox import Sandbox
+from dispatcher.local.sandbox import Sandbox, reap
 from dispatcher.local.statuses import TERMINAL, Told, build_refusal, build_status
 from dispatcher.local.syncing import Step, plan_step
 
@@ -90,6 +90,7 @@ class Kubelet:
                 async with asyncio.TaskGroup() as group:
                     faults = [group.create_task(self._look_after(pod)) for pod in self._pods_now()]
                 self._forget_the_gone()
+                reap()
                 if any(fault.result() for fault in faults):
                     await asyncio.sleep(FAULT_SECONDS)
             self._wake.clear()
@@ -167,8 +168,8 @@ class Kubelet:
             if status != pod.whole["status"]:
                 await self._say(pod, status)
             return
-        for name, order in orders.items():
-            sandbox.start(name, order)
+        for name in orders.keys() - set(sandbox.names()):
+            sandbox.start(name, orders[name])
 
     async def _sources(self, pod: LocalPod) -> dict[Source, dict[str, str]]:
         """The ConfigMaps and Secrets that its containers and volumes name, decoded; what is not there is left out."""

@@ -4,12 +4,12 @@ Everything that the kubelet knows of a Pod stands here, so that it may be killed
 a container is alive as long as its shim holds the lock, and over once there is `ended.json`.
 """
 
+import contextlib
 import fcntl
 import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -41,18 +41,16 @@ class Sandbox:
 
     def revive(self, name: str) -> None:
         """A shim for a container that has none. Two of them do no harm: the lock lets one, and it starts once."""
-        place = self._place(name)
-        subprocess.Popen(  # noqa: S603  # a container is what we are for
-            [sys.executable, "-I", "-S", str(SHIM), str(place)],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
+        command = [sys.executable, "-I", "-S", str(SHIM), str(self._place(name))]
+        nowhere = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in range(3)]
+        os.posix_spawn(command[0], command, os.environ, file_actions=nowhere, setsid=True)  # `reap` hears of its end
 
     def look(self, name: str) -> Seen | None:
         """None: it was never started."""
         place = self._place(name)
         if not (place / "spec.json").exists():
             return None
-        running, is_alive = read(place / "running.json"), self.is_alive(name)
+        running, pid, is_alive = read(place / "running.json"), self.pid(name), self.is_alive(name)
         ended = read(place / "ended.json")  # read last: a shim that is not alive any more has written it before
         return Seen(
             started_at=running.get("at"),
@@ -60,7 +58,7 @@ class Sandbox:
             exit_code=ended.get("exit_code"),
             fault=ended.get("fault", ""),
             tail=self.tail(name) if ended else "",
-            is_gone=not ended and not is_alive and (place / "alive").exists(),
+            is_gone=not ended and not is_alive and pid is not None,  # one without a pid has not begun
         )
 
     def terminate(self, name: str) -> None:
@@ -71,12 +69,17 @@ class Sandbox:
 
     def is_stranded(self, name: str, now: float) -> bool:
         """We were killed after its order was written and before its shim took it."""
-        place = self._place(name)
-        return not (place / "alive").exists() and now - (place / "spec.json").stat().st_mtime > SHIM_SECONDS
+        return self.pid(name) is None and now - (self._place(name) / "spec.json").stat().st_mtime > SHIM_SECONDS
 
     def names(self) -> list[str]:
         """Containers that were started."""
         return sorted(place.parent.name for place in self.folder.glob("containers/*/spec.json"))
+
+    def pid(self, name: str) -> int | None:
+        """Of the shim that has taken the lock, now or before."""
+        with contextlib.suppress(FileNotFoundError):
+            return int(text) if (text := (self._place(name) / "alive").read_text()) else None
+        return None
 
     def is_alive(self, name: str) -> bool:
         """Whether a shim holds the lock."""
@@ -90,10 +93,14 @@ class Sandbox:
         return False
 
     def tail(self, name: str) -> str:
-        with (self._place(name) / "log").open("rb") as log:
-            log.seek(0, os.SEEK_END)
-            log.seek(max(0, log.tell() - TAIL_BYTES))
-            text = log.read().decode(errors="replace")
+        """Of its log, where there is one."""
+        try:
+            with (self._place(name) / "log").open("rb") as log:
+                log.seek(0, os.SEEK_END)
+                log.seek(max(0, log.tell() - TAIL_BYTES))
+                text = log.read().decode(errors="replace")
+        except FileNotFoundError:
+            return ""
         return "".join(text.splitlines(keepends=True)[-TAIL_LINES:])
 
     def note(self, name: str, told: Mapping[str, Any]) -> None:
@@ -112,14 +119,23 @@ class Sandbox:
         return self.folder / "containers" / name
 
     def _signal(self, name: str, number: signal.Signals) -> None:
-        if self.is_alive(name):
-            os.kill(int((self._place(name) / "alive").read_text()), number)
+        pid = self.pid(name)
+        if pid is not None and self.is_alive(name):
+            with contextlib.suppress(ProcessLookupError):  # it ended just now
+                os.kill(pid, number)
+
+
+def reap() -> None:
+    """Shims that were our children and have ended; whoever they kept is known by their folders."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Empty: not written."""
+    """Empty: not written, or cut short by a crash of the machine."""
     try:
         found: dict[str, Any] = json.loads(path.read_text())
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError):
         return {}
     return found

@@ -2,8 +2,8 @@
 
 Run as `python -I -S shim.py FOLDER`; needs nothing but the standard library. It reads `spec.json` (argv, env, cwd),
 writes `running.json` when the process runs and `ended.json` when it has ended with everything it left behind, and holds
-a lock on `alive` as long as it lives: whoever can take that lock knows that it is gone. SIGTERM goes to the process
-alone, as to PID 1 of a container; SIGUSR1 ends all of them at once.
+a lock on `alive` as long as it lives: whoever finds its pid there, and no lock, knows that it is gone. SIGTERM goes to
+the process alone, as to PID 1 of a container; SIGUSR1 ends all of them at once. Both may come before there is one.
 """
 
 import contextlib
@@ -19,29 +19,39 @@ from pathlib import Path
 from types import FrameType
 
 SUBREAPER = 36  # prctl(PR_SET_CHILD_SUBREAPER): orphans of the container come to us, and no process gets away
+PARENT_DEATH = 1  # prctl(PR_SET_PDEATHSIG): a container whose shim is killed does not work on unseen
+SWEEPS = 100
+"""Descendants that are born as fast as they are killed: not for ever."""
 
 
 class Container:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._child: subprocess.Popen[bytes] | None = None
+        self._asked: set[int] = set()
+
+    def listen(self) -> None:
+        """From here on nothing that is asked of it gets lost."""
+        signal.signal(signal.SIGTERM, self._hear)
+        signal.signal(signal.SIGUSR1, self._hear)
 
     def run(self) -> None:
         """From start to end; what cannot be started has ended, too."""
         spec = json.loads((self._folder / "spec.json").read_text(encoding="utf-8"))
-        for number, act in ((signal.SIGTERM, self._pass_on), (signal.SIGUSR1, self._kill)):
-            signal.signal(number, act)
         try:
             with (self._folder / "log").open("ab") as log:
                 self._child = subprocess.Popen(  # noqa: S603  # a container is what we are for
-                    spec["argv"], env=spec["env"], cwd=spec["cwd"],
+                    spec["argv"], env=spec["env"], cwd=spec["cwd"], preexec_fn=bind_to_parent,  # noqa: PLW1509  # one thread
                     stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
                 )  # fmt: skip
-        except OSError as fault:
-            words = f'exec: "{spec["argv"][0]}": {str(fault.strerror).lower()}'
-            self._write("ended", {"fault": words, "at": time.time()})
+        except (OSError, ValueError) as fault:
+            words = fault.strerror if isinstance(fault, OSError) else str(fault)
+            told = f'exec: "{spec["argv"][0]}": {str(words).lower()}'
+            self._write("ended", {"fault": told, "at": time.time()})
             return
         self._write("running", {"at": time.time()})
+        for number in self._asked:
+            self._hear(number)
         code = self._child.wait()
         ended_at = time.time()
         self._kill()
@@ -52,22 +62,34 @@ class Container:
         (self._folder / f"{name}.new").write_text(json.dumps(told), encoding="utf-8")
         (self._folder / f"{name}.new").rename(self._folder / f"{name}.json")
 
-    def _pass_on(self, number: int, _: FrameType | None) -> None:
-        if self._child is not None:
+    def _hear(self, number: int, _: FrameType | None = None) -> None:
+        if self._child is None:
+            self._asked.add(number)
+        elif number == signal.SIGUSR1:
+            self._kill()
+        else:
             self._child.send_signal(number)
 
-    def _kill(self, *_: object) -> None:
+    def _kill(self) -> None:
         """The session first, then whoever left it."""
-        if self._child is None:
-            return
+        assert self._child is not None
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._child.pid, signal.SIGKILL)
-        while others := [pid for pid in children() if pid != self._child.pid]:
+        for _ in range(SWEEPS):
+            others = [pid for pid in children() if pid != self._child.pid]
+            if not others:
+                return
             for pid in others:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, 0)
+
+
+def bind_to_parent() -> None:
+    """In the child, before it becomes the container."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PARENT_DEATH, signal.SIGKILL, 0, 0, 0)
 
 
 def children() -> list[int]:
@@ -79,11 +101,10 @@ def children() -> list[int]:
 
 
 def main(folder: Path) -> None:
+    container = Container(folder)
+    container.listen()
     with (folder / "alive").open("a") as alive:
-        try:
-            fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return
+        fcntl.flock(alive, fcntl.LOCK_EX)  # waits: somebody may only be looking, and a second shim finds it done
         if any((folder / f"{name}.json").exists() for name in ("running", "ended")):
             return
         alive.truncate(0)
@@ -91,7 +112,7 @@ def main(folder: Path) -> None:
         alive.flush()
         if sys.platform == "linux":
             ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
-        Container(folder).run()
+        container.run()
 
 
 if __name__ == "__main__":

@@ -27,11 +27,14 @@ def plan_step(pod: Json, seen: Mapping[str, Seen | None], ending: Json, now: flo
     """`ending`: since when its containers are asked to stop (`at`), and why (`reason`); empty: they are not."""
     is_deleting = "deletionTimestamp" in pod["metadata"]
     known = [one for one in seen.values() if one is not None]
-    is_over = len(known) == len(seen) and all(one.is_over for one in known)
+    is_whole = len(known) == len(seen)
+    is_over = (is_whole or is_deleting) and all(one.is_over for one in known)
     if pod.get("status", {}).get("phase") in TERMINAL and all(one.is_over for one in known):
         return Step(delete=is_deleting)
-    if not known:
-        return Step(delete=True) if is_deleting else Step(start=True)
+    if not known and is_deleting:
+        return Step(delete=True)
+    if not is_whole and not is_deleting:
+        return Step(start=True)
     status = build_status(pod, seen, Told(ended=DEADLINE if ending.get("reason") == DEADLINE[0] else ("", "")), now)
     changed = None if status == pod.get("status") else status
     if is_over:

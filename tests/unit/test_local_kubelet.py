@@ -90,6 +90,16 @@ class TestSteps:
         assert step(a_pod(), None) == Step(start=True)
         assert step(a_pod(meta=DELETED), None) == Step(delete=True)
 
+    def test_a_pod_of_which_only_a_part_was_started_is_started_on_or_ended_as_far_as_it_came(self) -> None:
+        half = {"a": UP, "b": None}
+        assert plan_step(a_pod(a_container("a"), a_container("b")), half, {}, NOW) == Step(start=True)
+        going = a_pod(a_container("a"), a_container("b"), meta=DELETED)
+        assert plan_step(going, half, {}, NOW).end_as == ""
+        assert plan_step(going, {"a": BAD, "b": None}, {"at": NOW, "reason": ""}, NOW).delete
+
+    def test_an_order_of_which_there_is_no_word_yet_may_have_to_be_given_again(self) -> None:
+        assert [one.is_ordered for one in (Seen(), UP, FINE, Seen(is_gone=True))] == [True, False, False, False]
+
     def test_what_changed_is_said_once(self) -> None:
         said = step(a_pod(), UP).status
         assert said is not None

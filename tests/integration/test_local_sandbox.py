@@ -1,0 +1,145 @@
+"""Containers that are processes: the folder and the shim that the process kubelet finds again after anything."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dispatcher.local.facts import Order, Seen
+from dispatcher.local.sandbox import SHIM, SHIM_SECONDS, Sandbox
+from tests.controlplane.waiting import wait_for
+from tests.realities import is_alive
+
+ENV = {"PATH": os.environ["PATH"]}
+
+
+def shell(script: str) -> Order:
+    return Order(["sh", "-c", script], ENV, "/")
+
+
+@pytest.fixture
+def sandbox(tmp_path: Path) -> Sandbox:
+    return Sandbox(tmp_path / "pod")
+
+
+async def until(sandbox: Sandbox, holds: Callable[[Seen], object], name: str = "task") -> Seen:
+    def look() -> Seen | None:
+        seen = sandbox.look(name)
+        return seen if seen is not None and holds(seen) else None
+
+    found = await wait_for(look, "the container comes so far", 20)
+    assert found is not None
+    return found
+
+
+async def over(sandbox: Sandbox, name: str = "task") -> Seen:
+    return await until(sandbox, lambda seen: seen.is_over, name)
+
+
+async def test_a_container_tells_when_it_began_how_it_ended_and_the_end_of_its_log(sandbox: Sandbox) -> None:
+    assert sandbox.look("task") is None
+    sandbox.start("task", shell("seq 1 100; exit 3"))
+    seen = await over(sandbox)
+    assert (seen.exit_code, seen.fault, seen.is_gone) == (3, "", False)
+    assert seen.started_at is not None
+    assert seen.ended_at is not None
+    assert seen.started_at <= seen.ended_at
+    assert seen.tail.splitlines() == [str(number) for number in range(21, 101)]
+    assert sandbox.names() == ["task"]
+
+
+async def test_none_is_called_gone_while_it_is_only_starting(sandbox: Sandbox) -> None:
+    for number in range(20):
+        sandbox.start(f"c{number}", shell("sleep 60"))
+        while not (seen := sandbox.look(f"c{number}")) or seen.started_at is None:
+            assert seen is None or not seen.is_gone
+        sandbox.kill(f"c{number}")
+    for number in range(20):
+        assert (await over(sandbox, f"c{number}")).exit_code == 137
+
+
+async def test_what_is_asked_while_it_is_starting_is_not_lost(sandbox: Sandbox, tmp_path: Path) -> None:
+    sandbox.start("task", shell("sleep 60"))
+    await wait_for(lambda: sandbox.is_alive("task"), "its shim")
+    sandbox.terminate("task")
+    assert (await over(sandbox)).exit_code == 143
+
+
+@pytest.mark.parametrize(
+    ("order", "fault"),
+    [
+        (Order(["/no/such"], ENV, "/"), 'exec: "/no/such": no such file or directory'),
+        (Order(["true"], ENV, "/no/such"), 'exec: "true": no such file or directory'),
+        (Order(["true"], {"A": "x\0y"}, "/"), 'exec: "true": embedded null byte'),
+    ],
+)
+async def test_what_cannot_be_started_says_why(sandbox: Sandbox, order: Order, fault: str) -> None:
+    sandbox.start("task", order)
+    seen = await over(sandbox)
+    assert (seen.fault, seen.started_at) == (fault, None)
+
+
+async def test_a_second_shim_starts_nothing(sandbox: Sandbox, tmp_path: Path) -> None:
+    sandbox.start("task", shell(f"echo run >> {tmp_path / 'runs'}; sleep 0.3"))
+    second = [sys.executable, "-I", "-S", str(SHIM), str(sandbox.folder / "containers" / "task")]
+    child = await asyncio.create_subprocess_exec(*second)
+    assert await child.wait() == 0
+    assert (await over(sandbox)).exit_code == 0
+    assert (tmp_path / "runs").read_text() == "run\n"
+
+
+async def test_a_container_whose_shim_is_killed_does_not_work_on_unseen(sandbox: Sandbox, tmp_path: Path) -> None:
+    sandbox.start("task", shell(f"echo $$ > {tmp_path / 'pid'}; exec sleep 60"))
+    pid = int(await wait_for(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), "it runs"))
+    await until(sandbox, lambda seen: seen.started_at)
+    shim = sandbox.pid("task")
+    assert shim is not None
+    os.kill(shim, signal.SIGKILL)
+    seen = await over(sandbox)
+    assert (seen.is_gone, seen.exit_code) == (True, None)
+    await wait_for(lambda: not is_alive(pid), "its process is gone, too")
+
+
+async def test_processes_that_left_the_session_end_with_the_container(sandbox: Sandbox, tmp_path: Path) -> None:
+    mark = tmp_path / "pid"
+    sandbox.start("task", shell(f"setsid sh -c 'echo $$ > {mark}; exec sleep 60' & while ! test -s {mark}; do :; done"))
+    assert (await over(sandbox)).exit_code == 0
+    pid = int(mark.read_text())
+    await wait_for(lambda: not is_alive(pid), "nothing is left")
+
+
+async def test_a_shim_that_never_began_is_noticed_and_replaced(sandbox: Sandbox) -> None:
+    sandbox.start("task", shell("exit 4"))
+    await over(sandbox)
+    place = sandbox.folder / "containers" / "task"
+    for name in ("alive", "running.json", "ended.json"):
+        (place / name).unlink()
+    began = (place / "spec.json").stat().st_mtime
+    assert not sandbox.is_stranded("task", began + SHIM_SECONDS)
+    assert sandbox.is_stranded("task", began + SHIM_SECONDS + 1)
+    sandbox.revive("task")
+    assert (await over(sandbox)).exit_code == 4
+    assert not sandbox.is_stranded("task", began + 1000)
+
+
+async def test_records_cut_short_by_a_crash_are_none(sandbox: Sandbox) -> None:
+    sandbox.start("task", shell("true"))
+    await over(sandbox)
+    place = sandbox.folder / "containers" / "task"
+    (place / "ended.json").write_text("")
+    (place / "log").unlink()
+    seen = sandbox.look("task")
+    assert seen is not None
+    assert (seen.is_gone, seen.tail) == (True, "")
+
+
+def test_notes_are_kept_and_go_with_the_pod(sandbox: Sandbox) -> None:
+    assert sandbox.recall("ending") == {}
+    sandbox.note("ending", {"at": 5})
+    assert Sandbox(sandbox.folder).recall("ending") == {"at": 5}
+    sandbox.remove()
+    assert not sandbox.folder.exists()

@@ -12,10 +12,12 @@ from dispatcher.local.node import LocalNode
 from dispatcher.logs import configure_logs
 from dispatcher.startup import log_in, stop_on_signals
 
+FOLDER = click.Path(path_type=Path, resolve_path=True)
+
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--name", required=True, help="Of the node; nobody else may keep a node of this name.")
-@click.option("--folder", required=True, type=click.Path(path_type=Path), help="Its disk, and all that it remembers.")
+@click.option("--folder", required=True, type=FOLDER, help="Its disk, and all that it remembers.")
 @click.option("--kubeconfig", help="Which cluster; as kubectl would choose if left out.")
 @click.option("--cpu", default="8", show_default=True)
 @click.option("--memory", default="32Gi", show_default=True)

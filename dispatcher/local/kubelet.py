@@ -9,9 +9,9 @@ Not done: images, namespaces, network, limits, probes, `kubectl logs` and `exec`
 
 import asyncio
 import base64
-import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ import msgspec
 import structlog
 from msgspec import Struct
 
+from dispatcher.clock import elapsed
 from dispatcher.errors import ClusterError
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.listing import Resource
@@ -30,6 +31,7 @@ from dispatcher.local.node import LocalNode
 from dispatcher.local.sandbox import Sandbox, reap
 from dispatcher.local.statuses import TERMINAL, Told, build_refusal, build_status
 from dispatcher.local.syncing import Step, plan_step
+from dispatcher.local.volumes import make_volumes, sources_of
 
 Json = dict[str, Any]
 log = structlog.get_logger(component="local.kubelet")
@@ -38,6 +40,9 @@ EVERY_SECONDS: Final = 0.1
 """How often containers are looked at; the real kubelet takes a second."""
 NODE_SECONDS: Final = 3
 FAULT_SECONDS: Final = 1
+CONFLICT_SECONDS: Final = 0.2
+CONFIG_SECONDS: Final = 3
+"""Until a Secret that was not there is looked for again."""
 ACTS_AT_ONCE: Final = 16
 
 
@@ -75,6 +80,8 @@ class Kubelet:
         self._pods = Reflector[LocalPod](client, bound, self._wake.set)
         self._newest: dict[str, LocalPod] = {}
         self._deleted: set[str] = set()
+        self._busy: set[str] = set()
+        self._again_at: dict[str, float] = {}
         self._places = asyncio.Semaphore(ACTS_AT_ONCE)
 
     async def run(self) -> None:
@@ -82,23 +89,24 @@ class Kubelet:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._node.run(NODE_SECONDS))
             group.create_task(self._pods.run())
-            group.create_task(self._sync())
+            group.create_task(self._sync(group))
 
-    async def _sync(self) -> None:
+    async def _sync(self, group: asyncio.TaskGroup) -> None:
+        """Each Pod on its own: a slow answer for one keeps no other waiting."""
         while True:
             if self._pods.store.is_synced:
-                async with asyncio.TaskGroup() as group:
-                    faults = [group.create_task(self._look_after(pod)) for pod in self._pods_now()]
-                self._forget_the_gone()
+                for pod in self._pods_now():
+                    if pod.uid not in self._busy and self._again_at.get(pod.uid, 0) <= elapsed():
+                        self._busy.add(pod.uid)
+                        group.create_task(self._look_after(pod))
+                for uid in self._gone():
+                    self._busy.add(uid)
+                    group.create_task(self._clear_away(uid))
                 reap()
-                if any(fault.result() for fault in faults):
-                    await asyncio.sleep(FAULT_SECONDS)
             self._wake.clear()
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(EVERY_SECONDS):
                     await self._wake.wait()
-            except TimeoutError:
-                continue
 
     def _pods_now(self) -> list[LocalPod]:
         """As the watch shows them, or as our own newer writes left them."""
@@ -108,18 +116,21 @@ class Kubelet:
         }
         return list((shown | self._newest).values())
 
-    async def _look_after(self, pod: LocalPod) -> bool:
-        """True: the API server could not be told."""
+    async def _look_after(self, pod: LocalPod) -> None:
         async with self._places:
             try:
                 await self._act(pod)
             except ClusterError as fault:
                 log.warning("a Pod has to wait", pod=pod.name, fault=str(fault))
-                return True
+                self._rest(pod, FAULT_SECONDS)
             except Exception:  # one Pod's fault must not stop the others
                 log.exception("a Pod cannot be looked after", pod=pod.name)
-                return True
-        return False
+                self._rest(pod, FAULT_SECONDS)
+            finally:
+                self._busy.discard(pod.uid)
+
+    def _rest(self, pod: LocalPod, seconds: float) -> None:
+        self._again_at[pod.uid] = elapsed() + seconds
 
     async def _act(self, pod: LocalPod) -> None:
         sandbox, meta = self._sandbox(pod.uid), pod.whole["metadata"]
@@ -134,18 +145,17 @@ class Kubelet:
         for name in [name for name, one in seen.items() if one is not None and one.is_ordered]:
             if sandbox.is_stranded(name, self._clock()):
                 sandbox.revive(name)
-        if step.status is not None:
-            await self._say(pod, step.status)
-        if step.delete and pod.uid not in self._deleted:
+        is_told = step.status is None or await self._say(pod, step.status)
+        if is_told and step.delete and pod.uid not in self._deleted:
             await self._delete(pod)
 
     def _end(self, sandbox: Sandbox, step: Step) -> None:
-        if step.end_as is not None:
+        """Asked again until every shim can hear: only then does the grace begin."""
+        names = sandbox.names()
+        if step.end_as is not None and min([sandbox.terminate(name) for name in names]):
             sandbox.note("ending", {"at": self._clock(), "reason": step.end_as})
-        for name in sandbox.names():
-            if step.end_as is not None:
-                sandbox.terminate(name)
-            if step.kill:
+        if step.kill:
+            for name in names:
                 sandbox.kill(name)
 
     async def _start(self, pod: LocalPod, sandbox: Sandbox) -> None:
@@ -159,14 +169,15 @@ class Kubelet:
         containers = pod.whole["spec"]["containers"]
         try:
             sources = await self._sources(pod)
-            places = self._volumes(pod, sandbox, sources)
+            places = make_volumes(pod.whole, self._folder / "disk", sandbox.folder / "volumes", sources)
             orders = {one["name"]: build_order(one, pod.whole, sources, places) for one in containers}
         except CreateContainerConfigFault as fault:
             told = Told(waiting=("CreateContainerConfigError", str(fault)))
-            nothing = {one["name"]: None for one in containers}
-            status = build_status(pod.whole, nothing, told, self._clock())
+            seen = {one["name"]: sandbox.look(one["name"]) for one in containers}
+            status = build_status(pod.whole, seen, told, self._clock())
             if status != pod.whole["status"]:
                 await self._say(pod, status)
+            self._rest(pod, CONFIG_SECONDS)
             return
         for name in orders.keys() - set(sandbox.names()):
             sandbox.start(name, orders[name])
@@ -176,8 +187,7 @@ class Kubelet:
         namespace, found = pod.whole["metadata"]["namespace"], dict[Source, dict[str, str]]()
         named = {source for container in pod.whole["spec"]["containers"] for source in references(container)}
         for volume in pod.whole["spec"].get("volumes", ()):
-            named |= {("ConfigMap", volume["configMap"]["name"])} if "configMap" in volume else set()
-            named |= {("Secret", volume["secret"]["secretName"])} if "secret" in volume else set()
+            named |= {source for source, _ in sources_of(volume)}
         for kind, name in named:
             reply = await self._client.request("GET", f"/api/v1/namespaces/{namespace}/{kind.lower()}s/{name}")
             if reply.status != 404:
@@ -185,29 +195,15 @@ class Kubelet:
                 found[kind, name] = {k: read_secret(v) if kind == "Secret" else v for k, v in held.items()}
         return found
 
-    def _volumes(self, pod: LocalPod, sandbox: Sandbox, sources: Mapping[Source, Mapping[str, str]]) -> dict[str, Path]:
-        places = {}
-        for volume in pod.whole["spec"].get("volumes", ()):
-            name = volume["name"]
-            path = volume.get("hostPath", {}).get("path")
-            place = self._folder / "disk" / path.lstrip("/") if path else sandbox.folder / "volumes" / name
-            place.mkdir(parents=True, exist_ok=True)
-            places[name] = place
-            source = (
-                ("ConfigMap", volume.get("configMap", {}).get("name")),
-                ("Secret", volume.get("secret", {}).get("secretName")),
-            )
-            for kind in source:
-                for file, text in sources.get(kind, {}).items():
-                    (place / file).write_bytes(os.fsencode(text))
-        return places
-
-    async def _say(self, pod: LocalPod, status: Json) -> None:
-        """409: somebody else wrote the Pod; the watch shows it, and the status is said on top of that."""
+    async def _say(self, pod: LocalPod, status: Json) -> bool:
+        """False: somebody else wrote the Pod; the watch shows it, and the status is said on top of that."""
         whole = {**pod.whole, "apiVersion": "v1", "kind": "Pod", "status": status}
         reply = await self._client.request("PUT", f"{path_of(pod)}/status", msgspec.json.encode(whole))
-        if reply.status not in {404, 409}:
-            self._newest[pod.uid] = read_pod(reply.expect(f"status of Pod {pod.name}"))
+        if reply.status in {404, 409}:
+            self._rest(pod, CONFLICT_SECONDS)
+            return False
+        self._newest[pod.uid] = read_pod(reply.expect(f"status of Pod {pod.name}"))
+        return True
 
     async def _delete(self, pod: LocalPod) -> None:
         """Nothing of it is left here, so it may go at once."""
@@ -220,19 +216,23 @@ class Kubelet:
     def _sandbox(self, uid: str) -> Sandbox:
         return Sandbox(self._folder / "pods" / uid)
 
-    def _forget_the_gone(self) -> None:
-        """Pods that the API server does not know any more: their containers end at once, and then their folder."""
+    def _gone(self) -> list[str]:
+        """Pods with a folder here that the API server does not know any more."""
         known = {pod.uid for pod in self._pods.store.view().values()}
         self._deleted &= known
-        for folder in (self._folder / "pods").glob("*"):
-            if folder.name in known:
-                continue
-            sandbox = Sandbox(folder)
-            alive = [name for name in sandbox.names() if sandbox.is_alive(name)]
-            for name in alive:
-                sandbox.kill(name)
-            if not alive:
-                sandbox.remove()
+        self._again_at = {uid: at for uid, at in self._again_at.items() if uid in known}
+        there = {folder.name for folder in (self._folder / "pods").glob("*")}
+        return sorted(there - known - self._busy)
+
+    async def _clear_away(self, uid: str) -> None:
+        """Their containers end at once, and then their folder goes."""
+        sandbox = self._sandbox(uid)
+        alive = [name for name in sandbox.names() if sandbox.is_alive(name)]
+        for name in alive:
+            sandbox.kill(name)
+        if not alive:
+            await asyncio.to_thread(sandbox.remove)
+        self._busy.discard(uid)
 
 
 def read_secret(value: str) -> str:

@@ -14,6 +14,7 @@ from dispatcher import __version__
 from dispatcher.errors import ClusterError
 from dispatcher.kube.client import KubeClient, Reply
 from dispatcher.local.statuses import written
+from dispatcher.quantity import parse_quantity
 
 Json = dict[str, Any]
 log = structlog.get_logger(component="local.node")
@@ -40,6 +41,8 @@ class LocalNode:
                 await self.renew()
             except ClusterError as fault:
                 log.warning("the node could not be kept", node=self._name, fault=str(fault))
+            except Exception:  # a node that is not kept is lost, with all that runs on it
+                log.exception("the node could not be kept", node=self._name)
             await asyncio.sleep(every_seconds)
 
     async def say(self) -> None:
@@ -48,7 +51,8 @@ class LocalNode:
             reply = await self._client.request("POST", "/api/v1/nodes", msgspec.json.encode(self._node()))
         node: Json = msgspec.json.decode(reply.expect(f"node {self._name}"))
         conditions = node.get("status", {}).get("conditions", [])
-        if is_ready(conditions) and node["status"].get("capacity") == self.size:
+        known = {name: parse_quantity(amount) for name, amount in node.get("status", {}).get("capacity", {}).items()}
+        if is_ready(conditions) and known == {name: parse_quantity(amount) for name, amount in self.size.items()}:
             return
         node["status"] |= self._status(conditions)
         doing = f"status of node {self._name}"

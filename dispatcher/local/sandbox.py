@@ -42,6 +42,7 @@ class Sandbox:
     def revive(self, name: str) -> None:
         """A shim for a container that has none. Two of them do no harm: the lock lets one, and it starts once."""
         command = [sys.executable, "-I", "-S", str(SHIM), str(self._place(name))]
+        os.utime(self._place(name) / "spec.json")  # it has its time again
         nowhere = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in range(3)]
         os.posix_spawn(command[0], command, os.environ, file_actions=nowhere, setsid=True)  # `reap` hears of its end
 
@@ -61,8 +62,10 @@ class Sandbox:
             is_gone=not ended and not is_alive and pid is not None,  # one without a pid has not begun
         )
 
-    def terminate(self, name: str) -> None:
+    def terminate(self, name: str) -> bool:
+        """False: its shim cannot hear yet."""
         self._signal(name, signal.SIGTERM)
+        return self.pid(name) is not None
 
     def kill(self, name: str) -> None:
         self._signal(name, signal.SIGUSR1)

@@ -60,6 +60,13 @@ def build_refusal(pod: Json, reason: str, message: str, now: float) -> Json:
     return {**kept, "phase": "Failed", "reason": reason, "message": message, "startTime": written(now)}
 
 
+def build_unstarted(pod: Json, now: float) -> Json:
+    """A Pod that is deleted before anything of it ran: it has to end before its finalizers let it go."""
+    ended = {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown", "startedAt": None, "finishedAt": None}}
+    containers = [build_container(one, "", None, Told()) | {"state": ended} for one in pod["spec"]["containers"]]
+    return {**build_refusal(pod, "", "", now), "containerStatuses": containers}
+
+
 def plan_phase(seen: Sequence[Seen | None], told: Told) -> str:
     """Failed only when all have ended: until then some container may still do work."""
     if all(one is not None and one.is_over for one in seen):

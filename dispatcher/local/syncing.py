@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from dispatcher.local.facts import Seen
-from dispatcher.local.statuses import DEADLINE, TERMINAL, Told, build_status
+from dispatcher.local.statuses import DEADLINE, TERMINAL, Told, build_refusal, build_status, build_unstarted
 
 Json = dict[str, Any]
 GRACE_SECONDS = 30
@@ -31,8 +31,9 @@ def plan_step(pod: Json, seen: Mapping[str, Seen | None], ending: Json, now: flo
     is_over = (is_whole or is_deleting) and all(one.is_over for one in known)
     if pod.get("status", {}).get("phase") in TERMINAL and all(one.is_over for one in known):
         return Step(delete=is_deleting)
-    if not known and is_deleting:
-        return Step(delete=True)
+    if not known and (is_deleting or is_late(pod, now)):
+        refusal = build_unstarted(pod, now) if is_deleting else build_refusal(pod, *DEADLINE, now)
+        return Step(status=refusal, delete=is_deleting)
     if not is_whole and not is_deleting:
         return Step(start=True)
     status = build_status(pod, seen, Told(ended=DEADLINE if ending.get("reason") == DEADLINE[0] else ("", "")), now)

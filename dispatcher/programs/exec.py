@@ -10,9 +10,9 @@ Failure story: killed at any moment, it leaves a row that says `processing`, and
 """
 
 import asyncio
-import json
 import os
 import signal
+import stat
 import sys
 import tempfile
 import time
@@ -24,6 +24,7 @@ import asyncpg
 
 from dispatcher.programs.exec_command import Command, NotStarted
 from dispatcher.programs.exec_row import (
+    AT_WORK,
     FAULTS,
     Contract,
     Misuse,
@@ -42,6 +43,7 @@ GRACE_SECONDS: Final = 30
 RESULT_BYTES: Final = 65536
 RETRY_STATUS: Final = 75
 """EX_TEMPFAIL of sysexits.h."""
+NOT_STORABLE: Final = (asyncpg.DataError, asyncpg.exceptions.ProgramLimitExceededError)
 TERMINATED: Final = 128 + signal.SIGTERM
 UNREPORTED: Final = 69
 """EX_UNAVAILABLE of sysexits.h: CMD ended, and nobody could be told."""
@@ -63,9 +65,8 @@ class Run:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stopped.set)
-        with tempfile.TemporaryDirectory(
-            prefix="task-"
-        ) as folder:  # before the start: a full disk must not take the row
+        # Made before the start: a full disk must not take the row.
+        with tempfile.TemporaryDirectory(prefix="task-", ignore_cleanup_errors=True) as folder:
             started = await self._start()
             if started is None:
                 return TERMINATED if self._stopped.is_set() else 0
@@ -90,7 +91,10 @@ class Run:
 
     async def _run(self, token: str, payload: str, folder: Path) -> Report:
         files = {"TASK_PAYLOAD_FILE": folder / "payload.json", "TASK_RESULT_FILE": folder / "result.json"}
-        files["TASK_PAYLOAD_FILE"].write_text(payload, encoding="utf-8")
+        try:
+            files["TASK_PAYLOAD_FILE"].write_text(payload, encoding="utf-8")
+        except OSError as fault:
+            return Report("retry", 1, f"TASK_PAYLOAD_FILE cannot be written: {fault}")
         command = Command(self._argv, {name: str(path) for name, path in files.items()})
         try:
             command.start()
@@ -110,7 +114,7 @@ class Run:
             await asyncio.sleep(HEARTBEAT_SECONDS)
             try:
                 answer = await self._row.heartbeat(token)
-            except FAULTS as fault:
+            except AT_WORK as fault:
                 say(f"task_heartbeat: {describe(fault)}")
                 continue
             if answer != "continue" and not self._told:
@@ -139,12 +143,12 @@ class Run:
         """Insists until the run limit; a result that the database cannot take is told instead."""
         try:
             answer = await insist("task_finish", lambda: self._row.finish(token, report), self._deadline)
-        except asyncpg.DataError as fault:
+        except NOT_STORABLE as fault:
             if report.result is not None:
                 return await self._report(token, Report("failed", 1, f"TASK_RESULT_FILE cannot be stored: {fault}"))
             say(f"{report.outcome} was refused: {describe(fault)}")
             return UNREPORTED
-        except FAULTS as fault:
+        except AT_WORK as fault:
             say(f"{report.outcome} could not be reported: {describe(fault)}")
             return UNREPORTED
         if answer is None:
@@ -153,23 +157,30 @@ class Run:
 
 
 def read_result(path: Path) -> Report:
-    """Success, with what CMD left in its result file."""
+    """Success, with what CMD left in its result file (no pipe is waited for); the database says whether it is JSON."""
     try:
-        if path.stat().st_size > RESULT_BYTES:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return Report("failed", 1, "TASK_RESULT_FILE is no file")
+            written = file.read(RESULT_BYTES + 1)
+        if len(written) > RESULT_BYTES:
             return Report(
                 "failed", 1, "TASK_RESULT_FILE is larger than 64 KiB: leave the address of large results in it"
             )
-        written = path.read_text(encoding="utf-8")
-        json.loads(written)
+        return Report("succeeded", 0, result=written.decode())
     except FileNotFoundError:
         return Report("succeeded", 0)
-    except (OSError, ValueError) as fault:
-        return Report("failed", 1, f"TASK_RESULT_FILE cannot be read as JSON: {fault}")
-    return Report("succeeded", 0, result=written)
+    except (OSError, UnicodeDecodeError) as fault:
+        return Report("failed", 1, f"TASK_RESULT_FILE cannot be read: {fault}")
 
 
 def told(status: int) -> str:
-    return f"CMD ended with status {status}" if status >= 0 else f"CMD was ended by {signal.Signals(-status).name}"
+    return f"CMD ended with status {status}" if status >= 0 else f"CMD was ended by {name_of(-status)}"
+
+
+def name_of(number: int) -> str:
+    """Real-time signals have none."""
+    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
 
 
 def main(argv: Sequence[str]) -> int:

@@ -11,9 +11,12 @@ import signal
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 TAIL_BYTES: Final = 4096
+SWEEPS: Final = 100
+"""Members of the session that are born as fast as they are killed: not for ever."""
 LAST_WORDS_SECONDS: Final = 1
 """How long the end of stderr is waited for after CMD has ended: a process that left the session may hold it open."""
 
@@ -34,6 +37,7 @@ class Command:
         self._env = env
         self._tail = bytearray()
         self._loop = asyncio.get_running_loop()
+        self._child: subprocess.Popen[bytes] | None = None
         self._ended: asyncio.Future[int] = self._loop.create_future()
 
     def start(self) -> None:
@@ -52,7 +56,10 @@ class Command:
     async def wait(self) -> int:
         """The exit status, negative for a signal; nothing of CMD's session is left."""
         status = await self._ended
-        self.signal(signal.SIGKILL)
+        for _ in range(SWEEPS):
+            if not self.signal(signal.SIGKILL):
+                break
+            await asyncio.sleep(0)
         await self._loop.run_in_executor(None, self._reader.join, LAST_WORDS_SECONDS)
         return status
 
@@ -60,10 +67,13 @@ class Command:
         """The last 4 KiB of stderr, as text that Postgres takes."""
         return bytes(self._tail[-TAIL_BYTES:]).decode(errors="replace").replace("\0", "")
 
-    def signal(self, number: signal.Signals) -> None:
-        """To CMD and its children."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):  # all gone, or one that became another user
-            os.killpg(self._child.pid, number)
+    def signal(self, number: signal.Signals) -> bool:
+        """To everybody of CMD's session, whatever groups it made. True: somebody was there."""
+        there = members(self._child.pid) if self._child is not None else []
+        for pid in there:
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # gone, or one that became another user
+                os.kill(pid, number)
+        return bool(there)
 
     def stop(self, grace_seconds: float) -> None:
         """SIGTERM, and SIGKILL after the grace."""
@@ -78,14 +88,33 @@ class Command:
         """One signal may stand for many children."""
         with contextlib.suppress(ChildProcessError):
             while (reaped := os.waitpid(-1, os.WNOHANG))[0]:
-                if reaped[0] == self._child.pid:
+                if self._child is not None and reaped[0] == self._child.pid:
                     self._child.returncode = os.waitstatus_to_exitcode(reaped[1])
                     self._ended.set_result(self._child.returncode)
 
     def _read(self) -> None:
+        assert self._child is not None
         assert self._child.stderr is not None
         descriptor = self._child.stderr.fileno()
         while chunk := os.read(descriptor, 65536):
             self._tail = (self._tail + chunk)[-TAIL_BYTES:]
             with contextlib.suppress(OSError):  # our own stderr is gone: CMD must not feel it
                 os.write(2, chunk)
+
+
+def members(session: int) -> list[int]:
+    """Processes of a session that are no zombies; where there is no /proc, its first group stands for all."""
+    try:
+        there = [int(one.name) for one in Path("/proc").iterdir() if one.name.isdecimal()]
+    except OSError:
+        return [-session]
+    found = []
+    for pid in there:
+        with contextlib.suppress(OSError):
+            if os.getsid(pid) == session and not is_zombie(pid):
+                found.append(pid)
+    return found
+
+
+def is_zombie(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"Z"

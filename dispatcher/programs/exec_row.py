@@ -1,9 +1,12 @@
 """The row of one launch: who we are, and the three calls that say what becomes of it."""
 
 import asyncio
+import contextlib
+import os
 import random
-import sys
+import threading
 import time
+import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
@@ -14,6 +17,7 @@ from asyncpg.connect_utils import SessionAttribute
 T = TypeVar("T")
 CONNECT_SECONDS: Final = 5
 ANSWER_SECONDS: Final = 10
+HEARD_SECONDS: Final = 0.5
 LONGEST_PAUSE_SECONDS: Final = 10
 SQL: Final = Path(__file__).parents[1] / "sql" / "exec"
 AWAY: Final = (
@@ -35,6 +39,10 @@ FAULTS: Final = (asyncpg.PostgresError, *AWAY)
 
 class Misuse(Exception):
     """The environment is not the one of a task's container."""
+
+
+AT_WORK: Final = (*FAULTS, Misuse)
+"""What may go wrong once CMD was started: a URL that could be read then can be read again."""
 
 
 class Contract(NamedTuple):
@@ -128,6 +136,8 @@ def read_contract(env: Mapping[str, str]) -> Contract:
             faults.append(f"{name} is not a number above 0")
     needed = ("TASK_DATABASE_URL", "TASK_START_KEY", "JOB_UID", "POD_NAME")
     faults += [f"{name} is not set" for name in needed if not env.get(name)]
+    if env.get("TASK_START_KEY") and not is_uuid(env["TASK_START_KEY"]):
+        faults.append("TASK_START_KEY is not a UUID")
     if faults:
         told = (
             "The dispatcher sets them, and a Secret TASK_DATABASE_URL: that of TASK_SECRET, or envFrom of the template."
@@ -146,12 +156,26 @@ def read_contract(env: Mapping[str, str]) -> Contract:
     )
 
 
+def is_uuid(text: str) -> bool:
+    try:
+        uuid.UUID(text)
+    except ValueError:
+        return False
+    return True
+
+
 def describe(fault: BaseException) -> str:
     """Never the URL: it holds a password."""
     return f"{type(fault).__name__}: {fault}"
 
 
 def say(words: str) -> None:
-    """One line among CMD's own, on stderr."""
-    sys.stderr.write(f"dispatcher exec: {words}\n")  # a log library would take longer to load than all the rest
-    sys.stderr.flush()
+    """One line among CMD's own, on stderr; nobody may read it, and that must not stop us."""
+    speaker = threading.Thread(target=speak, args=(f"dispatcher exec: {words}\n".encode(),), daemon=True)
+    speaker.start()
+    speaker.join(HEARD_SECONDS)
+
+
+def speak(line: bytes) -> None:
+    with contextlib.suppress(OSError):  # stderr is closed
+        os.write(2, line)

@@ -88,7 +88,17 @@ def step(pod: Json, seen: Seen | None, ending: Mapping[str, Any] | None = None) 
 class TestSteps:
     def test_a_bound_pod_is_started_and_one_that_is_to_go_before_that_is_let_go(self) -> None:
         assert step(a_pod(), None) == Step(start=True)
-        assert step(a_pod(meta=DELETED), None) == Step(delete=True)
+        gone = step(a_pod(meta=DELETED), None)
+        assert gone.delete
+        assert gone.status is not None
+        (container,) = gone.status["containerStatuses"]
+        assert (gone.status["phase"], container["state"]["terminated"]["exitCode"]) == ("Failed", 137)
+
+    def test_one_that_could_not_start_before_its_deadline_has_failed(self) -> None:
+        pod = a_pod(status={"startTime": "2026-05-01T11:00:00Z"}, activeDeadlineSeconds=60)
+        said = step(pod, None).status
+        assert said is not None
+        assert (said["phase"], said["reason"]) == ("Failed", DEADLINE[0])
 
     def test_a_pod_of_which_only_a_part_was_started_is_started_on_or_ended_as_far_as_it_came(self) -> None:
         half = {"a": UP, "b": None}

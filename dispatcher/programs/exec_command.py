@@ -16,6 +16,7 @@ from typing import Final
 
 TAIL_BYTES: Final = 4096
 SWEEPS: Final = 100
+SWEEP_SECONDS: Final = 0.01
 """Members of the session that are born as fast as they are killed: not for ever."""
 LAST_WORDS_SECONDS: Final = 1
 """How long the end of stderr is waited for after CMD has ended: a process that left the session may hold it open."""
@@ -49,7 +50,8 @@ class Command:
             )
         except OSError as fault:
             missing = isinstance(fault, FileNotFoundError)
-            raise NotStarted(f"{self._argv[0]}: {fault.strerror}", 127 if missing else 126) from fault
+            name = os.fsencode(self._argv[0]).decode(errors="replace")
+            raise NotStarted(f"{name}: {fault.strerror}", 127 if missing else 126) from fault
         self._reader = threading.Thread(target=self._read, daemon=True)  # a log that is stuck must not stop heartbeats
         self._reader.start()
 
@@ -59,7 +61,7 @@ class Command:
         for _ in range(SWEEPS):
             if not self.signal(signal.SIGKILL):
                 break
-            await asyncio.sleep(0)
+            await asyncio.sleep(SWEEP_SECONDS)
         await self._loop.run_in_executor(None, self._reader.join, LAST_WORDS_SECONDS)
         return status
 

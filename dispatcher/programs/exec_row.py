@@ -171,7 +171,8 @@ def describe(fault: BaseException) -> str:
 
 def say(words: str) -> None:
     """One line among CMD's own, on stderr; nobody may read it, and that must not stop us."""
-    speaker = threading.Thread(target=speak, args=(f"dispatcher exec: {words}\n".encode(),), daemon=True)
+    line = f"dispatcher exec: {words}\n".encode(errors="backslashreplace")
+    speaker = threading.Thread(target=speak, args=(line,), daemon=True)
     speaker.start()
     speaker.join(HEARD_SECONDS)
 

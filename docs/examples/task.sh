@@ -52,8 +52,8 @@ wait "$log"
 error=$(tail -c 4096 "$folder/errors" | iconv -c -f UTF-8 -t UTF-8)
 case $(cat "$folder/told" 2>/dev/null):$stopped:$status in
     lost:*) exit 1 ;;
-    *:0) finish succeeded '' "$(<"$folder/result")" || finish failed 'the result is not JSON of at most 64 KiB' ;;
     cancel:*) finish failed ;; # the row keeps the reason that came with the cancel
+    *:0) finish succeeded '' "$(<"$folder/result")" || finish failed 'the result is not JSON of at most 64 KiB' ;;
     *:yes:*) exit 143 ;; # stopped from outside: the next launch takes over
     *:75) finish retry "${error:-status 75}" ;;
     *) finish failed "${error:-status $status}" ;;

@@ -1,0 +1,138 @@
+"""`dispatcher exec -- CMD…`: how a command ends is what its row says."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tests.execing import DONE, PYTHON, UNTIL_TOLD, each, error_of, execute, one_database, sh, wrapped
+from tests.postgres import Database
+from tests.rows import Pod, insert_row
+
+database = one_database
+
+
+async def test_exit_0_is_success_with_what_the_result_file_holds(database: Database) -> None:
+    row = await insert_row(database)
+    ended = await execute(row, *sh('echo \'{"rows": 17, "name": "naïve"}\' > "$TASK_RESULT_FILE"'))
+    now = await row.now()
+    assert (ended.status, now["status"], now["error"]) == (DONE, "succeeded", None)
+    assert now["result"] == {"rows": 17, "name": "naïve"}
+    (launch,) = await row.launches()
+    assert (launch["outcome"], launch["error"], launch["ended_at"] is None) == ("succeeded", None, False)
+
+
+async def test_the_row_knows_where_it_ran(database: Database) -> None:
+    row = await insert_row(database)
+    await execute(row, "true", launch=3, pod=Pod("pod-x", "job-x", "node-x"))
+    (launch,) = await row.launches()
+    assert (launch["attempt"], launch["launch"], launch["job_uid"]) == (1, 3, "job-x")
+    assert (launch["node_name"], launch["pod_name"]) == ("node-x", "pod-x")
+
+
+async def test_while_the_command_runs_the_row_is_processing(database: Database) -> None:
+    row = await insert_row(database)
+    async with wrapped(row, *sh(UNTIL_TOLD)) as wrapper:
+        await wrapper.says("begun")
+        assert await row.status() == "processing"
+        wrapper.go()
+        ended = await wrapper.has_ended()
+    assert (ended.status, await row.status()) == (DONE, "succeeded")
+
+
+async def test_exit_75_asks_for_another_attempt(database: Database) -> None:
+    row = await insert_row(database)
+    ended = await execute(row, *sh("echo not yet >&2; exit 75"))
+    now = await row.now()
+    assert (ended.status, now["status"], now["attempt"], now["failures"]) == (75, "waiting", 2, 1)
+    assert now["run_at"] > datetime.now(UTC)
+    (launch,) = await row.launches()
+    assert (launch["outcome"], launch["error"]) == ("retry", "not yet\n")
+
+
+async def test_exit_75_is_a_failure_once_no_more_are_allowed(database: Database) -> None:
+    row = await insert_row(database, max_failures=1)
+    ended = await execute(row, *sh("exit 75"))
+    assert (ended.status, await row.status()) == (75, "failed")
+
+
+async def test_any_other_exit_is_a_failure_and_our_own_exit(database: Database) -> None:
+    commands = {str(status): sh(f"echo oh {status} >&2; exit {status}") for status in (1, 2, 69, 74, 76, 126, 143, 255)}
+    for status, (row, ended) in (await each(database, commands)).items():
+        assert (str(ended.status), await row.status()) == (status, "failed")
+        assert await error_of(row) == f"oh {status}\n"
+
+
+async def test_a_failure_without_a_word_is_told_by_its_status(database: Database) -> None:
+    for status, (row, _) in (await each(database, {"7": sh("exit 7"), "SIGKILL": sh("kill -9 $$")})).items():
+        assert status in await error_of(row)
+
+
+async def test_what_a_failed_command_wrote_is_no_result(database: Database) -> None:
+    row = await insert_row(database)
+    await execute(row, *sh('echo 17 > "$TASK_RESULT_FILE"; exit 1'))
+    assert (await row.now())["result"] is None
+
+
+async def test_killed_by_a_signal_it_failed_with_128_and_its_number(database: Database) -> None:
+    """Also by one that has no name."""
+    commands = {str(128 + number): sh(f"echo last words >&2; kill -{number} $$") for number in (9, 11, 15)}
+    unnamed = {str(128 + number): sh(f"kill -{number} $$") for number in (34, 40, 64)}
+    for status, (row, ended) in (await each(database, commands | unnamed)).items():
+        assert (str(ended.status), await row.status()) == (status, "failed")
+        assert await error_of(row) == "last words\n" or status in unnamed
+
+
+async def test_a_command_that_cannot_be_run_failed_as_in_a_shell(database: Database, tmp_path: Path) -> None:
+    closed, strange, orphaned = tmp_path / "closed", tmp_path / "strange", tmp_path / "orphaned"
+    closed.write_text("#!/bin/sh\n")
+    strange.write_text("neither a script nor a program")
+    orphaned.write_text("#!/no/such/interpreter\n")
+    strange.chmod(0o755)
+    orphaned.chmod(0o755)
+    expected = {"no-such-command": "127", "/no/such/file": "127", str(orphaned): "127", str(closed): "126"}
+    expected |= {str(tmp_path): "126", str(strange): "126"}
+    for name, (row, ended) in (await each(database, {name: (name,) for name in expected})).items():
+        assert (str(ended.status), await row.status()) == (expected[name], "failed"), name
+        assert name in await error_of(row)
+
+
+async def test_a_missing_command_whose_name_is_no_text_failed_all_the_same(database: Database) -> None:
+    row = await insert_row(database)
+    ended = await execute(row, "/no/such/\udcff")
+    assert (ended.status, await row.status()) == (127, "failed")
+    assert "/no/such/" in await error_of(row)
+
+
+async def test_the_error_is_the_last_4_kib_of_stderr(database: Database) -> None:
+    row = await insert_row(database)
+    writes = "import os; os.write(2, b'#' * 5000 + b'~' * 4096); os._exit(1)"
+    ended = await execute(row, *PYTHON, writes)
+    assert ended.err.startswith(b"#" * 5000 + b"~" * 4096)
+    error = await error_of(row)
+    assert (error.count("~"), error.count("#")) == (4096, 0)
+
+
+async def test_a_character_that_the_4_kib_cut_in_two_does_no_harm(database: Database) -> None:
+    row = await insert_row(database)
+    await execute(row, *PYTHON, "import os; os.write(2, 'ü'.encode() * 3000 + b'!'); os._exit(1)")
+    error = await error_of(row)
+    assert error.count("ü") == 2047
+    assert error.rstrip().endswith("ü!")
+
+
+async def test_stderr_that_is_no_text_is_reported_as_well_as_may_be(database: Database) -> None:
+    row = await insert_row(database)
+    every = bytes(range(256))
+    ended = await execute(row, *PYTHON, "import os; os.write(2, b'<' + bytes(range(256)) + b'>'); os._exit(1)")
+    assert b"<" + every + b">" in ended.err
+    error = await error_of(row)
+    assert "ABC" in error
+    assert error.rstrip().endswith(">")
+    assert "\0" not in error
+
+
+async def test_a_command_gets_its_arguments_and_variables_as_they_are(database: Database, tmp_path: Path) -> None:
+    row = await insert_row(database)
+    arguments = ["--help", "-h", "", "a b", "--", "*", "$HOME", "ü"]
+    shows = "import os, sys; print(sys.argv[1:], os.environ['COLOUR'], os.environ['TASK_QUEUE'])"
+    ended = await execute(row, *PYTHON, shows, *arguments, COLOUR="blue green")
+    assert ended.out.decode() == f"{arguments} blue green default\n"

@@ -1,0 +1,57 @@
+"""What `dispatcher exec` costs every container: what it loads, how soon its command runs, how much memory stays."""
+
+import asyncio
+import sys
+import time
+
+from tests.execing import DONE, PROGRAM, execute, one_database, sh
+from tests.postgres import Database
+from tests.rows import insert_row
+
+database = one_database
+
+MOST_PEAK_KIB = 40 << 10
+ROUNDS = 5
+MOST_TIMES_THE_DRIVER = 1.35
+OURS = {"dispatcher", "dispatcher.__main__", "dispatcher.programs"}
+
+
+def loaded(told: str) -> set[str]:
+    """The modules of `-X importtime`."""
+    lines = [line for line in told.splitlines() if line.startswith("import time:")]
+    return {line.rpartition("|")[2].strip() for line in lines} - {"imported package"}
+
+
+async def test_nothing_is_loaded_but_the_driver_the_library_and_itself(database: Database) -> None:
+    row = await insert_row(database)
+    timed = (PROGRAM[0], "-X", "importtime", *PROGRAM[1:])
+    ended = await execute(row, "true", program=timed)
+    bare = await asyncio.create_subprocess_exec(
+        sys.executable, "-X", "importtime", "-c", "pass", stderr=asyncio.subprocess.PIPE
+    )
+    _, told = await bare.communicate()
+    modules = loaded(ended.said) - loaded(told.decode())
+    assert (ended.status, await row.status()) == (DONE, "succeeded")
+    assert {name.partition(".")[0] for name in modules} - set(sys.stdlib_module_names) == {"asyncpg", "dispatcher"}
+    others = {name for name in modules if name.partition(".")[0] == "dispatcher"} - OURS
+    assert {name for name in others if not name.startswith("dispatcher.programs.exec")} == set()
+
+
+async def test_its_peak_memory_is_small(database: Database) -> None:
+    row = await insert_row(database)
+    await execute(row, *sh("""awk '/VmHWM/ {print $2}' /proc/$PPID/status > "$TASK_RESULT_FILE" """))
+    assert 0 < (await row.now())["result"] < MOST_PEAK_KIB
+
+
+async def test_its_command_starts_soon_after_it(database: Database) -> None:
+    """Measured beside a bare start of the driver, and by the best of each: a busy machine slows both."""
+    ours, bare = [], []
+    for _ in range(ROUNDS):
+        row = await insert_row(database)
+        began = time.time_ns()
+        ours.append(int((await execute(row, "date", "+%s%N")).out) - began)
+        began = time.time_ns()
+        driver = await asyncio.create_subprocess_exec(sys.executable, "-c", "import asyncpg")
+        await driver.wait()
+        bare.append(time.time_ns() - began)
+    assert min(ours) < MOST_TIMES_THE_DRIVER * min(bare)

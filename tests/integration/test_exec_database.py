@@ -1,0 +1,167 @@
+"""`dispatcher exec` when the database is away or its answers get lost: one start, one command, one report."""
+
+import asyncio
+
+from tests.controlplane.waiting import wait_for
+from tests.execing import COULD_NOT, DONE, UNAVAILABLE, UNTIL_TOLD, execute, one_database, one_proxy, sh, wrapped
+from tests.faults import postgres_verbs as verbs
+from tests.faults.postgres_proxy import Matches, PostgresProxy, Verb, connects, runs, syncs
+from tests.faults.rules import nth
+from tests.postgres import Database, PostgresServer, url_with
+from tests.rows import Row, insert_row
+
+database, proxy = one_database, one_proxy
+
+RESULT = sh('echo ran; echo 17 > "$TASK_RESULT_FILE"')
+LOSSES: dict[str, tuple[Verb, Matches]] = {
+    "the connection": (verbs.drop_before, connects),
+    "the start": (verbs.drop_before, runs("task_start")),
+    "the start's commit": (verbs.drop_before, syncs("task_start")),
+    "the start's answer": (verbs.drop_after, runs("task_start")),
+    "half of the start's answer": (verbs.truncate, runs("task_start")),
+    "the report": (verbs.drop_before, runs("task_finish")),
+    "the report's commit": (verbs.drop_before, syncs("task_finish")),
+    "the report's answer": (verbs.drop_after, runs("task_finish")),
+    "half of the report's answer": (verbs.truncate, runs("task_finish")),
+}
+NOWHERE = "127.0.0.1:1"
+
+
+def through(proxy: PostgresProxy, row: Row) -> str:
+    return proxy.url(row.database.url("task"))
+
+
+async def succeeded_once(row: Row) -> bool:
+    now = await row.now()
+    (launch,) = await row.launches()
+    return (now["status"], now["result"], now["failures"], launch["outcome"]) == ("succeeded", 17, 0, "succeeded")
+
+
+async def test_what_gets_lost_is_asked_again_and_done_once(database: Database, postgres: PostgresServer) -> None:
+    rows = [await insert_row(database) for _ in LOSSES]
+    losing_ = (losing(row, postgres, *loss) for row, loss in zip(rows, LOSSES.values(), strict=True))
+    ended = dict(zip(LOSSES, await asyncio.gather(*losing_), strict=True))
+    assert ended == dict.fromkeys(LOSSES, (1, DONE, b"ran\n"))
+    assert [await succeeded_once(row) for row in rows] == [True] * len(rows)
+
+
+async def losing(row: Row, postgres: PostgresServer, verb: Verb, matches: Matches) -> tuple[int, int, bytes]:
+    async with PostgresProxy(postgres.admin_url) as proxy:
+        rule = proxy.add(verb, matches, nth(1))
+        ended = await execute(row, *RESULT, TASK_DATABASE_URL=through(proxy, row))
+    return rule.hits, ended.status, ended.out
+
+
+async def test_a_start_whose_answer_was_lost_keeps_its_token(database: Database, proxy: PostgresProxy) -> None:
+    row = await insert_row(database)
+    rule = proxy.add(verbs.drop_after, runs("task_start"), nth(1))
+    again = proxy.add(verbs.drop_before, connects, lambda _: rule.hits > 0)
+    async with wrapped(row, *RESULT, TASK_DATABASE_URL=through(proxy, row)) as wrapper:
+        await wait_for(lambda: again.hits, "it asks again", check=wrapper.check)
+        before = await row.now()
+        assert before["status"] == "processing"
+        again.end()
+        assert (await wrapper.has_ended()).status == DONE
+    assert await succeeded_once(row)
+    (launch,) = await row.launches()
+    assert (launch["run_token"], launch["started_at"]) == (before["run_token"], before["started_at"])
+
+
+async def test_a_retry_whose_answer_was_lost_is_one_retry(database: Database, proxy: PostgresProxy) -> None:
+    row = await insert_row(database, max_failures=5)
+    rule = proxy.add(verbs.drop_after, runs("task_finish"), nth(1))
+    ended = await execute(row, *sh("exit 75"), TASK_DATABASE_URL=through(proxy, row))
+    now = await row.now()
+    assert (rule.hits, rule.seen, ended.status) == (1, 2, 75)
+    assert (now["status"], now["attempt"], now["failures"]) == ("waiting", 2, 1)
+
+
+async def test_a_database_that_is_away_at_the_start_is_asked_until_it_is_there(
+    database: Database, proxy: PostgresProxy
+) -> None:
+    row = await insert_row(database)
+    rule = proxy.add(verbs.drop_before, connects)
+    async with wrapped(row, *RESULT, TASK_DATABASE_URL=through(proxy, row)) as wrapper:
+        await wait_for(lambda: rule.hits >= 3, "it has asked three times", 20, check=wrapper.check)
+        rule.end()
+        ended = await wrapper.has_ended()
+    assert (ended.status, ended.out) == (DONE, b"ran\n")
+    assert "task" not in {word for line in ended.said.splitlines() for word in line.split(":")}, "its password"
+    assert await succeeded_once(row)
+
+
+async def test_a_database_that_takes_nobody_is_away(database: Database) -> None:
+    """It answers, but has no room: it is not refused for ever."""
+    row = await insert_row(database)
+    admin = await database.session("admin")
+    limit = f'ALTER DATABASE "{database.name}" CONNECTION LIMIT'
+    await admin.execute(f"{limit} 0")
+    try:
+        async with wrapped(row, *RESULT) as wrapper:
+            await wait_for(lambda: wrapper.err, "it says that it waits", check=wrapper.check)
+            await admin.execute(f"{limit} -1")
+            ended = await wrapper.has_ended()
+    finally:
+        await admin.execute(f"{limit} -1")
+    assert (ended.status, ended.out) == (DONE, b"ran\n")
+    assert await succeeded_once(row)
+
+
+async def test_a_command_goes_on_while_the_database_is_away_and_is_reported_afterwards(
+    database: Database, proxy: PostgresProxy
+) -> None:
+    row = await insert_row(database)
+    script = sh(f'{UNTIL_TOLD}; echo went on; echo 17 > "$TASK_RESULT_FILE"')
+    async with wrapped(row, *script, TASK_DATABASE_URL=through(proxy, row)) as wrapper:
+        await wrapper.says("begun")
+        rule = proxy.add(verbs.drop_before, connects)
+        proxy.sever()
+        wrapper.go()
+        await wrapper.says("went on")
+        await wait_for(lambda: rule.hits >= 2, "it has asked twice", 20, check=wrapper.check)
+        assert await row.status() == "processing"
+        rule.end()
+        ended = await wrapper.has_ended()
+    assert ended.status == DONE
+    assert await succeeded_once(row)
+
+
+async def test_a_database_away_for_longer_than_the_run_limit_is_given_up(
+    database: Database, proxy: PostgresProxy
+) -> None:
+    """Before the start, where nothing listens; and when the report is due."""
+    row, never = await insert_row(database), await insert_row(database)
+    nowhere = url_with(database.url("task"), host=NOWHERE)
+    before = asyncio.create_task(execute(never, *RESULT, TASK_DATABASE_URL=nowhere, TASK_TIMEOUT_SECONDS=1))
+    rule = proxy.add(verbs.drop_before, runs("task_finish"))
+    after = await execute(row, *RESULT, TASK_DATABASE_URL=through(proxy, row), TASK_TIMEOUT_SECONDS=1)
+    assert rule.hits
+    assert (after.status, after.out, await row.status()) == (UNAVAILABLE, b"ran\n", "processing")
+    assert ((await before).status, (await before).out, await never.status()) == (COULD_NOT, b"", "waiting")
+    for ended in (after, await before):
+        assert ended.said.splitlines()[-1].startswith("dispatcher exec: ")
+        assert "task:task" not in ended.said
+
+
+async def test_a_row_retried_meanwhile_is_not_reported(database: Database) -> None:
+    row = await insert_row(database)
+    async with wrapped(row, *sh(f'{UNTIL_TOLD}; echo 17 > "$TASK_RESULT_FILE"')) as wrapper:
+        await wrapper.says("begun")
+        await row.retry()
+        before = await row.now()
+        wrapper.go()
+        ended = await wrapper.has_ended()
+    assert ended.status == DONE
+    assert await row.now() == before
+
+
+async def test_a_command_that_ends_before_it_hears_of_the_cancel_has_its_own_outcome(database: Database) -> None:
+    """Work that is done is done; what failed has nothing more to run."""
+    rows = {status: await insert_row(database) for status in (0, 1, 75)}
+    for status, row in rows.items():
+        async with wrapped(row, *sh(f"{UNTIL_TOLD}; exit {status}")) as wrapper:
+            await wrapper.says("begun")
+            await row.cancel("not needed")
+            wrapper.go()
+            assert (await wrapper.has_ended()).status == status
+    assert [await row.status() for row in rows.values()] == ["succeeded", "cancelled", "cancelled"]

@@ -1,0 +1,140 @@
+"""`dispatcher exec`: the payload as the command finds it, the result as the row keeps it."""
+
+import asyncio
+import json
+
+from tests.execing import COULD_NOT, DONE, PROGRAM, PYTHON, each, error_of, execute, one_database, sh
+from tests.postgres import Database
+from tests.rows import Row, insert_row
+
+database = one_database
+
+MOST_RESULT_BYTES = 65536
+SHOWS_PAYLOAD = sh('cat "$TASK_PAYLOAD_FILE"')
+EXACT = '{"big": 123456789012345678901234567890, "wide": 1.00000000000000000000000001, "far": 1e400}'
+
+# What a command may leave behind instead of a result: the script that does it, given the file's name in F.
+BAD = {
+    "words": "F.write_text('done')",
+    "two values": "F.write_text('{} {}')",
+    "half a value": """F.write_text('{"a": ')""",
+    "single quotes": """F.write_text("{'a': 1}")""",
+    "NaN": """F.write_text('{"a": NaN}')""",
+    "Infinity": "F.write_text('[-Infinity]')",
+    "an escaped NUL": r"""F.write_text('{"a": "b\\u0000c"}')""",
+    "a NUL": r"""F.write_bytes(b'"a\0b"')""",
+    "half a pair": r"""F.write_text('"\\ud800"')""",
+    "no UTF-8": r"""F.write_bytes(b'"\xff"')""",
+    "a number beyond all": "F.write_text('1e999999')",
+    "a deep one": "F.write_text('[' * 30000 + ']' * 30000)",
+}
+TOO_LARGE = {
+    "a byte too many": f"F.write_text(json.dumps('x' * {MOST_RESULT_BYTES - 1}))",
+    "too large once in the row": "F.write_text('[' + '1,' * 30000 + '1]')",
+    "a number too long": "F.write_text('1e100000')",
+    "gigabytes": "F.open('wb').truncate(5 << 30)",
+}
+ODD = {
+    "a folder": "F.unlink(missing_ok=True); F.mkdir()",
+    "a pipe that nobody writes": "F.unlink(missing_ok=True); os.mkfifo(F)",
+    "a device without end": "F.unlink(missing_ok=True); F.symlink_to('/dev/zero')",
+}
+# A program that reads without end meets this, not the end of the machine.
+BOUNDED = (*sh("""ulimit -v 2000000; exec "$@" """), "sh", *PROGRAM)
+GOOD = {
+    "exactly 64 KiB": f"F.write_text(json.dumps('x' * {MOST_RESULT_BYTES - 2}))",
+    "exactly 64 KiB of two bytes each": f"F.write_text('\"' + 'ü' * {MOST_RESULT_BYTES // 2 - 1} + '\"')",
+    "a deep list": "F.write_text('[' * 2000 + ']' * 2000)",
+    "a number of many digits": "F.write_text('1' * 9000)",
+    "a list": "F.write_text('[1, null, true]')",
+    "false": "F.write_text('false')",
+}
+
+
+def writes(script: str) -> tuple[str, ...]:
+    return (*PYTHON, f"import json, os, pathlib; F = pathlib.Path(os.environ['TASK_RESULT_FILE']); {script}")
+
+
+def writing(scripts: dict[str, str]) -> dict[str, tuple[str, ...]]:
+    return {name: writes(script) for name, script in scripts.items()}
+
+
+async def insert_text(database: Database, payload: str) -> Row:
+    """A row whose payload Postgres has read itself."""
+    team = await database.session("team_a")
+    insert = "INSERT INTO dispatch.tasks (payload) VALUES ($1::text::jsonb) RETURNING id"
+    task_id = await team.fetchval(insert, payload)
+    return Row(database, task_id, (await database.task(task_id))["start_key"])
+
+
+async def as_text(row: Row, column: str) -> str:
+    admin = await row.database.session("admin")
+    return str(await admin.fetchval(f"SELECT {column}::text FROM dispatch.tasks WHERE id = $1", row.id))
+
+
+async def test_the_payload_is_in_its_file_as_json(database: Database) -> None:
+    row = await insert_row(database, payload={"file": "naïve.csv", "lines": [1, None, "\U0001f600"]})
+    ended = await execute(row, *SHOWS_PAYLOAD)
+    assert json.loads(ended.out) == {"file": "naïve.csv", "lines": [1, None, "\U0001f600"]}
+
+
+async def test_without_a_payload_the_file_holds_null(database: Database) -> None:
+    ended = await execute(await insert_row(database), *SHOWS_PAYLOAD)
+    assert json.loads(ended.out) is None
+
+
+async def test_numbers_keep_every_digit_both_ways(database: Database) -> None:
+    row = await insert_text(database, EXACT)
+    ended = await execute(row, *sh('cat "$TASK_PAYLOAD_FILE" | tee "$TASK_RESULT_FILE"'))
+    assert ended.out.decode().strip() == await as_text(row, "payload")
+    assert await as_text(row, "result") == await as_text(row, "payload")
+
+
+async def test_a_payload_may_have_a_megabyte(database: Database) -> None:
+    payload = "ü" * (500 << 10)
+    row = await insert_row(database, payload=payload)
+    ended = await execute(row, *SHOWS_PAYLOAD)
+    assert json.loads(ended.out) == payload
+
+
+async def test_without_a_result_the_row_has_none(database: Database) -> None:
+    row = await insert_row(database)
+    ended = await execute(row, *sh('rm -f "$TASK_RESULT_FILE"'))
+    assert (ended.status, await row.status(), (await row.now())["result"]) == (DONE, "succeeded", None)
+
+
+async def test_a_command_that_writes_no_result_has_none(database: Database) -> None:
+    row = await insert_row(database)
+    ended = await execute(row, "true")
+    assert (ended.status, await row.status(), (await row.now())["result"]) == (DONE, "succeeded", None)
+
+
+async def test_what_the_row_can_keep_is_kept(database: Database) -> None:
+    for name, (row, ended) in (await each(database, writing(GOOD))).items():
+        now = [await as_text(row, column) for column in ("status", "error")]
+        assert (ended.status, *now) == (DONE, "succeeded", "None"), name
+        assert await as_text(row, "result") != "None", name
+
+
+async def test_a_result_that_the_row_cannot_keep_is_a_failure_that_says_why(database: Database) -> None:
+    for name, (row, ended) in (await each(database, writing(BAD | TOO_LARGE))).items():
+        assert (ended.status, await row.status()) == (COULD_NOT, "failed"), (name, ended)
+        assert "TASK_RESULT_FILE" in await error_of(row), name
+        assert ("64 KiB" in await error_of(row)) == (name in TOO_LARGE), name
+        assert (await row.now())["result"] is None
+
+
+async def test_a_result_that_is_no_file_is_a_failure(database: Database) -> None:
+    rows = {name: await insert_row(database) for name in ODD}
+    ended = await asyncio.gather(*(execute(rows[name], *writes(ODD[name]), program=BOUNDED) for name in ODD))
+    for name, status in zip(ODD, [one.status for one in ended], strict=True):
+        assert (status, await rows[name].status()) == (COULD_NOT, "failed"), name
+        assert "TASK_RESULT_FILE" in await error_of(rows[name]), name
+
+
+async def test_a_command_that_removes_its_files_is_reported_all_the_same(database: Database) -> None:
+    row = await insert_row(database)
+    ended = await execute(
+        row, *sh('rm -f "$TASK_PAYLOAD_FILE" "$TASK_RESULT_FILE"; rmdir "${TASK_RESULT_FILE%/*}"; true')
+    )
+    assert (ended.status, await row.status()) == (DONE, "succeeded")

@@ -1,0 +1,222 @@
+"""`dispatcher exec` and its heartbeats: a sign of life every 15 s, and what comes back with it.
+
+The interval and the 30 s of patience are the program's own, so all that waits for them is one test.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Coroutine
+from datetime import datetime
+from typing import TypeAlias
+
+import pytest
+
+from tests.controlplane.waiting import wait_for
+from tests.execing import DONE, FOR_EVER, TERMINATED, UNTIL_TOLD, Wrapper, sh, wrapped
+from tests.faults import postgres_verbs as verbs
+from tests.faults.postgres_proxy import PostgresProxy, connects, runs
+from tests.faults.rules import Gate, nth
+from tests.postgres import Database, PostgresServer
+from tests.rows import Row, insert_row
+
+HEARTBEAT_SECONDS = 15
+LATE_SECONDS = 10
+Story: TypeAlias = "Callable[[Row, PostgresProxy], Coroutine[object, object, None]]"
+DEAF = f"trap '' TERM; {FOR_EVER} & {FOR_EVER} & echo begun; while :; do sleep 1; done"
+# Prints the grace of a cancel, how the command ended, and whether that took the grace it was given.
+STOPS = """
+import asyncio, sys, time
+from dispatcher.programs.exec import GRACE_SECONDS
+from dispatcher.programs.exec_command import Command
+async def main():
+    command = Command(sys.argv[1:], {})
+    command.start()
+    await asyncio.to_thread(sys.stdin.readline)
+    began = time.monotonic()
+    command.stop(0.5)
+    print(GRACE_SECONDS, await command.wait(), 0.5 <= time.monotonic() - began < 5)
+asyncio.run(main())
+"""
+ANSWERS = f"trap 'echo told; exit {{}}' TERM; {UNTIL_TOLD}; while :; do sleep 0.1; done"
+
+
+async def test_the_deaf_are_killed_after_their_grace(database: Database) -> None:
+    """The grace is an argument, so nobody waits for half a minute here."""
+    row = await insert_row(database)
+    async with wrapped(row, *sh(DEAF), program=(sys.executable, "-c", STOPS)) as stopper:
+        await stopper.says("begun")
+        stopper.go()
+        assert (await stopper.has_ended()).out == b"begun\n30 -9 True\n"
+        assert stopper.living() == []
+
+
+@pytest.mark.timeout(120)
+async def test_what_comes_with_the_heartbeats(postgres: PostgresServer) -> None:
+    """All at once, for they wait; each with a database, and so with connections, of its own."""
+    told = await asyncio.gather(*(tell(story, postgres) for story in STORIES), return_exceptions=True)
+    if faults := [one for one in told if isinstance(one, Exception)]:
+        raise ExceptionGroup("stories", faults)
+
+
+async def tell(story: Story, postgres: PostgresServer) -> None:
+    database = await postgres.create_database()
+    try:
+        async with PostgresProxy(postgres.admin_url) as proxy:
+            await story(await insert_row(database), proxy)
+    except Exception as fault:
+        fault.add_note(f"in {story.__name__}")
+        raise
+    finally:
+        await database.drop()
+
+
+async def beats(row: Row, after: datetime | None = None, seconds: float = HEARTBEAT_SECONDS) -> datetime:
+    """When the next heartbeat was written."""
+    since = after or (await row.now())["started_at"]
+
+    async def has_beaten() -> bool:
+        return bool((await row.now())["heartbeat_at"] > since)
+
+    await wait_for(has_beaten, "a heartbeat", seconds + LATE_SECONDS)
+    at: datetime = (await row.now())["heartbeat_at"]
+    return at
+
+
+async def ends(wrapper: Wrapper, seconds: float = HEARTBEAT_SECONDS) -> int:
+    return await wrapper.is_gone(seconds + LATE_SECONDS)
+
+
+async def are_regular(row: Row, _: PostgresProxy) -> None:
+    async with wrapped(row, *sh(UNTIL_TOLD)) as wrapper:
+        await wrapper.says("begun")
+        started = (await row.now())["started_at"]
+        first = await beats(row)
+        second = await beats(row, first)
+        wrapper.go()
+        assert (await wrapper.has_ended()).status == DONE
+    assert 14 < (first - started).total_seconds() < 20
+    assert 14 < (second - first).total_seconds() < 20
+
+
+async def cancels(row: Row, _: PostgresProxy, reason: str | None = "not needed") -> None:
+    """The reason is the row's error, whatever the command wrote; without one there is none."""
+    async with wrapped(row, *sh(f"echo busy >&2; {UNTIL_TOLD}")) as wrapper:
+        await wrapper.says("begun")
+        await row.cancel(reason)
+        assert await ends(wrapper) == TERMINATED
+        assert wrapper.living() == []
+    now = await row.now()
+    assert (now["status"], now["error"]) == ("cancelled", reason)
+
+
+async def cancels_without_a_reason(row: Row, proxy: PostgresProxy) -> None:
+    await cancels(row, proxy, None)
+
+
+async def cancels_the_polite(row: Row, _: PostgresProxy) -> None:
+    """Also where the command ends well: it was told to stop, so its work is not done."""
+    async with wrapped(row, *sh(ANSWERS.format(0))) as wrapper:
+        await wrapper.says("begun")
+        await row.cancel("stop it")
+        assert await ends(wrapper) == DONE
+    now = await row.now()
+    assert (bytes(wrapper.out), now["status"], now["error"]) == (b"begun\ntold\n", "cancelled", "stop it")
+
+
+async def leaves_a_lost_row(row: Row, proxy: PostgresProxy) -> None:
+    """Also where the command ends well: nothing is even asked."""
+    rule = proxy.add(verbs.delay(0), runs("task_finish"))
+    url = proxy.url(row.database.url("task"))
+    async with wrapped(row, *sh(ANSWERS.format(0)), TASK_DATABASE_URL=url) as wrapper:
+        await wrapper.says("begun")
+        await row.retry()
+        before = await row.now()
+        await ends(wrapper)
+        assert wrapper.living() == []
+    assert (await wrapper.has_ended()).out == b"begun\ntold\n"
+    assert (await row.now(), rule.seen) == (before, 0)
+
+
+async def asks_again_after_a_lost_answer(row: Row, proxy: PostgresProxy) -> None:
+    rule = proxy.add(verbs.drop_before, runs("task_heartbeat"), nth(1))
+    url = proxy.url(row.database.url("task"))
+    async with wrapped(row, *sh(UNTIL_TOLD), TASK_DATABASE_URL=url) as wrapper:
+        await wrapper.says("begun")
+        await beats(row, seconds=2 * HEARTBEAT_SECONDS)
+        assert rule.hits == 1
+        wrapper.go()
+        assert (await wrapper.has_ended()).status == DONE
+    assert await row.status() == "succeeded"
+
+
+async def survives_silence(row: Row, proxy: PostgresProxy) -> None:
+    """The connection stands and nothing comes through it any more: the report takes another one."""
+    rule = proxy.add(verbs.freeze(Gate()), runs("task_heartbeat"), nth(1))
+    url = proxy.url(row.database.url("task"))
+    async with wrapped(row, *sh(UNTIL_TOLD), TASK_DATABASE_URL=url) as wrapper:
+        await wrapper.says("begun")
+        await wait_for(lambda: rule.hits, "a heartbeat is frozen", HEARTBEAT_SECONDS + LATE_SECONDS)
+        wrapper.go()
+        assert (await wrapper.has_ended()).status == DONE
+    assert await row.status() == "succeeded"
+
+
+async def goes_on_through_an_outage(row: Row, proxy: PostgresProxy) -> None:
+    url = proxy.url(row.database.url("task"))
+    async with wrapped(row, *sh(UNTIL_TOLD), TASK_DATABASE_URL=url) as wrapper:
+        await wrapper.says("begun")
+        outage = [proxy.add(verbs.drop_before, matches) for matches in (runs("task_heartbeat"), connects)]
+
+        def hits() -> int:
+            return sum(rule.hits for rule in outage)
+
+        await wait_for(hits, "it misses the database", HEARTBEAT_SECONDS + LATE_SECONDS, check=wrapper.check)
+        wrapper.go()
+        before = hits()
+        await wait_for(lambda: hits() > before, "it would report", check=wrapper.check)
+        for rule in outage:
+            rule.end()
+        assert (await wrapper.has_ended()).status == DONE
+    assert await row.status() == "succeeded"
+
+
+async def goes_on_after_a_stop(row: Row, _: PostgresProxy) -> None:
+    """A command that takes its time after SIGTERM is alive for its row as long as it takes."""
+    async with wrapped(row, *sh(f"trap '' TERM; {UNTIL_TOLD}")) as wrapper:
+        await wrapper.says("begun")
+        wrapper.terminate()
+        await beats(row)
+        wrapper.go()
+        assert (await wrapper.has_ended()).status == DONE
+    assert await row.status() == "succeeded"
+
+
+async def goes_on_where_nobody_reads(row: Row, _: PostgresProxy) -> None:
+    """A full pipe behind stderr stops the command's writing, neither the heart nor a cancel."""
+    reading, writing = os.pipe()
+    try:
+        async with wrapped(row, *sh("echo begun; yes >&2"), stderr=writing) as wrapper:
+            await wrapper.says("begun")
+            await beats(row)
+            await row.cancel("enough")
+            assert await ends(wrapper) == TERMINATED
+            assert wrapper.living() == []
+    finally:
+        os.close(reading)
+        os.close(writing)
+    assert (await row.status(), (await row.now())["error"]) == ("cancelled", "enough")
+
+
+STORIES: tuple[Story, ...] = (
+    are_regular,
+    cancels,
+    cancels_without_a_reason,
+    cancels_the_polite,
+    leaves_a_lost_row,
+    asks_again_after_a_lost_answer,
+    survives_silence,
+    goes_on_through_an_outage,
+    goes_on_after_a_stop,
+    goes_on_where_nobody_reads,
+)

@@ -1,0 +1,150 @@
+"""`dispatcher exec` as the parent of its command: signals, what the command leaves behind, PID 1."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.controlplane.waiting import wait_for
+from tests.execing import DONE, FOR_EVER, PROGRAM, PYTHON, TERMINATED, execute, one_database, one_proxy, sh, wrapped
+from tests.faults import postgres_verbs as verbs
+from tests.faults.postgres_proxy import PostgresProxy, runs
+from tests.faults.rules import Gate
+from tests.postgres import Database
+from tests.rows import insert_row
+
+database, proxy = one_database, one_proxy
+
+# Orphans come to the nearest process that asked for them; it stays so through exec.
+SUBREAPER = "import ctypes, os, sys; ctypes.CDLL(None).prctl(36, 1); os.execv(sys.argv[1], sys.argv[1:])"
+AS_SUBREAPER = (sys.executable, "-c", SUBREAPER, *PROGRAM)
+AS_PID_1 = ("unshare", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"]), "--pid", "--fork", "--mount-proc")
+# Twenty processes in sessions of their own whose parents are gone; then says how many zombies the program has left.
+ORPHANS = """
+import os, pathlib, time
+def states():
+    for stat in pathlib.Path('/proc').glob('[0-9]*/stat'):
+        try: yield stat.read_text().rpartition(')')[2].split()[:2]
+        except OSError: pass
+wrapper = str(os.getppid())
+for _ in range(20):
+    if os.fork() == 0:
+        if os.fork() == 0:
+            os.setsid(); mother = os.getppid()
+            while os.getppid() != int(wrapper): time.sleep(0.01)
+            os.write(1, b'orphan\\n')
+        os._exit(0)
+    os.wait()
+until = time.monotonic() + 5
+def mine(): return [state for state, parent in states() if parent == wrapper]
+while len(mine()) > 1 and time.monotonic() < until: time.sleep(0.02)
+print('left', mine())
+"""
+# Deaf to SIGTERM and in process groups of their own, with names that are hard to read.
+LEAVES_THREE = """
+import ctypes, os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+for name in (b'a) S 1 1 1', b') R (', b'plain'):
+    if os.fork() == 0:
+        os.setpgid(0, 0)
+        ctypes.CDLL(None).prctl(15, name)
+        os.closerange(0, 3)
+        time.sleep(600)
+print('left', flush=True)
+"""
+
+
+def children(pid: int) -> list[int]:
+    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+async def test_the_command_starts_with_clean_signals_and_no_file_of_ours(database: Database) -> None:
+    row, other = await insert_row(database), await insert_row(database)
+    ended = await execute(row, "grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status")
+    assert {line.split()[1] for line in ended.out.splitlines()} == {b"0" * 16}
+    shows = "import os; print([n for n in range(3, 99) if os.path.exists(f'/proc/self/fd/{n}')])"
+    assert (await execute(other, *PYTHON, shows)).out == b"[]\n"
+
+
+async def test_the_commands_end_is_seen_although_our_parent_ignored_such_news(database: Database) -> None:
+    row = await insert_row(database)
+    deaf = (*sh("""trap "" CHLD; exec "$@" """), "sh", *PROGRAM)
+    ended = await execute(row, *sh("exit 3"), program=deaf)
+    assert (ended.status, await row.status()) == (3, "failed")
+
+
+async def test_what_the_command_left_in_its_session_is_gone_before_the_report(
+    database: Database, proxy: PostgresProxy
+) -> None:
+    row, gate = await insert_row(database), Gate()
+    rule = proxy.add(verbs.hold(gate), runs("task_finish"))
+    url = proxy.url(database.url("task"))
+    async with wrapped(row, *PYTHON, LEAVES_THREE, TASK_DATABASE_URL=url) as wrapper:
+        await wait_for(lambda: rule.seen, "the report is on its way", check=wrapper.check)
+        assert wrapper.out == b"left\n"
+        assert wrapper.living() == [wrapper.process.pid]
+        gate.open()
+        ended = await wrapper.has_ended()
+    assert (ended.status, await row.status()) == (DONE, "succeeded")
+
+
+async def test_who_hears_no_sigterm_is_gone_with_the_command_that_did(database: Database) -> None:
+    row = await insert_row(database)
+    script = f"(trap '' TERM; exec {FOR_EVER}) & trap 'exit 0' TERM; echo begun; while :; do sleep 0.05; done"
+    async with wrapped(row, *sh(script)) as wrapper:
+        await wrapper.says("begun")
+        wrapper.terminate()
+        ended = await wrapper.has_ended()
+        assert wrapper.living() == []
+    assert (ended.status, await row.status()) == (DONE, "succeeded")
+
+
+async def test_orphans_that_come_to_it_leave_no_zombies(database: Database) -> None:
+    row = await insert_row(database)
+    ended = await execute(row, *PYTHON, ORPHANS, program=AS_SUBREAPER)
+    assert ended.out.count(b"orphan\n") == 20
+    assert ended.out.endswith(b"left ['R']\n")
+    assert (ended.status, await row.status()) == (DONE, "succeeded")
+
+
+async def test_as_pid_1_it_reaps_and_reports(database: Database) -> None:
+    row = await insert_row(database)
+    ended = await execute(
+        row, *PYTHON, f"import os; print(os.getppid(), flush=True){ORPHANS}", program=(*AS_PID_1, *PROGRAM)
+    )
+    assert ended.out.startswith(b"1\n")
+    assert ended.out.count(b"orphan\n") == 20
+    assert ended.out.endswith(b"left ['R']\n")
+    assert (ended.status, await row.status()) == (DONE, "succeeded")
+
+
+async def test_as_pid_1_it_passes_sigterm_on(database: Database) -> None:
+    row = await insert_row(database)
+    script = "trap 'echo told; exit 5' TERM; echo begun; while :; do sleep 0.05; done"
+    async with wrapped(row, *sh(script), program=(*AS_PID_1, *PROGRAM)) as wrapper:
+        await wrapper.says("begun")
+        (program,) = children(wrapper.process.pid)
+        os.kill(program, signal.SIGTERM)
+        ended = await wrapper.has_ended()
+    assert (ended.status, ended.out) == (TERMINATED, b"begun\ntold\n")
+    assert await row.status() == "processing"
+
+
+async def test_children_it_had_before_do_not_disturb_it(database: Database) -> None:
+    """A shell that began something and then became the program."""
+    row, other = await insert_row(database), await insert_row(database)
+    with_a_child = (*sh('true & exec "$@"'), "sh", *PROGRAM)
+    assert (await execute(row, *sh("exit 5"), program=with_a_child)).status == 5
+    assert (await execute(other, "/no/such/file", program=with_a_child)).status == 127
+
+
+@pytest.mark.parametrize("program", [PROGRAM, AS_SUBREAPER])
+async def test_a_storm_of_ending_children_does_not_hide_the_commands_own_end(
+    database: Database, program: tuple[str, ...]
+) -> None:
+    row = await insert_row(database)
+    storm = "for n in 1 2 3 4 5 6 7 8 9; do (setsid sh -c 'exit 1' &); (exit 2) & done; exit 75"
+    ended = await execute(row, *sh(storm), program=program)
+    assert (ended.status, await row.status()) == (75, "waiting")

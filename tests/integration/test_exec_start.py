@@ -1,0 +1,180 @@
+"""`dispatcher exec` before the command: usage, environment, and whose the row is."""
+
+import asyncio
+import uuid
+
+import pytest
+
+from tests.execing import (
+    COULD_NOT,
+    DONE,
+    FOR_EVER,
+    PROGRAM,
+    UNTIL_TOLD,
+    WRONG,
+    Ended,
+    execute,
+    one_database,
+    sh,
+    wrapped,
+)
+from tests.postgres import Database
+from tests.rows import SECOND, Pod, insert_row
+
+database = one_database
+
+NEEDED = ["TASK_DATABASE_URL", "TASK_ID", "TASK_START_KEY", "TASK_ATTEMPT", "TASK_LAUNCH", "JOB_UID", "POD_NAME"]
+UNREADABLE = {
+    "no URL": "hush",
+    "another database": "mysql://task:hush@127.0.0.1:3306/rows",
+    "a port that is none": "postgresql://task:hush@127.0.0.1:port/rows",
+    "a bracket": "postgresql://task:hush@[127.0.0.1/rows",
+    "keywords": "host=127.0.0.1 password=hush dbname=rows",
+    "nothing": "",
+}
+
+
+def untouched(ended: Ended) -> bool:
+    """The command never ran, which is no fault, and one line says so."""
+    return (ended.status, ended.out, len(ended.err.splitlines())) == (DONE, b"", 1)
+
+
+async def test_a_row_that_is_not_ours_is_left_alone(database: Database) -> None:
+    row = await insert_row(database)
+    refused: dict[str, dict[str, object]] = {
+        "another key": {"TASK_START_KEY": uuid.uuid4()},
+        "another attempt": {"TASK_ATTEMPT": 2},
+        "another row": {"TASK_ID": row.id + 1000},
+    }
+    ended = await asyncio.gather(*(execute(row, "echo", "ran", **changed) for changed in refused.values()))
+    assert {name: untouched(one) for name, one in zip(refused, ended, strict=True)} == dict.fromkeys(refused, True)
+    assert await row.status() == "waiting"
+    assert await row.launches() == []
+
+
+async def test_a_row_that_is_over_is_left_alone(database: Database) -> None:
+    rows = [await insert_row(database) for _ in range(3)]
+    await rows[0].cancel()
+    await rows[1].finish(await rows[1].started(), "succeeded")
+    await rows[2].finish(await rows[2].started(), "failed")
+    before = [await row.now() for row in rows]
+    ended = await asyncio.gather(*(execute(row, "echo", "ran", launch=2) for row in rows))
+    assert [untouched(one) for one in ended] == [True] * 3
+    assert [await row.now() for row in rows] == before
+
+
+async def test_a_row_that_another_pod_runs_is_left_alone(database: Database) -> None:
+    row = await insert_row(database)
+    holder = await row.started(launch=2)
+    ended = await asyncio.gather(*(execute(row, "echo", "ran", launch=n, pod=SECOND) for n in (1, 2)))
+    assert [untouched(one) for one in ended] == [True, True]
+    assert await row.heartbeat(holder) == "continue"
+
+
+async def test_twins_of_one_launch_run_the_command_once(database: Database) -> None:
+    row = await insert_row(database)
+    twins = [Pod(f"pod-{n}") for n in range(4)]
+    ended = await asyncio.gather(*(execute(row, "echo", "ran", pod=pod) for pod in twins))
+    assert sorted((one.status, one.out) for one in ended) == [(DONE, b"")] * 3 + [(DONE, b"ran\n")]
+    assert (await row.status(), len(await row.launches())) == ("succeeded", 1)
+
+
+async def test_two_launches_of_a_row_that_may_start_once_run_the_command_once(database: Database) -> None:
+    row = await insert_row(database, max_failures=1)
+    ended = await asyncio.gather(execute(row, "echo", "ran"), execute(row, "echo", "ran", launch=2, pod=SECOND))
+    assert sorted(one.out for one in ended) == [b"", b"ran\n"]
+    assert (await row.status(), len(await row.launches())) == ("succeeded", 1)
+
+
+async def test_a_killed_program_is_followed_by_the_next_launch(database: Database) -> None:
+    row = await insert_row(database)
+    async with wrapped(row, *sh(f"echo begun; {FOR_EVER}")) as first:
+        await first.says("begun")
+        first.process.kill()
+        await first.is_gone()
+        assert await row.status() == "processing"
+        ended = await execute(row, *sh('echo 2 > "$TASK_RESULT_FILE"'), launch=2, pod=SECOND)
+    assert (ended.status, await row.status(), (await row.now())["result"]) == (DONE, "succeeded", 2)
+    assert [launch["outcome"] for launch in await row.launches()] == ["lost", "succeeded"]
+
+
+async def test_a_command_that_was_taken_over_reports_nothing(database: Database) -> None:
+    row = await insert_row(database)
+    async with wrapped(row, *sh(f'{UNTIL_TOLD}; echo 1 > "$TASK_RESULT_FILE"')) as old:
+        await old.says("begun")
+        await row.started(launch=2, pod=SECOND)
+        before = await row.now()
+        old.go()
+        ended = await old.has_ended()
+    assert ended.status == DONE
+    assert await row.now() == before
+
+
+async def test_the_same_pod_started_again_has_its_row_still(database: Database) -> None:
+    row = await insert_row(database, payload=5)
+    holder = await row.started()
+    ended = await execute(row, *sh('cp "$TASK_PAYLOAD_FILE" "$TASK_RESULT_FILE"'))
+    assert (ended.status, await row.status(), (await row.now())["result"]) == (DONE, "succeeded", 5)
+    (launch,) = await row.launches()
+    assert launch["run_token"] == holder.run_token
+
+
+async def test_all_that_is_missing_is_told_at_once(database: Database) -> None:
+    row = await insert_row(database)
+    ended = await execute(row, "echo", "ran", **dict.fromkeys(NEEDED))
+    assert (ended.status, ended.out) == (WRONG, b"")
+    assert [name for name in NEEDED if name not in ended.said] == []
+
+
+async def test_all_that_cannot_be_read_is_told_at_once_and_no_key_is_shown(database: Database) -> None:
+    row = await insert_row(database)
+    faults = {"TASK_ID": "first", "TASK_START_KEY": "hush", "TASK_ATTEMPT": "1.5", "TASK_LAUNCH": 0}
+    faults |= {"TASK_TIMEOUT_SECONDS": "soon"}
+    ended = await execute(row, "echo", "ran", **faults)
+    assert (ended.status, ended.out) == (WRONG, b"")
+    assert [name for name in faults if name not in ended.said] == []
+    assert "hush" not in ended.said
+    assert await row.status() == "waiting"
+
+
+async def test_an_address_that_cannot_be_read_is_said_so_without_its_password(database: Database) -> None:
+    row = await insert_row(database)
+    every = await asyncio.gather(*(execute(row, "echo", "ran", TASK_DATABASE_URL=url) for url in UNREADABLE.values()))
+    for name, ended in zip(UNREADABLE, every, strict=True):
+        assert (ended.status, ended.out) == (WRONG, b""), (name, ended)
+        assert "TASK_DATABASE_URL" in ended.said, name
+        assert "hush" not in ended.said, name
+
+
+async def test_a_wrong_password_is_said_so_without_it(database: Database) -> None:
+    row = await insert_row(database)
+    url = database.url("task").replace("task:task", "task:hush")
+    ended = await execute(row, "echo", "ran", TASK_DATABASE_URL=url)
+    assert (ended.status, ended.out, len(ended.err.splitlines())) == (COULD_NOT, b"", 1)
+    assert "password" in ended.said
+    assert "hush" not in ended.said
+    assert await row.status() == "waiting"
+
+
+async def test_a_login_that_may_not_start_rows_is_said_so(database: Database) -> None:
+    row = await insert_row(database)
+    ended = await execute(row, "echo", "ran", TASK_DATABASE_URL=database.url("observer"))
+    assert (ended.status, ended.out) == (COULD_NOT, b"")
+    assert "task_start" in ended.said
+    assert await row.status() == "waiting"
+
+
+@pytest.mark.parametrize("arguments", [(), ("--",)])
+async def test_without_a_command_it_says_how_it_is_used(database: Database, arguments: tuple[str, ...]) -> None:
+    row = await insert_row(database)
+    ended = await execute(row, *arguments, program=PROGRAM[:-1])
+    assert (ended.status, ended.out) == (WRONG, b"")
+    assert "dispatcher exec -- CMD" in ended.said
+    assert await row.status() == "waiting"
+
+
+async def test_asked_for_its_usage_it_tells_that_and_no_more(database: Database) -> None:
+    row = await insert_row(database)
+    ended = await execute(row, "--help", program=PROGRAM[:-1])
+    assert (ended.status, ended.err, await row.status()) == (DONE, b"", "waiting")
+    assert b"dispatcher exec -- CMD" in ended.out

@@ -1,0 +1,156 @@
+"""`dispatcher exec` told to stop: SIGTERM is the command's, and only its success is still reported."""
+
+import asyncio
+import signal
+
+from tests.controlplane.waiting import wait_for
+from tests.execing import (
+    DONE,
+    FOR_EVER,
+    PROGRAM,
+    PYTHON,
+    TERMINATED,
+    UNTIL_TOLD,
+    execute,
+    one_database,
+    one_proxy,
+    sh,
+    wrapped,
+)
+from tests.faults import postgres_verbs as verbs
+from tests.faults.postgres_proxy import PostgresProxy, connects, runs
+from tests.faults.rules import Gate
+from tests.postgres import Database
+from tests.rows import SECOND, Row, insert_row
+
+database, proxy = one_database, one_proxy
+
+# A parent, a child in a process group of its own, and a grandchild in another; each says what it was told.
+FAMILY = """
+import os, signal
+def told(name):
+    def ends(number, frame):
+        os.write(1, f'{name} told {number}\\n'.encode())
+        if name != 'grandchild': os.wait()
+        os._exit(0)
+    signal.signal(signal.SIGTERM, ends)
+    os.write(1, b'begun\\n')
+    while True: signal.pause()
+if os.fork() == 0:
+    os.setpgid(0, 0)
+    if os.fork() == 0:
+        os.setpgid(0, 0)
+        told('grandchild')
+    told('child')
+told('parent')
+"""
+ENDS_WELL = """trap 'echo 17 > "$TASK_RESULT_FILE"; exit 0' TERM; echo begun; while :; do sleep 0.05; done"""
+ENDS_ILL = "trap 'exit {}' TERM; echo begun; while :; do sleep 0.05; done"
+DEAF = "trap '' TERM; echo begun; sleep 0.3; exit 3"
+OTHER_ENDS = [f"echo begun; {FOR_EVER}", ENDS_ILL.format(1), ENDS_ILL.format(75), DEAF]
+
+
+async def test_sigterm_reaches_everybody_of_the_commands_session(database: Database) -> None:
+    row = await insert_row(database)
+    async with wrapped(row, *PYTHON, FAMILY) as wrapper:
+        await wrapper.says("begun", 3)
+        wrapper.terminate()
+        ended = await wrapper.has_ended()
+    told = {line for line in ended.out.decode().splitlines() if "told" in line}
+    assert told == {f"{name} told {signal.SIGTERM:d}" for name in ("parent", "child", "grandchild")}
+    assert (ended.status, await row.status()) == (DONE, "succeeded")
+
+
+async def test_a_command_that_ends_well_after_sigterm_succeeded(database: Database) -> None:
+    row = await insert_row(database)
+    async with wrapped(row, *sh(ENDS_WELL)) as wrapper:
+        await wrapper.says("begun")
+        wrapper.terminate()
+        ended = await wrapper.has_ended()
+    assert (ended.status, await row.status(), (await row.now())["result"]) == (DONE, "succeeded", 17)
+
+
+async def test_any_other_end_after_sigterm_is_left_to_the_next_launch(database: Database) -> None:
+    rows = [await insert_row(database) for _ in OTHER_ENDS]
+    statuses = await asyncio.gather(*(stopped(row, one) for row, one in zip(rows, OTHER_ENDS, strict=True)))
+    assert statuses == [TERMINATED] * len(OTHER_ENDS)
+    for row in rows:
+        assert await row.status() == "processing"
+        assert [launch["ended_at"] for launch in await row.launches()] == [None]
+    assert (await execute(rows[0], "true", launch=2, pod=SECOND)).status == DONE
+    assert await rows[0].status() == "succeeded"
+
+
+async def stopped(row: Row, script: str) -> int:
+    async with wrapped(row, *sh(script)) as wrapper:
+        await wrapper.says("begun")
+        wrapper.terminate()
+        return (await wrapper.has_ended()).status
+
+
+async def test_a_second_sigterm_does_not_make_it_leave_its_command(database: Database) -> None:
+    row = await insert_row(database)
+    async with wrapped(row, *sh("trap 'echo told' TERM; echo begun; read -r go; read -r go; exit 4")) as wrapper:
+        await wrapper.says("begun")
+        wrapper.terminate()
+        await wrapper.says("told")
+        wrapper.terminate()
+        wrapper.go("go\ngo")
+        ended = await wrapper.has_ended()
+        assert wrapper.living() == []
+    assert (ended.status, await row.status()) == (TERMINATED, "processing")
+
+
+async def test_a_stop_before_the_start_leaves_the_row_as_it_was(database: Database, proxy: PostgresProxy) -> None:
+    """The database refuses, or does not answer at all."""
+    row = await insert_row(database)
+    before = await row.now()
+    for verb in (verbs.drop_before, verbs.hold(Gate())):
+        rule = proxy.add(verb, connects)
+        asked = rule.seen
+        async with wrapped(row, "echo", "ran", TASK_DATABASE_URL=proxy.url(database.url("task"))) as wrapper:
+            await wait_for(lambda: rule.seen > asked, "it knocks", check=wrapper.check)  # noqa: B023  # of this round
+            wrapper.terminate()
+            ended = await wrapper.has_ended()
+        rule.end()
+        assert (ended.status, ended.out) == (TERMINATED, b"")
+    assert await row.now() == before
+
+
+async def test_a_stop_while_it_still_loads_is_heard(database: Database) -> None:
+    """PID 1 has no default for SIGTERM, and the driver takes a while to load."""
+    row = await insert_row(database)
+    told = (PROGRAM[0], "-X", "importtime", *PROGRAM[1:])
+    async with wrapped(row, *sh(FOR_EVER), program=told) as wrapper:
+        await wait_for(lambda: b"asyncpg" in wrapper.err, "it loads the driver", check=wrapper.check)
+        wrapper.terminate()
+        assert (await wrapper.has_ended()).status == TERMINATED
+
+
+async def test_a_stop_while_the_start_is_asked_runs_no_command(database: Database, proxy: PostgresProxy) -> None:
+    row, gate = await insert_row(database), Gate()
+    rule = proxy.add(verbs.hold(gate), runs("task_start"))
+    async with wrapped(row, "echo", "ran", TASK_DATABASE_URL=proxy.url(database.url("task"))) as wrapper:
+        await wait_for(lambda: rule.seen, "the start is on its way", check=wrapper.check)
+        wrapper.terminate()
+        ended = await wrapper.has_ended()
+    gate.open()
+    assert (ended.status, ended.out) == (TERMINATED, b"")
+
+
+async def test_a_success_is_reported_although_the_stop_came_before_the_database_was_back(
+    database: Database, proxy: PostgresProxy
+) -> None:
+    row = await insert_row(database)
+    async with wrapped(row, *sh(UNTIL_TOLD), TASK_DATABASE_URL=proxy.url(database.url("task"))) as wrapper:
+        await wrapper.says("begun")
+        rules = [proxy.add(verbs.drop_before, matches) for matches in (connects, runs("task_finish"))]
+        wrapper.go()
+        await wait_for(lambda: sum(rule.hits for rule in rules), "a report fails", check=wrapper.check)
+        wrapper.terminate()
+        hits = sum(rule.hits for rule in rules)
+        await wait_for(lambda: sum(rule.hits for rule in rules) > hits, "it is asked again", check=wrapper.check)
+        for rule in rules:
+            rule.end()
+        ended = await wrapper.has_ended()
+    assert (ended.status, await row.status()) == (DONE, "succeeded")

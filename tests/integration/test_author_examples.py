@@ -200,9 +200,7 @@ async def test_signs_of_life_are_given_while_work_lasts(image: Image, database: 
 
 
 @pytest.mark.parametrize("cause", ["cancel", "SIGTERM"])
-async def test_children_are_told_to_stop_too_and_only_a_cancel_makes_nothing_of_an_end_with_0(
-    database: Database, cause: str
-) -> None:
+async def test_children_stop_too_and_an_end_with_0_counts_unless_cancelled(database: Database, cause: str) -> None:
     row = await insert_row(database)
     child_of_command = "trap 'echo told >&2; exit' TERM; echo ready >&2; while :; do sleep 0.1; done"
     command = f"({child_of_command}) & trap 'wait; echo 17; exit 0' TERM; wait"

@@ -210,10 +210,9 @@ async def test_children_stop_too_and_an_end_with_0_counts_unless_cancelled(datab
             await row.cancel()
         else:
             child.terminate()
-        ended = await end(child)
-    now = await row.now()
-    expected = ("cancelled", None) if cause == "cancel" else ("succeeded", 17)
-    assert (ended.status, now["status"], now["result"]) == (0, *expected), ended
+        ended, now = await end(child), await row.now()
+    expected = (0, "cancelled", None) if cause == "cancel" else (0, "succeeded", 17)
+    assert (ended.status, now["status"], now["result"]) == expected
     assert "told\n" in ended.err
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.objects import write_kubeconfig
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import ROOT, Place
 
@@ -24,13 +25,15 @@ POOL = "test.dispatcher.internal/pool"
 class Node:
     """One kubelet, by itself in a process; its containers outlive it until `remove`."""
 
-    def __init__(self, place: Place, name: str) -> None:
+    def __init__(self, place: Place, name: str, url: str | None = None) -> None:
         self.name = f"{name}-{place.namespace}"
         self.folder = place.folder / self.name
         self._plane: ControlPlane = place.control_plane
         self._pool = f"{POOL}={place.namespace}"
-        config = place.folder / f"{self.name}.kubeconfig"
-        self._config = self._plane.kubeconfig(config, token=self._plane.admin_token, namespace="default")
+        self._config = write_kubeconfig(
+            place.folder / f"{self.name}.kubeconfig",
+            url=url or self._plane.url, ca_file=self._plane.ca_file, token=self._plane.admin_token,
+        )  # fmt: skip
         self._log = place.folder / f"{self.name}.log"
         self._process: asyncio.subprocess.Process | None = None
 

@@ -159,12 +159,8 @@ class Kubelet:
                 sandbox.kill(name)
 
     async def _start(self, pod: LocalPod, sandbox: Sandbox) -> None:
-        others = [one.whole for one in self._pods_now() if one.uid != pod.uid and is_active(one.whole)]
-        reason, words = "NotAProcess", why_refused(pod.whole)
-        if not words:
-            reason, words = why_too_big(pod.whole, others, self._node.size)
-        if words:
-            await self._say(pod, build_refusal(pod.whole, reason, words, self._clock()))
+        if words := why_refused(pod.whole):
+            await self._say(pod, build_refusal(pod.whole, "NotAProcess", words, self._clock()))
             return
         containers = pod.whole["spec"]["containers"]
         try:
@@ -178,6 +174,12 @@ class Kubelet:
             if status != pod.whole["status"]:
                 await self._say(pod, status)
             self._rest(pod, CONFIG_SECONDS)
+            return
+        # Looked at last, and nothing is awaited before the start: two Pods may have come together.
+        others = [one.whole for one in self._pods_now() if one.uid != pod.uid and self._is_active(one)]
+        reason, words = why_too_big(pod.whole, others, self._node.size)
+        if words:
+            await self._say(pod, build_refusal(pod.whole, reason, words, self._clock()))
             return
         for name in orders.keys() - set(sandbox.names()):
             sandbox.start(name, orders[name])
@@ -216,6 +218,11 @@ class Kubelet:
     def _sandbox(self, uid: str) -> Sandbox:
         return Sandbox(self._folder / "pods" / uid)
 
+    def _is_active(self, pod: LocalPod) -> bool:
+        """Whether it takes part of the node: told or not, what was started counts."""
+        is_known = bool(pod.whole["status"].get("startTime")) or bool(self._sandbox(pod.uid).names())
+        return is_known and pod.whole["status"].get("phase") not in TERMINAL
+
     def _gone(self) -> list[str]:
         """Pods with a folder here that the API server does not know any more."""
         known = {pod.uid for pod in self._pods.store.view().values()}
@@ -238,11 +245,6 @@ class Kubelet:
 def read_secret(value: str) -> str:
     """Bytes that are no text arrive as they are, in the environment and in files."""
     return base64.b64decode(value).decode(errors="surrogateescape")
-
-
-def is_active(pod: Json) -> bool:
-    """Whether it takes part of the node."""
-    return pod["status"].get("phase") not in TERMINAL and bool(pod["status"].get("startTime"))
 
 
 def path_of(pod: LocalPod) -> str:

@@ -43,7 +43,10 @@ class JobApi:
         self._installation = installation
 
     async def create(self, manifest: Manifest) -> ApiAnswer:
-        """POST, told to refuse unknown fields. Status 0: unknown, it may have been done, unless it was not sent."""
+        """POST, told to refuse unknown fields. Status 0: unknown, it may have been done, unless it was not sent.
+
+        The answer's Job has its metadata alone: who was made, and at which version.
+        """
         if not self._may_write():
             return WITHHELD
         params = {"fieldValidation": "Strict", "timeout": f"{SERVER_SECONDS}s"}

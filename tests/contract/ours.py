@@ -64,7 +64,10 @@ class Account:
         answer = await self.api.create(manifest or self.manifest())
         assert answer.status == 201, answer
         assert answer.job is not None
-        return answer.job
+        whole = (await self.api.get(answer.job.name)).job  # the answer tells who was made, and no more
+        assert whole is not None
+        assert (whole.uid, whole.identity) == (answer.job.uid, answer.job.identity)
+        return whole
 
     async def close(self) -> None:
         for client in self._clients:

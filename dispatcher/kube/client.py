@@ -29,8 +29,6 @@ CONNECT_SECONDS: Final = 5
 SILENCE_SECONDS: Final = 90
 """Of a watch: bookmarks come about each minute."""
 LINE_BYTES: Final = 4 * 2**20
-METADATA_ALONE: Final = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json"
-"""Whoever cannot do that answers with the whole object."""
 NETWORK_FAULTS: Final = (aiohttp.ClientError, TimeoutError, OSError, ValueError)
 S = TypeVar("S")
 
@@ -47,7 +45,6 @@ class Question(Struct, frozen=True):
     body: bytes | None
     params: Mapping[str, str] | None
     seconds: float
-    accept: str = "application/json"
 
 
 class Reply(Struct, frozen=True):
@@ -105,13 +102,7 @@ class KubeClient:
         seconds: float = REQUEST_SECONDS,
     ) -> Reply:
         """One request; a refused token is read again, once. ClusterAway: no answer, so it may have been done."""
-        return await self._ask(Question(method, path, body, params, seconds))
-
-    async def create(self, path: str, body: bytes, params: Mapping[str, str], seconds: float) -> Reply:
-        """A POST that is answered with the metadata alone of what was made: less to encode, and less to read."""
-        return await self._ask(Question("POST", path, body, params, seconds, METADATA_ALONE))
-
-    async def _ask(self, question: Question) -> Reply:
+        question = Question(method, path, body, params, seconds)
         reply = await self._once(question, False)
         return await self._once(question, True) if reply.status == 401 else reply
 
@@ -123,7 +114,7 @@ class KubeClient:
                 self._login.url + question.path,
                 data=question.body,
                 params=question.params,
-                headers={**await self._headers(again), "Accept": question.accept},
+                headers=await self._headers(again),
                 ssl=self._login.tls or True,
                 timeout=aiohttp.ClientTimeout(total=question.seconds, sock_connect=CONNECT_SECONDS),
                 allow_redirects=False,  # to a login page, say: that is no answer

@@ -43,17 +43,11 @@ class JobApi:
         self._installation = installation
 
     async def create(self, manifest: Manifest) -> ApiAnswer:
-        """POST, told to refuse unknown fields. Status 0: unknown, it may have been done, unless it was not sent.
-
-        The answer's Job has its metadata alone: who was made, and at which version.
-        """
+        """POST, told to refuse unknown fields. Status 0: unknown, it may have been done, unless it was not sent."""
         if not self._may_write():
             return WITHHELD
         params = {"fieldValidation": "Strict", "timeout": f"{SERVER_SECONDS}s"}
-        try:
-            return read_answer(await self._client.create(self._jobs, encode(manifest), params, WRITE_SECONDS))
-        except ClusterAway as fault:
-            return ApiAnswer(0, message=str(fault))
+        return await self._ask("POST", self._jobs, encode(manifest), params)
 
     async def try_create(self, manifest: Manifest) -> ApiAnswer:
         """As `create`, up to the point where it would be kept: nothing is made."""

@@ -34,7 +34,7 @@ class Account:
         self.api = self.job_api()
 
     def open_client(self, token_file: Path | None = None, *, silence: float = SILENCE_SECONDS) -> KubeClient:
-        tls = ssl.create_default_context(cafile=str(self.plane.ca_file))
+        tls = ssl.create_default_context(cafile=self.plane.ca_file) if self.plane.ca_file else None
         token = TokenFile(token_file or self.token_file).read
         self._clients.append(KubeClient(Login(self.plane.url, tls, token, self.namespace), silence))
         return self._clients[-1]

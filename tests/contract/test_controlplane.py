@@ -218,6 +218,7 @@ class TestOwnPlane:
             assert time.monotonic() - before < 10
             servers = plane.pids()
             assert set(servers) == set(PACKAGES)
+            assert plane.ca_file is not None
             folder = plane.ca_file.parent.parent
             namespace = await plane.create_namespace()
             await self._comes_back(plane, namespace)

@@ -15,6 +15,9 @@ from tests.builders import DATABASE_ID, SITE
 from tests.contract.ours import RBAC, Account, dispatcher_account
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.sides import BOTH_SIDES
+
+pytestmark = BOTH_SIDES
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -21,6 +21,9 @@ from tests.contract.scripted_lease import NAME, MovedClock, Turns
 from tests.contract.test_job_api import dying_namespace
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.sides import BOTH_SIDES
+
+pytestmark = BOTH_SIDES
 
 SECONDS = 15
 TRUSTED = 13.5

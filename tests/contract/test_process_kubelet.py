@@ -12,10 +12,13 @@ import pytest_asyncio
 
 from tests.contract.yard import Yard, conditions, opened, state
 from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.sides import BOTH_SIDES
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Place
 from tests.postgres import Database
 from tests.realities import crash
+
+pytestmark = BOTH_SIDES
 
 LOG_TAIL: dict[str, Any] = {"terminationMessagePolicy": "FallbackToLogsOnError"}
 GONE = ("False", "PodFailed")

@@ -9,6 +9,7 @@ import pytest_asyncio
 from tests.contract.yard import Yard, opened, state
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.sides import BOTH_SIDES
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Place
 from tests.faults.http_proxy import KubeProxy, asks
@@ -16,6 +17,8 @@ from tests.faults.http_verbs import hold
 from tests.faults.http_verbs import status as answer
 from tests.faults.rules import Gate
 from tests.postgres import Database
+
+pytestmark = BOTH_SIDES
 
 DISRUPTION = {"rules": [{"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]}
 

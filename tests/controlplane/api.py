@@ -39,10 +39,12 @@ class Change:
 class Api:
     """One identity at one API server; connections are kept."""
 
-    def __init__(self, url: str, ca_file: Path, token: str) -> None:
+    def __init__(self, url: str, ca_file: Path | None, token: str) -> None:
         self._url = url
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=32, ssl=ssl.create_default_context(cafile=str(ca_file))),
+            connector=aiohttp.TCPConnector(
+                limit=32, ssl=ssl.create_default_context(cafile=ca_file) if ca_file else True
+            ),
             headers={"Authorization": f"Bearer {token}"},
             timeout=aiohttp.ClientTimeout(total=30),
             read_bufsize=4 << 20,  # a line of a watch is a whole object

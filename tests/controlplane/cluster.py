@@ -104,7 +104,8 @@ class ControlPlane:
         return self._layout.url
 
     @property
-    def ca_file(self) -> Path:
+    def ca_file(self) -> Path | None:
+        """None: it speaks without TLS."""
         return self._layout.ca_file
 
     @property

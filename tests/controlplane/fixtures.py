@@ -13,10 +13,11 @@ import pytest_asyncio
 
 from tests.controlplane.binaries import BuildFault, programs
 from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.embedded import EmbeddedPlane
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    wanted = any("control_plane" in getattr(item, "fixturenames", ()) for item in session.items)
+    wanted = any(asks_the_real_one(item) for item in session.items)
     if wanted and not session.config.option.collectonly:
         try:
             programs()
@@ -24,8 +25,25 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             raise pytest.UsageError(str(fault)) from fault
 
 
+def asks_the_real_one(item: pytest.Item) -> bool:
+    return "control_plane" in getattr(item, "fixturenames", ()) and item.get_closest_marker("embedded") is None
+
+
+@pytest.fixture(scope="session")
+def control_plane(request: pytest.FixtureRequest) -> ControlPlane:
+    """The real one, or what `sides` asks for."""
+    plane: ControlPlane = request.getfixturevalue(f"{getattr(request, 'param', 'real')}_plane")
+    return plane
+
+
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def control_plane() -> AsyncIterator[ControlPlane]:
+async def embedded_plane() -> AsyncIterator[ControlPlane]:
+    async with EmbeddedPlane() as plane:
+        yield plane
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def real_plane() -> AsyncIterator[ControlPlane]:
     kept = os.environ.get("CONTROL_PLANE_LOGS")
     async with ControlPlane(logs_in=Path(kept) if kept else None) as plane:
         yield plane

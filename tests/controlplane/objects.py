@@ -57,12 +57,13 @@ def is_ready(found: Json) -> bool:
     )
 
 
-def write_kubeconfig(path: Path, *, url: str, ca_file: Path, token: str, namespace: str = "default") -> Path:
-    """A kubeconfig file with one cluster, one user and one context, all called `tests`."""
+def write_kubeconfig(path: Path, *, url: str, ca_file: Path | None, token: str, namespace: str = "default") -> Path:
+    """A kubeconfig file with one cluster, one user and one context, all called `tests`. `ca_file` None: no TLS."""
+    server = {"server": url} | ({"certificate-authority": str(ca_file)} if ca_file else {})
     config = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": "tests", "cluster": {"server": url, "certificate-authority": str(ca_file)}}],
+        "clusters": [{"name": "tests", "cluster": server}],
         "users": [{"name": "tests", "user": {"token": token}}],
         "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": "tests", "namespace": namespace}}],
         "current-context": "tests",

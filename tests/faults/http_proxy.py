@@ -161,13 +161,13 @@ async def pass_on(exchange: Exchange) -> web.StreamResponse:
 class KubeProxy:
     """`async with` it, add rules, and point a client at `url`."""
 
-    def __init__(self, server_url: str, ca_file: Path) -> None:
+    def __init__(self, server_url: str, ca_file: Path | None) -> None:
         self.url = ""
         self.rules: Rules[Asked, Verb] = Rules()
         self.faults: list[BaseException] = []
         self.passed = 0
         self._server_url = server_url
-        self._tls = ssl.create_default_context(cafile=str(ca_file))
+        self._tls = ssl.create_default_context(cafile=ca_file) if ca_file else True
         self._work: set[asyncio.Task[web.StreamResponse]] = set()
 
     def add(self, verb: Verb, matches: Matches, turns: Turns = always, name: str = "") -> Rule[Asked, Verb]:

@@ -1,0 +1,153 @@
+"""The HTTP side: a request becomes a call of the registry, a list or a watch; what is refused becomes a Status.
+
+Whoever knows the token may do everything: the containers are processes of this machine, so nobody else may make a Job.
+"""
+
+import hmac
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+
+from dispatcher.local.cluster.bodies import LARGEST_BODY, read_body
+from dispatcher.local.cluster.faults import ApiFault, conflict, not_found, unprocessable
+from dispatcher.local.cluster.kinds import LEASE, POD, REVIEW, Target, read_path
+from dispatcher.local.cluster.listing import list_objects, read_version, read_which
+from dispatcher.local.cluster.registry import Registry, check_name
+from dispatcher.local.cluster.storage import Entry
+from dispatcher.local.cluster.watching import Watch
+
+Json = dict[str, Any]
+PARTS: Final = frozenset({"", "status", "binding"})
+TRUE: Final = frozenset({"1", "true"})
+
+
+class Api:
+    """`app()` is what an aiohttp server serves."""
+
+    def __init__(self, registry: Registry, token: str) -> None:
+        self._registry = registry
+        self._token = f"Bearer {token}".encode()
+
+    def app(self) -> web.Application:
+        app = web.Application(client_max_size=LARGEST_BODY)
+        app.router.add_route("*", "/{path:.*}", self._answer)
+        return app
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        try:
+            self._check_identity(request)
+            if request.path in {"/healthz", "/livez", "/readyz"}:
+                return web.Response(text="ok")
+            return await self._route(request, read_path(request.path))
+        except ApiFault as fault:
+            return answer(msgspec.json.encode(fault.status), fault.code)
+
+    def _check_identity(self, request: web.Request) -> None:
+        if not hmac.compare_digest(request.headers.get("Authorization", "").encode(), self._token):
+            raise ApiFault(401, "Unauthorized")
+
+    async def _route(self, request: web.Request, target: Target) -> web.StreamResponse:
+        if target.part not in PARTS or (target.part == "status" and not target.kind.has_status):
+            raise not_found()
+        if target.kind is REVIEW or target.part == "binding":
+            return self._answer_virtual(request, target, await read_body(request, target.kind))
+        if request.method == "GET":
+            return await self._read(request, target)
+        verb = {"POST": self._create, "PUT": self._update, "PATCH": self._patch, "DELETE": self._delete}
+        if request.method not in verb or request.method in ({"POST"} if target.name else {"PUT", "PATCH"}):
+            raise ApiFault(405, "the server does not allow this method on the requested resource", details={})
+        return verb[request.method](request, target, await read_body(request, target.kind))
+
+    async def _read(self, request: web.Request, target: Target) -> web.StreamResponse:
+        if target.name:
+            self._registry.storage.check_reached(read_version(request.query.get("resourceVersion") or "0"))
+            return answer(self._registry.get(target).whole)
+        if request.query.get("watch") in TRUE:
+            return await self._watch(request, target)
+        return answer(list_objects(self._registry.storage, target, request.query))
+
+    async def _watch(self, request: web.Request, target: Target) -> web.StreamResponse:
+        watch = Watch(self._registry.storage, target, request.query)
+        stream = web.StreamResponse(headers={"Content-Type": "application/json"})
+        try:
+            await stream.prepare(request)
+            async for lines in watch.lines():
+                await stream.write(lines)
+            await stream.write_eof()
+        except ConnectionResetError:
+            pass  # the reader is gone
+        finally:
+            watch.close()
+        return stream
+
+    def _create(self, request: web.Request, target: Target, body: Json) -> web.Response:
+        if request.query.get("dryRun") not in {None, "All"}:
+            raise unprocessable("dryRun", "FieldValueNotSupported", "only All is supported")
+        entry = self._registry.create(target, body, dry_run="dryRun" in request.query)
+        return answer(entry.whole, 201)
+
+    def _update(self, _: web.Request, target: Target, body: Json) -> web.Response:
+        if target.kind is LEASE and self._registry.storage.get(LEASE, (target.namespace, target.name)) is None:
+            return answer(self._registry.create(Target(LEASE, target.namespace), body).whole, 201)
+        return answer(self._registry.update(target, body).whole)
+
+    def _patch(self, _: web.Request, target: Target, body: Json) -> web.Response:
+        return answer(self._registry.patch(target, body).whole)
+
+    def _delete(self, request: web.Request, target: Target, body: Json) -> web.Response:
+        options = {**{key: request.query[key] for key in ("propagationPolicy",) if key in request.query}, **body}
+        if "gracePeriodSeconds" in request.query:
+            options["gracePeriodSeconds"] = int(request.query["gracePeriodSeconds"])
+        if not target.name:
+            return self._delete_all(request, target, options)
+        if options.get("dryRun"):
+            return answer(msgspec.json.encode(write_success(target, self._registry.get(target))))
+        entry, is_gone = self._registry.delete(target, options)
+        if not is_gone or target.kind is POD:
+            return answer(entry.whole)
+        return answer(msgspec.json.encode(write_success(target, entry)))
+
+    def _delete_all(self, request: web.Request, target: Target, options: Json) -> web.Response:
+        which, kind = read_which(target, request.query), target.kind
+        left = list_objects(self._registry.storage, target, request.query)
+        keys = [key for key, entry in self._registry.storage.all(kind).items() if which.matches(entry.object)]
+        for namespace, name in keys:
+            self._registry.delete(Target(kind, namespace, name), options)
+        return answer(left)
+
+    def _answer_virtual(self, request: web.Request, target: Target, body: Json) -> web.Response:
+        """What is asked for and not kept: may I, and a binding."""
+        if request.method != "POST":
+            raise ApiFault(405, "the server does not allow this method on the requested resource", details={})
+        return self._review(body) if target.kind is REVIEW else self._bind(target, body)
+
+    def _review(self, body: Json) -> web.Response:
+        """Whoever is asked for may do everything."""
+        spec = body.get("spec") or {}
+        if not spec.get("resourceAttributes"):
+            raise unprocessable("spec.resourceAttributes", "FieldValueInvalid", "exactly one of them must be given")
+        head = {"kind": REVIEW.kind, "apiVersion": REVIEW.api_version, "metadata": {}}
+        return answer(msgspec.json.encode({**head, "spec": spec, "status": {"allowed": True}}), 201)
+
+    def _bind(self, target: Target, body: Json) -> web.Response:
+        if target.kind is not POD:
+            raise not_found()
+        meta, uid = body.get("metadata") or {}, self._registry.get(target).object["metadata"]["uid"]
+        check_name(target, meta)
+        if meta.get("uid", uid) != uid:
+            raise conflict("", "pods/binding", target.name, "is another one by now")
+        self._registry.bind(target, body["target"]["name"])
+        done = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+        return answer(msgspec.json.encode(done), 201)
+
+
+def answer(body: bytes, status: int = 200) -> web.Response:
+    return web.Response(body=body, status=status, content_type="application/json")
+
+
+def write_success(target: Target, entry: Entry) -> Json:
+    details = {"name": target.name, "group": target.kind.group, "kind": target.kind.plural}
+    details["uid"] = entry.object["metadata"]["uid"]
+    kept = {key: value for key, value in details.items() if value}
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": kept}

@@ -1,0 +1,143 @@
+"""The body of a request: JSON, of the right types, without fields that nobody knows."""
+
+import base64
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+
+from dispatcher.local.cluster.faults import ApiFault, bad_request, unprocessable
+from dispatcher.local.cluster.fields import unknown_fields
+from dispatcher.local.cluster.kinds import JOB, SECRET, Kind
+from dispatcher.quantity import parse_quantity
+
+Json = dict[str, Any]
+MERGE_PATCH: Final = "application/merge-patch+json"
+LARGEST_BODY: Final = 3 * 2**20
+VALIDATION: Final = frozenset({"", "Strict", "Warn", "Ignore"})
+TYPES: Final[dict[str, type]] = {
+    **dict.fromkeys(("metadata", "spec", "template", "labels", "annotations", "nodeSelector"), dict),
+    **dict.fromkeys(("containers", "env", "args", "command", "tolerations", "volumes", "finalizers"), list),
+    **dict.fromkeys(("name", "namespace", "generateName", "image", "value", "renewTime"), str),
+    **dict.fromkeys(("backoffLimit", "activeDeadlineSeconds", "parallelism", "completions"), int),
+    "suspend": bool,
+}
+"""Of fields by their name, wherever they stand, as far as a template is likely to have them wrong."""
+TEXTS: Final = frozenset({"labels", "annotations", "nodeSelector", "stringData", "data"})
+AMOUNTS: Final = frozenset({"requests", "limits"})
+LARGEST: Final = 2**31 - 1
+GO: Final[dict[type, str]] = {int: "int32", bool: "bool", str: "string", dict: "map", list: "slice"}
+
+
+async def read_body(request: web.Request, kind: Kind) -> Json:
+    """ApiFault 400: not an object; 415: not said to be JSON; 422: a way to judge it that is none."""
+    wanted = MERGE_PATCH if request.method == "PATCH" else "application/json"
+    how = request.query.get("fieldValidation", "")
+    try:
+        text = await request.read()
+    except web.HTTPRequestEntityTooLarge as fault:
+        raise ApiFault(413, f"Request entity too large: limit is {LARGEST_BODY}") from fault
+    if text and request.content_type != wanted:
+        raise ApiFault(415, f"the body of the request was {request.content_type}, and only {wanted} is served")
+    if not text and request.method == "DELETE":
+        return {}
+    if how not in VALIDATION:
+        raise unprocessable("fieldValidation", "FieldValueNotSupported", f"Unsupported value: {how!r}")
+    found = decode(text)
+    if request.method == "DELETE":
+        return found
+    check_types(found)
+    if kind is SECRET:
+        check_encoded(found.get("data") or {})
+    faults = [f'unknown field "{path}"' for path in sorted(unknown_fields(found))] if kind is JOB else []
+    if how == "Strict" and (faults := faults + [f'duplicate field "{path}"' for path in twofold(text)]):
+        told = ", ".join(faults)
+        raise bad_request(f'{kind.kind} in version "v1" cannot be handled: strict decoding error: {told}')
+    return found if request.method == "PATCH" else without_nulls(found)
+
+
+def decode(text: bytes) -> Json:
+    try:
+        found = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError) as fault:
+        raise bad_request(f"the body is not JSON: {fault}") from fault
+    if not isinstance(found, dict) or not isinstance(found.get("status", {}), dict | None):
+        raise bad_request(f"json: cannot unmarshal {type(found).__name__} into an object of the API")
+    return found
+
+
+class Pairs(dict[str, Any]):
+    """An object, and the keys that stood in it more than once."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        keys = [key for key, _ in pairs]
+        self.twice = sorted({key for key in keys if keys.count(key) > 1})
+
+
+def twofold(text: bytes) -> list[str]:
+    """Paths of the keys that stand twice in one object."""
+    return sorted(find_twofold(json.loads(text, object_pairs_hook=Pairs), ""))
+
+
+def find_twofold(found: Any, at: str) -> Iterator[str]:
+    if isinstance(found, Pairs):
+        yield from (f"{at}{key}" for key in found.twice)
+        for key, held in found.items():
+            yield from find_twofold(held, f"{at}{key}.")
+    elif isinstance(found, list):
+        for number, held in enumerate(found):
+            yield from find_twofold(held, f"{at[:-1]}[{number}].")
+
+
+def without_nulls(found: Any) -> Any:
+    """A field that is null is none."""
+    if isinstance(found, list):
+        return [without_nulls(one) for one in found]
+    if not isinstance(found, dict):
+        return found
+    return {key: without_nulls(value) for key, value in found.items() if value is not None}
+
+
+def check_types(given: Json, at: str = "") -> None:
+    """ApiFault 400: a value is of another type than its field."""
+    for name, held in given.items():
+        where = f"{at}{name}"
+        if held is not None and name in TYPES and type(held) is not TYPES[name]:
+            raise not_of_type(held, where, TYPES[name])
+        if isinstance(held, int) and held > LARGEST:
+            raise not_of_type(held, where, int)
+        if isinstance(held, dict) and name in TEXTS:
+            check_texts(held, where)
+        if isinstance(held, dict) and name in AMOUNTS:
+            check_amounts(held, where)
+        for one in held if isinstance(held, list) else [held]:
+            if isinstance(one, dict):
+                check_types(one, f"{where}.")
+
+
+def not_of_type(held: object, where: str, wanted: type) -> ApiFault:
+    return bad_request(f"json: cannot unmarshal {type(held).__name__} into the field {where} of type {GO[wanted]}")
+
+
+def check_texts(held: Json, where: str) -> None:
+    if not all(isinstance(one, str | None) for one in held.values()):
+        raise not_of_type(held, where, str)
+
+
+def check_encoded(held: Json) -> None:
+    try:
+        for text in held.values():
+            base64.b64decode(text or "", validate=True)
+    except ValueError as fault:
+        raise bad_request(f"data: illegal base64: {fault}") from fault
+
+
+def check_amounts(held: Json, where: str) -> None:
+    for amount in held.values():
+        try:
+            parse_quantity(str(amount))
+        except ValueError as fault:
+            raise bad_request(f"{where}: {fault}") from fault

@@ -1,0 +1,146 @@
+"""What the API server adds to an object that is made."""
+
+import base64
+import secrets
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from dispatcher.local.cluster.kinds import JOB, NAMESPACE, NODE, POD, SECRET, Kind
+
+Json = dict[str, Any]
+LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
+TRACKING: Final = "batch.kubernetes.io/job-tracking"
+CONTROLLER_UID: Final = "batch.kubernetes.io/controller-uid"
+NOT_READY: Final = "node.kubernetes.io/not-ready"
+LONGEST_PREFIX: Final = 58
+CONTAINER: Final = {
+    "imagePullPolicy": "IfNotPresent", "resources": {},
+    "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File",
+}  # fmt: skip
+POD_SPEC: Final = {
+    "dnsPolicy": "ClusterFirst", "restartPolicy": "Always", "schedulerName": "default-scheduler",
+    "securityContext": {}, "terminationGracePeriodSeconds": 30,
+}  # fmt: skip
+JOB_SPEC: Final = {"parallelism": 1, "completions": 1, "backoffLimit": 6, "completionMode": "NonIndexed",
+                   "suspend": False, "manualSelector": False}  # fmt: skip
+TOLERATIONS: Final = [
+    {"key": f"node.kubernetes.io/{what}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+    for what in ("not-ready", "unreachable")
+]
+
+
+def made(kind: Kind, given: Json, namespace: str, at: str) -> Json:
+    """The object as it is stored: what only the server may set is the server's, what is left out has its default."""
+    meta = given.get("metadata") or {}
+    kept = {key: meta[key] for key in meta if key not in {"resourceVersion", "selfLink", "managedFields", "uid"}}
+    for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "generateName"):
+        kept.pop(key, None)
+    if prefix := meta.get("generateName"):
+        kept |= {"generateName": prefix, "name": meta.get("name") or prefix[:LONGEST_PREFIX] + suffix()}
+    kept |= {"uid": str(uuid.uuid4()), "creationTimestamp": at} | ({"namespace": namespace} if namespace else {})
+    body = {key: value for key, value in given.items() if key not in {"kind", "apiVersion", "metadata"}}
+    whole = {"metadata": kept, **body}
+    return COMPLETE[kind](whole) if kind in COMPLETE else whole
+
+
+def suffix() -> str:
+    return "".join(secrets.choice(LETTERS) for _ in range(5))
+
+
+def complete_job(job: Json) -> Json:
+    meta, spec = {**job["metadata"], "generation": 1}, {**JOB_SPEC, **(job.get("spec") or {})}
+    owner = {CONTROLLER_UID: meta["uid"], "controller-uid": meta["uid"]}
+    labels = {**owner, "batch.kubernetes.io/job-name": meta["name"], "job-name": meta["name"]}
+    template = spec.get("template") or {}
+    template_meta = template.get("metadata") or {}
+    template_meta = {**template_meta, "labels": {**(template_meta.get("labels") or {}), **labels}}
+    given = template.get("spec") or {}
+    pod_spec = {**complete_pod_spec(given), "restartPolicy": given.get("restartPolicy")}  # there is no default for it
+    spec["template"] = {**template, "metadata": template_meta, "spec": pod_spec}
+    spec["selector"] = {"matchLabels": {CONTROLLER_UID: meta["uid"]}}
+    if "podReplacementPolicy" not in spec:
+        spec["podReplacementPolicy"] = "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed"
+    return {
+        "metadata": {**meta, "labels": meta.get("labels") or labels | (template_meta["labels"])},
+        "spec": spec,
+        "status": {},
+    }
+
+
+def complete_pod(pod: Json) -> Json:
+    spec = complete_pod_spec(pod.get("spec") or {})
+    spec = {**spec, "tolerations": [*(spec.get("tolerations") or []), *TOLERATIONS], "priority": 0}
+    spec |= {"enableServiceLinks": True, "preemptionPolicy": "PreemptLowerPriority"}
+    for key in ("containers", "initContainers"):
+        if spec.get(key):
+            spec[key] = [with_requests(container) for container in spec[key]]
+    return {"metadata": {**pod["metadata"], "generation": 1}, "spec": spec,
+            "status": {"phase": "Pending", "qosClass": qos(spec)}}  # fmt: skip
+
+
+def complete_pod_spec(spec: Json) -> Json:
+    """In a template, too: what is told of it there is the same, but for requests."""
+    lists = {
+        key: [complete_container(one) for one in spec[key]] for key in ("containers", "initContainers") if spec.get(key)
+    }
+    return {**POD_SPEC, **spec, **lists}
+
+
+def complete_container(given: Json) -> Json:
+    image = given.get("image") or ""
+    always = image.endswith(":latest") or ":" not in image.rpartition("/")[2]
+    pull = {"imagePullPolicy": "Always" if always else "IfNotPresent"}
+    env = [complete_variable(one) for one in given.get("env") or []]
+    return {**CONTAINER, **pull, **given} | ({"env": env} if env else {})
+
+
+def with_requests(container: Json) -> Json:
+    """What is limited and not asked for is asked for, too."""
+    resources = container["resources"]
+    asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    return {**container, "resources": {**resources, "requests": asked}} if asked else container
+
+
+def complete_variable(given: Json) -> Json:
+    source = given.get("valueFrom") or {}
+    if "fieldRef" not in source:
+        return {key: value for key, value in given.items() if (key, value) != ("value", "")}
+    return {**given, "valueFrom": {"fieldRef": {"apiVersion": "v1", **source["fieldRef"]}}}
+
+
+def qos(spec: Json) -> str:
+    """Near enough: what a Pod is evicted by first does not matter where nothing is evicted."""
+    asked = [container.get("resources") or {} for container in spec.get("containers") or []]
+    if not any(asked):
+        return "BestEffort"
+    whole = all({"cpu", "memory"} <= (one.get("limits") or {}).keys() for one in asked)
+    return "Guaranteed" if whole and all(one["requests"] == one["limits"] for one in asked) else "Burstable"
+
+
+def complete_node(node: Json) -> Json:
+    spec = dict(node.get("spec") or {})
+    taint = {"key": NOT_READY, "effect": "NoSchedule"}
+    spec["taints"] = [*(spec.get("taints") or []), taint]
+    status = node.get("status") or {}
+    return {**node, "spec": spec, "status": {"allocatable": status.get("capacity") or {}, **status}}
+
+
+def complete_secret(secret: Json) -> Json:
+    texts: Mapping[str, str] = secret.get("stringData") or {}
+    encoded = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
+    kept = {key: value for key, value in secret.items() if key != "stringData"}
+    found = {**(secret.get("data") or {}), **encoded}
+    return {"type": "Opaque", **kept} | ({"data": found} if found else {})
+
+
+def complete_namespace(namespace: Json) -> Json:
+    meta = namespace["metadata"]
+    labels = {"kubernetes.io/metadata.name": meta["name"], **(meta.get("labels") or {})}
+    return {"metadata": {**meta, "labels": labels}, "spec": {"finalizers": ["kubernetes"]},
+            "status": {"phase": "Active"}}  # fmt: skip
+
+
+COMPLETE: Final[dict[Kind, Callable[[Json], Json]]] = {
+    JOB: complete_job, POD: complete_pod, NODE: complete_node, SECRET: complete_secret, NAMESPACE: complete_namespace,
+}  # fmt: skip

@@ -1,0 +1,218 @@
+"""The Job controller's decisions: one Pod per Job, its deadline, its end, as batch/v1 tells them since 1.31.
+
+Pure. A Job comes to its end in steps, each a write of its own: what it is going to be (`SuccessCriteriaMet` or
+`FailureTarget`), its Pods counted and let go, what it is. A Pod that is being deleted under a podFailurePolicy has not
+failed before it says so.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from msgspec import Struct
+
+from dispatcher.local.cluster.defaults import TRACKING
+from dispatcher.local.cluster.registry import ENDED, stamp, with_condition
+
+Json = dict[str, Any]
+FINAL: Final = {"SuccessCriteriaMet": "Complete", "FailureTarget": "Failed"}
+WORDS: Final = {
+    "CompletionsReached": "Reached expected number of succeeded pods",
+    "BackoffLimitExceeded": "Job has reached the specified backoff limit",
+    "DeadlineExceeded": "Job was active longer than specified deadline",
+    "JobSuspended": "Job suspended",
+    "JobResumed": "Job resumed",
+}
+
+
+class Step(Struct, frozen=True):
+    """What to do now, Pods by name; `again_at`: when to look even if nothing has changed."""
+
+    status: Json | None = None
+    is_short: bool = False
+    delete: tuple[str, ...] = ()
+    release: tuple[str, ...] = ()
+    again_at: datetime | None = None
+
+
+def plan_step(job: Json, pods: Sequence[Json], now: datetime) -> Step:
+    """`pods`: those that the Job controls. Asked again until nothing is left to do."""
+    if is_finished(job):
+        return Step(release=names(tracked(pods)))
+    if not pods and may_have_pod(job, now):
+        return Step(is_short=True)
+    status = build_status(job, pods, now)
+    if status != job["status"]:
+        return Step(status)
+    return plan_pods(job, pods, now)
+
+
+def plan_pods(job: Json, pods: Sequence[Json], now: datetime) -> Step:
+    """What becomes of its Pods, once all that is known of them is told."""
+    if "deletionTimestamp" in job["metadata"]:
+        return Step(release=names(tracked(pods)))
+    target = target_of(job)
+    if not target and not job["spec"].get("suspend"):
+        return Step(again_at=deadline_of(job))
+    active = [pod for pod in pods if is_active(pod)]
+    left = [pod for pod in tracked(pods) if not is_active(pod)]
+    if target and not active and not left:
+        return plan_end(job, pods, target, now)
+    return Step(delete=names(active), release=names(left))
+
+
+def plan_end(job: Json, pods: Sequence[Json], target: Json, now: datetime) -> Step:
+    """Its Pods are let go: they are counted, and when none is at work any more it has ended."""
+    status = counted(job["status"])
+    if all(is_ended(pod) for pod in pods):
+        return Step(finished(status, target, now))
+    return Step(status) if status != job["status"] else Step()
+
+
+def may_have_pod(job: Json, now: datetime) -> bool:
+    if "deletionTimestamp" in job["metadata"] or job["spec"].get("suspend") or target_of(job):
+        return False
+    return not is_late(job, now)
+
+
+def build_status(job: Json, pods: Sequence[Json], now: datetime) -> Json:
+    """As the Pods are now, and where it is going."""
+    counts = {
+        "active": sum(is_active(pod) for pod in pods),
+        "terminating": sum("deletionTimestamp" in pod["metadata"] and not is_ended(pod) for pod in pods),
+        "ready": sum(is_active(pod) and is_ready(pod) for pod in pods),
+    }
+    status = {"uncountedTerminatedPods": {}, **job["status"], **counts}
+    if not counts["active"]:
+        del status["active"]
+    if "deletionTimestamp" in job["metadata"] or target_of(job):
+        return status
+    if bool(job["spec"].get("suspend")) != is_true(job, "Suspended"):
+        return suspended(status, now) if job["spec"].get("suspend") else resumed(status, now)
+    if job["spec"].get("suspend"):
+        return status
+    return going({"startTime": stamp(now), **status}, job, pods, now)
+
+
+def going(status: Json, job: Json, pods: Sequence[Json], now: datetime) -> Json:
+    """With what it is going to be, if that is known: its Pods are named until they are counted."""
+    found = verdict(job, pods, now)
+    if found is None:
+        return status
+    conditions = with_condition(status.get("conditions") or [], condition(*found, now))
+    succeeded = [pod["metadata"]["uid"] for pod in pods if pod["status"].get("phase") == "Succeeded"]
+    failed = [pod["metadata"]["uid"] for pod in pods if pod["metadata"]["uid"] not in succeeded]
+    uncounted = {key: uids for key, uids in (("succeeded", succeeded), ("failed", failed)) if uids}
+    return {**status, "conditions": conditions, "uncountedTerminatedPods": uncounted}
+
+
+def verdict(job: Json, pods: Sequence[Json], now: datetime) -> tuple[str, str, str] | None:
+    """What the Job is going to be, why, and in words; None: it goes on."""
+    for pod in pods:
+        if pod["status"].get("phase") == "Succeeded":
+            return "SuccessCriteriaMet", "CompletionsReached", WORDS["CompletionsReached"]
+        if has_failed(job, pod):
+            return ("FailureTarget", *why_failed(job, pod))
+    if is_late(job, now):
+        return "FailureTarget", "DeadlineExceeded", WORDS["DeadlineExceeded"]
+    return None
+
+
+def has_failed(job: Json, pod: Json) -> bool:
+    is_lost = "deletionTimestamp" in pod["metadata"] and job["spec"]["podReplacementPolicy"] != "Failed"
+    return pod["status"].get("phase") == "Failed" or is_lost
+
+
+def why_failed(job: Json, pod: Json) -> tuple[str, str]:
+    """By the first rule of the podFailurePolicy that matches: those on conditions of the Pod are known here."""
+    true = {one["type"] for one in pod["status"].get("conditions") or () if one["status"] == "True"}
+    for number, rule in enumerate((job["spec"].get("podFailurePolicy") or {}).get("rules") or ()):
+        matched = [one["type"] for one in rule.get("onPodConditions") or () if one["type"] in true]
+        if matched and rule["action"] == "FailJob":
+            name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+            return "PodFailurePolicy", f"Pod {name} has condition {matched[0]} matching FailJob rule at index {number}"
+    return "BackoffLimitExceeded", WORDS["BackoffLimitExceeded"]
+
+
+def counted(status: Json) -> Json:
+    uncounted = status.get("uncountedTerminatedPods") or {}
+    counts = {key: status.get(key, 0) + len(uncounted[key]) for key in ("succeeded", "failed") if uncounted.get(key)}
+    return {**status, **counts, "uncountedTerminatedPods": {}}
+
+
+def finished(status: Json, target: Json, now: datetime) -> Json:
+    kind = FINAL[target["type"]]
+    told = condition(kind, target["reason"], target["message"], now)
+    at = {"completionTime": stamp(now)} if kind == "Complete" else {}
+    return {**status, **at, "conditions": [*status["conditions"], told]}
+
+
+def suspended(status: Json, now: datetime) -> Json:
+    told = condition("Suspended", "JobSuspended", WORDS["JobSuspended"], now)
+    kept = {key: value for key, value in status.items() if key != "startTime"}
+    return {**kept, "conditions": with_condition(status.get("conditions") or [], told)}
+
+
+def resumed(status: Json, now: datetime) -> Json:
+    told = condition("Suspended", "JobResumed", WORDS["JobResumed"], now) | {"status": "False"}
+    return {**status, "startTime": stamp(now), "conditions": with_condition(status.get("conditions") or [], told)}
+
+
+def condition(kind: str, reason: str, message: str, now: datetime) -> Json:
+    at = stamp(now)
+    return {"type": kind, "status": "True", "lastProbeTime": at, "lastTransitionTime": at, "reason": reason,
+            "message": message}  # fmt: skip
+
+
+def deadline_of(job: Json) -> datetime | None:
+    seconds, started = job["spec"].get("activeDeadlineSeconds"), job["status"].get("startTime")
+    return datetime.fromisoformat(started) + timedelta(seconds=seconds) if seconds and started else None
+
+
+def is_late(job: Json, now: datetime) -> bool:
+    deadline = deadline_of(job)
+    return deadline is not None and now >= deadline
+
+
+def target_of(job: Json) -> Json | None:
+    return next((one for one in job["status"].get("conditions") or () if one["type"] in FINAL), None)
+
+
+def is_true(job: Json, kind: str) -> bool:
+    return any(one["type"] == kind and one["status"] == "True" for one in job["status"].get("conditions") or ())
+
+
+def is_finished(job: Json) -> bool:
+    return is_true(job, "Complete") or is_true(job, "Failed")
+
+
+def is_ended(pod: Json) -> bool:
+    return pod["status"].get("phase") in ENDED
+
+
+def is_active(pod: Json) -> bool:
+    return not is_ended(pod) and "deletionTimestamp" not in pod["metadata"]
+
+
+def is_ready(pod: Json) -> bool:
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in pod["status"].get("conditions") or ())
+
+
+def tracked(pods: Sequence[Json]) -> list[Json]:
+    """Those that may not go before they are counted."""
+    return [pod for pod in pods if TRACKING in (pod["metadata"].get("finalizers") or ())]
+
+
+def names(pods: Sequence[Json]) -> tuple[str, ...]:
+    return tuple(pod["metadata"]["name"] for pod in pods)
+
+
+def build_pod(job: Json) -> Json:
+    """The one Pod of the Job, as it is sent."""
+    meta, template = job["metadata"], job["spec"]["template"]
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": meta["name"], "uid": meta["uid"]}
+    kept = {key: value for key, value in template["metadata"].items() if key in {"labels", "annotations"}}
+    finalizers = [*(template["metadata"].get("finalizers") or ()), TRACKING]
+    pod_meta = {**kept, "generateName": f"{meta['name']}-", "finalizers": finalizers}
+    pod_meta["ownerReferences"] = [{**owner, "controller": True, "blockOwnerDeletion": True}]
+    return {"metadata": pod_meta, "spec": template["spec"]}

@@ -1,0 +1,192 @@
+"""Which node a Pod goes to: what fits, and the best of that.
+
+Pure. Of kube-scheduler's plugins those that a template can meet: resources, cordons, taints, node selector, node
+affinity. What fits nowhere is told as kube-scheduler tells it. An extender has its say in `extender`.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Final
+
+from msgspec import Struct
+
+from dispatcher.local.cluster.registry import ENDED
+from dispatcher.quantity import parse_quantity
+
+Json = dict[str, Any]
+Amounts = Mapping[str, Fraction]
+Written = tuple[tuple[str, str], ...]
+Shape = tuple[tuple[Written, ...], tuple[Written, ...], Written]
+BLOCKING: Final = frozenset({"NoSchedule", "NoExecute"})
+AFFINITY_WEIGHT: Final = 2
+BEST: Final = 100
+
+
+class Room(Struct, frozen=True):
+    """A node and what the Pods on it ask for."""
+
+    node: Json
+    used: Amounts
+
+    @property
+    def name(self) -> str:
+        return str(self.node["metadata"]["name"])
+
+
+def rooms_of(nodes: Iterable[Json], pods: Iterable[Json]) -> dict[str, Room]:
+    """Every node, by name, with the Pods that are on it and have not ended."""
+    shapes: Counter[tuple[str, Shape]] = Counter(
+        (pod["spec"]["nodeName"], shape_of(pod["spec"]))
+        for pod in pods
+        if pod["spec"].get("nodeName") and pod["status"].get("phase") not in ENDED
+    )
+    used: dict[str, Amounts] = {}
+    for (name, shape), count in shapes.items():
+        all_of_it = {resource: count * amount for resource, amount in amounts_of(shape).items()}
+        used[name] = added(used.get(name, {}), all_of_it)
+    return {name: Room(node, used.get(name, {})) for node in nodes for name in [node["metadata"]["name"]]}
+
+
+def with_pod(room: Room, spec: Json) -> Room:
+    """As it is once that Pod is on it, too."""
+    return Room(room.node, added(room.used, asked_by(spec)))
+
+
+def added(some: Amounts, more: Amounts) -> Amounts:
+    return {name: some.get(name, 0) + more.get(name, Fraction(0)) for name in {**some, **more}}
+
+
+def asked_by(spec: Json) -> Amounts:
+    return amounts_of(shape_of(spec))
+
+
+def shape_of(spec: Json) -> Shape:
+    """What a Pod asks for, as it is written: containers, init containers, overhead."""
+    return (
+        tuple(requests_of(container) for container in spec.get("containers") or ()),
+        tuple(requests_of(container) for container in spec.get("initContainers") or ()),
+        written(spec.get("overhead") or {}),
+    )
+
+
+def requests_of(container: Json) -> Written:
+    return written((container.get("resources") or {}).get("requests") or {})
+
+
+def written(amounts: Mapping[str, object]) -> Written:
+    return tuple((name, str(amount)) for name, amount in amounts.items())
+
+
+@lru_cache(maxsize=1024)
+def amounts_of(shape: Shape) -> Amounts:
+    """Containers run together, init containers one after another before them; a Pod is a Pod, too."""
+    containers, first, overhead = shape
+    total: Amounts = {"pods": Fraction(1)}
+    for asked in containers:
+        total = added(total, parsed(asked))
+    for asked in first:
+        total = {**total, **{name: max(amount, total.get(name, amount)) for name, amount in parsed(asked).items()}}
+    return added(total, parsed(overhead))
+
+
+def parsed(asked: Written) -> Amounts:
+    return {name: parse_quantity(amount) for name, amount in asked}
+
+
+def why_not(spec: Json, room: Room) -> list[str]:
+    """What keeps the Pod off the node, as kube-scheduler's plugins say it; empty: it fits."""
+    if room.node["spec"].get("unschedulable"):
+        return ["node(s) were unschedulable"]
+    if taint := untolerated(spec, room.node):
+        return [f"node(s) had untolerated taint(s) {{{taint['key']}: {taint.get('value', '')}}}"]
+    if not is_selected(spec, room.node):
+        return ["node(s) didn't match Pod's node affinity/selector"]
+    size = room.node["status"].get("allocatable") or {}
+    short = [
+        name for name, amount in asked_by(spec).items()
+        if amount and amount + room.used.get(name, 0) > parse_quantity(str(size.get(name, 0)))
+    ]  # fmt: skip
+    return ["Too many pods" if name == "pods" else f"Insufficient {name}" for name in short]
+
+
+def untolerated(spec: Json, node: Json) -> Json | None:
+    tolerations = spec.get("tolerations") or ()
+    taints = [taint for taint in node["spec"].get("taints") or () if taint.get("effect") in BLOCKING]
+    return next((taint for taint in taints if not any(tolerates(one, taint) for one in tolerations)), None)
+
+
+def tolerates(toleration: Json, taint: Json) -> bool:
+    if toleration.get("effect") not in {None, "", taint["effect"]}:
+        return False
+    if toleration.get("operator") == "Exists":
+        return toleration.get("key") in {None, "", taint["key"]}
+    return (toleration.get("key"), toleration.get("value") or "") == (taint["key"], taint.get("value") or "")
+
+
+def is_selected(spec: Json, node: Json) -> bool:
+    labels = node["metadata"].get("labels") or {}
+    if any(labels.get(key) != value for key, value in (spec.get("nodeSelector") or {}).items()):
+        return False
+    required = node_affinity(spec).get("requiredDuringSchedulingIgnoredDuringExecution")
+    return not required or any(matches(term, node) for term in required["nodeSelectorTerms"])
+
+
+def node_affinity(spec: Json) -> Json:
+    found: Json = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    return found
+
+
+def matches(term: Json, node: Json) -> bool:
+    labels, name = node["metadata"].get("labels") or {}, {"metadata.name": node["metadata"]["name"]}
+    asked = [(labels, one) for one in term.get("matchExpressions") or ()]
+    asked += [(name, one) for one in term.get("matchFields") or ()]
+    return bool(asked) and all(is_met(one, where.get(one["key"])) for where, one in asked)
+
+
+def is_met(one: Json, value: str | None) -> bool:
+    values = one.get("values") or []
+    match one["operator"]:
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt":
+            return value is not None and value.isdecimal() and int(value) > int(values[0])
+        case _:  # Lt
+            return value is not None and value.isdecimal() and int(value) < int(values[0])
+
+
+def score(spec: Json, room: Room, most: int) -> float:
+    """Points as kube-scheduler's NodeAffinity and LeastAllocated give them; `most`: the highest preference of all."""
+    size, asked = room.node["status"].get("allocatable") or {}, asked_by(spec)
+    shares = [
+        1 - float((room.used.get(name, 0) + asked.get(name, 0)) / parse_quantity(str(size[name])))
+        for name in ("cpu", "memory")
+        if parse_quantity(str(size.get(name, 0)))
+    ]
+    free = BEST * sum(shares) / len(shares) if shares else 0
+    return free + AFFINITY_WEIGHT * BEST * preference(spec, room) / max(most, 1)
+
+
+def preference(spec: Json, room: Room) -> int:
+    preferred = node_affinity(spec).get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+    return sum(one["weight"] for one in preferred if matches(one["preference"], room.node))
+
+
+def choose(spec: Json, rooms: Sequence[Room], extra: Mapping[str, float] = {}) -> str:
+    """The best of nodes that fit; `extra`: an extender's points by node."""
+    most = max(preference(spec, room) for room in rooms)
+    return max(rooms, key=lambda room: (score(spec, room, most) + extra.get(room.name, 0), room.name)).name
+
+
+def tell_unschedulable(reasons: Sequence[Sequence[str]]) -> str:
+    """`0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable.`"""
+    counted = Counter(reason for node in reasons for reason in node)
+    told = ", ".join(sorted(f"{count} {reason}" for reason, count in counted.items()))
+    return f"0/{len(reasons)} nodes are available: {told}." if reasons else "no nodes available to schedule pods"

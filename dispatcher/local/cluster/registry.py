@@ -1,0 +1,233 @@
+"""What a write means: metadata that is the server's, preconditions, finalizers, graces.
+
+Pure but for chance in names; time is an argument of the registry. Each call answers with the object as it is stored
+after it; what is refused is an ApiFault with the status that the real server gives.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from dispatcher.local.cluster.checking import check_object, check_update
+from dispatcher.local.cluster.defaults import made
+from dispatcher.local.cluster.faults import ApiFault, Cause, bad_request, conflict, invalid, missing, unprocessable
+from dispatcher.local.cluster.kinds import JOB, LEASE, NAMESPACE, POD, Kind, Target
+from dispatcher.local.cluster.storage import Entry, Storage, write_entry
+
+Json = dict[str, Any]
+FOREGROUND: Final = "foregroundDeletion"
+ORPHAN: Final = "orphan"
+PROPAGATION: Final[Mapping[str, list[str]]] = {
+    "Background": [], "Foreground": [FOREGROUND], "Orphan": [ORPHAN], "": [],
+}  # fmt: skip
+ENDED: Final = frozenset({"Succeeded", "Failed"})
+SERVERS_OWN: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+
+
+class Registry:
+    """The cluster's objects, as writes change them."""
+
+    def __init__(self, storage: Storage, clock: Callable[[], datetime]) -> None:
+        self.storage = storage
+        self._clock = clock
+
+    def now(self) -> str:
+        return stamp(self._clock())
+
+    def get(self, target: Target) -> Entry:
+        entry = self.storage.get(target.kind, (target.namespace, target.name))
+        if entry is None:
+            raise missing(target.kind.group, target.kind.plural, target.name)
+        return entry
+
+    def create(self, target: Target, given: Json, *, dry_run: bool = False) -> Entry:
+        kind = target.kind
+        check_place(target, given)
+        if kind.namespaced:
+            self._check_namespace(target)
+        meta = given.get("metadata") or {}
+        if meta.get("resourceVersion"):
+            raise ApiFault(500, "resourceVersion should not be set on objects to be created")
+        if not (meta.get("name") or meta.get("generateName")):
+            cause = Cause("metadata.name", "FieldValueRequired", "name or generateName is required")
+            raise invalid(kind.group, kind.kind, "", [cause])
+        whole = made(kind, given, target.namespace, self.now())
+        name = whole["metadata"]["name"]
+        check_object(kind, whole)
+        key = (target.namespace, name)
+        if self.storage.get(kind, key) is not None:
+            raise conflict(kind.group, kind.plural, name, "already exists", "AlreadyExists")
+        return write_entry(kind, whole) if dry_run else self.storage.put(kind, key, whole)
+
+    def update(self, target: Target, given: Json) -> Entry:
+        """PUT. The part `status` leaves all but the status, the object itself leaves its status."""
+        check_place(target, given)
+        meta = given.get("metadata") or {}
+        check_name(target, meta)
+        before = self.get(target)
+        self._check_version(target, before, meta)
+        return self._store(target, before.object, given)
+
+    def patch(self, target: Target, patch: Json) -> Entry:
+        """A merge patch (RFC 7386)."""
+        before = self.get(target)
+        given = merged(before.object, patch)
+        check_name(target, given["metadata"])
+        if given["metadata"]["uid"] != before.object["metadata"]["uid"]:
+            cause = Cause("metadata.uid", "FieldValueInvalid", "field is immutable")
+            raise invalid(target.kind.group, target.kind.kind, target.name, [cause])
+        self._check_version(target, before, given["metadata"])
+        return self._store(target, before.object, given)
+
+    def bind(self, target: Target, node: str) -> None:
+        pod = self.get(target).object
+        if bound := pod["spec"].get("nodeName"):
+            raise conflict("", "pods/binding", target.name, f"is already assigned to node {bound!r}")
+        if "deletionTimestamp" in pod["metadata"]:
+            raise conflict("", "pods/binding", target.name, "is being deleted, cannot be assigned to a host")
+        told = {"type": "PodScheduled", "status": "True", "lastTransitionTime": self.now()}
+        status = {**pod["status"], "conditions": with_condition(pod["status"].get("conditions") or [], told)}
+        changed = {**pod, "spec": {**pod["spec"], "nodeName": node}, "status": status}
+        self.storage.put(POD, (target.namespace, target.name), changed)
+
+    def delete(self, target: Target, options: Mapping[str, Any] = {}) -> tuple[Entry, bool]:
+        """What is left of it, or its last state; and whether it is gone."""
+        entry, kind = self.get(target), target.kind
+        check_preconditions(target, entry, options.get("preconditions") or {})
+        meta = entry.object["metadata"]
+        grace = grace_of(kind, entry.object, options)
+        if kind is JOB and not options.get("propagationPolicy"):
+            options = {**options, "propagationPolicy": "Orphan"}  # as batch/v1 has always done it
+        finalizers = finalizers_after(meta, options)
+        ends: Json = {
+            "deletionTimestamp": stamp(self._clock() + timedelta(seconds=grace)),
+            "deletionGracePeriodSeconds": grace,
+        }
+        is_longer = "deletionTimestamp" in meta and grace >= meta["deletionGracePeriodSeconds"]
+        if is_longer or ("deletionTimestamp" in meta and options.get("gracePeriodSeconds") is None):
+            ends = {key: meta[key] for key in ends}  # a grace may only get shorter
+        kept = {name: value for name, value in meta.items() if name != "finalizers"}
+        left = {"finalizers": finalizers} if finalizers else {}
+        changed = {**entry.object, "metadata": {**kept, **ends, **left}}
+        if not finalizers and not ends["deletionGracePeriodSeconds"]:
+            self.storage.drop(kind, (target.namespace, target.name))
+            return write_entry(kind, changed, self.storage.version), True
+        return self._put_changed(target, entry.object, changed), False
+
+    def _store(self, target: Target, before: Json, given: Json) -> Entry:
+        kind, meta = target.kind, before["metadata"]
+        own = {key: meta[key] for key in SERVERS_OWN if key in meta}
+        kept = {key: value for key, value in given["metadata"].items() if key not in SERVERS_OWN}
+        body = {key: value for key, value in given.items() if key not in {"kind", "apiVersion", "metadata"}}
+        if target.part == "status":
+            body = {**before, "status": body.get("status") or {}}
+            body.pop("metadata")
+            kept["ownerReferences"] = meta.get("ownerReferences")
+        elif kind.has_status:
+            body["status"] = before.get("status") or {}
+        name = {"name": meta["name"]} | ({"namespace": meta["namespace"]} if "namespace" in meta else {})
+        kept = {key: value for key, value in kept.items() if value not in (None, [])}
+        changed = {"metadata": {**kept, **name, **own}, **body}
+        check_update(kind, before, changed)
+        if "generation" in own and changed.get("spec") != before.get("spec"):
+            changed["metadata"]["generation"] = own["generation"] + 1
+        return self._put_changed(target, before, changed)
+
+    def _put_changed(self, target: Target, before: Json, changed: Json) -> Entry:
+        """A write that changes nothing is none; the last finalizer of a deleted object takes it with it."""
+        key, meta = (target.namespace, target.name), changed["metadata"]
+        version = {"resourceVersion": before["metadata"]["resourceVersion"]}
+        if {**changed, "metadata": {**changed["metadata"], **version}} == before:
+            return self.get(target)
+        if "deletionTimestamp" in meta and "finalizers" not in meta and not meta["deletionGracePeriodSeconds"]:
+            self.storage.drop(target.kind, key)
+            return write_entry(target.kind, changed, self.storage.version)
+        return self.storage.put(target.kind, key, changed)
+
+    def _check_namespace(self, target: Target) -> None:
+        namespace = self.storage.get(NAMESPACE, ("", target.namespace))
+        if namespace is None:
+            raise missing("", "namespaces", target.namespace)
+        if "deletionTimestamp" in namespace.object["metadata"]:
+            words = f"unable to create new content in namespace {target.namespace} because it is being terminated"
+            cause = {"reason": "NamespaceTerminating", "message": words, "field": "metadata.namespace"}
+            raise ApiFault(403, words, details={"kind": target.kind.plural, "causes": [cause]})
+
+    def _check_version(self, target: Target, before: Entry, meta: Json) -> None:
+        kind = target.kind
+        if meta.get("uid", before.object["metadata"]["uid"]) != before.object["metadata"]["uid"]:
+            why = f"Precondition failed: UID in precondition: {meta['uid']}"
+            raise conflict(kind.group, kind.plural, target.name, why)
+        if not meta.get("resourceVersion"):
+            if kind is LEASE:
+                cause = Cause("metadata.resourceVersion", "FieldValueInvalid", "must be specified for an update")
+                raise invalid(kind.group, kind.kind, target.name, [cause])
+        elif meta["resourceVersion"] != str(before.version):
+            why = "the object has been modified; please apply your changes to the latest version and try again"
+            raise conflict(kind.group, kind.plural, target.name, why)
+
+
+def check_name(target: Target, meta: Json) -> None:
+    if meta.get("name") != target.name:
+        raise bad_request(f"the name of the object ({meta.get('name')}) does not match the URL ({target.name})")
+
+
+def check_place(target: Target, given: Json) -> None:
+    """What the body says of itself must be what the path says."""
+    kind, meta = target.kind, given.get("metadata") or {}
+    said = given.get("apiVersion") or kind.api_version, given.get("kind") or kind.kind
+    if said != (kind.api_version, kind.kind):
+        raise bad_request(f"{said[1]} in version {said[0]!r} cannot be handled as a {kind.kind}")
+    if kind.namespaced and meta.get("namespace", target.namespace) not in {target.namespace, ""}:
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+
+
+def check_preconditions(target: Target, entry: Entry, wanted: Mapping[str, str]) -> None:
+    meta = entry.object["metadata"]
+    for field, words in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+        if wanted.get(field, meta[field]) != meta[field]:
+            why = f"the {words} in the precondition ({wanted[field]}) does not match that in record ({meta[field]})"
+            raise conflict(target.kind.group, target.kind.plural, target.name, f"cannot be deleted: {why}")
+
+
+def grace_of(kind: Kind, whole: Json, options: Mapping[str, Any]) -> int:
+    """Seconds that a Pod has left: only one on a node has containers that could need them."""
+    if kind is not POD or not whole["spec"].get("nodeName") or whole["status"].get("phase") in ENDED:
+        return 0
+    asked = options.get("gracePeriodSeconds")
+    return int(whole["spec"]["terminationGracePeriodSeconds"] if asked is None else asked)
+
+
+def finalizers_after(meta: Json, options: Mapping[str, Any]) -> list[str]:
+    """What still has to be done before it may go."""
+    kept = [one for one in meta.get("finalizers") or [] if one not in {FOREGROUND, ORPHAN}]
+    asked = options.get("propagationPolicy") or ""
+    if asked not in PROPAGATION:
+        raise unprocessable("propagationPolicy", "FieldValueNotSupported", f"Unsupported value: {asked!r}")
+    return kept + PROPAGATION[asked] if asked else list(meta.get("finalizers") or [])
+
+
+def merged(old: Any, patch: Any) -> Any:  # any JSON
+    if not isinstance(patch, dict):
+        return patch
+    found = dict(old) if isinstance(old, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            found.pop(key, None)
+        else:
+            found[key] = merged(found.get(key), value)
+    return found
+
+
+def with_condition(conditions: list[Json], told: Json) -> list[Json]:
+    """In its place, or at the end; a status that stays keeps its time."""
+    for number, one in enumerate(conditions):
+        if one["type"] == told["type"]:
+            since = one.get("lastTransitionTime") if one["status"] == told["status"] else told["lastTransitionTime"]
+            return [*conditions[:number], {**told, "lastTransitionTime": since}, *conditions[number + 1 :]]
+    return [*conditions, told]
+
+
+def stamp(at: datetime) -> str:
+    """As metav1.Time: whole seconds."""
+    return at.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,73 @@
+"""Label and field selectors as they stand in a query, and what they match."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from dispatcher.local.cluster.faults import bad_request
+from dispatcher.local.cluster.kinds import Kind
+
+Json = dict[str, Any]
+Test = Callable[[Mapping[str, str]], bool]
+KEY: Final = r"(?:[A-Za-z0-9.-]+/)?[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?"
+IN_SET: Final = re.compile(rf"^({KEY})\s+(in|notin)\s+\(([^()]*)\)$")
+EQUALS: Final = re.compile(rf"^({KEY})\s*(==|=|!=)\s*([A-Za-z0-9_.-]*)$")
+EXISTS: Final = re.compile(rf"^(!?)\s*({KEY})$")
+REQUIREMENT: Final = re.compile(r"[^,(]*\([^)]*\)[^,]*|[^,]+")
+
+
+def read_labels(selector: str) -> Test:
+    """ApiFault 400: no selector."""
+    tests = [read_requirement(part.strip()) for part in REQUIREMENT.findall(selector)]
+    if selector.strip() and (not tests or selector.strip().endswith(",")):
+        raise bad_request(f"unable to parse requirement: {selector!r}")
+    return lambda labels: all(test(labels) for test in tests)
+
+
+def read_requirement(text: str) -> Test:
+    if found := IN_SET.match(text):
+        key, operator, listed = found.groups()
+        values = {value.strip() for value in listed.split(",")}
+        if operator == "in":
+            return lambda labels: labels.get(key) in values
+        return lambda labels: labels.get(key) not in values
+    if found := EQUALS.match(text):
+        key, operator, wanted = found.groups()
+        if operator == "!=":
+            return lambda labels: labels.get(key) != wanted
+        return lambda labels: labels.get(key) == wanted
+    if found := EXISTS.match(text):
+        no, key = found.groups()
+        return (lambda labels: key not in labels) if no else (lambda labels: key in labels)
+    raise bad_request(f"unable to parse requirement: {text!r}")
+
+
+def read_fields(selector: str, kind: Kind) -> Callable[[Json], bool]:
+    """ApiFault 400: no selector, or a field that cannot be selected by."""
+    wanted = [read_field(part, kind) for part in selector.split(",") if part]
+
+    def matches(whole: Json) -> bool:
+        return all((field_of(whole, path) == value) is is_equal for path, value, is_equal in wanted)
+
+    return matches
+
+
+def read_field(part: str, kind: Kind) -> tuple[str, str, bool]:
+    path, operator, value = re.split(r"(==|!=|=)", part, maxsplit=1) if "=" in part else ("", "", part)
+    if not operator:
+        raise bad_request(f"invalid selector: {part!r}; can't understand {part!r}")
+    if path not in kind.fields:
+        raise bad_request(f"field label not supported: {path}")
+    return path, value, operator != "!="
+
+
+def field_of(whole: Json, path: str) -> str:
+    found: Any = whole
+    for word in path.split("."):
+        found = found.get(word, "") if isinstance(found, dict) else ""
+    return str(found).lower() if isinstance(found, bool) else str(found)
+
+
+def selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    """Whether the `matchLabels` of an object match."""
+    return all(labels.get(key) == value for key, value in (selector.get("matchLabels") or {}).items())

@@ -1,0 +1,91 @@
+"""One watch: what changes from a version on, as lines, with a bookmark before it ends."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Final
+
+import msgspec
+
+from dispatcher.local.cluster.faults import ApiFault, bad_request, expired, unprocessable
+from dispatcher.local.cluster.kinds import Kind, Target
+from dispatcher.local.cluster.listing import MATCH, Query, read_version, read_which
+from dispatcher.local.cluster.storage import Change, Storage
+
+DEFAULT_SECONDS: Final = 1800
+BOOKMARK_SECONDS: Final = 50
+BEFORE_THE_END: Final = 2
+BEHIND_AT_MOST: Final = 10_000
+"""Lines that wait for one reader; beyond that it is told to list again."""
+
+
+class Watch:
+    """`lines` ends with the time that was asked for; `close` it whatever happens."""
+
+    def __init__(self, storage: Storage, target: Target, query: Query) -> None:
+        self._storage = storage
+        self._kind = target.kind
+        self._which = read_which(target, query)
+        self._is_marked = query.get("allowWatchBookmarks") in {"true", "1"}
+        self._ends_at = time.monotonic() + read_seconds(query.get("timeoutSeconds") or "0")
+        self._waiting: asyncio.Queue[bytes] = asyncio.Queue()
+        self._after = version = read_since(query)
+        if version > storage.version:
+            pass  # what comes until then is passed over
+        elif version:
+            for change in storage.since(self._kind, version):
+                self._hear(change)
+        else:
+            for _, entry in sorted(storage.all(self._kind).items()):
+                if self._which.matches(entry.object):
+                    self._waiting.put_nowait(line("ADDED", entry.whole))
+        storage.listeners.append(self._hear)
+
+    def close(self) -> None:
+        self._storage.listeners.remove(self._hear)
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        """Those that wait come together."""
+        while (left := self._ends_at - time.monotonic()) > 0:
+            pause = min(BOOKMARK_SECONDS, left - BEFORE_THE_END if left > BEFORE_THE_END else left)
+            try:
+                async with asyncio.timeout(pause):
+                    found = [await self._waiting.get()]
+            except TimeoutError:
+                if self._is_marked:
+                    yield bookmark(self._kind, self._storage.version)
+                continue
+            if self._waiting.qsize() > BEHIND_AT_MOST:
+                yield line("ERROR", msgspec.json.encode(expired("this watch fell behind").status))
+                return
+            while not self._waiting.empty():
+                found.append(self._waiting.get_nowait())
+            yield b"".join(found)
+
+    def _hear(self, change: Change) -> None:
+        if change.kind is self._kind and change.version > self._after and (event := self._which.event(change)):
+            self._waiting.put_nowait(line(event[0], event[1].whole))
+
+
+def read_since(query: Query) -> int:
+    if query.get(MATCH):
+        raise unprocessable(MATCH, "FieldValueForbidden", "is forbidden for watch")
+    try:
+        return read_version(query.get("resourceVersion") or "0")
+    except ApiFault as fault:
+        raise ApiFault(500, str(fault)) from fault  # a list says 400
+
+
+def read_seconds(written: str) -> int:
+    if not written.isdecimal():
+        raise bad_request(f"timeoutSeconds {written!r} is no number")
+    return int(written) or DEFAULT_SECONDS
+
+
+def line(what: str, whole: bytes) -> bytes:
+    return b'{"type":"' + what.encode() + b'","object":' + whole + b"}\n"
+
+
+def bookmark(kind: Kind, version: int) -> bytes:
+    head = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": {"resourceVersion": str(version)}}
+    return line("BOOKMARK", msgspec.json.encode(head))

@@ -1,0 +1,295 @@
+"""A kubelet played by hand: a test makes the nodes, and says itself what becomes of the Pods on them.
+
+Through the API alone, so that it is the same wherever there is an API server. Every node has a name, a label and a
+taint that no one else knows; only Pods made here ask for the label and bear the taint, so tests beside each other do
+not meet. What a test leaves `playing` ends at once, as no kubelet will, and it takes the nodes away.
+"""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+from tests.contract.hand_objects import (
+    ended,
+    is_bound,
+    is_unschedulable,
+    job_body,
+    merged,
+    node_status,
+    pod_status,
+    running,
+    says,
+    taints,
+)
+from tests.controlplane.api import Json, KubeFault
+from tests.controlplane.cluster import ControlPlane
+
+OWN = "hand.test.internal/own"
+SIZE = {"cpu": "4", "memory": "8Gi", "pods": "20"}
+
+
+class Hand:
+    """The nodes, Jobs and Pods of one test."""
+
+    def __init__(self, plane: ControlPlane, namespace: str) -> None:
+        self.plane = plane
+        self.core = f"/api/v1/namespaces/{namespace}"
+        self.jobs = f"/apis/batch/v1/namespaces/{namespace}/jobs"
+        self.own = secrets.token_hex(4)
+        self.taint = {"key": OWN, "value": self.own, "effect": "NoSchedule"}
+        self.nodes: list[str] = []
+
+    # Nodes
+
+    async def join(
+        self,
+        *,
+        labels: Mapping[str, str] | None = None,
+        tainted: Sequence[Json] = (),
+        size: Mapping[str, str] | None = None,
+        ready: bool = True,
+    ) -> str:
+        """A new node; if it is ready, then when it takes Pods."""
+        name = f"hand-{self.own}-{len(self.nodes)}"
+        meta = {"name": name, "labels": {OWN: self.own, "kubernetes.io/hostname": name, **(labels or {})}}
+        self.nodes.append(name)
+        whole = SIZE | dict(size or {})
+        # kubelet says of a new node that it is not ready: of one without a word the taint is taken away.
+        body = {"metadata": meta, "spec": {"taints": [self.taint, *tainted]}, "status": node_status("False", whole)}
+        await self.plane.admin("POST", "/api/v1/nodes", body)
+        if ready:
+            await self.tell_node(name, "True", whole)
+            await self.until_node(name, lambda node: taints(node) == [], f"{name} takes Pods")
+        return name
+
+    async def tell_node(self, name: str, ready: str = "True", size: Mapping[str, str] | None = None) -> None:
+        """What kubelet says of its node: whether it is ready, and how big."""
+        await self._put_status(f"/api/v1/nodes/{name}", node_status(ready, dict(size) if size else None))
+
+    async def change_node(self, name: str, patch: Json) -> None:
+        await self.plane.admin("PATCH", f"/api/v1/nodes/{name}", patch)
+
+    async def until_node(self, name: str, is_so: Callable[[Json], bool], what: str) -> Json:
+        return await self._until(f"/api/v1/nodes/{name}", is_so, what)
+
+    # Jobs
+
+    async def submit(self, name: str = "job", spec: Json | None = None, pod: Json | None = None) -> Json:
+        """A Job as the dispatcher makes them."""
+        body = job_body(name, self.pod_spec() | (pod or {}), spec or {})
+        return await self.plane.admin("POST", self.jobs, body, params={"fieldValidation": "Strict"})
+
+    async def job(self, name: str = "job") -> Json:
+        return await self.plane.admin("GET", f"{self.jobs}/{name}")
+
+    async def change_job(self, patch: Json, name: str = "job") -> None:
+        await self.plane.admin("PATCH", f"{self.jobs}/{name}", patch)
+
+    async def until_job(self, is_so: Callable[[Json], bool], what: str, name: str = "job") -> Json:
+        return await self._until(f"{self.jobs}/{name}", is_so, what)
+
+    async def until_said(self, condition: str, name: str = "job") -> Json:
+        """The Job, once that condition is True."""
+        return await self.until_job(lambda job: says(job, condition), f"{name} is {condition}", name)
+
+    async def delete_job(self, policy: str, name: str = "job") -> None:
+        await self.plane.admin("DELETE", f"{self.jobs}/{name}", {"propagationPolicy": policy})
+
+    async def turn(self, name: str = "clock") -> None:
+        """The Job controller had time for all that it knew of: it saw another Job from its create to its end."""
+        await self.submit(name, pod={"nodeName": "nowhere-of-this-test"})
+        await self.succeed(await self.pod_of(name))
+        await self.until_said("Complete", name)
+
+    async def until_job_gone(self, name: str = "job") -> None:
+        await self._until_gone(f"{self.jobs}/{name}")
+
+    async def pods_of(self, job: str = "job") -> list[Json]:
+        labels = {"labelSelector": f"batch.kubernetes.io/job-name={job}"}
+        found: list[Json] = (await self.plane.admin("GET", f"{self.core}/pods", params=labels))["items"]
+        return found
+
+    async def pod_of(self, job: str = "job", *, bound: bool = True) -> str:
+        """The name of the Job's Pod, once it is there, and on a node."""
+
+        async def look() -> list[Json]:
+            return [pod for pod in await self.pods_of(job) if is_bound(pod) or not bound]
+
+        return str((await self.plane.wait_for(look, f"a Pod of {job}"))[0]["metadata"]["name"])
+
+    # Pods
+
+    def pod_spec(self, requests: Mapping[str, str] | None = None) -> Json:
+        """For nodes made here alone."""
+        amounts = {"resources": {"requests": requests, "limits": requests}} if requests else {}
+        container = {"name": "task", "image": "localhost/x:1", **amounts}
+        return {
+            "restartPolicy": "Never",
+            "nodeSelector": {OWN: self.own},
+            "tolerations": [{"key": OWN, "operator": "Equal", "value": self.own, "effect": "NoSchedule"}],
+            "containers": [container],
+        }
+
+    async def make_pod(self, name: str, requests: Mapping[str, str] | None = None, spec: Json | None = None) -> Json:
+        body = {"metadata": {"name": name}, "spec": self.pod_spec(requests) | (spec or {})}
+        return await self.plane.admin("POST", f"{self.core}/pods", body)
+
+    async def pod(self, name: str) -> Json:
+        return await self.plane.admin("GET", f"{self.core}/pods/{name}")
+
+    async def until_pod(self, name: str, is_so: Callable[[Json], bool], what: str) -> Json:
+        return await self._until(f"{self.core}/pods/{name}", is_so, what)
+
+    async def placed(self, name: str) -> str:
+        """The node that was found for the Pod."""
+        return str((await self.until_pod(name, is_bound, f"{name} is placed"))["spec"]["nodeName"])
+
+    async def held(self, name: str) -> Json:
+        """The Pod, once no node was found for it."""
+        return await self.until_pod(name, is_unschedulable, f"{name} is unschedulable")
+
+    async def refused(self, name: str, requests: Mapping[str, str] | None = None, spec: Json | None = None) -> None:
+        """Such a Pod is made until it is held: news of a node may come later than those of a Pod that came after."""
+
+        async def is_held() -> bool:
+            await self.make_pod(name, requests, spec)
+            pod = await self.until_pod(name, lambda seen: is_bound(seen) or is_unschedulable(seen), f"{name} is judged")
+            if not is_bound(pod):
+                return True
+            await self.reap(name)
+            return False
+
+        await self.plane.wait_for(is_held, f"{name} is held")
+
+    async def delete_pod(self, name: str, grace: int | None = None) -> None:
+        """Its end is asked for; what then becomes of one on a node is kubelet's."""
+        options = {} if grace is None else {"gracePeriodSeconds": grace}
+        await self.plane.admin("DELETE", f"{self.core}/pods/{name}", options)
+
+    async def until_pod_gone(self, name: str) -> None:
+        await self._until_gone(f"{self.core}/pods/{name}")
+
+    # What kubelet says of a Pod
+
+    async def run(self, name: str) -> None:
+        await self.tell_pod(name, pod_status("Running", running()))
+
+    async def succeed(self, name: str) -> None:
+        await self.tell_pod(name, pod_status("Succeeded", ended(0)))
+
+    async def fail(self, name: str, exit_code: int = 1) -> None:
+        await self.tell_pod(name, pod_status("Failed", ended(exit_code)))
+
+    async def tell_pod(self, name: str, status: Json) -> None:
+        await self._put_status(f"{self.core}/pods/{name}", status)
+
+    async def reap(self, name: str) -> None:
+        """kubelet's last word on a Pod that was to end; one that is gone already is no fault."""
+        await self._delete(f"{self.core}/pods/{name}", {"gracePeriodSeconds": 0})
+
+    # Events
+
+    async def until_event(self, name: str, reason: str) -> Json:
+        async def look() -> list[Json]:
+            found = (await self.plane.admin("GET", f"{self.core}/events"))["items"]
+            return [event for event in found if (event["involvedObject"]["name"], event["reason"]) == (name, reason)]
+
+        return (await self.plane.wait_for(look, f"an Event {reason} about {name}"))[0]
+
+    # What these are made of
+
+    async def _until(self, path: str, is_so: Callable[[Json], bool], what: str) -> Json:
+        last: Json = {}
+
+        async def look() -> bool:
+            nonlocal last
+            last = await self.plane.admin("GET", path)
+            return is_so(last)
+
+        try:
+            await self.plane.wait_for(look, what)
+        except TimeoutError as late:
+            late.add_note(f"last seen: {last.get('metadata')} {last.get('status')}")
+            raise
+        return last
+
+    async def _until_gone(self, path: str) -> None:
+        async def look() -> bool:
+            try:
+                await self.plane.admin("GET", path)
+            except KubeFault as fault:
+                return fault.status == 404
+            return False
+
+        await self.plane.wait_for(look, f"{path} is gone")
+
+    async def _put_status(self, path: str, said: Json) -> None:
+        """Again, if someone else was quicker."""
+
+        async def put() -> bool:
+            found = await self.plane.admin("GET", path)
+            try:
+                status = merged(found.get("status", {}), said)
+                await self.plane.admin("PUT", f"{path}/status", found | {"status": status})
+            except KubeFault as fault:
+                if fault.status != 409:
+                    raise
+                return False
+            return True
+
+        await self.plane.wait_for(put, f"the status of {path} is put")
+
+    async def _delete(self, path: str, options: Json) -> None:
+        try:
+            await self.plane.admin("DELETE", path, options)
+        except KubeFault as fault:
+            if fault.status != 404:
+                raise
+
+
+@asynccontextmanager
+async def playing(plane: ControlPlane, namespace: str) -> AsyncIterator[Hand]:
+    hand = Hand(plane, namespace)
+    try:
+        yield hand
+    finally:
+        for pod in (await plane.admin("GET", f"{hand.core}/pods"))["items"]:
+            await hand.reap(pod["metadata"]["name"])
+        for name in hand.nodes:
+            await hand._delete(f"/api/v1/nodes/{name}", {})
+
+
+@asynccontextmanager
+async def playing_alone(plane: ControlPlane) -> AsyncIterator[Hand]:
+    """With one node, in a namespace of its own: for tests that share them and tell their Jobs apart by name."""
+    namespace = await plane.create_namespace()
+    try:
+        async with playing(plane, namespace) as hand:
+            await hand.join()
+            yield hand
+    finally:
+        await plane.delete_namespace(namespace)
+
+
+@asynccontextmanager
+async def following(plane: ControlPlane, path: str) -> AsyncIterator[list[Json]]:
+    """Every version of the objects at `path` that a watch tells while this is open, each once."""
+    seen: set[str] = set()
+    told: list[Json] = []
+    listed = asyncio.Event()
+
+    async def follow() -> None:
+        async for change in plane.api.follow(path):
+            fresh = [one for one in change.objects if one["metadata"]["resourceVersion"] not in seen]
+            seen.update(one["metadata"]["resourceVersion"] for one in fresh)
+            told.extend(fresh if change.type != "DELETED" else [])
+            listed.set()
+
+    task = asyncio.create_task(follow())
+    try:
+        await plane.wait_for(listed.is_set, f"a first list of {path}")
+        yield told
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

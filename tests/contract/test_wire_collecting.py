@@ -1,0 +1,138 @@
+"""What becomes of the Pods of a Job that is deleted: first they, then it; first it, then they; or they stay."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from tests.contract.wire import HELD, Event, Wire, a_job, opened
+from tests.controlplane.api import Json
+from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.sides import BOTH_SIDES
+
+pytestmark = BOTH_SIDES
+
+FOREGROUND = {"propagationPolicy": "Foreground"}
+BACKGROUND = {"propagationPolicy": "Background"}
+ORPHAN = {"propagationPolicy": "Orphan"}
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def wire(control_plane: ControlPlane, namespace: str) -> AsyncIterator[Wire]:
+    async with opened(control_plane, namespace) as made:
+        yield made
+
+
+async def job_with_pod(wire: Wire) -> tuple[Json, str]:
+    """A Job `a` at work, and the path of its Pod, which waits for a scheduler that there is not."""
+    job = await wire.made("jobs", a_job("a", {"suspend": False}))
+
+    async def is_at_work() -> bool:
+        return bool((await wire.found("jobs/a"))["status"].get("active") == 1)
+
+    await wire.plane.wait_for(is_at_work, "the Job has its Pod")
+    (name,) = await wire.names("pods", labelSelector="batch.kubernetes.io/job-name=a")
+    return job, f"pods/{name}"
+
+
+async def hold(wire: Wire, pod: str) -> None:
+    finalizers = (await wire.found(pod))["metadata"].get("finalizers", [])
+    await wire.changed(pod, {"metadata": {"finalizers": [*finalizers, HELD]}})
+
+
+async def let_go(wire: Wire, pod: str) -> None:
+    await wire.changed(pod, {"metadata": {"finalizers": None}})
+
+
+async def is_being_deleted(wire: Wire, path: str) -> None:
+    async def is_so() -> bool:
+        return "deletionTimestamp" in (await wire.found(path))["metadata"]
+
+    await wire.plane.wait_for(is_so, f"{path} is being deleted")
+
+
+async def ended(wire: Wire, resource: str, since: str) -> Event:
+    async with wire.watch(resource, resourceVersion=since) as watch:
+        while (event := await watch.next()).type != "DELETED":
+            pass
+    return event
+
+
+async def test_a_pod_names_the_job_that_it_holds_up(wire: Wire) -> None:
+    job, pod = await job_with_pod(wire)
+    (owner,) = (await wire.found(pod))["metadata"]["ownerReferences"]
+    told = {"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": job["metadata"]["uid"]}
+    assert owner == told | {"controller": True, "blockOwnerDeletion": True}
+
+
+class TestForeground:
+    async def test_the_job_stays_until_its_pod_is_gone(self, wire: Wire) -> None:
+        _, pod = await job_with_pod(wire)
+        await hold(wire, pod)
+        since = await wire.now("jobs")
+        answer = await wire.delete("jobs/a", FOREGROUND)
+        assert (answer.status, answer.body["kind"]) == (200, "Job")
+        assert "deletionTimestamp" in answer.body["metadata"]
+        assert answer.body["metadata"]["finalizers"] == ["foregroundDeletion"]
+        await is_being_deleted(wire, pod)
+        assert (await wire.found("jobs/a"))["metadata"]["finalizers"] == ["foregroundDeletion"]
+        await let_go(wire, pod)
+        await wire.gone("jobs/a")
+        assert (await wire.get(pod)).status == 404
+        assert (await ended(wire, "jobs", since)).version > (await ended(wire, "pods", since)).version
+
+    async def test_a_job_without_pods_goes_too(self, wire: Wire) -> None:
+        await wire.made("jobs", a_job("a"))
+        assert (await wire.delete("jobs/a", FOREGROUND)).body["kind"] == "Job"
+        await wire.gone("jobs/a")
+
+    async def test_asked_again_it_goes_on(self, wire: Wire) -> None:
+        _, pod = await job_with_pod(wire)
+        await hold(wire, pod)
+        first = (await wire.delete("jobs/a", FOREGROUND)).body["metadata"]
+        again = await wire.delete("jobs/a", FOREGROUND)
+        assert again.status == 200
+        for kept in ("deletionTimestamp", "finalizers", "uid"):
+            assert again.body["metadata"][kept] == first[kept]
+        await is_being_deleted(wire, pod)
+        await let_go(wire, pod)
+        await wire.gone("jobs/a")
+
+    async def test_it_may_be_asked_for_in_the_query(self, wire: Wire) -> None:
+        await wire.made("jobs", a_job("a"))
+        answer = await wire.delete("jobs/a", **FOREGROUND)
+        assert answer.body["metadata"]["finalizers"] == ["foregroundDeletion"]
+        await wire.gone("jobs/a")
+
+    async def test_who_cannot_wait_asks_for_background(self, wire: Wire) -> None:
+        _, pod = await job_with_pod(wire)
+        await hold(wire, pod)
+        await wire.delete("jobs/a", FOREGROUND)
+        assert (await wire.delete("jobs/a", BACKGROUND)).body["status"] == "Success"
+        assert (await wire.get("jobs/a")).status == 404
+        await is_being_deleted(wire, pod)
+        await let_go(wire, pod)
+
+
+class TestBackground:
+    async def test_the_job_is_gone_at_once_and_its_pod_follows(self, wire: Wire) -> None:
+        job, pod = await job_with_pod(wire)
+        answer = await wire.delete("jobs/a", BACKGROUND)
+        details = {"name": "a", "group": "batch", "kind": "jobs", "uid": job["metadata"]["uid"]}
+        assert (answer.status, answer.body["status"], answer.body["details"]) == (200, "Success", details)
+        assert (await wire.get("jobs/a")).status == 404
+        await wire.gone(pod)
+
+
+class TestOrphan:
+    @pytest.mark.parametrize("options", [ORPHAN, None, {}], ids=["asked", "nothing-said", "no-policy-said"])
+    async def test_the_pod_stays_and_has_no_owner(self, wire: Wire, options: Json | None) -> None:
+        """Of a Job this is what happens to who does not say what should."""
+        _, pod = await job_with_pod(wire)
+        answer = await wire.delete("jobs/a", options)
+        assert (answer.status, answer.body["kind"]) == (200, "Job")
+        assert answer.body["metadata"]["finalizers"] == ["orphan"]
+        await wire.gone("jobs/a")
+        meta = (await wire.found(pod))["metadata"]
+        assert "ownerReferences" not in meta
+        assert "deletionTimestamp" not in meta

@@ -1,0 +1,177 @@
+"""What an API server fills in where a Job or a Pod says nothing, and how it gives back what it was told."""
+
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+
+from tests.contract.wire import Wire, a_job, a_pod, opened
+from tests.controlplane.api import Json
+from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.sides import BOTH_SIDES
+
+pytestmark = BOTH_SIDES
+
+LIMITS = {"cpu": "1", "memory": "1Gi"}
+PULLED = {
+    "localhost/x": "Always",
+    "localhost/x:latest": "Always",
+    "localhost:5000/x": "Always",
+    "localhost/x:1": "IfNotPresent",
+    "localhost/x@sha256:" + "0" * 64: "IfNotPresent",
+}
+QUALITIES: list[tuple[Json, str]] = [
+    ({}, "BestEffort"),
+    ({"requests": {"cpu": "1"}}, "Burstable"),
+    ({"limits": {"cpu": "1"}}, "Burstable"),
+    ({"limits": LIMITS}, "Guaranteed"),
+]
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def wire(control_plane: ControlPlane, namespace: str) -> AsyncIterator[Wire]:
+    async with opened(control_plane, namespace) as made:
+        yield made
+
+
+def bare(image: str = "localhost/x:1", **container: object) -> Json:
+    """A Job that says nothing which does not have to be said."""
+    pod = {"restartPolicy": "Never", "containers": [{"name": "task", "image": image, **container}]}
+    return {"metadata": {"name": "a"}, "spec": {"suspend": True, "template": {"spec": pod}}}
+
+
+def container_of(pod_or_template: Json) -> Json:
+    (container,) = pod_or_template["spec"]["containers"]
+    found: Json = container
+    return found
+
+
+class TestJob:
+    async def test_it_runs_once_with_six_retries(self, wire: Wire) -> None:
+        spec = (await wire.made("jobs", bare()))["spec"]
+        told = {key: value for key, value in spec.items() if key not in {"selector", "template", "suspend"}}
+        assert told == {
+            "parallelism": 1,
+            "completions": 1,
+            "backoffLimit": 6,
+            "completionMode": "NonIndexed",
+            "podReplacementPolicy": "TerminatingOrFailed",
+            "manualSelector": False,
+        }
+
+    async def test_it_is_not_suspended_unless_it_says_so(self, wire: Wire) -> None:
+        for suspend in (None, False, True):
+            made = await wire.made("jobs", a_job(f"is-{suspend}".lower(), {"suspend": suspend, "parallelism": 0}))
+            assert made["spec"]["suspend"] is bool(suspend)
+
+    async def test_one_with_a_policy_replaces_failed_pods_only(self, wire: Wire) -> None:
+        rules = [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [1]}}]
+        made = await wire.made("jobs", a_job("a", {"podFailurePolicy": {"rules": rules}}))
+        assert made["spec"]["podReplacementPolicy"] == "Failed"
+        assert made["spec"]["podFailurePolicy"]["rules"] == rules
+
+    async def test_it_and_its_pods_are_labelled_with_its_name_and_uid(self, wire: Wire) -> None:
+        body = a_job("a")
+        body["metadata"]["labels"] = {"own": "1"}
+        body["spec"]["template"]["metadata"] = {"labels": {"pods": "2"}, "annotations": {"note": "3"}}
+        made = await wire.made("jobs", body)
+        uid = made["metadata"]["uid"]
+        given = {"batch.kubernetes.io/controller-uid": uid, "batch.kubernetes.io/job-name": "a"}
+        old = {"controller-uid": uid, "job-name": "a"}
+        template = made["spec"]["template"]["metadata"]
+        assert template == {"labels": given | old | {"pods": "2"}, "annotations": {"note": "3"}}
+        assert made["metadata"]["labels"] == {"own": "1"}
+        assert made["spec"]["selector"] == {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
+
+    async def test_without_labels_of_its_own_it_has_those_of_its_pods(self, wire: Wire) -> None:
+        made = await wire.made("jobs", a_job("a"))
+        assert made["metadata"]["labels"] == made["spec"]["template"]["metadata"]["labels"]
+
+    async def test_its_template_says_how_its_pods_are_run(self, wire: Wire) -> None:
+        spec = (await wire.made("jobs", bare()))["spec"]["template"]["spec"]
+        assert {key: value for key, value in spec.items() if key != "containers"} == {
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 30,
+            "dnsPolicy": "ClusterFirst",
+            "securityContext": {},
+            "schedulerName": "default-scheduler",
+        }
+
+    async def test_its_container_says_where_its_last_words_are(self, wire: Wire) -> None:
+        made = await wire.made("jobs", bare())
+        assert container_of(made["spec"]["template"]) == {
+            "name": "task",
+            "image": "localhost/x:1",
+            "imagePullPolicy": "IfNotPresent",
+            "resources": {},
+            "terminationMessagePath": "/dev/termination-log",
+            "terminationMessagePolicy": "File",
+        }
+
+    async def test_only_an_image_that_can_change_is_always_pulled(self, wire: Wire) -> None:
+        for number, (image, policy) in enumerate(PULLED.items()):
+            made = await wire.made("jobs", bare(image) | {"metadata": {"name": f"a{number}"}})
+            assert container_of(made["spec"]["template"])["imagePullPolicy"] == policy
+
+    async def test_what_it_says_itself_is_kept(self, wire: Wire) -> None:
+        said = {"imagePullPolicy": "Never", "terminationMessagePolicy": "FallbackToLogsOnError", "command": ["a", ""]}
+        pod = {"terminationGracePeriodSeconds": 5, "schedulerName": "own", "nodeSelector": {"a": "b"}}
+        made = (await wire.made("jobs", a_job("a", {"backoffLimit": 0}, pod, **said)))["spec"]
+        assert made["backoffLimit"] == 0
+        assert pod.items() <= made["template"]["spec"].items()
+        assert said.items() <= container_of(made["template"]).items()
+
+    async def test_the_limits_of_its_template_are_no_requests_yet(self, wire: Wire) -> None:
+        """They become requests in the Pods that are made of it."""
+        made = await wire.made("jobs", bare(resources={"limits": LIMITS}))
+        assert container_of(made["spec"]["template"])["resources"] == {"limits": LIMITS}
+
+    async def test_a_variable_knows_the_version_of_what_it_reads_and_an_empty_one_has_no_value(
+        self, wire: Wire
+    ) -> None:
+        field = {"fieldRef": {"fieldPath": "metadata.name"}}
+        env = [{"name": "A", "value": ""}, {"name": "B", "value": "b"}, {"name": "C", "valueFrom": field}]
+        made = await wire.made("jobs", bare(env=env))
+        read = {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}}
+        kept = [{"name": "A"}, {"name": "B", "value": "b"}, {"name": "C", "valueFrom": read}]
+        assert container_of(made["spec"]["template"])["env"] == kept
+
+    async def test_null_is_as_good_as_nothing(self, wire: Wire) -> None:
+        made = await wire.made("jobs", a_job("a", {"backoffLimit": None, "activeDeadlineSeconds": None}))
+        assert made["spec"]["backoffLimit"] == 6
+        assert "activeDeadlineSeconds" not in made["spec"]
+
+
+class TestPod:
+    async def test_its_limits_are_requested(self, wire: Wire) -> None:
+        resources = {"limits": LIMITS, "requests": {"cpu": "500m"}}
+        container = {"name": "task", "image": "localhost/x:1", "resources": resources}
+        made = await wire.made("pods", a_pod("a", containers=[container]))
+        assert container_of(made)["resources"] == {"limits": LIMITS, "requests": {"cpu": "500m", "memory": "1Gi"}}
+
+    async def test_the_pod_of_a_job_requests_the_limits_of_the_template(self, wire: Wire) -> None:
+        await wire.made("jobs", a_job("a", {"suspend": False}, resources={"limits": LIMITS}))
+
+        async def look() -> list[Json]:
+            found: list[Json] = (await wire.found("pods", labelSelector="job-name=a"))["items"]
+            return found
+
+        (pod,) = await wire.plane.wait_for(look, "the Pod of the Job")
+        assert container_of(pod)["resources"] == {"limits": LIMITS, "requests": LIMITS}
+
+    async def test_its_quality_of_service_follows_from_its_resources(self, wire: Wire) -> None:
+        for number, (resources, quality) in enumerate(QUALITIES):
+            container = {"name": "task", "image": "localhost/x:1", "resources": resources}
+            made = await wire.made("pods", a_pod(f"a{number}", containers=[container]))
+            assert made["status"] == {"phase": "Pending", "qosClass": quality}
+
+    async def test_it_is_restarted_and_scheduled_as_every_pod(self, wire: Wire) -> None:
+        made = (await wire.made("pods", a_pod("a", schedulerName=None, nodeName="nowhere")))["spec"]
+        wanted = {
+            "restartPolicy": "Always",
+            "terminationGracePeriodSeconds": 30,
+            "dnsPolicy": "ClusterFirst",
+            "schedulerName": "default-scheduler",
+            "securityContext": {},
+            "nodeName": "nowhere",
+        }
+        assert wanted.items() <= made.items()

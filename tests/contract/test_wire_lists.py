@@ -1,0 +1,223 @@
+"""Lists of an API server: order, pages, and the version of the past, the present and the future they are of."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from tests.contract.wire import Wire, a_job, a_pod, a_secret, names, opened, version
+from tests.controlplane.api import Json
+from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.sides import BOTH_SIDES
+
+pytestmark = BOTH_SIDES
+
+NEVER = "99999999999"
+KINDS = {
+    "pods": ("PodList", "v1"),
+    "nodes": ("NodeList", "v1"),
+    "secrets": ("SecretList", "v1"),
+    "configmaps": ("ConfigMapList", "v1"),
+    "events": ("EventList", "v1"),
+    "namespaces": ("NamespaceList", "v1"),
+    "jobs": ("JobList", "batch/v1"),
+    "leases": ("LeaseList", "coordination.k8s.io/v1"),
+}
+EXACT, NOT_OLDER = {"resourceVersionMatch": "Exact"}, {"resourceVersionMatch": "NotOlderThan"}
+FORBIDDEN = ("FieldValueForbidden", "resourceVersionMatch")
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def wire(control_plane: ControlPlane, namespace: str) -> AsyncIterator[Wire]:
+    async with opened(control_plane, namespace) as made:
+        yield made
+
+
+async def five(wire: Wire) -> None:
+    await wire.made("secrets", *(a_secret(name) for name in "badce"))
+
+
+def token(page: Json) -> str:
+    return str(page["metadata"]["continue"])
+
+
+class TestList:
+    async def test_it_says_of_what_it_is(self, wire: Wire) -> None:
+        for resource, (kind, api_version) in KINDS.items():
+            listed = await wire.found(resource)
+            assert (listed["kind"], listed["apiVersion"]) == (kind, api_version)
+            assert set(listed["metadata"]) == {"resourceVersion"}
+            assert isinstance(listed["items"], list)
+
+    async def test_its_version_is_not_older_than_anything_in_it(self, wire: Wire) -> None:
+        assert version(await wire.found("secrets")) > 0
+        made = await wire.made("secrets", a_secret("a"))
+        assert version(await wire.found("secrets")) >= version(made)
+
+    async def test_items_come_by_name_and_say_no_kind(self, wire: Wire) -> None:
+        await five(wire)
+        listed = await wire.found("secrets")
+        assert names(listed) == ["a", "b", "c", "d", "e"]
+        assert not any({"kind", "apiVersion"} & set(item) for item in listed["items"])
+
+    @pytest.mark.parametrize("resource", ["pods", "jobs"])
+    async def test_an_item_is_the_object_but_for_its_kind(self, wire: Wire, resource: str) -> None:
+        await wire.made(resource, a_pod("a") if resource == "pods" else a_job("a", {"parallelism": 0}))
+        (item,) = (await wire.found(resource))["items"]
+        found = await wire.found(f"{resource}/a")
+        assert item["spec"] == found["spec"]
+        assert item["metadata"]["uid"] == found["metadata"]["uid"]
+
+    async def test_a_list_of_all_namespaces_comes_by_namespace_then_name(self, wire: Wire) -> None:
+        other = await wire.plane.create_namespace()
+        wanted = []
+        for namespace in sorted((wire.namespace, other)):
+            for name in ("b", "a"):
+                await wire.made(f"/api/v1/namespaces/{namespace}/secrets", a_secret(name))
+            wanted += [(namespace, "a"), (namespace, "b")]
+        items = (await wire.found("/api/v1/secrets"))["items"]
+        told = [(item["metadata"]["namespace"], item["metadata"]["name"]) for item in items]
+        assert [one for one in told if one[0] in {wire.namespace, other}] == wanted
+        await wire.plane.delete_namespace(other)
+
+    async def test_a_namespace_that_is_not_there_is_empty(self, wire: Wire) -> None:
+        assert await wire.names("/api/v1/namespaces/nowhere/secrets") == []
+
+
+class TestPages:
+    async def test_they_are_of_the_moment_of_the_first(self, wire: Wire) -> None:
+        await five(wire)
+        first = await wire.found("secrets", limit="2")
+        await wire.delete("secrets/c")
+        await wire.made("secrets", a_secret("bb"), a_secret("f"))
+        await wire.changed("secrets/d", {"data": {"new": "MQ=="}})
+        second = await wire.found("secrets", **{"limit": "2", "continue": token(first)})
+        third = await wire.found("secrets", **{"limit": "2", "continue": token(second)})
+        assert [names(page) for page in (first, second, third)] == [["a", "b"], ["c", "d"], ["e"]]
+        assert "data" not in second["items"][1]
+        assert version(first) == version(second) == version(third)
+        assert "continue" not in third["metadata"]
+
+    async def test_they_tell_how_many_are_to_come(self, wire: Wire) -> None:
+        await five(wire)
+        first = await wire.found("secrets", limit="2")
+        second = await wire.found("secrets", **{"limit": "2", "continue": token(first)})
+        third = await wire.found("secrets", **{"limit": "2", "continue": token(second)})
+        assert [page["metadata"].get("remainingItemCount") for page in (first, second, third)] == [3, 1, None]
+
+    async def test_under_a_selector_they_do_not_tell_how_many(self, wire: Wire) -> None:
+        await wire.made("secrets", *(a_secret(name, {"app": app}) for name, app in zip("abcd", "xyxx", strict=True)))
+        first = await wire.found("secrets", limit="2", labelSelector="app=x")
+        assert names(first) == ["a", "c"]
+        assert "remainingItemCount" not in first["metadata"]
+        rest = await wire.names("secrets", **{"labelSelector": "app=x", "continue": token(first)})
+        assert rest == ["d"]
+
+    async def test_without_a_limit_the_rest_comes_at_once(self, wire: Wire) -> None:
+        await five(wire)
+        first = await wire.found("secrets", limit="2")
+        assert await wire.names("secrets", **{"continue": token(first)}) == ["c", "d", "e"]
+
+    async def test_a_limit_that_is_none_or_enough_gives_all(self, wire: Wire) -> None:
+        await five(wire)
+        for limit in ("0", "5", "500"):
+            listed = await wire.found("secrets", limit=limit)
+            assert names(listed) == ["a", "b", "c", "d", "e"]
+            assert set(listed["metadata"]) == {"resourceVersion"}
+
+    async def test_they_go_through_all_namespaces(self, wire: Wire) -> None:
+        of = {"tests.example/of": wire.namespace}
+        await wire.made("secrets", a_secret("a", of), a_secret("b", of))
+        select = {"labelSelector": f"tests.example/of={wire.namespace}", "limit": "1"}
+        first = await wire.found("/api/v1/secrets", **select)
+        second = await wire.found("/api/v1/secrets", **select, **{"continue": token(first)})
+        assert names(first) + names(second) == ["a", "b"]
+
+    async def test_what_is_no_token_and_no_number_is_a_bad_request(self, wire: Wire) -> None:
+        for params in ({"continue": "garbage"}, {"limit": "many"}):
+            assert (await wire.get("secrets", **params)).refusal == (400, "BadRequest")
+
+    async def test_a_token_has_its_version_already(self, wire: Wire) -> None:
+        await five(wire)
+        first = await wire.found("secrets", limit="2")
+        then = {"continue": token(first), "resourceVersion": str(version(first))}
+        assert (await wire.get("secrets", **then)).refusal == (400, "BadRequest")
+        exact = await wire.get("secrets", **then, **EXACT)
+        assert exact.refusal == (422, "Invalid")
+        assert exact.causes == [FORBIDDEN]
+
+
+class TestVersion:
+    async def past(self, wire: Wire) -> str:
+        """The version at which there were five; since then one has gone, one changed and one come."""
+        await five(wire)
+        then = await wire.now("secrets")
+        await wire.delete("secrets/c")
+        await wire.changed("secrets/d", {"data": {"new": "MQ=="}})
+        await wire.made("secrets", a_secret("f"))
+        return then
+
+    async def test_exactly_then_is_as_it_was_then(self, wire: Wire) -> None:
+        then = await self.past(wire)
+        listed = await wire.found("secrets", resourceVersion=then, **EXACT)
+        assert names(listed) == ["a", "b", "c", "d", "e"]
+        assert "data" not in listed["items"][3]
+        assert str(version(listed)) == then
+
+    async def test_exactly_then_comes_in_pages_too(self, wire: Wire) -> None:
+        then = await self.past(wire)
+        first = await wire.found("secrets", resourceVersion=then, limit="3", **EXACT)
+        assert (names(first), first["metadata"]["remainingItemCount"]) == (["a", "b", "c"], 2)
+        assert await wire.names("secrets", **{"limit": "3", "continue": token(first)}) == ["d", "e"]
+
+    @pytest.mark.parametrize("match", [{}, NOT_OLDER], ids=["by-itself", "asked"])
+    async def test_not_older_than_then_may_be_newer(self, wire: Wire, match: dict[str, str]) -> None:
+        then = await self.past(wire)
+        listed = await wire.found("secrets", resourceVersion=then, **match)
+        assert version(listed) >= int(then)
+        assert listed == await wire.found("secrets", resourceVersion=str(version(listed)), **EXACT)
+
+    async def test_not_older_than_now_is_now(self, wire: Wire) -> None:
+        await self.past(wire)
+        now = await wire.now("secrets")
+        listed = await wire.found("secrets", resourceVersion=now, **NOT_OLDER)
+        assert names(listed) == ["a", "b", "d", "e", "f"]
+
+    async def test_an_empty_version_is_none_and_the_list_is_current(self, wire: Wire) -> None:
+        await self.past(wire)
+        assert await wire.names("secrets", resourceVersion="") == ["a", "b", "d", "e", "f"]
+
+    async def test_any_version_will_do_for_zero(self, wire: Wire) -> None:
+        made = await wire.made("secrets", a_secret("a"), a_secret("b"))
+        await wire.seen("secrets", made)
+        assert await wire.names("secrets", resourceVersion="0") == ["a", "b"]
+
+    async def test_what_is_no_version_is_a_bad_request(self, wire: Wire) -> None:
+        for given in ("abc", "-1", "1.5"):
+            assert (await wire.get("secrets", resourceVersion=given)).refusal == (400, "BadRequest")
+            assert (await wire.get("secrets", resourceVersion=given, **EXACT)).refusal == (400, "BadRequest")
+
+    async def test_a_match_needs_a_version(self, wire: Wire) -> None:
+        for params in (EXACT, NOT_OLDER, EXACT | {"resourceVersion": "0"}):
+            answer = await wire.get("secrets", **params)
+            assert answer.refusal == (422, "Invalid")
+            assert answer.causes == [FORBIDDEN]
+
+    async def test_there_are_two_matches(self, wire: Wire) -> None:
+        answer = await wire.get("secrets", resourceVersion="1", resourceVersionMatch="Roughly")
+        assert answer.refusal == (422, "Invalid")
+        assert answer.causes == [("FieldValueNotSupported", "resourceVersionMatch")]
+
+    async def test_the_future_times_out(self, wire: Wire) -> None:
+        """Three at once, since the server waits some seconds for it."""
+        await wire.made("secrets", a_secret("a"))
+        answers = await asyncio.gather(
+            wire.get("secrets", resourceVersion=NEVER, **EXACT),
+            wire.get("secrets", resourceVersion=NEVER, **NOT_OLDER),
+            wire.get("secrets/a", resourceVersion=NEVER),
+        )
+        for answer in answers:
+            assert answer.refusal == (504, "Timeout")
+            assert answer.causes == [("ResourceVersionTooLarge", "")]
+            assert answer.body["details"]["retryAfterSeconds"] == 1

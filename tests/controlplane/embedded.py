@@ -1,0 +1,64 @@
+"""The embedded cluster behind the same face as the real control plane, so that one test can ask both."""
+
+from pathlib import Path
+from typing import Self
+
+from dispatcher.local.cluster.cluster import EmbeddedCluster
+from tests.controlplane.api import Api, Json
+from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.objects import write_kubeconfig
+
+
+class EmbeddedPlane(ControlPlane):
+    """Rights, quotas, kwok and outages are not there: a test that needs those is about the real one alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._cluster = EmbeddedCluster()
+
+    async def __aenter__(self) -> Self:
+        await self._cluster.__aenter__()
+        self._api = Api(self.url, None, self.admin_token)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.api.close()
+        await self._cluster.__aexit__()
+
+    @property
+    def url(self) -> str:
+        return self._cluster.url
+
+    @property
+    def ca_file(self) -> Path | None:
+        return None
+
+    @property
+    def admin_token(self) -> str:
+        return self._cluster.token
+
+    def check(self) -> None:
+        """It lives in this process."""
+
+    async def create_namespace(self) -> str:
+        self._names += 1
+        name = f"test-{self._names}"
+        await self.admin("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+        return name
+
+    async def service_account_token(self, namespace: str, name: str, seconds: int = 3600) -> str:
+        """Everybody is the administrator."""
+        return self.admin_token
+
+    def kubeconfig(self, path: Path, *, token: str, namespace: str) -> Path:
+        return write_kubeconfig(path, url=self.url, ca_file=None, token=token, namespace=namespace)
+
+    async def add_nodes(self, count: int, **_: object) -> list[str]:
+        """There is no kwok: a node is a process, or a test plays it."""
+        return []
+
+    async def apply(self, source: object, *, namespace: str) -> None:
+        """Rights are all that tests apply, and here are none."""
+
+    async def _place(self, document: Json, namespace: str) -> tuple[str, bool]:
+        raise NotImplementedError("no discovery here")

@@ -1,0 +1,7 @@
+"""`pytestmark = BOTH_SIDES`: every test of the module is asked of the real control plane and of the embedded one."""
+
+import pytest
+
+EMBEDDED = pytest.param("embedded", marks=pytest.mark.embedded)
+BOTH_SIDES = pytest.mark.parametrize("control_plane", ["real", EMBEDDED], indirect=True, scope="session")
+EMBEDDED_SIDE = pytest.mark.parametrize("control_plane", [EMBEDDED], indirect=True, scope="session")

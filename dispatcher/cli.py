@@ -4,6 +4,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any
 
 import click
@@ -18,6 +19,8 @@ from dispatcher.preview import preview_row, preview_template
 from dispatcher.programs import janitor
 from dispatcher.programs.exec import main as run_command
 from dispatcher.startup import read_text
+
+A_FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 def main() -> None:
@@ -60,6 +63,20 @@ def run() -> None:
 def janitor_command(dry_run: bool) -> None:
     """Move on the rows that nobody else will, until SIGTERM."""
     turn(janitor.run(load_settings().settings, dry_run=dry_run))
+
+
+@commands.command("demo")
+@click.option("--tasks", default=20, show_default=True, type=click.IntRange(1, 5000), help="How many sample tasks.")
+@click.option("--keep", is_flag=True, help="Stay until Ctrl-C, for rows of your own.")
+@click.option("--plain", is_flag=True, help="Lines instead of a picture.")
+@click.option("--sql", type=A_FILE, help="Your own INSERTs, in place of the samples.")
+@click.option("--template", type=A_FILE, help="Your own Job manifest, as template `default`.")
+@click.option("--kubeconfig", type=A_FILE, help="A real cluster, in place of the one in memory.")
+def demo_command(**asked: Any) -> None:
+    """See it work: Postgres, a cluster and all programs, on this machine, gone without trace."""
+    from dispatcher.programs import demo  # its packages are an extra
+
+    sys.exit(demo.run(asked))
 
 
 @commands.command("exec", context_settings={"ignore_unknown_options": True})

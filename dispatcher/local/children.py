@@ -1,0 +1,101 @@
+"""Processes of ours that are kept: each is noted for the guard, and started again when it ends by itself."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from dispatcher.errors import DispatcherError
+
+GUARD: Final = Path(__file__).with_name("guard.py")
+RESTARTS: Final = 3
+WITHIN_SECONDS: Final = 30
+TAIL_BYTES: Final = 1500
+
+
+class ChildFault(DispatcherError):
+    """A process ends again and again; the text has the end of its log."""
+
+
+class Den:
+    """A temporary folder, gone with everything that runs in it when this process is; whatever becomes of it."""
+
+    def __init__(self) -> None:
+        """DispatcherError: no such folder can be made."""
+        try:
+            self.folder = Path(tempfile.mkdtemp(prefix="dispatcher-demo-"))
+        except OSError as fault:
+            words = f"{tempfile.gettempdir()} cannot be written to ({fault.strerror}): name another folder in TMPDIR"
+            raise DispatcherError(words) from fault
+        self.folder.chmod(0o711)  # Postgres may run as somebody else
+        (self.folder / "pids").mkdir()
+        self._guard = subprocess.Popen(  # noqa: S603  # our own file
+            [sys.executable, "-I", "-S", str(GUARD), str(self.folder)], stdin=subprocess.PIPE, cwd="/",
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """Returns when nothing is left."""
+        self._guard.communicate()
+
+    def note(self, name: str, pid: int) -> None:
+        (self.folder / "pids" / name).write_text(str(pid))
+
+    def forget(self, name: str) -> None:
+        (self.folder / "pids" / name).unlink(missing_ok=True)
+
+
+Start = Callable[[], Awaitable[asyncio.subprocess.Process]]
+
+
+class Keeper:
+    """Keeps processes alive; `tell` hears of each that had to be started again."""
+
+    def __init__(self, den: Den, tell: Callable[[str], None]) -> None:
+        self._den = den
+        self._tell = tell
+
+    async def keep(self, name: str, start: Start) -> asyncio.Task[None]:
+        """Returns when it was started; the task ends with ChildFault when it ends too often."""
+        process = await self._begin(name, start)
+        return asyncio.create_task(self._watch(name, start, process))
+
+    async def _begin(self, name: str, start: Start) -> asyncio.subprocess.Process:
+        process = await start()
+        self._den.note(name, process.pid)
+        return process
+
+    async def _watch(self, name: str, start: Start, process: asyncio.subprocess.Process) -> None:
+        ends: deque[float] = deque(maxlen=RESTARTS)
+        while True:
+            code = await process.wait()
+            self._den.forget(name)
+            ends.append(time.monotonic())
+            if len(ends) == RESTARTS and ends[-1] - ends[0] < WITHIN_SECONDS:
+                raise ChildFault(f"{name} ended {RESTARTS} times, the last time with {code}:\n{self.tail(name)}")
+            self._tell(f"{name} ended with {code}, and is started again")
+            process = await self._begin(name, start)
+
+    def tail(self, name: str) -> str:
+        """The end of its log."""
+        log = self._den.folder / f"{name}.log"
+        return log.read_bytes()[-TAIL_BYTES:].decode(errors="replace") if log.exists() else ""
+
+    def program(self, name: str, *arguments: str, env: Mapping[str, str] | None = None) -> Start:
+        """`python -m …`, its output in `NAME.log`; `env`: besides what every program needs."""
+
+        async def start() -> asyncio.subprocess.Process:
+            kept = {key: os.environ[key] for key in ("PATH", "HOME", "LANG", "TMPDIR") if key in os.environ}
+            with (self._den.folder / f"{name}.log").open("ab") as log:
+                return await asyncio.create_subprocess_exec(
+                    sys.executable, "-m", *arguments, env={**kept, **(env or {})}, stdin=subprocess.DEVNULL,
+                    stdout=log, stderr=log, start_new_session=True,  # Ctrl-C is the demo's to hear
+                )  # fmt: skip
+
+        return start

@@ -1,0 +1,80 @@
+"""Ends a demo, however it ended: every process that it noted, every container, every file.
+
+Run as `python -I -S guard.py FOLDER`, by whoever made the folder; needs nothing but the standard library. It waits for
+the end of its input, which comes with a clean end, with Ctrl-C and with `kill -9` alike. In the folder: `pids/NAME`
+(a process of the demo), `nodes/*/pods/*/containers/*/alive` (a shim, which ends its container first).
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+PATIENCE_SECONDS = 10
+POSTGRES = "postgres"
+"""Ends its children itself, and gives its shared memory back."""
+
+
+def main(folder: Path) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    sys.stdin.read()
+    if folder.exists():
+        end_all(folder)
+        # A shim that was on its way finds no folder any more; one that was quicker is seen now.
+        gone = folder.rename(folder.with_name(f"{folder.name}.gone"))
+        end_all(gone)
+        shutil.rmtree(gone, ignore_errors=True)
+
+
+def end_all(folder: Path) -> None:
+    limit = time.monotonic() + PATIENCE_SECONDS
+    while (alive := list(noted(folder))) and time.monotonic() < limit:
+        for pid, number in alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        time.sleep(0.02)
+
+
+def noted(folder: Path) -> Iterator[tuple[int, signal.Signals]]:
+    """What still lives, and how it is ended. Kubelets come first: they start containers."""
+    for file in sorted((folder / "pids").glob("*")):
+        if pid := living(file):
+            yield pid, signal.SIGQUIT if file.name == POSTGRES else signal.SIGKILL
+    for file in folder.glob("nodes/*/pods/*/containers/*/alive"):
+        if pid := locked_by(file):
+            yield pid, signal.SIGUSR1
+
+
+def living(file: Path) -> int:
+    """The process of that file; 0: there is none any more. A zombie has ended: whoever would reap it may be gone."""
+    try:
+        pid = int(file.read_text() or 0)
+        os.kill(pid, 0)
+        stat = Path(f"/proc/{pid}/stat")
+        is_zombie = stat.exists() and stat.read_text().rpartition(")")[2].split()[0] == "Z"
+    except (OSError, ValueError):
+        return 0
+    return 0 if is_zombie else pid
+
+
+def locked_by(file: Path) -> int:
+    """The shim that holds the lock; 0: nobody does."""
+    try:
+        with file.open() as alive:
+            try:
+                fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return int(alive.read() or 0)
+    except (OSError, ValueError):
+        pass
+    return 0
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

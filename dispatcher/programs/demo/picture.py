@@ -1,0 +1,72 @@
+"""A scene as a picture in the terminal. Pure: rich draws it."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from dispatcher.programs.demo.scene import STATES, NodeLoad, Scene
+
+WIDE: Final = 110
+"""Columns from which on what happens stands beside what is."""
+NEWS: Final = 8
+BAR: Final = 10
+COLORS: Final = {
+    "waiting": "yellow", "processing": "cyan", "succeeded": "green", "failed": "red", "cancelled": "magenta",
+}  # fmt: skip
+
+
+def draw(scene: Scene, told: Sequence[str], seconds: float, width: int) -> RenderableType:
+    """`told`: what has happened, oldest first."""
+    lower: RenderableType = Group(nodes(scene), news(told))
+    if width >= WIDE:
+        beside = Table.grid(expand=True, padding=(0, 1))
+        beside.add_column(ratio=2)
+        beside.add_column(ratio=3)
+        beside.add_row(nodes(scene), news(told))
+        lower = beside
+    return Group(progress(scene, seconds, width), queues(scene, width), lower)
+
+
+def progress(scene: Scene, seconds: float, width: int) -> RenderableType:
+    total, left = len(scene.rows), len(scene.rows) - scene.ended
+    line = Table.grid(padding=(0, 1))
+    bar = ProgressBar(total=max(total, 1), completed=scene.ended, width=max(10, min(40, width - 36)))
+    line.add_row("tasks ended", bar, f"{scene.ended}/{total}", Text(f"{left} left, {seconds:.0f} s", style="dim"))
+    return line
+
+
+def queues(scene: Scene, width: int) -> RenderableType:
+    """A line a queue; a narrow terminal has its states shortened."""
+    table = Table(expand=True, box=None, header_style="bold", padding=(0, 1))
+    table.add_column("queue", no_wrap=True)
+    for state in STATES:
+        table.add_column(state if width >= WIDE - 20 else state[:4], justify="right", style=COLORS[state])
+    table.add_column("waits for", ratio=1, overflow="fold")
+    for queue in sorted({row.queue for row in scene.rows}):
+        rows = [row for row in scene.rows if row.queue == queue]
+        counts = [sum(row.status == state for row in rows) for state in STATES]
+        table.add_row(queue, *(str(count or "·") for count in counts), scene.waiting_for(queue))
+    return Panel(table, title="rows", title_align="left", border_style="dim")
+
+
+def nodes(scene: Scene) -> RenderableType:
+    table = Table.grid(padding=(0, 1))
+    for node in scene.nodes:
+        table.add_row(node.name, load(node), f"{node.pods} running")
+    return Panel(table, title="nodes", title_align="left", border_style="dim")
+
+
+def load(node: NodeLoad) -> Text:
+    """Of its cores, what is asked for."""
+    full = round(BAR * min(1, node.used / node.cores)) if node.cores else 0
+    return Text("█" * full + "░" * (BAR - full) + f" {node.used:g}/{node.cores:g} cpu")
+
+
+def news(told: Sequence[str]) -> RenderableType:
+    lines = Text("\n".join(told[-NEWS:]) + "\n" * (NEWS - len(told[-NEWS:])), no_wrap=True, overflow="ellipsis")
+    return Panel(lines, title="what happens", title_align="left", border_style="dim")

@@ -1,0 +1,183 @@
+"""The play: rows are inserted, looked at until they are at rest, and told about."""
+
+import asyncio
+import time
+from collections import deque
+from contextlib import nullcontext, suppress
+from pathlib import Path
+from typing import Final
+
+import asyncpg
+import msgspec
+from msgspec import Struct
+from rich.console import Console
+from rich.live import Live
+
+from dispatcher.errors import DispatcherError, TemplateError
+from dispatcher.jobs.templates import parse_template
+from dispatcher.local.containers import why_refused
+from dispatcher.pg.queries import query
+from dispatcher.programs.demo.look import Looker
+from dispatcher.programs.demo.picture import draw
+from dispatcher.programs.demo.samples import ENDLESS, SLEEPS, Sample, samples, templates
+from dispatcher.programs.demo.scene import Scene, news
+from dispatcher.programs.demo.stage import Stage
+from dispatcher.programs.demo.summary import GoOn, counts, go_on, table
+
+EVERY_SECONDS: Final = 0.2
+KEPT_NEWS: Final = 50
+CANCEL_REASON: Final = "nobody needs it any more"
+
+
+class Options(Struct, frozen=True):
+    """As `dispatcher demo` was asked."""
+
+    tasks: int = 20
+    keep: bool = False
+    plain: bool = False
+    sql: Path | None = None
+    template: Path | None = None
+    kubeconfig: str | None = None
+
+
+class Play:
+    """One demo, in the terminal of `console`."""
+
+    def __init__(self, options: Options, console: Console) -> None:
+        self._options = options
+        self._console = console
+        self._is_plain = options.plain or not console.is_terminal
+        self._told: deque[str] = deque(maxlen=KEPT_NEWS)
+        self._tells: dict[int, str] = {}
+        self._to_cancel: set[int] = set()
+        self._scene = Scene()
+        self._began = time.monotonic()
+
+    async def run(self, stop: asyncio.Event) -> bool:
+        """Until all is at rest, or `stop`. Whether it came to its end. DispatcherError: it cannot be shown, and why."""
+        manifests = read_templates(self._options)
+        statements = read_text(self._options.sql) if self._options.sql else ""
+        self._say("Starting Postgres, a cluster in memory, two nodes, the dispatcher and the janitor")
+        async with Stage(manifests, self._say, self._options.kubeconfig) as stage:
+            looker = Looker(stage.url("observer"), stage.client, stage.installation)
+            try:
+                return await self._perform(stage, looker, stop, statements)
+            finally:
+                await looker.close()
+
+    async def _perform(self, stage: Stage, looker: Looker, stop: asyncio.Event, statements: str) -> bool:
+        looker.metrics_url = stage.metrics_url
+        self._say(f"Ready after {time.monotonic() - self._began:.1f} s")
+        self._team = await asyncpg.connect(stage.url("demo"))
+        try:
+            began = time.monotonic()
+            await self._insert(statements)
+            is_over = await self._show(stage, looker, stop, is_kept=False)
+            if is_over:
+                await self._tell_end(stage, time.monotonic() - began)
+                if self._options.keep:
+                    await self._show(stage, looker, stop, is_kept=True)
+            return is_over
+        finally:
+            self._team.terminate()
+
+    async def _insert(self, statements: str) -> None:
+        if self._options.sql:
+            await self._run_own(statements)
+        elif self._options.template:
+            await self._team.execute(query("insert_default", "demo"), self._options.tasks)
+        else:
+            for sample in samples(self._options.tasks, is_real=bool(self._options.kubeconfig)):
+                await self._insert_sample(sample)
+
+    async def _run_own(self, statements: str) -> None:
+        try:
+            await self._team.execute(statements)
+        except asyncpg.PostgresError as fault:
+            hint = f" ({fault.hint})" if getattr(fault, "hint", None) else ""
+            raise DispatcherError(f"{self._options.sql}: {fault.sqlstate}: {fault}{hint}") from fault
+
+    async def _insert_sample(self, sample: Sample) -> None:
+        values = sample.queue, sample.template, encode(sample.spec), encode(sample.payload), sample.cache_key
+        task_id = await self._team.fetchval(query("insert", "demo"), *values)
+        self._tells[task_id] = sample.tells
+        if sample is ENDLESS or sample is SLEEPS:
+            self._to_cancel.add(task_id)
+
+    async def _show(self, stage: Stage, looker: Looker, stop: asyncio.Event, *, is_kept: bool) -> bool:
+        """True: all is at rest."""
+        with Live(console=self._console, auto_refresh=False) if not self._is_plain else nullcontext() as live:
+            while not stop.is_set():
+                stage.check()
+                looker.metrics_url = stage.metrics_url
+                self._see(await looker.look(), live)
+                await self._cancel()
+                if self._scene.is_over and not is_kept:
+                    return True
+                await wait(stop, EVERY_SECONDS)
+        return is_kept
+
+    def _see(self, scene: Scene, live: Live | None) -> None:
+        for words in news(self._scene, scene):
+            self._say(words)
+        self._scene = scene
+        if live is not None:
+            seconds = time.monotonic() - self._began
+            live.update(draw(scene, list(self._told), seconds, self._console.width), refresh=True)
+
+    async def _cancel(self) -> None:
+        """As its submitter would, once it runs."""
+        at_work = {"processing", "waiting"} if self._options.kubeconfig else {"processing"}
+        running = {row.id for row in self._scene.rows if row.status in at_work}
+        for task_id in sorted(self._to_cancel & running):
+            self._to_cancel.discard(task_id)
+            await self._team.execute(query("cancel", "demo"), task_id, CANCEL_REASON)
+            self._say(f"task {task_id} is cancelled by its submitter")
+
+    async def _tell_end(self, stage: Stage, seconds: float) -> None:
+        waiting = [row.id for row in self._scene.rows if row.status == "waiting"]
+        reasons = {task_id: await stage.reason(task_id) for task_id in waiting[:3]}
+        self._console.print()
+        self._console.print(table(self._scene, self._tells, reasons))
+        self._console.print(f"\n{counts(self._scene, seconds)}\n", style="bold")
+        statements = query("try", "demo").splitlines()[1:]
+        place = GoOn(stage.url("demo"), str(stage.templates), str(stage.kubeconfig), statements, self._options.keep)
+        for line in go_on(place):
+            self._console.print(line, soft_wrap=True, highlight=False, markup=False)
+
+    def _say(self, words: str) -> None:
+        self._told.append(words)
+        if self._is_plain:
+            self._console.print(words, soft_wrap=True, highlight=False, markup=False)
+
+
+def read_templates(options: Options) -> dict[str, str]:
+    """DispatcherError: what stands in a file cannot serve."""
+    made = templates(is_real=bool(options.kubeconfig))
+    if options.template is None:
+        return made
+    text = read_text(options.template)
+    try:
+        pod = parse_template("default", text).pod_spec
+    except TemplateError as fault:
+        raise DispatcherError(f"{options.template}: {fault}") from fault
+    if not options.kubeconfig and (words := why_refused({"spec": {**pod, "restartPolicy": "Never"}})):
+        raise DispatcherError(f"{options.template}: {words}")
+    return {**made, "default": text}
+
+
+def read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as fault:
+        raise DispatcherError(f"{path} cannot be read: {fault}") from fault
+
+
+def encode(value: object) -> str | None:
+    return None if value is None else msgspec.json.encode(value).decode()
+
+
+async def wait(stop: asyncio.Event, seconds: float) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await stop.wait()

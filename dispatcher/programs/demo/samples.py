@@ -1,0 +1,102 @@
+"""The rows and templates that a demo shows when nobody brings their own."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from msgspec import Struct
+
+Json = dict[str, Any]
+CONTAINERS: Final = Path(__file__).with_name("containers")
+SECRET: Final = "task-database"  # noqa: S105  # its name
+CACHE_LABEL: Final = "demo.dispatcher.internal/cache"
+QUEUES: Final[Mapping[str, tuple[int | None, str]]] = {
+    "builds": (1, "one at a time: its tasks share a cache"),
+    "reports": (None, "asks for more than its template allows"),
+}
+"""Name: most Jobs at once, and why."""
+PARK_SECONDS: Final = 3600
+
+
+class Sample(Struct, frozen=True):
+    """One row to insert; `tells`: what it is there to show."""
+
+    tells: str
+    queue: str = "default"
+    template: str = "default"
+    spec: Mapping[str, Any] = {}
+    payload: Mapping[str, Any] | None = None
+    cache_key: str | None = None
+
+
+def build(key: str) -> Sample:
+    args = [sys.executable, str(CONTAINERS / "build.py"), key, "/cache"]
+    return Sample(f"builds from the files of {key!r}", "builds", "cached", {"args": args}, cache_key=key)
+
+
+def by_hand(what: str, tells: str) -> Sample:
+    return Sample(tells, template="by-hand", spec={"args": [str(CONTAINERS / "by_hand.py"), what]})
+
+
+def in_shell(script: str, tells: str) -> Sample:
+    return Sample(tells, spec={"args": [script]})
+
+
+FLAKY: Final = by_hand("flaky", "fails once, is run again")
+ENDLESS: Final = by_hand("endless", "runs until it is cancelled")
+FAILS_ONCE: Final = in_shell('echo "attempt $TASK_ATTEMPT"; test "$TASK_ATTEMPT" = 2', "fails once, is run again")
+SLEEPS: Final = in_shell("sleep 600", "runs until it is cancelled")
+GREEDY: Final = Sample("asks for 64 GiB, more than its template allows", "reports", spec={"memory": "64Gi"})
+
+
+def count(number: int) -> Sample:
+    return Sample("counts primes", payload={"up_to": 100_000 + 1000 * number})
+
+
+def samples(number: int, *, is_real: bool) -> list[Sample]:
+    """So many rows, the telling ones first. A real cluster's containers know nothing of the database here."""
+    if is_real:
+        greeting = in_shell('echo "hello from $NODE_NAME"; sleep 2', "says hello")
+        return [SLEEPS, FAILS_ONCE, GREEDY, *(greeting for _ in range(number))][:number]
+    story = [build("maps"), ENDLESS, FLAKY, build("maps"), GREEDY, build("faces"), build("faces"), build("maps")]
+    return [*story, *(count(each) for each in range(number))][:number]
+
+
+def templates(*, is_real: bool) -> dict[str, str]:
+    """Job manifests by name, as an operator writes them."""
+    if is_real:
+        return {"default": yaml.safe_dump(shell_template(), sort_keys=False)}
+    wrapped = [sys.executable, "-m", "dispatcher", "exec", "--"]
+    counting = template([*wrapped], [sys.executable, str(CONTAINERS / "count.py")])
+    cached = template([*wrapped], [sys.executable, str(CONTAINERS / "build.py"), "nothing", "/cache"])
+    pod = cached["spec"]["template"]["spec"]
+    pod["nodeSelector"] = {CACHE_LABEL: "here"}
+    pod["volumes"] = [{"name": "cache", "hostPath": {"path": "/cache", "type": "DirectoryOrCreate"}}]
+    pod["containers"][0]["volumeMounts"] = [{"name": "cache", "mountPath": "/cache"}]
+    made = {"default": counting, "cached": cached, "by-hand": template([sys.executable], [])}
+    return {name: yaml.safe_dump(job, sort_keys=False) for name, job in made.items()}
+
+
+def shell_template() -> Json:
+    """For any cluster: an image that everybody has, its exit status for a report."""
+    job = template(["sh", "-c"], ["true"])
+    job["metadata"]["annotations"]["dispatcher.internal/report"] = "exit-code"
+    container = job["spec"]["template"]["spec"]["containers"][0]
+    container["image"] = "busybox:1.36"
+    container["resources"] = {"requests": {"cpu": "50m", "memory": "16Mi"}}
+    del container["envFrom"]
+    return job
+
+
+def template(command: list[str], args: list[str]) -> Json:
+    container = {
+        "name": "task", "image": "this-machine:1", "command": command, "args": args,
+        "envFrom": [{"secretRef": {"name": SECRET}}],
+        "resources": {"requests": {"cpu": "500m", "memory": "64Mi"}},
+    }  # fmt: skip
+    openings = {"dispatcher.internal/row-may-set": "env,args,memory", "dispatcher.internal/max-memory": "1Gi"}
+    spec = {"terminationGracePeriodSeconds": 2, "containers": [container]}
+    head = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"annotations": openings}}
+    return {**head, "spec": {"template": {"spec": spec}}}

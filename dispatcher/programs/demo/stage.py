@@ -1,0 +1,200 @@
+"""Where a demo plays: a database, a cluster with two nodes, the dispatcher and the janitor, all kept alive.
+
+    den ─▶ Postgres, migrated ─▶ cluster (in this process, or somebody's) ─▶ nodes · dispatcher · janitor (processes)
+
+All that was begun is in the den, whose guard ends it when this process ends, in whatever way.
+"""
+
+import asyncio
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Final, Self
+
+import asyncpg
+import msgspec
+
+from dispatcher.config import KubeSettings
+from dispatcher.errors import DispatcherError
+from dispatcher.kube.client import KubeClient
+from dispatcher.kube.job_api import jobs_path
+from dispatcher.local.children import Den, Keeper
+from dispatcher.local.cluster.cluster import EmbeddedCluster
+from dispatcher.local.postgres import Home, Postmaster, free_port
+from dispatcher.pg.migrate import migrate
+from dispatcher.pg.queries import query
+from dispatcher.programs.demo.samples import CACHE_LABEL, QUEUES, SECRET
+from dispatcher.startup import log_in
+
+NODES: Final = {"east": ("--label", f"{CACHE_LABEL}=here"), "west": ()}
+NODE_SIZE: Final = ("--cpu", "2", "--memory", "2Gi", "--pods", "20")
+MAX_JOBS: Final = 6
+READY_SECONDS: Final = 30
+LOOK_SECONDS: Final = 0.05
+
+
+class Stage:
+    """`async with Stage(templates, tell) as stage`. `tell` hears of what had to be started again."""
+
+    def __init__(
+        self, templates: Mapping[str, str], tell: Callable[[str], None], kubeconfig: str | None = None
+    ) -> None:
+        self._templates = templates
+        self._tell = tell
+        self._given = kubeconfig
+        self._stack = AsyncExitStack()
+        self._watches: list[asyncio.Task[None]] = []
+        self.installation = f"demo-{secrets.token_hex(3)}" if kubeconfig else "demo"
+        self.metrics_url = ""
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._open()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def _open(self) -> None:
+        self._den = Den()
+        self._stack.callback(self._den.close)
+        self._keeper = Keeper(self._den, self._tell)
+        self._stack.push_async_callback(self._end_watches)
+        for name, text in self._templates.items():
+            self.templates.mkdir(exist_ok=True)
+            (self.templates / f"{name}.yaml").write_text(text)
+        home = await asyncio.to_thread(Home, self._den.folder / "postgres")
+        self._postmaster = Postmaster(home, "demo")
+        await asyncio.gather(self._open_database(), self._open_cluster())
+        await self._open_programs()
+
+    async def _open_database(self) -> None:
+        await self._postmaster.initialise()
+        await self._keep("postgres", self._start_postgres)
+        admin = await asyncpg.connect(self._postmaster.admin_url)
+        try:
+            await admin.execute(query("database", "demo"))
+        finally:
+            await admin.close()
+        await migrate(self.url("postgres", "embedded"))
+        owner = await asyncpg.connect(self.url("postgres", "embedded"))
+        try:
+            await owner.execute(query("logins", "demo"))
+            for name, (cap, note) in QUEUES.items():
+                await owner.execute(query("queue", "demo"), name, cap, note)
+        finally:
+            await owner.close()
+
+    async def _start_postgres(self) -> asyncio.subprocess.Process:
+        await self._postmaster.start()
+        return self._postmaster.process
+
+    async def _open_cluster(self) -> None:
+        if self._given:
+            self.kubeconfig = Path(self._given)
+        else:
+            cluster = await self._stack.enter_async_context(EmbeddedCluster())
+            self.kubeconfig = cluster.write_kubeconfig(self._den.folder / "kubeconfig")
+        self.client = KubeClient(await log_in(KubeSettings(kubeconfig=str(self.kubeconfig))))
+        self._stack.push_async_callback(self.client.close)
+        if self._given:
+            self._stack.push_async_callback(self._delete_jobs)
+        else:
+            secret = {"metadata": {"name": SECRET}, "stringData": {"TASK_DATABASE_URL": self.url("task")}}
+            path = f"/api/v1/namespaces/{self.client.namespace}/secrets"
+            reply = await self.client.request("POST", path, msgspec.json.encode(secret))
+            reply.expect("make the Secret of the tasks")
+
+    async def _open_programs(self) -> None:
+        nodes = {} if self._given else NODES
+        await asyncio.gather(
+            *(self._keep_node(name, flags) for name, flags in nodes.items()),
+            self._keep_program("dispatcher", "run", "reader", MAX_JOBS=MAX_JOBS),
+            self._keep_program("janitor", "janitor", "janitor"),
+        )
+        await self._until_ready()
+
+    async def _keep_node(self, name: str, flags: tuple[str, ...]) -> None:
+        where = (
+            "--name",
+            name,
+            "--folder",
+            str(self._den.folder / "nodes" / name),
+            "--kubeconfig",
+            str(self.kubeconfig),
+        )
+        await self._keep(name, self._keeper.program(name, "dispatcher.local", *where, *NODE_SIZE, *flags))
+
+    async def _keep_program(self, name: str, command: str, login: str, **settings: object) -> None:
+        port = free_port()
+        if command == "run":
+            self.metrics_url = f"http://127.0.0.1:{port}/metrics"
+        values = {
+            "DATABASE_URL": self.url(login), "KUBECONFIG": self.kubeconfig, "TEMPLATES_DIR": self.templates,
+            "INSTALLATION": self.installation, "LISTEN_ADDRESS": f"127.0.0.1:{port}", "POLL_SECONDS": 0.5,
+            "LEASE_SECONDS": 5, "KUBE_WRITES_PER_SECOND": 200, "TOMBSTONE_SECONDS": 2, **settings,
+        }  # fmt: skip
+        env = {f"DISPATCHER_{key}": str(value) for key, value in values.items()}
+        await self._keep(name, self._keeper.program(name, "dispatcher", command, env=env))
+
+    async def _keep(self, name: str, start: Callable[[], object]) -> None:
+        self._watches.append(await self._keeper.keep(name, start))  # type: ignore[arg-type] # a Start, whoever makes it
+
+    async def _end_watches(self) -> None:
+        for watch in self._watches:
+            watch.cancel()
+        await asyncio.gather(*self._watches, return_exceptions=True)
+
+    async def _until_ready(self) -> None:
+        """The nodes take Pods. What else is not there yet, rows can wait for."""
+        if self._given:
+            return
+        async with asyncio.timeout(READY_SECONDS):
+            while True:
+                self.check()
+                found = msgspec.json.decode((await self.client.request("GET", "/api/v1/nodes")).body)["items"]
+                if sum(not node["spec"].get("taints") for node in found) == len(NODES):
+                    return
+                await asyncio.sleep(LOOK_SECONDS)
+
+    async def _delete_jobs(self) -> None:
+        """Of this demo, on somebody's cluster."""
+        path = jobs_path(self.client.namespace)
+        params = {"labelSelector": f"dispatcher.internal/installation={self.installation}"}
+        reply = await self.client.request("GET", path, params=params)
+        for job in msgspec.json.decode(reply.expect("list the Jobs of the demo"))["items"]:
+            options = msgspec.json.encode({"propagationPolicy": "Foreground"})
+            await self.client.request("DELETE", f"{path}/{job['metadata']['name']}", options)
+
+    # What the play needs of it
+
+    @property
+    def templates(self) -> Path:
+        return self._den.folder / "templates"
+
+    def url(self, login: str, password: str = "") -> str:
+        return f"postgresql://{login}:{password or login}@127.0.0.1:{self._postmaster.port}/demo"
+
+    async def reason(self, task_id: int) -> str:
+        """Why a row does not become a Job, as `dispatcher render` tells an operator."""
+        settings = {"DATABASE_URL": self.url("reader"), "TEMPLATES_DIR": self.templates, "LOG_LEVEL": "error"}
+        env = {f"DISPATCHER_{key}": str(value) for key, value in settings.items()}
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "dispatcher", "render", str(task_id), env={**os.environ, **env},
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        told = (await child.communicate())[1].decode(errors="replace").strip()
+        return told.splitlines()[-1] if child.returncode and told else ""
+
+    def check(self) -> None:
+        """Raises what ended for good: ChildFault, with the end of its log."""
+        for watch in self._watches:
+            if watch.done() and (fault := watch.exception()):
+                raise fault if isinstance(fault, DispatcherError) else DispatcherError(str(fault))

@@ -1,0 +1,79 @@
+"""What a demo says at its end: what became of each task, and how to go on. Pure."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+from rich.table import Table
+
+from dispatcher.programs.demo.scene import STATES, Row, Scene, first_line, outcome
+
+MOST_ROWS: Final = 40
+
+
+class GoOn(Struct, frozen=True):
+    """Where things are, while the demo still runs."""
+
+    database_url: str
+    templates: str
+    kubeconfig: str
+    statements: Sequence[str]
+    is_kept: bool
+
+
+def table(scene: Scene, tells: Mapping[int, str], reasons: Mapping[int, str]) -> Table:
+    """A line a task; of many, those that tell something, and those that did not succeed."""
+    made = Table(box=None, header_style="bold", padding=(0, 1), expand=True)
+    for name in ("task", "queue", "status"):
+        made.add_column(name, no_wrap=True)
+    made.add_column("runs", justify="right")
+    made.add_column("on", no_wrap=True)
+    made.add_column("what it shows, and what came of it", ratio=1, overflow="fold")
+    for row in chosen(scene.rows, tells):
+        words = "; ".join(part for part in (tells.get(row.id, ""), came_of(row, reasons)) if part)
+        made.add_row(str(row.id), row.queue, row.status, str(runs(row)), row.node or "", words)
+    return made
+
+
+def chosen(rows: Sequence[Row], tells: Mapping[int, str]) -> list[Row]:
+    if len(rows) <= MOST_ROWS:
+        return list(rows)
+    return [row for row in rows if row.id in list(tells)[:MOST_ROWS] or row.status != "succeeded"][:MOST_ROWS]
+
+
+def runs(row: Row) -> int:
+    return row.attempt if row.node else row.attempt - 1
+
+
+def came_of(row: Row, reasons: Mapping[int, str]) -> str:
+    if row.status == "waiting":
+        return reasons.get(row.id, first_line(row.error))
+    return f"{row.status}{outcome(row)}".removeprefix("succeeded: ")
+
+
+def counts(scene: Scene, seconds: float) -> str:
+    """`20 tasks in 9 s: 17 succeeded, 1 cancelled, 2 waiting`"""
+    states = scene.states
+    told = ", ".join(f"{states[state]} {state}" for state in reversed(STATES) if states[state])
+    return f"{len(scene.rows)} tasks in {seconds:.0f} s: {told or 'none'}"
+
+
+def go_on(place: GoOn) -> list[str]:
+    lines = []
+    if place.is_kept:
+        lines += [
+            "Everything goes on until Ctrl-C. Insert rows of your own:",
+            f"  psql '{place.database_url}'",
+            *(f"  {statement}" for statement in place.statements),
+            f"Templates, read again when they change: {place.templates}",
+            f"The cluster: {place.kubeconfig}",
+        ]
+    else:
+        lines += [
+            "To stay and try it yourself:   dispatcher demo --keep",
+            "With your own rows, template:  dispatcher demo --sql FILE --template FILE",
+        ]
+    return [
+        *lines,
+        "Next page: docs/submitter.md to submit, docs/author.md to write tasks, docs/operator.md to install",
+    ]

@@ -1,0 +1,2 @@
+-- The demo's own database.
+CREATE DATABASE demo

@@ -1,0 +1,6 @@
+-- What the demo shows of each row; results that are long are not shown.
+SELECT id, queue, status, attempt, error, node_name,
+       CASE WHEN length(result::text) < 2000 THEN result::text END AS result,
+       extract(epoch FROM coalesce(finished_at, now()) - started_at)::float8 AS seconds
+  FROM dispatch.tasks
+ ORDER BY id

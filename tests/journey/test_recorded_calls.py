@@ -1,0 +1,27 @@
+"""Programs at work ask of the real API server what is recorded, and nothing else."""
+
+from tests.controlplane.calls import RECORDED, Call, calls
+from tests.dispatching import Dispatcher, Place
+from tests.janitoring import Janitor
+from tests.noding import nodes
+from tests.realities import Real
+
+OURS = "pg-job-dispatcher/"
+LEAST = frozenset({"create", "get", "list", "watch", "delete", "update"})
+
+
+def asked(place: Place) -> set[Call]:
+    plane = place.control_plane
+    seen = [event for stage in ("ResponseComplete", "ResponseStarted") for event in plane.audit(stage=stage)]
+    return calls(event for event in seen if event.user_agent.startswith(OURS))
+
+
+async def test_what_our_programs_ask_is_recorded(place: Place) -> None:
+    async with nodes(place, "one"), Dispatcher(place, TOMBSTONE_SECONDS=0) as dispatcher, Janitor(place):
+        world = Real(place, dispatcher)
+        succeeds, fails = await world.insert("exit 0"), await world.insert("exit 3")
+        await world.reaches(succeeds, "succeeded")
+        await world.reaches(fails, "failed")
+        await world.swept()
+        await world.wait(lambda: {call.verb for call in asked(place)} >= LEAST, "every verb was asked", 20)
+        assert asked(place) <= RECORDED

@@ -14,10 +14,17 @@ TOGETHER := -j2 --keep-going $(if $(filter output-sync,$(.FEATURES)),--output-sy
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv test lint types imports house unit coverage contract integration journey faults model property controlplane bench docs lock clean
+.PHONY: help venv demo quick test lint types imports house unit coverage contract integration journey faults model property controlplane bench docs lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: venv ## see it work: a minute, no cluster needed; OPTIONS="--keep" and the like
+	@$(BIN)/python -m dispatcher demo $(OPTIONS)
+
+quick: venv ## unit, contract and journey tests on the embedded cluster: under a minute
+	$(BIN)/python $(PYTEST) -n 2 --dist worksteal -m "embedded or not embedded" tests/unit
+	$(BIN)/python $(PYTEST) -n 2 --dist worksteal -m embedded tests/contract tests/journey
 
 test: venv ## everything; on a fresh machine too
 	@$(MAKE) --no-print-directory $(TOGETHER) controlplane lint types imports house coverage

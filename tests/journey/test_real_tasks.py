@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from tests.controlplane.sides import BOTH_SIDES
 from tests.dispatching import Dispatcher, Place
 from tests.noding import Node, nodes
 from tests.realities import HANG, OBEYS, Real, is_alive
@@ -19,6 +20,7 @@ async def cancel(place: Place, task_id: int) -> str:
     return str(await team.fetchval("SELECT dispatch.task_cancel($1, 'no need')", task_id))
 
 
+@BOTH_SIDES
 async def test_a_row_becomes_a_process_and_its_result_and_the_job_goes_away(place: Place) -> None:
     script = 'cat "$TASK_PAYLOAD_FILE" > "$TASK_RESULT_FILE"; echo "$NODE_NAME $TASK_ATTEMPT" >&2'
     async with real(place) as (world, node):
@@ -44,6 +46,7 @@ async def test_a_retry_runs_as_the_second_attempt(place: Place) -> None:
         await world.swept()
 
 
+@BOTH_SIDES
 async def test_a_failure_is_told_with_the_end_of_stderr_and_is_not_repeated(place: Place) -> None:
     async with real(place) as (world, _):
         task_id = await world.insert('echo "no such bucket" >&2; exit 3')
@@ -79,6 +82,7 @@ async def test_a_task_that_exceeds_its_run_limit_is_stopped_and_taken_over_as_of
         assert not any(map(is_alive, world.pids()))
 
 
+@BOTH_SIDES
 async def test_a_command_that_is_killed_has_failed_and_says_so(place: Place) -> None:
     async with real(place) as (world, _):
         task_id = await world.insert("kill -9 $$")

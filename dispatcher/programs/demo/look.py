@@ -24,11 +24,12 @@ AWAY: Final = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceEr
 
 
 class Looker:
-    """What cannot be reached at the moment is shown as it was."""
+    """What cannot be reached at the moment is shown as it was. `passing`: reasons of rows that the janitor ends."""
 
-    def __init__(self, database_url: str, client: KubeClient, installation: str) -> None:
+    def __init__(self, database_url: str, client: KubeClient, installation: str, passing: frozenset[str]) -> None:
         self._database_url = database_url
         self._client = client
+        self._passing = passing
         self._mine = {"labelSelector": f"{LABEL_INSTALLATION}={installation}"}
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2))
         self._connection: asyncpg.Connection[asyncpg.Record] | None = None
@@ -90,7 +91,7 @@ class Looker:
         for name, labels, value in SAMPLE.findall(text):
             told = dict(LABEL.findall(labels))
             if name == "dispatcher_parked_tasks":
-                parked += int(float(value))
+                parked += int(float(value)) if told["reason"] not in self._passing else 0
             else:
                 reasons[told["queue"], told["reason"]] = int(float(value))
         return reasons, parked

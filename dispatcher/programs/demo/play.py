@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections import deque
+from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Final
@@ -16,6 +17,7 @@ from rich.live import Live
 from dispatcher.errors import DispatcherError, TemplateError
 from dispatcher.jobs.templates import parse_template
 from dispatcher.local.containers import why_refused
+from dispatcher.model import HoldReason
 from dispatcher.pg.queries import query
 from dispatcher.programs.demo.look import Looker
 from dispatcher.programs.demo.picture import draw
@@ -26,6 +28,7 @@ from dispatcher.programs.demo.summary import GoOn, counts, go_on, table
 
 EVERY_SECONDS: Final = 0.2
 KEPT_NEWS: Final = 50
+IN_MEMORY: Final = "a cluster in memory and two nodes"
 CANCEL_REASON: Final = "nobody needs it any more"
 
 
@@ -57,11 +60,12 @@ class Play:
         """Until all is at rest, or `stop`. Whether it came to its end. DispatcherError: it cannot be shown, and why."""
         manifests = read_templates(self._options)
         statements = read_text(self._options.sql) if self._options.sql else ""
-        self._say("Starting Postgres, a cluster in memory, two nodes, the dispatcher and the janitor")
+        cluster = f"for the cluster of {self._options.kubeconfig}" if self._options.kubeconfig else IN_MEMORY
+        self._say(f"Starting Postgres, the dispatcher and the janitor, {cluster}")
         async with Stage(manifests, self._say, self._options.kubeconfig) as stage:
-            looker = Looker(stage.url("observer"), stage.client, stage.installation)
+            looker = Looker(stage.url("observer"), stage.client, stage.installation, passing(manifests))
             try:
-                return await self._perform(stage, looker, stop, statements)
+                return not stop.is_set() and await self._perform(stage, looker, stop, statements)
             finally:
                 await looker.close()
 
@@ -164,6 +168,12 @@ def read_templates(options: Options) -> dict[str, str]:
     if not options.kubeconfig and (words := why_refused({"spec": {**pod, "restartPolicy": "Never"}})):
         raise DispatcherError(f"{options.template}: {words}")
     return {**made, "default": text}
+
+
+def passing(manifests: Mapping[str, str]) -> frozenset[str]:
+    """Where the exit status is the report, the janitor makes it: such rows are parked until it comes round."""
+    reports = {parse_template(name, text).report for name, text in manifests.items()}
+    return frozenset({HoldReason.EXITED_WITHOUT_REPORT}) if "exit-code" in reports else frozenset()
 
 
 def read_text(path: Path) -> str:

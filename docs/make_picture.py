@@ -1,0 +1,71 @@
+"""Makes `docs/demo.svg`: a moment of a real `dispatcher demo`, as terminals show it. `python -m docs.make_picture`."""
+
+import asyncio
+import io
+from pathlib import Path
+
+from rich.console import Console
+from rich.live import Live
+from rich.terminal_theme import DIMMED_MONOKAI
+
+from dispatcher.logs import configure_logs
+from dispatcher.programs.demo.picture import draw
+from dispatcher.programs.demo.play import Options, Play
+from dispatcher.programs.demo.scene import Scene
+
+WIDTH = 96
+FONT = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'Liberation Mono', monospace"
+SVG = f"""<svg class="rich-terminal" viewBox="0 0 {{width}} {{height}}" xmlns="http://www.w3.org/2000/svg">
+<style>
+.{{unique_id}}-matrix {{{{ font-family: {FONT}; font-size: {{char_height}}px; line-height: {{line_height}}px; }}}}
+.{{unique_id}}-title {{{{ font-family: sans-serif; font-weight: bold; font-size: 18px; }}}}
+{{styles}}
+</style>
+<defs>
+<clipPath id="{{unique_id}}-clip-terminal">
+<rect x="0" y="0" width="{{terminal_width}}" height="{{terminal_height}}" />
+</clipPath>
+{{lines}}
+</defs>
+{{chrome}}
+<g transform="translate({{terminal_x}}, {{terminal_y}})" clip-path="url(#{{unique_id}}-clip-terminal)">
+{{backgrounds}}
+<g class="{{unique_id}}-matrix">
+{{matrix}}
+</g>
+</g>
+</svg>
+"""
+
+
+class Filmed(Play):
+    """A play that keeps what it shows."""
+
+    def __init__(self) -> None:
+        super().__init__(Options(tasks=40), Console(file=io.StringIO(), width=WIDTH))
+        self.frames: list[tuple[Scene, list[str]]] = []
+
+    def _see(self, scene: Scene, live: Live | None) -> None:
+        super()._see(scene, live)
+        self.frames.append((scene, list(self._told)))
+
+
+def richness(frame: tuple[Scene, list[str]]) -> tuple[int, int]:
+    """How much there is to see."""
+    scene, _ = frame
+    return len(scene.states) + sum(node.pods > 0 for node in scene.nodes), -abs(len(scene.rows) // 2 - scene.ended)
+
+
+async def main() -> None:
+    configure_logs("error")
+    play = Filmed()
+    await play.run(asyncio.Event())
+    number, (scene, told) = max(enumerate(play.frames), key=lambda pair: richness(pair[1]))
+    console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
+    console.print(draw(scene, told, 2 + number / 5, WIDTH))
+    svg = console.export_svg(title="dispatcher demo", theme=DIMMED_MONOKAI, code_format=SVG, unique_id="demo")
+    Path(__file__).with_name("demo.svg").write_text(svg, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,223 @@
+"""`dispatcher demo` under test: the real program, in a terminal of some size or in a pipe.
+
+Each run has a temporary folder of its own. However a run ends, the block around it ends when nothing is left of it, or
+fails with a list of what is.
+"""
+
+import asyncio
+import codecs
+import fcntl
+import os
+import pty
+import re
+import signal
+import struct
+import sys
+import tempfile
+import termios
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import asyncpg
+
+from tests.controlplane.waiting import wait_for
+from tests.remains import Remains, command
+from tests.screens import Screen, plain
+
+PROGRAM = (sys.executable, "-m", "dispatcher", "demo")
+WITH_TERMINAL = ("setsid", "--ctty")
+CTRL_C = b"\x03"
+GONE_SECONDS = 12
+"""The guard gives up after 10."""
+COLUMNS = "SELECT id, queue, status, attempt, node_name, error, result FROM dispatch.tasks ORDER BY id"
+"""What a submitter may see of a row; not all is for them."""
+URL = re.compile(r"postgresql://demo:demo@127\.0\.0\.1:\d+/demo")
+ACCOUNT = 65534
+"""Of nobody in particular, where we are root; else the demo runs as we do."""
+
+
+def as_account(uid: int) -> tuple[str, ...]:
+    """A command in front that changes the account; it may pass through the folders of ours, as Python stands there."""
+    if os.geteuid() != 0:
+        return ("unshare", "--map-user", str(uid)) if uid != ACCOUNT else ()
+    who = f"--reuid={uid}", f"--regid={uid}", "--clear-groups"
+    return ("setpriv", *who, "--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search")
+
+
+class Output:
+    """Of one stream, read as it comes until its end."""
+
+    def __init__(self, source: int) -> None:
+        self.text = ""
+        self.is_over = False
+        self._source = source
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        os.set_blocking(source, False)
+        asyncio.get_running_loop().add_reader(source, self._read)
+
+    def _read(self) -> None:
+        try:
+            piece = os.read(self._source, 1 << 16)
+        except BlockingIOError:
+            return
+        except OSError:  # a terminal whose last user has gone
+            piece = b""
+        self.text += self._decoder.decode(piece)
+        if not piece:
+            self.close()
+
+    def write(self, keys: bytes) -> None:
+        os.write(self._source, keys)
+
+    def close(self) -> None:
+        """From our side, where it is not over yet."""
+        if not self.is_over:
+            self.is_over = True
+            asyncio.get_running_loop().remove_reader(self._source)
+            os.close(self._source)
+
+
+class Demo:
+    """One run; get it by `demo`."""
+
+    def __init__(
+        self, process: asyncio.subprocess.Process, outputs: tuple[Output, ...], remains: Remains, rows: int
+    ) -> None:
+        self.process, self.remains = process, remains
+        self.output, *_ = self._outputs = outputs
+        self._rows = rows
+
+    @property
+    def said(self) -> str:
+        return plain("".join(output.text for output in self._outputs))
+
+    @property
+    def screen(self) -> Screen:
+        return Screen(self.output.text, self._rows)
+
+    @property
+    def den(self) -> Path:
+        """Its folder, while there is one."""
+        found, *_ = *self.remains.folder.glob("dispatcher-demo-*"), self.remains.folder
+        return found
+
+    @property
+    def database_url(self) -> str:
+        found = URL.search(self.said)
+        assert found, self.said
+        return found[0]
+
+    def pid(self, name: str) -> int:
+        """Of a process that it keeps; 0: there is none at the moment."""
+        try:
+            pid = int((self.den / "pids" / name).read_text() or 0)
+        except (FileNotFoundError, ValueError):
+            return 0
+        return pid if command(pid) else 0
+
+    async def says(self, words: str, seconds: float = 30) -> None:
+        await self.until(lambda: words in self.said, f"{words!r} is said", seconds)
+
+    async def until(self, predicate: object, what: str, seconds: float = 30) -> None:
+        await wait_for(predicate, what, seconds, check=self._check)  # type: ignore[call-overload]  # any predicate
+
+    async def kills(self, name: str) -> int:
+        """One that it keeps, as a crash would; the pid of the one that comes after it."""
+        pid = self.pid(name)
+        os.kill(pid, signal.SIGKILL)
+        await self.until(lambda: self.pid(name) not in {0, pid}, f"{name} was started again")
+        return self.pid(name)
+
+    async def ends(self, seconds: float = 60) -> int:
+        """By itself: its exit status, once all that it said was read."""
+        await wait_for(
+            lambda: self.process.returncode is not None,
+            f"it ends: {self.said[-2000:]}",
+            seconds,
+            check=self.remains.look,
+        )
+        await wait_for(lambda: all(output.is_over for output in self._outputs), "its output ends")
+        assert "Traceback" not in self.said, self.said
+        assert self.process.returncode is not None
+        return self.process.returncode
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def press(self, keys: bytes) -> None:
+        self.output.write(keys)
+
+    def hang_up(self) -> None:
+        """Nobody reads what it says any more; a terminal is gone."""
+        self.output.close()
+
+    def _check(self) -> None:
+        self.remains.look()
+        assert self.process.returncode is None, f"ended with {self.process.returncode}: {self.said[-3000:]}"
+
+    async def close(self) -> None:
+        if self.process.returncode is None:
+            self.process.kill()
+        await self.process.wait()
+        try:
+            await wait_for(lambda: not self.remains.left(), "nothing is left", GONE_SECONDS)
+        except TimeoutError:
+            raise AssertionError(f"left behind: {self.remains.left()}; said: {self.said[-2000:]}") from None
+        finally:
+            for output in self._outputs:
+                output.close()
+            self.remains.end()
+
+
+@asynccontextmanager
+async def demo(
+    *arguments: object, terminal: tuple[int, int] | None = None, through: tuple[str, ...] = (), **environ: str
+) -> AsyncIterator[Demo]:
+    """`terminal`: columns and rows; without one it is a pipe. `through`: a command in front."""
+    folder = open_folder()
+    remains = Remains(folder)
+    command_line = (*through, *PROGRAM, *map(str, arguments))
+    env = {"PATH": os.environ["PATH"], "TMPDIR": str(folder), "TERM": "xterm-256color", "LANG": "C.UTF-8", **environ}
+    ours, its = zip(*([open_terminal(*terminal)] if terminal else [os.pipe(), os.pipe()]), strict=True)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *(WITH_TERMINAL if terminal else ()), *command_line, cwd="/", env=env,
+            stdin=its[0] if terminal else asyncio.subprocess.DEVNULL, stdout=its[0], stderr=its[-1],
+        )  # fmt: skip
+    finally:
+        for stream in its:
+            os.close(stream)
+    shown = Demo(process, tuple(map(Output, ours)), remains, terminal[1] if terminal else 1)
+    try:
+        yield shown
+    finally:
+        await shown.close()
+
+
+def open_folder() -> Path:
+    """For whichever account."""
+    folder = Path(tempfile.mkdtemp(prefix="demoing-"))
+    folder.chmod(0o777)
+    return folder
+
+
+def open_terminal(columns: int, rows: int) -> tuple[int, int]:
+    ours, its = pty.openpty()
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    return ours, its
+
+
+async def shows(*arguments: object, seconds: float = 60, **how: object) -> tuple[int, str]:
+    """From its start to its end: exit status, and what it said."""
+    async with demo(*arguments, **how) as shown:  # type: ignore[arg-type]  # handed through as it came
+        return await shown.ends(seconds), shown.said
+
+
+async def rows_of(url: str) -> list[asyncpg.Record]:
+    connection = await asyncpg.connect(url)
+    try:
+        found: list[asyncpg.Record] = await connection.fetch(COLUMNS)
+        return found
+    finally:
+        await connection.close()

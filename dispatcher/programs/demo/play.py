@@ -21,7 +21,7 @@ from dispatcher.model import HoldReason
 from dispatcher.pg.queries import query
 from dispatcher.programs.demo.look import Looker
 from dispatcher.programs.demo.picture import draw
-from dispatcher.programs.demo.samples import ENDLESS, SLEEPS, Sample, samples, templates
+from dispatcher.programs.demo.samples import Sample, samples, templates
 from dispatcher.programs.demo.scene import Scene, news
 from dispatcher.programs.demo.stage import Stage
 from dispatcher.programs.demo.summary import GoOn, counts, go_on, table
@@ -29,7 +29,6 @@ from dispatcher.programs.demo.summary import GoOn, counts, go_on, table
 EVERY_SECONDS: Final = 0.2
 KEPT_NEWS: Final = 50
 IN_MEMORY: Final = "a cluster in memory and two nodes"
-CANCEL_REASON: Final = "nobody needs it any more"
 
 
 class Options(Struct, frozen=True):
@@ -52,7 +51,7 @@ class Play:
         self._is_plain = options.plain or not console.is_terminal
         self._told: deque[str] = deque(maxlen=KEPT_NEWS)
         self._tells: dict[int, str] = {}
-        self._to_cancel: set[int] = set()
+        self._then: dict[int, str] = {}
         self._scene = Scene()
         self._began = time.monotonic()
 
@@ -105,8 +104,8 @@ class Play:
         values = sample.queue, sample.template, encode(sample.spec), encode(sample.payload), sample.cache_key
         task_id = await self._team.fetchval(query("insert", "demo"), *values)
         self._tells[task_id] = sample.tells
-        if sample is ENDLESS or sample is SLEEPS:
-            self._to_cancel.add(task_id)
+        if sample.then:
+            self._then[task_id] = sample.then
 
     async def _show(self, stage: Stage, looker: Looker, stop: asyncio.Event, *, is_kept: bool) -> bool:
         """True: all is at rest."""
@@ -115,8 +114,8 @@ class Play:
                 stage.check()
                 looker.metrics_url = stage.metrics_url
                 self._see(await looker.look(), live)
-                await self._cancel()
-                if self._scene.is_over and not is_kept:
+                is_acting = await self._act()
+                if self._scene.is_over and not is_acting and not is_kept:
                     return True
                 await wait(stop, EVERY_SECONDS)
         return is_kept
@@ -129,14 +128,18 @@ class Play:
             seconds = time.monotonic() - self._began
             live.update(draw(scene, list(self._told), seconds, self._console.width), refresh=True)
 
-    async def _cancel(self) -> None:
-        """As its submitter would, once it runs."""
-        at_work = {"processing", "waiting"} if self._options.kubeconfig else {"processing"}
-        running = {row.id for row in self._scene.rows if row.status in at_work}
-        for task_id in sorted(self._to_cancel & running):
-            self._to_cancel.discard(task_id)
-            await self._team.execute(query("cancel", "demo"), task_id, CANCEL_REASON)
-            self._say(f"task {task_id} is cancelled by its submitter")
+    async def _act(self) -> bool:
+        """As their submitter would: cancels what runs for ever, retries what has failed. True: it is not over."""
+        moments = {
+            "cancel": {"processing", "waiting"} if self._options.kubeconfig else {"processing"},
+            "retry": {"failed"},
+        }
+        due = [row.id for row in self._scene.rows if row.status in moments.get(self._then.get(row.id, ""), ())]
+        for task_id in due:
+            what = self._then.pop(task_id)
+            self._say(f"task {task_id}: its submitter asks to {what} it")
+            await self._team.execute(query(what, "demo"), task_id)
+        return bool(due)
 
     async def _tell_end(self, stage: Stage, seconds: float) -> None:
         waiting = [row.id for row in self._scene.rows if row.status == "waiting"]

@@ -21,7 +21,7 @@ PARK_SECONDS: Final = 3600
 
 
 class Sample(Struct, frozen=True):
-    """One row to insert; `tells`: what it is there to show."""
+    """One row to insert; `tells`: what it is there to show; `then`: what its submitter does to it, cancel or retry."""
 
     tells: str
     queue: str = "default"
@@ -29,6 +29,7 @@ class Sample(Struct, frozen=True):
     spec: Mapping[str, Any] = {}
     payload: Mapping[str, Any] | None = None
     cache_key: str | None = None
+    then: str = ""
 
 
 def build(key: str) -> Sample:
@@ -36,18 +37,20 @@ def build(key: str) -> Sample:
     return Sample(f"builds from the files of {key!r}", "builds", "cached", {"args": args}, cache_key=key)
 
 
-def by_hand(what: str, tells: str) -> Sample:
-    return Sample(tells, template="by-hand", spec={"args": [str(CONTAINERS / "by_hand.py"), what]})
+def by_hand(what: str, tells: str, then: str = "") -> Sample:
+    return Sample(tells, template="by-hand", spec={"args": [str(CONTAINERS / "by_hand.py"), what]}, then=then)
 
 
-def in_shell(script: str, tells: str) -> Sample:
-    return Sample(tells, spec={"args": [script]})
+def in_shell(script: str, tells: str, then: str = "") -> Sample:
+    return Sample(tells, spec={"args": [script]}, then=then)
 
 
 FLAKY: Final = by_hand("flaky", "fails once, is run again")
-ENDLESS: Final = by_hand("endless", "runs until it is cancelled")
-FAILS_ONCE: Final = in_shell('echo "attempt $TASK_ATTEMPT"; test "$TASK_ATTEMPT" = 2', "fails once, is run again")
-SLEEPS: Final = in_shell("sleep 600", "runs until it is cancelled")
+ENDLESS: Final = by_hand("endless", "runs until it is cancelled", "cancel")
+FAILS_ONCE: Final = in_shell(
+    'echo "attempt $TASK_ATTEMPT"; test "$TASK_ATTEMPT" = 2', "fails, is retried by its submitter", "retry"
+)
+SLEEPS: Final = in_shell("sleep 600", "runs until it is cancelled", "cancel")
 GREEDY: Final = Sample("asks for 64 GiB, more than its template allows", "reports", spec={"memory": "64Gi"})
 
 

@@ -42,13 +42,13 @@ def chosen(rows: Sequence[Row], tells: Mapping[int, str]) -> list[Row]:
 
 
 def runs(row: Row) -> int:
-    return row.attempt if row.node else row.attempt - 1
+    return row.attempt if row.node or row.status in {"succeeded", "failed"} else row.attempt - 1
 
 
 def came_of(row: Row, reasons: Mapping[int, str]) -> str:
     if row.status == "waiting":
         return reasons.get(row.id, first_line(row.error))
-    return f"{row.status}{outcome(row)}".removeprefix("succeeded: ")
+    return outcome(row).removeprefix(": ")
 
 
 def counts(scene: Scene, seconds: float) -> str:

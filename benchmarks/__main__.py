@@ -4,7 +4,7 @@ import argparse
 import subprocess
 import sys
 
-PROMISES = ("idle_insert", "burst", "idle_cycle", "other_inserts", "requests_per_task")
+PROMISES = ("idle_insert", "burst", "idle_cycle", "other_inserts", "requests_per_task", "trying_out")
 
 
 def main() -> int:

@@ -1,0 +1,84 @@
+"""Promise: whoever tries it out waits for seconds. The demo takes at most 15; so do 1,000 rows on the embedded cluster.
+
+The demo is the real command in a pipe, twice, from its start until its process is gone. The rows go from their INSERT
+until the last Job is swept, containers taking no time (`tests/instant.py`); cluster, containers and stopwatch share one
+process here, so the dispatcher has a core for itself and the rest has the other.
+"""
+
+import asyncio
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import asyncpg
+
+from benchmarks.burst import MANY_ROWS
+from benchmarks.figures import Figure, run, tell
+from benchmarks.requests_per_task import ALL_OVER
+from tests.controlplane.embedded import EmbeddedPlane
+from tests.controlplane.waiting import wait_for
+from tests.dispatching import ROOT, Dispatcher, Place
+from tests.instant import instant_node
+from tests.postgres import PostgresServer
+
+ROWS = 1000
+SECONDS = 15
+FIRST_SECONDS = 30
+
+
+async def demo() -> float:
+    began = time.monotonic()
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "dispatcher", "demo", cwd=ROOT, stdout=subprocess.DEVNULL
+    )
+    assert await child.wait() == 0
+    return time.monotonic() - began
+
+
+async def rows_through(place: Place) -> float:
+    plane, url = place.control_plane, place.database.url("task")
+    settings = {"MAX_JOBS": 200, "TOMBSTONE_SECONDS": 0}
+    async with instant_node(plane, place.namespace, url), Dispatcher(place, **settings) as dispatcher:
+        await dispatcher.ready()
+        admin = await place.database.session("admin")
+        began = time.monotonic()
+        await (await place.database.session("team_a")).execute(MANY_ROWS, ROWS)
+
+        async def is_over() -> bool:
+            return bool(await admin.fetchval(ALL_OVER, ROWS))
+
+        async def is_swept() -> bool:
+            return not await place.jobs()
+
+        await wait_for(is_over, "all rows succeeded", 60, check=dispatcher.check)
+        await wait_for(is_swept, "all Jobs are gone", 60, check=dispatcher.check)
+        return time.monotonic() - began
+
+
+async def main() -> int:
+    first, later = await demo(), await demo()
+    postgres = await PostgresServer.launch()
+    try:
+        async with EmbeddedPlane() as plane:
+            with tempfile.TemporaryDirectory() as folder:
+                namespace, database = await plane.create_namespace(), await postgres.create_database()
+                place = Place(plane, namespace, database, Path(folder))
+                await place.prepare()
+                rows = await rows_through(place)
+        connection = await asyncpg.connect(postgres.admin_url)
+        versions = {"postgres": str(await connection.fetchval("SHOW server_version"))}
+        await connection.close()
+    finally:
+        await postgres.close()
+    figures = [
+        Figure("demo, seconds, the first time", first, FIRST_SECONDS),
+        Figure("demo, seconds, later", later, SECONDS),
+        Figure("1,000 rows on the embedded cluster, seconds", rows, SECONDS),
+    ]
+    return tell("trying_out", figures, {}, versions)
+
+
+if __name__ == "__main__":
+    run(main)

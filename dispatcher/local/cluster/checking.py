@@ -18,9 +18,9 @@ SUBDOMAIN: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 VALUE: Final = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
 KEY: Final = re.compile(r"([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 ENV_NAME: Final = re.compile(r"[ -<>-~]+")
-REQUIRED, INVALID, UNSUPPORTED, TWICE, NO_SUCH, FORBIDDEN, TOO_LONG = (
+REQUIRED, INVALID, UNSUPPORTED, TWICE, NO_SUCH, FORBIDDEN = (
     "FieldValueRequired", "FieldValueInvalid", "FieldValueNotSupported", "FieldValueDuplicate", "FieldValueNotFound",
-    "FieldValueForbidden", "FieldValueTooLong",
+    "FieldValueForbidden",
 )  # fmt: skip
 MUTABLE_IN_PODS: Final = frozenset(
     {"activeDeadlineSeconds", "terminationGracePeriodSeconds", "tolerations", "schedulingGates"}

@@ -4,7 +4,7 @@ A controller: it hears of changes and acts upon those that concern it, until non
 """
 
 from collections import defaultdict
-from typing import Any, Final
+from typing import Any
 
 from dispatcher.local.cluster.faults import ApiFault
 from dispatcher.local.cluster.jobs import is_ended
@@ -14,7 +14,6 @@ from dispatcher.local.cluster.storage import Change, Entry, Key
 
 Json = dict[str, Any]
 Place = tuple[Kind, Key]
-HELD: Final = frozenset({FOREGROUND, ORPHAN})
 
 
 class Garbage:
@@ -33,6 +32,7 @@ class Garbage:
                 self._note(owner["uid"], place, is_there=change.after is not None)
             if change.after is None:
                 self._orphaned[meta["uid"]] = None
+                self._look_at_namespace(change.key[0])
             elif "deletionTimestamp" in meta:
                 self._owners[meta["uid"]] = place
                 self._dirty[place] = None
@@ -48,6 +48,12 @@ class Garbage:
             for kind, key in dirty:
                 if (entry := self._registry.storage.get(kind, key)) is not None:
                     self._end(kind, key, entry)
+
+    def _look_at_namespace(self, name: str) -> None:
+        """It may have been the last of what was in it."""
+        found = self._registry.storage.get(NAMESPACE, ("", name))
+        if found is not None and "deletionTimestamp" in found.object["metadata"]:
+            self._dirty[NAMESPACE, ("", name)] = None
 
     def collect_unplaced(self) -> None:
         """Pods that were deleted before they came to a node: nobody else would say that they have ended."""

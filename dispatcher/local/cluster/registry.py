@@ -109,6 +109,8 @@ class Registry:
         kept = {name: value for name, value in meta.items() if name != "finalizers"}
         left = {"finalizers": finalizers} if finalizers else {}
         changed = {**entry.object, "metadata": {**kept, **ends, **left}}
+        if kind is NAMESPACE:  # it goes with the last of what is in it
+            return self._put_changed(target, entry.object, {**changed, "status": {"phase": "Terminating"}}), False
         if not finalizers and not ends["deletionGracePeriodSeconds"]:
             self.storage.drop(kind, (target.namespace, target.name))
             return write_entry(kind, changed, self.storage.version), True
@@ -139,7 +141,8 @@ class Registry:
         version = {"resourceVersion": before["metadata"]["resourceVersion"]}
         if {**changed, "metadata": {**changed["metadata"], **version}} == before:
             return self.get(target)
-        if "deletionTimestamp" in meta and "finalizers" not in meta and not meta["deletionGracePeriodSeconds"]:
+        is_ending = "deletionTimestamp" in meta and not meta["deletionGracePeriodSeconds"]
+        if is_ending and "finalizers" not in meta and target.kind is not NAMESPACE:
             self.storage.drop(target.kind, key)
             return write_entry(target.kind, changed, self.storage.version)
         return self.storage.put(target.kind, key, changed)

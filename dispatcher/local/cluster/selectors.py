@@ -66,8 +66,3 @@ def field_of(whole: Json, path: str) -> str:
     for word in path.split("."):
         found = found.get(word, "") if isinstance(found, dict) else ""
     return str(found).lower() if isinstance(found, bool) else str(found)
-
-
-def selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    """Whether the `matchLabels` of an object match."""
-    return all(labels.get(key) == value for key, value in (selector.get("matchLabels") or {}).items())

@@ -30,22 +30,33 @@ class Watch:
         self._ends_at = time.monotonic() + read_seconds(query.get("timeoutSeconds") or "0")
         self._waiting: asyncio.Queue[bytes] = asyncio.Queue()
         self._after = version = read_since(query)
+        self._refused = b""
         if version > storage.version:
             pass  # what comes until then is passed over
         elif version:
-            for change in storage.since(self._kind, version):
-                self._hear(change)
+            self._replay(version)
         else:
             for _, entry in sorted(storage.all(self._kind).items()):
                 if self._which.matches(entry.object):
                     self._waiting.put_nowait(line("ADDED", entry.whole))
         storage.listeners.append(self._hear)
 
+    def _replay(self, version: int) -> None:
+        """What came since then; that it is forgotten is told in the stream, as the real server does."""
+        try:
+            for change in self._storage.since(self._kind, version):
+                self._hear(change)
+        except ApiFault as fault:
+            self._refused = line("ERROR", msgspec.json.encode(fault.status))
+
     def close(self) -> None:
         self._storage.listeners.remove(self._hear)
 
     async def lines(self) -> AsyncIterator[bytes]:
         """Those that wait come together."""
+        if self._refused:
+            yield self._refused
+            return
         while (left := self._ends_at - time.monotonic()) > 0:
             pause = min(BOOKMARK_SECONDS, left - BEFORE_THE_END if left > BEFORE_THE_END else left)
             try:

@@ -31,14 +31,14 @@ class Den:
         try:
             self.folder = Path(tempfile.mkdtemp(prefix="dispatcher-demo-"))
         except OSError as fault:
-            words = f"{tempfile.gettempdir()} cannot be written to ({fault.strerror}): name another folder in TMPDIR"
-            raise DispatcherError(words) from fault
+            raise unwritable(fault) from fault
         self.folder.chmod(0o711)  # Postgres may run as somebody else
         (self.folder / "pids").mkdir()
         self._guard = subprocess.Popen(  # noqa: S603  # our own file
             [sys.executable, "-I", "-S", str(GUARD), str(self.folder)], stdin=subprocess.PIPE, cwd="/",
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, process_group=0,
         )  # fmt: skip
+        self.group = self._guard.pid
 
     def close(self) -> None:
         """Returns when nothing is left."""
@@ -49,6 +49,12 @@ class Den:
 
     def forget(self, name: str) -> None:
         (self.folder / "pids" / name).unlink(missing_ok=True)
+
+
+def unwritable(fault: OSError) -> DispatcherError:
+    """Of the folder for temporary files."""
+    where = f"nowhere to write: {fault.strerror or fault}"
+    return DispatcherError(f"{where}; name a folder in TMPDIR that has room, and that you may write to")
 
 
 Start = Callable[[], Awaitable[asyncio.subprocess.Process]]
@@ -95,7 +101,7 @@ class Keeper:
             with (self._den.folder / f"{name}.log").open("ab") as log:
                 return await asyncio.create_subprocess_exec(
                     sys.executable, "-m", *arguments, env={**kept, **(env or {})}, stdin=subprocess.DEVNULL,
-                    stdout=log, stderr=log, start_new_session=True,  # Ctrl-C is the demo's to hear
+                    stdout=log, stderr=log, process_group=self._den.group,  # Ctrl-C is the demo's to hear
                 )  # fmt: skip
 
         return start

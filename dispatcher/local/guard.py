@@ -2,7 +2,8 @@
 
 Run as `python -I -S guard.py FOLDER`, by whoever made the folder; needs nothing but the standard library. It waits for
 the end of its input, which comes with a clean end, with Ctrl-C and with `kill -9` alike. In the folder: `pids/NAME`
-(a process of the demo), `nodes/*/pods/*/containers/*/alive` (a shim, which ends its container first).
+(a process of the demo), `postgres/*/postmaster.pid`, `nodes/*/pods/*/containers/*/alive` (a shim, which ends its
+container first). Whoever was started and not noted yet is in our process group, which ends with us.
 """
 
 import contextlib
@@ -30,6 +31,8 @@ def main(folder: Path) -> None:
         gone = folder.rename(folder.with_name(f"{folder.name}.gone"))
         end_all(gone)
         shutil.rmtree(gone, ignore_errors=True)
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
 
 
 def end_all(folder: Path) -> None:
@@ -46,6 +49,9 @@ def noted(folder: Path) -> Iterator[tuple[int, signal.Signals]]:
     for file in sorted((folder / "pids").glob("*")):
         if pid := living(file):
             yield pid, signal.SIGQUIT if file.name == POSTGRES else signal.SIGKILL
+    for file in folder.glob("postgres/*/postmaster.pid"):
+        if pid := living(file):
+            yield pid, signal.SIGQUIT
     for file in folder.glob("nodes/*/pods/*/containers/*/alive"):
         if pid := locked_by(file):
             yield pid, signal.SIGUSR1
@@ -54,7 +60,7 @@ def noted(folder: Path) -> Iterator[tuple[int, signal.Signals]]:
 def living(file: Path) -> int:
     """The process of that file; 0: there is none any more. A zombie has ended: whoever would reap it may be gone."""
     try:
-        pid = int(file.read_text() or 0)
+        pid = int((file.read_text().splitlines() or ["0"])[0])
         os.kill(pid, 0)
         stat = Path(f"/proc/{pid}/stat")
         is_zombie = stat.exists() and stat.read_text().rpartition(")")[2].split()[0] == "Z"

@@ -26,6 +26,7 @@ STATE_LINE: Final = 7
 """Of postmaster.pid: "ready" or "standby" once connections are taken."""
 SETTINGS: Final = {
     "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",
     "fsync": "off",
     "synchronous_commit": "off",
     "full_page_writes": "off",
@@ -80,7 +81,11 @@ class Home:
             start_new_session=True,  # Ctrl-C is ours to hear
             **self.account,
         )
-        output, _ = await child.communicate()
+        try:
+            output, _ = await child.communicate()
+        except asyncio.CancelledError:
+            child.kill()
+            raise
         if child.returncode:
             raise PostgresFault(f"{program}: {output.decode(errors='replace').strip()}")
 
@@ -105,7 +110,7 @@ class Postmaster:
     async def start(self) -> None:
         """Until it takes connections; PostgresFault has the end of its log."""
         settings = [f"--{name}={setting}" for name, setting in SETTINGS.items()]
-        command = ["-D", str(self.directory), "-p", str(self.port), "-k", str(self.home.path), *settings]
+        command = ["-D", str(self.directory), "-p", str(self.port), *settings]
         with self.log_path.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 self.home.programs / "postgres",
@@ -118,7 +123,11 @@ class Postmaster:
                 start_new_session=True,
                 **self.home.account,
             )
-        await self._until_it_takes_connections(self._process)
+        try:
+            await self._until_it_takes_connections(self._process)
+        except asyncio.CancelledError:
+            await self.stop(immediately=True)
+            raise
 
     async def stop(self, *, immediately: bool = False) -> None:
         """Ends every connection; `immediately` is a crash: no shutdown checkpoint, clients are told nothing useful."""

@@ -6,7 +6,9 @@ Everything is real but the cluster, which is in memory, and its nodes, which run
 """
 
 import asyncio
+import os
 import signal
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,7 +28,11 @@ def run(asked: Mapping[str, Any]) -> int:
         raise DispatcherError(MISSING.format(fault.name)) from fault
     configure_logs("error")
     play = Play(Options(**asked), Console())
-    return asyncio.run(perform(play))
+    try:
+        return asyncio.run(perform(play))
+    except BrokenPipeError:  # whoever read has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
 
 
 async def perform(play: Any) -> int:

@@ -3,10 +3,10 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Mapping
-from contextlib import nullcontext, suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import asyncpg
 import msgspec
@@ -19,13 +19,14 @@ from dispatcher.jobs.templates import parse_template
 from dispatcher.local.containers import why_refused
 from dispatcher.model import HoldReason
 from dispatcher.pg.queries import query
-from dispatcher.programs.demo.look import Looker
+from dispatcher.programs.demo.look import AWAY, Looker
 from dispatcher.programs.demo.picture import draw
 from dispatcher.programs.demo.samples import Sample, samples, templates
 from dispatcher.programs.demo.scene import Scene, news
 from dispatcher.programs.demo.stage import Stage
 from dispatcher.programs.demo.summary import GoOn, counts, go_on, table
 
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 EVERY_SECONDS: Final = 0.2
 KEPT_NEWS: Final = 50
 IN_MEMORY: Final = "a cluster in memory and two nodes"
@@ -71,38 +72,49 @@ class Play:
     async def _perform(self, stage: Stage, looker: Looker, stop: asyncio.Event, statements: str) -> bool:
         looker.metrics_url = stage.metrics_url
         self._say(f"Ready after {time.monotonic() - self._began:.1f} s")
-        self._team = await asyncpg.connect(stage.url("demo"))
+        self._team_url, began = stage.url("demo"), time.monotonic()
+        await self._insert(statements)
+        is_over = await self._show(stage, looker, stop, is_kept=False)
+        if is_over:
+            await self._tell_end(stage, time.monotonic() - began)
+            if self._options.keep:
+                await self._show(stage, looker, stop, is_kept=True)
+        return is_over
+
+    @asynccontextmanager
+    async def _team(self) -> AsyncIterator[Connection]:
+        """As a submitter, on a new connection: Postgres may have been started again meanwhile."""
+        connection = await asyncpg.connect(self._team_url, timeout=5)
         try:
-            began = time.monotonic()
-            await self._insert(statements)
-            is_over = await self._show(stage, looker, stop, is_kept=False)
-            if is_over:
-                await self._tell_end(stage, time.monotonic() - began)
-                if self._options.keep:
-                    await self._show(stage, looker, stop, is_kept=True)
-            return is_over
+            yield connection
         finally:
-            self._team.terminate()
+            connection.terminate()
 
     async def _insert(self, statements: str) -> None:
         if self._options.sql:
             await self._run_own(statements)
         elif self._options.template:
-            await self._team.execute(query("insert_default", "demo"), self._options.tasks)
+            async with self._team() as team:
+                await team.execute(query("insert_default", "demo"), self._options.tasks)
         else:
-            for sample in samples(self._options.tasks, is_real=bool(self._options.kubeconfig)):
-                await self._insert_sample(sample)
+            async with self._team() as team:
+                for sample in samples(self._options.tasks, is_real=bool(self._options.kubeconfig)):
+                    await self._insert_sample(team, sample)
 
     async def _run_own(self, statements: str) -> None:
         try:
-            await self._team.execute(statements)
+            async with self._team() as team:
+                await team.execute(statements)
+            async with self._team() as team:
+                if not await team.fetchval(query("count", "demo")):
+                    words = "left no row: INSERT INTO dispatch.tasks, and COMMIT what you BEGIN"
+                    raise DispatcherError(f"{self._options.sql} {words}")
         except asyncpg.PostgresError as fault:
-            hint = f" ({fault.hint})" if getattr(fault, "hint", None) else ""
-            raise DispatcherError(f"{self._options.sql}: {fault.sqlstate}: {fault}{hint}") from fault
+            raise DispatcherError(f"{self._options.sql}: {fault.sqlstate}: {fault}") from fault
 
-    async def _insert_sample(self, sample: Sample) -> None:
+    async def _insert_sample(self, team: Connection, sample: Sample) -> None:
         values = sample.queue, sample.template, encode(sample.spec), encode(sample.payload), sample.cache_key
-        task_id = await self._team.fetchval(query("insert", "demo"), *values)
+        task_id = await team.fetchval(query("insert", "demo"), *values)
         self._tells[task_id] = sample.tells
         if sample.then:
             self._then[task_id] = sample.then
@@ -136,9 +148,10 @@ class Play:
         }
         due = [row.id for row in self._scene.rows if row.status in moments.get(self._then.get(row.id, ""), ())]
         for task_id in due:
-            what = self._then.pop(task_id)
-            self._say(f"task {task_id}: its submitter asks to {what} it")
-            await self._team.execute(query(what, "demo"), task_id)
+            with suppress(*AWAY):  # it is asked again
+                async with self._team() as team:
+                    await team.execute(query(self._then[task_id], "demo"), task_id)
+                self._say(f"task {task_id}: its submitter asks to {self._then.pop(task_id)} it")
         return bool(due)
 
     async def _tell_end(self, stage: Stage, seconds: float) -> None:

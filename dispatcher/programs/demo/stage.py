@@ -10,7 +10,7 @@ import os
 import secrets
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final, Self
@@ -22,7 +22,7 @@ from dispatcher.config import KubeSettings
 from dispatcher.errors import DispatcherError
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.job_api import jobs_path
-from dispatcher.local.children import Den, Keeper
+from dispatcher.local.children import Den, Keeper, Start, unwritable
 from dispatcher.local.cluster.cluster import EmbeddedCluster
 from dispatcher.local.postgres import Home, Postmaster, free_port
 from dispatcher.pg.migrate import migrate
@@ -32,6 +32,7 @@ from dispatcher.startup import log_in
 
 NODES: Final = {"east": ("--label", f"{CACHE_LABEL}=here"), "west": ()}
 NODE_SIZE: Final = ("--cpu", "2", "--memory", "2Gi", "--pods", "20")
+POSTGRES: Final = "postgres"
 MAX_JOBS: Final = 6
 READY_SECONDS: Final = 30
 LOOK_SECONDS: Final = 0.05
@@ -54,8 +55,10 @@ class Stage:
     async def __aenter__(self) -> Self:
         try:
             await self._open()
-        except BaseException:
+        except BaseException as fault:
             await self._stack.aclose()
+            if isinstance(fault, OSError):
+                raise unwritable(fault) from fault
             raise
         return self
 
@@ -72,12 +75,12 @@ class Stage:
             (self.templates / f"{name}.yaml").write_text(text)
         home = await asyncio.to_thread(Home, self._den.folder / "postgres")
         self._postmaster = Postmaster(home, "demo")
-        await asyncio.gather(self._open_database(), self._open_cluster())
+        await together(self._open_database(), self._open_cluster())
         await self._open_programs()
 
     async def _open_database(self) -> None:
         await self._postmaster.initialise()
-        await self._keep("postgres", self._start_postgres)
+        await self._keep(POSTGRES, self._start_postgres)
         admin = await asyncpg.connect(self._postmaster.admin_url)
         try:
             await admin.execute(query("database", "demo"))
@@ -114,7 +117,7 @@ class Stage:
 
     async def _open_programs(self) -> None:
         nodes = {} if self._given else NODES
-        await asyncio.gather(
+        await together(
             *(self._keep_node(name, flags) for name, flags in nodes.items()),
             self._keep_program("dispatcher", "run", "reader", MAX_JOBS=MAX_JOBS),
             self._keep_program("janitor", "janitor", "janitor"),
@@ -133,19 +136,24 @@ class Stage:
         await self._keep(name, self._keeper.program(name, "dispatcher.local", *where, *NODE_SIZE, *flags))
 
     async def _keep_program(self, name: str, command: str, login: str, **settings: object) -> None:
-        port = free_port()
-        if command == "run":
-            self.metrics_url = f"http://127.0.0.1:{port}/metrics"
         values = {
             "DATABASE_URL": self.url(login), "KUBECONFIG": self.kubeconfig, "TEMPLATES_DIR": self.templates,
-            "INSTALLATION": self.installation, "LISTEN_ADDRESS": f"127.0.0.1:{port}", "POLL_SECONDS": 0.5,
-            "LEASE_SECONDS": 5, "KUBE_WRITES_PER_SECOND": 200, "TOMBSTONE_SECONDS": 2, **settings,
+            "INSTALLATION": self.installation, "POLL_SECONDS": 0.5, "LEASE_SECONDS": 5, "KUBE_WRITES_PER_SECOND": 200,
+            "TOMBSTONE_SECONDS": 2, **settings,
         }  # fmt: skip
-        env = {f"DISPATCHER_{key}": str(value) for key, value in values.items()}
-        await self._keep(name, self._keeper.program(name, "dispatcher", command, env=env))
 
-    async def _keep(self, name: str, start: Callable[[], object]) -> None:
-        self._watches.append(await self._keeper.keep(name, start))  # type: ignore[arg-type] # a Start, whoever makes it
+        async def start() -> asyncio.subprocess.Process:
+            """On a port that is free now."""
+            address = f"127.0.0.1:{free_port()}"
+            if command == "run":
+                self.metrics_url = f"http://{address}/metrics"
+            env = {f"DISPATCHER_{key}": str(value) for key, value in {**values, "LISTEN_ADDRESS": address}.items()}
+            return await self._keeper.program(name, "dispatcher", command, env=env)()
+
+        await self._keep(name, start)
+
+    async def _keep(self, name: str, start: Start) -> None:
+        self._watches.append(await self._keeper.keep(name, start))
 
     async def _end_watches(self) -> None:
         for watch in self._watches:
@@ -198,3 +206,13 @@ class Stage:
         for watch in self._watches:
             if watch.done() and (fault := watch.exception()):
                 raise fault if isinstance(fault, DispatcherError) else DispatcherError(str(fault))
+
+
+async def together(*parts: Coroutine[None, None, None]) -> None:
+    """The first fault ends them all, and is raised."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for part in parts:
+                group.create_task(part)
+    except ExceptionGroup as faults:
+        raise faults.exceptions[0] from faults

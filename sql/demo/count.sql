@@ -1,0 +1,2 @@
+-- How many rows there are.
+SELECT count(*) FROM dispatch.tasks

@@ -15,9 +15,12 @@ def main() -> None:
         from dispatcher.programs.exec import main as run_command
 
         sys.exit(run_command(sys.argv[2:]))
-    from dispatcher.cli import main as run_cli
+    try:
+        from dispatcher.cli import main as run_cli
 
-    run_cli()
+        run_cli()
+    except KeyboardInterrupt:  # before anybody listens for it
+        sys.exit(130)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from dispatcher.local.postgres import SETTINGS, SUPERUSER, Home, free_port
 
 __all__ = ["SETTINGS", "Folder", "Postmaster", "binaries", "free_port"]
 
+SETTINGS["synchronous_commit"] = "off"  # what a killed server forgets is a tenth of a second
 GUARD = """
 read -r _ || true                      # ends when the process that started us does
 [ -d "$1" ] || exit 0

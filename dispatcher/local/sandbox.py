@@ -34,8 +34,9 @@ class Sandbox:
     def start(self, name: str, order: Order) -> None:
         """Asked again after a crash, it starts nothing twice."""
         place = self._place(name)
-        place.mkdir(parents=True, exist_ok=True)
-        (place / "spec.new").write_text(json.dumps({"argv": order.argv, "env": order.env, "cwd": order.cwd}))
+        (place / "tmp").mkdir(parents=True, exist_ok=True)
+        env = {"TMPDIR": str(place / "tmp"), **order.env}  # what it leaves there goes with the Pod
+        (place / "spec.new").write_text(json.dumps({"argv": order.argv, "env": env, "cwd": order.cwd}))
         (place / "spec.new").rename(place / "spec.json")
         self.revive(name)
 

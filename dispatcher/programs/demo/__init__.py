@@ -15,34 +15,53 @@ from typing import Any
 from dispatcher.errors import DispatcherError
 from dispatcher.logs import configure_logs
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+LAST_SECONDS = 1
+"""For what is under way when it is stopped."""
 MISSING = "{} is missing: pip install 'pg-job-dispatcher[demo]'"
 
 
 def run(asked: Mapping[str, Any]) -> int:
     """The exit status: 0 shown to its end; 128 and the signal if stopped before. DispatcherError: it cannot be."""
     try:
-        from rich.console import Console  # an extra
-
-        from dispatcher.programs.demo.play import Options, Play  # needs it
+        from dispatcher.programs.demo.play import Options, Play, Terminal  # needs an extra
     except ModuleNotFoundError as fault:
         raise DispatcherError(MISSING.format(fault.name)) from fault
     configure_logs("error")
-    play = Play(Options(**asked), Console())
     try:
-        return asyncio.run(perform(play))
+        return asyncio.run(perform(Play(Options(**asked), Terminal())))
     except BrokenPipeError:  # whoever read has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
+    finally:
+        end_output()
 
 
 async def perform(play: Any) -> int:
-    stop, heard = asyncio.Event(), list[int]()
+    loop, stop, heard = asyncio.get_running_loop(), asyncio.Event(), list[int]()
 
     def hear(number: int) -> None:
         heard.append(number)
         stop.set()
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, hear, number)
-    is_over = await play.run(stop)
-    return 0 if is_over else 128 + heard[0]
+    for number in SIGNALS:
+        loop.add_signal_handler(number, hear, number)
+    playing, stopped = asyncio.create_task(play.run(stop)), asyncio.create_task(stop.wait())
+    await asyncio.wait([playing, stopped], return_when=asyncio.FIRST_COMPLETED)
+    if stop.is_set():
+        await asyncio.wait([playing], timeout=LAST_SECONDS)
+        playing.cancel()  # it was about something that takes longer
+    stopped.cancel()
+    await asyncio.wait([playing])
+    for number in SIGNALS:  # nothing is left that could be ended
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_IGN)
+    return 128 + heard[0] if playing.cancelled() or not playing.result() else 0
+
+
+def end_output() -> None:
+    """What nobody takes any more is no fault of ours."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -24,12 +24,21 @@ from dispatcher.programs.demo.picture import draw
 from dispatcher.programs.demo.samples import Sample, samples, templates
 from dispatcher.programs.demo.scene import Scene, news
 from dispatcher.programs.demo.stage import Stage
-from dispatcher.programs.demo.summary import GoOn, counts, go_on, table
+from dispatcher.programs.demo.summary import GoOn, counts, go_on, table, why
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 EVERY_SECONDS: Final = 0.2
 KEPT_NEWS: Final = 50
+MOST_ASKED: Final = 3
+"""Rows whose Job is asked for at the end: each takes half a second."""
 IN_MEMORY: Final = "a cluster in memory and two nodes"
+
+
+class Terminal(Console):
+    """Where nobody reads any more, that is a fault like others, and not the end of the process."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
 
 
 class Options(Struct, frozen=True):
@@ -49,7 +58,7 @@ class Play:
     def __init__(self, options: Options, console: Console) -> None:
         self._options = options
         self._console = console
-        self._is_plain = options.plain or not console.is_terminal
+        self._is_plain = options.plain or not console.is_terminal or console.is_dumb_terminal
         self._told: deque[str] = deque(maxlen=KEPT_NEWS)
         self._tells: dict[int, str] = {}
         self._then: dict[int, str] = {}
@@ -61,8 +70,9 @@ class Play:
         manifests = read_templates(self._options)
         statements = read_text(self._options.sql) if self._options.sql else ""
         cluster = f"for the cluster of {self._options.kubeconfig}" if self._options.kubeconfig else IN_MEMORY
+        stage = Stage(manifests, self._say, self._options.kubeconfig)
         self._say(f"Starting Postgres, the dispatcher and the janitor, {cluster}")
-        async with Stage(manifests, self._say, self._options.kubeconfig) as stage:
+        async with stage:
             looker = Looker(stage.url("observer"), stage.client, stage.installation, passing(manifests))
             try:
                 return not stop.is_set() and await self._perform(stage, looker, stop, statements)
@@ -104,7 +114,8 @@ class Play:
     async def _run_own(self, statements: str) -> None:
         try:
             async with self._team() as team:
-                await team.execute(statements)
+                with suppress(AttributeError):  # asyncpg's answer to what is a comment from beginning to end
+                    await team.execute(statements)
             async with self._team() as team:
                 if not await team.fetchval(query("count", "demo")):
                     words = "left no row: INSERT INTO dispatch.tasks, and COMMIT what you BEGIN"
@@ -155,8 +166,10 @@ class Play:
         return bool(due)
 
     async def _tell_end(self, stage: Stage, seconds: float) -> None:
-        waiting = [row.id for row in self._scene.rows if row.status == "waiting"]
-        reasons = {task_id: await stage.reason(task_id) for task_id in waiting[:3]}
+        waiting = [row for row in self._scene.rows if row.status == "waiting"]
+        reasons = {row.id: why(self._scene, row) for row in waiting}
+        for row in waiting[:MOST_ASKED]:
+            reasons[row.id] = await stage.reason(row.id) or reasons[row.id]
         self._console.print()
         self._console.print(table(self._scene, self._tells, reasons))
         self._console.print(f"\n{counts(self._scene, seconds)}\n", style="bold")

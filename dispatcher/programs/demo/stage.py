@@ -49,6 +49,7 @@ class Stage:
         self._given = kubeconfig
         self._stack = AsyncExitStack()
         self._watches: list[asyncio.Task[None]] = []
+        self._den = Den()
         self.installation = f"demo-{secrets.token_hex(3)}" if kubeconfig else "demo"
         self.metrics_url = ""
 
@@ -66,7 +67,6 @@ class Stage:
         await self._stack.aclose()
 
     async def _open(self) -> None:
-        self._den = Den()
         self._stack.callback(self._den.close)
         self._keeper = Keeper(self._den, self._tell)
         self._stack.push_async_callback(self._end_watches)

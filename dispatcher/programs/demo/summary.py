@@ -9,6 +9,12 @@ from rich.table import Table
 from dispatcher.programs.demo.scene import STATES, Row, Scene, first_line, outcome
 
 MOST_ROWS: Final = 40
+WORDS: Final = {
+    "ExitedWithoutReport": "its container ended, and did not say what became of the row (docs/author.md)",
+    "LaunchesExhausted": "its Pods never started",
+    "FailuresExhausted": "it failed as often as it may",
+    "Poison": "the API server refuses its Job",
+}
 
 
 class GoOn(Struct, frozen=True):
@@ -33,6 +39,12 @@ def table(scene: Scene, tells: Mapping[int, str], reasons: Mapping[int, str]) ->
         words = "; ".join(part for part in (tells.get(row.id, ""), came_of(row, reasons)) if part)
         made.add_row(str(row.id), row.queue, row.status, str(runs(row)), row.node or "", words)
     return made
+
+
+def why(scene: Scene, row: Row) -> str:
+    """Why a row of that queue waits, as far as its queue tells."""
+    codes = sorted({reason for queue, reason in scene.reasons or {} if queue == row.queue and reason != "Launched"})
+    return "; ".join(f"{code}: {WORDS[code]}" if code in WORDS else code for code in codes)
 
 
 def chosen(rows: Sequence[Row], tells: Mapping[int, str]) -> list[Row]:

@@ -172,12 +172,17 @@ class Demo:
 
 @asynccontextmanager
 async def demo(
-    *arguments: object, terminal: tuple[int, int] | None = None, through: tuple[str, ...] = (), **environ: str
+    *arguments: object,
+    terminal: tuple[int, int] | None = None,
+    through: tuple[str, ...] = (),
+    program: tuple[str, ...] = PROGRAM,
+    place: str = "demoing-",
+    **environ: str,
 ) -> AsyncIterator[Demo]:
-    """`terminal`: columns and rows; without one it is a pipe. `through`: a command in front."""
-    folder = open_folder()
+    """`terminal`: columns and rows, or else a pipe. `through`: a command in front. `place`: the name of its folder."""
+    folder = open_folder(place)
     remains = Remains(folder)
-    command_line = (*through, *PROGRAM, *map(str, arguments))
+    command_line = (*through, *program, *map(str, arguments))
     env = {"PATH": os.environ["PATH"], "TMPDIR": str(folder), "TERM": "xterm-256color", "LANG": "C.UTF-8", **environ}
     ours, its = zip(*([open_terminal(*terminal)] if terminal else [os.pipe(), os.pipe()]), strict=True)
     try:
@@ -195,9 +200,9 @@ async def demo(
         await shown.close()
 
 
-def open_folder() -> Path:
+def open_folder(place: str) -> Path:
     """For whichever account."""
-    folder = Path(tempfile.mkdtemp(prefix="demoing-"))
+    folder = Path(tempfile.mkdtemp(prefix=place))
     folder.chmod(0o777)
     return folder
 

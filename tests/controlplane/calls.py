@@ -53,6 +53,11 @@ RECORDED = frozenset({
     Call("create", "leases", "timeout", 201),
     Call("update", "leases", "timeout", 200),
     Call("update", "leases", "timeout", 409),
+    # the demo
+    Call("list", "pods", "labelSelector", 200),
+    Call("list", "nodes", "", 200),
+    Call("delete", "jobs", "", 200),
+    Call("create", "secrets", "", 201),
     # the process kubelet
     Call("get", "nodes", "", 200),
     Call("get", "nodes", "", 404),

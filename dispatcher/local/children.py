@@ -1,6 +1,7 @@
 """Processes of ours that are kept: each is noted for the guard, and started again when it ends by itself."""
 
 import asyncio
+import errno
 import os
 import subprocess
 import sys
@@ -34,21 +35,27 @@ class Den:
             raise unwritable(fault) from fault
         self.folder.chmod(0o711)  # Postgres may run as somebody else
         (self.folder / "pids").mkdir()
+        self._command = [sys.executable, "-I", "-S", str(GUARD), str(self.folder)]
         self._guard = subprocess.Popen(  # noqa: S603  # our own file
-            [sys.executable, "-I", "-S", str(GUARD), str(self.folder)], stdin=subprocess.PIPE, cwd="/",
+            self._command, stdin=subprocess.PIPE, cwd="/",
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, process_group=0,
         )  # fmt: skip
         self.group = self._guard.pid
 
     def close(self) -> None:
-        """Returns when nothing is left."""
+        """Returns when nothing is left; a guard that somebody killed has a successor."""
         self._guard.communicate()
+        if self.folder.exists():
+            subprocess.run(self._command, stdin=subprocess.DEVNULL, cwd="/", process_group=0, check=False)  # noqa: S603  # our own file
 
     def note(self, name: str, pid: int) -> None:
         (self.folder / "pids" / name).write_text(str(pid))
 
     def forget(self, name: str) -> None:
         (self.folder / "pids" / name).unlink(missing_ok=True)
+
+
+UNWRITABLE: Final = frozenset({errno.EACCES, errno.EDQUOT, errno.EFBIG, errno.ENOSPC, errno.EPERM, errno.EROFS})
 
 
 def unwritable(fault: OSError) -> DispatcherError:

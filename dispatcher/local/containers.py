@@ -1,5 +1,6 @@
 """What a container of a Pod is as a process: its words, its environment, its folders; and what cannot be one."""
 
+import sys
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from pathlib import Path
@@ -13,7 +14,8 @@ Json = dict[str, Any]
 ASKED: Final = ("livenessProbe", "startupProbe", "readinessProbe", "lifecycle")
 KINDS: Final = frozenset({"name", "emptyDir", "hostPath", "configMap", "secret", "projected"})
 """A projected volume holds the token of a service account, which a process here is not given: its folder is empty."""
-PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+PATH: Final = f"{Path(sys.executable).parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""With what an image of ours would have: `dispatcher exec`."""
 
 
 def why_refused(pod: Json) -> str:

@@ -127,6 +127,26 @@ async def test_an_account_without_a_name_is_told_that_postgres_needs_one() -> No
     assert (status, said.splitlines()[-1]) == (1, f"Postgres needs an account with a name: uid {NO_ACCOUNT} has none")
 
 
+async def test_what_waits_for_ever_says_so_once(tmp_path: Path) -> None:
+    nowhere = TEMPLATE.replace("containers:", "nodeSelector: {demo/no: node}, containers:")
+    (tmp_path / "nowhere.yaml").write_text(nowhere.replace("COMMAND", "command: [a],"))
+    async with demo("--plain", "--tasks", 2, "--template", tmp_path / "nowhere.yaml") as shown:
+        await shown.says("2 left (default: at work); Ctrl-C ends it")
+        shown.signal(signal.SIGINT)
+        assert await shown.ends(10) == 130
+        assert shown.said.count("Ctrl-C ends it") == 1
+
+
+async def test_another_python_is_told_which_one_is_needed() -> None:
+    pretend = "import runpy, sys; sys.version_info = (3, 10, 1); runpy.run_module('dispatcher', run_name='__main__')"
+    python = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", pretend, cwd=Path(__file__).parents[2], stderr=asyncio.subprocess.PIPE
+    )
+    _, said = await python.communicate()
+    assert (python.returncode, said.decode().count("\n")) == (1, 1)
+    assert said.startswith(b"dispatcher needs Python 3.11 or later; this is ")
+
+
 async def test_without_a_place_to_write_it_says_so() -> None:
     status, said = await shows(through=("prlimit", "--fsize=0"))
     assert (status, "TMPDIR" in said.splitlines()[-1]) == (1, True), said

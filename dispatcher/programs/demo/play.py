@@ -1,6 +1,9 @@
 """The play: rows are inserted, looked at until they are at rest, and told about."""
 
 import asyncio
+import io
+import math
+import sys
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
@@ -29,6 +32,7 @@ from dispatcher.programs.demo.summary import GoOn, counts, go_on, table, why
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 EVERY_SECONDS: Final = 0.2
 KEPT_NEWS: Final = 50
+SILENCE_SECONDS: Final = 5
 MOST_ASKED: Final = 3
 """Rows whose Job is asked for at the end: each takes half a second."""
 IN_MEMORY: Final = "a cluster in memory and two nodes"
@@ -36,6 +40,11 @@ IN_MEMORY: Final = "a cluster in memory and two nodes"
 
 class Terminal(Console):
     """Where nobody reads any more, that is a fault like others, and not the end of the process."""
+
+    def __init__(self) -> None:
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="replace")  # a name of somebody's in a terminal that knows ASCII alone
+        super().__init__(force_terminal=sys.stdout.isatty())
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
@@ -58,12 +67,14 @@ class Play:
     def __init__(self, options: Options, console: Console) -> None:
         self._options = options
         self._console = console
-        self._is_plain = options.plain or not console.is_terminal or console.is_dumb_terminal
+        self._is_plain = (
+            options.plain or not console.is_terminal or console.is_dumb_terminal or console.encoding != "utf-8"
+        )
         self._told: deque[str] = deque(maxlen=KEPT_NEWS)
         self._tells: dict[int, str] = {}
         self._then: dict[int, str] = {}
         self._scene = Scene()
-        self._began = time.monotonic()
+        self._began = self._said_at = time.monotonic()
 
     async def run(self, stop: asyncio.Event) -> bool:
         """Until all is at rest, or `stop`. Whether it came to its end. DispatcherError: it cannot be shown, and why."""
@@ -71,7 +82,7 @@ class Play:
         statements = read_text(self._options.sql) if self._options.sql else ""
         cluster = f"for the cluster of {self._options.kubeconfig}" if self._options.kubeconfig else IN_MEMORY
         stage = Stage(manifests, self._say, self._options.kubeconfig)
-        self._say(f"Starting Postgres, the dispatcher and the janitor, {cluster}")
+        self._announce(f"Starting Postgres, the dispatcher and the janitor, {cluster}")
         async with stage:
             looker = Looker(stage.url("observer"), stage.client, stage.installation, passing(manifests))
             try:
@@ -81,7 +92,7 @@ class Play:
 
     async def _perform(self, stage: Stage, looker: Looker, stop: asyncio.Event, statements: str) -> bool:
         looker.metrics_url = stage.metrics_url
-        self._say(f"Ready after {time.monotonic() - self._began:.1f} s")
+        self._announce(f"Ready after {time.monotonic() - self._began:.1f} s")
         self._team_url, began = stage.url("demo"), time.monotonic()
         await self._insert(statements)
         is_over = await self._show(stage, looker, stop, is_kept=False)
@@ -147,6 +158,8 @@ class Play:
         for words in news(self._scene, scene):
             self._say(words)
         self._scene = scene
+        if self._is_plain:
+            self._break_silence()
         if live is not None:
             seconds = time.monotonic() - self._began
             live.update(draw(scene, list(self._told), seconds, self._console.width), refresh=True)
@@ -178,8 +191,22 @@ class Play:
         for line in go_on(place):
             self._console.print(line, soft_wrap=True, highlight=False, markup=False)
 
+    def _break_silence(self) -> None:
+        """Once each time that nothing happens for a while: what is waited for."""
+        left = len(self._scene.rows) - self._scene.ended
+        if left and time.monotonic() - self._said_at > SILENCE_SECONDS:
+            queues = sorted({row.queue for row in self._scene.rows if not row.is_ended})
+            told = "; ".join(f"{queue}: {self._scene.waiting_for(queue) or 'at work'}" for queue in queues)
+            self._said_at = math.inf
+            self._console.print(f"{left} left ({told}); Ctrl-C ends it", soft_wrap=True, highlight=False, markup=False)
+
+    def _announce(self, words: str) -> None:
+        """In a terminal, too: the picture comes a moment later."""
+        self._console.print(words, soft_wrap=True, highlight=False, markup=False)
+
     def _say(self, words: str) -> None:
         self._told.append(words)
+        self._said_at = time.monotonic()
         if self._is_plain:
             self._console.print(words, soft_wrap=True, highlight=False, markup=False)
 
@@ -208,7 +235,9 @@ def passing(manifests: Mapping[str, str]) -> frozenset[str]:
 def read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as fault:
+    except OSError as fault:
+        raise DispatcherError(f"{path} cannot be read: {fault.strerror}") from fault
+    except UnicodeDecodeError as fault:
         raise DispatcherError(f"{path} cannot be read: {fault}") from fault
 
 

@@ -6,7 +6,10 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from dispatcher.model import PARKED
+
 ENDED: Final = frozenset({"succeeded", "failed", "cancelled"})
+CROWD: Final = 50
 STATES: Final = ("waiting", "processing", "succeeded", "failed", "cancelled")
 
 
@@ -68,9 +71,21 @@ class Scene(Struct, frozen=True):
 
 
 def news(before: Scene, after: Scene) -> list[str]:
-    """What became of rows, in plain words."""
+    """What became of rows, in plain words; what comes in crowds is counted."""
     known = {row.id: row for row in before.rows}
-    return [words for row in after.rows if (words := tell(known.get(row.id), row))]
+    new = [row for row in after.rows if row.id not in known and row.status == "waiting"]
+    told = [f"{len(new)} tasks are inserted"] if len(new) > CROWD else []
+    rest = [row for row in after.rows if not told or row.id in known or row.status != "waiting"]
+    told += [words for row in rest if (words := tell(known.get(row.id), row))]
+    return told + [words for words in parked(after) if words not in parked(before)]
+
+
+def parked(scene: Scene) -> list[str]:
+    """Rows that a person has to look at."""
+    told = sorted(
+        (queue, reason, count) for (queue, reason), count in (scene.reasons or {}).items() if reason in PARKED
+    )
+    return [f"{count} parked in queue {queue}: {reason}" for queue, reason, count in told if count]
 
 
 def tell(was: Row | None, row: Row) -> str:

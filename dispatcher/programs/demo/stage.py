@@ -10,6 +10,7 @@ import os
 import secrets
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -22,7 +23,7 @@ from dispatcher.config import KubeSettings
 from dispatcher.errors import DispatcherError
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.job_api import jobs_path
-from dispatcher.local.children import Den, Keeper, Start, unwritable
+from dispatcher.local.children import UNWRITABLE, Den, Keeper, Start, unwritable
 from dispatcher.local.cluster.cluster import EmbeddedCluster
 from dispatcher.local.postgres import Home, Postmaster, free_port
 from dispatcher.pg.migrate import migrate
@@ -59,7 +60,10 @@ class Stage:
         except BaseException as fault:
             await self._stack.aclose()
             if isinstance(fault, OSError):
-                raise unwritable(fault) from fault
+                is_full = fault.errno in UNWRITABLE
+                raise (
+                    unwritable(fault) if is_full else DispatcherError(f"it could not be started: {fault!r}")
+                ) from fault
             raise
         return self
 
@@ -164,13 +168,17 @@ class Stage:
         """The nodes take Pods. What else is not there yet, rows can wait for."""
         if self._given:
             return
-        async with asyncio.timeout(READY_SECONDS):
-            while True:
-                self.check()
-                found = msgspec.json.decode((await self.client.request("GET", "/api/v1/nodes")).body)["items"]
-                if sum(not node["spec"].get("taints") for node in found) == len(NODES):
-                    return
-                await asyncio.sleep(LOOK_SECONDS)
+        limit = time.monotonic() + READY_SECONDS
+        while True:
+            self.check()
+            found = msgspec.json.decode((await self.client.request("GET", "/api/v1/nodes")).body)["items"]
+            ready = {node["metadata"]["name"] for node in found if not node["spec"].get("taints")}
+            if ready == NODES.keys():
+                return
+            if time.monotonic() > limit:
+                late = min(NODES.keys() - ready)
+                raise DispatcherError(f"node {late} is not ready after {READY_SECONDS} s:\n{self._keeper.tail(late)}")
+            await asyncio.sleep(LOOK_SECONDS)
 
     async def _delete_jobs(self) -> None:
         """Of this demo, on somebody's cluster."""

@@ -32,7 +32,7 @@ GONE_SECONDS = 12
 """The guard gives up after 10."""
 COLUMNS = "SELECT id, queue, status, attempt, node_name, error, result FROM dispatch.tasks ORDER BY id"
 """What a submitter may see of a row; not all is for them."""
-URL = re.compile(r"postgresql://demo:demo@127\.0\.0\.1:\d+/demo")
+URL = re.compile(r"postgresql://demo:\w+@127\.0\.0\.1:\d+/demo")
 ACCOUNT = 65534
 """Of nobody in particular, where we are root; else the demo runs as we do."""
 

@@ -3,12 +3,14 @@
 import asyncio
 import errno
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -50,6 +52,12 @@ class Den:
 
     def note(self, name: str, pid: int) -> None:
         (self.folder / "pids" / name).write_text(str(pid))
+
+    def kill(self, *names: str) -> None:
+        """Those that are noted, before the rest."""
+        for name in names:
+            with suppress(FileNotFoundError, ProcessLookupError):
+                os.kill(int((self.folder / "pids" / name).read_text()), signal.SIGKILL)
 
     def forget(self, name: str) -> None:
         (self.folder / "pids" / name).unlink(missing_ok=True)

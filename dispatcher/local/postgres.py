@@ -8,6 +8,7 @@ import asyncio
 import importlib.util
 import os
 import pwd
+import secrets
 import shutil
 import signal
 import socket
@@ -20,7 +21,6 @@ from typing import Final, TypedDict
 from dispatcher.errors import DispatcherError
 
 SUPERUSER: Final = "postgres"
-PASSWORD: Final = "embedded"  # noqa: S105  # on loopback, for as long as a demo or a test lasts
 START_LIMIT_SECONDS: Final = 60
 STATE_LINE: Final = 7
 """Of postmaster.pid: "ready" or "standby" once connections are taken."""
@@ -51,6 +51,8 @@ class Home:
 
     def __init__(self, path: Path, programs: Path | None = None) -> None:
         self.path = path
+        self.password = secrets.token_hex(16)
+        """Of the superuser: other people of this machine reach its loopback, too."""
         self.account = unprivileged_account()
         path.mkdir(mode=0o700, exist_ok=True)
         if self.account:
@@ -77,7 +79,7 @@ class Home:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             cwd=self.path,
-            env={"PATH": os.defpath, "LC_ALL": "C", "PGPASSWORD": PASSWORD},
+            env={"PATH": os.defpath, "LC_ALL": "C", "PGPASSWORD": self.password},
             start_new_session=True,  # Ctrl-C is ours to hear
             **self.account,
         )
@@ -103,7 +105,10 @@ class Postmaster:
 
     async def initialise(self) -> None:
         password_file = self.home.path / "password"
-        password_file.write_text(PASSWORD)
+        password_file.touch(mode=0o600)
+        password_file.write_text(self.home.password)
+        if self.home.account:
+            os.chown(password_file, self.home.account["user"], self.home.account["group"])
         options = ["--auth=password", f"--pwfile={password_file}", f"--username={SUPERUSER}"]
         options += ["--encoding=UTF8", "--no-locale", "--no-sync", "--no-instructions"]
         await self.home.run("initdb", *options, "-D", self.directory)
@@ -145,7 +150,7 @@ class Postmaster:
 
     @property
     def admin_url(self) -> str:
-        return f"postgresql://{SUPERUSER}:{PASSWORD}@127.0.0.1:{self.port}/postgres"
+        return f"postgresql://{SUPERUSER}:{self.home.password}@127.0.0.1:{self.port}/postgres"
 
     async def _until_it_takes_connections(self, process: asyncio.subprocess.Process) -> None:
         limit = time.monotonic() + START_LIMIT_SECONDS

@@ -1,6 +1,14 @@
--- One login per role of an installation, on a server that nobody else reaches and that ends with the demo.
-CREATE ROLE demo LOGIN PASSWORD 'demo' IN ROLE dispatch_submitter;
-CREATE ROLE reader LOGIN PASSWORD 'reader' IN ROLE dispatch_reader;
-CREATE ROLE task LOGIN PASSWORD 'task' IN ROLE dispatch_task;
-CREATE ROLE janitor LOGIN PASSWORD 'janitor' IN ROLE dispatch_janitor;
-CREATE ROLE observer LOGIN PASSWORD 'observer' IN ROLE dispatch_observer;
+-- One login per role of an installation, on a server that ends with the demo. Whoever can log in here runs commands as
+-- the demo's owner, so their password is of chance.
+DO $logins$
+DECLARE
+    wanted record;
+BEGIN
+    FOR wanted IN SELECT * FROM (VALUES ('demo', 'dispatch_submitter'), ('reader', 'dispatch_reader'),
+        ('task', 'dispatch_task'), ('janitor', 'dispatch_janitor'), ('observer', 'dispatch_observer')) AS t (login, role)
+    LOOP
+        EXECUTE format('CREATE ROLE %I LOGIN PASSWORD %L IN ROLE %I',
+                       wanted.login, current_setting('demo.password'), wanted.role);
+    END LOOP;
+END
+$logins$;

@@ -71,6 +71,8 @@ class Asking:
         body = BODIES[self._resource](self._name) if call.verb == "create" else json.loads(json.dumps(made))
         if call.code == 422:
             body["spec"]["backoffLimit"] = -1
+        if call.resource == "nodes/status":
+            del body["metadata"]["resourceVersion"]  # a controller writes to a new node, too
         if call.verb == "update" and call.code == 409:
             body["metadata"]["resourceVersion"] = "1"
         return dict(body)

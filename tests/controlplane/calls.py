@@ -57,6 +57,8 @@ RECORDED = frozenset({
     Call("list", "pods", "labelSelector", 200),
     Call("list", "nodes", "", 200),
     Call("delete", "jobs", "", 200),
+    Call("delete", "leases", "", 200),
+    Call("delete", "leases", "", 404),
     Call("create", "secrets", "", 201),
     # the process kubelet
     Call("get", "nodes", "", 200),

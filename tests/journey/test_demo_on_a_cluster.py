@@ -19,8 +19,6 @@ async def test_rows_run_as_jobs_of_a_real_cluster_and_none_is_left(place: Place)
         assert await shown.ends(90) == 0, shown.said
         assert "3 succeeded" in shown.said, shown.said
         assert "task 3 (default) succeeded" in shown.said
-        await plane.wait_for(lambda: no_jobs(place), "every Job is gone", 30)
-
-
-async def no_jobs(place: Place) -> bool:
-    return not await place.jobs()
+        assert await place.jobs() == []
+        leases = await plane.admin("GET", f"/apis/coordination.k8s.io/v1/namespaces/{place.namespace}/leases")
+        assert leases["items"] == []

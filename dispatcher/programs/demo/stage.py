@@ -21,11 +21,12 @@ import msgspec
 
 from dispatcher.config import KubeSettings
 from dispatcher.errors import DispatcherError
+from dispatcher.identity import job_selector
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.job_api import jobs_path
 from dispatcher.local.children import UNWRITABLE, Den, Keeper, Start, unwritable
 from dispatcher.local.cluster.cluster import EmbeddedCluster
-from dispatcher.local.postgres import Home, Postmaster, free_port
+from dispatcher.local.postgres import SUPERUSER, Home, Postmaster, free_port
 from dispatcher.pg.migrate import migrate
 from dispatcher.pg.queries import query
 from dispatcher.programs.demo.samples import CACHE_LABEL, QUEUES, SECRET
@@ -36,7 +37,9 @@ NODE_SIZE: Final = ("--cpu", "2", "--memory", "2Gi", "--pods", "20")
 POSTGRES: Final = "postgres"
 MAX_JOBS: Final = 6
 READY_SECONDS: Final = 30
+LEAVE_SECONDS: Final = 10
 LOOK_SECONDS: Final = 0.05
+PROGRAMS: Final = ("dispatcher", "janitor")
 
 
 class Stage:
@@ -51,6 +54,7 @@ class Stage:
         self._stack = AsyncExitStack()
         self._watches: list[asyncio.Task[None]] = []
         self._den = Den()
+        self._password = secrets.token_hex(8)
         self.installation = f"demo-{secrets.token_hex(3)}" if kubeconfig else "demo"
         self.metrics_url = ""
 
@@ -90,9 +94,11 @@ class Stage:
             await admin.execute(query("database", "demo"))
         finally:
             await admin.close()
-        await migrate(self.url("postgres", "embedded"))
-        owner = await asyncpg.connect(self.url("postgres", "embedded"))
+        owner_url = self.url(SUPERUSER, self._postmaster.home.password)
+        await migrate(owner_url)
+        owner = await asyncpg.connect(owner_url)
         try:
+            await owner.fetchval(query("password", "demo"), self._password)
             await owner.execute(query("logins", "demo"))
             for name, (cap, note) in QUEUES.items():
                 await owner.execute(query("queue", "demo"), name, cap, note)
@@ -112,7 +118,7 @@ class Stage:
         self.client = KubeClient(await log_in(KubeSettings(kubeconfig=str(self.kubeconfig))))
         self._stack.push_async_callback(self.client.close)
         if self._given:
-            self._stack.push_async_callback(self._delete_jobs)
+            self._stack.push_async_callback(self._leave_cluster)
         else:
             secret = {"metadata": {"name": SECRET}, "stringData": {"TASK_DATABASE_URL": self.url("task")}}
             path = f"/api/v1/namespaces/{self.client.namespace}/secrets"
@@ -129,15 +135,9 @@ class Stage:
         await self._until_ready()
 
     async def _keep_node(self, name: str, flags: tuple[str, ...]) -> None:
-        where = (
-            "--name",
-            name,
-            "--folder",
-            str(self._den.folder / "nodes" / name),
-            "--kubeconfig",
-            str(self.kubeconfig),
-        )
-        await self._keep(name, self._keeper.program(name, "dispatcher.local", *where, *NODE_SIZE, *flags))
+        where = ("--folder", str(self._den.folder / "nodes" / name), "--kubeconfig", str(self.kubeconfig))
+        asked = ("--name", name, *where, *NODE_SIZE, *flags)
+        await self._keep(name, self._keeper.program(name, "dispatcher.local", *asked))
 
     async def _keep_program(self, name: str, command: str, login: str, **settings: object) -> None:
         values = {
@@ -180,14 +180,27 @@ class Stage:
                 raise DispatcherError(f"node {late} is not ready after {READY_SECONDS} s:\n{self._keeper.tail(late)}")
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def _delete_jobs(self) -> None:
-        """Of this demo, on somebody's cluster."""
-        path = jobs_path(self.client.namespace)
-        params = {"labelSelector": f"dispatcher.internal/installation={self.installation}"}
-        reply = await self.client.request("GET", path, params=params)
-        for job in msgspec.json.decode(reply.expect("list the Jobs of the demo"))["items"]:
-            options = msgspec.json.encode({"propagationPolicy": "Foreground"})
-            await self.client.request("DELETE", f"{path}/{job['metadata']['name']}", options)
+    async def _leave_cluster(self) -> None:
+        """Somebody's own: its Jobs and its lease go, once nobody makes new ones."""
+        await self._end_watches()
+        self._den.kill(*PROGRAMS)
+        namespace, limit = self.client.namespace, time.monotonic() + LEAVE_SECONDS
+        lease = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{self.installation}-leader"
+        await self.client.request("DELETE", lease)
+        while names := await self._jobs():
+            for name in names:
+                options = msgspec.json.encode({"propagationPolicy": "Foreground"})
+                await self.client.request("DELETE", f"{jobs_path(namespace)}/{name}", options)
+            if time.monotonic() > limit:
+                return
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _jobs(self) -> list[str]:
+        """Names of the demo's own."""
+        params = {"labelSelector": job_selector(self.installation)}
+        reply = await self.client.request("GET", jobs_path(self.client.namespace), params=params)
+        found = msgspec.json.decode(reply.expect("list the Jobs of the demo"))["items"]
+        return [job["metadata"]["name"] for job in found]
 
     # What the play needs of it
 
@@ -196,7 +209,7 @@ class Stage:
         return self._den.folder / "templates"
 
     def url(self, login: str, password: str = "") -> str:
-        return f"postgresql://{login}:{password or login}@127.0.0.1:{self._postmaster.port}/demo"
+        return f"postgresql://{login}:{password or self._password}@127.0.0.1:{self._postmaster.port}/demo"
 
     async def reason(self, task_id: int) -> str:
         """Why a row does not become a Job, as `dispatcher render` tells an operator."""

@@ -116,10 +116,10 @@ class Demo:
             return 0
         return pid if command(pid) else 0
 
-    async def says(self, words: str, seconds: float = 30) -> None:
+    async def says(self, words: str, seconds: float = 60) -> None:
         await self.until(lambda: words in self.said, f"{words!r} is said", seconds)
 
-    async def until(self, predicate: object, what: str, seconds: float = 30) -> None:
+    async def until(self, predicate: object, what: str, seconds: float = 60) -> None:
         await wait_for(predicate, what, seconds, check=self._check)  # type: ignore[call-overload]  # any predicate
 
     async def kills(self, name: str) -> int:
@@ -129,7 +129,7 @@ class Demo:
         await self.until(lambda: self.pid(name) not in {0, pid}, f"{name} was started again")
         return self.pid(name)
 
-    async def ends(self, seconds: float = 60) -> int:
+    async def ends(self, seconds: float = 90) -> int:
         """By itself: its exit status, once all that it said was read."""
         await wait_for(
             lambda: self.process.returncode is not None,
@@ -213,7 +213,7 @@ def open_terminal(columns: int, rows: int) -> tuple[int, int]:
     return ours, its
 
 
-async def shows(*arguments: object, seconds: float = 60, **how: object) -> tuple[int, str]:
+async def shows(*arguments: object, seconds: float = 90, **how: object) -> tuple[int, str]:
     """From its start to its end: exit status, and what it said."""
     async with demo(*arguments, **how) as shown:  # type: ignore[arg-type]  # handed through as it came
         return await shown.ends(seconds), shown.said

@@ -10,7 +10,7 @@ from tests.controlplane.waiting import wait_for
 from tests.demoing import CTRL_C, Demo, demo, shows
 
 QUIET = ("--tasks", 9, "--plain")
-SOON = 5
+SOON = 15
 """Seconds from Ctrl-C to the end, on a machine with other work; what is awaited instead would take a minute."""
 
 

@@ -36,7 +36,7 @@ NODES: Final = {"east": ("--label", f"{CACHE_LABEL}=here"), "west": ()}
 NODE_SIZE: Final = ("--cpu", "2", "--memory", "2Gi", "--pods", "20")
 POSTGRES: Final = "postgres"
 MAX_JOBS: Final = 6
-READY_SECONDS: Final = 30
+READY_SECONDS: Final = 60
 LEAVE_SECONDS: Final = 10
 LOOK_SECONDS: Final = 0.05
 PROGRAMS: Final = ("dispatcher", "janitor")

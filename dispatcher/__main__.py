@@ -1,5 +1,6 @@
 """`python -m dispatcher`, and the command `dispatcher`."""
 
+import os
 import signal
 import sys
 
@@ -15,9 +16,12 @@ def main() -> None:
         from dispatcher.programs.exec import main as run_command
 
         sys.exit(run_command(sys.argv[2:]))
-    try:
-        from dispatcher.cli import main as run_cli
+    # While modules are loaded an exception may get lost, in a callback of the interpreter's own.
+    interrupted = signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+    from dispatcher.cli import main as run_cli
 
+    signal.signal(signal.SIGINT, interrupted)
+    try:
         run_cli()
     except KeyboardInterrupt:  # before anybody listens for it
         sys.exit(130)

@@ -41,6 +41,8 @@ def as_account(uid: int) -> tuple[str, ...]:
     """A command in front that changes the account; it may pass through the folders of ours, as Python stands there."""
     if os.geteuid() != 0:
         return ("unshare", "--map-user", str(uid)) if uid != ACCOUNT else ()
+    if uid == ACCOUNT and any(not folder.stat().st_mode & 0o001 for folder in Path(sys.executable).parents):
+        return ()  # a checkout in a folder that is closed to others: nobody else can run Postgres' programs there
     who = f"--reuid={uid}", f"--regid={uid}", "--clear-groups"
     return ("setpriv", *who, "--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search")
 

@@ -23,6 +23,7 @@ MISSING = "{} is missing: pip install 'pg-job-dispatcher[demo]'"
 
 def run(asked: Mapping[str, Any]) -> int:
     """The exit status: 0 shown to its end; 128 and the signal if stopped before. DispatcherError: it cannot be."""
+    signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # nothing is begun before `perform` listens
     try:
         from dispatcher.programs.demo.play import Options, Play, Terminal  # needs an extra
     except ModuleNotFoundError as fault:

@@ -67,18 +67,19 @@ async def test_a_replica_whose_clock_is_an_hour_fast_does_not_take_the_lease_of_
 
 @pytest.mark.fault(32)
 async def test_a_leader_whose_loop_is_blocked_loses_its_lease_and_writes_nothing_when_it_wakes(place: Place) -> None:
-    async with place.playing() as player, odd(place) as leader, Dispatcher(place, MAX_JOBS=5) as other:
+    async with place.playing() as player, odd(place) as leader:
         await wait_for(leader.leads, "the first one leads", 20, check=leader.check)
-        await other.ready()
-        leader.process.send_signal(signal.SIGUSR1)
-        await insert(place, 3)
-        await wait_for(other.leads, "the other one leads", BLOCK_SECONDS + 20, check=other.check)
-        await insert(place, 20)
-        await succeeded(place, other, 23)
-        await leader.ready()
-        assert await leader.metric("dispatcher_job_creates_total") == 0
-        assert (await leader.get("/healthz"))[0] == 200
-        assert not await leader.leads()
+        async with Dispatcher(place, MAX_JOBS=5) as other:  # not before: whoever starts quicker would lead
+            await other.ready()
+            leader.process.send_signal(signal.SIGUSR1)
+            await insert(place, 3)
+            await wait_for(other.leads, "the other one leads", BLOCK_SECONDS + 20, check=other.check)
+            await insert(place, 20)
+            await succeeded(place, other, 23)
+            await leader.ready()
+            assert await leader.metric("dispatcher_job_creates_total") == 0
+            assert (await leader.get("/healthz"))[0] == 200
+            assert not await leader.leads()
     assert len(player.runs) == 23
     assert made_twice(place) == []
 

@@ -23,7 +23,7 @@ demo: venv ## see it work: a minute, no cluster needed; OPTIONS="--keep" and the
 	@$(BIN)/python -m dispatcher demo $(OPTIONS)
 
 quick: venv ## unit, contract and journey tests on the embedded cluster: under a minute
-	$(BIN)/python $(PYTEST) -n 2 --dist worksteal -m "embedded or not embedded" tests/unit
+	$(BIN)/python $(PYTEST) -n 2 --dist worksteal tests/unit
 	$(BIN)/python $(PYTEST) -n 2 --dist worksteal -m embedded tests/contract tests/journey
 
 test: venv ## everything; on a fresh machine too

@@ -105,6 +105,18 @@ async def test_whatever_is_killed_is_started_again_and_nothing_that_was_done_is_
         await shown.says(f"task {task_id} (default) succeeded", 60)
 
 
+async def test_whoever_else_is_on_the_machine_cannot_guess_a_password() -> None:
+    async with demo("--keep", "--tasks", 1) as shown:
+        await shown.says("Everything goes on until Ctrl-C")
+        where = shown.database_url.rpartition("@")[2]
+        for login in ("demo", "task", "janitor", "postgres"):
+            for guess in (login, "embedded", ""):
+                with pytest.raises(asyncpg.InvalidAuthorizationSpecificationError):
+                    await asyncpg.connect(f"postgresql://{login}:{guess}@{where}")
+        shown.signal(signal.SIGINT)
+        assert await shown.ends() == 0
+
+
 async def test_a_program_that_ends_again_and_again_ends_the_demo_with_the_end_of_its_log() -> None:
     async with demo("--keep", "--tasks", 1) as shown:
         await shown.says("Everything goes on until Ctrl-C")

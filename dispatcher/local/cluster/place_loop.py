@@ -36,7 +36,7 @@ class PlaceLoop:
             self._is_stale = False
             try:
                 await self._place_all()
-            except BaseException:
+            except BaseException:  # raised again: what waits is only looked at anew
                 self._is_stale = True
                 raise
 

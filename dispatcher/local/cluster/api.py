@@ -11,8 +11,8 @@ from aiohttp import web
 
 from dispatcher.local.cluster.bodies import LARGEST_BODY, read_body
 from dispatcher.local.cluster.faults import ApiFault, conflict, not_found, unprocessable
-from dispatcher.local.cluster.kinds import LEASE, POD, REVIEW, Target, read_path
-from dispatcher.local.cluster.listing import list_objects, read_version, read_which
+from dispatcher.local.cluster.kinds import BY_PLACE, LEASE, POD, REVIEW, Target
+from dispatcher.local.cluster.listing import list_objects, read_version
 from dispatcher.local.cluster.registry import Registry, check_name
 from dispatcher.local.cluster.storage import Entry
 from dispatcher.local.cluster.watching import Watch
@@ -55,7 +55,7 @@ class Api:
         if request.method == "GET":
             return await self._read(request, target)
         verb = {"POST": self._create, "PUT": self._update, "PATCH": self._patch, "DELETE": self._delete}
-        if request.method not in verb or request.method in ({"POST"} if target.name else {"PUT", "PATCH"}):
+        if request.method not in verb or (request.method == "POST") is bool(target.name):
             raise ApiFault(405, "the server does not allow this method on the requested resource", details={})
         return verb[request.method](request, target, await read_body(request, target.kind))
 
@@ -95,26 +95,11 @@ class Api:
     def _patch(self, _: web.Request, target: Target, body: Json) -> web.Response:
         return answer(self._registry.patch(target, body).whole)
 
-    def _delete(self, request: web.Request, target: Target, body: Json) -> web.Response:
-        options = {**{key: request.query[key] for key in ("propagationPolicy",) if key in request.query}, **body}
-        if "gracePeriodSeconds" in request.query:
-            options["gracePeriodSeconds"] = int(request.query["gracePeriodSeconds"])
-        if not target.name:
-            return self._delete_all(request, target, options)
-        if options.get("dryRun"):
-            return answer(msgspec.json.encode(write_success(target, self._registry.get(target))))
-        entry, is_gone = self._registry.delete(target, options)
+    def _delete(self, _: web.Request, target: Target, body: Json) -> web.Response:
+        entry, is_gone = self._registry.delete(target, body)
         if not is_gone or target.kind is POD:
             return answer(entry.whole)
         return answer(msgspec.json.encode(write_success(target, entry)))
-
-    def _delete_all(self, request: web.Request, target: Target, options: Json) -> web.Response:
-        which, kind = read_which(target, request.query), target.kind
-        left = list_objects(self._registry.storage, target, request.query)
-        keys = [key for key, entry in self._registry.storage.all(kind).items() if which.matches(entry.object)]
-        for namespace, name in keys:
-            self._registry.delete(Target(kind, namespace, name), options)
-        return answer(left)
 
     def _answer_virtual(self, request: web.Request, target: Target, body: Json) -> web.Response:
         """What is asked for and not kept: may I, and a binding."""
@@ -124,11 +109,8 @@ class Api:
 
     def _review(self, body: Json) -> web.Response:
         """Whoever is asked for may do everything."""
-        spec = body.get("spec") or {}
-        if not spec.get("resourceAttributes"):
-            raise unprocessable("spec.resourceAttributes", "FieldValueInvalid", "exactly one of them must be given")
         head = {"kind": REVIEW.kind, "apiVersion": REVIEW.api_version, "metadata": {}}
-        return answer(msgspec.json.encode({**head, "spec": spec, "status": {"allowed": True}}), 201)
+        return answer(msgspec.json.encode({**head, "spec": body.get("spec"), "status": {"allowed": True}}), 201)
 
     def _bind(self, target: Target, body: Json) -> web.Response:
         if target.kind is not POD:
@@ -136,7 +118,7 @@ class Api:
         meta, uid = body.get("metadata") or {}, self._registry.get(target).object["metadata"]["uid"]
         check_name(target, meta)
         if meta.get("uid", uid) != uid:
-            raise conflict("", "pods/binding", target.name, "is another one by now")
+            raise conflict(target, "is another one by now")
         self._registry.bind(target, body["target"]["name"])
         done = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
         return answer(msgspec.json.encode(done), 201)
@@ -151,3 +133,24 @@ def write_success(target: Target, entry: Entry) -> Json:
     details["uid"] = entry.object["metadata"]["uid"]
     kept = {key: value for key, value in details.items() if value}
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": kept}
+
+
+def read_path(path: str) -> Target:
+    """ApiFault 404: nothing is served there."""
+    group, rest = split_group(path.strip("/").split("/"))
+    namespace = ""
+    if len(rest) > 2 and rest[0] == "namespaces":
+        namespace, rest = rest[1], rest[2:]
+    plural, name, part = (*rest, "", "", "")[:3]
+    kind = BY_PLACE.get((group, plural))
+    if kind is None or len(rest) > 3 or (namespace and not kind.namespaced):
+        raise not_found()
+    return Target(kind, namespace, name, part)
+
+
+def split_group(words: list[str]) -> tuple[str, list[str]]:
+    if words[:2] == ["api", "v1"] and len(words) > 2:
+        return "", words[2:]
+    if words[:1] == ["apis"] and words[2:3] == ["v1"] and len(words) > 3:
+        return words[1], words[3:]
+    raise not_found()

@@ -1,8 +1,5 @@
 """The body of a request: JSON, of the right types, without fields that nobody knows."""
 
-import base64
-import json
-from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
@@ -10,7 +7,7 @@ from aiohttp import web
 
 from dispatcher.local.cluster.faults import ApiFault, bad_request, unprocessable
 from dispatcher.local.cluster.fields import unknown_fields
-from dispatcher.local.cluster.kinds import JOB, SECRET, Kind
+from dispatcher.local.cluster.kinds import JOB, Kind
 from dispatcher.quantity import parse_quantity
 
 Json = dict[str, Any]
@@ -49,11 +46,9 @@ async def read_body(request: web.Request, kind: Kind) -> Json:
     if request.method == "DELETE":
         return found
     check_types(found)
-    if kind is SECRET:
-        check_encoded(found.get("data") or {})
-    faults = [f'unknown field "{path}"' for path in sorted(unknown_fields(found))] if kind is JOB else []
-    if how == "Strict" and (faults := faults + [f'duplicate field "{path}"' for path in twofold(text)]):
-        told = ", ".join(faults)
+    unknown = sorted(unknown_fields(found)) if kind is JOB else []
+    if unknown and how == "Strict":
+        told = ", ".join(f'unknown field "{path}"' for path in unknown)
         raise bad_request(f'{kind.kind} in version "v1" cannot be handled: strict decoding error: {told}')
     return found if request.method == "PATCH" else without_nulls(found)
 
@@ -66,30 +61,6 @@ def decode(text: bytes) -> Json:
     if not isinstance(found, dict) or not isinstance(found.get("status", {}), dict | None):
         raise bad_request(f"json: cannot unmarshal {type(found).__name__} into an object of the API")
     return found
-
-
-class Pairs(dict[str, Any]):
-    """An object, and the keys that stood in it more than once."""
-
-    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
-        super().__init__(pairs)
-        keys = [key for key, _ in pairs]
-        self.twice = sorted({key for key in keys if keys.count(key) > 1})
-
-
-def twofold(text: bytes) -> list[str]:
-    """Paths of the keys that stand twice in one object."""
-    return sorted(find_twofold(json.loads(text, object_pairs_hook=Pairs), ""))
-
-
-def find_twofold(found: Any, at: str) -> Iterator[str]:
-    if isinstance(found, Pairs):
-        yield from (f"{at}{key}" for key in found.twice)
-        for key, held in found.items():
-            yield from find_twofold(held, f"{at}{key}.")
-    elif isinstance(found, list):
-        for number, held in enumerate(found):
-            yield from find_twofold(held, f"{at[:-1]}[{number}].")
 
 
 def without_nulls(found: Any) -> Any:
@@ -125,14 +96,6 @@ def not_of_type(held: object, where: str, wanted: type) -> ApiFault:
 def check_texts(held: Json, where: str) -> None:
     if not all(isinstance(one, str | None) for one in held.values()):
         raise not_of_type(held, where, str)
-
-
-def check_encoded(held: Json) -> None:
-    try:
-        for text in held.values():
-            base64.b64decode(text or "", validate=True)
-    except ValueError as fault:
-        raise bad_request(f"data: illegal base64: {fault}") from fault
 
 
 def check_amounts(held: Json, where: str) -> None:

@@ -14,10 +14,7 @@ TRACKING: Final = "batch.kubernetes.io/job-tracking"
 CONTROLLER_UID: Final = "batch.kubernetes.io/controller-uid"
 NOT_READY: Final = "node.kubernetes.io/not-ready"
 LONGEST_PREFIX: Final = 58
-CONTAINER: Final = {
-    "imagePullPolicy": "IfNotPresent", "resources": {},
-    "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File",
-}  # fmt: skip
+CONTAINER: Final = {"imagePullPolicy": "IfNotPresent", "resources": {}, "terminationMessagePolicy": "File"}
 POD_SPEC: Final = {
     "dnsPolicy": "ClusterFirst", "restartPolicy": "Always", "schedulerName": "default-scheduler",
     "securityContext": {}, "terminationGracePeriodSeconds": 30,
@@ -49,7 +46,7 @@ def suffix() -> str:
 
 
 def complete_job(job: Json) -> Json:
-    meta, spec = {**job["metadata"], "generation": 1}, {**JOB_SPEC, **(job.get("spec") or {})}
+    meta, spec = job["metadata"], {**JOB_SPEC, **(job.get("spec") or {})}
     owner = {CONTROLLER_UID: meta["uid"], "controller-uid": meta["uid"]}
     labels = {**owner, "batch.kubernetes.io/job-name": meta["name"], "job-name": meta["name"]}
     template = spec.get("template") or {}
@@ -75,8 +72,7 @@ def complete_pod(pod: Json) -> Json:
     for key in ("containers", "initContainers"):
         if spec.get(key):
             spec[key] = [with_requests(container) for container in spec[key]]
-    return {"metadata": {**pod["metadata"], "generation": 1}, "spec": spec,
-            "status": {"phase": "Pending", "qosClass": qos(spec)}}  # fmt: skip
+    return {"metadata": pod["metadata"], "spec": spec, "status": {"phase": "Pending"}}
 
 
 def complete_pod_spec(spec: Json) -> Json:
@@ -88,11 +84,7 @@ def complete_pod_spec(spec: Json) -> Json:
 
 
 def complete_container(given: Json) -> Json:
-    image = given.get("image") or ""
-    always = image.endswith(":latest") or ":" not in image.rpartition("/")[2]
-    pull = {"imagePullPolicy": "Always" if always else "IfNotPresent"}
-    env = [complete_variable(one) for one in given.get("env") or []]
-    return {**CONTAINER, **pull, **given} | ({"env": env} if env else {})
+    return {**CONTAINER, **given}
 
 
 def with_requests(container: Json) -> Json:
@@ -100,22 +92,6 @@ def with_requests(container: Json) -> Json:
     resources = container["resources"]
     asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
     return {**container, "resources": {**resources, "requests": asked}} if asked else container
-
-
-def complete_variable(given: Json) -> Json:
-    source = given.get("valueFrom") or {}
-    if "fieldRef" not in source:
-        return {key: value for key, value in given.items() if (key, value) != ("value", "")}
-    return {**given, "valueFrom": {"fieldRef": {"apiVersion": "v1", **source["fieldRef"]}}}
-
-
-def qos(spec: Json) -> str:
-    """Near enough: what a Pod is evicted by first does not matter where nothing is evicted."""
-    asked = [container.get("resources") or {} for container in spec.get("containers") or []]
-    if not any(asked):
-        return "BestEffort"
-    whole = all({"cpu", "memory"} <= (one.get("limits") or {}).keys() for one in asked)
-    return "Guaranteed" if whole and all(one["requests"] == one["limits"] for one in asked) else "Burstable"
 
 
 def complete_node(node: Json) -> Json:

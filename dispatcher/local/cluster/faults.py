@@ -2,7 +2,10 @@
 
 from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
+
+from dispatcher.local.cluster.kinds import Kind, Target
 
 REASONS: Final = {
     400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 405: "MethodNotAllowed",
@@ -45,26 +48,29 @@ def not_found() -> ApiFault:
     return ApiFault(404, "the server could not find the requested resource", details={})
 
 
-def missing(group: str, plural: str, name: str) -> ApiFault:
-    details = {"name": name, "group": group, "kind": plural}
-    what = f"{plural}.{group}" if group else plural
-    return ApiFault(404, f'{what} "{name}" not found', details={k: v for k, v in details.items() if v})
+def missing(target: Target) -> ApiFault:
+    return about(404, target.kind, target.name, "not found")
 
 
-def conflict(group: str, plural: str, name: str, why: str, reason: str = "Conflict") -> ApiFault:
-    details = {"name": name, "group": group, "kind": plural}
-    what = f"{plural}.{group}" if group else plural
-    return ApiFault(409, f'{what} "{name}" {why}', reason, {k: v for k, v in details.items() if v})
+def conflict(target: Target, why: str, reason: str = "") -> ApiFault:
+    fault = about(409, target.kind, target.name, why, reason)
+    if target.part == "binding":
+        fault.status["details"]["kind"] = "pods/binding"
+    return fault
 
 
-def invalid(group: str, kind: str, name: str, causes: list[Cause]) -> ApiFault:
+def invalid(kind: Kind, name: str, causes: list[Cause]) -> ApiFault:
     """Every fault of the object at once."""
-    told = [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes]
-    details: dict[str, Any] = {"name": name, "group": group, "kind": kind, "causes": told}
-    words = [f"{cause.field}: {cause.message}" for cause in causes]
-    listed = words[0] if len(words) == 1 else f"[{', '.join(words)}]"
-    what = f"{kind}.{group}" if group else kind
-    return ApiFault(422, f'{what} "{name}" is invalid: {listed}', details={k: v for k, v in details.items() if v})
+    words = ", ".join(f"{cause.field}: {cause.message}" for cause in causes)
+    fault = about(422, kind, name, f"is invalid: {words if len(causes) == 1 else f'[{words}]'}")
+    fault.status["details"] |= {"kind": kind.kind, "causes": [msgspec.to_builtins(cause) for cause in causes]}
+    return fault
+
+
+def about(code: int, kind: Kind, name: str, words: str, reason: str = "") -> ApiFault:
+    details = {"name": name, "group": kind.group, "kind": kind.plural}
+    what = (kind.kind if code == 422 else kind.plural) + (f".{kind.group}" if kind.group else "")
+    return ApiFault(code, f'{what} "{name}" {words}', reason, {key: value for key, value in details.items() if value})
 
 
 def expired(message: str) -> ApiFault:

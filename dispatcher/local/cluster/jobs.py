@@ -20,8 +20,6 @@ WORDS: Final = {
     "CompletionsReached": "Reached expected number of succeeded pods",
     "BackoffLimitExceeded": "Job has reached the specified backoff limit",
     "DeadlineExceeded": "Job was active longer than specified deadline",
-    "JobSuspended": "Job suspended",
-    "JobResumed": "Job resumed",
 }
 
 
@@ -87,8 +85,6 @@ def build_status(job: Json, pods: Sequence[Json], now: datetime) -> Json:
         del status["active"]
     if "deletionTimestamp" in job["metadata"] or target_of(job):
         return status
-    if bool(job["spec"].get("suspend")) != is_true(job, "Suspended"):
-        return suspended(status, now) if job["spec"].get("suspend") else resumed(status, now)
     if job["spec"].get("suspend"):
         return status
     return going({"startTime": stamp(now), **status}, job, pods, now)
@@ -145,17 +141,6 @@ def finished(status: Json, target: Json, now: datetime) -> Json:
     told = condition(kind, target["reason"], target["message"], now)
     at = {"completionTime": stamp(now)} if kind == "Complete" else {}
     return {**status, **at, "conditions": [*status["conditions"], told]}
-
-
-def suspended(status: Json, now: datetime) -> Json:
-    told = condition("Suspended", "JobSuspended", WORDS["JobSuspended"], now)
-    kept = {key: value for key, value in status.items() if key != "startTime"}
-    return {**kept, "conditions": with_condition(status.get("conditions") or [], told)}
-
-
-def resumed(status: Json, now: datetime) -> Json:
-    told = condition("Suspended", "JobResumed", WORDS["JobResumed"], now) | {"status": "False"}
-    return {**status, "startTime": stamp(now), "conditions": with_condition(status.get("conditions") or [], told)}
 
 
 def condition(kind: str, reason: str, message: str, now: datetime) -> Json:

@@ -4,8 +4,6 @@ from typing import Final
 
 from msgspec import Struct
 
-from dispatcher.local.cluster.faults import not_found
-
 NAMED: Final = frozenset({"metadata.name", "metadata.namespace"})
 
 
@@ -49,24 +47,3 @@ class Target(Struct, frozen=True):
     namespace: str = ""
     name: str = ""
     part: str = ""
-
-
-def read_path(path: str) -> Target:
-    """ApiFault 404: nothing is served there."""
-    group, rest = split_group(path.strip("/").split("/"))
-    namespace = ""
-    if len(rest) > 2 and rest[0] == "namespaces":
-        namespace, rest = rest[1], rest[2:]
-    plural, name, part = (*rest, "", "", "")[:3]
-    kind = BY_PLACE.get((group, plural))
-    if kind is None or len(rest) > 3 or (namespace and not kind.namespaced):
-        raise not_found()
-    return Target(kind, namespace, name, part)
-
-
-def split_group(words: list[str]) -> tuple[str, list[str]]:
-    if words[:2] == ["api", "v1"] and len(words) > 2:
-        return "", words[2:]
-    if words[:1] == ["apis"] and words[2:3] == ["v1"] and len(words) > 3:
-        return words[1], words[3:]
-    raise not_found()

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
+from operator import gt, lt
 from typing import Any, Final
 
 from msgspec import Struct
@@ -156,10 +157,9 @@ def is_met(one: Json, value: str | None) -> bool:
             return value is not None
         case "DoesNotExist":
             return value is None
-        case "Gt":
-            return value is not None and value.isdecimal() and int(value) > int(values[0])
-        case _:  # Lt
-            return value is not None and value.isdecimal() and int(value) < int(values[0])
+        case _:  # Gt, Lt
+            compare = gt if one["operator"] == "Gt" else lt
+            return value is not None and value.isdecimal() and compare(int(value), int(values[0]))
 
 
 def score(spec: Json, room: Room, most: int) -> float:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from dispatcher.local.cluster.checking import check_object, check_update
+from dispatcher.local.cluster.checking import check_object
 from dispatcher.local.cluster.defaults import made
 from dispatcher.local.cluster.faults import ApiFault, Cause, bad_request, conflict, invalid, missing, unprocessable
-from dispatcher.local.cluster.kinds import JOB, LEASE, NAMESPACE, POD, Kind, Target
+from dispatcher.local.cluster.kinds import JOB, NAMESPACE, POD, Kind, Target
 from dispatcher.local.cluster.storage import Entry, Storage, write_entry
 
 Json = dict[str, Any]
@@ -21,7 +21,14 @@ PROPAGATION: Final[Mapping[str, list[str]]] = {
     "Background": [], "Foreground": [FOREGROUND], "Orphan": [ORPHAN], "": [],
 }  # fmt: skip
 ENDED: Final = frozenset({"Succeeded", "Failed"})
-SERVERS_OWN: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+SERVERS_OWN: Final = (
+    "name",
+    "namespace",
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+)
 
 
 class Registry:
@@ -37,7 +44,7 @@ class Registry:
     def get(self, target: Target) -> Entry:
         entry = self.storage.get(target.kind, (target.namespace, target.name))
         if entry is None:
-            raise missing(target.kind.group, target.kind.plural, target.name)
+            raise missing(target)
         return entry
 
     def create(self, target: Target, given: Json, *, dry_run: bool = False) -> Entry:
@@ -46,45 +53,43 @@ class Registry:
         if kind.namespaced:
             self._check_namespace(target)
         meta = given.get("metadata") or {}
-        if meta.get("resourceVersion"):
-            raise ApiFault(500, "resourceVersion should not be set on objects to be created")
         if not (meta.get("name") or meta.get("generateName")):
             cause = Cause("metadata.name", "FieldValueRequired", "name or generateName is required")
-            raise invalid(kind.group, kind.kind, "", [cause])
+            raise invalid(kind, "", [cause])
         whole = made(kind, given, target.namespace, self.now())
         name = whole["metadata"]["name"]
         check_object(kind, whole)
         key = (target.namespace, name)
         if self.storage.get(kind, key) is not None:
-            raise conflict(kind.group, kind.plural, name, "already exists", "AlreadyExists")
+            raise conflict(Target(kind, target.namespace, name), "already exists", "AlreadyExists")
         return write_entry(kind, whole) if dry_run else self.storage.put(kind, key, whole)
 
     def update(self, target: Target, given: Json) -> Entry:
         """PUT. The part `status` leaves all but the status, the object itself leaves its status."""
         check_place(target, given)
-        meta = given.get("metadata") or {}
-        check_name(target, meta)
-        before = self.get(target)
-        self._check_version(target, before, meta)
-        return self._store(target, before.object, given)
+        before, said = self.get(target).object, given.get("metadata") or {}
+        check_name(target, said)
+        check_preconditions(target, before, said, "the object has been modified; apply your changes to the latest one")
+        meta, servers = before["metadata"], {*SERVERS_OWN, *(["ownerReferences"] if target.part == "status" else [])}
+        kept = {key: value for key, value in said.items() if key not in servers and value not in (None, [])}
+        body = {key: value for key, value in given.items() if key not in {"kind", "apiVersion", "metadata"}}
+        if target.part == "status":
+            body = {**before, "status": body.get("status") or {}}
+        elif target.kind.has_status:
+            body["status"] = before.get("status") or {}
+        own = {key: meta[key] for key in servers if key in meta}
+        return self._put_changed(target, before, {**body, "metadata": {**kept, **own}})
 
     def patch(self, target: Target, patch: Json) -> Entry:
         """A merge patch (RFC 7386)."""
-        before = self.get(target)
-        given = merged(before.object, patch)
-        check_name(target, given["metadata"])
-        if given["metadata"]["uid"] != before.object["metadata"]["uid"]:
-            cause = Cause("metadata.uid", "FieldValueInvalid", "field is immutable")
-            raise invalid(target.kind.group, target.kind.kind, target.name, [cause])
-        self._check_version(target, before, given["metadata"])
-        return self._store(target, before.object, given)
+        return self.update(target, merged(self.get(target).object, patch))
 
     def bind(self, target: Target, node: str) -> None:
         pod = self.get(target).object
         if bound := pod["spec"].get("nodeName"):
-            raise conflict("", "pods/binding", target.name, f"is already assigned to node {bound!r}")
+            raise conflict(target, f"is already assigned to node {bound!r}")
         if "deletionTimestamp" in pod["metadata"]:
-            raise conflict("", "pods/binding", target.name, "is being deleted, cannot be assigned to a host")
+            raise conflict(target, "is being deleted, cannot be assigned to a host")
         told = {"type": "PodScheduled", "status": "True", "lastTransitionTime": self.now()}
         status = {**pod["status"], "conditions": with_condition(pod["status"].get("conditions") or [], told)}
         changed = {**pod, "spec": {**pod["spec"], "nodeName": node}, "status": status}
@@ -93,7 +98,7 @@ class Registry:
     def delete(self, target: Target, options: Mapping[str, Any] = {}) -> tuple[Entry, bool]:
         """What is left of it, or its last state; and whether it is gone."""
         entry, kind = self.get(target), target.kind
-        check_preconditions(target, entry, options.get("preconditions") or {})
+        check_preconditions(target, entry.object, options.get("preconditions") or {}, "cannot be deleted")
         meta = entry.object["metadata"]
         grace = grace_of(kind, entry.object, options)
         if kind is JOB and not options.get("propagationPolicy"):
@@ -116,25 +121,6 @@ class Registry:
             return write_entry(kind, changed, self.storage.version), True
         return self._put_changed(target, entry.object, changed), False
 
-    def _store(self, target: Target, before: Json, given: Json) -> Entry:
-        kind, meta = target.kind, before["metadata"]
-        own = {key: meta[key] for key in SERVERS_OWN if key in meta}
-        kept = {key: value for key, value in given["metadata"].items() if key not in SERVERS_OWN}
-        body = {key: value for key, value in given.items() if key not in {"kind", "apiVersion", "metadata"}}
-        if target.part == "status":
-            body = {**before, "status": body.get("status") or {}}
-            body.pop("metadata")
-            kept["ownerReferences"] = meta.get("ownerReferences")
-        elif kind.has_status:
-            body["status"] = before.get("status") or {}
-        name = {"name": meta["name"]} | ({"namespace": meta["namespace"]} if "namespace" in meta else {})
-        kept = {key: value for key, value in kept.items() if value not in (None, [])}
-        changed = {"metadata": {**kept, **name, **own}, **body}
-        check_update(kind, before, changed)
-        if "generation" in own and changed.get("spec") != before.get("spec"):
-            changed["metadata"]["generation"] = own["generation"] + 1
-        return self._put_changed(target, before, changed)
-
     def _put_changed(self, target: Target, before: Json, changed: Json) -> Entry:
         """A write that changes nothing is none; the last finalizer of a deleted object takes it with it."""
         key, meta = (target.namespace, target.name), changed["metadata"]
@@ -150,24 +136,9 @@ class Registry:
     def _check_namespace(self, target: Target) -> None:
         namespace = self.storage.get(NAMESPACE, ("", target.namespace))
         if namespace is None:
-            raise missing("", "namespaces", target.namespace)
+            raise missing(Target(NAMESPACE, name=target.namespace))
         if "deletionTimestamp" in namespace.object["metadata"]:
-            words = f"unable to create new content in namespace {target.namespace} because it is being terminated"
-            cause = {"reason": "NamespaceTerminating", "message": words, "field": "metadata.namespace"}
-            raise ApiFault(403, words, details={"kind": target.kind.plural, "causes": [cause]})
-
-    def _check_version(self, target: Target, before: Entry, meta: Json) -> None:
-        kind = target.kind
-        if meta.get("uid", before.object["metadata"]["uid"]) != before.object["metadata"]["uid"]:
-            why = f"Precondition failed: UID in precondition: {meta['uid']}"
-            raise conflict(kind.group, kind.plural, target.name, why)
-        if not meta.get("resourceVersion"):
-            if kind is LEASE:
-                cause = Cause("metadata.resourceVersion", "FieldValueInvalid", "must be specified for an update")
-                raise invalid(kind.group, kind.kind, target.name, [cause])
-        elif meta["resourceVersion"] != str(before.version):
-            why = "the object has been modified; please apply your changes to the latest version and try again"
-            raise conflict(kind.group, kind.plural, target.name, why)
+            raise ApiFault(403, f"unable to create new content in namespace {target.namespace}: it is being terminated")
 
 
 def check_name(target: Target, meta: Json) -> None:
@@ -185,12 +156,11 @@ def check_place(target: Target, given: Json) -> None:
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
 
 
-def check_preconditions(target: Target, entry: Entry, wanted: Mapping[str, str]) -> None:
-    meta = entry.object["metadata"]
+def check_preconditions(target: Target, whole: Json, wanted: Mapping[str, str], why: str) -> None:
     for field, words in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
-        if wanted.get(field, meta[field]) != meta[field]:
-            why = f"the {words} in the precondition ({wanted[field]}) does not match that in record ({meta[field]})"
-            raise conflict(target.kind.group, target.kind.plural, target.name, f"cannot be deleted: {why}")
+        if (asked := wanted.get(field)) and asked != (held := whole["metadata"][field]):
+            told = f"the {words} in the precondition ({asked}) does not match that in record ({held})"
+            raise conflict(target, f"{why}: {told}")
 
 
 def grace_of(kind: Kind, whole: Json, options: Mapping[str, Any]) -> int:

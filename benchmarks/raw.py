@@ -22,6 +22,7 @@ from msgspec import Struct
 
 from benchmarks.field import program
 from dispatcher.cli import turn
+from dispatcher.config import PlacementSettings
 from dispatcher.jobs.manifest import Site, build_job
 from dispatcher.jobs.overrides import plan_shape
 from dispatcher.jobs.submit import AT_A_TIME
@@ -109,7 +110,7 @@ def bodies(place: Place, count: int) -> list[bytes]:
 def bodies_of(place: Place, rows: Iterable[Row], database_id: str) -> list[bytes]:
     """What the dispatcher would send for these rows, under the default template of the place."""
     template = parse_template("default", (place.templates / "default.yaml").read_text())
-    site = Site("dispatcher", place.namespace, 3600, 1800, "", {})
+    site = Site("dispatcher", place.namespace, 3600, 1800, PlacementSettings(), {})
     return [encode(build_job(an_order(row, template, database_id), template, site)) for row in rows]
 
 

@@ -17,6 +17,7 @@ from aiohttp import web
 from dispatcher import health
 from dispatcher.admission.dispatch import Dispatch
 from dispatcher.admission.dispatch import World as DispatchWorld
+from dispatcher.admission.orders import Places
 from dispatcher.clock import elapsed
 from dispatcher.config import Settings
 from dispatcher.errors import DatabaseError
@@ -31,15 +32,19 @@ from dispatcher.kube.job_api import JobApi
 from dispatcher.kube.lease import Lease
 from dispatcher.kube.mirror import Mirror
 from dispatcher.metrics import DATABASE_UP
+from dispatcher.model import Request
+from dispatcher.past import Past, Placement, Use
 from dispatcher.pg.connect import Session
 from dispatcher.pg.listen import Listener
 from dispatcher.pg.tasks import Look, look
+from dispatcher.placement.placing import plan_placement
 from dispatcher.rate import Bucket
 from dispatcher.service import Rounds, Wake
 from dispatcher.startup import database_of, log_in, site_of, stop_on_signals
 from dispatcher.sweep.collect import Sweep
 from dispatcher.sweep.collect import World as SweepWorld
 from dispatcher.sweep.remove import Remover
+from dispatcher.usage import Usage
 
 log = structlog.get_logger(component="app")
 
@@ -91,7 +96,7 @@ class App:
         self.launcher = Launcher(Submitter(api, site, self._memory, ask_again), self._memory, self.catalog, rules)
         world = DispatchWorld(
             self.mirror.view, self.rows, lambda: self.access.fault, lambda: self.listener.is_listening, self.lease,
-            remover.remove,
+            remover.remove, Places(self.place, self.uses_of),
         )  # fmt: skip
         sweep_world = SweepWorld(self.mirror.view, self.rows, self.may_sweep, self.unanswered, remover.remove)
         dispatch = Dispatch(world, self.launcher, settings.admission, bucket)
@@ -99,6 +104,7 @@ class App:
         self.sweeping = Rounds("sweep", Sweep(sweep_world, settings.sweep, bucket).run_once, Wake())
         self.leading = Rounds("lease", self.lease.run_once, Wake())
         self.asking = Rounds("access", self.ask_access, ask_again)
+        self.usage = Usage(settings.placement.prometheus_url, Session(database_url), namespace)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Adapters as long as anything needs them, stages until `stop`."""
@@ -122,7 +128,7 @@ class App:
     async def _run_stages(self, stop: asyncio.Event) -> bool:
         """True: no answer to a write is awaited any more."""
         is_drained = False
-        rounds = (self.asking, self.dispatching, self.sweeping)
+        rounds = (self.asking, self.dispatching, self.sweeping, *self.usage.rounds)
         stages = [asyncio.create_task(one.run(stop)) for one in rounds]
         stopped = asyncio.create_task(stop.wait())
         await asyncio.wait([stopped, *stages], return_when=asyncio.FIRST_COMPLETED)
@@ -143,6 +149,13 @@ class App:
 
     async def close(self) -> None:
         await self.session.close()
+        await self.usage.close()
+
+    def place(self, queue: str, request: Request, past: Past) -> Placement:
+        return plan_placement(queue, request, past, self.settings.placement)
+
+    def uses_of(self, key: tuple[str, str]) -> tuple[Use, ...]:
+        return self.usage.of(key)
 
     @contextlib.asynccontextmanager
     async def rows(self, held_at_most: int = 0) -> AsyncIterator[Look]:

@@ -11,8 +11,8 @@ import click
 import msgspec
 
 from dispatcher import __version__, app
-from dispatcher.config import Loaded, load
 from dispatcher.errors import DispatcherError, SettingsError
+from dispatcher.loading import Loaded, load
 from dispatcher.logs import configure_logs
 from dispatcher.pg.migrate import migrate as apply_migrations
 from dispatcher.preview import preview_row, preview_template

@@ -31,6 +31,8 @@ DISRUPTED: Final = f"{DOMAIN}/disrupted"
 REPORT: Final = f"{DOMAIN}/report"
 CACHE_KEY: Final = f"{DOMAIN}/cache-key"
 SHAPE: Final = f"{DOMAIN}/shape"
+HISTORY_NODES: Final = f"{DOMAIN}/history-nodes"
+REAL_RESOURCES: Final = f"{DOMAIN}/real-resources"
 
 ROW_MAY_SET: Final = f"{DOMAIN}/row-may-set"
 MAX_CPU: Final = f"{DOMAIN}/max-cpu"

@@ -11,6 +11,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from dispatcher.past import Placement
+
 Manifest = dict[str, Any]
 
 
@@ -264,6 +266,7 @@ class Order(Struct, frozen=True):
     launch: Launch
     offer: Offer
     database_id: str
+    placement: Placement = Placement()
 
 
 class End(Struct, frozen=True):

@@ -1,5 +1,6 @@
 """`dispatcher render`: the Job that a row, or a template, would get. Reads; makes nothing."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import msgspec
@@ -10,9 +11,11 @@ from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.manifest import Site, build_job
 from dispatcher.jobs.policy import check_job
 from dispatcher.jobs.templates import Template
-from dispatcher.model import Hold, Kind, Launch, Manifest, Offer, Order, Request, Status, Task
+from dispatcher.model import Hold, Kind, Launch, Manifest, Order, Request, Status, Task
+from dispatcher.past import Past
 from dispatcher.pg.connect import Session
 from dispatcher.pg.tasks import look
+from dispatcher.placement.placing import plan_placement
 from dispatcher.startup import site_of
 
 HIDDEN = "(hidden)"
@@ -28,12 +31,18 @@ async def preview_row(task_id: int, settings: Settings) -> Manifest:
         async with look(session) as rows:
             tasks, requests = await rows.tasks([task_id]), await rows.requests([task_id])
             kinds = await rows.kinds([task_id])
+            nodes = await rows.histories(keys_of(tasks, requests))
             database_id = rows.database_id
     finally:
         await session.close()
     if task_id not in tasks:
         raise DispatcherError(f"there is no task {task_id}")
-    return preview(tasks[task_id], requests[task_id], kinds[0], database_id, settings)
+    past = Past(next(iter(nodes.values()), ()))
+    return preview(tasks[task_id], (requests[task_id], past), kinds[0], database_id, settings)
+
+
+def keys_of(tasks: Mapping[int, Task], requests: Mapping[int, Request]) -> list[tuple[str, str]]:
+    return [(tasks[one.task_id].queue, one.cache_key) for one in requests.values() if one.cache_key is not None]
 
 
 def preview_template(name: str, settings: Settings) -> Manifest:
@@ -44,10 +53,10 @@ def preview_template(name: str, settings: Settings) -> Manifest:
         created_at=LONG_AGO, started_at=None, heartbeat_at=None, finished_at=None, cancel_requested_at=None, kind=b"",
     )  # fmt: skip
     kind = Kind(b"", name, None, {}, frozenset(), frozenset())
-    return preview(task, Request(1, 1, {}, {}, HIDDEN, None), kind, NO_DATABASE, settings)
+    return preview(task, (Request(1, 1, {}, {}, HIDDEN, None), Past()), kind, NO_DATABASE, settings)
 
 
-def preview(task: Task, request: Request, kind: Kind, database_id: str, settings: Settings) -> Manifest:
+def preview(task: Task, asked: tuple[Request, Past], kind: Kind, database_id: str, settings: Settings) -> Manifest:
     site = site_of(settings, settings.kube.namespace or "default")
     catalog = Catalog(settings.jobs, frozenset(site.passed))
     catalog.refresh()
@@ -56,15 +65,15 @@ def preview(task: Task, request: Request, kind: Kind, database_id: str, settings
     offer = catalog.offer(kind)
     if isinstance(offer, Hold):
         raise DispatcherError(f"{offer.reason}: {offer.detail}")
-    return rendered(task, request, offer, catalog.templates[task.template], (site, database_id))
+    request, past = msgspec.structs.replace(asked[0], start_key=HIDDEN), asked[1]
+    placement = plan_placement(task.queue, request, past, settings.placement)
+    order = Order(task, request, Launch(task.launch + 1), offer, database_id, placement)
+    return rendered(order, catalog.templates[task.template], site)
 
 
-def rendered(task: Task, request: Request, offer: Offer, template: Template | str, place: tuple[Site, str]) -> Manifest:
-    """The Job as it would be sent, without the row's secret."""
+def rendered(order: Order, template: Template | str, site: Site) -> Manifest:
+    """The Job as it would be sent."""
     assert isinstance(template, Template)  # it was offered
-    site, database_id = place
-    hidden = msgspec.structs.replace(request, start_key=HIDDEN)
-    order = Order(task, hidden, Launch(task.launch + 1), offer, database_id)
     job = build_job(order, template, site)
     if violation := check_job(job, order, template, site):
         raise DispatcherError(f"PolicyDenied: {violation}")

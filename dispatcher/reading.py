@@ -7,6 +7,8 @@ from typing import Any
 from dispatcher.quantity import parse_quantity
 
 Reader = Callable[[str], Any]
+NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+LABEL_KEY = rf"([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{NAME}"
 
 
 def integer(least: int, most: int) -> Reader:
@@ -72,4 +74,9 @@ def amount(text: str) -> str:
 
 label = matching(r"[a-z0-9]([-a-z0-9]{0,14}[a-z0-9])?", "a DNS label of at most 16 characters")
 dns_label = matching(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", "a DNS label of at most 63 characters")
+dns_name = matching(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", "a DNS name in lower case")
+label_key = matching(LABEL_KEY, "a label's key, such as pool or example.org/pool")
+folder = matching(r"(?!.*/\.\.?(/|$))(/[A-Za-z0-9._-]+)+", "an absolute path of plain names, without . and ..")
+http_url = matching(r"https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?", "an http or https URL without user or query")
+label_pair = matching(f"{LABEL_KEY}={NAME}", "LABEL=VALUE")
 text = str

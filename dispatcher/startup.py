@@ -7,11 +7,12 @@ import threading
 from pathlib import Path
 from typing import Final
 
-from dispatcher.config import DatabaseSettings, KubeSettings, Settings, reread
+from dispatcher.config import DatabaseSettings, KubeSettings, Settings
 from dispatcher.errors import DatabaseAway
 from dispatcher.jobs.env import pass_env
 from dispatcher.jobs.manifest import Site
 from dispatcher.kube.credentials import Login, from_kubeconfig, in_cluster
+from dispatcher.loading import reread
 from dispatcher.pg.connect import Url
 
 LAST_SECONDS: Final = 27
@@ -41,7 +42,7 @@ def site_of(settings: Settings, namespace: str) -> Site:
     kube, jobs = settings.kube, settings.jobs
     passed = pass_env(os.environ, jobs.pass_env)
     return Site(
-        kube.installation, namespace, jobs.timeout_seconds, jobs.start_deadline_seconds, jobs.scheduler_name, passed
+        kube.installation, namespace, jobs.timeout_seconds, jobs.start_deadline_seconds, settings.placement, passed
     )
 
 

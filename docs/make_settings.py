@@ -5,16 +5,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from dispatcher.config import COMPONENTS, PREFIX, READ_FROM_FILE, show
+from dispatcher.loading import COMPONENTS, PREFIX, READ_FROM_FILE, show
 
 PAGE: Final = Path(__file__).with_name("settings.md")
 TITLES: Final = {
     "database": "Postgres",
     "kube": "Kubernetes",
     "jobs": "Jobs",
+    "placement": "Placement",
     "admission": "Admission",
     "sweep": "Sweep",
     "janitor": "Janitor",
+    "extender": "Extender",
     "service": "Service",
 }
 HEAD: Final = f"""\

@@ -12,6 +12,8 @@ from typing import Any
 import msgspec
 
 from dispatcher import identity as ids
+from dispatcher.admission.orders import Places
+from dispatcher.config import PlacementSettings
 from dispatcher.jobs.case import Rules, Scene, Sightings
 from dispatcher.jobs.manifest import Site
 from dispatcher.jobs.overrides import plan_shape
@@ -32,6 +34,7 @@ from dispatcher.model import (
     Status,
     Task,
 )
+from dispatcher.past import Placement
 from dispatcher.snapshot import Allowance, ClusterSnapshot
 
 NOW = datetime(2026, 3, 14, 12, tzinfo=UTC)
@@ -40,8 +43,10 @@ DATABASE_ID = "0b7c1f0e-8a52-4c39-9d5c-6f0f3f6f1c11"
 START_KEY = "5d8c6a0a-7f0e-4d5b-9a43-0f1f6f3b9c77"
 OTHER_DATABASE = "ffffffff-0000-4000-8000-000000000000"
 IMAGE = "registry.example/team-a/app:1"
-SITE = Site("dispatcher", "jobs", 3600, 1800, "", {})
+SITE = Site("dispatcher", "jobs", 3600, 1800, PlacementSettings(), {})
 RULES = Rules()
+NOWHERE = Placement()
+ANYWHERE = Places(lambda queue, request, past: NOWHERE, lambda key: ())
 FIRST_LAUNCH = Launch(1)
 
 
@@ -184,10 +189,16 @@ def a_request(**changes: Any) -> Request:
 
 
 def an_order(
-    template: Template | None = None, *, task: Task = TASK, launch: Launch = FIRST_LAUNCH, **asked: Any
+    template: Template | None = None,
+    *,
+    task: Task = TASK,
+    launch: Launch = FIRST_LAUNCH,
+    placement: Placement = NOWHERE,
+    **asked: Any,
 ) -> Order:
     """The launch of a row; `asked`: what its request sets, such as env and spec."""
     request = a_request(task_id=task.id, attempt=task.attempt, **asked)
     offered = template or a_template()
     image = request.spec.get("image", offered.task_container["image"])
-    return Order(task, request, launch, Offer(image, plan_shape(offered, request.spec), offered.name), DATABASE_ID)
+    offer = Offer(image, plan_shape(offered, request.spec), offered.name)
+    return Order(task, request, launch, offer, DATABASE_ID, placement)

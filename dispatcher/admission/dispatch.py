@@ -22,6 +22,7 @@ from msgspec import Struct
 
 from dispatcher.admission.cycle import Plan, plan_cycle
 from dispatcher.admission.gates import Contender
+from dispatcher.admission.orders import Histories, Places, make_orders
 from dispatcher.admission.scan import Index, Offers, Scan
 from dispatcher.clock import Clock, elapsed
 from dispatcher.config import AdmissionSettings
@@ -32,8 +33,6 @@ from dispatcher.model import (
     Hold,
     HoldReason,
     Lane,
-    Launch,
-    Offer,
     Order,
     Queue,
     Request,
@@ -62,16 +61,14 @@ TAIL_LOOKS: Final = 4
 DEAF_SECONDS: Final = 0.25
 
 
-class Rows(Index, Protocol):
+class Rows(Index, Histories, Protocol):
     """One snapshot of the rows."""
 
     now: datetime
-    database_id: str
     frame: Frame
 
     async def tasks(self, ids: Sequence[int]) -> dict[int, Task]: ...
     async def contenders(self, ids: Sequence[int]) -> tuple[dict[int, Task], dict[int, Request]]: ...
-    async def requests(self, ids: Sequence[int]) -> dict[int, Request]: ...
 
 
 class Rests(Protocol):
@@ -114,6 +111,7 @@ class World(Struct, frozen=True):
     is_listening: Callable[[], bool]
     lead: Lead
     remove: Callable[[Sequence[End]], Awaitable[int]]
+    places: Places
     clock: Clock = elapsed
 
 
@@ -229,14 +227,12 @@ class Dispatch:
             for task in sorted(tasks.values(), key=lambda task: (self._jobs.tried_at(task.id), task.priority, task.id))
         ]
 
-    async def _orders(self, rows: Rows, plan: Plan, requests: dict[int, Request]) -> list[Order]:
+    async def _orders(self, rows: Rows, plan: Plan, requests: Mapping[int, Request]) -> list[Order]:
         """Launches with what their Jobs are made from; a replica that does not lead plans, and leaves it at that."""
         if not plan.launches or not self._world.lead.term():
             return []
-        if again := [one.task.id for one in plan.launches if one.task.id not in requests]:
-            requests |= await rows.requests(again)
         self._bucket.take(len(plan.launches))
-        return [order for contender in plan.launches if (order := make_order(contender, requests, rows.database_id))]
+        return await make_orders(rows, plan.launches, requests, self._world.places)
 
     def _pause(self, decision: Decision) -> float:
         if not self._world.lead.term():
@@ -254,14 +250,6 @@ def seconds_until(due: datetime | None, now: datetime) -> float:
 
 NOT_JUDGED: Final = Hold(HoldReason.NEXT_CYCLE, "its kind is not judged yet")
 COMES_AGAIN: Final = frozenset({HoldReason.RATE_LIMITED, HoldReason.NEXT_CYCLE})
-
-
-def make_order(contender: Contender, requests: Mapping[int, Request], database_id: str) -> Order | None:
-    request = requests.get(contender.task.id)
-    launch, offer = contender.standing.verdict, contender.offer
-    if request is None or not isinstance(launch, Launch) or not isinstance(offer, Offer):
-        return None
-    return Order(contender.task, request, launch, offer, database_id)
 
 
 def report(decision: Decision) -> None:

@@ -6,7 +6,9 @@ from typing import Any
 from msgspec import Struct
 
 from dispatcher import identity as ids
+from dispatcher.config import PlacementSettings
 from dispatcher.jobs.env import build_env, escape
+from dispatcher.jobs.placed import cache_dir, place_pod
 from dispatcher.jobs.templates import Template
 from dispatcher.model import Manifest, Order, Task
 
@@ -24,7 +26,7 @@ class Site(Struct, frozen=True):
     namespace: str
     timeout_seconds: int
     start_deadline_seconds: int
-    scheduler_name: str
+    placement: PlacementSettings
     passed: Mapping[str, str]
 
 
@@ -56,9 +58,11 @@ def build_job(order: Order, template: Template, site: Site) -> Manifest:
 def build_pod(order: Order, template: Template, site: Site, limit: int) -> Manifest:
     """The template's Pod, with the container that rows may reach into as this row has it."""
     containers = list(template.pod_spec["containers"])
-    containers[template.container] = build_container(containers[template.container], order, site, limit)
+    containers[template.container] = build_container(containers[template.container], order, template, site, limit)
     ours = {"restartPolicy": "Never", "activeDeadlineSeconds": limit, "containers": containers}
-    return {**template.pod_spec, **ours} | ({"schedulerName": site.scheduler_name} if site.scheduler_name else {})
+    if scheduler := site.placement.scheduler_name:
+        ours["schedulerName"] = scheduler
+    return place_pod({**template.pod_spec, **ours}, order.placement)
 
 
 def build_labels(order: Order, site: Site) -> dict[str, str]:
@@ -87,13 +91,13 @@ def build_annotations(order: Order, template: Template) -> dict[str, str]:
 
 
 def build_pod_annotations(order: Order) -> dict[str, str]:
-    annotations = {ids.SHAPE: order.offer.shape}
+    annotations = {ids.SHAPE: order.offer.shape, **order.placement.notes}
     if order.request.cache_key is not None:
         annotations[ids.CACHE_KEY] = order.request.cache_key
     return annotations
 
 
-def build_contract(order: Order, limit: int) -> dict[str, str]:
+def build_contract(order: Order, limit: int, cache: str) -> dict[str, str]:
     """What every container is told; the fields that only the cluster knows are added by `build_env`."""
     return {
         "TASK_ID": str(order.task.id),
@@ -102,13 +106,15 @@ def build_contract(order: Order, limit: int) -> dict[str, str]:
         "TASK_LAUNCH": str(order.launch.number),
         "TASK_START_KEY": order.request.start_key,
         "TASK_TIMEOUT_SECONDS": str(limit),
-        "TASK_CACHE_DIR": "",
+        "TASK_CACHE_DIR": cache,
     }
 
 
-def build_container(theirs: Mapping[str, Any], order: Order, site: Site, limit: int) -> dict[str, Any]:
+def build_container(
+    theirs: Mapping[str, Any], order: Order, template: Template, site: Site, limit: int
+) -> dict[str, Any]:
     """The opened parts of a row over its container. Whether they are inside the bounds was judged by its kind."""
-    spec, contract = order.request.spec, build_contract(order, limit)
+    spec, contract = order.request.spec, build_contract(order, limit, cache_dir(template.pod_spec, order.placement))
     env = build_env(site.passed, theirs.get("env") or [], order.request.env, contract)
     ours: dict[str, Any] = {**theirs, "env": env}
     if "image" in spec:

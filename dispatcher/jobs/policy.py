@@ -12,11 +12,14 @@ from dispatcher import identity as ids
 from dispatcher.jobs.env import CONTRACT, ENV_NAME, FIELDS, literal
 from dispatcher.jobs.manifest import DISRUPTION_ENDS_THE_JOB, Site
 from dispatcher.jobs.overrides import check_amount, check_image
+from dispatcher.jobs.placed_check import CACHE_MOUNT, placement_violations, without_cache
 from dispatcher.jobs.templates import Template
 from dispatcher.model import Manifest, Order
 
 JOB_FIELDS = frozenset({"backoffLimit", "podFailurePolicy", "activeDeadlineSeconds", "template"})
-POD_FIELDS = frozenset({"restartPolicy", "activeDeadlineSeconds", "schedulerName", "containers"})
+POD_FIELDS = frozenset({"restartPolicy", "activeDeadlineSeconds", "schedulerName", "containers"}) | {
+    "affinity", "tolerations", "volumes", "initContainers",  # as far as a placement may change them
+}  # fmt: skip
 ROW_FIELDS = frozenset({"env", "image", "command", "args", "resources"})
 
 
@@ -29,11 +32,15 @@ def violations(job: Manifest, order: Order, template: Template, site: Site) -> I
     yield from meta_violations(job, order, template, site)
     yield from spec_violations(job["spec"], template, site)
     pod = job["spec"]["template"]["spec"]
-    if len(pod["containers"]) != len(template.pod_spec["containers"]):
-        yield "the Pod has another number of containers"
-    for index, (ours, theirs) in enumerate(zip(pod["containers"], template.pod_spec["containers"], strict=False)):
-        yield from container_violations(ours, theirs, template if index == template.container else None)
-    yield from env_violations(pod["containers"][template.container]["env"], order, template, site)
+    yield from placement_violations(pod, order, template, site.placement)
+    for field in ("initContainers", "containers"):
+        here, there = pod.get(field) or [], template.pod_spec.get(field) or []
+        if len(here) != len(there):
+            yield "the Pod has another number of containers"
+        for index, (ours, theirs) in enumerate(zip(here, there, strict=False)):
+            is_tasks = field == "containers" and index == template.container
+            yield from container_violations(without_cache(ours), without_cache(theirs), template if is_tasks else None)
+    yield from env_violations(pod["containers"][template.container], order, template, site)
 
 
 def meta_violations(job: Manifest, order: Order, template: Template, site: Site) -> Iterator[str]:
@@ -62,7 +69,7 @@ def meta_violations(job: Manifest, order: Order, template: Template, site: Site)
         yield "the Job is not this task's"
     pod, base = job["spec"]["template"]["metadata"], template.manifest["spec"]["template"].get("metadata") or {}
     added = {ids.SHAPE: order.offer.shape} | ({ids.CACHE_KEY: key} if (key := order.request.cache_key) else {})
-    said = {**(base.get("annotations") or {}), **added}
+    said = {**(base.get("annotations") or {}), **added, **order.placement.notes}
     if pod != {**base, "labels": {**(base.get("labels") or {}), **labels}, "annotations": said}:
         yield "the Pod's metadata differ from its template"
 
@@ -81,7 +88,7 @@ def spec_violations(spec: Manifest, template: Template, site: Site) -> Iterator[
         or spec.get("activeDeadlineSeconds") != limit + site.start_deadline_seconds
     ):
         yield "the run limit is over the template's"
-    if pod.get("schedulerName") != (site.scheduler_name or template.pod_spec.get("schedulerName")):
+    if pod.get("schedulerName") != (site.placement.scheduler_name or template.pod_spec.get("schedulerName")):
         yield "the scheduler is another"
 
 
@@ -126,7 +133,8 @@ def resource_violations(ours: Mapping[str, Any], theirs: Mapping[str, Any], temp
                 yield from filter(None, [check_amount(resource, str(mine.get(resource)), template)])
 
 
-def env_violations(env: list[dict[str, Any]], order: Order, template: Template, site: Site) -> Iterator[str]:
+def env_violations(container: Mapping[str, Any], order: Order, template: Template, site: Site) -> Iterator[str]:
+    env = container["env"]
     by_name = {variable["name"]: variable for variable in env}
     if len(by_name) != len(env):
         yield "an env name stands twice"
@@ -134,7 +142,9 @@ def env_violations(env: list[dict[str, Any]], order: Order, template: Template, 
     given |= {variable["name"]: variable for variable in template.task_container.get("env") or []}
     if not by_name.keys() >= CONTRACT | given.keys():
         yield "the contract, or what the template gives, is incomplete"
-    truth = contract_of(order, order.task.timeout_seconds or min(site.timeout_seconds, template.max_seconds))
+    own = template.task_container.get("volumeMounts") or []
+    cache = "/cache" if CACHE_MOUNT in (container.get("volumeMounts") or []) and CACHE_MOUNT not in own else ""
+    truth = contract_of(order, order.task.timeout_seconds or min(site.timeout_seconds, template.max_seconds), cache)
     for name, variable in by_name.items():
         if name in CONTRACT:
             if variable != truth[name]:
@@ -143,13 +153,13 @@ def env_violations(env: list[dict[str, Any]], order: Order, template: Template, 
             yield from row_violations(variable, name in given, template.opened)
 
 
-def contract_of(order: Order, limit: int) -> dict[str, dict[str, Any]]:
+def contract_of(order: Order, limit: int, cache: str) -> dict[str, dict[str, Any]]:
     """What tells a container who it is must tell it the truth: each variable as it has to stand there."""
     task = order.task
     told = {
         "TASK_ID": str(task.id), "TASK_QUEUE": task.queue, "TASK_ATTEMPT": str(task.attempt),
         "TASK_LAUNCH": str(order.launch.number), "TASK_START_KEY": order.request.start_key,
-        "TASK_TIMEOUT_SECONDS": str(limit), "TASK_CACHE_DIR": "",
+        "TASK_TIMEOUT_SECONDS": str(limit), "TASK_CACHE_DIR": cache,
     }  # fmt: skip
     asked = {name: {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in FIELDS.items()}
     return asked | {name: {"name": name, "value": value} for name, value in told.items()}

@@ -29,7 +29,7 @@ from dispatcher.model import Manifest
 from dispatcher.quantity import parse_quantity
 
 NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-OPENABLE: Final = frozenset({"image", "command", "args", "cpu", "memory", "env"})
+OPENABLE: Final = frozenset({"image", "command", "args", "cpu", "memory", "env", "private_machine", "special_machine"})
 LONGEST_SECONDS: Final = 604800
 OURS: Final = (
     "activeDeadlineSeconds", "backoffLimitPerIndex", "completionMode", "managedBy", "manualSelector",

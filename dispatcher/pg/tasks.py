@@ -14,6 +14,7 @@ import msgspec
 
 from dispatcher.errors import DatabaseNotPrimary, DatabaseUnfit
 from dispatcher.model import Candidate, Kind, Queue, Request, Status, Task
+from dispatcher.past import Run
 from dispatcher.pg.connect import Session
 from dispatcher.pg.migrate import NEWEST
 from dispatcher.pg.queries import query
@@ -22,7 +23,9 @@ from dispatcher.snapshot import Frame
 T = TypeVar("T")
 STATUSES: Final = frozenset(status.value for status in Status)
 
-NEEDED_INDEXES: Final = ("tasks_pkey", "tasks_ready", "tasks_due", "tasks_processing")
+NEEDED_INDEXES: Final = ("tasks_pkey", "tasks_ready", "tasks_due", "tasks_processing", "tasks_history")
+NODES: Final = 3
+RUNS: Final = 10
 
 
 class Look:
@@ -53,6 +56,22 @@ class Look:
 
     async def requests(self, ids: Sequence[int]) -> dict[int, Request]:
         return {request.task_id: request for request in await self._all("requests", read_request, ids)}
+
+    async def histories(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], tuple[str, ...]]:
+        """Nodes where each (queue, cache key) succeeded last, the newest first; those without any are left out.
+
+        One step of the query's recursion is one node: the newest run that was on none before. A step reads at most
+        1,000 entries of the index, so that a key with 100,000 runs on one node costs no more than one with a few.
+        """
+        rows = await self._connection.fetch(query("histories"), *columns(keys), NODES)
+        return {(row["queue"], row["cache_key"]): tuple(row["nodes"]) for row in rows}
+
+    async def runs(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], list[Run]]:
+        """The newest runs of each (queue, cache key) that succeeded, the newest first."""
+        found: dict[tuple[str, str], list[Run]] = {key: [] for key in keys}
+        for queue, key, *run in await self._connection.fetch(query("runs"), *columns(keys), RUNS):
+            found[queue, key].append(Run(*run))
+        return found
 
     async def run_tokens(self, ids: Sequence[int]) -> dict[int, str]:
         """Who holds each row; for the janitor's role alone."""
@@ -85,6 +104,10 @@ def fit(frame: asyncpg.Record | None) -> asyncpg.Record:
         names = ", ".join(frame["missing_indexes"])
         raise DatabaseUnfit(f"index {names} is missing or invalid: make it again as sql/migrations has it")
     return frame
+
+
+def columns(keys: Sequence[tuple[str, str]]) -> tuple[list[str], list[str]]:
+    return [queue for queue, _ in keys], [key for _, key in keys]
 
 
 def read_task(row: asyncpg.Record) -> Task:

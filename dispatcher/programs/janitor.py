@@ -35,9 +35,11 @@ from dispatcher.kube.listing import Resource, list_all
 from dispatcher.kube.objects import read_job, read_pod
 from dispatcher.metrics import JANITOR_ROWS
 from dispatcher.model import Candidate, Hold, Job, Launch, Offer, Order, Pod, Request, Task
+from dispatcher.past import Past
 from dispatcher.pg.closings import Closings
 from dispatcher.pg.connect import Session
 from dispatcher.pg.tasks import Look, look
+from dispatcher.placement.placing import plan_placement
 from dispatcher.service import Rounds, Wake
 from dispatcher.startup import database_of, log_in, site_of, stop_on_signals
 
@@ -125,7 +127,7 @@ class Janitor:
         self._pods = Resource("pods", pods_path(namespace), read_pod, ours)
         self._client = client
         self._api = JobApi(client, namespace, kube.installation)
-        self._trial = Trial(self._api, site)
+        self._trial, self._placement = Trial(self._api, site), settings.placement
         self._session, self._closings = Session(url), Closings(url)
         self.catalog = Catalog(jobs, frozenset(site.passed))
         self._rules = Rules(jobs.max_launches, jobs.start_deadline_seconds, jobs.node_lost_seconds)
@@ -213,7 +215,8 @@ class Janitor:
         request, offer = requests.get(task.id), self.catalog.known_offer(task.kind)
         if request is None or not isinstance(offer, Offer):
             return None
-        return Order(task, request, Launch(1), offer, database_id)
+        placement = plan_placement(task.queue, request, Past(), self._placement)
+        return Order(task, request, Launch(1), offer, database_id, placement)
 
     async def _try(self, orders: Sequence[Order]) -> None:
         for order in orders:

@@ -9,11 +9,11 @@ import pytest
 
 from dispatcher import __version__, health
 from dispatcher.cli import commands
-from dispatcher.config import Loaded, load
 from dispatcher.identity import MANAGED_BY
 from dispatcher.jobs.catalog import built_in
 from dispatcher.jobs.templates import Template
 from dispatcher.kube.access import OF_CLUSTER, OF_NAMESPACE
+from dispatcher.loading import Loaded, load
 from dispatcher.local.environment import resolve
 from tests.controlplane.api import Json, KubeFault
 from tests.controlplane.cluster import ControlPlane

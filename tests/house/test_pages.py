@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import generate_latest
 
-from dispatcher.config import known_names
+from dispatcher.loading import known_names
 from docs import make_faults, make_metrics, make_settings
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from dispatcher.admission.dispatch import Decision, Dispatch
 from dispatcher.admission.dispatch import World as DispatchWorld
-from dispatcher.config import AdmissionSettings, JobSettings, SweepSettings
+from dispatcher.config import AdmissionSettings, JobSettings, PlacementSettings, SweepSettings
 from dispatcher.errors import DispatcherError
 from dispatcher.jobs.case import Rules
 from dispatcher.jobs.catalog import Catalog
@@ -22,6 +22,7 @@ from dispatcher.snapshot import ClusterView
 from dispatcher.sweep.collect import Sweep
 from dispatcher.sweep.collect import World as SweepWorld
 from dispatcher.sweep.remove import Remover
+from tests.builders import ANYWHERE
 from tests.property.api import Api, Wires
 from tests.property.rows import Look, Table
 from tests.property.timing import Timeline
@@ -29,7 +30,7 @@ from tests.property.views import View
 
 TEMPLATES: Final = str(Path(__file__).parent / "templates")
 PASSED: Final = {"S3_URL": "s3://bucket?price=$5"}
-SITE: Final = Site("dispatcher", "jobs", 600, 120, "", PASSED)
+SITE: Final = Site("dispatcher", "jobs", 600, 120, PlacementSettings(), PASSED)
 RULES: Final = Rules(max_launches=3, start_deadline_seconds=120, node_lost_seconds=90)
 ADMISSION: Final = AdmissionSettings(max_jobs=4, pending_grace_seconds=30)
 SWEEPING: Final = SweepSettings(tombstone_seconds=60)
@@ -102,7 +103,9 @@ class Replica:
         self.catalog = Catalog(JobSettings(templates_dir=TEMPLATES), frozenset(PASSED))
         submitter = Submitter(self.api, SITE, self.memory, self._note_refusal, self.clock)
         self.launcher = Launcher(submitter, self.memory, self.catalog, RULES, self.clock)
-        world = DispatchWorld(self._look, self.database.rows, str, lambda: True, self, self._remove, self.clock)
+        world = DispatchWorld(
+            self._look, self.database.rows, str, lambda: True, self, self._remove, ANYWHERE, self.clock
+        )
         sweeping = SweepWorld(
             self._glance, self.database.rows_to_sweep, self.is_trusted, self.unanswered, remover.remove, self.clock
         )

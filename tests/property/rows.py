@@ -185,6 +185,9 @@ class Look:
     async def requests(self, ids: Iterable[int]) -> dict[int, Request]:
         return {id_: self.rows[id_].request for id_ in ids if id_ in self.rows}
 
+    async def histories(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], tuple[str, ...]]:
+        return {}
+
 
 def plan_frame(now: datetime, rows: Mapping[int, Row], queues: Sequence[Queue], held_at_most: int) -> Frame:
     """Queues, the rows that are held, and when the next one becomes due."""

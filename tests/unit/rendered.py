@@ -4,10 +4,13 @@ from typing import Any
 
 import msgspec
 
+from dispatcher.config import PlacementSettings
 from dispatcher.jobs.templates import Template, judge_template
 from tests.builders import SITE, a_manifest, a_template
 
-SITE_WITH_ENV = msgspec.structs.replace(SITE, passed={"S3_URL": "s3://x"}, scheduler_name="warm")
+SITE_WITH_ENV = msgspec.structs.replace(
+    SITE, passed={"S3_URL": "s3://x"}, placement=PlacementSettings(scheduler_name="warm")
+)
 SECRET = {"secretKeyRef": {"name": "s", "key": "k"}}
 CONTAINERS = [
     {"name": "side", "image": "side:1", "env": [{"name": "SIDE", "value": "1"}]},

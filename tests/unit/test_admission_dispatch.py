@@ -8,16 +8,29 @@ import pytest
 
 from dispatcher.admission.dispatch import Dispatch, World
 from dispatcher.clock import elapsed
-from dispatcher.config import load
 from dispatcher.jobs.case import Rules
 from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.launcher import Launcher
 from dispatcher.jobs.memory import Memory
 from dispatcher.jobs.submit import Submitter
+from dispatcher.loading import load
 from dispatcher.model import Candidate, End, Kind, Request, Status, Task
 from dispatcher.rate import Bucket
 from dispatcher.snapshot import ClusterView, Frame
-from tests.builders import DATABASE_ID, IMAGE, NOW, SITE, a_candidate, a_job, a_kind, a_queue, a_request, a_task, ago
+from tests.builders import (
+    ANYWHERE,
+    DATABASE_ID,
+    IMAGE,
+    NOW,
+    SITE,
+    a_candidate,
+    a_job,
+    a_kind,
+    a_queue,
+    a_request,
+    a_task,
+    ago,
+)
 from tests.unit.test_jobs_submit import Cluster
 
 LEFT_OVER = a_job(task_id=41, uid="left over")
@@ -52,6 +65,9 @@ class Table:
     async def requests(self, ids: Sequence[int]) -> dict[int, Request]:
         return {id_: a_request(task_id=id_) for id_ in ids}
 
+    async def histories(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], tuple[str, ...]]:
+        return {}
+
     async def contenders(self, ids: Sequence[int]) -> tuple[dict[int, Task], dict[int, Request]]:
         return await self.tasks(ids), await self.requests(ids)
 
@@ -71,7 +87,7 @@ class Place:
         settings, memory = load({"DISPATCHER_IMAGE": IMAGE}, str).settings, Memory()
         catalog = Catalog(settings.jobs, frozenset())
         self._launcher = Launcher(Submitter(self.cluster, SITE, memory, lambda: None), memory, catalog, Rules())
-        world = World(self.view, self.rows, lambda: "", lambda: True, self.lead, self.remove)
+        world = World(self.view, self.rows, lambda: "", lambda: True, self.lead, self.remove, ANYWHERE)
         self._dispatch = Dispatch(world, self._launcher, settings.admission, Bucket(100, elapsed()))
 
     def view(self) -> ClusterView:

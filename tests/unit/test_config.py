@@ -4,8 +4,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from dispatcher.config import Loaded, known_names, load, read_field, reread, setting, unknown_names
+from dispatcher.config import setting
 from dispatcher.errors import SettingsError
+from dispatcher.loading import Loaded, known_names, load, read_field, reread, unknown_names
 
 INTERFACE_1 = {
     "DATABASE_URL": "—", "KUBECONFIG": "—", "KUBE_CONTEXT": "—", "NAMESPACE": "—", "INSTALLATION": "dispatcher",
@@ -15,7 +16,9 @@ INTERFACE_1 = {
     "START_DEADLINE_SECONDS": "1800", "MAX_LAUNCHES": "3", "NODE_LOST_SECONDS": "0", "TOMBSTONE_SECONDS": "300",
     "PARK_SECONDS": "3600", "RETENTION_DAYS": "0", "LEASE_SECONDS": "15",
     "POLL_SECONDS": "2", "KUBE_WRITES_PER_SECOND": "50", "LISTEN_ADDRESS": "0.0.0.0:8080", "SCHEDULER_NAME": "—",
-    "LOG_LEVEL": "info",
+    "LOG_LEVEL": "info", "CACHE_ROOT": "—", "NODE_SELECTOR": "—", "PROMETHEUS_URL": "—",
+    "PRIVATE_MACHINE_LABEL": "dispatcher.internal/private-machine", "EXTENDER_ADDRESS": "127.0.0.1:8888",
+    "SPECIAL_MACHINE_LABEL": "dispatcher.internal/special-machine", "EXTENDER_TLS_DIR": "—",
 }  # fmt: skip
 
 
@@ -66,7 +69,27 @@ GOOD = [
     ("START_DEADLINE_SECONDS", "10", "jobs", "start_deadline_seconds", 10),
     ("MAX_LAUNCHES", "1", "jobs", "max_launches", 1),
     ("NODE_LOST_SECONDS", "300", "jobs", "node_lost_seconds", 300),
-    ("SCHEDULER_NAME", "mine", "jobs", "scheduler_name", "mine"),
+    ("SCHEDULER_NAME", "mine", "placement", "scheduler_name", "mine"),
+    ("CACHE_ROOT", "/var/cache/tasks.d", "placement", "cache_root", "/var/cache/tasks.d"),
+    ("PRIVATE_MACHINE_LABEL", "example.org/mine", "placement", "private_machine_label", "example.org/mine"),
+    ("SPECIAL_MACHINE_LABEL", "gpu", "placement", "special_machine_label", "gpu"),
+    ("NODE_SELECTOR", "example.org/pool=batch-1", "placement", "node_selector", "example.org/pool=batch-1"),
+    (
+        "PROMETHEUS_URL",
+        "http://prometheus.monitoring:9090",
+        "placement",
+        "prometheus_url",
+        "http://prometheus.monitoring:9090",
+    ),
+    (
+        "PROMETHEUS_URL",
+        "https://[::1]/mimir/prometheus",
+        "placement",
+        "prometheus_url",
+        "https://[::1]/mimir/prometheus",
+    ),
+    ("EXTENDER_ADDRESS", "0.0.0.0:8443", "extender", "address", "0.0.0.0:8443"),
+    ("EXTENDER_TLS_DIR", "/etc/tls", "extender", "tls_dir", "/etc/tls"),
     ("MAX_JOBS", "0", "admission", "max_jobs", 0),
     ("MAX_PENDING", "0", "admission", "max_pending", 0),
     ("PENDING_MODE", "any", "admission", "pending_mode", "any"),
@@ -113,6 +136,30 @@ BAD = [
     ("LISTEN_ADDRESS", "8080", "must be HOST:PORT"),
     ("LISTEN_ADDRESS", "localhost", "must be HOST:PORT"),
     ("LOG_LEVEL", "loud", "must be one of debug, info, warning, error"),
+    ("SCHEDULER_NAME", "Mine", "a DNS name in lower case"),
+    *(
+        ("CACHE_ROOT", path, "an absolute path of plain names")
+        for path in (
+            "/",
+            "cache",
+            "/var/../etc",
+            "/var/./x",
+            "/var/",
+            "//var",
+            "/a b",
+            "/..",
+            "/a/..",
+            "/var\n",
+        )
+    ),
+    ("PRIVATE_MACHINE_LABEL", "Example.org/x", "a label's key"),
+    ("SPECIAL_MACHINE_LABEL", "-x", "a label's key"),
+    ("NODE_SELECTOR", "pool", "LABEL=VALUE"),
+    ("NODE_SELECTOR", "pool=", "LABEL=VALUE"),
+    ("NODE_SELECTOR", "pool=a,b=c", "LABEL=VALUE"),
+    ("PROMETHEUS_URL", "prometheus:9090", "an http or https URL"),
+    ("PROMETHEUS_URL", "http://user:secret@prometheus", "an http or https URL"),
+    ("EXTENDER_ADDRESS", "8888", "must be HOST:PORT"),
 ]
 
 
@@ -135,8 +182,9 @@ def test_all_faults_come_at_once_in_the_order_of_the_settings() -> None:
         f"DISPATCHER_{name}"
         for name in (
             "DATABASE_URL_FILE", "NAMESPACE", "INSTALLATION", "KUBE_WRITES_PER_SECOND", "CHECK_ROOM", "CPU_REQUEST",
-            "MEMORY_REQUEST", "CPU_LIMIT", "TIMEOUT_SECONDS", "MAX_LAUNCHES", "MAX_JOBS", "PENDING_MODE",
-            "POLL_SECONDS", "TOMBSTONE_SECONDS", "LISTEN_ADDRESS", "LOG_LEVEL",
+            "MEMORY_REQUEST", "CPU_LIMIT", "TIMEOUT_SECONDS", "MAX_LAUNCHES", "SCHEDULER_NAME", "CACHE_ROOT",
+            "PRIVATE_MACHINE_LABEL", "SPECIAL_MACHINE_LABEL", "NODE_SELECTOR", "PROMETHEUS_URL", "MAX_JOBS",
+            "PENDING_MODE", "POLL_SECONDS", "TOMBSTONE_SECONDS", "EXTENDER_ADDRESS", "LISTEN_ADDRESS", "LOG_LEVEL",
         )
     ]  # fmt: skip
 

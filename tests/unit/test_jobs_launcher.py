@@ -2,18 +2,19 @@
 
 from datetime import timedelta
 
-from dispatcher.config import load
+from dispatcher.config import PlacementSettings
 from dispatcher.jobs.case import Rules
 from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.launcher import Launcher
 from dispatcher.jobs.manifest import Site
 from dispatcher.jobs.memory import Memory
 from dispatcher.jobs.submit import Submitter
+from dispatcher.loading import load
 from dispatcher.model import ApiAnswer, End, Hold, HoldReason, Job, Lane, Launch, Manifest
 from dispatcher.snapshot import ClusterView
 from tests.builders import DATABASE_ID, NOW, a_job, a_task
 
-SITE = Site("dispatcher", "work", 3600, 1800, "", {})
+SITE = Site("dispatcher", "work", 3600, 1800, PlacementSettings(), {})
 
 
 class Silence:

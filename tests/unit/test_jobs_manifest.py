@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from dispatcher import identity as ids
+from dispatcher.config import PlacementSettings
 from dispatcher.jobs.manifest import Site, build_job, run_limit
 from dispatcher.jobs.templates import Template, judge_template
 from dispatcher.model import Launch, Manifest, Order, Task
@@ -151,7 +152,9 @@ def test_a_scheduler_is_named_only_where_the_installation_has_one() -> None:
     assert "schedulerName" not in rendered()["spec"]["template"]["spec"]
     assert rendered(template=mine)["spec"]["template"]["spec"]["schedulerName"] == "of-template"
     assert (
-        rendered(template=mine, site=a_site(scheduler_name="warm"))["spec"]["template"]["spec"]["schedulerName"]
+        rendered(template=mine, site=a_site(placement=PlacementSettings(scheduler_name="warm")))["spec"]["template"][
+            "spec"
+        ]["schedulerName"]
         == "warm"
     )
 

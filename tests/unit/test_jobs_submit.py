@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from dispatcher.clock import elapsed
+from dispatcher.config import PlacementSettings
 from dispatcher.errors import ClusterAway
 from dispatcher.identity import identity_of, name_of
 from dispatcher.jobs.manifest import Site
@@ -14,7 +15,7 @@ from dispatcher.jobs.submit import Submitter
 from dispatcher.model import ApiAnswer, Ask, Hold, HoldReason, Job, Launch, Manifest, Order
 from tests.builders import a_job, a_task, a_template, an_order
 
-SITE = Site("dispatcher", "work", 3600, 1800, "", {})
+SITE = Site("dispatcher", "work", 3600, 1800, PlacementSettings(), {})
 ABSENT = ApiAnswer(404, "NotFound")
 LOST = ApiAnswer(0, message="timeout")
 FOREIGN = a_job(identity="0" * 64)  # of another database: the same number, another identity

@@ -65,7 +65,9 @@ def test_a_template_opens_env_alone_unless_it_says_otherwise() -> None:
 
 def test_everything_that_can_be_opened_can_be_opened() -> None:
     template = opening(row_may_set=",".join(OPENABLE), images="r/*", max_cpu="2", max_memory="4Gi")
-    assert template.opened == OPENABLE == {"image", "command", "args", "cpu", "memory", "env"}
+    assert template.opened == OPENABLE == {
+        "image", "command", "args", "cpu", "memory", "env", "private_machine", "special_machine",
+    }  # fmt: skip
     assert template.images == ("r/*",)
     assert template.max_cpu == 2
     assert template.max_memory == 4 * 2**30
@@ -164,7 +166,7 @@ def test_a_pod_runs_once_and_has_a_container(pod: dict[str, Any], said: str) -> 
         ({"row-may-set": "env.LD_PRELOAD"}, "'env.LD_PRELOAD'"),
         ({"row-may-set": "env."}, "'env.'"),
         ({"row-may-set": "env.A-B"}, "'env.A-B'"),
-        ({"row-may-set": "private_machine"}, "'private_machine'"),
+        ({"row-may-set": "machine"}, "'machine'"),
         ({"row-may-set": "image"}, "dispatcher.internal/images is '': rows may set the image, so say which"),
         ({"row-may-set": "image", "images": " , "}, "so say which"),
         ({"row-may-set": "cpu", "max-cpu": "0"}, "max-cpu is '0': must be above 0"),

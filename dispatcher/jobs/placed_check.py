@@ -1,0 +1,102 @@
+"""The second check of a placement: what stands in the Pod beyond its template is a pool that the row may name, nodes
+that are only preferred, and a cache below the root. Reads the Pod as a stranger would; see `policy`.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from dispatcher.config import PlacementSettings
+from dispatcher.jobs.templates import Template
+from dispatcher.model import Order
+
+Json = dict[str, Any]
+DIGEST: Final = re.compile(r"[0-9a-f]{40}")
+NOTES: Final = {"dispatcher.internal/history-nodes", "dispatcher.internal/real-resources"}
+CACHE_MOUNT: Final = {"name": "dispatcher-cache", "mountPath": "/cache"}
+
+
+def placement_violations(pod: Json, order: Order, template: Template, settings: PlacementSettings) -> Iterator[str]:
+    base = template.pod_spec
+    if order.placement.notes.keys() - NOTES:
+        yield "the Pod is told what is no advice"
+    ours, theirs = ((spec.get("affinity") or {}) for spec in (pod, base))
+    if not_node(ours) != not_node(theirs):
+        yield "the affinity to other Pods differs from its template"
+    demand = demand_of(order.request.spec, template, settings)
+    here, there = ((affinity.get("nodeAffinity") or {}) for affinity in (ours, theirs))
+    if required(here) != [[*term, *demand] for term in required(there) or [[]] if term or demand]:
+        yield "the nodes that it demands are not those of its template and pool"
+    if not all(is_preference(one) for one in beyond(preferred(here), preferred(there))):
+        yield "it prefers something else than nodes by name"
+    added = beyond(pod.get("tolerations"), base.get("tolerations"))
+    is_private = bool(order.request.spec.get("private_machine"))
+    if added != [{**taint(one), "operator": "Equal", "effect": "NoSchedule"} for one in demand if is_private]:
+        yield "it tolerates more than its template and pool"
+    yield from cache_violations(pod, base, settings)
+
+
+def demand_of(spec: Mapping[str, Any], template: Template, settings: PlacementSettings) -> list[tuple[str, ...]]:
+    """What its pool adds to every term of the template: a machine that the row may name, or the selector of all."""
+    for field, label in (
+        ("private_machine", settings.private_machine_label), ("special_machine", settings.special_machine_label)
+    ):  # fmt: skip
+        if field in spec:
+            return [(label, "In", spec[field])] if field in template.opened else []
+    label, _, value = settings.node_selector.partition("=")
+    return [(label, "In", value)] if label else []
+
+
+def required(affinity: Json) -> list[list[tuple[str, ...]]]:
+    """Terms as lists of what has to hold."""
+    terms = (affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get("nodeSelectorTerms") or []
+    both = ("matchFields", "matchExpressions")
+    return [[flat(one) for field in both for one in term.get(field) or []] for term in terms]
+
+
+def flat(expression: Json) -> tuple[str, ...]:
+    return (expression["key"], expression["operator"], *(expression.get("values") or []))
+
+
+def taint(demand: tuple[str, ...]) -> Json:
+    return {"key": demand[0], "value": demand[2]}
+
+
+def preferred(affinity: Json) -> Sequence[Json]:
+    found: Sequence[Json] = affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or []
+    return found
+
+
+def not_node(affinity: Json) -> Json:
+    return {key: value for key, value in affinity.items() if key != "nodeAffinity"}
+
+
+def is_preference(one: Json) -> bool:
+    preference = one.get("preference") or {}
+    return preference.keys() == {"matchFields"} and [field["key"] for field in preference["matchFields"]] == [
+        "metadata.name"
+    ]
+
+
+def beyond(ours: Sequence[Json] | None, theirs: Sequence[Json] | None) -> list[Json]:
+    """What comes after the template's own; where that does not stand first and unchanged, a `{}` that nobody allows."""
+    mine, base = list(ours or []), list(theirs or [])
+    return mine[len(base) :] if mine[: len(base)] == base else [{}]
+
+
+def cache_violations(pod: Json, base: Mapping[str, Any], settings: PlacementSettings) -> Iterator[str]:
+    for volume in beyond(pod.get("volumes"), base.get("volumes")):
+        root, _, name = (volume.get("hostPath") or {}).get("path", "").rpartition("/")
+        is_ours = volume == {
+            "name": "dispatcher-cache",
+            "hostPath": {"path": f"{root}/{name}", "type": "DirectoryOrCreate"},
+        }
+        if not is_ours or root != settings.cache_root or not DIGEST.fullmatch(name):
+            yield "it has a volume that is neither its template's nor a cache below the root"
+
+
+def without_cache(container: Mapping[str, Any]) -> Json:
+    """The container without the mount of the cache."""
+    mounts = [mount for mount in container.get("volumeMounts") or [] if mount != CACHE_MOUNT]
+    rest = {key: value for key, value in container.items() if key != "volumeMounts"}
+    return rest | ({"volumeMounts": mounts} if mounts else {})

@@ -1,0 +1,17 @@
+"""Pools: which nodes a row is bound to. The first that is named counts, and no other (DESIGN 8)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from dispatcher.config import PlacementSettings
+from dispatcher.past import Pool
+
+
+def choose_pool(spec: Mapping[str, Any], settings: PlacementSettings) -> Pool | None:
+    """`spec` of the row; whether its template lets it name a machine was judged by its kind."""
+    if name := spec.get("private_machine"):
+        return Pool(settings.private_machine_label, name, is_private=True)
+    if name := spec.get("special_machine"):
+        return Pool(settings.special_machine_label, name)
+    label, _, value = settings.node_selector.partition("=")
+    return Pool(label, value) if label else None

@@ -1,0 +1,75 @@
+"""What cache keys really use, in memory: asked for by every launch, looked up in the background.
+
+    launch ─▶ of(key): what is known, and the key is noted ─▶ run_once: its newest runs (rows), their use (Prometheus)
+
+A launch never waits for it, and nothing here can fail one: a key is launched without until its use is known. What a
+finished run used does not change, so each is asked for once. Everything is bounded: keys that are remembered, keys of
+a round, questions at once.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final
+
+from dispatcher.clock import Clock, elapsed
+from dispatcher.past import Run, Use
+
+Key = tuple[str, str]
+"""Queue and cache key."""
+MOST_KEYS: Final = 10_000
+KEYS_A_ROUND: Final = 20
+QUESTIONS_AT_ONCE: Final = 4
+FRESH_SECONDS: Final = 60
+PAUSE_SECONDS: Final = 5
+
+
+class Uses:
+    """`runs`: the newest runs of keys, the newest first. `ask`: the use of one; None: nothing is known of it."""
+
+    def __init__(
+        self,
+        runs: Callable[[Sequence[Key]], Awaitable[Mapping[Key, Sequence[Run]]]],
+        ask: Callable[[Run], Awaitable[Use | None]],
+        wake: Callable[[], None],
+        clock: Clock = elapsed,
+    ) -> None:
+        self._runs = runs
+        self._ask = ask
+        self._wake = wake
+        self._clock = clock
+        self._known: dict[Key, dict[Run, Use | None]] = {}
+        self._fresh_until: dict[Key, float] = {}
+        self._wanted: dict[Key, None] = {}
+
+    def of(self, key: Key) -> tuple[Use, ...]:
+        """What is known of its newest runs, the newest first."""
+        if self._clock() >= self._fresh_until.get(key, 0) and len(self._wanted) < MOST_KEYS:
+            self._wanted[key] = None
+            self._wake()
+        return tuple(use for use in self._known.get(key, {}).values() if use is not None)
+
+    async def run_once(self) -> float:
+        """A few of the keys that were asked for; returns in how many seconds to come again at the latest."""
+        keys = list(self._wanted)[:KEYS_A_ROUND]
+        runs = await self._runs(keys) if keys else {}
+        places = asyncio.Semaphore(QUESTIONS_AT_ONCE)
+
+        async def look_up(key: Key, run: Run) -> Use | None:
+            if run in (known := self._known.get(key, {})):
+                return known[run]
+            async with places:
+                return await self._ask(run)
+
+        for key in keys:
+            found = await asyncio.gather(*(look_up(key, run) for run in runs.get(key, ())))
+            self._remember(key, dict(zip(runs.get(key, ()), found, strict=True)))
+        return 0 if self._wanted else PAUSE_SECONDS
+
+    def _remember(self, key: Key, uses: dict[Run, Use | None]) -> None:
+        self._wanted.pop(key, None)
+        self._known.pop(key, None)
+        self._known[key] = uses
+        self._fresh_until[key] = self._clock() + FRESH_SECONDS
+        while len(self._known) > MOST_KEYS:
+            oldest = next(iter(self._known))
+            del self._known[oldest], self._fresh_until[oldest]

@@ -1,0 +1,126 @@
+"""History and runs of cache keys: the right nodes in the right order, one query for a batch, and no dearer for a key
+that ran a hundred thousand times.
+"""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest_asyncio
+
+from dispatcher.pg.connect import Session, open_connection
+from dispatcher.pg.queries import query
+from dispatcher.pg.tasks import look
+from tests.controlplane.waiting import wait_for
+from tests.postgres import Connection, Database
+
+RUNS = """
+INSERT INTO dispatch.tasks (queue, cache_key, status, launch, started_at, finished_at, node_name, pod_name, kind)
+SELECT $1, $2, $3, 1, now() - interval '1 s' * (age + 5), now() - interval '1 s' * age, node, 'pod-' || age, 'x'
+FROM unnest($4::text[], $5::int[]) AS run (node, age)
+"""
+MANY = """
+INSERT INTO dispatch.tasks (queue, cache_key, status, launch, finished_at, node_name, kind)
+SELECT 'default', $1, 'succeeded', 1, now() - interval '1 s' * n, $2 || n % $3, 'x' FROM generate_series(1, 100000) AS n
+"""
+
+
+async def ran(admin: Connection, *nodes: str | None, queue: str = "default", key: str = "k", **how: Any) -> None:
+    """Runs that ended one second after the other, the first given the oldest, the last `ago` seconds ago."""
+    last = how.get("ago", 0)
+    ages = [last + len(nodes) - number for number in range(len(nodes))]
+    await admin.execute("SET session_replication_role = replica")
+    await admin.execute(RUNS, queue, key, how.get("status", "succeeded"), list(nodes), ages)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def session(database: Database) -> AsyncIterator[Session]:
+    session = Session(lambda: database.url("reader"))
+    yield session
+    await session.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def admin(database: Database) -> Connection:
+    return await database.session("admin")
+
+
+async def histories(session: Session, *keys: tuple[str, str]) -> dict[tuple[str, str], tuple[str, ...]]:
+    async with look(session) as rows:
+        return await rows.histories(keys)
+
+
+async def history(session: Session, queue: str = "default", key: str = "k") -> tuple[str, ...]:
+    return (await histories(session, (queue, key))).get((queue, key), ())
+
+
+async def test_the_newest_three_distinct_nodes_the_newest_first(admin: Connection, session: Session) -> None:
+    await ran(admin, "a", "b", "a", "a")
+    assert await history(session) == ("a", "b")
+    await ran(admin, "z", "y", "d", "c", "c", ago=-10)
+    assert await history(session) == ("c", "d", "y")
+
+
+async def test_only_what_succeeded_on_a_known_node_counts(admin: Connection, session: Session) -> None:
+    await ran(admin, "failed-here", status="failed")
+    await ran(admin, "cancelled-here", status="cancelled")
+    await ran(admin, None, "")
+    assert await history(session) == ()
+    await ran(admin, "a", ago=100)
+    assert await history(session) == ("a",)
+
+
+async def test_a_key_of_another_queue_is_another_key(admin: Connection, session: Session) -> None:
+    await admin.execute("INSERT INTO dispatch.queues (name) VALUES ('other')")
+    await ran(admin, "a")
+    await ran(admin, "b", queue="other")
+    await ran(admin, "c", key="")
+    found = await histories(session, ("default", "k"), ("other", "k"), ("default", ""), ("default", "unknown"))
+    assert found == {("default", "k"): ("a",), ("other", "k"): ("b",), ("default", ""): ("c",)}
+
+
+async def test_a_node_is_found_behind_a_hundred_runs_on_others(admin: Connection, session: Session) -> None:
+    await ran(admin, "b", "a", *["c"] * 100)
+    assert await history(session) == ("c", "a", "b")
+
+
+async def test_runs_are_the_newest_ten_with_their_pods_and_times(admin: Connection, session: Session) -> None:
+    await ran(admin, *["a"] * 12)
+    async with look(session) as rows:
+        found = await rows.runs([("default", "k"), ("default", "unknown")])
+    assert [run.pod for run in found["default", "k"]] == [f"pod-{age}" for age in range(1, 11)]
+    assert {(run.ended - run.began).total_seconds() for run in found["default", "k"]} == {5.0}
+    assert found["default", "unknown"] == []
+
+
+async def pages(database: Database, key: str) -> int:
+    """Pages that the one query touches, by the plan that a session of the dispatcher has for it."""
+    reader = await open_connection(database.url("reader"))
+    try:
+        await reader.execute(f"PREPARE looked_at AS {query('histories')}")
+        told = await reader.fetchval(
+            f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE looked_at ('{{default}}', '{{{key}}}', 3)"
+        )
+    finally:
+        reader.terminate()
+    plan = json.loads(told)[0]["Plan"]
+    assert "tasks_history" in told
+    assert '"Seq Scan"' not in told
+    return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+
+
+async def test_a_hundred_thousand_runs_cost_no_more_than_three(database: Database, admin: Connection) -> None:
+    await ran(admin, "a", "b", "c", key="few")
+    await admin.execute(MANY, "on-every-node", "node-", 5000)
+    await admin.execute(MANY, "on-three-nodes", "node-", 3)
+    await admin.execute(MANY, "on-one-node", "node-", 1)
+
+    async def vacuumed() -> bool:
+        await admin.execute("VACUUM ANALYZE dispatch.tasks")
+        return bool(await admin.fetchval("SELECT relallvisible = relpages FROM pg_class WHERE relname = 'tasks'"))
+
+    await wait_for(vacuumed, "every page is all-visible", 60)
+    few = await pages(database, "few")
+    assert await pages(database, "on-every-node") <= few + 3
+    assert await pages(database, "on-three-nodes") <= few + 3
+    assert await pages(database, "on-one-node") <= 60, "a thousand entries of the index, and no more"

@@ -1,0 +1,50 @@
+"""What Pods ask for, as kube-scheduler counts it."""
+
+import pytest
+
+from dispatcher.amounts import added, amounts, asked_by, highest, less, milli_of
+
+ONE = (("cpu", "1"),)
+TWO = (("cpu", "2"), ("memory", "1Ki"))
+
+
+@pytest.mark.parametrize(
+    ("written", "milli"),
+    [("1", 1000), ("1500m", 1500), ("0.5", 500), ("1e3", 1_000_000), ("1Ki", 1_024_000), ("-1", -1000), ("1n", 1)],
+)
+def test_quantities_are_whole_thousandths_rounded_up(written: str, milli: int) -> None:
+    assert milli_of(written) == milli
+
+
+def test_what_is_no_quantity_is_said_to_be_none() -> None:
+    with pytest.raises(ValueError, match="1Ki1"):
+        milli_of("1Ki1")
+
+
+def test_what_is_no_quantity_asks_for_nothing() -> None:
+    assert amounts([("cpu", "1"), ("memory", "a lot")]) == {"cpu": 1000}
+
+
+def test_a_pod_asks_for_its_containers_together_and_is_a_pod() -> None:
+    assert asked_by(((ONE, TWO), (), ())) == {"cpu": 3000, "memory": 1_024_000, "pods": 1000}
+
+
+def test_an_init_container_counts_where_it_asks_for_more() -> None:
+    assert asked_by(((ONE,), ((TWO, False),), ())) == {"cpu": 2000, "memory": 1_024_000, "pods": 1000}
+    assert asked_by(((TWO,), ((ONE, False),), ())) == {"cpu": 2000, "memory": 1_024_000, "pods": 1000}
+
+
+def test_a_sidecar_counts_beside_what_comes_after_it() -> None:
+    assert asked_by(((ONE,), ((ONE, True),), ()))["cpu"] == 2000
+    assert asked_by(((ONE,), ((ONE, True), (TWO, False)), ()))["cpu"] == 3000
+    assert asked_by(((ONE,), ((TWO, False), (ONE, True)), ()))["cpu"] == 2000
+
+
+def test_overhead_comes_on_top() -> None:
+    assert asked_by(((ONE,), ((TWO, False),), ONE))["cpu"] == 3000
+
+
+def test_sums_and_differences_go_by_name() -> None:
+    assert added({"cpu": 1}, {"cpu": 2, "gpu": 1}) == {"cpu": 3, "gpu": 1}
+    assert less({"cpu": 3, "memory": 1}, {"cpu": 1, "gpu": 7}) == {"cpu": 2, "memory": 1}
+    assert highest({"cpu": 3}, {"cpu": 1, "gpu": 7}) == {"cpu": 3, "gpu": 7}

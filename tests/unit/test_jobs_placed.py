@@ -1,0 +1,206 @@
+"""A placement in a Job: what is written, that the template's own words stay, and what the second check refuses."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from dispatcher.config import PlacementSettings
+from dispatcher.identity import HISTORY_NODES
+from dispatcher.jobs.manifest import Site, build_job
+from dispatcher.jobs.overrides import judge_kind
+from dispatcher.jobs.policy import check_job
+from dispatcher.jobs.templates import Template
+from dispatcher.model import Hold, Manifest, Offer, Order
+from dispatcher.past import Placement, Pool
+from tests.builders import SITE, a_kind, a_template, an_order
+
+ROOT = "/var/cache/tasks"
+SETTINGS = PlacementSettings(cache_root=ROOT, private_machine_label="mine", special_machine_label="gpu")
+PLACED: Site = msgspec.structs.replace(SITE, placement=SETTINGS)
+SELECTING: Site = msgspec.structs.replace(SITE, placement=PlacementSettings(node_selector="pool=batch"))
+CACHE = f"{ROOT}/{'0a' * 20}"
+WARM = Placement(preferred=("n1", "n2"), notes={HISTORY_NODES: '["n1","n2"]'}, cache_path=CACHE)
+PRIVATE = Placement(Pool("mine", "m1", is_private=True))
+SPECIAL = Placement(Pool("gpu", "g1"))
+OPEN = a_template(opens="private_machine,special_machine")
+CONTAINER = {"name": "task", "image": "app:1"}
+MOUNT = {"name": "dispatcher-cache", "mountPath": "/cache"}
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+DISK = {"key": "disk", "operator": "In", "values": ["ssd"]}
+OWN_PLACE = {
+    "affinity": {
+        "nodeAffinity": {
+            REQUIRED: {"nodeSelectorTerms": [
+                {"matchExpressions": [DISK]},
+                {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n9"]}]},
+            ]},
+            PREFERRED: [{"weight": 7, "preference": {"matchExpressions": [DISK]}}],
+        },
+        "podAntiAffinity": {PREFERRED: []},
+    },
+    "tolerations": [{"key": "spot", "operator": "Exists"}],
+    "volumes": [{"name": "scratch", "emptyDir": {}}],
+    "initContainers": [{"name": "init", "image": "init:1"}],
+}  # fmt: skip
+
+
+def pod_of(placement: Placement, template: Template = OPEN, site: Site = PLACED, **asked: Any) -> Manifest:
+    """The Pod's spec in the Job; the second check has nothing against it."""
+    order = an_order(template, placement=placement, **asked)
+    job = build_job(order, template, site)
+    assert check_job(job, order, template, site) == ""
+    pod: Manifest = job["spec"]["template"]["spec"]
+    return pod
+
+
+def demands(pod: Manifest) -> list[Any]:
+    return [term.get("matchExpressions") for term in pod["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]]
+
+
+def test_a_private_machine_is_demanded_and_its_taint_tolerated() -> None:
+    pod = pod_of(PRIVATE, spec={"private_machine": "m1"})
+    assert demands(pod) == [[{"key": "mine", "operator": "In", "values": ["m1"]}]]
+    assert pod["tolerations"] == [{"key": "mine", "operator": "Equal", "value": "m1", "effect": "NoSchedule"}]
+
+
+def test_a_special_machine_is_demanded_and_no_taint_tolerated() -> None:
+    pod = pod_of(SPECIAL, spec={"special_machine": "g1"})
+    assert demands(pod) == [[{"key": "gpu", "operator": "In", "values": ["g1"]}]]
+    assert "tolerations" not in pod
+
+
+def test_the_selector_of_all_is_demanded_of_rows_that_name_no_machine() -> None:
+    pod = pod_of(Placement(Pool("pool", "batch")), site=SELECTING)
+    assert demands(pod) == [[{"key": "pool", "operator": "In", "values": ["batch"]}]]
+
+
+def test_a_demand_stands_in_every_term_of_the_template() -> None:
+    template = a_template(opens="private_machine", pod={"containers": [CONTAINER], **OWN_PLACE})
+    pod = pod_of(PRIVATE, template, spec={"private_machine": "m1"})
+    mine = {"key": "mine", "operator": "In", "values": ["m1"]}
+    assert demands(pod) == [[DISK, mine], [mine]]
+    assert pod["tolerations"][0] == {"key": "spot", "operator": "Exists"}
+    assert pod["affinity"]["podAntiAffinity"] == {PREFERRED: []}
+
+
+def test_nodes_of_the_history_are_preferred_by_name_behind_what_the_template_prefers() -> None:
+    template = a_template(pod={"containers": [CONTAINER], **OWN_PLACE})
+    preferred = pod_of(WARM, template)["affinity"]["nodeAffinity"][PREFERRED]
+    assert [one["weight"] for one in preferred] == [7, 100, 60]
+    assert [one["preference"]["matchFields"][0]["values"] for one in preferred[1:]] == [["n1"], ["n2"]]
+
+
+def test_the_cache_is_mounted_in_every_container_and_told() -> None:
+    template = a_template(pod={"containers": [CONTAINER, {"name": "side", "image": "s:1"}], **OWN_PLACE})
+    pod = pod_of(WARM, template)
+    assert pod["volumes"][0] == {"name": "scratch", "emptyDir": {}}
+    assert pod["volumes"][1]["hostPath"] == {"path": CACHE, "type": "DirectoryOrCreate"}
+    assert [one["volumeMounts"] for one in (*pod["initContainers"], *pod["containers"])] == [[MOUNT]] * 3
+    assert told(pod) == "/cache"
+
+
+def told(pod: Manifest) -> str:
+    return str({one["name"]: one.get("value") for one in pod["containers"][0]["env"]}["TASK_CACHE_DIR"])
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"containers": [{**CONTAINER, "volumeMounts": [{"name": "mine", "mountPath": "/cache/"}]}],
+         "volumes": [{"name": "mine", "emptyDir": {}}]},
+        {"containers": [CONTAINER], "volumes": [{"name": "dispatcher-cache", "emptyDir": {}}]},
+        {"containers": [{**CONTAINER, "volumeMounts": [MOUNT]}], "volumes": [{"name": "dispatcher-cache"}]},
+    ],
+)  # fmt: skip
+def test_a_template_that_has_something_there_goes_without(own: dict[str, Any]) -> None:
+    template = a_template(pod=own)
+    pod = pod_of(WARM, template)
+    assert pod["volumes"] == own["volumes"]
+    assert told(pod) == ""
+
+
+def test_nothing_that_is_shared_with_the_template_is_written_to() -> None:
+    template = a_template(pod={"containers": [CONTAINER], **OWN_PLACE})
+    before = copy.deepcopy(template.manifest)
+    pod_of(WARM, template)
+    assert template.manifest == before
+
+
+def test_a_row_may_name_a_machine_only_where_its_template_opens_it() -> None:
+    kind = a_kind(spec={"private_machine": "m1"}, spec_names=frozenset({"private_machine"}))
+    held = judge_kind(kind, {"default": a_template()}, frozenset())
+    assert isinstance(held, Hold)
+    assert "does not open spec.private_machine" in held.detail
+    assert isinstance(judge_kind(kind, {"default": OPEN}, frozenset()), Offer)
+
+
+# What the second check refuses
+
+
+def spoiled(change: Callable[[Manifest], None], template: Template = OPEN, **asked: Any) -> str:
+    order: Order = an_order(template, placement=asked.pop("placement", WARM), **asked)
+    job = copy.deepcopy(build_job(order, template, PLACED))
+    change(job["spec"]["template"]["spec"])
+    return check_job(job, order, template, PLACED)
+
+
+def require(pod: Manifest) -> None:
+    pod["affinity"]["nodeAffinity"][REQUIRED] = {"nodeSelectorTerms": [{"matchExpressions": [DISK]}]}
+
+
+SPOILT: list[tuple[Callable[[Manifest], object], str]] = [
+    (lambda pod: pod.update(tolerations=[{"operator": "Exists"}]), "it tolerates more"),
+    (require, "the nodes that it demands"),
+    (lambda pod: pod["affinity"].update(podAffinity={}), "the affinity to other Pods"),
+    (lambda pod: pod["affinity"]["nodeAffinity"][PREFERRED].append(
+        {"weight": 1, "preference": {"matchExpressions": [DISK]}}), "it prefers something else"),
+    (lambda pod: pod["volumes"].append({"name": "x", "hostPath": {"path": "/"}}), "it has a volume"),
+    (lambda pod: pod["volumes"][0]["hostPath"].update(path=f"{ROOT}/../../etc"), "it has a volume"),
+    (lambda pod: pod["volumes"][0]["hostPath"].update(path=f"{ROOT}/{'0A' * 20}"), "it has a volume"),
+    (lambda pod: pod["volumes"][0]["hostPath"].update(path=f"/etc/{'0a' * 20}"), "it has a volume"),
+    (lambda pod: pod["volumes"][0].update(name="other"), "it has a volume"),
+    (lambda pod: pod["containers"][0]["volumeMounts"].append({"name": "dispatcher-cache", "mountPath": "/etc"}),
+     "the container differs"),
+    (lambda pod: pod["containers"][0].pop("volumeMounts"), "env.TASK_CACHE_DIR is not what the contract says"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "words"), SPOILT)
+def test_what_a_template_does_not_allow_is_named(change: Callable[[Manifest], None], words: str) -> None:
+    assert words in spoiled(change)
+
+
+def test_a_machine_that_the_template_does_not_open_is_found_in_the_job_too() -> None:
+    assert "the nodes that it demands" in spoiled(
+        lambda pod: None, a_template(), placement=PRIVATE, spec={"private_machine": "m1"}
+    )
+
+
+OWN = a_template(pod={"containers": [CONTAINER], **OWN_PLACE})
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda pod: pod["tolerations"].clear(), "it tolerates more"),
+        (lambda pod: pod["volumes"].pop(0), "it has a volume"),
+        (lambda pod: pod["affinity"]["nodeAffinity"][PREFERRED].pop(0), "it prefers something else"),
+        (lambda pod: pod["affinity"]["nodeAffinity"].pop(REQUIRED), "the nodes that it demands"),
+    ],
+)
+def test_what_the_template_says_may_not_go(change: Callable[[Manifest], None], words: str) -> None:
+    assert words in spoiled(change, OWN)
+
+
+def test_notes_are_advice_alone() -> None:
+    told = Placement(notes={"dispatcher.internal/shape": "x"})
+    assert spoiled(lambda pod: None, placement=told) == "the Pod is told what is no advice"
+
+
+def test_another_name_of_a_machine_is_found() -> None:
+    other = Placement(Pool("mine", "m2", is_private=True))
+    assert "the nodes that it demands" in spoiled(lambda pod: None, placement=other, spec={"private_machine": "m1"})

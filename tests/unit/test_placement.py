@@ -1,0 +1,138 @@
+"""Where a launch is placed: pools, cache folders, history, real use."""
+
+import json
+import re
+
+import pytest
+
+from dispatcher.config import PlacementSettings
+from dispatcher.identity import HISTORY_NODES, REAL_RESOURCES
+from dispatcher.past import Past, Placement, Pool, Use
+from dispatcher.placement.cache import cache_path
+from dispatcher.placement.history import history_points, read_history, write_history
+from dispatcher.placement.placing import plan_placement
+from dispatcher.placement.pools import choose_pool
+from dispatcher.placement.usage import Needs, read_needs, write_uses
+from tests.builders import a_request
+
+PLAIN = PlacementSettings()
+SELECTING = PlacementSettings(node_selector="pool=batch", special_machine_label="gpu")
+PRIVATE = Pool("dispatcher.internal/private-machine", "mine", is_private=True)
+
+
+@pytest.mark.parametrize(
+    ("spec", "pool"),
+    [
+        ({}, Pool("pool", "batch")),
+        ({"special_machine": "big"}, Pool("gpu", "big")),
+        ({"private_machine": "mine"}, PRIVATE),
+        ({"private_machine": "mine", "special_machine": "big"}, PRIVATE),
+    ],
+)
+def test_the_first_pool_that_is_named_is_the_only_one(spec: dict[str, str], pool: Pool) -> None:
+    assert choose_pool(spec, SELECTING) == pool
+
+
+def test_without_any_a_row_is_bound_to_no_pool() -> None:
+    assert choose_pool({}, PLAIN) is None
+
+
+# Caches
+
+
+@pytest.mark.parametrize("key", ["main", "", "../../etc", "/etc/passwd", "a/b", "ü\n$(HOME)", "x" * 200])
+def test_a_cache_is_one_plain_folder_below_the_root_whatever_its_key(key: str) -> None:
+    assert re.fullmatch(r"/var/cache/[0-9a-f]{40}", cache_path("/var/cache", "builds", key))
+
+
+def test_queue_and_key_make_the_folder_and_nothing_can_be_moved_from_one_into_the_other() -> None:
+    pairs = [("a", "b"), ("ab", ""), ("", "ab"), ("a", "c"), ("c", "b"), ('a","b', ""), ("a", '","b')]
+    assert len({cache_path("/c", *pair) for pair in pairs}) == len(pairs)
+    assert cache_path("/c", "a", "b") == cache_path("/c", "a", "b")
+
+
+# History
+
+
+def test_history_is_an_array_of_at_most_three_nodes_the_newest_first() -> None:
+    assert json.loads(write_history(["c", "a", "b", "d"])) == ["c", "a", "b"]
+    assert read_history({HISTORY_NODES: write_history(["c", "a"])}) == ("c", "a")
+    assert read_history({}) == ()
+
+
+def test_a_node_that_stands_twice_counts_where_it_stands_first() -> None:
+    assert read_history({HISTORY_NODES: '["a", "a", "b", "c", "d"]'}) == ("a", "b", "c")
+
+
+@pytest.mark.parametrize("written", ["", "a", "{}", '"a"', "[1]", "null", "[[]]", '["a"'])
+def test_what_is_no_array_of_names_is_no_history(written: str) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        read_history({HISTORY_NODES: written})
+
+
+def test_three_two_and_one_points_go_to_the_newest_and_those_before() -> None:
+    assert history_points(("c", "a", "b")) == {"c": 3, "a": 2, "b": 1}
+    assert history_points(("c",)) == {"c": 3}
+
+
+# Real use
+
+
+def test_cpu_and_memory_are_ranked_apart_and_the_highest_five_of_ten_are_told() -> None:
+    mib = 2**20
+    seen = [(373, 277), (848, 390), (966, 378), (0, 0), (832, 471), (738, 466), (941, 323)]
+    ranked = json.loads(write_uses([Use(cpu / 1000, memory * mib) for cpu, memory in seen]))
+    assert [(one["cpu"], one["memory"]) for one in ranked] == [
+        ("966m", "471Mi"), ("941m", "466Mi"), ("848m", "390Mi"), ("832m", "378Mi"), ("738m", "323Mi"),
+    ]  # fmt: skip
+
+
+def test_runs_beyond_the_newest_ten_are_not_counted() -> None:
+    uses = [Use(0.1, 0)] * 10 + [Use(9, 0)]
+    assert "9000m" not in write_uses(uses)
+
+
+def test_a_gibibyte_is_1024_mebibytes() -> None:
+    assert json.loads(write_uses([Use(1.5, 2**30)])) == [{"cpu": "1500m", "memory": "1024Mi"}]
+
+
+def test_needs_are_read_as_they_were_written() -> None:
+    assert read_needs({REAL_RESOURCES: write_uses([Use(1.5, 2**20)])}) == Needs((1500,), (2**20 * 1000,))
+    assert read_needs({}) == Needs()
+
+
+@pytest.mark.parametrize(("cpu", "milli"), [("1e3", 1_000_000), ("0.5", 500), ("-1", None), ("1Ki1", None), ("", None)])
+def test_a_side_that_nothing_could_use_is_not_known(cpu: str, milli: int | None) -> None:
+    assert read_needs({REAL_RESOURCES: json.dumps([{"cpu": cpu, "memory": "1"}])}) == Needs((milli,), (1000,))
+
+
+@pytest.mark.parametrize("written", ["", "5", "{}", "[1]", '["1"]', '[{"cpu": 1}]', "[null]"])
+def test_what_is_no_array_of_uses_is_none(written: str) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        read_needs({REAL_RESOURCES: written})
+
+
+# All of it
+
+
+def test_a_row_without_key_and_pool_goes_anywhere() -> None:
+    assert plan_placement("q", a_request(), Past(), PLAIN) == Placement()
+
+
+def test_the_past_is_told_and_preferred_where_no_scheduler_of_ours_reads_it() -> None:
+    past = Past(("c", "b", "a", "z"), (Use(1, 2**20),))
+    plain = plan_placement("q", a_request(cache_key="k"), past, PLAIN)
+    assert plain.preferred == ("c", "b", "a")
+    assert plain.notes == {HISTORY_NODES: '["c","b","a"]', REAL_RESOURCES: '[{"cpu":"1000m","memory":"1Mi"}]'}
+    ours = plan_placement("q", a_request(cache_key="k"), past, PlacementSettings(scheduler_name="warm"))
+    assert (ours.preferred, ours.notes) == ((), plain.notes)
+
+
+def test_a_cache_is_given_to_rows_with_a_key_where_there_is_a_root() -> None:
+    rooted = PlacementSettings(cache_root="/var/cache")
+    assert plan_placement("q", a_request(cache_key="k"), Past(), rooted).cache_path == cache_path(
+        "/var/cache", "q", "k"
+    )
+    assert plan_placement("q", a_request(cache_key=""), Past(), rooted).cache_path
+    assert not plan_placement("q", a_request(), Past(), rooted).cache_path
+    assert not plan_placement("q", a_request(cache_key="k"), Past(), PLAIN).cache_path

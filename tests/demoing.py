@@ -7,6 +7,7 @@ fails with a list of what is.
 import asyncio
 import codecs
 import fcntl
+import json
 import os
 import pty
 import re
@@ -15,14 +16,15 @@ import struct
 import sys
 import tempfile
 import termios
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import asyncpg
 
 from tests.controlplane.waiting import wait_for
-from tests.remains import Remains, command
+from tests.remains import Remains, command, read
 from tests.screens import Screen, plain
 
 PROGRAM = (sys.executable, "-m", "dispatcher", "demo")
@@ -33,6 +35,8 @@ GONE_SECONDS = 12
 COLUMNS = "SELECT id, queue, status, attempt, node_name, error, result FROM dispatch.tasks ORDER BY id"
 """What a submitter may see of a row; not all is for them."""
 URL = re.compile(r"postgresql://demo:\w+@127\.0\.0\.1:\d+/demo")
+PORT = re.compile(rb"DISPATCHER_LISTEN_ADDRESS=127\.0\.0\.1:(\d+)")
+SUMMARY = ("task", "queue", "status", "runs", "on", "what it shows")
 ACCOUNT = 65534
 """Of nobody in particular, where we are root; else the demo runs as we do."""
 
@@ -118,11 +122,16 @@ class Demo:
             return 0
         return pid if command(pid) else 0
 
+    def port(self, name: str) -> int:
+        """Where a program that it keeps was told to listen; 0: there is none at the moment."""
+        found = PORT.search(read(self.pid(name), "environ"))
+        return int(found[1]) if found else 0
+
     async def says(self, words: str, seconds: float = 60) -> None:
         await self.until(lambda: words in self.said, f"{words!r} is said", seconds)
 
     async def until(self, predicate: object, what: str, seconds: float = 60) -> None:
-        await wait_for(predicate, what, seconds, check=self._check)  # type: ignore[call-overload]  # any predicate
+        await wait_for(predicate, what, seconds, check=self.check)  # type: ignore[call-overload]  # any predicate
 
     async def kills(self, name: str) -> int:
         """One that it keeps, as a crash would; the pid of the one that comes after it."""
@@ -130,6 +139,24 @@ class Demo:
         os.kill(pid, signal.SIGKILL)
         await self.until(lambda: self.pid(name) not in {0, pid}, f"{name} was started again")
         return self.pid(name)
+
+    @asynccontextmanager
+    async def held(self, name: str) -> AsyncIterator[int]:
+        """A crash of one that it keeps; the next one gets no further than to its kubeconfig before the block ends.
+
+        Its port is chosen by then, and nobody listens there yet.
+        """
+        config = self.den / "kubeconfig"
+        kept = config.rename(config.with_name("kept"))
+        os.mkfifo(config)
+        await self.kills(name)
+        pipe = await wait_for(lambda: writer_of(config), f"{name} asks for its kubeconfig", 20, check=self.check)
+        try:
+            yield self.port(name)
+            kept.rename(config)  # it is read a second time, and by whoever comes after
+            os.write(pipe, config.read_bytes())
+        finally:
+            os.close(pipe)
 
     async def ends(self, seconds: float = 90) -> int:
         """By itself: its exit status, once all that it said was read."""
@@ -154,7 +181,8 @@ class Demo:
         """Nobody reads what it says any more; a terminal is gone."""
         self.output.close()
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """It has not ended; what it has made is remembered."""
         self.remains.look()
         assert self.process.returncode is None, f"ended with {self.process.returncode}: {self.said[-3000:]}"
 
@@ -221,6 +249,13 @@ async def shows(*arguments: object, seconds: float = 90, **how: object) -> tuple
         return await shown.ends(seconds), shown.said
 
 
+def writer_of(pipe: Path) -> int:
+    """The end to write to, once somebody waits at the other; 0: nobody does yet."""
+    with suppress(OSError):
+        return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+    return 0
+
+
 async def rows_of(url: str) -> list[asyncpg.Record]:
     connection = await asyncpg.connect(url)
     try:
@@ -228,3 +263,29 @@ async def rows_of(url: str) -> list[asyncpg.Record]:
         return found
     finally:
         await connection.close()
+
+
+def table(said: str) -> list[Mapping[str, str]]:
+    """The summary, which has a line a task where there is room for it."""
+    lines = said.splitlines()
+    (head,) = [number for number, line in enumerate(lines) if line.split()[:3] == ["task", "queue", "status"]]
+    starts = [lines[head].index(name) for name in SUMMARY]
+    ends = [*starts[1:], None]
+    body = lines[head + 1 : lines.index("", head)]
+    return [{n: line[a:b].strip() for n, a, b in zip(SUMMARY, starts, ends, strict=True)} for line in body]
+
+
+def check_end(said: str, rows: list[asyncpg.Record]) -> None:
+    """The printed table against the database. Only a container that reports itself says where it runs."""
+    told = table(said)
+    assert [int(line["task"]) for line in told] == [row["id"] for row in rows]
+    for line, row in zip(told, rows, strict=True):
+        assert (line["queue"], line["status"], line["on"]) == (row["queue"], row["status"], row["node_name"] or "")
+        has_run = row["node_name"] or row["status"] == "succeeded"
+        assert int(line["runs"]) == (row["attempt"] if has_run else 0)
+        result = json.loads(row["result"] or "{}")
+        assert all(f"{key} {value}" in line["what it shows"] for key, value in result.items())
+        assert (row["error"] or "") in line["what it shows"]
+    states = Counter(row["status"] for row in rows)
+    (counts,) = re.findall(rf"^{len(rows)} tasks in \d+ s: (.*)$", said, re.MULTILINE)
+    assert {state: int(count) for count, state in re.findall(r"(\d+) (\w+)", counts)} == states

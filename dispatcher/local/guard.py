@@ -52,6 +52,8 @@ def noted(folder: Path) -> Iterator[tuple[int, signal.Signals]]:
     for file in folder.glob("postgres/*/postmaster.pid"):
         if pid := living(file):  # negative: initdb's, which gives its shared memory back on SIGTERM alone
             yield abs(pid), signal.SIGQUIT if pid > 0 else signal.SIGTERM
+        else:  # what computes for a client does not see that its server was killed
+            yield from ((left, signal.SIGKILL) for left in working_in(file.parent))
     for file in folder.glob("nodes/*/pods/*/containers/*/alive"):
         if pid := locked_by(file):
             yield pid, signal.SIGUSR1
@@ -67,6 +69,16 @@ def living(file: Path) -> int:
     except (OSError, ValueError):
         return 0
     return 0 if is_zombie else pid
+
+
+def working_in(folder: Path) -> list[int]:
+    """Processes whose working folder it is, where that can be seen."""
+    found = []
+    for link in Path("/proc").glob("[0-9]*/cwd"):
+        with contextlib.suppress(OSError):
+            if link.readlink() == folder.resolve():
+                found.append(int(link.parts[2]))
+    return found
 
 
 def locked_by(file: Path) -> int:

@@ -15,10 +15,12 @@ import socket
 import stat
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypedDict
 
 from dispatcher.errors import DispatcherError
+from dispatcher.local.guard import working_in
 
 SUPERUSER: Final = "postgres"
 START_LIMIT_SECONDS: Final = 60
@@ -115,6 +117,7 @@ class Postmaster:
 
     async def start(self) -> None:
         """Until it takes connections; PostgresFault has the end of its log."""
+        await self._end_orphans()
         settings = [f"--{name}={setting}" for name, setting in SETTINGS.items()]
         command = ["-D", str(self.directory), "-p", str(self.port), *settings]
         with self.log_path.open("ab") as log:
@@ -151,6 +154,15 @@ class Postmaster:
     @property
     def admin_url(self) -> str:
         return f"postgresql://{SUPERUSER}:{self.home.password}@127.0.0.1:{self.port}/postgres"
+
+    async def _end_orphans(self) -> None:
+        """Of a server that was killed: whoever computes does not see that, and holds the memory of the next one."""
+        limit = time.monotonic() + START_LIMIT_SECONDS
+        while (pids := working_in(self.directory)) and time.monotonic() < limit:
+            for pid in pids:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            await asyncio.sleep(0.01)
 
     async def _until_it_takes_connections(self, process: asyncio.subprocess.Process) -> None:
         limit = time.monotonic() + START_LIMIT_SECONDS

@@ -4,8 +4,6 @@ import json
 import re
 import shutil
 import signal
-from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeAlias
 
@@ -13,21 +11,9 @@ import asyncpg
 import pytest
 
 from tests.controlplane.waiting import wait_for
-from tests.demoing import Demo, demo, rows_of
+from tests.demoing import Demo, check_end, demo, rows_of, table
 
-COLUMNS = ("task", "queue", "status", "runs", "on", "what it shows")
-Line = Mapping[str, str]
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
-
-
-def table(said: str) -> list[Line]:
-    """The summary, which has a line a task where there is room for it."""
-    lines = said.splitlines()
-    (head,) = [number for number, line in enumerate(lines) if line.split()[:3] == ["task", "queue", "status"]]
-    starts = [lines[head].index(name) for name in COLUMNS]
-    ends = [*starts[1:], None]
-    body = lines[head + 1 : lines.index("", head)]
-    return [{n: line[a:b].strip() for n, a, b in zip(COLUMNS, starts, ends, strict=True)} for line in body]
 
 
 def pictures(shown: Demo) -> list[str]:
@@ -81,21 +67,6 @@ async def test_lines_instead_of_a_picture_come_as_things_happen(arguments: tuple
         assert ("\x1b" in shown.said, " nodes " in shown.said) == (False, False), "colours at most"
         for words in ("task 2 (default) cancelled", "3 tasks in", "Next page:"):
             assert words in shown.said
-
-
-def check_end(said: str, rows: list[asyncpg.Record]) -> None:
-    """The printed table against the database."""
-    told = table(said)
-    assert [int(line["task"]) for line in told] == [row["id"] for row in rows]
-    for line, row in zip(told, rows, strict=True):
-        assert (line["queue"], line["status"], line["on"]) == (row["queue"], row["status"], row["node_name"] or "")
-        assert int(line["runs"]) == (row["attempt"] if row["node_name"] else 0)
-        result = json.loads(row["result"] or "{}")
-        assert all(f"{key} {value}" in line["what it shows"] for key, value in result.items())
-        assert (row["error"] or "") in line["what it shows"]
-    states = Counter(row["status"] for row in rows)
-    (counts,) = re.findall(rf"^{len(rows)} tasks in \d+ s: (.*)$", said, re.MULTILINE)
-    assert {state: int(count) for count, state in re.findall(r"(\d+) (\w+)", counts)} == states
 
 
 def check_story(rows: list[asyncpg.Record]) -> None:

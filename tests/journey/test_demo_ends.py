@@ -1,5 +1,6 @@
 """However `dispatcher demo` ends, and whenever: nothing of it is left. Each block around a run fails with what is."""
 
+import os
 import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -122,3 +123,34 @@ async def test_an_end_by_a_fault_leaves_nothing_either(tmp_path: Path) -> None:
     kubeconfig.write_text("nothing of the kind")
     status, said = await shows("--kubeconfig", kubeconfig)
     assert (status, str(kubeconfig) in said) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("moment", "number", "status"),
+    [(is_made, signal.SIGINT, 130), (starts, signal.SIGHUP, 129), (works, signal.SIGINT, 130)],
+    ids=lambda given: given.__name__ if callable(given) else str(given),
+)
+async def test_a_guard_that_somebody_killed_has_a_successor(
+    moment: Moment, number: signal.Signals, status: int
+) -> None:
+    async with demo(*QUIET) as shown:
+        await moment(shown)
+        await loses_its_guard(shown)
+        shown.signal(number)
+        assert await shown.ends(SOON + 5) == status
+
+
+async def test_without_its_guard_it_goes_on_to_its_end_and_still_leaves_nothing() -> None:
+    async with demo(*QUIET) as shown:
+        await works(shown)
+        await loses_its_guard(shown)
+        await shown.kills("janitor")  # what is begun after that is ended as well
+        assert await shown.ends() == 0
+
+
+async def loses_its_guard(shown: Demo) -> None:
+    """To whoever kills it."""
+    guards = [pid for pid, words in shown.remains.living().items() if "guard.py" in words]
+    assert len(guards) == 1, shown.remains.living()
+    os.kill(guards[0], signal.SIGKILL)
+    await shown.until(lambda: guards[0] not in shown.remains.living(), "the guard is gone")

@@ -12,6 +12,7 @@ import asyncpg
 import click
 import pytest
 
+from tests.controlplane.waiting import wait_for
 from tests.demoing import ACCOUNT, PROGRAM, as_account, demo, shows
 from tests.remains import read
 
@@ -125,6 +126,32 @@ async def test_a_program_that_ends_again_and_again_ends_the_demo_with_the_end_of
         os.kill(shown.pid("dispatcher"), signal.SIGKILL)
         assert await shown.ends(30) == 1
         assert re.search(r"^dispatcher ended 3 times, the last time with -9:\n\{", shown.said, re.MULTILINE)
+
+
+async def test_postgres_that_is_killed_while_it_computes_is_started_again_too() -> None:
+    """What computes for a client does not see at once that its server is gone."""
+    async with demo("--keep", "--tasks", 1) as shown:
+        await shown.says("Everything goes on until Ctrl-C")
+        busy, other = [await asyncpg.connect(shown.database_url) for _ in range(2)]
+        computing = asyncio.create_task(
+            busy.execute("SELECT count(*) FROM pg_class a, pg_class b, pg_class c, pg_class d, pg_class e")
+        )
+
+        async def is_at_work() -> bool:
+            asked = "SELECT state = 'active' FROM pg_stat_activity WHERE pid = $1"
+            return bool(await other.fetchval(asked, busy.get_server_pid()))
+
+        await wait_for(is_at_work, "a query is at work")
+        await shown.kills("postgres")
+        with pytest.raises((asyncpg.PostgresError, OSError)):
+            await computing
+        other.terminate()
+        again = await asyncpg.connect(shown.database_url)
+        task_id = await again.fetchval("INSERT INTO dispatch.tasks DEFAULT VALUES RETURNING id")
+        await again.close()
+        await shown.says(f"task {task_id} (default) succeeded")
+        shown.signal(signal.SIGINT)
+        assert await shown.ends() == 0
 
 
 async def test_tasks_that_come_to_nothing_say_why(tmp_path: Path) -> None:

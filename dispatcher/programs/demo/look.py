@@ -86,7 +86,7 @@ class Looker:
 
     async def _reasons(self) -> tuple[dict[tuple[str, str], int], int]:
         async with self._session.get(self.metrics_url) as answer:
-            text = await answer.text()
+            text = await answer.text(errors="replace")  # until the program listens, it may be anybody's
         reasons, parked = dict[tuple[str, str], int](), 0
         for name, labels, value in SAMPLE.findall(text):
             told = dict(LABEL.findall(labels))

@@ -1,0 +1,127 @@
+"""A port is chosen first and bound a moment later: what becomes of `dispatcher demo` where somebody else is quicker.
+
+The two programs that listen are started again on another port. Postgres keeps the one that everybody was told, so the
+demo ends where it is taken, says so, and leaves nothing.
+"""
+
+import asyncio
+import os
+import signal
+from base64 import b64decode
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from urllib.parse import urlsplit
+
+import asyncpg
+import msgspec
+
+from dispatcher.config import KubeSettings
+from dispatcher.kube.client import KubeClient
+from dispatcher.startup import log_in
+from tests.controlplane.waiting import wait_for
+from tests.demoing import Demo, demo
+from tests.remains import listening
+
+RUBBISH = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n\xff"
+TAKEN = 'could not bind IPv4 address "127.0.0.1": Address already in use'
+SECRET = "/api/v1/namespaces/default/secrets/task-database"
+
+
+@asynccontextmanager
+async def stranger(port: int) -> AsyncIterator[list[bytes]]:
+    """Somebody else listens there, and answers with what is no text; what he was asked."""
+    asked = list[bytes]()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.read(1000))
+        writer.write(RUBBISH)
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", port)
+    try:
+        yield asked
+    finally:
+        server.close()
+
+
+async def test_a_program_whose_port_somebody_else_was_quicker_to_take_is_started_on_another() -> None:
+    async with demo("--keep", "--tasks", 1) as shown, AsyncExitStack() as others:
+        await shown.says("Everything goes on until Ctrl-C")
+        for name in ("dispatcher", "janitor"):
+            async with shown.held(name) as port:
+                asked = await others.enter_async_context(stranger(port))
+                if name == "dispatcher":
+                    await shown.until(lambda asked=asked: asked, "reasons are asked for there")
+            await shown.says(f"{name} ended with 2, and is started again")
+            await shown.until(lambda name=name: shown.port(name) in listening("self").values(), f"{name} listens")
+            assert shown.port(name) != port
+        connection = await asyncpg.connect(shown.database_url)
+        task_id = await connection.fetchval("INSERT INTO dispatch.tasks DEFAULT VALUES RETURNING id")
+        await connection.close()
+        await shown.says(f"task {task_id} (default) succeeded")
+        shown.signal(signal.SIGINT)
+        assert await shown.ends() == 0
+
+
+async def test_a_port_that_was_taken_is_named_where_that_ends_the_demo() -> None:
+    async with demo("--keep", "--tasks", 1) as shown:
+        await shown.says("Everything goes on until Ctrl-C")
+        await shown.kills("dispatcher")
+        async with AsyncExitStack() as others:
+            async with shown.held("dispatcher") as port:
+                await others.enter_async_context(stranger(port))
+            assert await shown.ends(30) == 1
+        assert "dispatcher ended 3 times, the last time with 2:" in shown.said
+        last = shown.said.rstrip().splitlines()[-1]
+        assert last.startswith(f"DISPATCHER_LISTEN_ADDRESS is '127.0.0.1:{port}': "), last
+        assert last.endswith("address already in use"), last
+
+
+async def test_a_port_that_is_taken_before_postgres_is_there_is_named() -> None:
+    async with demo("--plain", "--tasks", 1) as shown:
+        remains = shown.remains
+        initdb = await wait_for(
+            lambda: next((pid for pid, words in remains.living().items() if "/initdb " in words), 0),
+            "initdb is at work",
+        )
+        os.kill(initdb, signal.SIGSTOP)
+        port = await port_in_secret(shown)
+        async with stranger(port):
+            os.kill(initdb, signal.SIGCONT)
+            assert await shown.ends(30) == 1
+        check_taken(shown.said, port)
+
+
+async def port_in_secret(shown: Demo) -> int:
+    """Of Postgres, which is not there yet: the tasks will be told by then."""
+    config = shown.den / "kubeconfig"
+    await shown.until(lambda: config.exists() and config.read_text(), "the cluster is there")
+    client = KubeClient(await log_in(KubeSettings(kubeconfig=str(config))))
+
+    async def secret() -> bytes:
+        reply = await client.request("GET", SECRET)
+        return reply.body if reply.status == 200 else b""
+
+    try:
+        written = msgspec.json.decode(await wait_for(secret, "the Secret is there"))
+    finally:
+        await client.close()
+    return urlsplit(b64decode(written["data"]["TASK_DATABASE_URL"]).decode()).port or 0
+
+
+async def test_a_port_that_is_taken_while_postgres_is_away_is_named() -> None:
+    async with demo("--keep", "--tasks", 1) as shown, AsyncExitStack() as others:
+        await shown.says("Everything goes on until Ctrl-C")
+        port = urlsplit(shown.database_url).port or 0
+        shown.signal(signal.SIGSTOP)  # or it were started again at once
+        os.kill(shown.pid("postgres"), signal.SIGKILL)
+        await shown.until(lambda: port not in listening("self").values(), "its port is free")
+        await others.enter_async_context(stranger(port))
+        shown.signal(signal.SIGCONT)
+        assert await shown.ends(30) == 1
+        check_taken(shown.said, port)
+
+
+def check_taken(said: str, port: int) -> None:
+    told = said.rpartition("Postgres did not start:\n")[2]
+    assert (said.count("Postgres did not start:"), TAKEN in told, f"port {port}" in told) == (1, True, True), said

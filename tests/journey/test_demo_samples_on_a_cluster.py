@@ -1,0 +1,100 @@
+"""The demo's own samples on a real API server: each ends as the summary says, and all of it is taken away again.
+
+Their template names no node and no image but one that everybody has, so every node may take their Pods: here those of
+real processes alone, because the others, which kwok plays, run nothing.
+"""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg
+
+from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.waiting import wait_for
+from tests.demoing import Demo, check_end, demo, rows_of, table
+from tests.dispatching import Place
+from tests.noding import nodes
+
+TASKS = 5
+CANCELLED, RETRIED, GREEDY = 1, 2, 3
+NODES = "/api/v1/nodes"
+CORDONED = "node.kubernetes.io/unschedulable"
+LEFT = ("apis/batch/v1", "jobs"), ("api/v1", "pods"), ("apis/coordination.k8s.io/v1", "leases")
+Json = dict[str, Any]
+
+
+@asynccontextmanager
+async def others_cordoned(plane: ControlPlane) -> AsyncIterator[None]:
+    """No node that is there now takes a Pod before the block ends."""
+    names = [node["metadata"]["name"] for node in await found(plane, NODES) if not is_closed(node)]
+
+    async def cordon(value: bool | None) -> None:
+        spec = {"spec": {"unschedulable": value}}
+        await asyncio.gather(*(plane.admin("PATCH", f"{NODES}/{name}", spec) for name in names))
+
+    async def are_open() -> bool:
+        return not any(is_closed(node) for node in await found(plane, NODES) if node["metadata"]["name"] in names)
+
+    await cordon(True)
+    try:
+        yield
+    finally:
+        await cordon(None)
+        await plane.wait_for(are_open, "the nodes take Pods again", 30)
+
+
+def is_closed(node: Json) -> bool:
+    """Cordoned, or not open again yet: a controller has a taint to take away."""
+    spec = node["spec"]
+    return "unschedulable" in spec or any(taint["key"] == CORDONED for taint in spec.get("taints", ()))
+
+
+async def found(plane: ControlPlane, path: str) -> list[Json]:
+    items: list[Json] = (await plane.admin("GET", path))["items"]
+    return items
+
+
+async def places_until_rest(shown: Demo, place: Place) -> dict[str, str]:
+    """The nodes that took its Pods, by the names of the Pods: each is there until a janitor has come round."""
+    taken = dict[str, str]()
+
+    async def is_at_rest() -> bool:
+        for pod in await found(place.control_plane, f"/api/v1/namespaces/{place.namespace}/pods"):
+            taken[pod["metadata"]["name"]] = pod["spec"].get("nodeName", "")
+        return "Next page:" in shown.said
+
+    await wait_for(is_at_rest, "everything has ended, or is parked", 120, check=shown.check)
+    return taken
+
+
+def check_story(said: str, rows: list[asyncpg.Record]) -> None:
+    """One is cancelled, one fails and is retried, one is parked, and the rest succeed."""
+    states = {row["id"]: (row["status"], row["attempt"]) for row in rows}
+    told = {int(line["task"]): line["what it shows"] for line in table(said)}
+    rest = dict.fromkeys(range(GREEDY + 1, TASKS + 1), ("succeeded", 1))
+    assert states == {CANCELLED: ("cancelled", 1), RETRIED: ("succeeded", 2), GREEDY: ("waiting", 1), **rest}
+    assert told[CANCELLED] == "runs until it is cancelled; nobody needs it any more"
+    assert f"task {RETRIED} (default) failed: ExitedWithoutReport: its container failed" in said
+    assert said.count(f"task {RETRIED}: its submitter asks to retry it") == 1
+    assert "PolicyDenied: spec.memory 64Gi is over the template's bound" in told[GREEDY]
+    assert {told[number] for number in rest} == {"says hello"}
+
+
+async def test_each_sample_ends_as_the_summary_says_and_the_cluster_is_left_as_it_was(place: Place) -> None:
+    plane, namespace = place.control_plane, place.namespace
+    config = plane.kubeconfig(place.folder / "admin.kubeconfig", token=plane.admin_token, namespace=namespace)
+    asked = "--plain", "--keep", "--tasks", TASKS, "--kubeconfig", config
+    async with others_cordoned(plane), nodes(place, "one", "two") as ours, demo(*asked, COLUMNS="200") as shown:
+        taken = await places_until_rest(shown, place)
+        rows = await rows_of(shown.database_url)
+        check_end(shown.said, rows)
+        check_story(shown.said, rows)
+        assert {*taken.values()} <= {node.name for node in ours}, taken
+        assert len(taken) >= TASKS - 1, taken
+        shown.signal(signal.SIGINT)
+        assert await shown.ends() == 0
+        for api, kind in LEFT:
+            assert await found(plane, f"/{api}/namespaces/{namespace}/{kind}") == []

@@ -15,8 +15,9 @@ from dispatcher.errors import DispatcherError, SettingsError
 from dispatcher.loading import Loaded, load
 from dispatcher.logs import configure_logs
 from dispatcher.pg.migrate import migrate as apply_migrations
+from dispatcher.placement.configuration import scheduler_configuration
 from dispatcher.preview import preview_row, preview_template
-from dispatcher.programs import janitor
+from dispatcher.programs import extender, janitor
 from dispatcher.programs.exec import main as run_command
 from dispatcher.startup import read_text
 
@@ -63,6 +64,18 @@ def run() -> None:
 def janitor_command(dry_run: bool) -> None:
     """Move on the rows that nobody else will, until SIGTERM."""
     turn(janitor.run(load_settings().settings, dry_run=dry_run))
+
+
+@commands.command("extender")
+@click.option("--print-scheduler-config", is_flag=True, help="Show the KubeSchedulerConfiguration it is made for.")
+def extender_command(print_scheduler_config: bool) -> None:
+    """Answer kube-scheduler: which nodes a Pod may have, and which have its cache warm. Until SIGTERM."""
+    settings = load_settings().settings
+    if print_scheduler_config:
+        shown = scheduler_configuration(settings)
+        click.echo(msgspec.yaml.encode(shown).decode().rstrip())
+    else:
+        turn(extender.run(settings))
 
 
 @commands.command("demo")

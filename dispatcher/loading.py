@@ -4,11 +4,12 @@ import dataclasses
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
+from ipaddress import ip_address
 from typing import Any, Final
 
 from msgspec import Struct
 
-from dispatcher.config import JobSettings, Settings
+from dispatcher.config import ExtenderSettings, JobSettings, Settings
 from dispatcher.errors import SettingsError
 from dispatcher.quantity import parse_quantity
 
@@ -54,7 +55,7 @@ def load(environ: Mapping[str, str], read_file: Callable[[str], str]) -> Loaded:
             sources.append(describe(field, value, origin))
         if len(values) == len(dataclasses.fields(component)):  # type: ignore[arg-type]  # as above
             parts[part] = component(**values)  # type: ignore[operator]  # as above
-    faults += crossed(parts.get("jobs"))
+    faults += [*crossed(parts.get("jobs")), *open_doors(parts.get("extender"))]
     if faults:
         raise SettingsError(tuple(faults))
     return Loaded(Settings(**parts), tuple(sources), tuple(unknown_names(environ)))
@@ -67,6 +68,21 @@ def crossed(jobs: JobSettings | None) -> Iterable[str]:
         if parse_quantity(request) > parse_quantity(limit):
             name = f"{PREFIX}{what.upper()}"
             yield f"{name}_REQUEST is {request!r}: must not be over {name}_LIMIT {limit!r}"
+
+
+def open_doors(extender: ExtenderSettings | None) -> Iterable[str]:
+    """Whoever reaches the extender decides where Pods go: off loopback only who has a certificate may."""
+    host = extender.address.rpartition(":")[0].strip("[]") if extender else ""
+    if extender and not extender.tls_dir and not is_loopback(host):
+        where = f"{PREFIX}EXTENDER_ADDRESS is {extender.address!r}"
+        yield f"{where}: off loopback {PREFIX}EXTENDER_TLS_DIR must be set"
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def read_field(field: Any, environ: Mapping[str, str], read_file: Callable[[str], str]) -> tuple[Any, str]:

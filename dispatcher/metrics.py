@@ -30,3 +30,21 @@ KUBE_SECONDS: Final = Histogram(
     "dispatcher_kube_request_seconds", "Time of requests to the API server", ["verb", "resource"], buckets=LATENCY
 )
 FAULTS: Final = Counter("dispatcher_faults_total", "Rounds of a component that ended in a fault", ["component"])
+EXTENDER_SECONDS: Final = Histogram(
+    "dispatcher_extender_request_seconds",
+    "Answers to kube-scheduler: ok, late (answered neutrally), bad (refused)",
+    ["verb", "outcome"],
+    buckets=(0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 1),
+)
+EXTENDER_NODES: Final = Histogram(
+    "dispatcher_extender_nodes", "Nodes of a request", ["verb"], buckets=(1, 10, 100, 500, 1000, 5000, 15000)
+)
+EXTENDER_IGNORED: Final = Counter(
+    "dispatcher_extender_ignored_total", "Parts of Pods that could not be read, and were ignored", ["part"]
+)
+EXTENDER_CONFIG_FAULTS: Final = Gauge(
+    "dispatcher_extender_config_faults", "1: kube-scheduler asks as if it were configured wrong, see the log", ["fault"]
+)
+HISTORY_HITS: Final = Counter(
+    "dispatcher_history_hits_total", "Pods with a history, by the rank of the warmest node on offer", ["rank"]
+)

@@ -88,7 +88,8 @@ GOOD = [
         "prometheus_url",
         "https://[::1]/mimir/prometheus",
     ),
-    ("EXTENDER_ADDRESS", "0.0.0.0:8443", "extender", "address", "0.0.0.0:8443"),
+    ("EXTENDER_ADDRESS", "[::1]:8443", "extender", "address", "[::1]:8443"),
+    ("EXTENDER_ADDRESS", "localhost:1", "extender", "address", "localhost:1"),
     ("EXTENDER_TLS_DIR", "/etc/tls", "extender", "tls_dir", "/etc/tls"),
     ("MAX_JOBS", "0", "admission", "max_jobs", 0),
     ("MAX_PENDING", "0", "admission", "max_pending", 0),
@@ -169,6 +170,13 @@ def test_a_fault_names_the_variable_the_value_and_the_rule(name: str, written: s
     assert fault.startswith(f"DISPATCHER_{name} is {written[:80]!r}: ")
     assert rule in fault
     assert len(fault) < 250
+
+
+@pytest.mark.parametrize("address", [":8888", "0.0.0.0:8888", "10.0.0.7:8888", "[::]:8888", "extender.example:8888"])
+def test_off_loopback_the_extender_needs_certificates(address: str) -> None:
+    (fault,) = faults_of({"EXTENDER_ADDRESS": address})
+    assert fault == f"DISPATCHER_EXTENDER_ADDRESS is {address!r}: off loopback DISPATCHER_EXTENDER_TLS_DIR must be set"
+    assert read({"EXTENDER_ADDRESS": address, "EXTENDER_TLS_DIR": "/etc/tls"}).settings.extender.address == address
 
 
 def test_a_port_has_at_most_16_bits() -> None:

@@ -6,20 +6,15 @@ affinity. What fits nowhere is told as kube-scheduler tells it. An extender has 
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from fractions import Fraction
-from functools import lru_cache
 from operator import gt, lt
 from typing import Any, Final
 
 from msgspec import Struct
 
+from dispatcher.amounts import Amounts, Written, added, amounts, asked_by, less
 from dispatcher.local.cluster.registry import ENDED
-from dispatcher.quantity import parse_quantity
 
 Json = dict[str, Any]
-Amounts = Mapping[str, Fraction]
-Written = tuple[tuple[str, str], ...]
-Shape = tuple[tuple[Written, ...], tuple[Written, ...], Written]
 BLOCKING: Final = frozenset({"NoSchedule", "NoExecute"})
 AFFINITY_WEIGHT: Final = 2
 BEST: Final = 100
@@ -35,65 +30,41 @@ class Room(Struct, frozen=True):
     def name(self) -> str:
         return str(self.node["metadata"]["name"])
 
+    @property
+    def size(self) -> Amounts:
+        return amounts(written(self.node["status"].get("allocatable") or {}))
+
+    @property
+    def free(self) -> Amounts:
+        return less(self.size, self.used)
+
 
 def rooms_of(nodes: Iterable[Json], pods: Iterable[Json]) -> dict[str, Room]:
     """Every node, by name, with the Pods that are on it and have not ended."""
-    shapes: Counter[tuple[str, Shape]] = Counter(
-        (pod["spec"]["nodeName"], shape_of(pod["spec"]))
-        for pod in pods
-        if pod["spec"].get("nodeName") and pod["status"].get("phase") not in ENDED
-    )
     used: dict[str, Amounts] = {}
-    for (name, shape), count in shapes.items():
-        all_of_it = {resource: count * amount for resource, amount in amounts_of(shape).items()}
-        used[name] = added(used.get(name, {}), all_of_it)
+    for pod in pods:
+        if (name := pod["spec"].get("nodeName")) and pod["status"].get("phase") not in ENDED:
+            used[name] = added(used.get(name, {}), asks(pod["spec"]))
     return {name: Room(node, used.get(name, {})) for node in nodes for name in [node["metadata"]["name"]]}
 
 
 def with_pod(room: Room, spec: Json) -> Room:
     """As it is once that Pod is on it, too."""
-    return Room(room.node, added(room.used, asked_by(spec)))
+    return Room(room.node, added(room.used, asks(spec)))
 
 
-def added(some: Amounts, more: Amounts) -> Amounts:
-    return {name: some.get(name, 0) + more.get(name, Fraction(0)) for name in {**some, **more}}
+def asks(spec: Json) -> Amounts:
+    containers = tuple(requests(one) for one in spec.get("containers") or ())
+    first = tuple((requests(one), one.get("restartPolicy") == "Always") for one in spec.get("initContainers") or ())
+    return asked_by((containers, first, written(spec.get("overhead") or {})))
 
 
-def asked_by(spec: Json) -> Amounts:
-    return amounts_of(shape_of(spec))
-
-
-def shape_of(spec: Json) -> Shape:
-    """What a Pod asks for, as it is written: containers, init containers, overhead."""
-    return (
-        tuple(requests_of(container) for container in spec.get("containers") or ()),
-        tuple(requests_of(container) for container in spec.get("initContainers") or ()),
-        written(spec.get("overhead") or {}),
-    )
-
-
-def requests_of(container: Json) -> Written:
+def requests(container: Json) -> Written:
     return written((container.get("resources") or {}).get("requests") or {})
 
 
 def written(amounts: Mapping[str, object]) -> Written:
     return tuple((name, str(amount)) for name, amount in amounts.items())
-
-
-@lru_cache(maxsize=1024)
-def amounts_of(shape: Shape) -> Amounts:
-    """Containers run together, init containers one after another before them; a Pod is a Pod, too."""
-    containers, first, overhead = shape
-    total: Amounts = {"pods": Fraction(1)}
-    for asked in containers:
-        total = added(total, parsed(asked))
-    for asked in first:
-        total = {**total, **{name: max(amount, total.get(name, amount)) for name, amount in parsed(asked).items()}}
-    return added(total, parsed(overhead))
-
-
-def parsed(asked: Written) -> Amounts:
-    return {name: parse_quantity(amount) for name, amount in asked}
 
 
 def why_not(spec: Json, room: Room) -> list[str]:
@@ -104,11 +75,8 @@ def why_not(spec: Json, room: Room) -> list[str]:
         return [f"node(s) had untolerated taint(s) {{{taint['key']}: {taint.get('value', '')}}}"]
     if not is_selected(spec, room.node):
         return ["node(s) didn't match Pod's node affinity/selector"]
-    size = room.node["status"].get("allocatable") or {}
-    short = [
-        name for name, amount in asked_by(spec).items()
-        if amount and amount + room.used.get(name, 0) > parse_quantity(str(size.get(name, 0)))
-    ]  # fmt: skip
+    free = room.free
+    short = [name for name, amount in asks(spec).items() if amount and amount > free.get(name, 0)]
     return ["Too many pods" if name == "pods" else f"Insufficient {name}" for name in short]
 
 
@@ -164,14 +132,10 @@ def is_met(one: Json, value: str | None) -> bool:
 
 def score(spec: Json, room: Room, most: int) -> float:
     """Points as kube-scheduler's NodeAffinity and LeastAllocated give them; `most`: the highest preference of all."""
-    size, asked = room.node["status"].get("allocatable") or {}, asked_by(spec)
-    shares = [
-        1 - float((room.used.get(name, 0) + asked.get(name, 0)) / parse_quantity(str(size[name])))
-        for name in ("cpu", "memory")
-        if parse_quantity(str(size.get(name, 0)))
-    ]
-    free = BEST * sum(shares) / len(shares) if shares else 0
-    return free + AFFINITY_WEIGHT * BEST * preference(spec, room) / max(most, 1)
+    free, size = with_pod(room, spec).free, room.size
+    shares = [free[name] / size[name] for name in ("cpu", "memory") if size.get(name)]
+    left = BEST * sum(shares) / len(shares) if shares else 0
+    return left + AFFINITY_WEIGHT * BEST * preference(spec, room) / max(most, 1)
 
 
 def preference(spec: Json, room: Room) -> int:

@@ -11,7 +11,8 @@ from msgspec import Struct
 Json = dict[str, Any]
 CONTAINERS: Final = Path(__file__).with_name("containers")
 SECRET: Final = "task-database"  # noqa: S105  # its name
-CACHE_LABEL: Final = "demo.dispatcher.internal/cache"
+CACHE_ROOT: Final = "/var/cache/tasks"
+"""On the disk of each node."""
 QUEUES: Final[Mapping[str, tuple[int | None, str]]] = {
     "builds": (1, "one at a time: its tasks share a cache"),
     "reports": (None, "asks for more than its template allows"),
@@ -33,8 +34,8 @@ class Sample(Struct, frozen=True):
 
 
 def build(key: str) -> Sample:
-    args = [sys.executable, str(CONTAINERS / "build.py"), key, "/cache"]
-    return Sample(f"builds from the files of {key!r}", "builds", "cached", {"args": args}, cache_key=key)
+    args = [sys.executable, str(CONTAINERS / "build.py")]
+    return Sample(f"builds from the files of {key!r}", "builds", spec={"args": args}, cache_key=key)
 
 
 def by_hand(what: str, tells: str, then: str = "") -> Sample:
@@ -73,12 +74,7 @@ def templates(*, is_real: bool) -> dict[str, str]:
         return {"default": yaml.safe_dump(shell_template(), sort_keys=False)}
     wrapped = [sys.executable, "-m", "dispatcher", "exec", "--"]
     counting = template([*wrapped], [sys.executable, str(CONTAINERS / "count.py")])
-    cached = template([*wrapped], [sys.executable, str(CONTAINERS / "build.py"), "nothing", "/cache"])
-    pod = cached["spec"]["template"]["spec"]
-    pod["nodeSelector"] = {CACHE_LABEL: "here"}
-    pod["volumes"] = [{"name": "cache", "hostPath": {"path": "/cache", "type": "DirectoryOrCreate"}}]
-    pod["containers"][0]["volumeMounts"] = [{"name": "cache", "mountPath": "/cache"}]
-    made = {"default": counting, "cached": cached, "by-hand": template([sys.executable], [])}
+    made = {"default": counting, "by-hand": template([sys.executable], [])}
     return {name: yaml.safe_dump(job, sort_keys=False) for name, job in made.items()}
 
 

@@ -29,11 +29,11 @@ from dispatcher.local.cluster.cluster import EmbeddedCluster
 from dispatcher.local.postgres import SUPERUSER, Home, Postmaster, free_port
 from dispatcher.pg.migrate import migrate
 from dispatcher.pg.queries import query
-from dispatcher.programs.demo.samples import CACHE_LABEL, QUEUES, SECRET
+from dispatcher.programs.demo.samples import CACHE_ROOT, QUEUES, SECRET
 from dispatcher.startup import log_in
 
-NODES: Final = {"east": ("--label", f"{CACHE_LABEL}=here"), "west": ()}
-NODE_SIZE: Final = ("--cpu", "2", "--memory", "2Gi", "--pods", "20")
+NODES: Final = ("east", "west")
+NODE_SIZE: Final = ("--cpu", "4", "--memory", "2Gi", "--pods", "20")
 POSTGRES: Final = "postgres"
 MAX_JOBS: Final = 6
 READY_SECONDS: Final = 60
@@ -126,17 +126,17 @@ class Stage:
             reply.expect("make the Secret of the tasks")
 
     async def _open_programs(self) -> None:
-        nodes = {} if self._given else NODES
+        nodes, cache = ((), {}) if self._given else (NODES, {"CACHE_ROOT": CACHE_ROOT})
         await together(
-            *(self._keep_node(name, flags) for name, flags in nodes.items()),
-            self._keep_program("dispatcher", "run", "reader", MAX_JOBS=MAX_JOBS),
+            *map(self._keep_node, nodes),
+            self._keep_program("dispatcher", "run", "reader", MAX_JOBS=MAX_JOBS, **cache),
             self._keep_program("janitor", "janitor", "janitor"),
         )
         await self._until_ready()
 
-    async def _keep_node(self, name: str, flags: tuple[str, ...]) -> None:
+    async def _keep_node(self, name: str) -> None:
         where = ("--folder", str(self._den.folder / "nodes" / name), "--kubeconfig", str(self.kubeconfig))
-        asked = ("--name", name, *where, *NODE_SIZE, *flags)
+        asked = ("--name", name, *where, *NODE_SIZE)
         await self._keep(name, self._keeper.program(name, "dispatcher.local", *asked))
 
     async def _keep_program(self, name: str, command: str, login: str, **settings: object) -> None:
@@ -173,10 +173,10 @@ class Stage:
             self.check()
             found = msgspec.json.decode((await self.client.request("GET", "/api/v1/nodes")).body)["items"]
             ready = {node["metadata"]["name"] for node in found if not node["spec"].get("taints")}
-            if ready == NODES.keys():
+            if ready == set(NODES):
                 return
             if time.monotonic() > limit:
-                late = min(NODES.keys() - ready)
+                late = min(set(NODES) - ready)
                 raise DispatcherError(f"node {late} is not ready after {READY_SECONDS} s:\n{self._keeper.tail(late)}")
             await asyncio.sleep(LOOK_SECONDS)
 

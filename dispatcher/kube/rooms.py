@@ -1,0 +1,111 @@
+"""Nodes and bound Pods of the whole cluster, as far as free room is told from them, and how they are followed."""
+
+import asyncio
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from dispatcher.amounts import Asked, Written, amounts, asked_by
+from dispatcher.clock import elapsed
+from dispatcher.kube.client import KubeClient
+from dispatcher.kube.listing import Resource
+from dispatcher.kube.objects import Meta
+from dispatcher.kube.reflector import Pace, Reflector
+from dispatcher.metrics import STORE_AGE
+from dispatcher.room import Bound, NodeSize, Rooms
+
+BOUND: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+"""Ended Pods ask for nothing; those without a node ask nobody yet."""
+MOST_SECONDS: Final = 100
+
+
+class Resources(Struct, frozen=True, rename="camel"):
+    requests: dict[str, str] | None = None
+
+
+class Container(Struct, frozen=True, rename="camel"):
+    resources: Resources = Resources()
+    restart_policy: str = ""
+
+
+class BoundSpec(Struct, frozen=True, rename="camel"):
+    node_name: str = ""
+    containers: list[Container] = []
+    init_containers: list[Container] | None = None
+    overhead: dict[str, str] | None = None
+
+
+class WireBound(Struct, frozen=True, rename="camel"):
+    metadata: Meta = Meta()
+    spec: BoundSpec = BoundSpec()
+
+
+class SizeStatus(Struct, frozen=True, rename="camel"):
+    allocatable: dict[str, str] = {}
+
+
+class WireSize(Struct, frozen=True, rename="camel"):
+    metadata: Meta = Meta()
+    status: SizeStatus = SizeStatus()
+
+
+def read_size(raw: bytes | msgspec.Raw) -> NodeSize:
+    wire = msgspec.json.decode(raw, type=WireSize)
+    return NodeSize(wire.metadata.name, wire.metadata.creation_timestamp, amounts(wire.status.allocatable.items()))
+
+
+def read_bound(raw: bytes | msgspec.Raw) -> Bound | None:
+    """None: it is on no node."""
+    wire = msgspec.json.decode(raw, type=WireBound)
+    spec = wire.spec
+    if not spec.node_name:
+        return None
+    first = tuple(
+        (requests(one.resources.requests), one.restart_policy == "Always") for one in spec.init_containers or ()
+    )
+    containers = tuple(requests(one.resources.requests) for one in spec.containers)
+    asked: Asked = (containers, first, requests(spec.overhead))
+    return Bound(full_name(wire.metadata), spec.node_name, asked_by(asked))
+
+
+def requests(written: dict[str, str] | None) -> Written:
+    return tuple((written or {}).items())
+
+
+def full_name(meta: Meta) -> str:
+    return f"{meta.namespace}/{meta.name}"
+
+
+class RoomMirror:
+    """Keeps `rooms` as the cluster is; runs until it is cancelled."""
+
+    def __init__(self, client: KubeClient, pace: Pace = Pace()) -> None:
+        self.rooms = Rooms()
+        nodes = Resource("nodes", "/api/v1/nodes", read_size)
+        pods = Resource("pods", "/api/v1/pods", read_bound, fields=BOUND, key=full_name)
+        self._nodes = Reflector[NodeSize](client, nodes, no_wake, pace)
+        self._pods = Reflector[Bound](client, pods, no_wake, pace)
+        self._nodes.store.on_each(self.rooms.hear_node)
+        self._pods.store.on_each(self.rooms.hear_pod)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._nodes.run())
+            group.create_task(self._pods.run())
+
+    def stale(self) -> str:
+        """What is not known, or too old to be believed; empty: nothing."""
+        return "; ".join(fault for one in (self._nodes, self._pods) if (fault := fault_of(one)))
+
+
+def fault_of(reflector: Reflector[NodeSize] | Reflector[Bound]) -> str:
+    age = reflector.store.age(elapsed())
+    STORE_AGE.labels(reflector.resource.name).set(min(age, 1e9))
+    if reflector.fault or age > MOST_SECONDS:
+        return f"{reflector.resource.name}: {reflector.fault or f'no sign of life for {age:.0f} s'}"
+    return ""
+
+
+def no_wake() -> None:
+    """Nobody waits for it: answers look at the rooms as they are."""

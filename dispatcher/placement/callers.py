@@ -1,0 +1,59 @@
+"""Whether kube-scheduler is configured as the extender needs it, told from the calls that come.
+
+kube-scheduler says nothing when it drops an answer, calls too seldom or sends whole nodes; so what can be seen from
+here is said: in a metric, in a log line, in `/readyz` never (it would take the extender away, and mend nothing).
+"""
+
+from collections import deque
+from typing import Final
+
+UNCACHED: Final = "uncached"
+NO_PRIORITIZE: Final = "no-prioritize"
+NO_FILTER: Final = "no-filter"
+TWO_CALLERS: Final = "two-callers"
+FAULTS: Final = {
+    UNCACHED: "whole nodes are sent: set nodeCacheCapable: true, or every node looks idle to kube-scheduler",
+    NO_PRIORITIZE: "filter is called and prioritize never is: set prioritizeVerb and a weight, or no cache is warm",
+    NO_FILTER: "prioritize is called and filter never is: set filterVerb, or reservations will not hold",
+    TWO_CALLERS: "two schedulers ask in turn: give each an extender of its own, or neither sees what the other takes",
+}
+ENOUGH_CALLS: Final = 20
+TURNS: Final = 3
+TURNS_WITHIN_SECONDS: Final = 60
+REMEMBERED: Final = 16
+Peer = tuple[str, int]
+
+
+class Callers:
+    """Hears of each call; `faults` are those of FAULTS that were seen."""
+
+    def __init__(self) -> None:
+        self.faults: frozenset[str] = frozenset()
+        self._calls = {"filter": 0, "prioritize": 0}
+        self._peers: deque[Peer] = deque(maxlen=REMEMBERED)
+        self._turns: deque[float] = deque(maxlen=TURNS)
+
+    def hear(self, verb: str, peer: Peer, now: float, *, has_choice: bool, is_cached: bool) -> frozenset[str]:
+        """Faults that are new. `has_choice`: of more than one node, for with one nobody asks for points."""
+        found = set() if is_cached else {UNCACHED}
+        if verb in self._calls and has_choice:
+            self._calls[verb] += 1
+        for called, silent, fault in (("filter", "prioritize", NO_PRIORITIZE), ("prioritize", "filter", NO_FILTER)):
+            if self._calls[called] >= ENOUGH_CALLS and not self._calls[silent]:
+                found.add(fault)
+        if self._is_second(peer, now):
+            found.add(TWO_CALLERS)
+        new = frozenset(found) - self.faults
+        self.faults |= new
+        return new
+
+    def _is_second(self, peer: Peer, now: float) -> bool:
+        """One scheduler asks one thing at a time, over one connection, which it may replace but does not return to."""
+        if self._peers and peer != self._peers[-1]:
+            if peer in self._peers:
+                self._turns.append(now)
+                self._peers.remove(peer)
+            self._peers.append(peer)
+        elif not self._peers:
+            self._peers.append(peer)
+        return len(self._turns) == TURNS and now - self._turns[0] <= TURNS_WITHIN_SECONDS

@@ -1,0 +1,179 @@
+"""The extender: kube-scheduler asks which nodes a Pod may have, how good they are, and whom it may push aside.
+
+    filter ─▶ all pass, until reservations hold some        prioritize ─▶ score.py, from rooms in memory
+    preempt ─▶ what kube-scheduler proposes                 explain ─▶ the same for people, by node and term
+
+Every answer comes from memory. kube-scheduler waits for it with everything else it has to do, so whatever is late or
+cannot be read is answered neutrally: all nodes pass, nobody has points. Only a body that holds no names at all is
+refused, because no answer to it would be true. Nothing here takes the process down, and no body is ever logged: it
+holds environments.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+import structlog
+from aiohttp import web
+from msgspec import Struct
+
+from dispatcher.clock import Clock, elapsed
+from dispatcher.metrics import (
+    EXTENDER_CONFIG_FAULTS,
+    EXTENDER_IGNORED,
+    EXTENDER_NODES,
+    EXTENDER_SECONDS,
+    HISTORY_HITS,
+)
+from dispatcher.placement.callers import FAULTS, Callers, Peer
+from dispatcher.placement.history import POINTS
+from dispatcher.placement.score import Points, Wish, read_wish, score, score_in_time, totals
+from dispatcher.placement.wire import (
+    Arguments,
+    FilterResult,
+    Pod,
+    PreemptionArguments,
+    PreemptionResult,
+    Priority,
+)
+from dispatcher.room import Room
+
+log = structlog.get_logger(component="placement.extender")
+
+LARGEST_BODY: Final = 16 * 2**20
+DEADLINE_SECONDS: Final = 0.2
+UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+T = TypeVar("T")
+Answer = tuple[Any, str]
+"""What is sent, and the outcome as the metric has it."""
+
+
+class BadBody(Exception):
+    """Not what kube-scheduler sends; the message says why, and holds nothing of the body's values."""
+
+
+class Call(Struct, frozen=True):
+    """One request: what came, from whom, and whether it is too late for an answer that takes thought."""
+
+    body: bytes
+    peer: Peer
+    is_late: Callable[[], bool]
+
+
+class Extender:
+    """`rooms`: of nodes by name, as they are now."""
+
+    def __init__(self, rooms: Mapping[str, Room], clock: Clock = elapsed) -> None:
+        self._rooms = rooms
+        self._clock = clock
+        self._callers = Callers()
+
+    def app(self) -> web.Application:
+        app = web.Application(client_max_size=LARGEST_BODY)
+        verbs: dict[str, Callable[[Call], Answer]] = {
+            "filter": self.filter, "prioritize": self.prioritize, "preempt": self.preempt, "explain": self.explain,
+        }  # fmt: skip
+        for verb, answer in verbs.items():
+            app.router.add_post(f"/{verb}", self._answering(verb, answer))
+        return app
+
+    def _answering(
+        self, verb: str, answer: Callable[[Call], Answer]
+    ) -> Callable[[web.Request], Awaitable[web.Response]]:
+        async def handle(request: web.Request) -> web.Response:
+            began, status = self._clock(), 200
+            try:
+                body = await request.read()
+                late_at = self._clock() + DEADLINE_SECONDS
+                sent, outcome = answer(Call(body, peer_of(request), lambda: self._clock() > late_at))
+            except web.HTTPRequestEntityTooLarge:
+                sent, outcome, status = {"Error": f"more than {LARGEST_BODY} bytes"}, "bad", 413
+            except BadBody as fault:
+                sent, outcome, status = {"Error": str(fault)}, "bad", 400
+            EXTENDER_SECONDS.labels(verb, outcome).observe(self._clock() - began)
+            return web.Response(body=msgspec.json.encode(sent), status=status, content_type="application/json")
+
+        return handle
+
+    def filter(self, call: Call) -> Answer:
+        asked = read(call.body, Arguments)
+        names = self._heard("filter", call, asked)
+        EXTENDER_NODES.labels("filter").observe(len(names))
+        if asked.node_names is None:
+            return FilterResult(nodes=asked.nodes), "ok"
+        return FilterResult(node_names=names), "ok"
+
+    def prioritize(self, call: Call) -> Answer:
+        asked = read(call.body, Arguments)
+        names = self._heard("prioritize", call, asked)
+        pod = read_pod(asked)
+        wish = read_wish(pod) if pod is not None else Wish(faults=("pod",))
+        for fault in wish.faults:
+            EXTENDER_IGNORED.labels(fault).inc()
+        points = score_in_time(wish, self._rooms, names, call.is_late)
+        if points is None:
+            return [Priority(name, 0) for name in names], "late"
+        note_hit(wish, points)
+        return [Priority(name, total) for name, total in zip(names, totals(points), strict=True)], "ok"
+
+    def preempt(self, call: Call) -> Answer:
+        return PreemptionResult(read(call.body, PreemptionArguments).victims()), "ok"
+
+    def explain(self, call: Call) -> Answer:
+        """For people, who may leave the nodes out: then all that are known."""
+        asked = read(call.body, Arguments)
+        pod = read_pod(asked)
+        if pod is None:
+            raise BadBody("Pod: not one")
+        wish = read_wish(pod)
+        names = read_names(asked) if asked.node_names is not None or asked.nodes else sorted(self._rooms)
+        points = score(wish, self._rooms, names)
+        nodes = {
+            name: {"verdict": "pass", "points": total, "terms": {"history": one.history, "load": one.load}}
+            for name, total, one in zip(names, totals(points), points, strict=True)
+        }
+        return {"nodes": nodes, "ignored": wish.faults}, "ok"
+
+    def _heard(self, verb: str, call: Call, asked: Arguments) -> list[str]:
+        """The names; and what the call tells of how its sender is configured."""
+        names = read_names(asked)
+        cached, choice = asked.node_names is not None, len(names) > 1
+        for fault in self._callers.hear(verb, call.peer, self._clock(), has_choice=choice, is_cached=cached):
+            EXTENDER_CONFIG_FAULTS.labels(fault).set(1)
+            log.warning("kube-scheduler's configuration", fault=fault, says=FAULTS[fault])
+        return names
+
+
+def peer_of(request: web.Request) -> Peer:
+    peer = request.transport.get_extra_info("peername") if request.transport else None
+    return (str(peer[0]), int(peer[1])) if peer else ("", 0)
+
+
+def read(body: bytes, kind: type[T]) -> T:
+    """BadBody: not JSON, cut, or of other types."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except UNREADABLE as fault:
+        raise BadBody(f"not {kind.__name__}: {fault}") from fault
+
+
+def read_names(asked: Arguments) -> list[str]:
+    try:
+        return asked.names()
+    except UNREADABLE as fault:
+        raise BadBody(f"Nodes: {fault}") from fault
+
+
+def read_pod(asked: Arguments) -> Pod | None:
+    """None: what stands there is none that could be scored."""
+    try:
+        return msgspec.json.decode(asked.pod, type=Pod)
+    except UNREADABLE:
+        return None
+
+
+def note_hit(wish: Wish, points: list[Points]) -> None:
+    """How warm the best node on offer is: 1 the newest, to 3; none: a history, and no node of it on offer."""
+    if wish.history:
+        best = max((one.history for one in points), default=0)
+        HISTORY_HITS.labels(str(POINTS.index(best) + 1) if best else "none").inc()

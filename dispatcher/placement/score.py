@@ -1,0 +1,133 @@
+"""Points of a node for a Pod, 0..10: how warm it is (3, 2, 1) and how well it can bear the Pod's real use (0..7).
+
+The second as BlueKing CI's scheduler plugin has it, where it was a hundred: for cpu and for memory, 70 where the Pod's
+limit fits into what is free, 60 to 20 where one of the uses that are known fits (60: the highest), else 10; half of
+the sum counts, in whole tens. Without known use nothing is gained by it: kube-scheduler itself sees to requests. A
+node whose room is not known gets what half of the others do not exceed: nothing would empty it, the most would fill it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median_low
+from typing import Final
+
+from msgspec import Struct
+
+from dispatcher.amounts import milli_of
+from dispatcher.placement.history import history_points, read_history
+from dispatcher.placement.usage import Needs, read_needs
+from dispatcher.placement.wire import Pod, asks
+from dispatcher.room import Room
+
+UNSET: Final = {"cpu": milli_of("100m"), "memory": milli_of("200Mi")}
+"""What kube-scheduler takes a container for that asks for nothing, where it weighs nodes."""
+FITS: Final = 70
+STEP: Final = 10
+LEAST: Final = 10
+LOOK_EVERY: Final = 256
+
+
+class Wish(Struct, frozen=True):
+    """What nodes are scored by; `faults` of it are counted, and otherwise ignored."""
+
+    history: Mapping[str, int] = {}
+    cpu: tuple[int, int, tuple[int | None, ...]] = (0, 0, ())
+    memory: tuple[int, int, tuple[int | None, ...]] = (0, 0, ())
+    created_at: float = 0
+    has_uses: bool = False
+    faults: tuple[str, ...] = ()
+
+
+class Points(Struct, frozen=True, gc=False):
+    """By term; load None: the node's room is not known."""
+
+    history: int = 0
+    load: int | None = 0
+
+
+def read_wish(pod: Pod) -> Wish:
+    """Never fails: what cannot be read of a Pod's notes is a fault in it."""
+    notes, faults = pod.metadata.annotations or {}, []
+    nodes: tuple[str, ...] = ()
+    needs = Needs()
+    try:
+        nodes = read_history(notes)
+    except ValueError:
+        faults.append("history-nodes")
+    try:
+        needs = read_needs(notes)
+    except ValueError:
+        faults.append("real-resources")
+    asked, created = asks(pod), pod.metadata.creation_timestamp
+    return Wish(
+        history=history_points(nodes),
+        cpu=(asked.get("cpu") or unset(pod, "cpu"), limit(pod, "cpu"), needs.cpu),
+        memory=(asked.get("memory") or unset(pod, "memory"), limit(pod, "memory"), needs.memory),
+        created_at=created.timestamp() if created else float("inf"),
+        has_uses=bool(needs.cpu),
+        faults=tuple(faults),
+    )
+
+
+def unset(pod: Pod, resource: str) -> int:
+    return UNSET[resource] * len(pod.spec.containers)
+
+
+def limit(pod: Pod, resource: str) -> int:
+    """Of all containers; 0 where none is set."""
+    total = 0
+    for container in pod.spec.containers:
+        try:
+            total += milli_of((container.resources.limits or {}).get(resource, "0"))
+        except ValueError:
+            continue
+    return total
+
+
+def score(wish: Wish, rooms: Mapping[str, Room], names: Sequence[str]) -> list[Points]:
+    """Points in the order of the names."""
+    if not (wish.history or wish.has_uses):
+        return [Points()] * len(names)
+    return [Points(warmth(wish, name, room := rooms.get(name)), load(wish, room)) for name in names]
+
+
+def warmth(wish: Wish, name: str, room: Room | None) -> int:
+    """A node that is younger than the Pod is another one of the same name: its disk is empty."""
+    points = wish.history.get(name, 0)
+    return 0 if points and room is not None and room.created_at.timestamp() > wish.created_at else points
+
+
+def load(wish: Wish, room: Room | None) -> int | None:
+    if not wish.has_uses:
+        return 0
+    if room is None:
+        return None
+    return (tier(room.cpu, *wish.cpu) + tier(room.memory, *wish.memory)) // 2 // 10
+
+
+def tier(free: int, request: int, limit: int, uses: Sequence[int | None]) -> int:
+    """A use that is not above the request says nothing: so much is asked for, and free."""
+    if free > limit:
+        return FITS
+    for number, use in enumerate(uses, start=1):
+        if use is not None and request < use <= free:
+            return FITS - STEP * number
+    return LEAST
+
+
+def totals(points: Sequence[Points]) -> list[int]:
+    """Sums, 0..10, with what is neutral for nodes of unknown room."""
+    known = [one.load for one in points if one.load is not None]
+    neutral = median_low(known) if len(known) < len(points) and known else 0
+    return [one.history + (neutral if one.load is None else one.load) for one in points]
+
+
+def score_in_time(
+    wish: Wish, rooms: Mapping[str, Room], names: Sequence[str], is_late: Callable[[], bool]
+) -> list[Points] | None:
+    """As `score`, looked at the clock now and then; None: it is too late, and nobody gets any."""
+    found: list[Points] = []
+    for start in range(0, len(names), LOOK_EVERY):
+        if is_late():
+            return None
+        found += score(wish, rooms, names[start : start + LOOK_EVERY])
+    return found

@@ -1,0 +1,109 @@
+"""`dispatcher extender`: answers kube-scheduler from what it sees of nodes and Pods.
+
+    kube.rooms (nodes, bound Pods) ─▶ Rooms ─▶ placement.extender ◀─ kube-scheduler, on loopback or by mutual TLS
+
+It keeps no state: a restart lists again, which takes seconds. It must not place itself: run it under another
+scheduler, as a container beside the one that asks (deploy/scheduler).
+"""
+
+import asyncio
+import ssl
+from pathlib import Path
+from typing import Final
+
+import structlog
+from aiohttp import web
+
+from dispatcher import health
+from dispatcher.config import ExtenderSettings, Settings
+from dispatcher.errors import SettingsError
+from dispatcher.kube.client import KubeClient
+from dispatcher.kube.rooms import RoomMirror
+from dispatcher.placement.extender import Extender
+from dispatcher.service import Rounds, Wake
+from dispatcher.startup import log_in, stop_on_signals
+
+log = structlog.get_logger(component="extender")
+
+KEEP_ALIVE_SECONDS: Final = 300
+"""kube-scheduler keeps idle connections for 90 s and does not repeat a POST that it sent into a closed one."""
+DRAIN_SECONDS: Final = 10
+CERTIFICATE_SECONDS: Final = 10
+
+
+async def run(settings: Settings) -> None:
+    """Until SIGTERM or SIGINT; what was asked by then is answered."""
+    client = KubeClient(await log_in(settings.kube))
+    try:
+        await serve(settings, client, stop_on_signals())
+    finally:
+        await client.close()
+
+
+async def serve(settings: Settings, client: KubeClient, stop: asyncio.Event) -> None:
+    mirror, tls = RoomMirror(client), Tls(settings.extender)
+    probes = await health.serve(health.build_app({"cluster": mirror.stale}), settings.service.listen_address)
+    answering = Extender(mirror.rooms.of).app()
+    server = web.AppRunner(
+        answering, access_log=None, keepalive_timeout=KEEP_ALIVE_SECONDS, shutdown_timeout=DRAIN_SECONDS
+    )
+    try:
+        await listen(server, settings.extender, tls)
+        log.info("started", address=settings.extender.address, tls=bool(settings.extender.tls_dir))
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(mirror.run()), group.create_task(Rounds("tls", tls.run_once, Wake()).run(stop))]
+            await stop.wait()
+            await server.cleanup()  # what was asked by now is answered
+            for task in tasks:
+                task.cancel()
+    finally:
+        await server.cleanup()
+        await probes.cleanup()
+        log.info("stopped")
+
+
+async def listen(server: web.AppRunner, settings: ExtenderSettings, tls: "Tls") -> None:
+    """SettingsError: it cannot listen there."""
+    host, _, port = settings.address.rpartition(":")
+    await server.setup()
+    try:
+        await web.TCPSite(server, host.strip("[]") or None, int(port), ssl_context=tls.context).start()
+    except OSError as fault:
+        raise SettingsError((f"DISPATCHER_EXTENDER_ADDRESS is {settings.address!r}: {fault}",)) from fault
+
+
+class Tls:
+    """The server's side of mutual TLS: nobody is answered without a certificate of the CA. New files count for new
+    connections, without a restart.
+    """
+
+    def __init__(self, settings: ExtenderSettings) -> None:
+        """SettingsError: the directory holds no usable certificates."""
+        self._folder = Path(settings.tls_dir) if settings.tls_dir else None
+        self._stamp: object = None
+        self.context: ssl.SSLContext | None = None
+        if self._folder:
+            self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+            self.context.verify_mode = ssl.CERT_REQUIRED
+            try:
+                self._load(self._folder, self.context)
+            except (OSError, ssl.SSLError) as fault:
+                raise SettingsError((f"DISPATCHER_EXTENDER_TLS_DIR is {settings.tls_dir!r}: {fault}",)) from fault
+
+    async def run_once(self) -> float:
+        if self._folder and self.context:
+            try:
+                self._load(self._folder, self.context)
+            except (OSError, ssl.SSLError) as fault:  # half renewed: what was loaded goes on
+                log.warning("certificates cannot be read", folder=str(self._folder), fault=str(fault))
+        return CERTIFICATE_SECONDS
+
+    def _load(self, folder: Path, context: ssl.SSLContext) -> None:
+        files = [folder / name for name in ("tls.crt", "tls.key", "ca.crt")]
+        stamp = [(file.stat().st_mtime_ns, file.stat().st_ino) for file in files]
+        if stamp != self._stamp:
+            context.load_cert_chain(files[0], files[1])
+            context.load_verify_locations(files[2])
+            self._stamp = stamp
+            log.info("certificates read", folder=str(folder))

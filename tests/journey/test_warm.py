@@ -1,0 +1,117 @@
+"""Where tasks land: on a node where their cache is warm, in the pool that they name, on nobody else's machine."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from dispatcher.placement.cache import cache_path
+from tests.controlplane.waiting import wait_for
+from tests.dispatching import Dispatcher, Place
+from tests.postgres import Record
+
+POOL = "test.dispatcher.internal/pool"
+SIZE = {"cpu": "8", "memory": "16Gi"}
+
+
+class Pool:
+    """Nodes of one test, and the tasks that land on them."""
+
+    def __init__(self, place: Place, dispatcher: Dispatcher) -> None:
+        self.place = place
+        self.dispatcher = dispatcher
+
+    async def runs(self, **row: Any) -> Record:
+        """The row, once it succeeded."""
+        task_id = await self.place.database.insert_task(**row)
+
+        async def is_over() -> Record | None:
+            found = await self.place.database.task(task_id)
+            return found if found["status"] == "succeeded" else None
+
+        return await wait_for(is_over, f"task {task_id} succeeded", 20, check=self.dispatcher.check)
+
+    async def pod_of(self, row: Record) -> Any:
+        path = f"/api/v1/namespaces/{self.place.namespace}/pods/{row['pod_name']}"
+        return await self.place.control_plane.admin("GET", path)
+
+
+@asynccontextmanager
+async def pools(place: Place, number: int, **settings: object) -> AsyncIterator[tuple[Pool, list[str]]]:
+    """As many equal nodes that other tests leave alone, and a dispatcher whose rows go to them."""
+    labels = {POOL: place.namespace}
+    nodes = await place.control_plane.add_nodes(number, labels=labels, **SIZE)  # type: ignore[arg-type]  # cpu, memory
+    chosen = {"NODE_SELECTOR": f"{POOL}={place.namespace}", **settings}
+    try:
+        async with place.playing(), Dispatcher(place, **chosen) as dispatcher:
+            await dispatcher.ready()
+            yield Pool(place, dispatcher), nodes
+    finally:
+        for node in nodes:
+            await place.control_plane.remove_node(node)
+
+
+async def test_later_runs_of_a_key_land_where_the_first_one_did(place: Place) -> None:
+    async with pools(place, 4, CACHE_ROOT="/var/cache/tasks") as (pool, nodes):
+        first = await pool.runs(cache_key="maps")
+        assert first["node_name"] in nodes
+        later = [await pool.runs(cache_key="maps") for _ in range(4)]
+        assert {row["node_name"] for row in later} == {first["node_name"]}
+        pod = await pool.pod_of(later[-1])
+        notes = pod["metadata"]["annotations"]
+        assert json.loads(notes["dispatcher.internal/history-nodes"]) == [first["node_name"]]
+        assert notes["dispatcher.internal/cache-key"] == "maps"
+        paths = [volume["hostPath"]["path"] for volume in pod["spec"]["volumes"] if "hostPath" in volume]
+        assert paths == [cache_path("/var/cache/tasks", "default", "maps")]
+
+
+async def test_a_key_whose_warm_node_is_closed_runs_elsewhere(place: Place) -> None:
+    async with pools(place, 2) as (pool, nodes):
+        first = await pool.runs(cache_key="maps")
+        await place.control_plane.admin(
+            "PATCH", f"/api/v1/nodes/{first['node_name']}", {"spec": {"unschedulable": True}}
+        )
+        second = await pool.runs(cache_key="maps")
+        assert {first["node_name"], second["node_name"]} == set(nodes)
+        third = await pool.pod_of(await pool.runs(cache_key="maps"))
+        assert json.loads(third["metadata"]["annotations"]["dispatcher.internal/history-nodes"]) == [
+            second["node_name"], first["node_name"],
+        ]  # fmt: skip
+
+
+async def test_a_private_machine_is_its_rows_alone(place: Place) -> None:
+    plane, name = place.control_plane, place.namespace
+    place.template("default", row_may_set="private_machine")
+    taint = {"key": "dispatcher.internal/private-machine", "value": name, "effect": "NoSchedule"}
+    (mine,) = await plane.add_nodes(
+        1, labels={"dispatcher.internal/private-machine": name, POOL: name}, taints=[taint], **SIZE  # type: ignore[arg-type]  # cpu, memory
+    )  # fmt: skip
+    try:
+        async with pools(place, 1) as (pool, (theirs,)):
+            assert (await pool.runs(spec={"private_machine": name}))["node_name"] == mine
+            assert (await pool.runs())["node_name"] == theirs
+    finally:
+        await plane.remove_node(mine)
+
+
+async def test_a_machine_that_the_template_does_not_open_is_not_given(place: Place) -> None:
+    async with Dispatcher(place) as dispatcher:
+        await dispatcher.ready()
+        await place.database.insert_task(spec={"special_machine": "big"})
+
+        async def is_parked() -> bool:
+            return await dispatcher.metric("dispatcher_parked_tasks", reason="PolicyDenied") == 1
+
+        await wait_for(is_parked, "it is held by its template", 10, check=dispatcher.check)
+        assert await place.jobs() == []
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9", "http://203.0.113.1:9090"])
+async def test_a_prometheus_that_is_not_there_delays_nobody(place: Place, url: str) -> None:
+    async with pools(place, 2, PROMETHEUS_URL=url) as (pool, _):
+        assert (await pool.runs(cache_key="maps"))["node_name"]
+        pod = await pool.pod_of(await pool.runs(cache_key="maps"))
+        assert "dispatcher.internal/real-resources" not in pod["metadata"]["annotations"]
+        assert await pool.dispatcher.readiness() == (200, "ok\n")

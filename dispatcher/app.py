@@ -8,7 +8,6 @@ pg.tasks ──▶ admission.dispatch ──▶ jobs.launcher ──▶ kube.job
 
 import asyncio
 import contextlib
-import gc
 from collections.abc import AsyncIterator, Callable
 
 import structlog
@@ -39,7 +38,7 @@ from dispatcher.pg.listen import Listener
 from dispatcher.pg.tasks import Look, look
 from dispatcher.placement.placing import plan_placement
 from dispatcher.rate import Bucket
-from dispatcher.service import Rounds, Wake
+from dispatcher.service import Rounds, Wake, calm_collector
 from dispatcher.startup import database_of, log_in, site_of, stop_on_signals
 from dispatcher.sweep.collect import Sweep
 from dispatcher.sweep.collect import World as SweepWorld
@@ -62,12 +61,6 @@ async def run(settings: Settings) -> None:
     finally:
         await app.close()
         await client.close()
-
-
-def calm_collector() -> None:
-    """What start-up made lives for ever, and a cycle makes thousands of short-lived rows: neither needs a walk."""
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
 
 
 class App:

@@ -15,7 +15,7 @@ from dispatcher.errors import DispatcherError, SettingsError
 from dispatcher.loading import Loaded, load
 from dispatcher.logs import configure_logs
 from dispatcher.pg.migrate import migrate as apply_migrations
-from dispatcher.placement.configuration import scheduler_configuration
+from dispatcher.placement.configuration import build_configuration
 from dispatcher.preview import preview_row, preview_template
 from dispatcher.programs import extender, janitor
 from dispatcher.programs.exec import main as run_command
@@ -72,7 +72,7 @@ def extender_command(print_scheduler_config: bool) -> None:
     """Answer kube-scheduler: which nodes a Pod may have, and which have its cache warm. Until SIGTERM."""
     settings = load_settings().settings
     if print_scheduler_config:
-        shown = scheduler_configuration(settings)
+        shown = build_configuration(settings)
         click.echo(msgspec.yaml.encode(shown).decode().rstrip())
     else:
         turn(extender.run(settings))

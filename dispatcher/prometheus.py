@@ -6,7 +6,7 @@ is not known.
 """
 
 import math
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import aiohttp
@@ -18,9 +18,13 @@ from dispatcher.past import Use
 
 ANSWER_SECONDS: Final = 5
 LARGEST_ANSWER: Final = 2**20
-SERIES: Final = '{{namespace={namespace},pod={pod},container!="",container!="POD"}}[{seconds}s]'
-CPU: Final = f"sum(rate(container_cpu_usage_seconds_total{SERIES}))"
-MEMORY: Final = f"sum(avg_over_time(container_memory_working_set_bytes{SERIES}))"
+SERIES: Final = '{{namespace={namespace},pod={pod},container!="",container!="POD"}}[{milliseconds}ms]'
+ONCE: Final = "max by (container, id) "
+"""A node may be scraped by two jobs. `id` is the cgroup: another one after each restart of the container."""
+CPU: Final = f"sum({ONCE}(rate(container_cpu_usage_seconds_total{SERIES})))"
+SCRAPED: Final = f"container_memory_working_set_bytes{SERIES}"
+MEMORY: Final = f"sum({ONCE}(sum_over_time({SCRAPED}))) / max(sum by (container) ({ONCE}(count_over_time({SCRAPED}))))"
+"""Over the scrapes of the container that had most: one that ran for a part of the time counts for that part."""
 
 
 class PrometheusFault(DispatcherError):
@@ -32,15 +36,15 @@ class Sample(Struct, frozen=True):
 
 
 class Result(Struct, frozen=True, rename={"kind": "resultType"}):
-    kind: str = ""
-    result: list[Sample] = []
+    kind: str
+    result: list[Sample]
 
 
 class Reply(Struct, frozen=True):
     """`/api/v1/query`, as the HTTP API of Prometheus has it."""
 
     status: str
-    data: Result = Result()
+    data: Result | None = None
     error: str = ""
 
 
@@ -56,8 +60,8 @@ class Prometheus:
 
     async def use_of(self, namespace: str, pod: str, began: datetime, ended: datetime) -> Use | None:
         """Mean use of a Pod over that time; None: nothing is known of it. PrometheusFault."""
-        seconds = max(1, math.ceil((ended - began).total_seconds()))
-        names = {"namespace": quoted(namespace), "pod": quoted(pod), "seconds": seconds}
+        milliseconds = max(1, (ended - began) // timedelta(milliseconds=1))
+        names = {"namespace": quoted(namespace), "pod": quoted(pod), "milliseconds": milliseconds}
         cpu = await self._ask(CPU.format(**names), ended)
         memory = await self._ask(MEMORY.format(**names), ended)
         return None if cpu is None or memory is None else Use(cpu, memory)
@@ -70,9 +74,9 @@ class Prometheus:
                 reply = msgspec.json.decode(await read_bounded(answer), type=Reply)
         except (aiohttp.ClientError, TimeoutError, OSError) as fault:
             raise PrometheusFault(f"PROMETHEUS_URL: {self._url}: {type(fault).__name__}: {fault}") from fault
-        except (msgspec.DecodeError, UnicodeDecodeError) as fault:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
             raise PrometheusFault(f"PROMETHEUS_URL: {self._url}: {answer.status}, not an answer: {fault}") from fault
-        if reply.status != "success":
+        if answer.status != 200 or reply.status != "success" or reply.data is None:
             raise PrometheusFault(f"PROMETHEUS_URL: {self._url}: {answer.status} {reply.error[:300]}")
         return number(reply.data.result[0].value[1]) if reply.data.result else None
 

@@ -11,7 +11,7 @@ CERTIFICATES: Final = "/etc/kubernetes/extender"
 """Where the scheduler's Pod finds its client certificate and the extender's CA."""
 
 
-def scheduler_configuration(settings: Settings) -> dict[str, Any]:
+def build_configuration(settings: Settings) -> dict[str, Any]:
     """A second scheduler, with the extender beside it; its leader's lease is in the namespace of the Jobs."""
     namespace = settings.kube.namespace or "default"
     return {

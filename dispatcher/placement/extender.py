@@ -90,8 +90,9 @@ class Extender:
                 sent, outcome, status = {"Error": f"more than {LARGEST_BODY} bytes"}, "bad", 413
             except BadBody as fault:
                 sent, outcome, status = {"Error": str(fault)}, "bad", 400
+            written = msgspec.json.encode(sent)
             EXTENDER_SECONDS.labels(verb, outcome).observe(self._clock() - began)
-            return web.Response(body=msgspec.json.encode(sent), status=status, content_type="application/json")
+            return web.Response(body=written, status=status, content_type="application/json")
 
         return handle
 

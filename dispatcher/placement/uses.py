@@ -61,8 +61,13 @@ class Uses:
                 return await self._ask(run)
 
         for key in keys:
-            found = await asyncio.gather(*(look_up(key, run) for run in runs.get(key, ())))
-            self._remember(key, dict(zip(runs.get(key, ()), found, strict=True)))
+            found = await asyncio.gather(*(look_up(key, run) for run in runs.get(key, ())), return_exceptions=True)
+            uses = dict(zip(runs.get(key, ()), found, strict=True))
+            self._remember(key, {run: use for run, use in uses.items() if not isinstance(use, BaseException)})
+            for fault in found:  # every question has its answer by now
+                if isinstance(fault, BaseException):
+                    self._wanted[key] = None
+                    raise fault
         return 0 if self._wanted else PAUSE_SECONDS
 
     def _remember(self, key: Key, uses: dict[Run, Use | None]) -> None:

@@ -20,7 +20,7 @@ from dispatcher.errors import SettingsError
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.rooms import RoomMirror
 from dispatcher.placement.extender import Extender
-from dispatcher.service import Rounds, Wake
+from dispatcher.service import Rounds, Wake, calm_collector
 from dispatcher.startup import log_in, stop_on_signals
 
 log = structlog.get_logger(component="extender")
@@ -52,6 +52,7 @@ async def serve(settings: Settings, client: KubeClient, stop: asyncio.Event) -> 
         log.info("started", address=settings.extender.address, tls=bool(settings.extender.tls_dir))
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(mirror.run()), group.create_task(Rounds("tls", tls.run_once, Wake()).run(stop))]
+            calm_collector()
             await stop.wait()
             await server.cleanup()  # what was asked by now is answered
             for task in tasks:

@@ -1,11 +1,11 @@
-"""The programs of a Kubernetes control plane, and kustomize, built once from the versions that a `go.mod` pins.
+"""The programs of a Kubernetes control plane, kustomize and Prometheus, built once from what a `go.mod` pins.
 
 Invariant: a program stands in the cache folder whole or not at all. It is built beside it and moved in, one builder at
 a time; who waited finds it there. The folder's name holds all that the result depends on: nothing in it changes.
-kustomize is a module of its own, because a change of one go.mod builds all of its programs again.
+Each is a module of its own, because a change of one go.mod builds all of its programs again.
 `KUBEBUILDER_ASSETS` may name a folder with ready-made programs; what it lacks is built.
 
-    python -m tests.controlplane.binaries     builds what is missing (about four minutes) and prints the folders
+    python -m tests.controlplane.binaries     builds what is missing (about seven minutes) and prints the folders
 """
 
 import fcntl
@@ -31,6 +31,7 @@ class Module:
     folder: Path
     cache: str
     packages: Mapping[str, str]
+    tags: str = ""
 
     def pinned(self, pattern: str) -> str | None:
         found = re.search(pattern, (self.folder / "go.mod").read_text(), re.MULTILINE)
@@ -46,6 +47,13 @@ PACKAGES = {
 }
 CONTROL_PLANE = Module(HERE / "tools", "controlplane", PACKAGES)
 KUSTOMIZE = Module(HERE / "kustomize", "kustomize", {"kustomize": "sigs.k8s.io/kustomize/kustomize/v5"})
+PROMETHEUS = Module(
+    HERE.parent / "prometheus" / "tools",
+    "prometheus",
+    {"prometheus": "github.com/prometheus/prometheus/cmd/prometheus"},
+    "remove_all_sd",  # a third of the packages: the clients of every cloud, to find there what to scrape
+)
+MODULES = (CONTROL_PLANE, KUSTOMIZE, PROMETHEUS)
 
 
 class BuildFault(Exception):
@@ -85,7 +93,7 @@ def _ready_made(module: Module) -> dict[str, Path]:
 
 
 def _cache_folder(module: Module, go_version: str) -> Path:
-    digest = hashlib.sha256(go_version.encode())
+    digest = hashlib.sha256(f"{go_version}{module.tags}".encode())
     for name in ("go.mod", "go.sum"):
         digest.update((module.folder / name).read_bytes())
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -94,7 +102,7 @@ def _cache_folder(module: Module, go_version: str) -> Path:
 
 def find_go(*candidates: str | None) -> tuple[Path, str]:
     """The first toolchain that is new enough for each go.mod, and its version."""
-    needed = max((module.pinned(r"^go (\S+)$") or "" for module in (CONTROL_PLANE, KUSTOMIZE)), key=_numbers)
+    needed = max((module.pinned(r"^go (\S+)$") or "" for module in MODULES), key=_numbers)
     seen = []
     for go in candidates:
         if go is None:
@@ -133,7 +141,7 @@ def _go(go: Path, arguments: Sequence[str], folder: Path) -> subprocess.Complete
 def _compile(go: Path, module: Module, names: Sequence[str], folder: Path) -> None:
     """Builds into a folder beside the target and moves each program in, so a reader never sees half a file."""
     with tempfile.TemporaryDirectory(dir=folder, prefix=".build-") as made:
-        flags = ["-trimpath", "-ldflags", f"-s -w {_shown_version(module)}", "-o", f"{made}/"]
+        flags = ["-trimpath", "-ldflags", f"-s -w {_shown_version(module)}", "-tags", module.tags, "-o", f"{made}/"]
         done = _go(go, ["build", *flags, *(module.packages[name] for name in names)], module.folder)
         if done.returncode != 0:
             raise BuildFault(f"go build of {', '.join(names)} failed:\n{done.stderr[-4000:]}")
@@ -155,7 +163,7 @@ def _shown_version(module: Module) -> str:
 
 if __name__ == "__main__":
     try:
-        for each in (CONTROL_PLANE, KUSTOMIZE):
+        for each in MODULES:
             sys.stdout.write(f"{build(each)}\n")
     except BuildFault as fault:
         sys.exit(str(fault))

@@ -27,11 +27,11 @@ class Pool:
         """The row, once it succeeded."""
         task_id = await self.place.database.insert_task(**row)
 
-        async def is_over() -> Record | None:
-            found = await self.place.database.task(task_id)
-            return found if found["status"] == "succeeded" else None
+        async def is_over() -> bool:
+            return bool((await self.place.database.task(task_id))["status"] == "succeeded")
 
-        return await wait_for(is_over, f"task {task_id} succeeded", 20, check=self.dispatcher.check)
+        await wait_for(is_over, f"task {task_id} succeeded", 20, check=self.dispatcher.check)
+        return await self.place.database.task(task_id)
 
     async def pod_of(self, row: Record) -> Any:
         path = f"/api/v1/namespaces/{self.place.namespace}/pods/{row['pod_name']}"

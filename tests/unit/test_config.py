@@ -172,13 +172,6 @@ def test_a_fault_names_the_variable_the_value_and_the_rule(name: str, written: s
     assert len(fault) < 250
 
 
-@pytest.mark.parametrize("address", [":8888", "0.0.0.0:8888", "10.0.0.7:8888", "[::]:8888", "extender.example:8888"])
-def test_off_loopback_the_extender_needs_certificates(address: str) -> None:
-    (fault,) = faults_of({"EXTENDER_ADDRESS": address})
-    assert fault == f"DISPATCHER_EXTENDER_ADDRESS is {address!r}: off loopback DISPATCHER_EXTENDER_TLS_DIR must be set"
-    assert read({"EXTENDER_ADDRESS": address, "EXTENDER_TLS_DIR": "/etc/tls"}).settings.extender.address == address
-
-
 def test_a_port_has_at_most_16_bits() -> None:
     assert "HOST:PORT" in faults_of({"LISTEN_ADDRESS": "0.0.0.0:65536"})[0]
 

@@ -1,0 +1,77 @@
+"""An API server with as many nodes and bound Pods as one likes, on which nothing ever happens: for memory and answers.
+
+It serves the lists, in pages, and watches that stay silent but for bookmarks. A real one would take minutes to fill.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from tests.controlplane.processes import free_ports
+
+Json = dict[str, Any]
+CREATED = "2026-01-01T00:00:00Z"
+SIZE = {"cpu": "32", "memory": "128Gi", "pods": "110", "ephemeral-storage": "100Gi"}
+
+
+def a_node(number: int) -> Json:
+    name = f"node-{number:05}"
+    labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "node.kubernetes.io/instance-type": "large"}
+    meta = {"name": name, "uid": f"uid-{name}", "creationTimestamp": CREATED, "labels": labels}
+    return {"metadata": meta, "spec": {}, "status": {"allocatable": SIZE, "capacity": SIZE}}
+
+
+def a_pod(number: int, nodes: int) -> Json:
+    """Of ten sizes, as a cluster has them."""
+    asked = {"cpu": f"{100 * (number % 10 + 1)}m", "memory": f"{128 * (number % 10 + 1)}Mi"}
+    containers = [{"name": "task", "image": "x:1", "resources": {"requests": asked, "limits": asked}}]
+    meta = {"name": f"pod-{number:06}", "namespace": f"team-{number % 20}", "uid": f"uid-pod-{number}"}
+    spec = {"nodeName": f"node-{number % nodes:05}", "containers": containers}
+    return {"metadata": {**meta, "creationTimestamp": CREATED}, "spec": spec, "status": {"phase": "Running"}}
+
+
+class StandingCluster:
+    def __init__(self, nodes: int, pods: int) -> None:
+        self._items = {
+            "nodes": [msgspec.json.encode(a_node(number)) for number in range(nodes)],
+            "pods": [msgspec.json.encode(a_pod(number, nodes)) for number in range(pods)],
+        }
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        kind = request.path.rsplit("/", 1)[-1]
+        if request.query.get("watch"):
+            return await self._watch(request, kind)
+        first, limit = int(request.query.get("continue") or 0), int(request.query.get("limit") or 10**9)
+        page = self._items[kind][first : first + limit]
+        more = str(first + limit) if first + limit < len(self._items[kind]) else ""
+        meta = msgspec.json.encode({"resourceVersion": "7", "continue": more})
+        body = b'{"kind":"List","apiVersion":"v1","metadata":' + meta + b',"items":[' + b",".join(page) + b"]}"
+        return web.Response(body=body, content_type="application/json")
+
+    async def _watch(self, request: web.Request, kind: str) -> web.StreamResponse:
+        stream = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await stream.prepare(request)
+        named = {"nodes": "Node", "pods": "Pod"}[kind]
+        mark = {"kind": named, "apiVersion": "v1", "metadata": {"resourceVersion": "7"}}
+        while True:
+            await stream.write(msgspec.json.encode({"type": "BOOKMARK", "object": mark}) + b"\n")
+            await asyncio.sleep(10)
+
+
+@asynccontextmanager
+async def standing_cluster(nodes: int, pods: int) -> AsyncIterator[str]:
+    """Its URL."""
+    app = web.Application()
+    app.router.add_get("/{path:.*}", StandingCluster(nodes, pods).answer)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    (port,) = free_ports(1)
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,100 @@
+"""What the cAdvisor of a node serves of its Pods, for containers that a test declares.
+
+A container's cpu is a counter that grows by its `cores` in real time. Like the real one it also serves what must not
+be counted: the pause container, as runtimes label it and as they once did, and the Pod's own cgroup, which holds the
+sum of all its containers.
+"""
+
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+from aiohttp import web
+
+CPU = "container_cpu_usage_seconds_total"
+MEMORY = "container_memory_working_set_bytes"
+TYPES = {CPU: "counter", MEMORY: "gauge"}
+ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+PAUSE = "registry.test/pause:3.10"
+PAUSE_CORES, PAUSE_MEMORY = 0.5, 300e6  # far more than it uses, or counting it would not show
+
+
+class Container(NamedTuple):
+    """What runs in a Pod, and what it uses from its start on."""
+
+    namespace: str
+    pod: str
+    name: str
+    cores: float = 1.0
+    memory: float = 100e6
+    image: str = "registry.test/task:1"
+
+    def labels(self) -> dict[str, str]:
+        place = {"namespace": self.namespace, "pod": self.pod, "container": self.name, "image": self.image}
+        return place | {"id": f"/kubepods/pod-{self.pod}/{self.name}", "name": f"{self.pod}-{self.name}"}
+
+
+class Exporter:
+    """`running`: its containers, and since when they count."""
+
+    def __init__(self) -> None:
+        self.address = ""
+        self.running: dict[Container, float] = {}
+
+    def start(self, *containers: Container) -> float:
+        """Begins to count, at zero again if it runs already; the time of it."""
+        now = time.time()
+        self.running |= dict.fromkeys(containers, now)
+        return now
+
+    def stop(self, *containers: Container) -> float:
+        """It is served no more; the time of it."""
+        for container in containers:
+            del self.running[container]
+        return time.time()
+
+    async def answer(self, request: web.Request) -> web.Response:
+        return web.Response(text="".join(self._lines(time.time())))
+
+    def _lines(self, now: float) -> Iterator[str]:
+        for metric, kind in TYPES.items():
+            yield f"# TYPE {metric} {kind}\n"
+            for labels, uses in self._series(now):
+                written = ",".join(f'{name}="{value.translate(ESCAPED)}"' for name, value in labels.items())
+                yield f"{metric}{{{written}}} {uses[metric]!r}\n"
+
+    def _series(self, now: float) -> Iterator[tuple[dict[str, str], dict[str, float]]]:
+        sums: dict[tuple[str, str], dict[str, float]] = {}
+        for container, since in self.running.items():
+            uses = {CPU: container.cores * (now - since), MEMORY: container.memory}
+            yield container.labels(), uses
+            added = sums.setdefault((container.namespace, container.pod), {CPU: 0, MEMORY: 0})
+            added |= {metric: added[metric] + uses[metric] for metric in TYPES}
+        for place, added in sums.items():
+            yield from not_to_be_counted(*place, added, now)
+
+
+def not_to_be_counted(
+    namespace: str, pod: str, added: Mapping[str, float], now: float
+) -> Iterator[tuple[dict[str, str], dict[str, float]]]:
+    place, group = {"namespace": namespace, "pod": pod}, f"/kubepods/pod-{pod}"
+    paused = {CPU: PAUSE_CORES * now, MEMORY: PAUSE_MEMORY}
+    yield place | {"container": "", "image": "", "id": group, "name": ""}, dict(added)
+    yield place | {"container": "", "image": PAUSE, "id": f"{group}/pause", "name": f"pause-{pod}"}, paused
+    yield place | {"container": "POD", "image": PAUSE, "id": f"{group}/POD", "name": f"POD-{pod}"}, paused
+
+
+@asynccontextmanager
+async def exporting() -> AsyncIterator[Exporter]:
+    exporter = Exporter()
+    app = web.Application()
+    app.router.add_get("/metrics", exporter.answer)
+    runner = web.AppRunner(app, shutdown_timeout=1, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    exporter.address = f"127.0.0.1:{runner.addresses[0][1]}"
+    try:
+        yield exporter
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,127 @@
+"""One Prometheus of a test: started from nothing on loopback, asked as its own API has it, gone without trace.
+
+Everything it writes is in one temporary folder. Failure story: if it dies, whoever waits for it is told the end of its
+log; leaving it kills it and removes the folder, also when the start failed half way.
+"""
+
+import asyncio
+import io
+import shutil
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import aiohttp
+import yaml
+
+from tests.controlplane import waiting
+from tests.controlplane.binaries import PROMETHEUS, programs
+from tests.controlplane.processes import Server, free_ports
+from tests.prometheus.traces import PATH, Trace, body
+
+T = TypeVar("T")
+SCRAPE_SECONDS = 0.2
+START_SECONDS = 30  # a cold disk and a busy machine; on an idle one it is half a second
+OLDEST = "2d"
+"""What is written may be this old, also when newer samples are there."""
+
+
+class PrometheusServer:
+    """Scrapes `target`, host and port, every SCRAPE_SECONDS."""
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._folder: Path | None = None
+        self._server: Server | None = None
+        self._session: aiohttp.ClientSession | None = None
+        self.url = ""
+
+    async def __aenter__(self) -> Self:
+        try:
+            program = (await asyncio.to_thread(programs, PROMETHEUS))["prometheus"]
+            self._folder = Path(tempfile.mkdtemp(prefix="prometheus-"))
+            self._session = aiohttp.ClientSession()
+            self._server = Server("prometheus", self._command(program), self._folder / "log")
+            await self.start()
+        except BaseException:
+            await self._leave()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._leave()
+
+    async def _leave(self) -> None:
+        if self._server is not None:
+            self._server.kill()
+        if self._session is not None:
+            await self._session.close()
+        if self._folder is not None:
+            shutil.rmtree(self._folder)
+
+    def _command(self, program: Path) -> list[str]:
+        assert self._folder is not None
+        (port,) = free_ports(1)
+        self.url = f"http://127.0.0.1:{port}"
+        (self._folder / "prometheus.yaml").write_text(yaml.safe_dump(self._config()))
+        return [
+            str(program),
+            f"--config.file={self._folder}/prometheus.yaml",
+            f"--storage.tsdb.path={self._folder}/data",
+            f"--web.listen-address=127.0.0.1:{port}",
+            "--web.enable-otlp-receiver",
+            "--scrape.discovery-reload-interval=100ms",  # until it first scrapes
+            "--log.level=warn",
+        ]
+
+    def _config(self) -> dict[str, Any]:
+        often = f"{round(SCRAPE_SECONDS * 1000)}ms"
+        job = {"job_name": "cadvisor", "static_configs": [{"targets": [self._target]}]}
+        return {
+            "global": {"scrape_interval": often, "scrape_timeout": often},
+            "scrape_configs": [job],
+            "storage": {"tsdb": {"out_of_order_time_window": OLDEST}},
+        }
+
+    # What a test does to it
+
+    async def start(self) -> None:
+        """Also again, with what it knew."""
+        assert self._server is not None
+        self._server.start()
+        await self.wait_for(self._is_ready, "Prometheus", START_SECONDS)
+
+    def kill(self) -> None:
+        assert self._server is not None
+        self._server.kill()
+
+    async def write(self, *traces: Trace) -> None:
+        """What it would have scraped at those times."""
+        headers = {"Content-Type": "application/json"}
+        async with self.session.post(self.url + PATH, data=io.BytesIO(body(traces)), headers=headers) as answer:
+            assert answer.status == 200, await answer.text()
+
+    async def query(self, query: str) -> list[Any]:
+        """Its answer as of now."""
+        async with self.session.post(f"{self.url}/api/v1/query", data={"query": query}) as answer:
+            told = await answer.json()
+            assert told["status"] == "success", told
+            found: list[Any] = told["data"]["result"]
+            return found
+
+    async def wait_for(self, predicate: Callable[[], Awaitable[T]], what: str, seconds: float = 20) -> T:
+        assert self._server is not None
+        return await waiting.wait_for(predicate, what, seconds, check=self._server.check)
+
+    @property
+    def session(self) -> aiohttp.ClientSession:
+        assert self._session is not None, "it is not up"
+        return self._session
+
+    async def _is_ready(self) -> bool:
+        try:
+            async with self.session.get(f"{self.url}/-/ready") as answer:
+                return answer.status == 200
+        except aiohttp.ClientError:
+            return False

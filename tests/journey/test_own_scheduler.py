@@ -1,0 +1,186 @@
+"""`deploy/scheduler` at work: kube-scheduler and the extender with the rights that it gives, and rows of ours."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dispatcher.cli import commands
+from dispatcher.config import PlacementSettings
+from dispatcher.loading import load
+from dispatcher.placement.configuration import build_configuration
+from tests.controlplane.api import Json
+from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.waiting import wait_for
+from tests.deployed import DEPLOY, granted, overlaid, rendered
+from tests.dispatching import Dispatcher, Place
+from tests.journey.test_warm import Pool, pools
+from tests.scheduling.kube_scheduler import KubeScheduler
+from tests.scheduling.ours import OurExtender
+
+SCHEDULER = DEPLOY / "scheduler"
+ACCOUNT = "dispatcher-scheduler"
+
+
+def configuration_of(objects: tuple[Json, ...]) -> Json:
+    (text,) = [one["data"]["scheduler.yaml"] for one in objects if one["kind"] == "ConfigMap"]
+    found: Json = yaml.safe_load(text)
+    return found
+
+
+def containers_of(objects: tuple[Json, ...]) -> dict[str, Json]:
+    (deployment,) = [one for one in objects if one["kind"] == "Deployment"]
+    return {one["name"]: one for one in deployment["spec"]["template"]["spec"]["containers"]}
+
+
+class DeployedScheduler(KubeScheduler):
+    """With the account of the Deployment, and the lease that it is to hold."""
+
+    def __init__(self, plane: ControlPlane, folder: Path, wanted: Json, kubeconfig: Path, namespace: str) -> None:
+        self._own = kubeconfig
+        self._namespace = namespace
+        super().__init__(plane, folder, wanted)
+
+    def _fitted(self, wanted: Json, kubeconfig: Path) -> Json:
+        fitted = super()._fitted(wanted, kubeconfig)
+        connection = {**fitted["clientConnection"], "kubeconfig": str(self._own)}
+        lease = {**wanted["leaderElection"], "resourceNamespace": self._namespace}
+        return {**fitted, "clientConnection": connection, "leaderElection": lease}
+
+
+@asynccontextmanager
+async def deployed(place: Place) -> AsyncIterator[tuple[DeployedScheduler, OurExtender]]:
+    """Both containers as processes, with the rights that the manifests give in this namespace."""
+    plane, folder = place.control_plane, place.folder / "deployed"
+    folder.mkdir()
+    objects = overlaid(folder, SCHEDULER, namespace=place.namespace)
+    named = tuple(one for one in objects if one["kind"] != "Deployment")
+    cluster_wide = [one for one in named if "namespace" not in one["metadata"]]
+    await plane.apply(named, namespace=place.namespace)
+    token = await plane.service_account_token(place.namespace, ACCOUNT)
+    kubeconfig = plane.kubeconfig(folder / "kubeconfig", token=token, namespace=place.namespace)
+    try:
+        async with OurExtender(kubeconfig) as extender:
+            await extender.ready()
+            wanted = configuration_of(objects)
+            wanted["extenders"][0]["urlPrefix"] = extender.url
+            scheduler = DeployedScheduler(plane, folder, wanted, kubeconfig, place.namespace)
+            scheduler.start()
+            try:
+                yield scheduler, extender
+            finally:
+                scheduler.kill()
+    finally:
+        for one in cluster_wide:
+            path = f"/apis/rbac.authorization.k8s.io/v1/{one['kind'].lower()}s/{one['metadata']['name']}"
+            await plane.admin("DELETE", path)
+
+
+async def test_rows_land_on_the_node_where_their_key_ran_last(place: Place) -> None:
+    async with (
+        deployed(place) as (scheduler, extender),
+        pools(place, 4, SCHEDULER_NAME=scheduler.name) as (pool, nodes),
+    ):
+        first = await pool.runs(cache_key="maps")
+        assert first["node_name"] in nodes
+        later = [await pool.runs(cache_key="maps") for _ in range(3)]
+        assert {row["node_name"] for row in later} == {first["node_name"]}
+        assert await extender.metric("dispatcher_history_hits_total", rank="1") == 3
+        pod = await pool.pod_of(later[-1])
+        assert pod["spec"]["schedulerName"] == scheduler.name
+        required = pod["spec"]["affinity"]["nodeAffinity"]
+        assert "preferredDuringSchedulingIgnoredDuringExecution" not in required
+        key = f"{place.namespace}/{pod['metadata']['name']}"
+        assert scheduler.of_extenders(key, first["node_name"]) == 30
+        check_rights(place)
+
+
+def check_rights(place: Place) -> None:
+    """Nothing that the scheduler and the extender asked for was forbidden."""
+    user = f"system:serviceaccount:{place.namespace}:{ACCOUNT}"
+    asked = place.control_plane.audit(user_prefix=user)
+    assert {event.code for event in asked if event.code in {401, 403}} == set()
+    assert any(event.object_ref.resource == "leases" for event in asked)
+
+
+async def test_rows_wait_while_the_extender_is_away_and_go_on_when_it_is_back(place: Place) -> None:
+    async with deployed(place) as (scheduler, extender), pools(place, 2, SCHEDULER_NAME=scheduler.name) as (pool, _):
+        await pool.runs(cache_key="maps")
+        await extender.kill()
+        task_id = await place.database.insert_task(cache_key="maps")
+        await told(pool, "SchedulerError")
+        await extender.start()
+
+        async def is_over() -> bool:
+            return bool((await place.database.task(task_id))["status"] == "succeeded")
+
+        await wait_for(is_over, "the row succeeded", 30, check=pool.dispatcher.check)
+
+
+async def told(pool: Pool, reason: str) -> None:
+    async def is_told() -> bool:
+        path = f"/api/v1/namespaces/{pool.place.namespace}/pods"
+        pods = (await pool.place.control_plane.admin("GET", path))["items"]
+        conditions = [one for pod in pods for one in pod["status"].get("conditions", ())]
+        return any(one.get("reason") == reason for one in conditions)
+
+    await wait_for(is_told, f"a Pod says {reason}", 20, check=pool.dispatcher.check)
+
+
+def test_the_configuration_is_the_one_that_the_program_prints() -> None:
+    loaded = load({"DISPATCHER_NAMESPACE": "dispatcher"}, str)
+    assert configuration_of(rendered(SCHEDULER)) == build_configuration(loaded.settings)
+
+
+def test_its_name_is_what_the_setting_is_to_say() -> None:
+    printed = build_configuration(load({"DISPATCHER_SCHEDULER_NAME": "warm"}, str).settings)
+    assert printed["profiles"] == [{"schedulerName": "warm"}]
+    assert PlacementSettings().scheduler_name == ""
+
+
+def test_the_extender_may_look_and_nothing_else() -> None:
+    objects = [one for one in rendered(SCHEDULER) if one["metadata"]["name"] in {"dispatcher-extender", ACCOUNT}]
+    rights = granted(tuple(objects), ACCOUNT)
+    assert {(right.resource, right.verb) for right in rights if right.where == "cluster"} == {
+        ("nodes", "list"), ("nodes", "watch"), ("pods", "list"), ("pods", "watch"),
+    }  # fmt: skip
+    assert {right.resource for right in rights if right.where == "namespace"} == {"leases"}
+
+
+def test_the_extender_is_reached_over_loopback_alone() -> None:
+    containers = containers_of(rendered(SCHEDULER))
+    assert containers["extender"]["args"][0] in commands.commands
+    assert "env" not in containers["extender"], "its address is the default, which is loopback"
+    (entry,) = configuration_of(rendered(SCHEDULER))["extenders"]
+    assert entry["urlPrefix"] == f"http://{load({}, str).settings.extender.address}"
+    assert [port["containerPort"] for port in containers["extender"]["ports"]] == [8080]
+
+
+@pytest.mark.parametrize("name", ["extender", "kube-scheduler"])
+async def test_pod_security_lets_it_in(control_plane: ControlPlane, namespace: str, name: str) -> None:
+    enforced = {"pod-security.kubernetes.io/enforce": "restricted"}
+    await control_plane.admin("PATCH", f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": enforced}})
+    (deployment,) = [one for one in rendered(SCHEDULER) if one["kind"] == "Deployment"]
+    template = deployment["spec"]["template"]
+    spec = {**template["spec"], "serviceAccountName": "default", "volumes": template["spec"]["volumes"]}
+    spec["containers"] = [one for one in spec["containers"] if one["name"] == name]
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    made = await control_plane.admin("POST", path, {"metadata": {"name": name}, "spec": spec})
+    assert "schedulerName" not in spec, "it must not place itself"
+    assert made["spec"]["schedulerName"] == "default-scheduler"
+
+
+async def test_a_row_whose_pod_names_an_absent_scheduler_waits_and_says_so(place: Place) -> None:
+    async with Dispatcher(place, SCHEDULER_NAME="nobody") as dispatcher:
+        await dispatcher.ready()
+        await place.database.insert_task(cache_key="maps")
+
+        async def is_made() -> bool:
+            return bool(await place.jobs())
+
+        await wait_for(is_made, "its Job is there", 10, check=dispatcher.check)
+        (job,) = await place.jobs()
+        assert json.loads(json.dumps(job))["spec"]["template"]["spec"]["schedulerName"] == "nobody"

@@ -4,7 +4,17 @@ import argparse
 import subprocess
 import sys
 
-PROMISES = ("idle_insert", "burst", "idle_cycle", "other_inserts", "requests_per_task", "trying_out")
+PROMISES = (
+    "idle_insert",
+    "burst",
+    "idle_cycle",
+    "other_inserts",
+    "requests_per_task",
+    "trying_out",
+    "extender_answers",
+    "warm_share",
+    "scheduling_rate",
+)
 
 
 def main() -> int:

@@ -8,7 +8,8 @@ pg.tasks ──▶ admission.dispatch ──▶ jobs.launcher ──▶ kube.job
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Protocol
 
 import structlog
 from aiohttp import web
@@ -52,10 +53,18 @@ ACCESS_SECONDS = 60
 ACCESS_AGAIN_SECONDS = 2
 
 
-async def run(settings: Settings) -> None:
+class Beside(Protocol):
+    """Another program that runs in this process."""
+
+    checks: Mapping[str, health.Check]
+
+    async def run(self, stop: asyncio.Event) -> None: ...
+
+
+async def run(settings: Settings, beside: Callable[[Settings, KubeClient], Beside] | None = None) -> None:
     """`dispatcher run`: until SIGTERM or SIGINT, then ends within 30 s."""
     client = KubeClient(await log_in(settings.kube))
-    app = App(settings, client)
+    app = App(settings, client, beside(settings, client) if beside else None)
     try:
         await app.run(stop_on_signals())
     finally:
@@ -66,8 +75,9 @@ async def run(settings: Settings) -> None:
 class App:
     """One running dispatcher."""
 
-    def __init__(self, settings: Settings, client: KubeClient) -> None:
+    def __init__(self, settings: Settings, client: KubeClient, beside: Beside | None = None) -> None:
         self.settings = settings
+        self._beside = beside
         kube, jobs = settings.kube, settings.jobs
         namespace = kube.namespace or client.namespace
         site, database_url = site_of(settings, namespace), database_of(settings.database)
@@ -106,7 +116,8 @@ class App:
         log.info("started", installation=self.settings.kube.installation, address=address)
         try:
             async with asyncio.TaskGroup() as adapters:
-                running = self.leading.run(asyncio.Event()), self.mirror.run(), self.listener.run()
+                running = [self.leading.run(asyncio.Event()), self.mirror.run(), self.listener.run()]
+                running += [self._beside.run(stop)] if self._beside else []
                 tasks = [adapters.create_task(part) for part in running]
                 calm_collector()
                 is_drained = await self._run_stages(stop)
@@ -114,6 +125,8 @@ class App:
                     task.cancel()
             if is_drained:
                 await self.lease.release()  # after the last write
+        except ExceptionGroup as faults:
+            raise faults.exceptions[0] from faults
         finally:
             await server.cleanup()
             log.info("stopped")
@@ -194,7 +207,7 @@ class App:
             "templates": lambda: self.catalog.fault or ("" if self.catalog.templates else NO_TEMPLATE),
             "api": lambda: hold.detail if (hold := self.launcher.brakes().api) else "",
         }
-        return health.build_app(checks)
+        return health.build_app({**checks, **(self._beside.checks if self._beside else {})})
 
 
 NO_TEMPLATE = "none: set DISPATCHER_IMAGE for the built-in one, or DISPATCHER_TEMPLATES_DIR"

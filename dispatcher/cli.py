@@ -51,12 +51,13 @@ def commands() -> None:
 
 
 @commands.command()
-def run() -> None:
+@click.option("--with-extender", is_flag=True, help="Answer kube-scheduler, too; readiness and metrics are shared.")
+def run(with_extender: bool) -> None:
     """Dispatch until SIGTERM."""
     loaded = load_settings()
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)
-    turn(app.run(loaded.settings))
+    turn(app.run(loaded.settings, extender.Answering if with_extender else None))
 
 
 @commands.command("janitor")

@@ -8,6 +8,7 @@ scheduler, as a container beside the one that asks (deploy/scheduler).
 
 import asyncio
 import ssl
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -35,32 +36,46 @@ async def run(settings: Settings) -> None:
     """Until SIGTERM or SIGINT; what was asked by then is answered."""
     client = KubeClient(await log_in(settings.kube))
     try:
-        await serve(settings, client, stop_on_signals())
+        answering = Answering(settings, client)
+        probes = await health.serve(health.build_app(answering.checks), settings.service.listen_address)
+        try:
+            await answering.run(stop_on_signals())
+        finally:
+            await probes.cleanup()
     finally:
         await client.close()
 
 
-async def serve(settings: Settings, client: KubeClient, stop: asyncio.Event) -> None:
-    mirror, tls = RoomMirror(client), Tls(settings.extender)
-    probes = await health.serve(health.build_app({"cluster": mirror.stale}), settings.service.listen_address)
-    answering = Extender(mirror.rooms.of).app()
-    server = web.AppRunner(
-        answering, access_log=None, keepalive_timeout=KEEP_ALIVE_SECONDS, shutdown_timeout=DRAIN_SECONDS
-    )
-    try:
-        await listen(server, settings.extender, tls)
-        log.info("started", address=settings.extender.address, tls=bool(settings.extender.tls_dir))
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(mirror.run()), group.create_task(Rounds("tls", tls.run_once, Wake()).run(stop))]
-            calm_collector()
-            await stop.wait()
-            await server.cleanup()  # what was asked by now is answered
-            for task in tasks:
-                task.cancel()
-    finally:
-        await server.cleanup()
-        await probes.cleanup()
-        log.info("stopped")
+class Answering:
+    """The program, alone or beside the dispatcher (`run --with-extender`)."""
+
+    def __init__(self, settings: Settings, client: KubeClient) -> None:
+        """SettingsError: certificates that cannot be used."""
+        self._settings = settings.extender
+        self._mirror = RoomMirror(client)
+        self._tls = Tls(settings.extender)
+        self.checks: Mapping[str, health.Check] = {"extender": self._mirror.stale}
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until `stop`. SettingsError: it cannot listen there."""
+        app = Extender(self._mirror.rooms.of).app()
+        server = web.AppRunner(
+            app, access_log=None, keepalive_timeout=KEEP_ALIVE_SECONDS, shutdown_timeout=DRAIN_SECONDS
+        )
+        renewing = Rounds("certificates", self._tls.run_once, Wake())
+        try:
+            await listen(server, self._settings, self._tls)
+            log.info("started", address=self._settings.address, tls=bool(self._settings.tls_dir))
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._mirror.run()), group.create_task(renewing.run(stop))]
+                calm_collector()
+                await stop.wait()
+                await server.cleanup()  # what was asked by now is answered
+                for task in tasks:
+                    task.cancel()
+        finally:
+            await server.cleanup()
+            log.info("stopped")
 
 
 async def listen(server: web.AppRunner, settings: ExtenderSettings, tls: "Tls") -> None:

@@ -1,19 +1,24 @@
 """`deploy/scheduler` at work: kube-scheduler and the extender with the rights that it gives, and rows of ours."""
 
+import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import aiohttp
 import pytest
 import yaml
 
 from dispatcher.cli import commands
 from dispatcher.config import PlacementSettings
+from dispatcher.identity import HISTORY_NODES
 from dispatcher.loading import load
 from dispatcher.placement.configuration import build_configuration
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.processes import free_ports
 from tests.controlplane.waiting import wait_for
 from tests.deployed import DEPLOY, granted, overlaid, rendered
 from tests.dispatching import Dispatcher, Place
@@ -118,6 +123,48 @@ async def test_rows_wait_while_the_extender_is_away_and_go_on_when_it_is_back(pl
             return bool((await place.database.task(task_id))["status"] == "succeeded")
 
         await wait_for(is_over, "the row succeeded", 30, check=pool.dispatcher.check)
+
+
+class WithExtender(Dispatcher):
+    """`dispatcher run --with-extender`, as somebody who may look at all Pods."""
+
+    def __init__(self, place: Place) -> None:
+        plane = place.control_plane
+        (self.extender_port,) = free_ports(1)
+        config = place.folder / "admin.kubeconfig"
+        plane.kubeconfig(config, token=plane.admin_token, namespace=place.namespace)
+        super().__init__(place, KUBECONFIG=config, EXTENDER_ADDRESS=f"127.0.0.1:{self.extender_port}")
+
+    async def start(self) -> None:
+        with self._log.open("a") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *self.program, "run", "--with-extender", cwd=self.folder, env=self._environment, stdout=log, stderr=log
+            )
+
+
+async def test_one_process_can_dispatch_and_answer_kube_scheduler(place: Place, nodes: list[str]) -> None:
+    both = WithExtender(place)
+    async with both, place.playing():
+        await both.ready()
+        task_id = await place.database.insert_task()
+
+        async def is_over() -> bool:
+            return bool((await place.database.task(task_id))["status"] == "succeeded")
+
+        await wait_for(is_over, "the row succeeded", 20, check=both.check)
+        asked = {"Pod": {"metadata": {"annotations": {HISTORY_NODES: json.dumps(nodes[:1])}}}, "NodeNames": nodes[:2]}
+        url = f"http://127.0.0.1:{both.extender_port}/prioritize"
+        async with aiohttp.ClientSession() as session, session.post(url, json=asked) as answer:
+            assert await answer.json() == [{"Host": nodes[0], "Score": 3}, {"Host": nodes[1], "Score": 0}]
+        assert await both.stop() == 0
+
+
+async def test_a_port_that_is_taken_is_named(place: Place) -> None:
+    taken = WithExtender(place)
+    with socket.create_server(("127.0.0.1", taken.extender_port)):
+        await taken.start()
+        assert await taken.process.wait() == 2
+    assert taken.log.splitlines()[-1].startswith("DISPATCHER_EXTENDER_ADDRESS is '127.0.0.1:")
 
 
 async def told(pool: Pool, reason: str) -> None:

@@ -2,19 +2,25 @@
 
 Whole numbers, because thousands of nodes are compared for every Pod. What is finer than a thousandth is rounded up, as
 kube-scheduler does. Rule: `component-helpers/resource.PodRequests` (containers side by side, init containers before
-them one after another, sidecars among those from their turn on; overhead on top).
+them one after another, sidecars among those from their turn on; what the Pod says for all of them counts instead;
+overhead on top).
 """
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from typing import Final
 
 from dispatcher.quantity import parse_quantity
 
 Amounts = Mapping[str, int]
 Written = tuple[tuple[str, str], ...]
 """Requests as they stand in a manifest."""
-Asked = tuple[tuple[Written, ...], tuple[tuple[Written, bool], ...], Written]
-"""Containers; init containers, and whether each is a sidecar; overhead."""
+Asked = tuple[tuple[Written, ...], tuple[tuple[Written, bool], ...], Written, Written]
+"""Containers; init containers, and whether each is a sidecar; overhead; what the Pod asks for as a whole."""
+
+
+MOST_CONTAINERS: Final = 8
+MOST_NAMES: Final = 8
 
 
 @lru_cache(maxsize=8192)
@@ -47,10 +53,19 @@ def highest(some: Amounts, more: Amounts) -> dict[str, int]:
     return {name: max(some.get(name, 0), more.get(name, 0)) for name in {**some, **more}}
 
 
-@lru_cache(maxsize=4096)
 def asked_by(asked: Asked) -> Amounts:
     """All that one Pod asks for; it is a Pod, too. Shared by all Pods that ask alike: not to be written to."""
-    containers, first, overhead = asked
+    is_plain = len(asked[0]) + len(asked[1]) <= MOST_CONTAINERS and all(len(one) <= MOST_NAMES for one in asked[0])
+    return remembered(asked) if is_plain else total_of(asked)  # a memory of anything would be anybody's to fill
+
+
+@lru_cache(maxsize=4096)
+def remembered(asked: Asked) -> Amounts:
+    return total_of(asked)
+
+
+def total_of(asked: Asked) -> Amounts:
+    containers, first, overhead, whole = asked
     beside: Amounts = {}
     peak: Amounts = {}
     for written, is_sidecar in first:
@@ -61,4 +76,4 @@ def asked_by(asked: Asked) -> Amounts:
     total = beside
     for written in containers:
         total = added(total, amounts(written))
-    return {**added(highest(total, peak), amounts(overhead)), "pods": 1000}
+    return {**added({**highest(total, peak), **amounts(whole)}, amounts(overhead)), "pods": 1000}

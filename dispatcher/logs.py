@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 import structlog
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.web import RequestPayloadError
 
 
 def configure_logs(level: str, *, as_text: bool | None = None) -> None:
@@ -32,6 +34,15 @@ def configure_logs(level: str, *, as_text: bool | None = None) -> None:
     theirs = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *finish]
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(processors=theirs, foreign_pre_chain=added))
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logging.getLogger("aiohttp.server").addFilter(without_quotation)
+
+
+def without_quotation(record: logging.LogRecord) -> bool:
+    """The server quotes what it cannot parse, which may be a piece of a body: only what was wrong is told."""
+    fault = record.exc_info[1] if record.exc_info else None
+    if isinstance(fault, HttpProcessingError | RequestPayloadError):
+        record.msg, record.args, record.exc_info = f"{record.getMessage()}: {type(fault).__name__}", (), None
+    return True
 
 
 def to_json(event: Any, **_: Any) -> str:

@@ -34,6 +34,7 @@ class BoundSpec(Struct, frozen=True, rename="camel"):
     containers: list[Container] = []
     init_containers: list[Container] | None = None
     overhead: dict[str, str] | None = None
+    resources: Resources | None = None
 
 
 class WireBound(Struct, frozen=True, rename="camel"):
@@ -65,7 +66,8 @@ def read_bound(raw: bytes | msgspec.Raw) -> Bound | None:
         (requests(one.resources.requests), one.restart_policy == "Always") for one in spec.init_containers or ()
     )
     containers = tuple(requests(one.resources.requests) for one in spec.containers)
-    asked: Asked = (containers, first, requests(spec.overhead))
+    whole = requests(spec.resources.requests if spec.resources else None)
+    asked: Asked = (containers, first, requests(spec.overhead), whole)
     return Bound(full_name(wire.metadata), spec.node_name, asked_by(asked))
 
 

@@ -29,8 +29,11 @@ from dispatcher.placement.callers import FAULTS, Callers, Peer
 from dispatcher.placement.history import POINTS
 from dispatcher.placement.score import Points, Wish, read_wish, score, score_in_time, totals
 from dispatcher.placement.wire import (
+    NOTHING,
+    UNREADABLE,
     Arguments,
     FilterResult,
+    Nodes,
     Pod,
     PreemptionArguments,
     PreemptionResult,
@@ -42,7 +45,6 @@ log = structlog.get_logger(component="placement.extender")
 
 LARGEST_BODY: Final = 16 * 2**20
 DEADLINE_SECONDS: Final = 0.2
-UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 T = TypeVar("T")
 Answer = tuple[Any, str]
 """What is sent, and the outcome as the metric has it."""
@@ -88,8 +90,10 @@ class Extender:
                 sent, outcome = answer(Call(body, peer_of(request), lambda: self._clock() > late_at))
             except web.HTTPRequestEntityTooLarge:
                 sent, outcome, status = {"Error": f"more than {LARGEST_BODY} bytes"}, "bad", 413
-            except BadBody as fault:
+            except (BadBody, web.RequestPayloadError) as fault:
                 sent, outcome, status = {"Error": str(fault)}, "bad", 400
+            except ConnectionError:  # it has gone, and hears no answer
+                sent, outcome, status = {}, "bad", 400
             written = msgspec.json.encode(sent)
             EXTENDER_SECONDS.labels(verb, outcome).observe(self._clock() - began)
             return web.Response(body=written, status=status, content_type="application/json")
@@ -100,9 +104,9 @@ class Extender:
         asked = read(call.body, Arguments)
         names = self._heard("filter", call, asked)
         EXTENDER_NODES.labels("filter").observe(len(names))
-        if asked.node_names is None:
-            return FilterResult(nodes=asked.nodes), "ok"
-        return FilterResult(node_names=names), "ok"
+        if asked.is_cached:
+            return FilterResult(node_names=names), "ok"
+        return FilterResult(nodes=Nodes(list(asked.by_name().values()))), "ok"
 
     def prioritize(self, call: Call) -> Answer:
         asked = read(call.body, Arguments)
@@ -127,7 +131,7 @@ class Extender:
         if pod is None:
             raise BadBody("Pod: not one")
         wish = read_wish(pod)
-        names = read_names(asked) if asked.node_names is not None or asked.nodes else sorted(self._rooms)
+        names = read_names(asked) if not asked.node_names == asked.nodes == NOTHING else sorted(self._rooms)
         points = score(wish, self._rooms, names)
         nodes = {
             name: {"verdict": "pass", "points": total, "terms": {"history": one.history, "load": one.load}}
@@ -138,8 +142,8 @@ class Extender:
     def _heard(self, verb: str, call: Call, asked: Arguments) -> list[str]:
         """The names; and what the call tells of how its sender is configured."""
         names = read_names(asked)
-        cached, choice = asked.node_names is not None, len(names) > 1
-        for fault in self._callers.hear(verb, call.peer, self._clock(), has_choice=choice, is_cached=cached):
+        choice = len(names) > 1
+        for fault in self._callers.hear(verb, call.peer, self._clock(), has_choice=choice, is_cached=asked.is_cached):
             EXTENDER_CONFIG_FAULTS.labels(fault).set(1)
             log.warning("kube-scheduler's configuration", fault=fault, says=FAULTS[fault])
         return names
@@ -159,10 +163,11 @@ def read(body: bytes, kind: type[T]) -> T:
 
 
 def read_names(asked: Arguments) -> list[str]:
+    """BadBody: there is no list of nodes, or none of what stands in it is one."""
     try:
         return asked.names()
     except UNREADABLE as fault:
-        raise BadBody(f"Nodes: {fault}") from fault
+        raise BadBody(f"nodes: {fault}") from fault
 
 
 def read_pod(asked: Arguments) -> Pod | None:

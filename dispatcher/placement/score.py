@@ -1,9 +1,10 @@
 """Points of a node for a Pod, 0..10: how warm it is (3, 2, 1) and how well it can bear the Pod's real use (0..7).
 
 The second as BlueKing CI's scheduler plugin has it, where it was a hundred: for cpu and for memory, 70 where the Pod's
-limit fits into what is free, 60 to 20 where one of the uses that are known fits (60: the highest), else 10; half of
-the sum counts, in whole tens. Without known use nothing is gained by it: kube-scheduler itself sees to requests. A
-node whose room is not known gets what half of the others do not exceed: nothing would empty it, the most would fill it.
+limit fits into what is free (what has no limit never does), 60 to 20 where one of the uses that are known fits (60: the
+highest), else 10; half of the sum counts, in whole tens. Without known use nothing is gained by it: kube-scheduler
+itself sees to requests. A node whose room is not known gets what half of the others do not exceed: nothing would empty
+it, the most would fill it.
 """
 
 from bisect import bisect_right
@@ -16,10 +17,10 @@ from msgspec import Struct
 from dispatcher.amounts import milli_of
 from dispatcher.placement.history import history_points, read_history
 from dispatcher.placement.usage import Needs, read_needs
-from dispatcher.placement.wire import Pod, asks
+from dispatcher.placement.wire import UNREADABLE, Pod, asks
 from dispatcher.room import Room
 
-UNSET: Final = {"cpu": milli_of("100m"), "memory": milli_of("200Mi")}
+UNSET: Final = {"cpu": "100m", "memory": "200Mi"}
 """What kube-scheduler takes a container for that asks for nothing, where it weighs nodes."""
 FITS: Final = 70
 STEP: Final = 10
@@ -64,44 +65,37 @@ def read_wish(pod: Pod) -> Wish:
     needs = Needs()
     try:
         nodes = read_history(notes)
-    except ValueError:
+    except UNREADABLE:
         faults.append("history-nodes")
     try:
         needs = read_needs(notes)
-    except ValueError:
+    except UNREADABLE:
         faults.append("real-resources")
-    asked, created = asks(pod), pod.metadata.creation_timestamp
+    asked, created = asks(pod, UNSET), pod.metadata.creation_timestamp
     return Wish(
         history=history_points(nodes),
-        cpu=build_steps(asked.get("cpu") or unset(pod, "cpu"), limit(pod, "cpu"), needs.cpu),
-        memory=build_steps(asked.get("memory") or unset(pod, "memory"), limit(pod, "memory"), needs.memory),
+        cpu=build_steps(asked.get("cpu", 0), limit(pod, "cpu"), needs.cpu),
+        memory=build_steps(asked.get("memory", 0), limit(pod, "memory"), needs.memory),
         created_at=created.timestamp() if created else float("inf"),
         has_uses=bool(needs.cpu),
         faults=tuple(faults),
     )
 
 
-def build_steps(request: int, limit: int, uses: Sequence[int | None]) -> Steps:
+def build_steps(request: int, limit: int | None, uses: Sequence[int | None]) -> Steps:
     """`tier` is the rule; it changes at these edges alone, so thousands of nodes are looked up."""
-    edges = tuple(sorted({use for use in uses if use is not None} | {limit + 1}))
+    edges = tuple(sorted({use for use in uses if use is not None} | {limit + 1 if limit is not None else 0}))
     return Steps(
         edges, (tier(edges[0] - 1, request, limit, uses), *(tier(edge, request, limit, uses) for edge in edges))
     )
 
 
-def unset(pod: Pod, resource: str) -> int:
-    return UNSET[resource] * len(pod.spec.containers)
-
-
-def limit(pod: Pod, resource: str) -> int:
-    """Of all containers; 0 where none is set."""
-    total = 0
-    for container in pod.spec.containers:
-        try:
-            total += milli_of((container.resources.limits or {}).get(resource, "0"))
-        except ValueError:
-            continue
-    return total
+def limit(pod: Pod, resource: str) -> int | None:
+    """Of all containers; None: there is one without, so it has no end."""
+    try:
+        return sum(milli_of((one.resources.limits or {})[resource]) for one in pod.spec.containers)
+    except (KeyError, ValueError):
+        return None
 
 
 def score(wish: Wish, rooms: Mapping[str, Room], names: Sequence[str]) -> list[Points]:
@@ -135,9 +129,9 @@ def warmth(wish: Wish, name: str, room: Room | None) -> int:
     return 0 if is_another else wish.history[name]
 
 
-def tier(free: int, request: int, limit: int, uses: Sequence[int | None]) -> int:
+def tier(free: int, request: int, limit: int | None, uses: Sequence[int | None]) -> int:
     """A use that is not above the request says nothing: so much is asked for, and free."""
-    if free > limit:
+    if limit is not None and free > limit:
         return FITS
     for number, use in enumerate(uses, start=1):
         if use is not None and request < use <= free:

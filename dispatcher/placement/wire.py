@@ -4,16 +4,21 @@ Keys are Go's names, Pods and nodes inside are Kubernetes' own. Of a Pod only wh
 a Pod that cannot be read must not take the names of the nodes along, or nobody could be let pass.
 """
 
+from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Raw, Struct
 
 from dispatcher.amounts import Amounts, Asked, asked_by
 
-NO_TIME: Final = datetime.fromisoformat("9999-01-01T00:00:00+00:00")
 NOTHING: Final = msgspec.Raw(b"null")
+NONE: Final[Mapping[str, str]] = {}
+UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+Moment = Annotated[datetime, msgspec.Meta(tz=True)]
+"""With a time zone, or it would be one of this machine."""
 
 
 class Meta(Struct, frozen=True, rename="camel"):
@@ -21,7 +26,7 @@ class Meta(Struct, frozen=True, rename="camel"):
     namespace: str = ""
     uid: str = ""
     annotations: dict[str, str] | None = None
-    creation_timestamp: datetime | None = None
+    creation_timestamp: Moment | None = None
 
 
 class Resources(Struct, frozen=True):
@@ -38,6 +43,7 @@ class Spec(Struct, frozen=True, rename="camel"):
     containers: list[Container] = []
     init_containers: list[Container] | None = None
     overhead: dict[str, str] | None = None
+    resources: Resources | None = None
 
 
 class Pod(Struct, frozen=True):
@@ -45,8 +51,22 @@ class Pod(Struct, frozen=True):
     spec: Spec = Spec()
 
 
-class Named(Struct, frozen=True):
-    metadata: Meta = Meta()
+class Name(Struct, frozen=True):
+    name: str
+
+
+class Node(Struct, frozen=True):
+    """Of a node nothing but its name: what else is wrong with it is none of our business."""
+
+    metadata: Name
+
+
+class Identity(Struct, frozen=True):
+    uid: str = ""
+
+
+class Victim(Struct, frozen=True):
+    metadata: Identity = Identity()
 
 
 class Nodes(Struct, frozen=True):
@@ -59,15 +79,41 @@ class Arguments(Struct, frozen=True, rename="pascal"):
     """ExtenderArgs. `node_names` where the caller is nodeCacheCapable, else `nodes`."""
 
     pod: Raw = NOTHING
-    nodes: Nodes | None = None
-    node_names: list[str] | None = None
+    nodes: Raw = NOTHING
+    node_names: Raw = NOTHING
+
+    @property
+    def is_cached(self) -> bool:
+        return self.node_names != NOTHING
 
     def names(self) -> list[str]:
-        """Each node once, in the order in which they came. MsgspecError: a node that is none."""
-        if self.node_names is not None:
-            return list(dict.fromkeys(self.node_names))
-        items = self.nodes.items if self.nodes else None
-        return list(dict.fromkeys(msgspec.json.decode(item, type=Named).metadata.name for item in items or ()))
+        """Each once, in their order; those that cannot be read are left out. UNREADABLE: no list, or none in it can."""
+        if self.is_cached:
+            with suppress(*UNREADABLE):
+                return list(dict.fromkeys(msgspec.json.decode(self.node_names, type=list[str])))
+        return list(self.by_name())
+
+    def by_name(self) -> dict[str, Raw]:
+        """As `names`, with what came of each."""
+        if self.is_cached:
+            came, read_name = msgspec.json.decode(self.node_names, type=list[Raw]), name_itself
+        else:
+            came, read_name = msgspec.json.decode(self.nodes, type=Nodes).items or [], name_of_node
+        found: dict[str, Raw] = {}
+        for one in came:
+            with suppress(*UNREADABLE):
+                found.setdefault(read_name(one), one)
+        if came and not found:
+            raise msgspec.ValidationError("not one has a name that can be read")
+        return found
+
+
+def name_itself(raw: Raw) -> str:
+    return msgspec.json.decode(raw, type=str)
+
+
+def name_of_node(raw: Raw) -> str:
+    return msgspec.json.decode(raw, type=Node).metadata.name
 
 
 class Priority(Struct, frozen=True, gc=False, rename="pascal"):
@@ -97,7 +143,7 @@ class MetaVictims(Struct, frozen=True):
 
 
 class Victims(Struct, frozen=True):
-    pods: list[Named] | None = msgspec.field(name="Pods", default=None)
+    pods: list[Victim] | None = msgspec.field(name="Pods", default=None)
     num_pdb_violations: int = msgspec.field(name="NumPDBViolations", default=0)
 
 
@@ -122,15 +168,17 @@ def meta_of(victims: Victims) -> MetaVictims:
     return MetaVictims([MetaPod(pod.metadata.uid) for pod in victims.pods or ()], victims.num_pdb_violations)
 
 
-def asks(pod: Pod) -> Amounts:
-    """What the Pod asks of a node."""
+def asks(pod: Pod, unset: Mapping[str, str] = NONE) -> Amounts:
+    """What the Pod asks of a node. `unset`: what a container is taken for that does not say."""
     spec = pod.spec
     first = tuple(
-        (written(one.resources.requests), one.restart_policy == "Always") for one in spec.init_containers or ()
+        (written(one.resources.requests, unset), one.restart_policy == "Always") for one in spec.init_containers or ()
     )
-    asked: Asked = (tuple(written(one.resources.requests) for one in spec.containers), first, written(spec.overhead))
+    containers = tuple(written(one.resources.requests, unset) for one in spec.containers)
+    whole = written(spec.resources.requests if spec.resources else None, NONE)
+    asked: Asked = (containers, first, written(spec.overhead, NONE), whole)
     return asked_by(asked)
 
 
-def written(amounts: dict[str, str] | None) -> tuple[tuple[str, str], ...]:
-    return tuple((amounts or {}).items())
+def written(amounts: dict[str, str] | None, unset: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple({**unset, **(amounts or {})}.items())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dispatcher.amounts import added, amounts, asked_by, highest, less, milli_of
+from dispatcher.amounts import added, amounts, asked_by, highest, less, milli_of, remembered
 
 ONE = (("cpu", "1"),)
 TWO = (("cpu", "2"), ("memory", "1Ki"))
@@ -26,25 +26,38 @@ def test_what_is_no_quantity_asks_for_nothing() -> None:
 
 
 def test_a_pod_asks_for_its_containers_together_and_is_a_pod() -> None:
-    assert asked_by(((ONE, TWO), (), ())) == {"cpu": 3000, "memory": 1_024_000, "pods": 1000}
+    assert asked_by(((ONE, TWO), (), (), ())) == {"cpu": 3000, "memory": 1_024_000, "pods": 1000}
 
 
 def test_an_init_container_counts_where_it_asks_for_more() -> None:
-    assert asked_by(((ONE,), ((TWO, False),), ())) == {"cpu": 2000, "memory": 1_024_000, "pods": 1000}
-    assert asked_by(((TWO,), ((ONE, False),), ())) == {"cpu": 2000, "memory": 1_024_000, "pods": 1000}
+    assert asked_by(((ONE,), ((TWO, False),), (), ())) == {"cpu": 2000, "memory": 1_024_000, "pods": 1000}
+    assert asked_by(((TWO,), ((ONE, False),), (), ())) == {"cpu": 2000, "memory": 1_024_000, "pods": 1000}
 
 
 def test_a_sidecar_counts_beside_what_comes_after_it() -> None:
-    assert asked_by(((ONE,), ((ONE, True),), ()))["cpu"] == 2000
-    assert asked_by(((ONE,), ((ONE, True), (TWO, False)), ()))["cpu"] == 3000
-    assert asked_by(((ONE,), ((TWO, False), (ONE, True)), ()))["cpu"] == 2000
+    assert asked_by(((ONE,), ((ONE, True),), (), ()))["cpu"] == 2000
+    assert asked_by(((ONE,), ((ONE, True), (TWO, False)), (), ()))["cpu"] == 3000
+    assert asked_by(((ONE,), ((TWO, False), (ONE, True)), (), ()))["cpu"] == 2000
+
+
+def test_what_is_asked_for_the_whole_pod_counts_instead() -> None:
+    assert asked_by(((TWO,), ((TWO, False),), ONE, (("cpu", "1500m"),)))["cpu"] == 2500
+    assert asked_by(((TWO,), (), (), (("cpu", "1500m"),)))["memory"] == 1_024_000
 
 
 def test_overhead_comes_on_top() -> None:
-    assert asked_by(((ONE,), ((TWO, False),), ONE))["cpu"] == 3000
+    assert asked_by(((ONE,), ((TWO, False),), ONE, ()))["cpu"] == 3000
 
 
 def test_sums_and_differences_go_by_name() -> None:
     assert added({"cpu": 1}, {"cpu": 2, "gpu": 1}) == {"cpu": 3, "gpu": 1}
     assert less({"cpu": 3, "memory": 1}, {"cpu": 1, "gpu": 7}) == {"cpu": 2, "memory": 1}
     assert highest({"cpu": 3}, {"cpu": 1, "gpu": 7}) == {"cpu": 3, "gpu": 7}
+
+
+def test_a_pod_of_many_parts_is_counted_and_not_remembered() -> None:
+    before = remembered.cache_info().currsize
+    assert asked_by(((ONE,) * 9, (), (), ()))["cpu"] == 9000
+    many = tuple((f"example.org/{number}", "1") for number in range(9))
+    assert asked_by(((many,), (), (), ()))["example.org/8"] == 1000
+    assert remembered.cache_info().currsize == before

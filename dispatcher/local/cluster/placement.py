@@ -56,7 +56,7 @@ def with_pod(room: Room, spec: Json) -> Room:
 def asks(spec: Json) -> Amounts:
     containers = tuple(requests(one) for one in spec.get("containers") or ())
     first = tuple((requests(one), one.get("restartPolicy") == "Always") for one in spec.get("initContainers") or ())
-    return asked_by((containers, first, written(spec.get("overhead") or {})))
+    return asked_by((containers, first, written(spec.get("overhead") or {}), requests(spec)))
 
 
 def requests(container: Json) -> Written:

@@ -1,0 +1,36 @@
+"""`extender`: ours, in this process, on a port of its own, as the program starts it.
+
+A module asks for it with `pytest_plugins = ["tests.contract.asked_fixtures"]`.
+"""
+
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest_asyncio
+from aiohttp import web
+
+from dispatcher.loading import load
+from dispatcher.placement.extender import Extender
+from dispatcher.programs.extender import KEEP_ALIVE_SECONDS, Tls, listen
+from tests.contract.asked import Asked
+from tests.contract.bodies import ROOMS
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def server() -> AsyncIterator[Asked]:
+    settings = load({"DISPATCHER_EXTENDER_ADDRESS": "127.0.0.1:0"}, str).settings.extender
+    runner = web.AppRunner(
+        Extender(ROOMS).app(), access_log=None, keepalive_timeout=KEEP_ALIVE_SECONDS, shutdown_timeout=1
+    )
+    await listen(runner, settings, Tls(settings))
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as session:
+        yield Asked(runner.addresses[0][1], session)
+    await runner.cleanup()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def extender(server: Asked) -> AsyncIterator[Asked]:
+    """It is well before and after each test."""
+    await server.answers_well()
+    yield server
+    await server.answers_well()

@@ -1,0 +1,125 @@
+"""Clients of the extender that leave, stand still, speak no HTTP or are many; and what its log tells of all of them."""
+
+import asyncio
+import socket
+import struct
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from tests.contract.asked import Asked
+from tests.contract.bodies import READABLE, SECRET, UNREADABLE, asking
+from tests.controlplane.objects import write_kubeconfig
+from tests.controlplane.processes import free_ports
+from tests.controlplane.waiting import wait_for
+from tests.scheduling.ours import OurExtender
+
+pytest_plugins = ["tests.contract.asked_fixtures"]
+MANY = 200
+HEAD = b"POST /filter HTTP/1.1\r\nHost: x\r\n"
+BROKEN = {
+    "no request": b"%s\r\n\r\n",
+    "a header that is none": HEAD + b"%s\r\n\r\n",
+    "a length that is none": HEAD + b"Content-Length: %s\r\n\r\n",
+    "a chunk that is none": HEAD + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n%s\r\n",
+    "a body longer than it is said to be": HEAD + b"Content-Length: 2\r\n\r\n{}%s\r\n\r\n",
+    "no gzip": HEAD + b"Content-Encoding: gzip\r\nContent-Length: 15\r\n\r\n%s",
+    "an encoding that nobody has": HEAD + b"Content-Encoding: br\r\nContent-Length: 15\r\n\r\n%s",
+}
+"""With a place for what nobody else may read."""
+
+
+@pytest.mark.parametrize("verb", ["filter", "prioritize", "preempt", "explain"])
+@pytest.mark.parametrize("sent", [0, 1, 300, -1])
+@pytest.mark.parametrize("is_rude", [True, False], ids=["reset", "closed"])
+async def test_a_client_that_goes_away_in_its_body_is_forgotten(
+    extender: Asked, verb: str, sent: int, is_rude: bool
+) -> None:
+    before = asyncio.all_tasks()
+    body = asking()
+    _, writer = await extender.begin(verb, body, len(body) + sent if sent < 0 else sent)
+    waiting = await wait_for(lambda: asyncio.all_tasks() - before, "it is waited for")
+    leave(writer, is_rude=is_rude)
+    await wait_for(lambda: not waiting & asyncio.all_tasks(), "nobody waits for it")
+
+
+def leave(writer: asyncio.StreamWriter, *, is_rude: bool) -> None:
+    if is_rude:
+        reset = struct.pack("ii", 1, 0)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+    writer.close()
+
+
+async def test_a_client_that_stands_still_in_its_body_keeps_nobody_waiting(extender: Asked) -> None:
+    body = asking()
+    reader, writer = await extender.begin("filter", body, 100)
+    for _ in range(5):
+        await extender.answers_well()
+    writer.write(body[100:])
+    assert (await reader.readline()).split()[1] == b"200"
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_many_at_once_are_each_given_their_own_answer(extender: Asked) -> None:
+    good = [asking(NodeNames=[f"node-{number}", "a"]) for number in range(MANY // 2)]
+    bad = [*UNREADABLE.values()] * MANY
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+        asked = Asked(extender.port, session)
+        passed, refused = await asyncio.gather(
+            asyncio.gather(*[asked.passed(body) for body in good]),
+            asyncio.gather(*[asked.post("prioritize", body) for body in bad[: MANY // 2]]),
+        )
+    assert passed == [[f"node-{number}", "a"] for number in range(MANY // 2)]
+    assert {status for status, _ in refused} == {400}
+
+
+@pytest.mark.parametrize("sent", BROKEN.values(), ids=BROKEN)
+async def test_who_speaks_no_http_is_refused_and_the_line_cut(extender: Asked, sent: bytes) -> None:
+    answer = await extender.say(sent % SECRET.encode())
+    refusals = [line for line in answer.split(b"\r\n") if line.startswith(b"HTTP/1.") and b" 400 " in line]
+    assert len(refusals) >= 1, answer
+
+
+# What is written down of it
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def program(tmp_path: Path) -> AsyncIterator[OurExtender]:
+    """The real one, with a log of its own; it finds no API server, and answers nevertheless."""
+    (nowhere,) = free_ports(1)
+    kubeconfig = write_kubeconfig(
+        tmp_path / "kubeconfig", url=f"http://127.0.0.1:{nowhere}", ca_file=None, token="none"
+    )
+    async with OurExtender(kubeconfig, LOG_LEVEL="debug") as made:
+
+        async def answers() -> bool:
+            try:
+                return (await made.post("filter", asking()))[0] == 200
+            except aiohttp.ClientError:
+                return False
+
+        await wait_for(answers, "it answers", check=made.check)
+        yield made
+
+
+async def test_nothing_that_was_sent_is_ever_logged(program: OurExtender) -> None:
+    """Not whole, not by the piece that could not be read: there are environments in it."""
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as session:
+        asked = Asked(program.extender_port, session)
+        for body in [*UNREADABLE.values(), *(body for body, _ in READABLE.values())]:
+            for verb in ("filter", "prioritize", "preempt", "explain"):
+                await asked.post(verb, body)
+        for sent in BROKEN.values():
+            await asked.say(sent % SECRET.encode())
+        _, writer = await asked.begin("filter", asking(), 300)
+        leave(writer, is_rude=True)
+        await asked.post("filter", b" " * 20 * 2**20)
+        assert await asked.passed(asking()) == ["a", "b"]
+    assert await program.stop() == 0
+    assert "uncached" in program.log, "it does log"
+    assert SECRET not in program.log
+    assert "Traceback" not in program.log, "nothing came as a surprise"

@@ -1,0 +1,95 @@
+"""What kube-scheduler makes of an extender's `filter`: whom it takes, whom not, and what it then tells the Pod."""
+
+import re
+
+import pytest
+
+from tests.controlplane.api import Json
+from tests.scheduling.ground import Ground
+from tests.scheduling.kube_scheduler import entry
+from tests.scheduling.scripted import Reply, Scripted, refuse
+from tests.scheduling.stage import ScriptedStage
+
+pytest_plugins = ["tests.scheduling.fixtures"]
+
+
+@pytest.mark.parametrize("names", [None, []], ids=["null", "an empty list"])
+async def test_07_no_names_mean_no_node_and_not_no_opinion(stage: ScriptedStage, names: list[str] | None) -> None:
+    stage.extender.filter = lambda asked: {"NodeNames": names}
+    pod = await stage.pod()
+    assert reasons(await stage.ground.held(pod, "Unschedulable")) == []
+    assert stage.extender.of("prioritize") == []
+
+
+async def test_07_a_node_that_no_part_of_the_answer_names_has_no_reason(stage: ScriptedStage) -> None:
+    stage.extender.filter = lambda asked: {"NodeNames": [], "FailedNodes": {stage.nodes[0]: "held for another"}}
+    pod = await stage.pod()
+    assert reasons(await stage.ground.held(pod, "Unschedulable")) == ["1 held for another"]
+
+
+async def test_07_names_in_any_case_are_read(stage: ScriptedStage) -> None:
+    stage.extender.filter = lambda asked: {"nodenames": stage.nodes[:1]}
+    _, node = await stage.bound()
+    assert node == stage.nodes[0]
+
+
+async def test_07_a_node_that_is_refused_and_passed_is_passed(stage: ScriptedStage) -> None:
+    maps = {"FailedNodes": dict.fromkeys(stage.nodes, "held")}
+    stage.extender.filter = lambda asked: {"NodeNames": stage.nodes[:1], **maps}
+    _, node = await stage.bound()
+    assert node == stage.nodes[0]
+
+
+async def test_07_a_node_that_is_named_twice_is_asked_about_twice(stage: ScriptedStage) -> None:
+    stage.extender.filter = lambda asked: {"NodeNames": asked["NodeNames"] * 2}
+    pod, _ = await stage.bound()
+    (asked,) = stage.extender.of("prioritize", pod)
+    assert sorted(asked.names) == sorted(stage.nodes * 2)
+
+
+async def test_08_what_cannot_be_resolved_is_counted_by_its_phrase_and_leaves_lower_pods_alone(
+    ground: Ground, extender: Scripted
+) -> None:
+    message = await refused(ground, extender, refuse(into="FailedAndUnresolvableNodes"))
+    assert reasons(message) == ["2 held for another"]
+    assert "victim" not in message
+    assert extender.of("preempt") == []
+
+
+async def test_08_of_two_maps_the_unresolvable_one_counts(ground: Ground, extender: Scripted) -> None:
+    def both(asked: Json) -> Json:
+        names = asked["NodeNames"]
+        maps = {"FailedNodes": "held", "FailedAndUnresolvableNodes": "held for ever"}
+        return {"NodeNames": [], **{into: dict.fromkeys(names, phrase) for into, phrase in maps.items()}}
+
+    message = await refused(ground, extender, both)
+    assert reasons(message) == ["2 held for ever"]
+    assert "victim" not in message
+
+
+@pytest.mark.parametrize("verb", ["preempt", None], ids=["with preempt", "without"])
+async def test_09_the_other_map_makes_preemption_look_for_victims_that_are_of_no_use(
+    ground: Ground, extender: Scripted, verb: str | None
+) -> None:
+    message = await refused(ground, extender, refuse(into="FailedNodes"), preemptVerb=verb)
+    assert reasons(message) == ["2 held for another"]
+    assert "expected at least one victim pod on node" in message
+
+
+async def refused(ground: Ground, extender: Scripted, reply: Reply, **changes: object) -> str:
+    """A Pod of high priority, beside lower ones on nodes with room, and what it is told."""
+    for node in await ground.nodes(2):
+        await ground.occupy(node)
+    extender.filter = reply
+    high = await ground.priority("high", 100)
+    pod = await ground.pod(ground.scheduler(entry(extender.url, **changes)), priorityClassName=high)
+    message = await ground.held(pod, "Unschedulable")
+    assert len(await ground.pods()) == 3
+    return message
+
+
+def reasons(message: str) -> list[str]:
+    """Those that the extender gave; kube-scheduler's own begin with `node(s)`, and are about other tests' nodes."""
+    told = re.match(r"0/\d+ nodes are available:(.*?)(?:no new claims to deallocate, )?preemption: ", message)
+    assert told, message
+    return [one for one in told[1].strip(" .").split(", ") if one and not re.match(r"\d+ node\(s\) ", one)]

@@ -1,0 +1,180 @@
+"""Points for what a Pod will really use: the golden cases of the plugin that they come from, on nodes of those sizes.
+
+The Pod asks for 1000m and 1Gi and may use 4000m and 4Gi; earlier runs used what stands in REAL.
+"""
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+import pytest_asyncio
+
+from tests.controlplane.api import Json
+from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.waiting import wait_for
+from tests.scheduling.ground import Ground, grounds
+from tests.scheduling.ours import OurExtender
+
+pytest_plugins = ["tests.scheduling.fixtures"]
+REAL = [
+    {"cpu": "3000m", "memory": "3000Mi"},
+    {"cpu": "2500m", "memory": "2000Mi"},
+    {"cpu": "2000m", "memory": "1500Mi"},
+]
+ASKED = {"cpu": "1000m", "memory": "1Gi"}
+LIMITS = {"cpu": "4000m", "memory": "4Gi"}
+SIZES = {
+    "roomy": ("5000m", "8Gi"),
+    "as the limit": ("4000m", "4Gi"),
+    "second use": ("2600m", "2500Mi"),
+    "less than any use": ("1500m", "1200Mi"),
+    "cpu alone": ("5000m", "1200Mi"),
+    "cpu, and memory as the limit": ("5000m", "4Gi"),
+}
+GOLDEN = dict(zip(SIZES, (7, 6, 5, 1, 4, 6), strict=True))
+
+
+def pod(*, real: object = REAL, history: list[str] | None = None, limits: Json | None = LIMITS) -> Json:
+    notes = {"real-resources": real, "history-nodes": history}
+    annotations = {f"dispatcher.internal/{name}": json.dumps(note) for name, note in notes.items() if note is not None}
+    metadata = {"name": "a", "namespace": "default", "uid": "u", "annotations": annotations}
+    resources = {"requests": ASKED} | ({"limits": limits} if limits else {})
+    return {"metadata": metadata, "spec": {"containers": [{"name": "task", "resources": resources}]}}
+
+
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """A node of each size by what is special about it."""
+
+    ground: Ground
+    nodes: dict[str, str]
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.nodes.values())
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def sized(
+    control_plane: ControlPlane, ours: OurExtender, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Sized]:
+    async with grounds(control_plane, tmp_path_factory.mktemp("sized")) as ground:
+        made = {what: (await ground.nodes(1, cpu=cpu, memory=memory))[0] for what, (cpu, memory) in SIZES.items()}
+        await known(ours, *made.values())
+        yield Sized(ground, made)
+
+
+async def known(ours: OurExtender, *nodes: str) -> None:
+    async def are_known() -> bool:
+        _, told = await ours.post("explain", {"Pod": pod(), "Nodes": None, "NodeNames": None})
+        return set(nodes) <= set(told["nodes"])
+
+    await wait_for(are_known, "the nodes are known")
+
+
+async def becomes(ours: OurExtender, node: str, score: int) -> None:
+    """What a Pod may use changes with the Pods on the node, as soon as they are heard of."""
+
+    async def is_so() -> bool:
+        return await ours.scores(pod(), [node]) == {node: score}
+
+    await wait_for(is_so, f"the node is given {score} points")
+
+
+async def test_the_golden_cases(sized: Sized, ours: OurExtender) -> None:
+    scores = await ours.scores(pod(), sized.names)
+    assert {what: scores[node] for what, node in sized.nodes.items()} == GOLDEN
+
+
+async def test_history_is_added_to_it(sized: Sized, ours: OurExtender) -> None:
+    second, roomy, least = (sized.nodes[what] for what in ("second use", "roomy", "less than any use"))
+    scores = await ours.scores(pod(history=[second, roomy, least]), sized.names)
+    assert [scores[node] for node in (second, roomy, least)] == [8, 9, 2]
+    assert (await ours.scores(pod(history=[roomy]), sized.names))[roomy] == 10
+
+
+@pytest.mark.parametrize("real", [None, []], ids=["no note", "an empty one"])
+async def test_without_known_use_nothing_but_history_counts(sized: Sized, ours: OurExtender, real: object) -> None:
+    scores = await ours.scores(pod(real=real, history=sized.names[:4]), sized.names)
+    assert list(scores.values()) == [3, 2, 1, 0, 0, 0]
+    assert set((await ours.scores(pod(real=real), sized.names)).values()) == {0}
+
+
+async def test_a_full_house_is_a_hundred_points_of_kube_scheduler(sized: Sized, ours: OurExtender) -> None:
+    ground, nodes = sized.ground, sized.nodes
+    scheduler = ground.scheduler_of(await ours.printed())
+    notes = {"real-resources": json.dumps(REAL), "history-nodes": json.dumps([nodes["roomy"]])}
+    container = {"name": "task", "image": "registry.example/x:1", "resources": {"requests": ASKED, "limits": LIMITS}}
+    name = await ground.pod(scheduler, notes=notes, containers=[container])
+    assert await ground.bound(name) == [nodes["roomy"]]
+    points = {what: scheduler.of_extenders(ground.key(name), node) for what, node in nodes.items()}
+    assert points == {what: 10 * score for what, score in GOLDEN.items()} | {"roomy": 100}
+    await ground.delete_pod(name)
+    await becomes(ours, nodes["roomy"], GOLDEN["roomy"])
+
+
+async def test_what_pods_on_the_node_ask_for_is_not_free(ground: Ground, ours: OurExtender) -> None:
+    (node,) = await ground.nodes(1, cpu="8", memory="12Gi")
+    await becomes(ours, node, 7)
+    filling = await ground.occupy(node, cpu="4", memory="8Gi")
+    await becomes(ours, node, 6)
+    await ground.delete_pod(filling)
+    await becomes(ours, node, 7)
+
+
+async def test_pods_that_have_ended_ask_for_nothing(ground: Ground, ours: OurExtender) -> None:
+    (node,) = await ground.nodes(1, cpu="8", memory="12Gi")
+    ending = await ground.occupy(node, cpu="4", memory="8Gi")
+    await becomes(ours, node, 6)
+    await ground.end_pod(ending)
+    await becomes(ours, node, 7)
+
+
+INIT = {"name": "first", "image": "registry.example/x:1", "resources": {"requests": {"cpu": "4", "memory": "8Gi"}}}
+WHOLE = {"requests": {"cpu": "4", "memory": "8Gi"}}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pytest.param({"initContainers": [INIT]}, id="init container"),
+        pytest.param({"initContainers": [INIT | {"restartPolicy": "Always"}]}, id="sidecar"),
+        pytest.param({"resources": WHOLE}, id="of the whole pod"),
+    ],
+)
+async def test_all_that_a_pod_asks_for_in_other_places_counts(ground: Ground, ours: OurExtender, asked: Json) -> None:
+    (node,) = await ground.nodes(1, cpu="8", memory="12Gi")
+    await ground.occupy(node, cpu=None, memory=None, **asked)
+    await becomes(ours, node, 6)
+
+
+async def test_a_pod_without_limits_is_scored_by_its_real_use(sized: Sized, ours: OurExtender) -> None:
+    """Nothing may be more than a limit that is not there."""
+    scores = await ours.scores(pod(limits=None), sized.names)
+    assert {what: scores[node] for what, node in sized.nodes.items()} == GOLDEN | {"roomy": 6, "cpu alone": 3}
+
+
+@pytest.mark.parametrize("written", ["x", {}, 5, [5], [{"cpu": 5}], ["1"]], ids=str)
+async def test_a_use_that_is_none_is_counted_and_gives_nothing(
+    sized: Sized, ours: OurExtender, written: object
+) -> None:
+    before = await ours.metric("dispatcher_extender_ignored_total", part="real-resources")
+    assert set((await ours.scores(pod(real=written), sized.names)).values()) == {0}
+    assert await ours.metric("dispatcher_extender_ignored_total", part="real-resources") == before + 1
+
+
+@pytest.mark.parametrize("amount", ["1e3", "0.5", "-1", "1Ki1", "", "1E", "99999999999999999999"])
+async def test_quantities_of_any_kind_are_answered_by_whole_numbers_in_range(
+    sized: Sized, ours: OurExtender, amount: str
+) -> None:
+    odd = pod(real=[{"cpu": amount, "memory": amount}], history=sized.names[:1])
+    odd["spec"]["containers"][0]["resources"] = {"requests": {"cpu": amount}, "limits": {"memory": amount}}
+    scores = await ours.scores(odd, sized.names)
+    assert list(scores) == sized.names
+    assert all(type(score) is int and 0 <= score <= 10 for score in scores.values())
+
+
+async def test_a_node_that_it_does_not_know_gets_what_is_usual(sized: Sized, ours: OurExtender) -> None:
+    scores = await ours.scores(pod(), [*sized.names, "no-such-node"])
+    assert min(GOLDEN.values()) < scores["no-such-node"] < max(GOLDEN.values())

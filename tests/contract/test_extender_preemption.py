@@ -1,0 +1,120 @@
+"""Pods that make room for others: what kube-scheduler asks an extender before it evicts anybody, and what not."""
+
+import pytest
+
+from tests.controlplane.api import Json
+from tests.scheduling.ground import Ground
+from tests.scheduling.kube_scheduler import entry
+from tests.scheduling.scripted import Scripted, refuse
+
+pytest_plugins = ["tests.scheduling.fixtures"]
+
+
+async def test_10_without_preempt_the_victims_die_for_a_pod_that_no_node_takes(
+    ground: Ground, extender: Scripted
+) -> None:
+    victims = await full(ground, 3)
+    extender.filter = refuse(into="FailedAndUnresolvableNodes")
+    pod = await high(ground, extender, preemptVerb=None)
+    await ground.gone(*victims)
+    await ground.held(pod, "Unschedulable", "held for another")
+    assert "nodeName" not in (await ground.read(pod))["spec"]
+
+
+async def test_10_with_preempt_nobody_dies_for_it(ground: Ground, extender: Scripted) -> None:
+    victims = await full(ground, 3)
+    extender.filter = refuse(into="FailedAndUnresolvableNodes")
+    extender.preempt = lambda asked: {"NodeNameToMetaVictims": {}}
+    pod = await high(ground, extender)
+    await ground.held(pod, "Unschedulable", "preemption: ")
+    assert set(await ground.pods()) == {pod, *victims}
+    assert extender.of("preempt")
+
+
+async def test_10_no_answer_saves_the_victims_too(ground: Ground, extender: Scripted) -> None:
+    victims = await full(ground, 2)
+    extender.preempt = lambda asked: b"{"
+    pod = await high(ground, extender)
+    await ground.held(pod, "Unschedulable", "unexpected EOF")
+    assert set(await ground.pods()) == {pod, *victims}
+
+
+async def test_10_no_answer_saves_nobody_where_the_extender_may_be_ignored(ground: Ground, extender: Scripted) -> None:
+    victims = await full(ground, 2)
+    extender.preempt = lambda asked: b"{"
+    pod = await high(ground, extender, ignorable=True)
+    await ground.bound(pod)
+    assert len(set(await ground.pods()) & set(victims)) == 1
+
+
+async def test_11_a_node_that_the_extender_drops_keeps_its_pods(ground: Ground, extender: Scripted) -> None:
+    kept, taken = await ground.nodes(2, cpu="1")
+    survivor, victim = [await ground.occupy(node, cpu="900m") for node in (kept, taken)]
+
+    def drop(asked: Json) -> Json:
+        candidates = dict(asked["NodeNameToMetaVictims"])
+        candidates.pop(kept, None)
+        return {"NodeNameToMetaVictims": candidates}
+
+    extender.preempt = drop
+    pod = await high(ground, extender)
+    assert await ground.bound(pod) == [taken]
+    await ground.gone(victim)
+    assert survivor in await ground.pods()
+
+
+async def test_11_it_is_asked_with_the_uids_of_the_victims(ground: Ground, extender: Scripted) -> None:
+    (name,) = await full(ground, 1)
+    victim = await ground.read(name)
+    await ground.bound(await high(ground, extender))
+    asked = extender.of("preempt")[0].body
+    assert asked["NodeNameToVictims"] is None
+    assert asked["NodeNameToMetaVictims"] == {
+        victim["spec"]["nodeName"]: {"Pods": [{"UID": victim["metadata"]["uid"]}], "NumPDBViolations": 0}
+    }
+
+
+async def test_11_in_the_other_mode_it_is_asked_with_whole_pods_and_answers_with_uids(
+    ground: Ground, extender: Scripted
+) -> None:
+    (victim,) = await full(ground, 1)
+
+    def echo(asked: Json) -> Json:
+        candidates = asked["NodeNameToVictims"].items()
+        uids = {node: [{"UID": pod["metadata"]["uid"]} for pod in told["Pods"]] for node, told in candidates}
+        return {"NodeNameToMetaVictims": {node: {"Pods": pods, "NumPDBViolations": 0} for node, pods in uids.items()}}
+
+    extender.preempt = echo
+    await ground.bound(await high(ground, extender, nodeCacheCapable=False))
+    assert extender.of("preempt")[0].body["NodeNameToMetaVictims"] is None
+    await ground.gone(victim)
+
+
+@pytest.mark.parametrize(
+    ("pods", "fault"),
+    [([], "expected at least one victim pod"), ([{"UID": "no-such"}], "the pod is not found on that node")],
+    ids=["no victim", "an unknown one"],
+)
+async def test_11_victims_that_are_none_make_it_fail(
+    ground: Ground, extender: Scripted, pods: list[Json], fault: str
+) -> None:
+    victims = await full(ground, 1)
+    extender.preempt = lambda asked: {
+        "NodeNameToMetaVictims": {
+            node: {"Pods": pods, "NumPDBViolations": 0} for node in asked["NodeNameToMetaVictims"]
+        }
+    }
+    pod = await high(ground, extender)
+    await ground.held(pod, "Unschedulable", fault)
+    assert set(await ground.pods()) == {pod, *victims}
+
+
+async def full(ground: Ground, number: int) -> list[str]:
+    """The Pods of low priority that fill so many nodes."""
+    return [await ground.occupy(node, cpu="900m") for node in await ground.nodes(number, cpu="1")]
+
+
+async def high(ground: Ground, extender: Scripted, **changes: object) -> str:
+    """A Pod for which others may have to go."""
+    scheduler = ground.scheduler(entry(extender.url, **changes))
+    return await ground.pod(scheduler, cpu="500m", priorityClassName=await ground.priority("high", 100))

@@ -1,0 +1,83 @@
+"""When kube-scheduler asks again about a Pod that an extender has refused, and when it does not."""
+
+from itertools import count
+
+from tests.controlplane.api import Json
+from tests.controlplane.waiting import wait_for
+from tests.scheduling.ground import Ground
+from tests.scheduling.kube_scheduler import KubeScheduler, entry
+from tests.scheduling.scripted import Scripted, pass_all, refuse
+
+pytest_plugins = ["tests.scheduling.fixtures"]
+OWN = "UnschedulablePodUpdate"
+
+
+async def test_08_a_refused_pod_is_asked_about_twice_because_its_own_condition_wakes_it(
+    ground: Ground, extender: Scripted
+) -> None:
+    _, (pod,), scheduler = await refused(ground, extender, 1)
+    assert scheduler.woken(ground.key(pod), OWN) == 1
+
+
+async def test_08_a_phrase_that_changes_has_it_ask_without_end(ground: Ground, extender: Scripted) -> None:
+    """Each new message is a new condition, and that wakes the Pod: a busy loop of calls and writes."""
+    await ground.nodes(2)
+    seconds = count()
+
+    def refuse_for(asked: Json) -> Json:
+        return {"NodeNames": [], "FailedAndUnresolvableNodes": dict.fromkeys(asked["NodeNames"], f"{next(seconds)} s")}
+
+    extender.filter = refuse_for
+    pod = await ground.pod(ground.scheduler(entry(extender.url)))
+    await wait_for(lambda: len(extender.of("filter", pod)) >= 20, "it asked twenty times, without an event", 5)
+
+
+async def test_18_a_note_on_any_node_has_it_ask_again_about_each_refused_pod(
+    ground: Ground, extender: Scripted
+) -> None:
+    (node, *_), pods, _ = await refused(ground, extender, 3)
+    before = {pod: len(extender.of("filter", pod)) for pod in pods}
+    await ground.annotate_node(node, load="0.7")
+    await wait_for(lambda: all(len(extender.of("filter", pod)) > before[pod] for pod in pods), "it asked about each")
+
+
+async def test_18_a_note_on_a_refused_pod_has_it_ask_about_that_one_at_once(ground: Ground, extender: Scripted) -> None:
+    _, (pod, _), scheduler = await refused(ground, extender, 2)
+    extender.filter = pass_all
+    await ground.annotate_pod(pod, woken="1")
+    await ground.bound(pod)
+    assert scheduler.woken(ground.key(pod), OWN) == 2, "once by its condition, once by the note"
+
+
+async def test_18_notes_on_nodes_bring_no_calls_for_a_pod_that_fits_nowhere(ground: Ground, extender: Scripted) -> None:
+    nodes = await ground.nodes(2)
+    scheduler = ground.scheduler(entry(extender.url))
+    pod = await ground.pod(scheduler, cpu="9")
+    await ground.held(pod, "Unschedulable", "2 Insufficient cpu")
+    await storm(ground, scheduler, nodes)
+    assert extender.of("filter", pod) == []
+
+
+async def refused(ground: Ground, extender: Scripted, number: int) -> tuple[list[str], list[str], KubeScheduler]:
+    """Pods that the extender takes nowhere, at rest."""
+    nodes = await ground.nodes(2)
+    extender.filter = refuse(into="FailedAndUnresolvableNodes")
+    scheduler = ground.scheduler(entry(extender.url))
+    pods = [await ground.pod(scheduler) for _ in range(number)]
+    for pod in pods:
+        await ground.held(pod, "Unschedulable", "held for another")
+    await wait_for(lambda: all(len(extender.of("filter", pod)) >= 2 for pod in pods), "their conditions woke them")
+    return nodes, pods, scheduler
+
+
+async def storm(ground: Ground, scheduler: KubeScheduler, nodes: list[str]) -> None:
+    """Returns when a Pod that came after it is bound: one that it had woken would have been asked about before."""
+    for number in range(10):
+        for node in nodes:
+            await ground.annotate_node(node, load=str(number))
+
+    def has_heard() -> bool:
+        return all(len(scheduler.said("Update event for node", node=node)) >= 10 for node in nodes)
+
+    await wait_for(has_heard, "the scheduler has heard of all of it")
+    await ground.bound(await ground.pod(scheduler))

@@ -1,0 +1,142 @@
+"""Our extender while things around it, or it itself, go away: nobody is lost, nobody waits for long.
+
+The numbers are those of the extender's list of tests.
+"""
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+
+from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.waiting import wait_for
+from tests.faults.http_proxy import KubeProxy
+from tests.scheduling import hasty
+from tests.scheduling.ground import Ground
+from tests.scheduling.ours import ACCOUNT, OurExtender
+from tests.scheduling.stage import Stage
+
+pytest_plugins = ["tests.scheduling.fixtures"]
+OK = b"HTTP/1.1 200 OK"
+ASKED = json.dumps({"Pod": {"metadata": {"uid": "u"}}, "NodeNames": ["a"]}).encode()
+
+
+def request(port: int, body: bytes = ASKED) -> bytes:
+    head = f"POST /filter HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
+    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+async def answered(reader: asyncio.StreamReader) -> bytes:
+    """The status line of the next answer, which is read to its end."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    (size,) = [line for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")]
+    await reader.readexactly(int(size.split(b":")[1]))
+    return head.split(b"\r\n")[0]
+
+
+async def test_14_it_answers_from_memory_when_it_cannot_reach_the_api_server(
+    control_plane: ControlPlane, ground: Ground, look_only: Path
+) -> None:
+    nodes = await ground.nodes(3)
+    async with AsyncExitStack() as between:
+        proxy = await between.enter_async_context(KubeProxy(control_plane.url, control_plane.ca_file))
+        async with OurExtender(proxy.kubeconfig(look_only)) as ours:
+            await ours.ready()
+            await between.aclose()
+            scheduler = ground.scheduler_of(await ours.printed())
+            notes = {"history-nodes": json.dumps(nodes[1:2])}
+            pods = [await ground.pod(scheduler, notes=notes) for _ in range(20)]
+            assert await ground.bound(*pods) == [nodes[1]] * 20
+            for verb in ("filter", "prioritize"):
+                quick = await ours.metric("dispatcher_extender_request_seconds_bucket", verb=verb, le="0.2")
+                assert quick == await ours.answered(verb) == 20
+
+
+async def test_15_an_idle_connection_lives_longer_than_kube_scheduler_keeps_it(look_only: Path) -> None:
+    """It keeps it for 90 s. The extender's clock is put forward, ours is not."""
+    ours = OurExtender(look_only)
+    ours.program = hasty.PROGRAM
+    async with ours:
+        await ours.ready()
+        async with connected(ours.extender_port) as (reader, writer):
+            writer.write(request(ours.extender_port))
+            assert await answered(reader) == OK
+            await hasty.put_forward(ours)
+            writer.write(request(ours.extender_port))
+            assert await answered(reader) == OK
+            await hasty.put_forward(ours)
+            await hasty.put_forward(ours)
+            assert await reader.read() == b"", "and is closed in the end"
+
+
+async def test_16_pods_are_all_bound_when_it_was_killed_and_is_back(ground: Ground, look_only: Path) -> None:
+    nodes = await ground.nodes(4)
+    async with OurExtender(look_only) as ours:
+        await ours.ready()
+        scheduler = ground.scheduler_of(await ours.printed())
+        before = [await ground.pod(scheduler) for _ in range(15)]
+        await ground.bound(before[0])
+        await ours.kill()
+        during = [await ground.pod(scheduler) for _ in range(15)]
+        await ground.held(during[-1], "SchedulerError", "connection refused")
+        await ours.start()
+        assert set(await ground.bound(*before, *during, seconds=20)) <= set(nodes)
+
+
+async def test_16_a_call_that_is_under_way_at_the_end_is_answered(look_only: Path) -> None:
+    async with OurExtender(look_only) as ours:
+        await ours.ready()
+        port = ours.extender_port
+        async with connected(port) as (reader, writer), connected(port) as (idle, asking):
+            writer.write(request(port)[:-10])
+            asking.write(request(port))
+            assert await answered(idle) == OK
+            ours.process.send_signal(signal.SIGTERM)
+            await wait_for(lambda: refuses(port), "nobody new is taken")
+            writer.write(request(port)[-10:])
+            assert await answered(reader) == OK
+            assert await idle.read() == b"", "idle connections end"
+        assert await ours.process.wait() == 0
+
+
+async def test_18_it_writes_nothing_and_notes_on_nodes_bring_it_no_calls(
+    control_plane: ControlPlane, our_stage: Stage, ours: OurExtender
+) -> None:
+    unschedulable = await our_stage.pod(cpu="9000")
+    await our_stage.ground.held(unschedulable, "Unschedulable", "Insufficient cpu")
+    await our_stage.bound()
+    before = await ours.answered("filter")
+    for number in range(20):
+        for node in our_stage.nodes:
+            await our_stage.ground.annotate_node(node, load=str(number))
+    await our_stage.bound()
+    assert await ours.answered("filter") == before + 1
+    asked = control_plane.audit(user_prefix="system:serviceaccount:", stage="ResponseComplete")
+    own = [event for event in asked if event.user.endswith(f":{ACCOUNT}")]
+    assert {event.verb for event in own} == {"list", "watch"}
+    assert {event.object_ref.resource for event in own} == {"nodes", "pods"}
+
+
+@asynccontextmanager
+async def connected(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+async def listens(port: int) -> bool:
+    try:
+        async with connected(port):
+            return True
+    except ConnectionRefusedError:
+        return False
+
+
+async def refuses(port: int) -> bool:
+    return not await listens(port)

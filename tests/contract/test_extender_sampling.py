@@ -1,0 +1,86 @@
+"""Which nodes kube-scheduler shows to an extender, and what it costs to have one: samples, whole nodes, batches."""
+
+import pytest
+
+from tests.scheduling.ground import Ground
+from tests.scheduling.kube_scheduler import KubeScheduler, entry
+from tests.scheduling.scripted import Scripted, Serving, points, scripted
+
+pytest_plugins = ["tests.scheduling.fixtures"]
+NODES = 110
+SAMPLE = 100
+ALL = {"percentageOfNodesToScore": 100}
+SPREAD = {"name": "PodTopologySpread", "args": {"defaultingType": "List"}}
+"""Without the default constraints: with them no Pod is alike enough to another one."""
+
+
+async def test_25_the_best_node_is_taken_whenever_it_is_shown_and_always_where_the_profile_shows_all(
+    ground: Ground, extender: Scripted
+) -> None:
+    warm = (await ground.nodes(NODES))[NODES // 2]
+    extender.prioritize = points(**{warm: 10})
+    sampled, whole = ground.scheduler(entry(extender.url)), ground.scheduler(entry(extender.url), **ALL)
+    pods = [await ground.pod(sampled) for _ in range(6)]
+    hits = {pod for pod, node in zip(pods, await ground.bound(*pods), strict=True) if node == warm}
+    shown = extender.of("prioritize")
+    assert {len(call.names) for call in shown} == {SAMPLE}
+    assert hits == {call.pod for call in shown if warm in call.names}
+    pods = [await ground.pod(whole) for _ in range(6)]
+    assert await ground.bound(*pods) == [warm] * 6
+    assert len(extender.calls[-1].names) == NODES
+
+
+@pytest.mark.parametrize(
+    ("profile", "has_extender", "batches"),
+    [({"pluginConfig": [SPREAD]}, False, True), ({"pluginConfig": [SPREAD]}, True, False), ({}, False, False)],
+    ids=["without an extender", "with one", "without one, but as it comes"],
+)
+async def test_29_pods_that_are_alike_are_placed_in_batches_only_without_an_extender(
+    ground: Ground, extender: Scripted, profile: dict[str, object], *, has_extender: bool, batches: bool
+) -> None:
+    await ground.nodes(4, cpu="1")
+    scheduler = ground.scheduler(*[entry(extender.url)] * has_extender, **profile)
+    pods = [await ground.pod(scheduler, cpu="900m") for _ in range(4)]
+    await ground.bound(*pods)
+    hints = [await scheduler.metric("scheduler_batch_attempts_total", result=result) for result in RESULTS]
+    assert sum(hints) == 4
+    assert (hints[0] > 0) == batches
+
+
+RESULTS = ("hint_used", "no_hint", "hint_not_used")
+
+
+@pytest.mark.parametrize("names_only", [True, False])
+async def test_31_whole_nodes_make_kube_scheduler_forget_what_runs_on_them(
+    ground: Ground, extender: Scripted, *, names_only: bool
+) -> None:
+    """Nodes that come back from `filter` count as empty ones: a busy node is then as good as an idle one."""
+    *busy, idle = await ground.nodes(6)
+    for node in busy:
+        await ground.occupy(node, cpu="6", memory="24Gi")
+    scheduler = ground.scheduler(entry(extender.url, nodeCacheCapable=names_only))
+    pods = [await ground.pod(scheduler) for _ in range(12)]
+    on_idle = (await ground.bound(*pods)).count(idle)
+    if names_only:
+        assert on_idle == 12
+    else:
+        assert on_idle < 8
+
+
+async def test_32_a_pod_of_more_than_a_mebibyte_needs_a_server_that_reads_so_much(ground: Ground) -> None:
+    await ground.nodes(1)
+    async with scripted() as patient, scripted(Serving(most_bytes=1 << 20)) as usual:
+        await ground.held(await large(ground, ground.scheduler(entry(usual.url))), "SchedulerError", "code 413")
+        await ground.bound(await large(ground, ground.scheduler(entry(patient.url))))
+        assert patient.calls[0].size > 1 << 20
+
+
+async def large(ground: Ground, scheduler: KubeScheduler) -> str:
+    """In two steps, because neither a client nor the API server takes it in one."""
+    env = [{"name": "A", "value": "a" * (1000 << 10)}]
+    container = {"name": "task", "image": "registry.example/x:1", "env": env}
+    gate = [{"name": "test.dispatcher.internal/whole"}]
+    pod = await ground.pod(scheduler, containers=[container], schedulingGates=gate)
+    await ground.annotate_pod(pod, padding="a" * (200 << 10))
+    await ground.open_gate(pod)
+    return pod

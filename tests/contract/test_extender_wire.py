@@ -1,0 +1,62 @@
+"""What kube-scheduler sends to an extender, to the letter."""
+
+import pytest
+
+from tests.scheduling.ground import Ground
+from tests.scheduling.kube_scheduler import entry
+from tests.scheduling.scripted import Scripted
+from tests.scheduling.stage import ScriptedStage
+
+pytest_plugins = ["tests.scheduling.fixtures"]
+
+
+@pytest.mark.parametrize("verb", ["filter", "prioritize"])
+async def test_01_it_sends_the_pod_and_the_names_of_the_nodes_that_fit(stage: ScriptedStage, verb: str) -> None:
+    pod, _ = await stage.bound(notes={"cache-key": "a"})
+    (call,) = stage.extender.of(verb, pod)
+    assert set(call.body) == {"Pod", "Nodes", "NodeNames"}
+    assert (call.body["Nodes"], sorted(call.names)) == (None, sorted(stage.nodes))
+    whole = await stage.ground.read(pod)
+    assert call.body["Pod"]["metadata"]["uid"] == whole["metadata"]["uid"]
+    assert call.body["Pod"]["metadata"]["annotations"] == {"dispatcher.internal/cache-key": "a"}
+    assert "managedFields" not in call.body["Pod"]["metadata"]
+    assert call.body["Pod"]["spec"]["containers"] == whole["spec"]["containers"]
+
+
+async def test_01_it_says_who_it_is_and_that_it_takes_gzip(ground: Ground, extender: Scripted) -> None:
+    await ground.nodes(1)
+    await ground.bound(await ground.pod(ground.scheduler(entry(extender.url + "/"))))
+    (call,) = extender.of("filter")
+    sent = {name: text for name, text in call.headers.items() if name not in {"Host", "Content-Length"}}
+    assert sent == {
+        "User-Agent": "Go-http-client/1.1",
+        "Content-Type": "application/json",
+        "Accept-Encoding": "gzip",
+    }
+
+
+async def test_31_in_the_other_mode_it_sends_whole_nodes(ground: Ground, extender: Scripted) -> None:
+    nodes = await ground.nodes(2)
+    await ground.bound(await ground.pod(ground.scheduler(entry(extender.url, nodeCacheCapable=False))))
+    for call in extender.calls:
+        assert call.body["NodeNames"] is None
+        assert sorted(call.names) == sorted(nodes)
+        assert {node["status"]["allocatable"]["cpu"] for node in call.body["Nodes"]["items"]} == {"8"}
+    assert [call.verb for call in extender.calls] == ["filter", "prioritize"]
+    assert "managedFields" in extender.calls[0].body["Nodes"]["items"][0]["metadata"], "of Nodes they are sent"
+
+
+async def test_31_in_the_other_mode_it_believes_in_a_node_that_it_never_sent(
+    ground: Ground, extender: Scripted
+) -> None:
+    await ground.nodes(1)
+    extender.filter = lambda asked: {"Nodes": {"items": [{"metadata": {"name": "no-such-node"}}]}}
+    pod = await ground.pod(ground.scheduler(entry(extender.url, nodeCacheCapable=False)))
+    assert await ground.bound(pod) == ["no-such-node"]
+
+
+async def test_01_two_callers_are_told_apart_by_their_connections(ground: Ground, extender: Scripted) -> None:
+    await ground.nodes(1)
+    for _ in range(2):
+        await ground.bound(await ground.pod(ground.scheduler(entry(extender.url))))
+    assert len({call.peer for call in extender.of("filter")}) == 2

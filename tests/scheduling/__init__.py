@@ -1,0 +1,7 @@
+"""A real kube-scheduler with an extender: one that a test scripts, or our own program.
+
+scripted.py         an extender that says what a test wants
+kube_scheduler.py   kube-scheduler beside the one of the control plane, with the configuration that a test gives
+ground.py           the nodes and Pods of one test
+ours.py             `dispatcher extender` as it runs in production
+"""

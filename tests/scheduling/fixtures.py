@@ -1,0 +1,69 @@
+"""`ground`: the nodes, Pods and schedulers of one test. `extender`: one that the test scripts. `ours`: our program.
+
+`stage` and `our_stage` are there for a whole module, for tests that change no node.
+A module asks for them with `pytest_plugins = ["tests.scheduling.fixtures"]`.
+"""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.controlplane.cluster import ControlPlane
+from tests.scheduling.ground import Ground, grounds
+from tests.scheduling.ours import OurExtender, account
+from tests.scheduling.scripted import Scripted, scripted
+from tests.scheduling.stage import ScriptedStage, Stage, scripted_stage, staged
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def ground(control_plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Ground]:
+    async with grounds(control_plane, tmp_path) as made:
+        yield made
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def extender() -> AsyncIterator[Scripted]:
+    async with scripted() as made:
+        yield made
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def standing(
+    control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[ScriptedStage]:
+    async with scripted_stage(control_plane, tmp_path_factory.mktemp("stage")) as made:
+        yield made
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def stage(standing: ScriptedStage) -> AsyncIterator[ScriptedStage]:
+    """With a scripted extender that forgets after each test."""
+    yield standing
+    await standing.ground.empty()
+    standing.extender.forget()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def look_only(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The kubeconfig of an extender."""
+    namespace = await control_plane.create_namespace()
+    return await account(control_plane, namespace, tmp_path_factory.mktemp("extender"))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def ours(look_only: Path) -> AsyncIterator[OurExtender]:
+    """One for all tests of a module: it keeps nothing of the Pods that it was asked about."""
+    async with OurExtender(look_only) as made:
+        await made.ready()
+        yield made
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def our_stage(
+    control_plane: ControlPlane, ours: OurExtender, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Stage]:
+    """With our extender, and the configuration that it prints."""
+    async with staged(control_plane, tmp_path_factory.mktemp("stage"), await ours.printed(), 4) as made:
+        yield made

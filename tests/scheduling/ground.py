@@ -1,0 +1,214 @@
+"""The nodes, Pods and schedulers of one test: nodes carry a label of their own, and every Pod selects it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from tests.controlplane.api import Json, KubeFault
+from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.objects import is_ready, node
+from tests.scheduling.kube_scheduler import KubeScheduler, configuration
+
+GROUND = "test.dispatcher.internal/ground"
+PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+NOTES = "dispatcher.internal"
+
+
+class Ground:
+    def __init__(self, plane: ControlPlane, namespace: str, folder: Path) -> None:
+        self.plane = plane
+        self.namespace = namespace
+        self.folder = folder
+        self._pods = f"/api/v1/namespaces/{namespace}/pods"
+        self._numbers = count(1)
+        self._nodes: set[str] = set()
+        self._classes: set[str] = set()
+        self._schedulers: list[KubeScheduler] = []
+
+    def scheduler(self, *extenders: Json, **profile: object) -> KubeScheduler:
+        """One that asks these extenders, and runs."""
+        return self.scheduler_of(configuration(*extenders, **profile))
+
+    def scheduler_of(self, wanted: Json) -> KubeScheduler:
+        """One with a whole configuration, as our program prints it."""
+        made = KubeScheduler(self.plane, self.folder, wanted)
+        made.start()
+        self._schedulers.append(made)
+        return made
+
+    def key(self, pod: str) -> str:
+        """What kube-scheduler's log calls it."""
+        return f"{self.namespace}/{pod}"
+
+    # Nodes
+
+    async def nodes(self, number: int = 2, *, cpu: str = "8", memory: str = "32Gi", pods: int = 110) -> list[str]:
+        """New ones, at once, when Pods can be placed on them."""
+        size = {"cpu": cpu, "memory": memory, "pods": str(pods)}
+        names = [f"{self.namespace}-{next(self._numbers)}" for _ in range(number)]
+        await asyncio.gather(*(self._create_node(name, size) for name in names))
+        await self._ready(*names)
+        return names
+
+    async def _create_node(self, name: str, size: Mapping[str, str]) -> None:
+        self._nodes.add(name)
+        await self.plane.admin("POST", "/api/v1/nodes", node(name, size, {GROUND: self.namespace}, ()))
+
+    async def _ready(self, *names: str) -> None:
+        async def are_ready() -> bool:
+            found = await self.plane.admin(
+                "GET", "/api/v1/nodes", params={"labelSelector": f"{GROUND}={self.namespace}"}
+            )
+            return set(names) <= {one["metadata"]["name"] for one in found["items"] if is_ready(one)}
+
+        await self.plane.wait_for(are_ready, f"{len(names)} nodes are Ready", 30)
+
+    async def change_node(self, name: str, change: Json) -> None:
+        await self.plane.admin("PATCH", f"/api/v1/nodes/{name}", change)
+
+    async def cordon(self, name: str) -> None:
+        await self.change_node(name, {"spec": {"unschedulable": True}})
+
+    async def annotate_node(self, name: str, **notes: str) -> None:
+        await self.change_node(name, {"metadata": {"annotations": notes}})
+
+    async def remove_node(self, name: str) -> Json:
+        """It is gone; what it was, for `return_node`."""
+        was = await self.plane.admin("GET", f"/api/v1/nodes/{name}")
+        await self.plane.remove_node(name)
+        return was
+
+    async def return_node(self, was: Json) -> None:
+        """A machine of the same name and size, with an empty disk."""
+        await self._create_node(was["metadata"]["name"], was["status"]["allocatable"])
+        await self._ready(was["metadata"]["name"])
+
+    # Pods
+
+    async def pod(self, scheduler: KubeScheduler, **wanted: Any) -> str:
+        """A new Pod that waits for this scheduler; its name. `wanted`: see `manifest`."""
+        return await self._create(self._manifest({"schedulerName": scheduler.name}, **wanted))
+
+    async def occupy(self, name: str, **wanted: Any) -> str:
+        """A Pod that is on that node already, by nobody's choice."""
+        return await self._create(self._manifest({"nodeName": name}, **wanted))
+
+    def _manifest(
+        self,
+        spec: Json,
+        *,
+        cpu: str | None = "100m",
+        memory: str | None = "64Mi",
+        notes: Mapping[str, str] | None = None,
+        **more: object,
+    ) -> Json:
+        """`notes`: annotations of ours, without their prefix; `more`: fields of the spec."""
+        asked = {name: amount for name, amount in (("cpu", cpu), ("memory", memory)) if amount}
+        container = {"name": "task", "image": "registry.example/x:1", "resources": {"requests": asked}}
+        annotations = {f"{NOTES}/{name}": text for name, text in (notes or {}).items()}
+        ours = {"nodeSelector": {GROUND: self.namespace}, "containers": [container]}
+        metadata = {"name": f"pod-{next(self._numbers)}", "annotations": annotations}
+        return {"metadata": metadata, "spec": ours | spec | more}
+
+    async def _create(self, manifest: Json) -> str:
+        return str((await self.plane.admin("POST", self._pods, manifest))["metadata"]["name"])
+
+    async def pods(self) -> dict[str, Json]:
+        return {pod["metadata"]["name"]: pod for pod in (await self.plane.admin("GET", self._pods))["items"]}
+
+    async def read(self, name: str) -> Json:
+        return await self.plane.admin("GET", f"{self._pods}/{name}")
+
+    async def annotate_pod(self, name: str, **notes: str) -> None:
+        await self.plane.admin("PATCH", f"{self._pods}/{name}", {"metadata": {"annotations": notes}})
+
+    async def open_gate(self, name: str) -> None:
+        """Lets the scheduler have a Pod that was made with a gate."""
+        await self.plane.admin("PATCH", f"{self._pods}/{name}", {"spec": {"schedulingGates": None}})
+
+    async def end_pod(self, name: str) -> None:
+        """Its container ends well."""
+        await self.annotate_pod(name, **{"play.dispatcher.internal/exited": "0"})
+
+    async def delete_pod(self, name: str) -> None:
+        await self.plane.admin("DELETE", f"{self._pods}/{name}", {"gracePeriodSeconds": 0})
+
+    # What becomes of them
+
+    async def bound(self, *names: str, seconds: float = 10) -> list[str]:
+        """The nodes that these Pods went to, in the same order."""
+
+        async def all_bound() -> list[str]:
+            pods = await self.pods()
+            found = [pods[name]["spec"].get("nodeName", "") for name in names]
+            return found if all(found) else []
+
+        return await self.plane.wait_for(all_bound, f"{', '.join(names)} bound", seconds)
+
+    async def held(self, name: str, reason: str, words: str = "", *, seconds: float = 10) -> str:
+        """Why the Pod is not bound, once the scheduler has said so with this reason and these words."""
+
+        async def look() -> str:
+            conditions = (await self.read(name))["status"].get("conditions", [])
+            told = [one for one in conditions if one["type"] == "PodScheduled" and one.get("reason") == reason]
+            return next((one["message"] for one in told if words in one["message"]), "")
+
+        return await self.plane.wait_for(look, f"{name} is {reason}: {words!r}", seconds)
+
+    async def empty(self) -> None:
+        """No Pod is left, and no scheduler has one to think of."""
+        await self.plane.admin("DELETE", self._pods, params={"gracePeriodSeconds": "0"})
+
+    async def gone(self, *names: str) -> None:
+        async def all_gone() -> bool:
+            return not set(names) & set(await self.pods())
+
+        await self.plane.wait_for(all_gone, f"{', '.join(names)} gone")
+
+    async def priority(self, name: str, value: int) -> str:
+        """A priority class of this test; its name."""
+        whole = f"{name}-{self.namespace}"
+        await self.plane.admin("POST", PRIORITIES, {"metadata": {"name": whole}, "value": value})
+        self._classes.add(whole)
+        probe = self._manifest({"priorityClassName": whole})
+
+        async def is_known() -> bool:
+            """The API server admits by what it has heard of, which is a moment behind."""
+            try:
+                await self.plane.admin("POST", self._pods, probe, params={"dryRun": "All"})
+            except KubeFault as fault:
+                if "no PriorityClass" in str(fault):
+                    return False
+                raise
+            return True
+
+        await self.plane.wait_for(is_known, f"the class {whole} is known")
+        return whole
+
+    async def clear(self) -> None:
+        """Schedulers end; nodes and classes go, because they belong to no namespace."""
+        for scheduler in self._schedulers:
+            await asyncio.to_thread(scheduler.kill)
+        paths = [f"/api/v1/nodes/{name}" for name in self._nodes] + [f"{PRIORITIES}/{name}" for name in self._classes]
+        await asyncio.gather(*(self._delete(path) for path in paths))
+
+    async def _delete(self, path: str) -> None:
+        try:
+            await self.plane.admin("DELETE", path)
+        except KubeFault as fault:
+            if fault.status != 404:
+                raise
+
+
+@asynccontextmanager
+async def grounds(plane: ControlPlane, folder: Path) -> AsyncIterator[Ground]:
+    namespace = await plane.create_namespace()
+    made = Ground(plane, namespace, folder)
+    try:
+        yield made
+    finally:
+        await made.clear()
+        await plane.delete_namespace(namespace)

@@ -1,0 +1,49 @@
+"""Our extender on a loop whose clock can be put forward: what waits for minutes is due at once.
+
+python -m tests.scheduling.hasty extender     settings as ever; SIGUSR1 puts the clock forward, and says so
+"""
+
+import asyncio
+import os
+import signal
+import sys
+
+from dispatcher.loading import load
+from dispatcher.programs import extender
+from dispatcher.startup import read_text
+from tests.controlplane.waiting import wait_for
+from tests.scheduling.ours import OurExtender
+
+FORWARD_SECONDS = 290
+SAID = "the clock is put forward"
+PROGRAM = (sys.executable, "-m", "tests.scheduling.hasty")
+
+
+class HastyLoop(asyncio.SelectorEventLoop):
+    ahead = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.ahead
+
+    def forward(self) -> None:
+        self.ahead += FORWARD_SECONDS
+        sys.stderr.write(f"{SAID}\n")
+        sys.stderr.flush()
+
+
+async def put_forward(ours: OurExtender) -> None:
+    """From the test, when the extender runs as PROGRAM."""
+    times = ours.log.count(SAID)
+    ours.process.send_signal(signal.SIGUSR1)
+    await wait_for(lambda: ours.log.count(SAID) > times, f"{FORWARD_SECONDS} s have gone", check=ours.check)
+
+
+async def run(loop: HastyLoop) -> None:
+    loop.add_signal_handler(signal.SIGUSR1, loop.forward)
+    await extender.run(load(os.environ, read_text).settings)
+
+
+if __name__ == "__main__":
+    hasty = HastyLoop()
+    with asyncio.Runner(loop_factory=lambda: hasty) as runner:
+        runner.run(run(hasty))

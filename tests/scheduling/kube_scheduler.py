@@ -1,0 +1,130 @@
+"""kube-scheduler beside the one of the control plane: the same program at the same API server, for Pods that name it.
+
+A test gives its configuration. It is bound after a tenth of a second, so every test may have one of its own, and none
+outlives it. What it decided is read from its log, where the points of every node stand, and from its metrics.
+"""
+
+import re
+import secrets
+import ssl
+from pathlib import Path
+
+import aiohttp
+import yaml
+
+from tests.controlplane.api import Json
+from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.processes import Server, free_ports
+
+VERBOSITY = ("-v=3", "--vmodule=schedule_one=10,scheduling_queue=5,eventhandlers=4")
+"""All points, and each event that has a Pod tried again; but not what goes to the API server."""
+OPEN = "--authorization-always-allow-paths=/healthz,/readyz,/metrics"
+FIELD = re.compile(r'(\w+)="?((?<=")(?:[^"\\]|\\.)*(?=")|[^\s"]+)')
+
+
+def entry(url: str, **changes: object) -> Json:
+    """One extender as the documents recommend it; None takes a field out."""
+    recommended = {
+        "urlPrefix": url,
+        "filterVerb": "filter",
+        "prioritizeVerb": "prioritize",
+        "preemptVerb": "preempt",
+        "weight": 1,
+        "httpTimeout": "1s",
+        "nodeCacheCapable": True,
+        "ignorable": False,
+    }
+    return {name: value for name, value in (recommended | changes).items() if value is not None}
+
+
+def configuration(*extenders: Json, **profile: object) -> Json:
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"schedulerName": "", **profile}],
+        "extenders": list(extenders),
+    }
+
+
+class KubeScheduler:
+    """One process. `name`: what a Pod calls it; new for each, so that no other takes its Pods."""
+
+    verbosity: tuple[str, ...] = VERBOSITY
+
+    def __init__(self, plane: ControlPlane, folder: Path, wanted: Json) -> None:
+        self.name = f"scheduler-{secrets.token_hex(4)}"
+        self._folder = folder / self.name
+        self._folder.mkdir()
+        (self._port,) = free_ports(1)
+        self._log = self._folder / "log"
+        kubeconfig = plane.kubeconfig(self._folder / "kubeconfig", token=plane.admin_token, namespace="default")
+        config = self._folder / "config.yaml"
+        config.write_text(yaml.safe_dump(self._fitted(wanted, kubeconfig)))
+        program = str(plane.programs["kube-scheduler"])
+        address = (f"--secure-port={self._port}", "--bind-address=127.0.0.1", f"--cert-dir={self._folder}")
+        flags = (f"--config={config}", *address, OPEN, "--authentication-skip-lookup", *self.verbosity)
+        self._server = Server(self.name, [program, *flags], self._log)
+
+    def _fitted(self, wanted: Json, kubeconfig: Path) -> Json:
+        """With what belongs to this process and not to a test."""
+        (profile,) = wanted["profiles"]
+        return wanted | {
+            "profiles": [profile | {"schedulerName": self.name}],
+            "clientConnection": {"kubeconfig": str(kubeconfig), "qps": 300, "burst": 600},
+            "leaderElection": {"leaderElect": False},
+        }
+
+    def start(self) -> None:
+        self._server.start()
+
+    def kill(self) -> None:
+        self._server.kill()
+
+    def check(self) -> None:
+        """Raises ServerDied if it ended by itself."""
+        self._server.check()
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    def said(self, message: str, **fields: str) -> list[dict[str, str]]:
+        """The fields of every line of its log with this message and these fields."""
+        lines = [dict(FIELD.findall(line)) for line in self.log.splitlines() if f'"{message}"' in line]
+        return [line for line in lines if fields.items() <= line.items()]
+
+    def woken(self, pod: str, event: str) -> int:
+        """How often this event had a Pod tried again that had been given up for a while."""
+        lines = self.said("Pod moved to an internal scheduling queue", pod=pod, event=event)
+        own = self.said("Pod moved to an internal scheduling queue because the Pod is updated", pod=pod, event=event)
+        return len(lines) + len(own)
+
+    def final(self, pod: str) -> dict[str, int]:
+        """Points by node, of all plugins and extenders, when it last scored for this Pod (`namespace/name`)."""
+        return {
+            line["node"]: int(line["score"]) for line in self.said("Calculated node's final score for pod", pod=pod)
+        }
+
+    def of_plugins(self, pod: str, node: str) -> dict[str, int]:
+        found = self.said("Plugin scored node for pod", pod=pod, node=node)
+        return {line["plugin"]: int(line["score"]) for line in found}
+
+    def of_extenders(self, pod: str, node: str) -> int:
+        """What the extenders added to the node, in the scheduler's own points."""
+        return self.final(pod)[node] - sum(self.of_plugins(pod, node).values())
+
+    async def metrics(self) -> str:
+        unverified = ssl.create_default_context()
+        unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"https://127.0.0.1:{self._port}/metrics", ssl=unverified) as answer,
+        ):
+            answer.raise_for_status()
+            return await answer.text()
+
+    async def metric(self, name: str, **labels: str) -> float:
+        """Sum of a metric's samples that carry these labels."""
+        wanted = [f'{key}="{value}"' for key, value in labels.items()]
+        samples = [line for line in (await self.metrics()).splitlines() if line.startswith((f"{name}{{", f"{name} "))]
+        return sum(float(line.rsplit(" ", 1)[1]) for line in samples if all(part in line for part in wanted))

@@ -1,0 +1,55 @@
+"""What many tests can share, because they change no node: two or more nodes alike, and a scheduler that is at work."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.controlplane.api import Json
+from tests.controlplane.cluster import ControlPlane
+from tests.scheduling.ground import Ground, grounds
+from tests.scheduling.kube_scheduler import KubeScheduler, configuration, entry
+from tests.scheduling.scripted import Scripted, scripted
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Large nodes, so that the Pods of earlier tests weigh nothing."""
+
+    ground: Ground
+    scheduler: KubeScheduler
+    nodes: list[str]
+
+    async def pod(self, **wanted: Any) -> str:
+        return await self.ground.pod(self.scheduler, **wanted)
+
+    async def bound(self, **wanted: Any) -> tuple[str, str]:
+        """A new Pod, once it is bound, and where."""
+        pod = await self.pod(**wanted)
+        (node,) = await self.ground.bound(pod)
+        return pod, node
+
+    def added(self, pod: str) -> list[int]:
+        """What extenders added to each node for the Pod."""
+        return [self.scheduler.of_extenders(self.ground.key(pod), node) for node in self.nodes]
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptedStage(Stage):
+    """Its scheduler asks this extender, as it is recommended."""
+
+    extender: Scripted
+
+
+@asynccontextmanager
+async def scripted_stage(plane: ControlPlane, folder: Path) -> AsyncIterator[ScriptedStage]:
+    async with scripted() as extender, staged(plane, folder, configuration(entry(extender.url)), 2) as made:
+        yield ScriptedStage(made.ground, made.scheduler, made.nodes, extender)
+
+
+@asynccontextmanager
+async def staged(plane: ControlPlane, folder: Path, wanted: Json, number: int) -> AsyncIterator[Stage]:
+    async with grounds(plane, folder) as ground:
+        nodes = await ground.nodes(number, cpu="8000", memory="32000Gi", pods=10_000)
+        yield Stage(ground, ground.scheduler_of(wanted), nodes)

@@ -1,0 +1,75 @@
+"""The configuration that kube-scheduler is given: written out, so that a change of any word is seen."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from dispatcher.loading import load
+from dispatcher.placement.configuration import build_configuration
+
+EXTENDER = {
+    "urlPrefix": "http://127.0.0.1:8888",
+    "filterVerb": "filter",
+    "prioritizeVerb": "prioritize",
+    "preemptVerb": "preempt",
+    "weight": 1,
+    "httpTimeout": "1s",
+    "nodeCacheCapable": True,
+    "ignorable": False,
+}
+TLS = {
+    "enableHTTPS": True,
+    "tlsConfig": {
+        "caFile": "/etc/kubernetes/extender/ca.crt",
+        "certFile": "/etc/kubernetes/extender/tls.crt",
+        "keyFile": "/etc/kubernetes/extender/tls.key",
+    },
+}
+
+
+def configuration(**environ: str) -> dict[str, Any]:
+    """As it is printed with these settings."""
+    settings = load({f"DISPATCHER_{name}": value for name, value in environ.items()}, read_file=str).settings
+    printed: dict[str, Any] = msgspec.yaml.decode(msgspec.yaml.encode(build_configuration(settings)))
+    return printed
+
+
+def test_of_no_settings_it_is_a_second_scheduler_with_the_extender_beside_it() -> None:
+    assert configuration() == {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "leaderElection": {
+            "leaderElect": True,
+            "resourceName": "dispatcher-scheduler",
+            "resourceNamespace": "default",
+        },
+        "percentageOfNodesToScore": 100,
+        "profiles": [{"schedulerName": "dispatcher-scheduler"}],
+        "extenders": [EXTENDER],
+    }
+
+
+def test_the_name_that_pods_are_given_is_the_one_it_hears_to() -> None:
+    assert configuration(SCHEDULER_NAME="warm")["profiles"] == [{"schedulerName": "warm"}]
+
+
+def test_its_leader_is_known_in_the_namespace_of_the_jobs() -> None:
+    assert configuration(NAMESPACE="builds")["leaderElection"]["resourceNamespace"] == "builds"
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:9999", "localhost:1", "[::1]:8443"])
+def test_it_asks_where_the_extender_listens(address: str) -> None:
+    assert configuration(EXTENDER_ADDRESS=address)["extenders"] == [EXTENDER | {"urlPrefix": f"http://{address}"}]
+
+
+@pytest.mark.parametrize("address", ["10.0.0.7:8443", "extender.example:8443"])
+def test_off_loopback_it_has_a_certificate_and_wants_one(address: str) -> None:
+    told = configuration(EXTENDER_ADDRESS=address, EXTENDER_TLS_DIR="/etc/tls")["extenders"]
+    assert told == [EXTENDER | TLS | {"urlPrefix": f"https://{address}"}]
+
+
+@pytest.mark.parametrize("address", [":8443", "0.0.0.0:8443", "[::]:8443"])
+def test_one_that_listens_everywhere_is_asked_by_its_name(address: str) -> None:
+    told = configuration(EXTENDER_ADDRESS=address, EXTENDER_TLS_DIR="/etc/tls")["extenders"]
+    assert told == [EXTENDER | TLS | {"urlPrefix": "https://dispatcher-extender:8443"}]

@@ -111,14 +111,11 @@ def score(wish: Wish, rooms: Mapping[str, Room], names: Sequence[str]) -> list[P
 
 def score_loads(wish: Wish, rooms: Mapping[str, Room], names: Sequence[str]) -> list[Points]:
     """Written for speed: thousands of nodes, for every Pod."""
-    get, points, look_up = rooms.get, LOADS, bisect_right
-    cpu_edges, cpu_tiers = wish.cpu.edges, wish.cpu.tiers
-    memory_edges, memory_tiers = wish.memory.edges, wish.memory.tiers
+    get, look_up, cpu_edges, memory_edges = rooms.get, bisect_right, wish.cpu.edges, wish.memory.edges
+    points = [[LOADS[(cpu + memory) // 2 // STEP] for memory in wish.memory.tiers] for cpu in wish.cpu.tiers]
     return [
         UNKNOWN if (room := get(name)) is None
-        else points[
-            (cpu_tiers[look_up(cpu_edges, room.cpu)] + memory_tiers[look_up(memory_edges, room.memory)]) // 2 // STEP
-        ]
+        else points[look_up(cpu_edges, room.cpu)][look_up(memory_edges, room.memory)]
         for name in names
     ]  # fmt: skip
 
@@ -143,8 +140,10 @@ def totals(points: Sequence[Points]) -> list[int]:
     """Sums, 0..10, with what is neutral for nodes of unknown room."""
     loads = [one.load for one in points]
     known = [load for load in loads if load is not None]
-    neutral = median_low(known) if known and len(known) < len(loads) else 0
-    return [one.history + (neutral if one.load is None else one.load) for one in points]
+    if len(known) < len(loads):
+        neutral = median_low(known) if known else 0
+        known = [neutral if load is None else load for load in loads]
+    return [one.history + load for one, load in zip(points, known, strict=True)]
 
 
 def score_in_time(

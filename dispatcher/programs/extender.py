@@ -30,6 +30,7 @@ KEEP_ALIVE_SECONDS: Final = 300
 """kube-scheduler keeps idle connections for 90 s and does not repeat a POST that it sent into a closed one."""
 DRAIN_SECONDS: Final = 10
 CERTIFICATE_SECONDS: Final = 10
+COMPACT_SECONDS, SYNCING_SECONDS = 60, 1
 
 
 async def run(settings: Settings) -> None:
@@ -62,12 +63,12 @@ class Answering:
         server = web.AppRunner(
             app, access_log=None, keepalive_timeout=KEEP_ALIVE_SECONDS, shutdown_timeout=DRAIN_SECONDS
         )
-        renewing = Rounds("certificates", self._tls.run_once, Wake())
+        rounds = Rounds("certificates", self._tls.run_once, Wake()), Rounds("rooms", self._compact, Wake())
         try:
             await listen(server, self._settings, self._tls)
             log.info("started", address=self._settings.address, tls=bool(self._settings.tls_dir))
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self._mirror.run()), group.create_task(renewing.run(stop))]
+                tasks = [group.create_task(work) for work in (self._mirror.run(), *(one.run(stop) for one in rounds))]
                 calm_collector()
                 await stop.wait()
                 await server.cleanup()  # what was asked by now is answered
@@ -76,6 +77,10 @@ class Answering:
         finally:
             await server.cleanup()
             log.info("stopped")
+
+    async def _compact(self) -> float:
+        self._mirror.rooms.compact()
+        return COMPACT_SECONDS if not self._mirror.stale() else SYNCING_SECONDS
 
 
 async def listen(server: web.AppRunner, settings: ExtenderSettings, tls: "Tls") -> None:

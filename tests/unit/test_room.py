@@ -140,3 +140,16 @@ def test_whatever_comes_and_goes_the_room_is_as_if_counted_now(steps: list[tuple
             rooms.hear_pod(pods.pop(name, None), bound)
             pods |= {name: bound} if bound else {}
         assert rooms.of == counted(nodes, pods)
+
+
+def test_rooms_are_as_they_were_when_they_have_been_laid_side_by_side() -> None:
+    rooms = Rooms()
+    for name in ("a", "b"):
+        rooms.hear_node(None, NodeSize(name, NOW, {"cpu": 4000, "memory": 10**12}))
+    rooms.hear_pod(None, Bound("jobs/p", "a", {"cpu": 1000}))
+    before, seen = dict(rooms.of), rooms.of
+    rooms.compact()
+    assert rooms.of is seen
+    assert rooms.of == before
+    rooms.hear_pod(Bound("jobs/p", "a", {"cpu": 1000}), None)
+    assert rooms.of["a"].cpu == 4000

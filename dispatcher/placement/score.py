@@ -35,22 +35,23 @@ class Steps(Struct, frozen=True):
     tiers: tuple[int, ...] = (0,)
 
 
+class Points(Struct, frozen=True, gc=False):
+    """By term; load None: the node's room is not known."""
+
+    history: int = 0
+    load: int | None = 0
+
+
 class Wish(Struct, frozen=True):
     """What nodes are scored by; `faults` of it are counted, and otherwise ignored."""
 
     history: Mapping[str, int] = {}
     cpu: Steps = Steps()
     memory: Steps = Steps()
+    by_tiers: tuple[tuple[Points, ...], ...] = ()
     created_at: float = 0
     has_uses: bool = False
     faults: tuple[str, ...] = ()
-
-
-class Points(Struct, frozen=True, gc=False):
-    """By term; load None: the node's room is not known."""
-
-    history: int = 0
-    load: int | None = 0
 
 
 NO_POINTS: Final = Points()
@@ -72,10 +73,13 @@ def read_wish(pod: Pod) -> Wish:
     except UNREADABLE:
         faults.append("real-resources")
     asked, created = asks(pod, UNSET), pod.metadata.creation_timestamp
+    cpu = build_steps(asked.get("cpu", 0), limit(pod, "cpu"), needs.cpu)
+    memory = build_steps(asked.get("memory", 0), limit(pod, "memory"), needs.memory)
     return Wish(
         history=history_points(nodes),
-        cpu=build_steps(asked.get("cpu", 0), limit(pod, "cpu"), needs.cpu),
-        memory=build_steps(asked.get("memory", 0), limit(pod, "memory"), needs.memory),
+        cpu=cpu,
+        memory=memory,
+        by_tiers=tuple(tuple(LOADS[(one + other) // 2 // STEP] for other in memory.tiers) for one in cpu.tiers),
         created_at=created.timestamp() if created else float("inf"),
         has_uses=bool(needs.cpu),
         faults=tuple(faults),
@@ -103,16 +107,17 @@ def score(wish: Wish, rooms: Mapping[str, Room], names: Sequence[str]) -> list[P
     if not (wish.history or wish.has_uses):
         return [NO_POINTS] * len(names)
     found = score_loads(wish, rooms, names) if wish.has_uses else [NO_POINTS] * len(names)
-    for name in wish.history.keys() & names:
-        place = names.index(name)
+    for place in [place for place, name in enumerate(names) if name in wish.history]:
+        name = names[place]
         found[place] = Points(warmth(wish, name, rooms.get(name)), found[place].load)
     return found
 
 
 def score_loads(wish: Wish, rooms: Mapping[str, Room], names: Sequence[str]) -> list[Points]:
     """Written for speed: thousands of nodes, for every Pod."""
-    get, look_up, cpu_edges, memory_edges = rooms.get, bisect_right, wish.cpu.edges, wish.memory.edges
-    points = [[LOADS[(cpu + memory) // 2 // STEP] for memory in wish.memory.tiers] for cpu in wish.cpu.tiers]
+    get, points, look_up, cpu_edges, memory_edges = (
+        rooms.get, wish.by_tiers, bisect_right, wish.cpu.edges, wish.memory.edges,
+    )  # fmt: skip
     return [
         UNKNOWN if (room := get(name)) is None
         else points[look_up(cpu_edges, room.cpu)][look_up(memory_edges, room.memory)]

@@ -9,7 +9,9 @@ refused, because no answer to it would be true. Nothing here takes the process d
 holds environments.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -69,6 +71,24 @@ class Extender:
         self._rooms = rooms
         self._clock = clock
         self._callers = Callers()
+        self._under_way = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def drained(self) -> None:
+        """Until no call is under way."""
+        await self._idle.wait()
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        self._under_way += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                self._idle.set()
 
     def app(self) -> web.Application:
         app = web.Application(client_max_size=LARGEST_BODY)
@@ -83,6 +103,10 @@ class Extender:
         self, verb: str, answer: Callable[[Call], Answer]
     ) -> Callable[[web.Request], Awaitable[web.Response]]:
         async def handle(request: web.Request) -> web.Response:
+            with self._counted():
+                return await answered(request)
+
+        async def answered(request: web.Request) -> web.Response:
             began, status = self._clock(), 200
             try:
                 body = await request.read()

@@ -7,10 +7,11 @@ scheduler, as a container beside the one that asks (deploy/scheduler).
 """
 
 import asyncio
+import contextlib
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import structlog
 from aiohttp import web
@@ -59,9 +60,9 @@ class Answering:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop`. SettingsError: it cannot listen there."""
-        app = Extender(self._mirror.rooms.of).app()
+        extender = Extender(self._mirror.rooms.of)
         server = web.AppRunner(
-            app, access_log=None, keepalive_timeout=KEEP_ALIVE_SECONDS, shutdown_timeout=DRAIN_SECONDS
+            extender.app(), access_log=None, keepalive_timeout=KEEP_ALIVE_SECONDS, shutdown_timeout=DRAIN_SECONDS
         )
         rounds = Rounds("certificates", self._tls.run_once, Wake()), Rounds("rooms", self._compact, Wake())
         try:
@@ -71,7 +72,7 @@ class Answering:
                 tasks = [group.create_task(work) for work in (self._mirror.run(), *(one.run(stop) for one in rounds))]
                 calm_collector()
                 await stop.wait()
-                await server.cleanup()  # what was asked by now is answered
+                await drain(server, extender)
                 for task in tasks:
                     task.cancel()
         finally:
@@ -81,6 +82,15 @@ class Answering:
     async def _compact(self) -> float:
         self._mirror.rooms.compact()
         return COMPACT_SECONDS if not self._mirror.stale() else SYNCING_SECONDS
+
+
+async def drain(server: web.AppRunner, extender: Extender) -> None:
+    """What was asked by now is answered: to close a connection in the middle of a body would lose the rest of it."""
+    for site in list(server.sites):
+        await site.stop()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(DRAIN_SECONDS):
+            await extender.drained()
 
 
 async def listen(server: web.AppRunner, settings: ExtenderSettings, tls: "Tls") -> None:
@@ -93,20 +103,27 @@ async def listen(server: web.AppRunner, settings: ExtenderSettings, tls: "Tls") 
         raise SettingsError((f"DISPATCHER_EXTENDER_ADDRESS is {settings.address!r}: {fault}",)) from fault
 
 
+class Newest(ssl.SSLContext):
+    """Hands each new connection to the newest context: one that is in use can only be added to, never taken from."""
+
+    newest: ssl.SSLContext
+
+    def wrap_bio(self, *args: Any, **named: Any) -> ssl.SSLObject:
+        return self.newest.wrap_bio(*args, **named)
+
+
 class Tls:
     """The server's side of mutual TLS: nobody is answered without a certificate of the CA. New files count for new
-    connections, without a restart.
+    connections, without a restart, once all three fit together.
     """
 
     def __init__(self, settings: ExtenderSettings) -> None:
         """SettingsError: the directory holds no usable certificates."""
         self._folder = Path(settings.tls_dir) if settings.tls_dir else None
         self._stamp: object = None
-        self.context: ssl.SSLContext | None = None
+        self.context: Newest | None = None
         if self._folder:
-            self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            self.context.minimum_version = ssl.TLSVersion.TLSv1_2
-            self.context.verify_mode = ssl.CERT_REQUIRED
+            self.context = Newest(ssl.PROTOCOL_TLS_SERVER)
             try:
                 self._load(self._folder, self.context)
             except (OSError, ssl.SSLError) as fault:
@@ -120,11 +137,19 @@ class Tls:
                 log.warning("certificates cannot be read", folder=str(self._folder), fault=str(fault))
         return CERTIFICATE_SECONDS
 
-    def _load(self, folder: Path, context: ssl.SSLContext) -> None:
+    def _load(self, folder: Path, context: Newest) -> None:
         files = [folder / name for name in ("tls.crt", "tls.key", "ca.crt")]
         stamp = [(file.stat().st_mtime_ns, file.stat().st_ino) for file in files]
         if stamp != self._stamp:
-            context.load_cert_chain(files[0], files[1])
-            context.load_verify_locations(files[2])
+            context.newest = fresh_context(*files)
             self._stamp = stamp
             log.info("certificates read", folder=str(folder))
+
+
+def fresh_context(certificate: Path, key: Path, authority: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_cert_chain(certificate, key)
+    context.load_verify_locations(authority)
+    return context

@@ -122,9 +122,8 @@ async def test_15_one_that_is_closed_in_time_is_replaced(ground: Ground) -> None
 
 
 async def test_16_pods_wait_for_one_that_is_away_and_none_is_lost(stage: ScriptedStage) -> None:
-    await stage.extender.stop()
-    pods = [await stage.pod() for _ in range(20)]
-    for pod in pods:
-        await stage.ground.held(pod, "SchedulerError", "connection refused")
-    await stage.extender.start()
+    async with stage.extender.away():
+        pods = [await stage.pod() for _ in range(20)]
+        for pod in pods:
+            await stage.ground.held(pod, "SchedulerError", "connection refused")
     assert set(await stage.ground.bound(*pods, seconds=20)) <= set(stage.nodes)

@@ -61,6 +61,8 @@ async def test_11_a_node_that_the_extender_drops_keeps_its_pods(ground: Ground, 
     assert await ground.bound(pod) == [taken]
     await ground.gone(victim)
     assert survivor in await ground.pods()
+    assert [call.names for call in extender.of("filter", pod)] == [[taken]], "the node that was promised to it"
+    assert extender.of("prioritize", pod) == []
 
 
 async def test_11_it_is_asked_with_the_uids_of_the_victims(ground: Ground, extender: Scripted) -> None:

@@ -77,13 +77,6 @@ async def test_11_whole_victims_are_answered_by_their_uids(ground: Ground, ours:
     await ground.gone(victim)
 
 
-async def test_25_the_warm_node_is_taken_among_more_nodes_than_a_sample_has(ground: Ground, ours: OurExtender) -> None:
-    warm = (await ground.nodes(130))[65]
-    scheduler = ground.scheduler_of(await ours.printed())
-    pods = [await ground.pod(scheduler, notes={"history-nodes": json.dumps([warm])}) for _ in range(20)]
-    assert await ground.bound(*pods) == [warm] * 20
-
-
 async def test_31_whole_nodes_are_answered_too(ground: Ground, ours: OurExtender) -> None:
     nodes = await ground.nodes(3)
     scheduler = ground.scheduler_of(await changed(ours, **WHOLE_NODES))
@@ -116,31 +109,32 @@ async def test_32_a_body_above_sixteen_mebibytes_is_refused_and_the_next_one_ans
     assert (await ours.post("filter", {"NodeNames": ["a"]}))[1]["NodeNames"] == ["a"]
 
 
-async def test_what_is_missing_in_a_configuration_is_told(ground: Ground, look_only: Path) -> None:
+async def test_what_is_missing_in_a_configuration_is_told(ground: Ground, look_only: Path, ours: OurExtender) -> None:
     await ground.nodes(2)
-    async with OurExtender(look_only) as ours:
-        await ours.ready()
-        await ask(ground, await changed(ours, prioritizeVerb=None), 20)
-        assert await told(ours) == {"no-prioritize"}
-        await ask(ground, await changed(ours, **WHOLE_NODES), 1)
-        assert await told(ours) == {"no-prioritize", "uncached"}
-        assert ours.log.count("kube-scheduler's configuration") == 2, "once each"
+    async with OurExtender(look_only) as fresh:
+        await fresh.ready()
+        at_it = {"urlPrefix": fresh.url}
+        await ask(ground, await changed(ours, **at_it, prioritizeVerb=None), 20)
+        assert await told(fresh) == {"no-prioritize"}
+        await ask(ground, await changed(ours, **at_it, **WHOLE_NODES), 1)
+        assert await told(fresh) == {"no-prioritize", "uncached"}
+        assert fresh.log.count("kube-scheduler's configuration") == 2, "once each"
 
 
 async def test_two_schedulers_that_ask_in_turn_are_told_and_one_after_the_other_is_not(
-    ground: Ground, look_only: Path
+    ground: Ground, look_only: Path, ours: OurExtender
 ) -> None:
     await ground.nodes(2)
-    async with OurExtender(look_only) as ours:
-        await ours.ready()
-        await ask(ground, await ours.printed(), 20)
-        first, second = [ground.scheduler_of(await ours.printed()) for _ in range(2)]
+    async with OurExtender(look_only) as fresh:
+        await fresh.ready()
+        await ask(ground, await fresh.like(ours), 20)
+        first, second = [ground.scheduler_of(await fresh.like(ours)) for _ in range(2)]
         await ground.bound(await ground.pod(first))
-        assert await told(ours) == set()
+        assert await told(fresh) == set()
         for _ in range(4):
             await ground.bound(await ground.pod(second))
             await ground.bound(await ground.pod(first))
-        assert await told(ours) == {"two-callers"}
+        assert await told(fresh) == {"two-callers"}
 
 
 async def ask(ground: Ground, wanted: Json, pods: int) -> None:

@@ -37,21 +37,21 @@ async def answered(reader: asyncio.StreamReader) -> bytes:
 
 
 async def test_14_it_answers_from_memory_when_it_cannot_reach_the_api_server(
-    control_plane: ControlPlane, ground: Ground, look_only: Path
+    control_plane: ControlPlane, ground: Ground, look_only: Path, ours: OurExtender
 ) -> None:
     nodes = await ground.nodes(3)
     async with AsyncExitStack() as between:
         proxy = await between.enter_async_context(KubeProxy(control_plane.url, control_plane.ca_file))
-        async with OurExtender(proxy.kubeconfig(look_only)) as ours:
-            await ours.ready()
+        async with OurExtender(proxy.kubeconfig(look_only)) as cut_off:
+            await cut_off.ready()
             await between.aclose()
-            scheduler = ground.scheduler_of(await ours.printed())
+            scheduler = ground.scheduler_of(await cut_off.like(ours))
             notes = {"history-nodes": json.dumps(nodes[1:2])}
             pods = [await ground.pod(scheduler, notes=notes) for _ in range(20)]
             assert await ground.bound(*pods) == [nodes[1]] * 20
             for verb in ("filter", "prioritize"):
-                quick = await ours.metric("dispatcher_extender_request_seconds_bucket", verb=verb, le="0.2")
-                assert quick == await ours.answered(verb) == 20
+                quick = await cut_off.metric("dispatcher_extender_request_seconds_bucket", verb=verb, le="0.2")
+                assert quick == await cut_off.answered(verb) == 20
 
 
 async def test_15_an_idle_connection_lives_longer_than_kube_scheduler_keeps_it(look_only: Path) -> None:
@@ -71,17 +71,19 @@ async def test_15_an_idle_connection_lives_longer_than_kube_scheduler_keeps_it(l
             assert await reader.read() == b"", "and is closed in the end"
 
 
-async def test_16_pods_are_all_bound_when_it_was_killed_and_is_back(ground: Ground, look_only: Path) -> None:
+async def test_16_pods_are_all_bound_when_it_was_killed_and_is_back(
+    ground: Ground, look_only: Path, ours: OurExtender
+) -> None:
     nodes = await ground.nodes(4)
-    async with OurExtender(look_only) as ours:
-        await ours.ready()
-        scheduler = ground.scheduler_of(await ours.printed())
+    async with OurExtender(look_only) as killed:
+        await killed.ready()
+        scheduler = ground.scheduler_of(await killed.like(ours))
         before = [await ground.pod(scheduler) for _ in range(15)]
         await ground.bound(before[0])
-        await ours.kill()
+        await killed.kill()
         during = [await ground.pod(scheduler) for _ in range(15)]
         await ground.held(during[-1], "SchedulerError", "connection refused")
-        await ours.start()
+        await killed.start()
         assert set(await ground.bound(*before, *during, seconds=20)) <= set(nodes)
 
 
@@ -113,6 +115,7 @@ async def test_18_it_writes_nothing_and_notes_on_nodes_bring_it_no_calls(
             await our_stage.ground.annotate_node(node, load=str(number))
     await our_stage.bound()
     assert await ours.answered("filter") == before + 1
+    await our_stage.ground.delete_pod(unschedulable)
     asked = control_plane.audit(user_prefix="system:serviceaccount:", stage="ResponseComplete")
     own = [event for event in asked if event.user.endswith(f":{ACCOUNT}")]
     assert {event.verb for event in own} == {"list", "watch"}

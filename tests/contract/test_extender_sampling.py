@@ -1,33 +1,34 @@
 """Which nodes kube-scheduler shows to an extender, and what it costs to have one: samples, whole nodes, batches."""
 
+import json
+
 import pytest
 
 from tests.scheduling.ground import Ground
 from tests.scheduling.kube_scheduler import KubeScheduler, entry
+from tests.scheduling.ours import OurExtender
 from tests.scheduling.scripted import Scripted, Serving, points, scripted
 
 pytest_plugins = ["tests.scheduling.fixtures"]
-NODES = 110
+NODES = 130
 SAMPLE = 100
-ALL = {"percentageOfNodesToScore": 100}
 SPREAD = {"name": "PodTopologySpread", "args": {"defaultingType": "List"}}
 """Without the default constraints: with them no Pod is alike enough to another one."""
 
 
-async def test_25_the_best_node_is_taken_whenever_it_is_shown_and_always_where_the_profile_shows_all(
-    ground: Ground, extender: Scripted
+async def test_25_the_best_node_is_taken_when_it_is_shown_and_always_with_our_configuration(
+    ground: Ground, extender: Scripted, ours: OurExtender
 ) -> None:
     warm = (await ground.nodes(NODES))[NODES // 2]
     extender.prioritize = points(**{warm: 10})
-    sampled, whole = ground.scheduler(entry(extender.url)), ground.scheduler(entry(extender.url), **ALL)
+    sampled, whole = ground.scheduler(entry(extender.url)), ground.scheduler_of(await ours.printed())
     pods = [await ground.pod(sampled) for _ in range(6)]
     hits = {pod for pod, node in zip(pods, await ground.bound(*pods), strict=True) if node == warm}
     shown = extender.of("prioritize")
     assert {len(call.names) for call in shown} == {SAMPLE}
     assert hits == {call.pod for call in shown if warm in call.names}
-    pods = [await ground.pod(whole) for _ in range(6)]
-    assert await ground.bound(*pods) == [warm] * 6
-    assert len(extender.calls[-1].names) == NODES
+    pods = [await ground.pod(whole, notes={"history-nodes": json.dumps([warm])}) for _ in range(20)]
+    assert await ground.bound(*pods) == [warm] * 20
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 scripted.py         an extender that says what a test wants
 kube_scheduler.py   kube-scheduler beside the one of the control plane, with the configuration that a test gives
-ground.py           the nodes and Pods of one test
-ours.py             `dispatcher extender` as it runs in production
+ours.py             `dispatcher extender` as it runs in production; hasty.py: on a clock that can be put forward
+ground.py           the nodes and Pods of one test; stage.py: those that many tests share
+certificates.py     an authority, and certificates of servers and clients
+fixtures.py         all of it for tests
 """

@@ -1,6 +1,6 @@
-"""`ground`: the nodes, Pods and schedulers of one test. `extender`: one that the test scripts. `ours`: our program.
+"""`ground`: the nodes, Pods and schedulers of one test. `extender`: one that the test scripts.
 
-`stage` and `our_stage` are there for a whole module, for tests that change no node.
+`ours` is our program, `stage` and `our_stage` are for tests that change no node: these are there for the whole run.
 A module asks for them with `pytest_plugins = ["tests.scheduling.fixtures"]`.
 """
 
@@ -29,7 +29,7 @@ async def extender() -> AsyncIterator[Scripted]:
         yield made
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def standing(
     control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[ScriptedStage]:
@@ -45,22 +45,22 @@ async def stage(standing: ScriptedStage) -> AsyncIterator[ScriptedStage]:
     standing.extender.forget()
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def look_only(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The kubeconfig of an extender."""
     namespace = await control_plane.create_namespace()
     return await account(control_plane, namespace, tmp_path_factory.mktemp("extender"))
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def ours(look_only: Path) -> AsyncIterator[OurExtender]:
-    """One for all tests of a module: it keeps nothing of the Pods that it was asked about."""
+    """One for all tests: it keeps nothing of the Pods that it was asked about."""
     async with OurExtender(look_only) as made:
         await made.ready()
         yield made
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def our_stage(
     control_plane: ControlPlane, ours: OurExtender, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Stage]:

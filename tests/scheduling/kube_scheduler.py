@@ -7,6 +7,7 @@ outlives it. What it decided is read from its log, where the points of every nod
 import re
 import secrets
 import ssl
+from functools import cache
 from pathlib import Path
 
 import aiohttp
@@ -15,6 +16,7 @@ import yaml
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.processes import Server, free_ports
+from tests.scheduling.certificates import OF_SERVERS, Authority, Pair
 
 VERBOSITY = ("-v=3", "--vmodule=schedule_one=10,scheduling_queue=5,eventhandlers=4")
 """All points, and each event that has a Pod tried again; but not what goes to the API server."""
@@ -46,6 +48,13 @@ def configuration(*extenders: Json, **profile: object) -> Json:
     }
 
 
+@cache
+def certified(folder: Path) -> tuple[Authority, Pair]:
+    """For all schedulers beside one control plane: to make a key takes each of them longer than to start."""
+    authority = Authority(folder, "schedulers")
+    return authority, authority.pair("kube-scheduler", usage=OF_SERVERS)
+
+
 class KubeScheduler:
     """One process. `name`: what a Pod calls it; new for each, so that no other takes its Pods."""
 
@@ -61,8 +70,11 @@ class KubeScheduler:
         config = self._folder / "config.yaml"
         config.write_text(yaml.safe_dump(self._fitted(wanted, kubeconfig)))
         program = str(plane.programs["kube-scheduler"])
-        address = (f"--secure-port={self._port}", "--bind-address=127.0.0.1", f"--cert-dir={self._folder}")
-        flags = (f"--config={config}", *address, OPEN, "--authentication-skip-lookup", *self.verbosity)
+        assert plane.ca_file, "only the real control plane has schedulers beside its own"
+        self._authority, pair = certified(plane.ca_file.parent)
+        address = (f"--secure-port={self._port}", "--bind-address=127.0.0.1")
+        shown = (f"--tls-cert-file={pair.certificate}", f"--tls-private-key-file={pair.key}")
+        flags = (f"--config={config}", *address, *shown, OPEN, "--authentication-skip-lookup", *self.verbosity)
         self._server = Server(self.name, [program, *flags], self._log)
 
     def _fitted(self, wanted: Json, kubeconfig: Path) -> Json:
@@ -114,11 +126,10 @@ class KubeScheduler:
         return self.final(pod)[node] - sum(self.of_plugins(pod, node).values())
 
     async def metrics(self) -> str:
-        unverified = ssl.create_default_context()
-        unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
+        context = ssl.create_default_context(cafile=self._authority.certificate)
         async with (
             aiohttp.ClientSession() as session,
-            session.get(f"https://127.0.0.1:{self._port}/metrics", ssl=unverified) as answer,
+            session.get(f"https://127.0.0.1:{self._port}/metrics", ssl=context) as answer,
         ):
             answer.raise_for_status()
             return await answer.text()

@@ -5,6 +5,7 @@ import io
 import os
 import sys
 from collections.abc import Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, Self
 
@@ -67,6 +68,12 @@ class OurExtender(Dispatcher):
         assert printing.returncode == 0, faults.decode()
         found: Json = yaml.safe_load(said)
         return found
+
+    async def like(self, other: "OurExtender") -> Json:
+        """The configuration that another one printed, with this one's address."""
+        printed = deepcopy(await other.printed())
+        printed["extenders"][0]["urlPrefix"] = self.url
+        return printed
 
     async def post(self, verb: str, body: object) -> tuple[int, Any]:
         """Status and answer; what is no bytes goes as JSON."""

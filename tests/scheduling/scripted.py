@@ -114,6 +114,15 @@ class Scripted:
         assert self._runner is not None
         await self._runner.cleanup()
 
+    @asynccontextmanager
+    async def away(self) -> AsyncIterator[None]:
+        """Nobody listens at its address; then it is back."""
+        await self.stop()
+        try:
+            yield
+        finally:
+            await self.start()
+
     async def hang(self, asked: Json) -> Said:
         """An answer that comes too late, whatever the caller's patience."""
         await self._over.wait()

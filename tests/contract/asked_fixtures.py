@@ -1,4 +1,4 @@
-"""`extender`: ours, in this process, on a port of its own, as the program starts it.
+"""`attacked`: our extender, in this process, on a port of its own, as the program starts it.
 
 A module asks for it with `pytest_plugins = ["tests.contract.asked_fixtures"]`.
 """
@@ -29,7 +29,7 @@ async def server() -> AsyncIterator[Asked]:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def extender(server: Asked) -> AsyncIterator[Asked]:
+async def attacked(server: Asked) -> AsyncIterator[Asked]:
     """It is well before and after each test."""
     await server.answers_well()
     yield server

@@ -31,17 +31,17 @@ LARGEST = 16 * 2**20
 
 
 @pytest.mark.parametrize(("body", "names"), READABLE.values(), ids=READABLE)
-async def test_whoever_has_a_name_passes_and_has_points(extender: Asked, body: bytes, names: list[str]) -> None:
-    assert await extender.passed(body) == names
-    scores = await extender.points(body)
+async def test_whoever_has_a_name_passes_and_has_points(attacked: Asked, body: bytes, names: list[str]) -> None:
+    assert await attacked.passed(body) == names
+    scores = await attacked.points(body)
     assert list(scores) == names
     assert all(type(score) is int and 0 <= score <= 10 for score in scores.values())
 
 
 @pytest.mark.parametrize("verb", ["filter", "prioritize"])
 @pytest.mark.parametrize("body", UNREADABLE.values(), ids=UNREADABLE)
-async def test_where_no_name_can_be_read_nothing_is_decided(extender: Asked, verb: str, body: bytes) -> None:
-    status, answer = await extender.post(verb, body)
+async def test_where_no_name_can_be_read_nothing_is_decided(attacked: Asked, verb: str, body: bytes) -> None:
+    status, answer = await attacked.post(verb, body)
     assert (status, list(answer)) == (400, ["Error"])
     assert answer["Error"]
     assert SECRET not in answer["Error"], "it is written into kube-scheduler's log"
@@ -49,9 +49,9 @@ async def test_where_no_name_can_be_read_nothing_is_decided(extender: Asked, ver
 
 @pytest.mark.parametrize("verb", ["filter", "prioritize", "preempt", "explain"])
 @pytest.mark.parametrize("size", [LARGEST + 1, 20 * 2**20])
-async def test_a_body_that_is_too_large_is_said_to_be(extender: Asked, verb: str, size: int) -> None:
+async def test_a_body_that_is_too_large_is_said_to_be(attacked: Asked, verb: str, size: int) -> None:
     body = asking(Extra=" " * size)[: size - 1] + b"}"
-    assert await extender.post(verb, body) == (413, {"Error": f"more than {LARGEST} bytes"})
+    assert await attacked.post(verb, body) == (413, {"Error": f"more than {LARGEST} bytes"})
 
 
 async def in_parts(body: bytes) -> AsyncIterator[bytes]:
@@ -59,38 +59,38 @@ async def in_parts(body: bytes) -> AsyncIterator[bytes]:
         yield body[start : start + 2**20]
 
 
-async def test_one_that_does_not_tell_its_size_is_measured(extender: Asked) -> None:
-    assert (await extender.post("filter", in_parts(b" " * 20 * 2**20)))[0] == 413
-    status, answer = await extender.post("filter", in_parts(asking(Extra=" " * 2**21)))
+async def test_one_that_does_not_tell_its_size_is_measured(attacked: Asked) -> None:
+    assert (await attacked.post("filter", in_parts(b" " * 20 * 2**20)))[0] == 413
+    status, answer = await attacked.post("filter", in_parts(asking(Extra=" " * 2**21)))
     assert (status, answer["NodeNames"]) == (200, ["a", "b"])
 
 
-async def test_one_that_is_zipped_is_measured_as_it_is_meant(extender: Asked) -> None:
-    status, _ = await extender.post("filter", gzip.compress(b" " * 20 * 2**20), **{"Content-Encoding": "gzip"})
+async def test_one_that_is_zipped_is_measured_as_it_is_meant(attacked: Asked) -> None:
+    status, _ = await attacked.post("filter", gzip.compress(b" " * 20 * 2**20), **{"Content-Encoding": "gzip"})
     assert status == 413
-    status, answer = await extender.post("filter", gzip.compress(asking()), **{"Content-Encoding": "gzip"})
+    status, answer = await attacked.post("filter", gzip.compress(asking()), **{"Content-Encoding": "gzip"})
     assert (status, answer["NodeNames"]) == (200, ["a", "b"])
 
 
-async def test_one_that_only_says_it_is_zipped_is_refused(extender: Asked) -> None:
-    status, answer = await extender.post("filter", asking(), **{"Content-Encoding": "gzip"})
+async def test_one_that_only_says_it_is_zipped_is_refused(attacked: Asked) -> None:
+    status, answer = await attacked.post("filter", asking(), **{"Content-Encoding": "gzip"})
     assert (status, list(answer)) == (400, ["Error"])
 
 
-async def test_the_largest_that_may_come_is_answered(extender: Asked) -> None:
+async def test_the_largest_that_may_come_is_answered(attacked: Asked) -> None:
     empty = len(asking(Extra=""))
     body = asking(Extra=" " * (LARGEST - empty))
     assert len(body) == LARGEST
-    assert await extender.passed(body) == ["a", "b"]
-    assert await extender.points(body) == {"a": POINTS["a"], "b": POINTS["b"]}
+    assert await attacked.passed(body) == ["a", "b"]
+    assert await attacked.points(body) == {"a": POINTS["a"], "b": POINTS["b"]}
 
 
 @pytest.mark.parametrize(
     ("use", "points"), [("0.5", 6), ("1e0", 6), ("1e3", 4), ("-1", 4), ("1Ki1", 4), ("", 4), ("0", 4), ("2000000u", 6)]
 )
-async def test_a_use_counts_where_it_is_a_quantity(extender: Asked, use: str, points: int) -> None:
+async def test_a_use_counts_where_it_is_a_quantity(attacked: Asked, use: str, points: int) -> None:
     notes = {REAL: json.dumps([{"cpu": use, "memory": "2Gi"}])}
-    assert await extender.points(asking(noted(annotations=notes), NodeNames=["a"])) == {"a": points}
+    assert await attacked.points(asking(noted(annotations=notes), NodeNames=["a"])) == {"a": points}
 
 
 @pytest.mark.parametrize(
@@ -104,13 +104,13 @@ async def test_a_use_counts_where_it_is_a_quantity(extender: Asked, use: str, po
         (POD, []),
     ],
 )
-async def test_what_cannot_be_read_of_a_pod_is_counted(extender: Asked, pod: object, parts: list[str]) -> None:
+async def test_what_cannot_be_read_of_a_pod_is_counted(attacked: Asked, pod: object, parts: list[str]) -> None:
     def counted() -> dict[str, float]:
         name, all_parts = "dispatcher_extender_ignored_total", ("history-nodes", "real-resources", "pod")
         return {part: REGISTRY.get_sample_value(name, {"part": part}) or 0 for part in all_parts}
 
     before = counted()
-    await extender.points(asking(pod))
+    await attacked.points(asking(pod))
     assert counted() == {part: count + (part in parts) for part, count in before.items()}
 
 
@@ -133,14 +133,14 @@ META = {"a": {"Pods": [{"UID": "u"}], "NumPDBViolations": 1}}
         ({"NodeNameToVictims": {"x": {}}}, {"x": {"Pods": [], "NumPDBViolations": 0}}),
     ],
 )  # fmt: skip
-async def test_victims_that_can_be_read_are_agreed_to(extender: Asked, keys: Json, victims: Json) -> None:
-    assert await extender.post("preempt", json.dumps(keys).encode()) == (200, {"NodeNameToMetaVictims": victims})
+async def test_victims_that_can_be_read_are_agreed_to(attacked: Asked, keys: Json, victims: Json) -> None:
+    assert await attacked.post("preempt", json.dumps(keys).encode()) == (200, {"NodeNameToMetaVictims": victims})
 
 
 @pytest.mark.parametrize("verb", ["preempt", "explain"])
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"null", b'{"Pod": {', DEEP.encode(), b"\xff"])
-async def test_what_is_no_request_at_all_is_refused(extender: Asked, verb: str, body: bytes) -> None:
-    status, answer = await extender.post(verb, body)
+async def test_what_is_no_request_at_all_is_refused(attacked: Asked, verb: str, body: bytes) -> None:
+    status, answer = await attacked.post(verb, body)
     assert (status, list(answer)) == (400, ["Error"])
 
 
@@ -149,35 +149,35 @@ async def test_what_is_no_request_at_all_is_refused(extender: Asked, verb: str, 
     [5, [], {"a": None}, {"a": 5}, {"a": {"Pods": 5}}, {"a": {"Pods": [{}]}}, {"a": {"Pods": [5]}},
      {"a": {"NumPDBViolations": 0.5}}],
 )  # fmt: skip
-async def test_victims_that_cannot_be_read_are_not_agreed_to(extender: Asked, victims: object) -> None:
+async def test_victims_that_cannot_be_read_are_not_agreed_to(attacked: Asked, victims: object) -> None:
     body = json.dumps({"Pod": POD, "NodeNameToMetaVictims": victims}).encode()
-    status, answer = await extender.post("preempt", body)
+    status, answer = await attacked.post("preempt", body)
     assert (status, list(answer)) == (400, ["Error"])
 
 
 @pytest.mark.parametrize("pod", [None, 5, [], {"spec": {"containers": None}}, {"metadata": {"annotations": {"x": 5}}}])
-async def test_to_people_a_pod_that_is_none_is_said_to_be_none(extender: Asked, pod: object) -> None:
-    assert await extender.post("explain", asking(pod)) == (400, {"Error": "Pod: not one"})
+async def test_to_people_a_pod_that_is_none_is_said_to_be_none(attacked: Asked, pod: object) -> None:
+    assert await attacked.post("explain", asking(pod)) == (400, {"Error": "Pod: not one"})
 
 
 @pytest.mark.parametrize("keys", [{}, {"Nodes": None}, {"Nodes": None, "NodeNames": None}])
-async def test_to_people_who_name_no_nodes_all_are_told(extender: Asked, keys: Json) -> None:
-    status, answer = await extender.post("explain", json.dumps({"Pod": POD, **keys}).encode())
+async def test_to_people_who_name_no_nodes_all_are_told(attacked: Asked, keys: Json) -> None:
+    status, answer = await attacked.post("explain", json.dumps({"Pod": POD, **keys}).encode())
     assert (status, list(answer["nodes"])) == (200, ["a", "b", "c"])
 
 
-async def test_to_people_notes_that_were_ignored_are_named(extender: Asked) -> None:
-    status, answer = await extender.post("explain", asking(noted(annotations={HISTORY: DEEP, REAL: DEEP})))
+async def test_to_people_notes_that_were_ignored_are_named(attacked: Asked) -> None:
+    status, answer = await attacked.post("explain", asking(noted(annotations={HISTORY: DEEP, REAL: DEEP})))
     assert (status, answer["ignored"]) == (200, ["history-nodes", "real-resources"])
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH"])
-async def test_other_methods_are_not_allowed(extender: Asked, method: str) -> None:
-    async with extender.session.request(method, f"{extender.url}/filter") as answer:
+async def test_other_methods_are_not_allowed(attacked: Asked, method: str) -> None:
+    async with attacked.session.request(method, f"{attacked.url}/filter") as answer:
         assert (answer.status, answer.headers["Allow"]) == (405, "POST")
 
 
 @pytest.mark.parametrize("path", ["", "/", "/filters", "/filter/", "/v1/filter", "/bind", "/..%2ffilter", "/FILTER"])
-async def test_other_paths_are_not_found(extender: Asked, path: str) -> None:
-    async with extender.session.post(f"{extender.url}{path}", data=asking()) as answer:
+async def test_other_paths_are_not_found(attacked: Asked, path: str) -> None:
+    async with attacked.session.post(f"{attacked.url}{path}", data=asking()) as answer:
         assert answer.status == 404

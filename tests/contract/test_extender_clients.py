@@ -36,11 +36,11 @@ BROKEN = {
 @pytest.mark.parametrize("sent", [0, 1, 300, -1])
 @pytest.mark.parametrize("is_rude", [True, False], ids=["reset", "closed"])
 async def test_a_client_that_goes_away_in_its_body_is_forgotten(
-    extender: Asked, verb: str, sent: int, is_rude: bool
+    attacked: Asked, verb: str, sent: int, is_rude: bool
 ) -> None:
     before = asyncio.all_tasks()
     body = asking()
-    _, writer = await extender.begin(verb, body, len(body) + sent if sent < 0 else sent)
+    _, writer = await attacked.begin(verb, body, len(body) + sent if sent < 0 else sent)
     waiting = await wait_for(lambda: asyncio.all_tasks() - before, "it is waited for")
     leave(writer, is_rude=is_rude)
     await wait_for(lambda: not waiting & asyncio.all_tasks(), "nobody waits for it")
@@ -53,22 +53,22 @@ def leave(writer: asyncio.StreamWriter, *, is_rude: bool) -> None:
     writer.close()
 
 
-async def test_a_client_that_stands_still_in_its_body_keeps_nobody_waiting(extender: Asked) -> None:
+async def test_a_client_that_stands_still_in_its_body_keeps_nobody_waiting(attacked: Asked) -> None:
     body = asking()
-    reader, writer = await extender.begin("filter", body, 100)
+    reader, writer = await attacked.begin("filter", body, 100)
     for _ in range(5):
-        await extender.answers_well()
+        await attacked.answers_well()
     writer.write(body[100:])
     assert (await reader.readline()).split()[1] == b"200"
     writer.close()
     await writer.wait_closed()
 
 
-async def test_many_at_once_are_each_given_their_own_answer(extender: Asked) -> None:
+async def test_many_at_once_are_each_given_their_own_answer(attacked: Asked) -> None:
     good = [asking(NodeNames=[f"node-{number}", "a"]) for number in range(MANY // 2)]
     bad = [*UNREADABLE.values()] * MANY
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
-        asked = Asked(extender.port, session)
+        asked = Asked(attacked.port, session)
         passed, refused = await asyncio.gather(
             asyncio.gather(*[asked.passed(body) for body in good]),
             asyncio.gather(*[asked.post("prioritize", body) for body in bad[: MANY // 2]]),
@@ -78,8 +78,8 @@ async def test_many_at_once_are_each_given_their_own_answer(extender: Asked) -> 
 
 
 @pytest.mark.parametrize("sent", BROKEN.values(), ids=BROKEN)
-async def test_who_speaks_no_http_is_refused_and_the_line_cut(extender: Asked, sent: bytes) -> None:
-    answer = await extender.say(sent % SECRET.encode())
+async def test_who_speaks_no_http_is_refused_and_the_line_cut(attacked: Asked, sent: bytes) -> None:
+    answer = await attacked.say(sent % SECRET.encode())
     refusals = [line for line in answer.split(b"\r\n") if line.startswith(b"HTTP/1.") and b" 400 " in line]
     assert len(refusals) >= 1, answer
 

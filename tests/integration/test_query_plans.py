@@ -221,6 +221,7 @@ async def test_a_plan_made_while_the_table_was_small_will_do_for_a_large_one(dat
     plans = {
         "candidates": await explain(connection, "candidates", ["default"], [200], now),
         "frame": await explain(connection, "frame", list(NEEDED_INDEXES), 200),
+        **{name: await explain(connection, name, ["default"], ["k"], 3) for name in ("histories", "runs")},
         **{name: await explain(connection, name, [1]) for name in COUNTS},
     }
     connection.terminate()
@@ -228,6 +229,7 @@ async def test_a_plan_made_while_the_table_was_small_will_do_for_a_large_one(dat
     assert plans["candidates"].indexes == {"tasks_ready", "tasks_due"}
     assert plans["frame"].indexes - BESIDE == {"tasks_due", "tasks_processing"}
     assert all(plans[name].indexes == {"tasks_pkey"} for name in COUNTS)
+    assert plans["histories"].indexes == plans["runs"].indexes == {"tasks_history"}
 
 
 async def test_a_sign_of_life_never_looks_at_a_task(reader: Connection) -> None:
@@ -236,5 +238,15 @@ async def test_a_sign_of_life_never_looks_at_a_task(reader: Connection) -> None:
     assert plan.pages < 10
 
 
+@pytest.mark.parametrize("name", ["histories", "runs"])
+async def test_what_is_known_of_cache_keys_is_read_by_their_index_alone(reader: Connection, name: str) -> None:
+    """A hundred of them, of which nothing is known: a look at the index each. What is known: `test_pg_history`."""
+    keys = [f"key-{number}" for number in range(100)]
+    plan = await explain(reader, name, QUEUES, keys, 3)
+    assert (plan.indexes, plan.scanned, plan.rows) == ({"tasks_history"}, set(), 0)
+    assert plan.dropped <= 1  # of a key: that its history is empty
+    assert plan.pages <= 100 * 4
+
+
 def test_the_plan_of_every_query_is_looked_at() -> None:
-    assert set(QUERIES) == {"candidates", "frame", *COUNTS, "ping"}
+    assert set(QUERIES) == {"candidates", "frame", *COUNTS, "ping", "histories", "runs"}

@@ -24,7 +24,7 @@ demo: venv ## see it work: a minute, no cluster needed; OPTIONS="--keep" and the
 
 quick: venv ## unit, contract and journey tests on the embedded cluster: under a minute
 	$(BIN)/python $(PYTEST) -n 2 --dist worksteal tests/unit
-	$(BIN)/python $(PYTEST) -n 2 --dist worksteal -m embedded tests/contract tests/journey
+	$(BIN)/python $(PYTEST) -n 3 --dist worksteal -m embedded tests/contract tests/journey
 
 test: venv ## everything; on a fresh machine too
 	@$(MAKE) --no-print-directory $(TOGETHER) controlplane lint types imports house coverage

@@ -45,9 +45,9 @@ from dispatcher.startup import database_of, log_in, site_of, stop_on_signals
 
 log = structlog.get_logger(component="janitor")
 
-EVERY_SECONDS: Final = 10
+EVERY_SECONDS, SELDOM_SECONDS = 10, 300
 SHARE: Final = 20
-"""A round may take one part in so many of the time: lists of many thousand Jobs are work for the API server."""
+"""Lists may take one part in so many of the time: those of many thousand Jobs are work for the API server."""
 CLOSED_AT_ONCE: Final = 200
 ACTS_AT_ONCE: Final = 8
 TRIED_AT_ONCE: Final = 10
@@ -107,6 +107,11 @@ async def serve(janitor: "Janitor", address: str, stop: asyncio.Event) -> None:
         await server.cleanup()
 
 
+def pause_after(listing: float) -> float:
+    """Until the next round, by how long the lists of this one took; both in seconds."""
+    return min(max(EVERY_SECONDS, SHARE * listing), SELDOM_SECONDS)
+
+
 class Tried(Struct, frozen=True):
     """What the API server said of a row: since when, and when it said so last. No hold: it would take it."""
 
@@ -147,6 +152,7 @@ class Janitor:
         began = elapsed()
         self._refresh()
         seen = await self._look_at_cluster()  # 1 Jobs first: none is newer than the row it is judged with
+        pause = pause_after(elapsed() - began)
         async with look(self._session, HELD_AT_MOST) as rows:  # 2 rows second, in one snapshot
             read = await self._read(rows, seen)
         await self._try(read.untried)  # 3 would the API server take those that nobody has launched?
@@ -154,7 +160,7 @@ class Janitor:
         closings = [closing for task in read.tasks.values() if (closing := self._plan(task, seen, read)) is not None]
         await self._carry_out(closings[:CLOSED_AT_ONCE], seen, read)  # 4 the live question, then one CAS each
         await self._delete_old()  # 5
-        return max(EVERY_SECONDS, SHARE * (elapsed() - began))
+        return pause
 
     def _refresh(self) -> None:
         if self.catalog.refresh():

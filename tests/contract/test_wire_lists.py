@@ -168,7 +168,7 @@ class TestVersion:
     async def test_exactly_then_comes_in_pages_too(self, wire: Wire) -> None:
         then = await self.past(wire)
         first = await wire.found("secrets", resourceVersion=then, limit="3", **EXACT)
-        assert (names(first), first["metadata"]["remainingItemCount"]) == (["a", "b", "c"], 2)
+        assert names(first) == ["a", "b", "c"]
         assert await wire.names("secrets", **{"limit": "3", "continue": token(first)}) == ["d", "e"]
 
     @pytest.mark.parametrize("match", [{}, NOT_OLDER], ids=["by-itself", "asked"])

@@ -17,6 +17,7 @@ MOST_BODY_LINES = 40
 MOST_PARAMETERS = 5
 MOST_FILE_LINES = 300
 MOST_README_LINES = 120
+MOST_EMBEDDED_LINES = 1500
 
 BANNED = re.compile(r"(manager|helper|util|common|base|handler|data|info|worker|scheduler)(e?s)?")
 WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
@@ -53,6 +54,20 @@ def many_parameters(source: str) -> Faults:
         count = len([name for name in names if name not in {"self", "cls"}])
         if count > MOST_PARAMETERS and not EXCUSED.search(lines[function.lineno - 1]):
             yield f"{function.lineno}: {function.name} has {count} parameters, {MOST_PARAMETERS} at most"
+
+
+def is_words(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def code_lines(source: str) -> int:
+    """Lines that do something: without words, imports and blank lines."""
+    text = {number for number, line in enumerate(source.splitlines(), 1) if line.split("#")[0].strip()}
+    for node in ast.walk(ast.parse(source)):
+        is_import = isinstance(node, ast.Import | ast.ImportFrom)
+        if isinstance(node, ast.stmt) and (is_import or is_words(node)):
+            text -= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return len(text)
 
 
 def long_file(source: str) -> Faults:

@@ -40,6 +40,18 @@ def test_half_of_the_functions_are_short() -> None:
     assert statistics.median(rules.body_lines(one) for one in found) <= MEDIAN_BODY_LINES
 
 
+def test_the_embedded_cluster_stays_small() -> None:
+    sources = [path.read_text(encoding="utf-8") for path in python_files("dispatcher/local/cluster/")]
+    assert 0 < sum(map(rules.code_lines, sources)) <= rules.MOST_EMBEDDED_LINES
+
+
+def test_only_lines_that_do_something_are_counted_as_code() -> None:
+    source = (
+        '"""Why,\nhow."""\nimport os\nfrom a import (\n    b,\n)\n\n# so\nX = 1  # or 2\n"""X."""\ndef f():\n    pass\n'
+    )
+    assert rules.code_lines(source) == 3
+
+
 def test_names_tell_what_things_are() -> None:
     found = []
     for path in python_files("dispatcher/"):

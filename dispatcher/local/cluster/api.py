@@ -10,11 +10,10 @@ import msgspec
 from aiohttp import web
 
 from dispatcher.local.cluster.bodies import LARGEST_BODY, read_body
-from dispatcher.local.cluster.faults import ApiFault, conflict, not_found, unprocessable
-from dispatcher.local.cluster.kinds import BY_PLACE, LEASE, POD, REVIEW, Target
+from dispatcher.local.cluster.faults import ApiFault, conflict, not_found
+from dispatcher.local.cluster.kinds import BY_PLACE, POD, REVIEW, Target
 from dispatcher.local.cluster.listing import list_objects, read_version
 from dispatcher.local.cluster.registry import Registry, check_name
-from dispatcher.local.cluster.storage import Entry
 from dispatcher.local.cluster.watching import Watch
 
 Json = dict[str, Any]
@@ -82,24 +81,17 @@ class Api:
         return stream
 
     def _create(self, request: web.Request, target: Target, body: Json) -> web.Response:
-        if request.query.get("dryRun") not in {None, "All"}:
-            raise unprocessable("dryRun", "FieldValueNotSupported", "only All is supported")
         entry = self._registry.create(target, body, dry_run="dryRun" in request.query)
         return answer(entry.whole, 201)
 
     def _update(self, _: web.Request, target: Target, body: Json) -> web.Response:
-        if target.kind is LEASE and self._registry.storage.get(LEASE, (target.namespace, target.name)) is None:
-            return answer(self._registry.create(Target(LEASE, target.namespace), body).whole, 201)
         return answer(self._registry.update(target, body).whole)
 
     def _patch(self, _: web.Request, target: Target, body: Json) -> web.Response:
         return answer(self._registry.patch(target, body).whole)
 
     def _delete(self, _: web.Request, target: Target, body: Json) -> web.Response:
-        entry, is_gone = self._registry.delete(target, body)
-        if not is_gone or target.kind is POD:
-            return answer(entry.whole)
-        return answer(msgspec.json.encode(write_success(target, entry)))
+        return answer(self._registry.delete(target, body).whole)
 
     def _answer_virtual(self, request: web.Request, target: Target, body: Json) -> web.Response:
         """What is asked for and not kept: may I, and a binding."""
@@ -126,13 +118,6 @@ class Api:
 
 def answer(body: bytes, status: int = 200) -> web.Response:
     return web.Response(body=body, status=status, content_type="application/json")
-
-
-def write_success(target: Target, entry: Entry) -> Json:
-    details = {"name": target.name, "group": target.kind.group, "kind": target.kind.plural}
-    details["uid"] = entry.object["metadata"]["uid"]
-    kept = {key: value for key, value in details.items() if value}
-    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": kept}
 
 
 def read_path(path: str) -> Target:

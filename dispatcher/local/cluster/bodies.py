@@ -5,7 +5,7 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from dispatcher.local.cluster.faults import ApiFault, bad_request, unprocessable
+from dispatcher.local.cluster.faults import ApiFault, bad_request
 from dispatcher.local.cluster.fields import unknown_fields
 from dispatcher.local.cluster.kinds import JOB, Kind
 from dispatcher.quantity import parse_quantity
@@ -13,7 +13,6 @@ from dispatcher.quantity import parse_quantity
 Json = dict[str, Any]
 MERGE_PATCH: Final = "application/merge-patch+json"
 LARGEST_BODY: Final = 3 * 2**20
-VALIDATION: Final = frozenset({"", "Strict", "Warn", "Ignore"})
 TYPES: Final[dict[str, type]] = {
     **dict.fromkeys(("metadata", "spec", "template", "labels", "annotations", "nodeSelector"), dict),
     **dict.fromkeys(("containers", "env", "args", "command", "tolerations", "volumes", "finalizers"), list),
@@ -29,9 +28,8 @@ GO: Final[dict[type, str]] = {int: "int32", bool: "bool", str: "string", dict: "
 
 
 async def read_body(request: web.Request, kind: Kind) -> Json:
-    """ApiFault 400: not an object; 415: not said to be JSON; 422: a way to judge it that is none."""
+    """ApiFault 400: not an object; 415: not said to be JSON."""
     wanted = MERGE_PATCH if request.method == "PATCH" else "application/json"
-    how = request.query.get("fieldValidation", "")
     try:
         text = await request.read()
     except web.HTTPRequestEntityTooLarge as fault:
@@ -40,14 +38,12 @@ async def read_body(request: web.Request, kind: Kind) -> Json:
         raise ApiFault(415, f"the body of the request was {request.content_type}, and only {wanted} is served")
     if not text and request.method == "DELETE":
         return {}
-    if how not in VALIDATION:
-        raise unprocessable("fieldValidation", "FieldValueNotSupported", f"Unsupported value: {how!r}")
     found = decode(text)
     if request.method == "DELETE":
         return found
     check_types(found)
     unknown = sorted(unknown_fields(found)) if kind is JOB else []
-    if unknown and how == "Strict":
+    if unknown and request.query.get("fieldValidation") == "Strict":
         told = ", ".join(f'unknown field "{path}"' for path in unknown)
         raise bad_request(f'{kind.kind} in version "v1" cannot be handled: strict decoding error: {told}')
     return found if request.method == "PATCH" else without_nulls(found)

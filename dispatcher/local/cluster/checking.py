@@ -6,9 +6,9 @@ their types.
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
 from typing import Any, Final
 
-from dispatcher.errors import DispatcherError
 from dispatcher.local.cluster.faults import Cause, invalid
 from dispatcher.local.cluster.kinds import JOB, NAMESPACE, POD, Kind
 from dispatcher.quantity import parse_quantity
@@ -182,9 +182,6 @@ def faults_of_resources(resources: Json, at: str) -> Causes:
             yield Cause(f"{at}.requests", INVALID, f"must be less than or equal to {name} limit of {most}")
 
 
-def amount_of(written: str | float) -> float:
+def amount_of(written: str | float) -> Fraction:
     """What is no quantity has been refused before, with its body."""
-    try:
-        return float(parse_quantity(str(written)))
-    except (DispatcherError, ValueError):
-        return 0
+    return parse_quantity(str(written))

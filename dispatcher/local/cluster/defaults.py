@@ -67,8 +67,7 @@ def complete_job(job: Json) -> Json:
 
 def complete_pod(pod: Json) -> Json:
     spec = complete_pod_spec(pod.get("spec") or {})
-    spec = {**spec, "tolerations": [*(spec.get("tolerations") or []), *TOLERATIONS], "priority": 0}
-    spec |= {"enableServiceLinks": True, "preemptionPolicy": "PreemptLowerPriority"}
+    spec = {**spec, "tolerations": [*(spec.get("tolerations") or []), *TOLERATIONS]}
     for key in ("containers", "initContainers"):
         if spec.get(key):
             spec[key] = [with_requests(container) for container in spec[key]]
@@ -78,13 +77,9 @@ def complete_pod(pod: Json) -> Json:
 def complete_pod_spec(spec: Json) -> Json:
     """In a template, too: what is told of it there is the same, but for requests."""
     lists = {
-        key: [complete_container(one) for one in spec[key]] for key in ("containers", "initContainers") if spec.get(key)
+        key: [{**CONTAINER, **one} for one in spec[key]] for key in ("containers", "initContainers") if spec.get(key)
     }
     return {**POD_SPEC, **spec, **lists}
-
-
-def complete_container(given: Json) -> Json:
-    return {**CONTAINER, **given}
 
 
 def with_requests(container: Json) -> Json:

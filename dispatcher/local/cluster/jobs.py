@@ -63,8 +63,8 @@ def plan_end(job: Json, pods: Sequence[Json], target: Json, now: datetime) -> St
     """Its Pods are let go: they are counted, and when none is at work any more it has ended."""
     status = counted(job["status"])
     if all(is_ended(pod) for pod in pods):
-        return Step(finished(status, target, now))
-    return Step(status) if status != job["status"] else Step()
+        status = finished(status, target, now)
+    return Step(status if status != job["status"] else None)
 
 
 def may_have_pod(job: Json, now: datetime) -> bool:
@@ -83,9 +83,7 @@ def build_status(job: Json, pods: Sequence[Json], now: datetime) -> Json:
     status = {"uncountedTerminatedPods": {}, **job["status"], **counts}
     if not counts["active"]:
         del status["active"]
-    if "deletionTimestamp" in job["metadata"] or target_of(job):
-        return status
-    if job["spec"].get("suspend"):
+    if "deletionTimestamp" in job["metadata"] or target_of(job) or job["spec"].get("suspend"):
         return status
     return going({"startTime": stamp(now), **status}, job, pods, now)
 
@@ -144,9 +142,8 @@ def finished(status: Json, target: Json, now: datetime) -> Json:
 
 
 def condition(kind: str, reason: str, message: str, now: datetime) -> Json:
-    at = stamp(now)
-    return {"type": kind, "status": "True", "lastProbeTime": at, "lastTransitionTime": at, "reason": reason,
-            "message": message}  # fmt: skip
+    at = {"lastProbeTime": stamp(now), "lastTransitionTime": stamp(now)}
+    return {"type": kind, "status": "True", **at, "reason": reason, "message": message}
 
 
 def deadline_of(job: Json) -> datetime | None:
@@ -163,12 +160,8 @@ def target_of(job: Json) -> Json | None:
     return next((one for one in job["status"].get("conditions") or () if one["type"] in FINAL), None)
 
 
-def is_true(job: Json, kind: str) -> bool:
-    return any(one["type"] == kind and one["status"] == "True" for one in job["status"].get("conditions") or ())
-
-
 def is_finished(job: Json) -> bool:
-    return is_true(job, "Complete") or is_true(job, "Failed")
+    return any(one["type"] in FINAL.values() for one in job["status"].get("conditions") or ())
 
 
 def is_ended(pod: Json) -> bool:

@@ -5,8 +5,7 @@ affinity. What fits nowhere is told as kube-scheduler tells it. An extender has 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from operator import gt, lt
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -18,6 +17,15 @@ Json = dict[str, Any]
 BLOCKING: Final = frozenset({"NoSchedule", "NoExecute"})
 AFFINITY_WEIGHT: Final = 2
 BEST: Final = 100
+
+MET: Final[dict[str, Callable[[str | None, list[str]], bool]]] = {
+    "In": lambda value, values: value in values,
+    "NotIn": lambda value, values: value not in values,
+    "Exists": lambda value, _: value is not None,
+    "DoesNotExist": lambda value, _: value is None,
+    "Gt": lambda value, values: (value or "").isdecimal() and int(value or 0) > int(values[0]),
+    "Lt": lambda value, values: (value or "").isdecimal() and int(value or 0) < int(values[0]),
+}
 
 
 class Room(Struct, frozen=True):
@@ -115,19 +123,7 @@ def matches(term: Json, node: Json) -> bool:
 
 
 def is_met(one: Json, value: str | None) -> bool:
-    values = one.get("values") or []
-    match one["operator"]:
-        case "In":
-            return value in values
-        case "NotIn":
-            return value not in values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case _:  # Gt, Lt
-            compare = gt if one["operator"] == "Gt" else lt
-            return value is not None and value.isdecimal() and compare(int(value), int(values[0]))
+    return MET[one["operator"]](value, one.get("values") or [])
 
 
 def score(spec: Json, room: Room, most: int) -> float:

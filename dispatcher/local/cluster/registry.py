@@ -21,13 +21,8 @@ PROPAGATION: Final[Mapping[str, list[str]]] = {
     "Background": [], "Foreground": [FOREGROUND], "Orphan": [ORPHAN], "": [],
 }  # fmt: skip
 ENDED: Final = frozenset({"Succeeded", "Failed"})
-SERVERS_OWN: Final = (
-    "name",
-    "namespace",
-    "uid",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
+SERVERS_OWN: Final = frozenset(
+    ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"]
 )
 
 
@@ -95,8 +90,8 @@ class Registry:
         changed = {**pod, "spec": {**pod["spec"], "nodeName": node}, "status": status}
         self.storage.put(POD, (target.namespace, target.name), changed)
 
-    def delete(self, target: Target, options: Mapping[str, Any] = {}) -> tuple[Entry, bool]:
-        """What is left of it, or its last state; and whether it is gone."""
+    def delete(self, target: Target, options: Mapping[str, Any] = {}) -> Entry:
+        """What is left of it, or its last state."""
         entry, kind = self.get(target), target.kind
         check_preconditions(target, entry.object, options.get("preconditions") or {}, "cannot be deleted")
         meta = entry.object["metadata"]
@@ -104,22 +99,18 @@ class Registry:
         if kind is JOB and not options.get("propagationPolicy"):
             options = {**options, "propagationPolicy": "Orphan"}  # as batch/v1 has always done it
         finalizers = finalizers_after(meta, options)
-        ends: Json = {
-            "deletionTimestamp": stamp(self._clock() + timedelta(seconds=grace)),
-            "deletionGracePeriodSeconds": grace,
-        }
-        is_longer = "deletionTimestamp" in meta and grace >= meta["deletionGracePeriodSeconds"]
-        if is_longer or ("deletionTimestamp" in meta and options.get("gracePeriodSeconds") is None):
+        at = stamp(self._clock() + timedelta(seconds=grace))
+        ends: Json = {"deletionTimestamp": at, "deletionGracePeriodSeconds": grace}
+        if "deletionTimestamp" in meta and (
+            options.get("gracePeriodSeconds") is None or grace >= meta["deletionGracePeriodSeconds"]
+        ):
             ends = {key: meta[key] for key in ends}  # a grace may only get shorter
         kept = {name: value for name, value in meta.items() if name != "finalizers"}
         left = {"finalizers": finalizers} if finalizers else {}
         changed = {**entry.object, "metadata": {**kept, **ends, **left}}
         if kind is NAMESPACE:  # it goes with the last of what is in it
-            return self._put_changed(target, entry.object, {**changed, "status": {"phase": "Terminating"}}), False
-        if not finalizers and not ends["deletionGracePeriodSeconds"]:
-            self.storage.drop(kind, (target.namespace, target.name))
-            return write_entry(kind, changed, self.storage.version), True
-        return self._put_changed(target, entry.object, changed), False
+            changed["status"] = {"phase": "Terminating"}
+        return self._put_changed(target, entry.object, changed)
 
     def _put_changed(self, target: Target, before: Json, changed: Json) -> Entry:
         """A write that changes nothing is none; the last finalizer of a deleted object takes it with it."""

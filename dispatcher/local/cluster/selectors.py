@@ -10,9 +10,8 @@ from dispatcher.local.cluster.kinds import Kind
 Json = dict[str, Any]
 Test = Callable[[Mapping[str, str]], bool]
 KEY: Final = r"(?:[A-Za-z0-9.-]+/)?[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?"
-IN_SET: Final = re.compile(rf"^({KEY})\s+(in|notin)\s+\(([^()]*)\)$")
-EQUALS: Final = re.compile(rf"^({KEY})\s*(==|=|!=)\s*([A-Za-z0-9_.-]*)$")
-EXISTS: Final = re.compile(rf"^(!?)\s*({KEY})$")
+EXISTS: Final = re.compile(rf"(!?)\s*({KEY})")
+COMPARED: Final = re.compile(rf"({KEY})(?:\s*(==|=|!=)\s*([A-Za-z0-9_.-]*)|\s+(in|notin)\s+\(([^()]*)\))")
 REQUIREMENT: Final = re.compile(r"[^,(]*\([^)]*\)[^,]*|[^,]+")
 
 
@@ -25,20 +24,13 @@ def read_labels(selector: str) -> Test:
 
 
 def read_requirement(text: str) -> Test:
-    if found := IN_SET.match(text):
-        key, operator, listed = found.groups()
-        values = {value.strip() for value in listed.split(",")}
-        if operator == "in":
-            return lambda labels: labels.get(key) in values
-        return lambda labels: labels.get(key) not in values
-    if found := EQUALS.match(text):
-        key, operator, wanted = found.groups()
-        if operator == "!=":
-            return lambda labels: labels.get(key) != wanted
-        return lambda labels: labels.get(key) == wanted
-    if found := EXISTS.match(text):
+    if found := EXISTS.fullmatch(text):
         no, key = found.groups()
-        return (lambda labels: key not in labels) if no else (lambda labels: key in labels)
+        return lambda labels: (key in labels) is not bool(no)
+    if found := COMPARED.fullmatch(text):
+        key, sign, value, operator, listed = found.groups()
+        values = {value} if sign else {one.strip() for one in listed.split(",")}
+        return lambda labels: (labels.get(key) in values) is not ((sign or operator) in {"!=", "notin"})
     raise bad_request(f"unable to parse requirement: {text!r}")
 
 

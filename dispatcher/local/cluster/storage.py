@@ -62,12 +62,10 @@ class Storage:
         self._tell(Change(self.version, kind, key, before, entry))
         return entry
 
-    def drop(self, kind: Kind, key: Key) -> Entry:
-        """Its last state, with the version of its end."""
+    def drop(self, kind: Kind, key: Key) -> None:
         self.version += 1
         before = self._entries[kind].pop(key)
         self._tell(Change(self.version, kind, key, before, None))
-        return write_entry(kind, before.object, self.version)
 
     def as_of(self, kind: Kind, version: int) -> dict[Key, Entry]:
         """All objects of the kind at that version. ApiFault 410: forgotten; 504: still to come."""

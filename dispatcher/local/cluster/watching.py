@@ -7,9 +7,9 @@ from typing import Final
 
 import msgspec
 
-from dispatcher.local.cluster.faults import ApiFault, bad_request, expired, unprocessable
+from dispatcher.local.cluster.faults import ApiFault, expired
 from dispatcher.local.cluster.kinds import Kind, Target
-from dispatcher.local.cluster.listing import MATCH, Query, read_version, read_which
+from dispatcher.local.cluster.listing import Query, read_number, read_version, read_which
 from dispatcher.local.cluster.storage import Change, Storage
 
 DEFAULT_SECONDS: Final = 1800
@@ -27,9 +27,9 @@ class Watch:
         self._kind = target.kind
         self._which = read_which(target, query)
         self._is_marked = query.get("allowWatchBookmarks") in {"true", "1"}
-        self._ends_at = time.monotonic() + read_seconds(query.get("timeoutSeconds") or "0")
+        self._ends_at = time.monotonic() + (read_number(query, "timeoutSeconds") or DEFAULT_SECONDS)
         self._waiting: asyncio.Queue[bytes] = asyncio.Queue()
-        self._after = version = read_since(query)
+        self._after = version = read_version(query.get("resourceVersion") or "0")
         self._refused = b""
         if version > storage.version:
             pass  # what comes until then is passed over
@@ -76,21 +76,6 @@ class Watch:
     def _hear(self, change: Change) -> None:
         if change.kind is self._kind and change.version > self._after and (event := self._which.event(change)):
             self._waiting.put_nowait(line(event[0], event[1].whole))
-
-
-def read_since(query: Query) -> int:
-    if query.get(MATCH):
-        raise unprocessable(MATCH, "FieldValueForbidden", "is forbidden for watch")
-    try:
-        return read_version(query.get("resourceVersion") or "0")
-    except ApiFault as fault:
-        raise ApiFault(500, str(fault)) from fault  # a list says 400
-
-
-def read_seconds(written: str) -> int:
-    if not written.isdecimal():
-        raise bad_request(f"timeoutSeconds {written!r} is no number")
-    return int(written) or DEFAULT_SECONDS
 
 
 def line(what: str, whole: bytes) -> bytes:

@@ -29,7 +29,7 @@ from dispatcher.metrics import (
 )
 from dispatcher.placement.callers import FAULTS, Callers, Peer
 from dispatcher.placement.history import POINTS
-from dispatcher.placement.score import Points, Wish, read_wish, score, score_in_time, totals
+from dispatcher.placement.score import Score, Wish, read_wish, score, score_in_time
 from dispatcher.placement.wire import (
     NOTHING,
     UNREADABLE,
@@ -139,11 +139,11 @@ class Extender:
         wish = read_wish(pod) if pod is not None else Wish(faults=("pod",))
         for fault in wish.faults:
             EXTENDER_IGNORED.labels(fault).inc()
-        points = score_in_time(wish, self._rooms, names, call.is_late)
-        if points is None:
+        found = score_in_time(wish, self._rooms, names, call.is_late)
+        if found is None:
             return [Priority(name, 0) for name in names], "late"
-        note_hit(wish, points)
-        return [Priority(name, total) for name, total in zip(names, totals(points), strict=True)], "ok"
+        note_hit(wish, found)
+        return [Priority(name, total) for name, total in found.totals().items()], "ok"
 
     def preempt(self, call: Call) -> Answer:
         return PreemptionResult(read(call.body, PreemptionArguments).victims()), "ok"
@@ -156,10 +156,10 @@ class Extender:
             raise BadBody("Pod: not one")
         wish = read_wish(pod)
         names = read_names(asked) if not asked.node_names == asked.nodes == NOTHING else sorted(self._rooms)
-        points = score(wish, self._rooms, names)
+        found = score(wish, self._rooms, names)
         nodes = {
-            name: {"verdict": "pass", "points": total, "terms": {"history": one.history, "load": one.load}}
-            for name, total, one in zip(names, totals(points), points, strict=True)
+            name: {"verdict": "pass", "points": total, "terms": found.terms(name)}
+            for name, total in found.totals().items()
         }
         return {"nodes": nodes, "ignored": wish.faults}, "ok"
 
@@ -202,8 +202,8 @@ def read_pod(asked: Arguments) -> Pod | None:
         return None
 
 
-def note_hit(wish: Wish, points: list[Points]) -> None:
+def note_hit(wish: Wish, found: Score) -> None:
     """How warm the best node on offer is: 1 the newest, to 3; none: a history, and no node of it on offer."""
     if wish.history:
-        best = max((one.history for one in points), default=0)
+        best = max(found.warmth.values(), default=0)
         HISTORY_HITS.labels(str(POINTS.index(best) + 1) if best else "none").inc()

@@ -26,6 +26,7 @@ FITS: Final = 70
 STEP: Final = 10
 LEAST: Final = 10
 LOOK_EVERY: Final = 256
+UNKNOWN: Final = -1
 
 
 class Steps(Struct, frozen=True):
@@ -35,28 +36,39 @@ class Steps(Struct, frozen=True):
     tiers: tuple[int, ...] = (0,)
 
 
-class Points(Struct, frozen=True, gc=False):
-    """By term; load None: the node's room is not known."""
-
-    history: int = 0
-    load: int | None = 0
-
-
 class Wish(Struct, frozen=True):
     """What nodes are scored by; `faults` of it are counted, and otherwise ignored."""
 
     history: Mapping[str, int] = {}
     cpu: Steps = Steps()
     memory: Steps = Steps()
-    by_tiers: tuple[tuple[Points, ...], ...] = ()
+    by_tiers: tuple[tuple[int, ...], ...] = ()
     created_at: float = 0
     has_uses: bool = False
     faults: tuple[str, ...] = ()
 
 
-NO_POINTS: Final = Points()
-UNKNOWN: Final = Points(load=None)
-LOADS: Final = tuple(Points(load=load) for load in range(FITS // STEP + 1))
+class Score(Struct, frozen=True):
+    """Points by node and term. `warmth`: of warm nodes alone. `loads`: of each, UNKNOWN where its room is not known."""
+
+    warmth: Mapping[str, int]
+    loads: Mapping[str, int]
+
+    def totals(self) -> dict[str, int]:
+        """Sums, 0..10, with what is neutral for nodes of unknown room."""
+        sums = dict(self.loads)
+        if UNKNOWN in sums.values():
+            known = [load for load in sums.values() if load != UNKNOWN]
+            neutral = median_low(known) if known else 0
+            sums = {name: neutral if load == UNKNOWN else load for name, load in sums.items()}
+        for name, warmth in self.warmth.items():
+            sums[name] += warmth
+        return sums
+
+    def terms(self, name: str) -> dict[str, int | None]:
+        """Of one node, for people; load None: its room is not known."""
+        load = self.loads[name]
+        return {"history": self.warmth.get(name, 0), "load": None if load == UNKNOWN else load}
 
 
 def read_wish(pod: Pod) -> Wish:
@@ -79,7 +91,7 @@ def read_wish(pod: Pod) -> Wish:
         history=history_points(nodes),
         cpu=cpu,
         memory=memory,
-        by_tiers=tuple(tuple(LOADS[(one + other) // 2 // STEP] for other in memory.tiers) for one in cpu.tiers),
+        by_tiers=tuple(tuple((one + other) // 2 // STEP for other in memory.tiers) for one in cpu.tiers),
         created_at=created.timestamp() if created else float("inf"),
         has_uses=bool(needs.cpu),
         faults=tuple(faults),
@@ -102,27 +114,39 @@ def limit(pod: Pod, resource: str) -> int | None:
         return None
 
 
-def score(wish: Wish, rooms: Mapping[str, Room], names: Sequence[str]) -> list[Points]:
-    """Points in the order of the names."""
-    if not (wish.history or wish.has_uses):
-        return [NO_POINTS] * len(names)
-    found = score_loads(wish, rooms, names) if wish.has_uses else [NO_POINTS] * len(names)
-    for place in [place for place, name in enumerate(names) if name in wish.history]:
-        name = names[place]
-        found[place] = Points(warmth(wish, name, rooms.get(name)), found[place].load)
-    return found
+def score(wish: Wish, rooms: Mapping[str, Room], names: Sequence[str]) -> Score:
+    """In the order of the names, each once."""
+    return with_warmth(wish, rooms, score_loads(wish, rooms, names))
 
 
-def score_loads(wish: Wish, rooms: Mapping[str, Room], names: Sequence[str]) -> list[Points]:
+def score_in_time(
+    wish: Wish, rooms: Mapping[str, Room], names: Sequence[str], is_late: Callable[[], bool]
+) -> Score | None:
+    """As `score`, looked at the clock now and then; None: it is too late, and nobody gets any."""
+    loads: dict[str, int] = {}
+    for start in range(0, len(names), LOOK_EVERY):
+        if is_late():
+            return None
+        loads |= score_loads(wish, rooms, names[start : start + LOOK_EVERY])
+    return with_warmth(wish, rooms, loads)
+
+
+def with_warmth(wish: Wish, rooms: Mapping[str, Room], loads: Mapping[str, int]) -> Score:
+    return Score({name: warmth(wish, name, rooms.get(name)) for name in wish.history if name in loads}, loads)
+
+
+def score_loads(wish: Wish, rooms: Mapping[str, Room], names: Sequence[str]) -> dict[str, int]:
     """Written for speed: thousands of nodes, for every Pod."""
+    if not wish.has_uses:
+        return dict.fromkeys(names, 0)
     get, points, look_up, cpu_edges, memory_edges = (
         rooms.get, wish.by_tiers, bisect_right, wish.cpu.edges, wish.memory.edges,
     )  # fmt: skip
-    return [
-        UNKNOWN if (room := get(name)) is None
+    return {
+        name: UNKNOWN if (room := get(name)) is None
         else points[look_up(cpu_edges, room.cpu)][look_up(memory_edges, room.memory)]
         for name in names
-    ]  # fmt: skip
+    }  # fmt: skip
 
 
 def warmth(wish: Wish, name: str, room: Room | None) -> int:
@@ -139,25 +163,3 @@ def tier(free: int, request: int, limit: int | None, uses: Sequence[int | None])
         if use is not None and request < use <= free:
             return FITS - STEP * number
     return LEAST
-
-
-def totals(points: Sequence[Points]) -> list[int]:
-    """Sums, 0..10, with what is neutral for nodes of unknown room."""
-    loads = [one.load for one in points]
-    known = [load for load in loads if load is not None]
-    if len(known) < len(loads):
-        neutral = median_low(known) if known else 0
-        known = [neutral if load is None else load for load in loads]
-    return [one.history + load for one, load in zip(points, known, strict=True)]
-
-
-def score_in_time(
-    wish: Wish, rooms: Mapping[str, Room], names: Sequence[str], is_late: Callable[[], bool]
-) -> list[Points] | None:
-    """As `score`, looked at the clock now and then; None: it is too late, and nobody gets any."""
-    found: list[Points] = []
-    for start in range(0, len(names), LOOK_EVERY):
-        if is_late():
-            return None
-        found += score(wish, rooms, names[start : start + LOOK_EVERY])
-    return found

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.identity import HISTORY_NODES, REAL_RESOURCES
-from dispatcher.placement.score import LOOK_EVERY, Points, read_wish, score, score_in_time, totals
+from dispatcher.placement.score import LOOK_EVERY, Score, read_wish, score, score_in_time
 from dispatcher.placement.wire import Pod
 from dispatcher.quantity import parse_quantity
 from dispatcher.room import Room
@@ -50,7 +50,7 @@ def a_room(cpu: str = "5000m", memory: str = "8Gi", created_at: datetime = OLD) 
 def points(pod: Pod, **rooms: Room | None) -> list[int]:
     """Of each of these nodes, None: one that nobody knows."""
     known = {name: room for name, room in rooms.items() if room is not None}
-    return totals(score(read_wish(pod), known, list(rooms)))
+    return list(score(read_wish(pod), known, list(rooms)).totals().values())
 
 
 # The golden cases of the reference
@@ -187,7 +187,9 @@ def test_a_node_of_unknown_room_can_still_be_warm() -> None:
 
 
 def test_what_a_node_gets_by_the_median_is_not_told_as_its_own() -> None:
-    assert score(read_wish(a_pod(history=["b"])), {"a": a_room()}, ["a", "b"]) == [Points(0, 7), Points(3, None)]
+    found = score(read_wish(a_pod(history=["b"])), {"a": a_room()}, ["a", "b"])
+    assert found.terms("a") == {"history": 0, "load": 7}
+    assert found.terms("b") == {"history": 3, "load": None}
 
 
 @pytest.mark.parametrize(("after", "gained"), [(-1, 3), (0, 3), (0.001, 0), (3600, 0)])
@@ -258,7 +260,7 @@ def test_points_come_in_the_order_of_the_names() -> None:
     rooms = {"a": a_room("1500m", "1200Mi"), "b": a_room(), "c": a_room("2600m", "2500Mi")}
     for names in (["c", "a", "b"], ["b", "c", "a"], []):
         told = dict(zip("abc", (1, 7, 5), strict=True))
-        assert totals(score(read_wish(a_pod()), rooms, names)) == [told[name] for name in names]
+        assert list(score(read_wish(a_pod()), rooms, names).totals().items()) == [(name, told[name]) for name in names]
 
 
 def test_in_time_they_are_as_without_haste() -> None:
@@ -266,7 +268,7 @@ def test_in_time_they_are_as_without_haste() -> None:
     rooms = {name: Room(number * 10, number * 10 * MIB, OLD) for number, name in enumerate(names) if number % 3}
     wish = read_wish(a_pod(history=[names[-1], "other", names[0]]))
     assert score_in_time(wish, rooms, names, lambda: False) == score(wish, rooms, names)
-    assert score_in_time(wish, rooms, [], lambda: False) == []
+    assert score_in_time(wish, rooms, [], lambda: False) == Score({}, {})
 
 
 @pytest.mark.parametrize("looks_in_time", [0, 1, 2])

@@ -61,10 +61,14 @@ class Rooms:
             self._measure(after.node)
 
     def compact(self) -> None:
-        """Lays all rooms side by side in memory. After a list they lie among the Pods that they were told from, and to
-        walk over 5,000 of them takes three times as long.
+        """Lays all names and rooms side by side in memory. After a list they lie among the Pods that they were told
+        from, and to walk over 5,000 of them takes three times as long.
         """
-        side_by_side = {name: Room(room.cpu + 0, room.memory + 0, room.created_at) for name, room in self.of.items()}
+        side_by_side = {
+            name.encode().decode(): Room(room.cpu + 0, room.memory + 0, room.created_at)
+            for name, room in self.of.items()
+        }
+        self.of.clear()
         self.of.update(side_by_side)
 
     def _measure(self, name: str) -> None:

@@ -143,15 +143,19 @@ def sights_of(change: Change) -> Iterator[Sight]:
 
 
 def lives_of_sights(sights: Iterable[Sight]) -> list[Life]:
-    """In the true order of the changes; a time is the number of a sight."""
+    """In the true order of the changes; a time is the number of a sight. All that one list shows is of one moment: what
+    came and what went before it, nobody can order.
+    """
     open_: dict[str, Life] = {}
     over: dict[str, Life] = {}
     listed: set[str] = set()
+    at = 0
 
     def end(uid: str, at: int) -> None:
         over[uid] = msgspec.structs.replace(open_.pop(uid), ended=float(at))
 
-    for at, sight in enumerate(sights):
+    for sight in sights:
+        at += not listed or sight.type != "LIST"
         if sight.type == "LIST" and not sight.name:
             for uid in [uid for uid in open_ if uid not in listed]:
                 end(uid, at)

@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tests.controlplane.api import Json
-from tests.faults.history import careless_deletes, starts_fall, two_at_once
+from tests.faults.history import careless_deletes, most_at_once, starts_fall, two_at_once
 from tests.faults.history_reading import Sight, lives_of_audit, lives_of_sights, read_lines, writes_of
 from tests.faults.history_records import Life, Start
 
@@ -41,7 +41,16 @@ def test_what_a_watch_missed_between_two_lists_is_over() -> None:
     sights += [sight("ADDED", "b"), sight("MODIFIED", "b", is_over=True), sight("DELETED", "b")]
     sights += [sight("ADDED", "c"), end_of_list, sight("ADDED", "d"), sight("DELETED", "d")]
     lives = {life.name: (life.began, life.ended) for life in lives_of_sights(sights)}
-    assert lives == {"a": (0, 7), "old": (1, 1), "b": (3, 4), "c": (6, 7), "d": (8, 9)}
+    assert lives == {"a": (1, 6), "old": (1, 1), "b": (2, 3), "c": (5, 6), "d": (7, 8)}
+
+
+def test_what_one_list_shows_to_have_come_and_gone_was_not_there_at_once() -> None:
+    """Of an outage: a Job ended, and another was made for it, before anybody could watch again."""
+    key, end_of_list = (1, 1, 1), Sight("LIST", "", "", None, False)
+    before = [Sight("LIST", "old", "1", key, False), Sight("LIST", "gone", "2", key, False), end_of_list]
+    after = [Sight("LIST", "new", "3", key, False), Sight("LIST", "newer", "4", key, False)]
+    after += [Sight("LIST", "old", "1", key, True), end_of_list]
+    assert most_at_once(lives_of_sights(before + after)) == 2
 
 
 def line(second: int, verb: str, body: Json, **changes: str | int) -> bytes:

@@ -32,6 +32,7 @@ REPORT: Final = f"{DOMAIN}/report"
 CACHE_KEY: Final = f"{DOMAIN}/cache-key"
 SHAPE: Final = f"{DOMAIN}/shape"
 HISTORY_NODES: Final = f"{DOMAIN}/history-nodes"
+WOKEN_AT: Final = f"{DOMAIN}/woken-at"
 REAL_RESOURCES: Final = f"{DOMAIN}/real-resources"
 
 ROW_MAY_SET: Final = f"{DOMAIN}/row-may-set"

@@ -32,12 +32,20 @@ KUBE_SECONDS: Final = Histogram(
 FAULTS: Final = Counter("dispatcher_faults_total", "Rounds of a component that ended in a fault", ["component"])
 EXTENDER_SECONDS: Final = Histogram(
     "dispatcher_extender_request_seconds",
-    "Answers to kube-scheduler: ok, late (answered neutrally), bad (refused)",
+    "Answers to kube-scheduler: ok, late (answered neutrally), bad (refused), unsynced (not listed yet)",
     ["verb", "outcome"],
     buckets=(0.0005, 0.001, 0.002, 0.003, 0.004, 0.005, 0.0075, 0.01, 0.02, 0.05, 0.1, 0.2, 1),
 )
 EXTENDER_NODES: Final = Histogram(
     "dispatcher_extender_nodes", "Nodes of a request", ["verb"], buckets=(1, 10, 100, 500, 1000, 5000, 15000)
+)
+EXTENDER_REFUSED: Final = Counter(
+    "dispatcher_extender_refused_nodes_total",
+    "Nodes that a Pod was refused: reserved (for another Pod), uncertain (what is reserved is not known just now)",
+    ["cause"],
+)
+RESERVATIONS: Final = Gauge(
+    "dispatcher_reservations", "NodeReservations by the phase that their status says", ["phase"]
 )
 EXTENDER_IGNORED: Final = Counter(
     "dispatcher_extender_ignored_total", "Parts of Pods that could not be read, and were ignored", ["part"]

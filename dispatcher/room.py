@@ -5,11 +5,17 @@ not known here. Amounts in thousandths.
 """
 
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from datetime import datetime
+from typing import Final
 
 from msgspec import Struct
 
 from dispatcher.amounts import Amounts, added, less
+from dispatcher.identity import LABEL_TASK_ID
+
+LANDED: Final = "Landed"
+JOB_NAMES: Final = ("batch.kubernetes.io/job-name", "job-name")
 
 
 class NodeSize(Struct, frozen=True):
@@ -21,11 +27,36 @@ class NodeSize(Struct, frozen=True):
 
 
 class Bound(Struct, frozen=True, gc=False):
-    """A Pod on a node; `name` with its namespace before a slash. `asks` is shared by all that ask alike."""
+    """A Pod on a node; `name` with its namespace before a slash. `asks` is shared by all that ask alike; `keys`: what
+    a reservation may call it.
+    """
 
     name: str
     node: str
     asks: Amounts
+    keys: tuple[str, ...] = ()
+
+
+class Reservation(Struct, frozen=True, gc=False):
+    """A NodeReservation: so much of a node is held for a Pod still to come. `name` with its namespace; `target`: one of
+    the Pod's keys; `made_at` and `ends_at` in seconds of the API server's clock; `phase` and `message`: as its status
+    says.
+    """
+
+    name: str
+    uid: str
+    node: str
+    amounts: Amounts
+    target: str
+    ends_at: float
+    made_at: float = 0
+    phase: str = ""
+    message: str = ""
+
+    @property
+    def has_landed(self) -> bool:
+        """For good: of what a status says, this alone counts."""
+        return self.phase == LANDED
 
 
 class Room(Struct, frozen=True, gc=False):
@@ -60,6 +91,11 @@ class Rooms:
             self._asked[after.node] = added(self._asked[after.node], after.asks)
             self._measure(after.node)
 
+    def free_of(self, name: str) -> Amounts:
+        """Of every resource that the node has; nothing of one that is not there."""
+        node = self._nodes.get(name)
+        return less(node.size, self._asked.get(name, {})) if node is not None else {}
+
     def compact(self) -> None:
         """Lays all names and rooms side by side in memory. After a list they lie among the Pods that they were told
         from, and to walk over 5,000 of them takes three times as long.
@@ -78,3 +114,24 @@ class Rooms:
         if (node := self._nodes.get(name)) is not None:
             free = less({"cpu": 0, "memory": 0, **node.size}, asked)
             self.of[name] = Room(free["cpu"], free["memory"], node.created_at)
+
+
+def key_of(kind: str, namespace: str, value: object) -> str:
+    """What a reservation is for, and what a Pod answers to: `jobName builds/dispatcher-7-…`. `kind`: a field of the
+    reservation's target.
+    """
+    return f"{kind} {namespace}/{value}"
+
+
+def keys_of(
+    namespace: str, name: str, uid: str, labels: Mapping[str, str], owners: Iterable[str]
+) -> tuple[str, ...]:  # fmt: skip
+    """All that a Pod answers to. `uid` is that of the Pod, or of its Job (`owners`)."""
+    jobs = {labels[label] for label in JOB_NAMES if label in labels}
+    tasks = [labels[LABEL_TASK_ID]] if LABEL_TASK_ID in labels else []
+    return (
+        key_of("podName", namespace, name),
+        *(key_of("uid", namespace, one) for one in (uid, *owners)),
+        *(key_of("jobName", namespace, job) for job in sorted(jobs)),
+        *(key_of("taskId", namespace, task) for task in tasks),
+    )

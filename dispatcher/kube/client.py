@@ -30,6 +30,7 @@ SILENCE_SECONDS: Final = 90
 """Of a watch: bookmarks come about each minute."""
 LINE_BYTES: Final = 4 * 2**20
 NETWORK_FAULTS: Final = (aiohttp.ClientError, TimeoutError, OSError, ValueError)
+CONTENT: Final = {"PATCH": {"Content-Type": "application/merge-patch+json"}}
 S = TypeVar("S")
 
 
@@ -114,7 +115,7 @@ class KubeClient:
                 self._login.url + question.path,
                 data=question.body,
                 params=question.params,
-                headers=await self._headers(again),
+                headers=await self._headers(again) | CONTENT.get(question.method, {}),
                 ssl=self._login.tls or True,
                 timeout=aiohttp.ClientTimeout(total=question.seconds, sock_connect=CONNECT_SECONDS),
                 allow_redirects=False,  # to a login page, say: that is no answer

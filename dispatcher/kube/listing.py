@@ -22,7 +22,8 @@ def by_name(meta: Meta) -> str:
 class Resource(Struct, Generic[T], frozen=True):
     """What is listed: its path, which of it (by label and by field), and how an object becomes a fact (None: not ours).
 
-    `key`: the fact's name, told from metadata alone.
+    `key`: the fact's name, told from metadata alone. `is_optional`: where the API server does not know the kind (404),
+    there is none of it.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Resource(Struct, Generic[T], frozen=True):
     selector: str = ""
     fields: str = ""
     key: Callable[[Meta], str] = by_name
+    is_optional: bool = False
 
     @property
     def which(self) -> dict[str, str]:

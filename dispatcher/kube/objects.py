@@ -45,6 +45,11 @@ class Meta(Wire, frozen=True):
     deletion_timestamp: datetime | None = None
 
 
+def full_name(meta: Meta) -> str:
+    """Of an object among those of other namespaces."""
+    return f"{meta.namespace}/{meta.name}"
+
+
 class Condition(Wire, frozen=True):
     type: str = ""
     status: str = ""

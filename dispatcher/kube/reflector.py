@@ -31,6 +31,7 @@ from dispatcher.metrics import RELISTS
 log = structlog.get_logger(component="kube.reflector")
 
 YIELD_EVERY: Final = 100
+KIND_SECONDS: Final = 5
 SHORTEST_SECONDS: Final = 1
 """A watch that lived for less is a fault, whatever it brought."""
 EVENTS: Final = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK"})
@@ -85,8 +86,12 @@ class Reflector(Generic[T]):
                 await self._list(cause)
                 cause = await self._follow_until_asked()
             except ClusterError as fault:
-                cause = "expired" if isinstance(fault, ClusterRefused) and fault.status == 410 else "fault"
-                await self._pause(fault)
+                status = fault.status if isinstance(fault, ClusterRefused) else 0
+                cause = "expired" if status == 410 else "fault"
+                if status == 404 and self.resource.is_optional:
+                    await self._wait_for_kind()
+                else:
+                    await self._pause(fault)
 
     async def _list(self, cause: str) -> None:
         is_check = cause == "due" and not self._is_asked
@@ -170,6 +175,12 @@ class Reflector(Generic[T]):
             return
         if self.store.drop(self.resource.key(meta)) if fact is None else self.store.put(fact):
             self._changed()
+
+    async def _wait_for_kind(self) -> None:
+        """There is none of it, until somebody adds the kind to the cluster."""
+        self.store.replace((), "", elapsed())
+        self.fault = ""
+        await asyncio.sleep(KIND_SECONDS)
 
     async def _pause(self, fault: ClusterError) -> None:
         """Full jitter between nothing and a limit that doubles."""

@@ -1,7 +1,10 @@
-"""Nodes and bound Pods of the whole cluster, as far as free room is told from them, and how they are followed."""
+"""Nodes, bound Pods and reservations of the whole cluster, as far as free room is told from them, and how they are
+followed.
+"""
 
 import asyncio
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -10,10 +13,11 @@ from dispatcher.amounts import Asked, Written, amounts, asked_by
 from dispatcher.clock import elapsed
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.listing import Resource
-from dispatcher.kube.objects import Meta
+from dispatcher.kube.objects import Meta, full_name
 from dispatcher.kube.reflector import Pace, Reflector
+from dispatcher.kube.reservations import RESERVATIONS
 from dispatcher.metrics import STORE_AGE
-from dispatcher.room import Bound, NodeSize, Rooms
+from dispatcher.room import Bound, NodeSize, Reservation, keys_of
 
 BOUND: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 """Ended Pods ask for nothing; those without a node ask nobody yet."""
@@ -68,40 +72,55 @@ def read_bound(raw: bytes | msgspec.Raw) -> Bound | None:
     containers = tuple(requests(one.resources.requests) for one in spec.containers)
     whole = requests(spec.resources.requests if spec.resources else None)
     asked: Asked = (containers, first, requests(spec.overhead), whole)
-    return Bound(full_name(wire.metadata), spec.node_name, asked_by(asked))
+    meta = wire.metadata
+    keys = keys_of(meta.namespace, meta.name, meta.uid, meta.labels, (one.uid for one in meta.owner_references))
+    return Bound(full_name(meta), spec.node_name, asked_by(asked), keys)
 
 
 def requests(written: dict[str, str] | None) -> Written:
     return tuple((written or {}).items())
 
 
-def full_name(meta: Meta) -> str:
-    return f"{meta.namespace}/{meta.name}"
+class Listener(Protocol):
+    """Hears what each was and is; None: there was none, there is none."""
+
+    def hear_node(self, before: NodeSize | None, after: NodeSize | None) -> None: ...
+    def hear_pod(self, before: Bound | None, after: Bound | None) -> None: ...
+    def hear_reservation(self, before: Reservation | None, after: Reservation | None) -> None: ...
 
 
 class RoomMirror:
-    """Keeps `rooms` as the cluster is; runs until it is cancelled."""
+    """Tells a listener how the cluster is; runs until it is cancelled."""
 
-    def __init__(self, client: KubeClient, pace: Pace = Pace()) -> None:
-        self.rooms = Rooms()
+    def __init__(self, client: KubeClient, listener: Listener, pace: Pace = Pace()) -> None:
         nodes = Resource("nodes", "/api/v1/nodes", read_size)
         pods = Resource("pods", "/api/v1/pods", read_bound, fields=BOUND, key=full_name)
         self._nodes = Reflector[NodeSize](client, nodes, no_wake, pace)
         self._pods = Reflector[Bound](client, pods, no_wake, pace)
-        self._nodes.store.on_each(self.rooms.hear_node)
-        self._pods.store.on_each(self.rooms.hear_pod)
+        self._reservations = Reflector[Reservation](client, RESERVATIONS, no_wake, pace)
+        self._nodes.store.on_each(listener.hear_node)
+        self._pods.store.on_each(listener.hear_pod)
+        self._reservations.store.on_each(listener.hear_reservation)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._nodes.run())
-            group.create_task(self._pods.run())
+            for reflector in (self._nodes, self._pods, self._reservations):
+                group.create_task(reflector.run())
+
+    def is_synced(self) -> bool:
+        """Everything was listed once."""
+        return self._nodes.store.is_synced and self._pods.store.is_synced and self._reservations.store.is_synced
+
+    def bound(self) -> Iterable[Bound]:
+        return self._pods.store.view().values()
 
     def stale(self) -> str:
         """What is not known, or too old to be believed; empty: nothing."""
-        return "; ".join(fault for one in (self._nodes, self._pods) if (fault := fault_of(one)))
+        known = (self._nodes, self._pods, self._reservations)
+        return "; ".join(fault for one in known if (fault := fault_of(one)))
 
 
-def fault_of(reflector: Reflector[NodeSize] | Reflector[Bound]) -> str:
+def fault_of(reflector: Reflector[NodeSize] | Reflector[Bound] | Reflector[Reservation]) -> str:
     age = reflector.store.age(elapsed())
     STORE_AGE.labels(reflector.resource.name).set(min(age, 1e9))
     if reflector.fault or age > MOST_SECONDS:

@@ -1,6 +1,6 @@
 """The extender: kube-scheduler asks which nodes a Pod may have, how good they are, and whom it may push aside.
 
-    filter ─▶ all pass, until reservations hold some        prioritize ─▶ score.py, from rooms in memory
+    filter ─▶ gate.py: what is held for others              prioritize ─▶ score.py, from rooms in memory
     preempt ─▶ what kube-scheduler proposes                 explain ─▶ the same for people, by node and term
 
 Every answer comes from memory. kube-scheduler waits for it with everything else it has to do, so whatever is late or
@@ -10,6 +10,7 @@ holds environments.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
@@ -24,10 +25,12 @@ from dispatcher.metrics import (
     EXTENDER_CONFIG_FAULTS,
     EXTENDER_IGNORED,
     EXTENDER_NODES,
+    EXTENDER_REFUSED,
     EXTENDER_SECONDS,
     HISTORY_HITS,
 )
 from dispatcher.placement.callers import FAULTS, Callers, Peer
+from dispatcher.placement.gate import UNCERTAIN, Gate, NotSynced
 from dispatcher.placement.history import POINTS
 from dispatcher.placement.score import Score, Wish, read_wish, score, score_in_time
 from dispatcher.placement.wire import (
@@ -65,10 +68,11 @@ class Call(Struct, frozen=True):
 
 
 class Extender:
-    """`rooms`: of nodes by name, as they are now."""
+    """`rooms`: of nodes by name, as they are now; `gate`: who may have which."""
 
-    def __init__(self, rooms: Mapping[str, Room], clock: Clock = elapsed) -> None:
+    def __init__(self, rooms: Mapping[str, Room], gate: Gate, clock: Clock = elapsed) -> None:
         self._rooms = rooms
+        self._gate = gate
         self._clock = clock
         self._callers = Callers()
         self._under_way = 0
@@ -114,6 +118,8 @@ class Extender:
                 sent, outcome = answer(Call(body, peer_of(request), lambda: self._clock() > late_at))
             except web.HTTPRequestEntityTooLarge:
                 sent, outcome, status = {"Error": f"more than {LARGEST_BODY} bytes"}, "bad", 413
+            except NotSynced as fault:
+                sent, outcome, status = {"Error": str(fault)}, "unsynced", 503
             except (BadBody, web.RequestPayloadError) as fault:
                 sent, outcome, status = {"Error": str(fault)}, "bad", 400
             except ConnectionError:  # it has gone, and hears no answer
@@ -128,13 +134,18 @@ class Extender:
         asked = read(call.body, Arguments)
         names = self._heard("filter", call, asked)
         EXTENDER_NODES.labels("filter").observe(len(names))
+        refused = self._gate.refusals(read_pod(asked), names)
+        for cause, count in Counter(map(cause_of, refused.values())).items():
+            EXTENDER_REFUSED.labels(cause).inc(count)
         if asked.is_cached:
-            return FilterResult(node_names=names), "ok"
-        return FilterResult(nodes=Nodes(list(asked.by_name().values()))), "ok"
+            passed = [name for name in names if name not in refused] if refused else list(names)
+            return FilterResult(node_names=passed, failed_and_unresolvable_nodes=refused), "ok"
+        items = [item for name, item in asked.by_name().items() if name not in refused]
+        return FilterResult(nodes=Nodes(items), failed_and_unresolvable_nodes=refused), "ok"
 
     def prioritize(self, call: Call) -> Answer:
         asked = read(call.body, Arguments)
-        names = self._heard("prioritize", call, asked)
+        names = list(self._heard("prioritize", call, asked))
         pod = read_pod(asked)
         wish = read_wish(pod) if pod is not None else Wish(faults=("pod",))
         for fault in wish.faults:
@@ -146,7 +157,8 @@ class Extender:
         return [Priority(name, total) for name, total in found.totals().items()], "ok"
 
     def preempt(self, call: Call) -> Answer:
-        return PreemptionResult(read(call.body, PreemptionArguments).victims()), "ok"
+        asked = read(call.body, PreemptionArguments)
+        return PreemptionResult(self._gate.spared(read_pod(asked), asked.victims())), "ok"
 
     def explain(self, call: Call) -> Answer:
         """For people, who may leave the nodes out: then all that are known."""
@@ -155,15 +167,16 @@ class Extender:
         if pod is None:
             raise BadBody("Pod: not one")
         wish = read_wish(pod)
-        names = read_names(asked) if not asked.node_names == asked.nodes == NOTHING else sorted(self._rooms)
+        names = list(read_names(asked)) if not asked.node_names == asked.nodes == NOTHING else sorted(self._rooms)
         found = score(wish, self._rooms, names)
+        refused = self._gate.look(pod, names)
         nodes = {
-            name: {"verdict": "pass", "points": total, "terms": found.terms(name)}
+            name: {"verdict": "pass", "points": total, "terms": found.terms(name)} | refused.get(name, {})
             for name, total in found.totals().items()
         }
         return {"nodes": nodes, "ignored": wish.faults}, "ok"
 
-    def _heard(self, verb: str, call: Call, asked: Arguments) -> list[str]:
+    def _heard(self, verb: str, call: Call, asked: Arguments) -> dict[str, None]:
         """The names; and what the call tells of how its sender is configured."""
         names = read_names(asked)
         choice = len(names) > 1
@@ -186,7 +199,7 @@ def read(body: bytes, kind: type[T]) -> T:
         raise BadBody(f"not {kind.__name__}: {fault}") from fault
 
 
-def read_names(asked: Arguments) -> list[str]:
+def read_names(asked: Arguments) -> dict[str, None]:
     """BadBody: there is no list of nodes, or none of what stands in it is one."""
     try:
         return asked.names()
@@ -194,12 +207,16 @@ def read_names(asked: Arguments) -> list[str]:
         raise BadBody(f"nodes: {fault}") from fault
 
 
-def read_pod(asked: Arguments) -> Pod | None:
+def read_pod(asked: Arguments | PreemptionArguments) -> Pod | None:
     """None: what stands there is none that could be scored."""
     try:
         return msgspec.json.decode(asked.pod, type=Pod)
     except UNREADABLE:
         return None
+
+
+def cause_of(why: str) -> str:
+    return "uncertain" if why == UNCERTAIN else "reserved"
 
 
 def note_hit(wish: Wish, found: Score) -> None:

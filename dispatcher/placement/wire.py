@@ -21,11 +21,18 @@ Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 """With a time zone, or it would be one of this machine."""
 
 
+class Owner(Struct, frozen=True):
+    kind: str = ""
+    uid: str = ""
+
+
 class Meta(Struct, frozen=True, rename="camel"):
     name: str = ""
     namespace: str = ""
     uid: str = ""
+    labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
+    owner_references: list[Owner] | None = None
     creation_timestamp: Moment | None = None
 
 
@@ -44,6 +51,7 @@ class Spec(Struct, frozen=True, rename="camel"):
     init_containers: list[Container] | None = None
     overhead: dict[str, str] | None = None
     resources: Resources | None = None
+    priority: int | None = None
 
 
 class Pod(Struct, frozen=True):
@@ -86,12 +94,12 @@ class Arguments(Struct, frozen=True, rename="pascal"):
     def is_cached(self) -> bool:
         return self.node_names != NOTHING
 
-    def names(self) -> list[str]:
+    def names(self) -> dict[str, None]:
         """Each once, in their order; those that cannot be read are left out. UNREADABLE: no list, or none in it can."""
         if self.is_cached:
             with suppress(*UNREADABLE):
-                return list(dict.fromkeys(msgspec.json.decode(self.node_names, type=list[str])))
-        return list(self.by_name())
+                return dict.fromkeys(msgspec.json.decode(self.node_names, type=list[str]))
+        return dict.fromkeys(self.by_name())
 
     def by_name(self) -> dict[str, Raw]:
         """As `names`, with what came of each."""

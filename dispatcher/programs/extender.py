@@ -9,7 +9,8 @@ scheduler, as a container beside the one that asks (deploy/scheduler).
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,10 +19,16 @@ from aiohttp import web
 
 from dispatcher import health
 from dispatcher.config import ExtenderSettings, Settings
-from dispatcher.errors import SettingsError
+from dispatcher.errors import ClusterError, SettingsError
 from dispatcher.kube.client import KubeClient
+from dispatcher.kube.reservations import Reports
 from dispatcher.kube.rooms import RoomMirror
+from dispatcher.metrics import RESERVATIONS
 from dispatcher.placement.extender import Extender
+from dispatcher.placement.gate import Gate, Known
+from dispatcher.placement.reservations import Holds
+from dispatcher.placement.standing import PHASES
+from dispatcher.room import Rooms
 from dispatcher.service import Rounds, Wake, calm_collector
 from dispatcher.startup import log_in, stop_on_signals
 
@@ -32,6 +39,7 @@ KEEP_ALIVE_SECONDS: Final = 300
 DRAIN_SECONDS: Final = 10
 CERTIFICATE_SECONDS: Final = 10
 COMPACT_SECONDS, SYNCING_SECONDS = 60, 1
+REPORT_SECONDS, WRITES_AT_ONCE = 0.25, 20
 
 
 async def run(settings: Settings) -> None:
@@ -54,17 +62,23 @@ class Answering:
     def __init__(self, settings: Settings, client: KubeClient) -> None:
         """SettingsError: certificates that cannot be used."""
         self._settings = settings.extender
-        self._mirror = RoomMirror(client)
+        self._rooms = Rooms()
+        self._holds = holds = Holds(self._rooms)
+        self._mirror = mirror = RoomMirror(client, holds)
+        self._reports = Reports(client)
+        self._now: Callable[[], float] = lambda: client.now().timestamp()
+        self._gate = Gate(holds, Known(mirror.is_synced, lambda: not mirror.stale(), self._now, mirror.bound))
         self._tls = Tls(settings.extender)
         self.checks: Mapping[str, health.Check] = {"extender": self._mirror.stale}
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop`. SettingsError: it cannot listen there."""
-        extender = Extender(self._mirror.rooms.of)
+        extender = Extender(self._rooms.of, self._gate)
         server = web.AppRunner(
             extender.app(), access_log=None, keepalive_timeout=KEEP_ALIVE_SECONDS, shutdown_timeout=DRAIN_SECONDS
         )
-        rounds = Rounds("certificates", self._tls.run_once, Wake()), Rounds("rooms", self._compact, Wake())
+        work = {"certificates": self._tls.run_once, "rooms": self._compact, "reservations": self._report}
+        rounds = [Rounds(name, run_once, Wake()) for name, run_once in work.items()]
         try:
             await listen(server, self._settings, self._tls)
             log.info("started", address=self._settings.address, tls=bool(self._settings.tls_dir))
@@ -80,8 +94,24 @@ class Answering:
             log.info("stopped")
 
     async def _compact(self) -> float:
-        self._mirror.rooms.compact()
+        self._rooms.compact()
         return COMPACT_SECONDS if not self._mirror.stale() else SYNCING_SECONDS
+
+    async def _report(self) -> float:
+        """Statuses are made true, and who was turned away and could come now is told so."""
+        if self._mirror.is_synced():
+            for one, told in islice(self._holds.standings(self._now()), WRITES_AT_ONCE):
+                try:
+                    await self._reports.tell(one, told.phase, told.message)
+                except ClusterError:
+                    self._holds.again(one)
+                    raise
+            for pod in islice(self._gate.who_could(), WRITES_AT_ONCE):
+                await self._reports.wake(pod)
+                self._gate.told(pod)
+            for phase in PHASES:
+                RESERVATIONS.labels(phase).set(self._holds.phases()[phase])
+        return REPORT_SECONDS
 
 
 async def drain(server: web.AppRunner, extender: Extender) -> None:

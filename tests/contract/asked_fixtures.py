@@ -11,6 +11,7 @@ from aiohttp import web
 
 from dispatcher.loading import load
 from dispatcher.placement.extender import Extender
+from dispatcher.placement.gate import closed_to_nobody
 from dispatcher.programs.extender import KEEP_ALIVE_SECONDS, Tls, listen
 from tests.contract.asked import Asked
 from tests.contract.bodies import ROOMS
@@ -20,7 +21,10 @@ from tests.contract.bodies import ROOMS
 async def server() -> AsyncIterator[Asked]:
     settings = load({"DISPATCHER_EXTENDER_ADDRESS": "127.0.0.1:0"}, str).settings.extender
     runner = web.AppRunner(
-        Extender(ROOMS).app(), access_log=None, keepalive_timeout=KEEP_ALIVE_SECONDS, shutdown_timeout=1
+        Extender(ROOMS, closed_to_nobody()).app(),
+        access_log=None,
+        keepalive_timeout=KEEP_ALIVE_SECONDS,
+        shutdown_timeout=1,
     )
     await listen(runner, settings, Tls(settings))
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as session:

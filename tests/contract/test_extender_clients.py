@@ -12,10 +12,9 @@ import pytest_asyncio
 
 from tests.contract.asked import Asked
 from tests.contract.bodies import READABLE, SECRET, UNREADABLE, asking
-from tests.controlplane.objects import write_kubeconfig
-from tests.controlplane.processes import free_ports
+from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.waiting import wait_for
-from tests.scheduling.ours import OurExtender
+from tests.scheduling.ours import OurExtender, account
 
 pytest_plugins = ["tests.contract.asked_fixtures"]
 MANY = 200
@@ -88,21 +87,10 @@ async def test_who_speaks_no_http_is_refused_and_the_line_cut(attacked: Asked, s
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def program(tmp_path: Path) -> AsyncIterator[OurExtender]:
-    """The real one, with a log of its own; it finds no API server, and answers nevertheless."""
-    (nowhere,) = free_ports(1)
-    kubeconfig = write_kubeconfig(
-        tmp_path / "kubeconfig", url=f"http://127.0.0.1:{nowhere}", ca_file=None, token="none"
-    )
-    async with OurExtender(kubeconfig, LOG_LEVEL="debug") as made:
-
-        async def answers() -> bool:
-            try:
-                return (await made.post("filter", asking()))[0] == 200
-            except aiohttp.ClientError:
-                return False
-
-        await wait_for(answers, "it answers", check=made.check)
+async def program(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> AsyncIterator[OurExtender]:
+    """The real one, with a log of its own."""
+    async with OurExtender(await account(control_plane, namespace, tmp_path), LOG_LEVEL="debug") as made:
+        await made.ready()
         yield made
 
 

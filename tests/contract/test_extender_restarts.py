@@ -117,9 +117,10 @@ async def test_18_it_writes_nothing_and_notes_on_nodes_bring_it_no_calls(
     assert await ours.answered("filter") == before + 1
     await our_stage.ground.delete_pod(unschedulable)
     asked = control_plane.audit(user_prefix="system:serviceaccount:", stage="ResponseComplete")
-    own = [event for event in asked if event.user.endswith(f":{ACCOUNT}")]
+    places = {"", our_stage.ground.namespace}
+    own = [e for e in asked if e.user.endswith(f":{ACCOUNT}") and e.object_ref.namespace in places]
     assert {event.verb for event in own} == {"list", "watch"}
-    assert {event.object_ref.resource for event in own} == {"nodes", "pods"}
+    assert {event.object_ref.resource for event in own} == {"nodes", "pods", "nodereservations"}
 
 
 @asynccontextmanager

@@ -60,12 +60,13 @@ class Api:
         body: object = None,
         *,
         content_type: str | None = None,
+        accept: str = "application/json",
         params: Mapping[str, str] | None = None,
     ) -> Json:
         """The answer; KubeFault from status 400 on. A PATCH is a merge patch unless `content_type` is given."""
         kind = content_type or (MERGE_PATCH if method == "PATCH" else "application/json")
         sent = None if body is None else msgspec.json.encode(body)
-        headers = {"Content-Type": kind}
+        headers = {"Content-Type": kind, "Accept": accept}
         async with self._session.request(method, self._url + path, data=sent, params=params, headers=headers) as answer:
             text = await answer.read()
             if answer.status >= 400:

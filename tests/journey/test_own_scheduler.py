@@ -188,11 +188,12 @@ def test_its_name_is_what_the_setting_is_to_say() -> None:
     assert PlacementSettings().scheduler_name == ""
 
 
-def test_the_extender_may_look_and_nothing_else() -> None:
+def test_the_extender_may_look_and_write_what_it_says_of_reservations_and_nothing_else() -> None:
     objects = [one for one in rendered(SCHEDULER) if one["metadata"]["name"] in {"dispatcher-extender", ACCOUNT}]
     rights = granted(tuple(objects), ACCOUNT)
     assert {(right.resource, right.verb) for right in rights if right.where == "cluster"} == {
-        ("nodes", "list"), ("nodes", "watch"), ("pods", "list"), ("pods", "watch"),
+        ("nodes", "list"), ("nodes", "watch"), ("pods", "list"), ("pods", "watch"), ("pods", "patch"),
+        ("nodereservations", "list"), ("nodereservations", "watch"), ("nodereservations/status", "patch"),
     }  # fmt: skip
     assert {right.resource for right in rights if right.where == "namespace"} == {"leases"}
 

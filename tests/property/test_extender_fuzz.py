@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from dispatcher.identity import HISTORY_NODES, REAL_RESOURCES
 from dispatcher.placement.extender import BadBody, Call, Extender
+from dispatcher.placement.gate import closed_to_nobody
 from tests.contract.bodies import CONTAINER, POD, ROOMS, SECRET, asking, node, whole
 from tests.property.mutations import change
 from tests.property.profiles import FACT
@@ -89,7 +90,7 @@ class Judge:
     """Gives one body to each verb, and looks at what comes back."""
 
     def __init__(self) -> None:
-        self._extender = Extender(ROOMS)
+        self._extender = Extender(ROOMS, closed_to_nobody())
         self.outcomes: Counter[str] = Counter()
         self.refusals: set[str] = set()
 

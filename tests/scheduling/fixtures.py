@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from dispatcher.kube.reservations import RESERVATIONS
+from tests.controlplane.api import KubeFault
 from tests.controlplane.cluster import ControlPlane
+from tests.deployed import DEPLOY, rendered
 from tests.scheduling.ground import Ground, grounds
 from tests.scheduling.ours import OurExtender, account
 from tests.scheduling.scripted import Scripted, scripted
@@ -50,6 +53,23 @@ async def look_only(control_plane: ControlPlane, tmp_path_factory: pytest.TempPa
     """The kubeconfig of an extender."""
     namespace = await control_plane.create_namespace()
     return await account(control_plane, namespace, tmp_path_factory.mktemp("extender"))
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def reservations(control_plane: ControlPlane) -> None:
+    """The kind is there, as `kubectl apply -k deploy/crd` installs it."""
+    await control_plane.apply(rendered(DEPLOY / "crd"), namespace="default")
+
+    async def is_served() -> bool:
+        try:
+            await control_plane.admin("GET", RESERVATIONS.path)
+        except KubeFault as fault:
+            if fault.status in {404, 429}:  # not yet; "storage is (re)initializing"
+                return False
+            raise
+        return True
+
+    await control_plane.wait_for(is_served, "NodeReservations are served", 30)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -15,6 +15,7 @@ from tests.scheduling.kube_scheduler import KubeScheduler, configuration
 GROUND = "test.dispatcher.internal/ground"
 PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 NOTES = "dispatcher.internal"
+GPU = "example.com/gpu"
 
 
 class Ground:
@@ -45,9 +46,11 @@ class Ground:
 
     # Nodes
 
-    async def nodes(self, number: int = 2, *, cpu: str = "8", memory: str = "32Gi", pods: int = 110) -> list[str]:
-        """New ones, at once, when Pods can be placed on them."""
-        size = {"cpu": cpu, "memory": memory, "pods": str(pods)}
+    async def nodes(
+        self, number: int = 2, *, cpu: str = "8", memory: str = "32Gi", pods: int = 110, gpu: str = ""
+    ) -> list[str]:
+        """New ones, at once, when Pods can be placed on them. `gpu`: of the extended resource `example.com/gpu`."""
+        size = {"cpu": cpu, "memory": memory, "pods": str(pods)} | ({GPU: gpu} if gpu else {})
         names = [f"{self.namespace}-{next(self._numbers)}" for _ in range(number)]
         await asyncio.gather(*(self._create_node(name, size) for name in names))
         await self._ready(*names)
@@ -96,6 +99,22 @@ class Ground:
         """A Pod that is on that node already, by nobody's choice."""
         return await self._create(self._manifest({"nodeName": name}, **wanted))
 
+    async def daemon(self, scheduler: KubeScheduler) -> None:
+        """A DaemonSet on all nodes of this ground."""
+        whole = self._manifest({"schedulerName": scheduler.name})
+        labels = {"daemon": "d"}
+        template = {"metadata": {"labels": labels}, "spec": whole["spec"]}
+        wanted = {"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": labels}, "template": template}}
+        await self.plane.admin("POST", f"/apis/apps/v1/namespaces/{self.namespace}/daemonsets", wanted)
+
+    async def is_bound_by(self, kind: str) -> bool:
+        """Whether a Pod of an owner of this kind is on a node."""
+        return any(
+            owner["kind"] == kind and pod["spec"].get("nodeName")
+            for pod in (await self.pods()).values()
+            for owner in pod["metadata"].get("ownerReferences", [])
+        )
+
     def _manifest(
         self,
         spec: Json,
@@ -103,14 +122,19 @@ class Ground:
         cpu: str | None = "100m",
         memory: str | None = "64Mi",
         notes: Mapping[str, str] | None = None,
+        meta: Json | None = None,
+        also: Mapping[str, str] | None = None,
         **more: object,
     ) -> Json:
-        """`notes`: annotations of ours, without their prefix; `more`: fields of the spec."""
-        asked = {name: amount for name, amount in (("cpu", cpu), ("memory", memory)) if amount}
-        container = {"name": "task", "image": "registry.example/x:1", "resources": {"requests": asked}}
+        """`notes`: annotations of ours, without their prefix; `meta`: other metadata; `also`: what it asks for besides,
+        and is limited to; `more`: fields of the spec.
+        """
+        asked = {name: amount for name, amount in (("cpu", cpu), ("memory", memory)) if amount} | dict(also or {})
+        resources = {"requests": asked} | ({"limits": also} if also else {})
+        container = {"name": "task", "image": "registry.example/x:1", "resources": resources}
         annotations = {f"{NOTES}/{name}": text for name, text in (notes or {}).items()}
         ours = {"nodeSelector": {GROUND: self.namespace}, "containers": [container]}
-        metadata = {"name": f"pod-{next(self._numbers)}", "annotations": annotations}
+        metadata = {"name": f"pod-{next(self._numbers)}", "annotations": annotations, **(meta or {})}
         return {"metadata": metadata, "spec": ours | spec | more}
 
     async def _create(self, manifest: Json) -> str:

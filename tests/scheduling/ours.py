@@ -1,4 +1,4 @@
-"""`dispatcher extender` in a process of its own, as it runs in production: with rights to look and no others."""
+"""`dispatcher extender` in a process of its own, as it runs in production: with the rights that it needs, no others."""
 
 import asyncio
 import io
@@ -19,7 +19,12 @@ from tests.controlplane.processes import free_ports
 from tests.dispatching import ROOT, Dispatcher
 
 ACCOUNT = "extender"
-LOOKS = {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list", "watch"]}
+RIGHTS = [
+    {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list", "watch"]},
+    {"apiGroups": ["dispatcher.internal"], "resources": ["nodereservations"], "verbs": ["list", "watch"]},
+    {"apiGroups": ["dispatcher.internal"], "resources": ["nodereservations/status"], "verbs": ["patch"]},
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["patch"]},
+]
 
 
 class OurExtender(Dispatcher):
@@ -100,13 +105,13 @@ def environment(kubeconfig: Path, settings: Mapping[str, object]) -> dict[str, s
 
 
 async def account(plane: ControlPlane, namespace: str, folder: Path) -> Path:
-    """The kubeconfig of somebody who may look at nodes and Pods everywhere, and do nothing."""
+    """The kubeconfig of somebody who may look at nodes, Pods and reservations, and write what an extender writes."""
     name = f"{ACCOUNT}-{namespace}"
     bound = {"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}}
     subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}
     rbac = "/apis/rbac.authorization.k8s.io/v1"
     await plane.admin("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": ACCOUNT}})
-    await plane.admin("POST", f"{rbac}/clusterroles", {"metadata": {"name": name}, "rules": [LOOKS]})
+    await plane.admin("POST", f"{rbac}/clusterroles", {"metadata": {"name": name}, "rules": RIGHTS})
     await plane.admin(
         "POST", f"{rbac}/clusterrolebindings", {"metadata": {"name": name}, "subjects": [subject], **bound}
     )

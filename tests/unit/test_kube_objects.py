@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from dispatcher.jobs.manifest import build_job
-from dispatcher.kube.objects import Event, Page, encode, read_job, read_phase, read_status
+from dispatcher.kube.objects import Event, Meta, Page, encode, full_name, read_job, read_phase, read_status
 from dispatcher.model import Job, Launch, Phase
 from tests.builders import DATABASE_ID, IMAGE, SITE, a_task, a_template, an_order
 from tests.unit.wire import AT, DOMAIN, THEN, a_condition, written
@@ -204,3 +204,7 @@ def test_an_answer_that_is_no_status_is_its_own_message(body: bytes, message: st
 
 def test_a_manifest_is_sent_as_json() -> None:
     assert json.loads(encode({"kind": "Job", "metadata": {"name": "ä"}})) == {"kind": "Job", "metadata": {"name": "ä"}}
+
+
+def test_an_object_among_those_of_other_namespaces_has_a_full_name() -> None:
+    assert full_name(Meta(name="a", namespace="team")) == "team/a"

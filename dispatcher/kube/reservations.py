@@ -1,0 +1,103 @@
+"""NodeReservations as they come over the wire (deploy/crd), where they are listed, and what is written about them."""
+
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from dispatcher.amounts import amounts
+from dispatcher.errors import ClusterRefused
+from dispatcher.identity import WOKEN_AT
+from dispatcher.kube.client import KubeClient
+from dispatcher.kube.listing import Resource
+from dispatcher.kube.objects import Meta, full_name
+from dispatcher.room import Reservation, key_of
+
+GROUP: Final = "/apis/dispatcher.internal/v1alpha1"
+PATH: Final = f"{GROUP}/nodereservations"
+GONE: Final = {404, 409}
+"""It is no more, or another one of the same name."""
+
+
+class WireTarget(Struct, frozen=True, rename="camel"):
+    """One of them is set."""
+
+    pod_name: str | None = None
+    job_name: str | None = None
+    task_id: int | None = None
+    uid: str | None = None
+
+
+class WireSpec(Struct, frozen=True, rename="camel"):
+    node_name: str = ""
+    resources: dict[str, str | int] = {}
+    target: WireTarget = WireTarget()
+    expires_at: datetime | None = None
+    ttl_seconds: int = 0
+
+
+class WireStatus(Struct, frozen=True):
+    phase: str = ""
+    message: str = ""
+
+
+class WireReservation(Struct, frozen=True):
+    metadata: Meta = Meta()
+    spec: WireSpec = WireSpec()
+    status: WireStatus = WireStatus()
+
+
+def read_reservation(raw: bytes | msgspec.Raw) -> Reservation:
+    wire = msgspec.json.decode(raw, type=WireReservation)
+    meta, spec = wire.metadata, wire.spec
+    ends_at = spec.expires_at or meta.creation_timestamp + timedelta(seconds=spec.ttl_seconds)
+    held = amounts((name, str(amount)) for name, amount in spec.resources.items())
+    return Reservation(
+        name=full_name(meta),
+        uid=meta.uid,
+        node=spec.node_name,
+        amounts={name: amount for name, amount in held.items() if amount > 0},
+        target=target_of(meta.namespace, spec.target),
+        ends_at=ends_at.timestamp(),
+        made_at=meta.creation_timestamp.timestamp(),
+        phase=wire.status.phase,
+        message=wire.status.message,
+    )
+
+
+def target_of(namespace: str, target: WireTarget) -> str:
+    """By the one field that is set; a target without any is nobody's."""
+    named = msgspec.to_builtins(target)
+    kind, value = next(((kind, value) for kind, value in named.items() if value is not None), ("", ""))
+    return key_of(kind, namespace, value)
+
+
+class Reports:
+    """What the extender writes: statuses, and the note on a Pod that has kube-scheduler ask again. ClusterError: not
+    done; whatever is gone by now is done.
+    """
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+
+    async def tell(self, one: Reservation, phase: str, message: str) -> None:
+        namespace, _, name = one.name.partition("/")
+        path = f"{GROUP}/namespaces/{namespace}/nodereservations/{name}/status"
+        await self._patch(path, {"metadata": {"uid": one.uid}, "status": {"phase": phase, "message": message}})
+
+    async def wake(self, pod: str) -> None:
+        """`pod` with its namespace."""
+        namespace, _, name = pod.partition("/")
+        note = {WOKEN_AT: self._client.now().isoformat()}
+        await self._patch(f"/api/v1/namespaces/{namespace}/pods/{name}", {"metadata": {"annotations": note}})
+
+    async def _patch(self, path: str, change: object) -> None:
+        try:
+            (await self._client.request("PATCH", path, msgspec.json.encode(change), seconds=5)).expect(f"patch {path}")
+        except ClusterRefused as fault:
+            if fault.status not in GONE:
+                raise
+
+
+RESERVATIONS: Final = Resource("nodereservations", PATH, read_reservation, key=full_name, is_optional=True)

@@ -1,0 +1,117 @@
+"""What a reservation's status says of it, and when it has to be told anew."""
+
+import pytest
+from msgspec.structs import replace
+
+from dispatcher.placement.reservations import Asker, Holds
+from dispatcher.placement.standing import Around, Standing, standing
+from dispatcher.room import Bound, NodeSize, Reservation, Rooms, key_of
+from tests.builders import NOW
+
+LESS = "less is free than is held"
+OURS = key_of("taskId", "team", 7)
+ONE = Reservation("team/r", "u", "a", {"cpu": 2000, "memory": 1024}, OURS, ends_at=100, made_at=40)
+SIZE = NodeSize("a", NOW, {"cpu": 4000, "memory": 4096, "pods": 10_000})
+
+
+@pytest.mark.parametrize(
+    ("around", "now", "phase", "message"),
+    [
+        (Around(), 99, "Active", ""),
+        (Around(room={"cpu": 0, "memory": 1}), 0, "Active", ""),
+        (Around(room={"cpu": -1500}), 0, "Active", "less is free than is held: cpu lacks 1500m"),
+        (
+            Around(room={"cpu": -2000, "memory": -1}, twins=("team/s",)), 0, "Active",
+            f"{LESS}: cpu lacks 2; {LESS}: memory lacks 1m; held for the same target: team/s",
+        ),
+        (Around(has_node=False), 0, "NodeMissing", "there is no node a; room is held there once it comes"),
+        (Around(has_node=False), 100, "Expired", "its time was over, at 1970-01-01T00:01:40Z"),
+        (Around(has_landed=True), 100, "Landed", "its Pod was bound before it was made"),
+        (Around(has_landed=True, landed_on="b"), 0, "Landed", "its Pod is on node b"),
+    ],
+)  # fmt: skip
+def test_it_says(around: Around, now: float, phase: str, message: str) -> None:
+    assert standing(ONE, around, now) == Standing(phase, message)
+
+
+def test_what_was_over_before_it_was_made_is_told_so() -> None:
+    early = replace(ONE, ends_at=40)
+    assert standing(early, Around(), 50).message == "its time was over before it was made, at 1970-01-01T00:00:40Z"
+
+
+def test_what_was_told_of_a_landing_stays_after_a_restart() -> None:
+    told = replace(ONE, phase="Landed", message="its Pod is on node c")
+    assert standing(told, Around(has_landed=True), 0) == Standing("Landed", "its Pod is on node c")
+
+
+class Told:
+    """Reservations whose statuses somebody keeps."""
+
+    def __init__(self) -> None:
+        self.holds = Holds(Rooms())
+        self.known: dict[str, Reservation] = {}
+
+    def put(self, one: Reservation) -> None:
+        self.holds.hear_reservation(self.known.get(one.name), one)
+        self.known[one.name] = one
+
+    def round(self, now: float = 0) -> dict[str, str]:
+        """What is told, as it comes back."""
+        told = list(self.holds.standings(now))
+        for one, now_is in told:
+            self.put(replace(one, phase=now_is.phase, message=now_is.message))
+        return {one.name: now_is.phase for one, now_is in told}
+
+
+@pytest.fixture
+def told() -> Told:
+    made = Told()
+    made.holds.hear_node(None, SIZE)
+    made.put(ONE)
+    assert made.round() == {"team/r": "Active"}
+    return made
+
+
+def test_what_has_not_changed_is_not_told_again(told: Told) -> None:
+    assert told.round() == {}
+    told.holds.hear_node(SIZE, replace(SIZE, size={**SIZE.size, "cpu": 3000}))
+    assert told.round() == {}
+
+
+def test_what_could_not_be_told_is_told_later(told: Told) -> None:
+    told.holds.hear_node(SIZE, None)
+    ((one, _),) = told.holds.standings(0)
+    assert list(told.holds.standings(0)) == []
+    told.holds.again(one)
+    assert told.round() == {"team/r": "NodeMissing"}
+
+
+def test_a_node_that_goes_and_comes_back_is_told(told: Told) -> None:
+    told.holds.hear_node(SIZE, None)
+    assert told.round() == {"team/r": "NodeMissing"}
+    told.holds.hear_node(None, SIZE)
+    assert told.round() == {"team/r": "Active"}
+
+
+def test_an_end_is_told(told: Told) -> None:
+    assert told.round(100) == {"team/r": "Expired"}
+    assert told.holds.phases() == {"Expired": 1}
+
+
+def test_a_landing_is_told(told: Told) -> None:
+    told.holds.hear_pod(None, Bound("team/p", "b", {"cpu": 1}, (OURS,)))
+    assert told.round() == {"team/r": "Landed"}
+    assert told.known["team/r"].message == "its Pod is on node b"
+
+
+def test_a_node_that_is_taken_by_others_is_told(told: Told) -> None:
+    told.holds.hear_pod(None, Bound("team/p", "a", {"cpu": 3000, "memory": 0}, ("podName team/p",)))
+    assert told.round() == {"team/r": "Active"}
+    assert told.known["team/r"].message == "less is free than is held: cpu lacks 1"
+    assert told.holds.is_bound(Asker("team/p", ("podName team/p", OURS), {}))
+
+
+def test_nobody_waits_for_a_reservation_that_is_gone(told: Told) -> None:
+    told.holds.hear_reservation(told.known["team/r"], None)
+    assert told.round(100) == {}
+    assert told.holds.phases() == {}

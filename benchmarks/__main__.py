@@ -12,6 +12,7 @@ PROMISES = (
     "requests_per_task",
     "trying_out",
     "extender_answers",
+    "extender_holds",
     "warm_share",
     "scheduling_rate",
 )

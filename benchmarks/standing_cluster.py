@@ -14,7 +14,7 @@ from aiohttp import web
 from tests.controlplane.processes import free_ports
 
 Json = dict[str, Any]
-CREATED = "2026-01-01T00:00:00Z"
+CREATED, FOR_EVER = "2026-01-01T00:00:00Z", "2200-01-01T00:00:00Z"
 SIZE = {"cpu": "32", "memory": "128Gi", "pods": "110", "ephemeral-storage": "100Gi"}
 
 
@@ -29,16 +29,29 @@ def a_pod(number: int, nodes: int) -> Json:
     """Of ten sizes, as a cluster has them."""
     asked = {"cpu": f"{100 * (number % 10 + 1)}m", "memory": f"{128 * (number % 10 + 1)}Mi"}
     containers = [{"name": "task", "image": "x:1", "resources": {"requests": asked, "limits": asked}}]
-    meta = {"name": f"pod-{number:06}", "namespace": f"team-{number % 20}", "uid": f"uid-pod-{number}"}
+    job, uid = f"job-{number:06}", f"00000000-0000-0000-0000-{number:012}"
+    labels = {"batch.kubernetes.io/job-name": job, "job-name": job, "app": f"team-{number % 20}"}
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": f"job-{uid}", "controller": True}
+    meta: Json = {"name": f"pod-{number:06}", "namespace": f"team-{number % 20}", "uid": uid}
+    meta |= {"labels": labels, "ownerReferences": [owner]}
     spec = {"nodeName": f"node-{number % nodes:05}", "containers": containers}
     return {"metadata": {**meta, "creationTimestamp": CREATED}, "spec": spec, "status": {"phase": "Running"}}
 
 
+def a_reservation(number: int, nodes: int) -> Json:
+    """A part of what is free of a node, for a Pod that never comes; its status is as it should be."""
+    meta = {"name": f"hold-{number:05}", "namespace": "jobs", "uid": f"uid-hold-{number}", "creationTimestamp": CREATED}
+    target, held = {"taskId": number + 1}, {"cpu": "100m", "memory": "128Mi"}
+    spec = {"nodeName": f"node-{number % nodes:05}", "resources": held, "target": target, "expiresAt": FOR_EVER}
+    return {"metadata": meta, "spec": spec, "status": {"phase": "Active", "message": ""}}
+
+
 class StandingCluster:
-    def __init__(self, nodes: int, pods: int) -> None:
+    def __init__(self, nodes: int, pods: int, reservations: int = 0) -> None:
         self._items = {
             "nodes": [msgspec.json.encode(a_node(number)) for number in range(nodes)],
             "pods": [msgspec.json.encode(a_pod(number, nodes)) for number in range(pods)],
+            "nodereservations": [msgspec.json.encode(a_reservation(number, nodes)) for number in range(reservations)],
         }
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
@@ -55,7 +68,7 @@ class StandingCluster:
     async def _watch(self, request: web.Request, kind: str) -> web.StreamResponse:
         stream = web.StreamResponse(headers={"Content-Type": "application/json"})
         await stream.prepare(request)
-        named = {"nodes": "Node", "pods": "Pod"}[kind]
+        named = {"nodes": "Node", "pods": "Pod", "nodereservations": "NodeReservation"}[kind]
         mark = {"kind": named, "apiVersion": "v1", "metadata": {"resourceVersion": "7"}}
         while True:
             await stream.write(msgspec.json.encode({"type": "BOOKMARK", "object": mark}) + b"\n")
@@ -63,10 +76,10 @@ class StandingCluster:
 
 
 @asynccontextmanager
-async def standing_cluster(nodes: int, pods: int) -> AsyncIterator[str]:
+async def standing_cluster(nodes: int, pods: int, reservations: int = 0) -> AsyncIterator[str]:
     """Its URL."""
     app = web.Application()
-    app.router.add_get("/{path:.*}", StandingCluster(nodes, pods).answer)
+    app.router.add_get("/{path:.*}", StandingCluster(nodes, pods, reservations).answer)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     (port,) = free_ports(1)

@@ -34,6 +34,8 @@ GONE_SECONDS = 12
 """The guard gives up after 10."""
 COLUMNS = "SELECT id, queue, status, attempt, node_name, error, result FROM dispatch.tasks ORDER BY id"
 """What a submitter may see of a row; not all is for them."""
+ITS_LAST_WORDS = "docs/operator.md to install"
+"""Of what it says once all samples have ended, the psql line among it; with --keep everything goes on."""
 URL = re.compile(r"postgresql://demo:\w+@127\.0\.0\.1:\d+/demo")
 PORT = re.compile(rb"DISPATCHER_LISTEN_ADDRESS=127\.0\.0\.1:(\d+)")
 SUMMARY = ("task", "queue", "status", "runs", "on", "what it shows")

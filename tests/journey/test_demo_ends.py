@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.controlplane.waiting import wait_for
-from tests.demoing import CTRL_C, Demo, demo, shows
+from tests.demoing import CTRL_C, ITS_LAST_WORDS, Demo, demo, shows
 
 QUIET = ("--tasks", 9, "--plain")
 SOON = 15
@@ -96,7 +96,7 @@ def mapped(shown: Demo) -> str:
 
 async def test_kept_it_leaves_nothing_either_when_it_is_killed() -> None:
     async with demo("--keep", "--tasks", 1) as shown:
-        await shown.says("Everything goes on until Ctrl-C")
+        await shown.says(ITS_LAST_WORDS)
         shown.signal(signal.SIGKILL)
         assert await shown.ends(SOON) == -9
 

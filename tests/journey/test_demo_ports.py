@@ -19,7 +19,7 @@ from dispatcher.config import KubeSettings
 from dispatcher.kube.client import KubeClient
 from dispatcher.startup import log_in
 from tests.controlplane.waiting import wait_for
-from tests.demoing import Demo, demo
+from tests.demoing import ITS_LAST_WORDS, Demo, demo
 from tests.remains import listening
 
 RUBBISH = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n\xff"
@@ -46,7 +46,7 @@ async def stranger(port: int) -> AsyncIterator[list[bytes]]:
 
 async def test_a_program_whose_port_somebody_else_was_quicker_to_take_is_started_on_another() -> None:
     async with demo("--keep", "--tasks", 1) as shown, AsyncExitStack() as others:
-        await shown.says("Everything goes on until Ctrl-C")
+        await shown.says(ITS_LAST_WORDS)
         for name in ("dispatcher", "janitor"):
             async with shown.held(name) as port:
                 asked = await others.enter_async_context(stranger(port))
@@ -65,7 +65,7 @@ async def test_a_program_whose_port_somebody_else_was_quicker_to_take_is_started
 
 async def test_a_port_that_was_taken_is_named_where_that_ends_the_demo() -> None:
     async with demo("--keep", "--tasks", 1) as shown:
-        await shown.says("Everything goes on until Ctrl-C")
+        await shown.says(ITS_LAST_WORDS)
         await shown.kills("dispatcher")
         async with AsyncExitStack() as others:
             async with shown.held("dispatcher") as port:
@@ -111,7 +111,7 @@ async def port_in_secret(shown: Demo) -> int:
 
 async def test_a_port_that_is_taken_while_postgres_is_away_is_named() -> None:
     async with demo("--keep", "--tasks", 1) as shown, AsyncExitStack() as others:
-        await shown.says("Everything goes on until Ctrl-C")
+        await shown.says(ITS_LAST_WORDS)
         port = urlsplit(shown.database_url).port or 0
         shown.signal(signal.SIGSTOP)  # or it were started again at once
         os.kill(shown.pid("postgres"), signal.SIGKILL)

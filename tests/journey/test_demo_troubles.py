@@ -13,7 +13,7 @@ import click
 import pytest
 
 from tests.controlplane.waiting import wait_for
-from tests.demoing import ACCOUNT, PROGRAM, as_account, demo, shows
+from tests.demoing import ACCOUNT, ITS_LAST_WORDS, PROGRAM, as_account, demo, shows
 from tests.remains import read
 
 KEPT = ("postgres", "east", "west", "dispatcher", "janitor")
@@ -108,7 +108,7 @@ async def test_whatever_is_killed_is_started_again_and_nothing_that_was_done_is_
 
 async def test_whoever_else_is_on_the_machine_cannot_guess_a_password() -> None:
     async with demo("--keep", "--tasks", 1) as shown:
-        await shown.says("Everything goes on until Ctrl-C")
+        await shown.says(ITS_LAST_WORDS)
         where = shown.database_url.rpartition("@")[2]
         for login in ("demo", "task", "janitor", "postgres"):
             for guess in (login, "embedded", ""):
@@ -120,7 +120,7 @@ async def test_whoever_else_is_on_the_machine_cannot_guess_a_password() -> None:
 
 async def test_a_program_that_ends_again_and_again_ends_the_demo_with_the_end_of_its_log() -> None:
     async with demo("--keep", "--tasks", 1) as shown:
-        await shown.says("Everything goes on until Ctrl-C")
+        await shown.says(ITS_LAST_WORDS)
         await shown.kills("dispatcher")
         await shown.kills("dispatcher")
         os.kill(shown.pid("dispatcher"), signal.SIGKILL)
@@ -131,7 +131,7 @@ async def test_a_program_that_ends_again_and_again_ends_the_demo_with_the_end_of
 async def test_postgres_that_is_killed_while_it_computes_is_started_again_too() -> None:
     """What computes for a client does not see at once that its server is gone."""
     async with demo("--keep", "--tasks", 1) as shown:
-        await shown.says("Everything goes on until Ctrl-C")
+        await shown.says(ITS_LAST_WORDS)
         busy, other = [await asyncpg.connect(shown.database_url) for _ in range(2)]
         computing = asyncio.create_task(
             busy.execute("SELECT count(*) FROM pg_class a, pg_class b, pg_class c, pg_class d, pg_class e")

@@ -218,7 +218,7 @@ async def test_two_janitors_and_two_dispatchers_move_each_row_once(place: Place)
         return not set(await statuses(place)) & {"waiting", "processing"}
 
     async with place.playing() as player, first, second, one, other:
-        await wait_for(all_over, "every row is over", 120, check=one.check)
+        await wait_for(all_over, "every row is over", 240, check=one.check)  # rounds follow lists
         moved = [await janitor.moved(act) for janitor in (one, other) for act in ("succeeded", "failed", "returned")]
     assert not player.faults
     found = {row["id"]: (row["status"], row["attempt"]) for row in await place.rows()}

@@ -34,7 +34,7 @@ class Reserving:
         found = (await self._plane.admin("GET", f"{self._path}/{name}")).get("status", {})
         return found.get("phase", ""), found.get("message", "")
 
-    async def becomes(self, name: str, phase: str, words: str = "", seconds: float = 5) -> None:
+    async def becomes(self, name: str, phase: str, words: str = "", seconds: float = 10) -> None:
         async def is_so() -> bool:
             told, message = await self.status(name)
             return told == phase and words in message

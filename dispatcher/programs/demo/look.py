@@ -20,7 +20,8 @@ from dispatcher.quantity import parse_quantity
 Json = dict[str, Any]
 SAMPLE: Final = re.compile(r"^(dispatcher_waiting_tasks|dispatcher_parked_tasks)\{(.*)\} (\S+)$", re.MULTILINE)
 LABEL: Final = re.compile(r'(\w+)="([^"]*)"')
-AWAY: Final = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, aiohttp.ClientError, ClusterError)
+OF_DATABASE: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+AWAY: Final = (OSError, TimeoutError, *OF_DATABASE, aiohttp.ClientError, ClusterError)
 
 
 class Looker:
@@ -38,8 +39,12 @@ class Looker:
 
     async def close(self) -> None:
         await self._session.close()
+        self._disconnect()
+
+    def _disconnect(self) -> None:
         if self._connection is not None:
             self._connection.terminate()
+            self._connection = None
 
     async def look(self) -> Scene:
         rows, nodes = self._last.rows, self._last.nodes
@@ -52,6 +57,7 @@ class Looker:
             nodes = await self._nodes()
         except AWAY:
             reasons = None
+            self._disconnect()  # one that broke in the middle of an answer is good for nothing, and may not know it
         self._last = Scene(rows, nodes, reasons, parked)
         return self._last
 

@@ -1,0 +1,38 @@
+"""What the demo looks at may be away at any moment, in any state."""
+
+from typing import Any, cast
+
+import asyncpg
+import pytest
+
+from dispatcher.kube.client import KubeClient
+from dispatcher.programs.demo.look import Looker
+
+
+class Broken:
+    """A connection whose server was killed in the middle of an answer: the driver does not take it for closed."""
+
+    is_terminated = False
+
+    def is_closed(self) -> bool:
+        return False
+
+    async def fetch(self, *_: Any, **__: Any) -> list[Any]:
+        raise asyncpg.InternalClientError("cannot switch to state 12; another operation (2) is in progress")
+
+    def terminate(self) -> None:
+        self.is_terminated = True
+
+
+async def test_a_connection_that_broke_in_the_middle_of_an_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    looker, broken = Looker("postgresql://nowhere", cast("KubeClient", None), "x", frozenset()), Broken()
+
+    async def no_reasons() -> tuple[dict[tuple[str, str], int], int]:
+        return {}, 0
+
+    monkeypatch.setattr(looker, "_reasons", no_reasons)
+    monkeypatch.setattr(looker, "_connection", broken)
+    scene = await looker.look()
+    assert (scene.rows, scene.reasons) == ((), None)
+    assert broken.is_terminated
+    await looker.close()

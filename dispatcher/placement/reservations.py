@@ -29,7 +29,7 @@ from dispatcher.placement.standing import Around, Standing, standing
 from dispatcher.room import Bound, NodeSize, Reservation, Rooms
 
 CHARGE_SECONDS: Final = 10
-LOOKED_AT: Final = 200
+LOOKED_AT: Final = 20
 NOTHING: Final[Amounts] = {}
 REFUSED: Final = "{} is reserved for another Pod"
 """Without the name of a node or a Pod: kube-scheduler counts equal words, and new ones wake the Pod (measured)."""
@@ -67,17 +67,21 @@ class Holds:
         self.changes = 0
         """Counts up whenever somebody may have more than before."""
         self._landed_on: dict[str, str] = {}
+        self.phases: Counter[str] = Counter()
+        """How many reservations are in which, as their status says."""
 
     # What is heard
 
     def hear_reservation(self, before: Reservation | None, after: Reservation | None) -> None:
         if before is not None:
             del self._reservations[before.name]
+            self.phases[before.phase or "Active"] -= 1
             self._forget_target(before)
             self._end(before)
         if after is not None:
             self._by_target[after.target].add(after.name)
             self._reservations[after.name] = after
+            self.phases[after.phase or "Active"] += 1
             if after.has_landed or after.target in self._bound:
                 self._landed.add(after.uid)
             self._begin(after)
@@ -184,12 +188,8 @@ class Holds:
 
     # What follows
 
-    def phases(self) -> Counter[str]:
-        """How many reservations are in which, as their status says."""
-        return Counter(one.phase or "Active" for one in self._reservations.values())
-
     def standings(self, now: float) -> Iterator[tuple[Reservation, Standing]]:
-        """What has to be told of reservations whose status says something else."""
+        """What has to be told of reservations whose status says something else; of some, in turn."""
         self.pass_time(now)
         for name in list(islice(self._touched, LOOKED_AT)):
             del self._touched[name]

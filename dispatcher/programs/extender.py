@@ -39,7 +39,7 @@ KEEP_ALIVE_SECONDS: Final = 300
 DRAIN_SECONDS: Final = 10
 CERTIFICATE_SECONDS: Final = 10
 COMPACT_SECONDS, SYNCING_SECONDS = 60, 1
-REPORT_SECONDS, WRITES_AT_ONCE = 0.25, 20
+REPORT_SECONDS, WRITES_AT_ONCE, STEPS = 0.25, 20, 10
 
 
 async def run(settings: Settings) -> None:
@@ -100,18 +100,23 @@ class Answering:
     async def _report(self) -> float:
         """Statuses are made true, and who was turned away and could come now is told so."""
         if self._mirror.is_synced():
-            for one, told in islice(self._holds.standings(self._now()), WRITES_AT_ONCE):
-                try:
-                    await self._reports.tell(one, told.phase, told.message)
-                except ClusterError:
-                    self._holds.again(one)
-                    raise
+            for _ in range(STEPS):
+                await self._tell()
+                await asyncio.sleep(0)  # between them the loop belongs to kube-scheduler
             for pod in islice(self._gate.who_could(), WRITES_AT_ONCE):
                 await self._reports.wake(pod)
                 self._gate.told(pod)
             for phase in PHASES:
-                RESERVATIONS.labels(phase).set(self._holds.phases()[phase])
+                RESERVATIONS.labels(phase).set(self._holds.phases[phase])
         return REPORT_SECONDS
+
+    async def _tell(self) -> None:
+        for one, told in self._holds.standings(self._now()):
+            try:
+                await self._reports.tell(one, told.phase, told.message)
+            except ClusterError:
+                self._holds.again(one)
+                raise
 
 
 async def drain(server: web.AppRunner, extender: Extender) -> None:

@@ -95,7 +95,7 @@ def test_a_node_that_goes_and_comes_back_is_told(told: Told) -> None:
 
 def test_an_end_is_told(told: Told) -> None:
     assert told.round(100) == {"team/r": "Expired"}
-    assert told.holds.phases() == {"Expired": 1}
+    assert +told.holds.phases == {"Expired": 1}
 
 
 def test_a_landing_is_told(told: Told) -> None:
@@ -114,4 +114,4 @@ def test_a_node_that_is_taken_by_others_is_told(told: Told) -> None:
 def test_nobody_waits_for_a_reservation_that_is_gone(told: Told) -> None:
     told.holds.hear_reservation(told.known["team/r"], None)
     assert told.round(100) == {}
-    assert told.holds.phases() == {}
+    assert +told.holds.phases == {}

@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
+import structlog
 from msgspec import Struct
 
 from dispatcher.amounts import amounts
@@ -18,6 +19,8 @@ GROUP: Final = "/apis/dispatcher.internal/v1alpha1"
 PATH: Final = f"{GROUP}/nodereservations"
 GONE: Final = {404, 409}
 """It is no more, or another one of the same name."""
+BUSY, BROKEN = 429, 500
+log = structlog.get_logger(component="kube.reservations")
 
 
 class WireTarget(Struct, frozen=True, rename="camel"):
@@ -74,8 +77,8 @@ def target_of(namespace: str, target: WireTarget) -> str:
 
 
 class Reports:
-    """What the extender writes: statuses, and the note on a Pod that has kube-scheduler ask again. ClusterError: not
-    done; whatever is gone by now is done.
+    """What the extender writes: statuses, and the note on a Pod that has kube-scheduler ask again. ClusterError: try
+    again. What is gone by now is done, and what is refused for good is told in the log.
     """
 
     def __init__(self, client: KubeClient) -> None:
@@ -96,8 +99,10 @@ class Reports:
         try:
             (await self._client.request("PATCH", path, msgspec.json.encode(change), seconds=5)).expect(f"patch {path}")
         except ClusterRefused as fault:
-            if fault.status not in GONE:
+            if fault.status == BUSY or fault.status >= BROKEN:
                 raise
+            if fault.status not in GONE:  # of this one object: it must not keep the others from their turn
+                log.warning("not written", path=path, fault=str(fault))
 
 
 RESERVATIONS: Final = Resource("nodereservations", PATH, read_reservation, key=full_name, is_optional=True)

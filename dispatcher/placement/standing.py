@@ -12,6 +12,10 @@ from dispatcher.room import LANDED, Reservation
 PHASES: Final = ("Active", LANDED, "Expired", "NodeMissing")
 
 
+LONGEST: Final = 1024
+"""Of a message, as deploy/crd has it."""
+
+
 class Standing(Struct, frozen=True):
     phase: str
     message: str
@@ -38,7 +42,7 @@ def standing(one: Reservation, around: Around, now: float) -> Standing:
         return Standing("Expired", f"its time was over{before}, at {moment(one.ends_at)}")
     if not around.has_node:
         return Standing("NodeMissing", f"there is no node {one.node}; room is held there once it comes")
-    return Standing("Active", "; ".join([*shortages(one, around.room), *twins(around.twins)]))
+    return Standing("Active", "; ".join([*shortages(one, around.room), *twins(around.twins)])[:LONGEST])
 
 
 def shortages(one: Reservation, room: Amounts) -> list[str]:

@@ -34,6 +34,11 @@ def test_it_says(around: Around, now: float, phase: str, message: str) -> None:
     assert standing(ONE, around, now) == Standing(phase, message)
 
 
+def test_a_message_is_never_longer_than_a_status_may_hold() -> None:
+    many = Around(twins=[f"team/reservation-{number:04}" for number in range(200)])
+    assert len(standing(ONE, many, 0).message) == 1024
+
+
 def test_what_was_over_before_it_was_made_is_told_so() -> None:
     early = replace(ONE, ends_at=40)
     assert standing(early, Around(), 50).message == "its time was over before it was made, at 1970-01-01T00:00:40Z"

@@ -49,6 +49,11 @@ def less(some: Amounts, gone: Amounts) -> dict[str, int]:
     return {name: some[name] - gone.get(name, 0) for name in some}
 
 
+def without(some: Amounts, gone: Amounts) -> dict[str, int]:
+    """What is left, by what there is any left of."""
+    return {name: left for name in some if (left := some[name] - gone.get(name, 0))}
+
+
 def highest(some: Amounts, more: Amounts) -> dict[str, int]:
     return {name: max(some.get(name, 0), more.get(name, 0)) for name in {**some, **more}}
 
@@ -76,4 +81,5 @@ def total_of(asked: Asked) -> Amounts:
     total = beside
     for written in containers:
         total = added(total, amounts(written))
-    return {**added({**highest(total, peak), **amounts(whole)}, amounts(overhead)), "pods": 1000}
+    everything = added({**highest(total, peak), **amounts(whole)}, amounts(overhead))
+    return {**without(everything, {}), "pods": 1000}

@@ -47,6 +47,11 @@ EXTENDER_REFUSED: Final = Counter(
 RESERVATIONS: Final = Gauge(
     "dispatcher_reservations", "NodeReservations by the phase that their status says", ["phase"]
 )
+EVENTS: Final = Counter(
+    "dispatcher_events_total",
+    "Events on Pods and NodeReservations: written, refused (by the API server), dropped (too many at once)",
+    ["reason", "outcome"],
+)
 EXTENDER_IGNORED: Final = Counter(
     "dispatcher_extender_ignored_total", "Parts of Pods that could not be read, and were ignored", ["part"]
 )

@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from dispatcher.amounts import Amounts, added, less
+from dispatcher.amounts import Amounts, added, less, without
 from dispatcher.identity import LABEL_TASK_ID
 
 LANDED: Final = "Landed"
@@ -85,7 +85,7 @@ class Rooms:
 
     def hear_pod(self, before: Bound | None, after: Bound | None) -> None:
         if before is not None:
-            self._asked[before.node] = less(self._asked[before.node], before.asks)
+            self._asked[before.node] = without(self._asked[before.node], before.asks)
             self._measure(before.node)
         if after is not None:
             self._asked[after.node] = added(self._asked[after.node], after.asks)
@@ -109,7 +109,7 @@ class Rooms:
 
     def _measure(self, name: str) -> None:
         asked = self._asked[name]
-        if not any(asked.values()):
+        if not asked:
             del self._asked[name]
         if (node := self._nodes.get(name)) is not None:
             free = less({"cpu": 0, "memory": 0, **node.size}, asked)

@@ -4,13 +4,11 @@ Two sessions, so that long watches and short requests never starve each other. N
 side model, and a limit on every wait: a server that says nothing is a fault, never a pause.
 """
 
-import contextlib
 import json
 import socket
 import time
 from collections.abc import AsyncGenerator, Mapping
-from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
+from datetime import UTC, datetime
 from typing import Final, TypeVar
 
 import aiohttp
@@ -22,6 +20,7 @@ from dispatcher.clock import elapsed
 from dispatcher.errors import ClusterAway, ClusterRefused
 from dispatcher.kube.credentials import Login
 from dispatcher.kube.objects import UNREADABLE, read_status
+from dispatcher.kube.server_clock import ServerClock
 from dispatcher.metrics import KUBE_REQUESTS, KUBE_SECONDS
 
 REQUEST_SECONDS: Final = 30
@@ -78,8 +77,7 @@ class KubeClient:
         self._silence = silence
         self._requests = open_session(limit=64)
         self._watches = open_session(limit=0)
-        self._clock = datetime.now(UTC), elapsed()
-        self._date = ""
+        self._clock = ServerClock(datetime.now(UTC), elapsed)
 
     async def close(self) -> None:
         await self._requests.close()
@@ -90,9 +88,8 @@ class KubeClient:
         return self._login.namespace
 
     def now(self) -> datetime:
-        """The API server's clock, as its last answer told it: ages are taken against the clock that set them."""
-        told, at = self._clock
-        return told + timedelta(seconds=elapsed() - at)
+        """By the API server's clock."""
+        return self._clock.now()
 
     async def request(
         self,
@@ -120,9 +117,10 @@ class KubeClient:
                 timeout=aiohttp.ClientTimeout(total=question.seconds, sock_connect=CONNECT_SECONDS),
                 allow_redirects=False,  # to a login page, say: that is no answer
             ) as answer:
+                if answer.status < 400:  # the API server's own word, and not that of something before it
+                    self._clock.hear(answer.headers.get("Date"))
                 content = await answer.read()
                 code = str(answer.status)
-                self._set_clock(answer.headers.get("Date"))
                 return Reply(answer.status, content, seconds_of(answer.headers.get("Retry-After")))
         except NETWORK_FAULTS as fault:
             raise ClusterAway(f"{question.method} {question.path}: {type(fault).__name__}: {fault}") from fault
@@ -157,13 +155,6 @@ class KubeClient:
         if token := await self._login.token(refused):
             headers["Authorization"] = f"Bearer {token}"
         return headers
-
-    def _set_clock(self, date: str | None) -> None:
-        if date is None or date == self._date:
-            return  # a second has many answers
-        self._date = date
-        with contextlib.suppress(TypeError, ValueError):  # a date that is none leaves the clock as it was
-            self._clock = parsedate_to_datetime(date).astimezone(UTC), elapsed()
 
 
 def open_session(limit: int) -> aiohttp.ClientSession:

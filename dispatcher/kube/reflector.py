@@ -63,6 +63,7 @@ class Reflector(Generic[T]):
         self.store: Store[T] = Store()
         self.resource = resource
         self.fault = "not listed yet"
+        self.is_following = False
         self._client = client
         self._changed = changed
         self._pace = pace
@@ -145,14 +146,18 @@ class Reflector(Generic[T]):
         params = {"resourceVersion": self.store.resource_version, **self.resource.which}
         number = 0
         async with aclosing(self._client.watch(self.resource.path, params, max(seconds, 1))) as lines:
-            async for line in lines:
-                if line:
-                    self._apply(line)
-                else:
-                    self.store.prove(elapsed())
-                number += 1
-                if number % YIELD_EVERY == 0:
-                    await asyncio.sleep(0)  # buffered lines never suspend, and a burst would hold the loop
+            try:
+                async for line in lines:
+                    self.is_following = True
+                    if line:
+                        self._apply(line)
+                    else:
+                        self.store.prove(elapsed())
+                    number += 1
+                    if number % YIELD_EVERY == 0:
+                        await asyncio.sleep(0)  # buffered lines never suspend, and a burst would hold the loop
+            finally:
+                self.is_following = False
         return number > 1
 
     def _apply(self, line: bytes) -> None:

@@ -1,5 +1,6 @@
 """NodeReservations as they come over the wire (deploy/crd), where they are listed, and what is written about them."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -11,7 +12,7 @@ from dispatcher.amounts import amounts
 from dispatcher.errors import ClusterRefused
 from dispatcher.identity import WOKEN_AT
 from dispatcher.kube.client import KubeClient
-from dispatcher.kube.listing import Resource
+from dispatcher.kube.listing import Resource, list_all
 from dispatcher.kube.objects import Meta, full_name
 from dispatcher.room import Reservation, key_of
 
@@ -19,7 +20,8 @@ GROUP: Final = "/apis/dispatcher.internal/v1alpha1"
 PATH: Final = f"{GROUP}/nodereservations"
 GONE: Final = {404, 409}
 """It is no more, or another one of the same name."""
-BUSY, BROKEN = 429, 500
+FINAL: Final = {400, 413, 422}
+"""Of this one object. What is forbidden may be allowed again."""
 log = structlog.get_logger(component="kube.reservations")
 
 
@@ -51,8 +53,26 @@ class WireReservation(Struct, frozen=True):
     status: WireStatus = WireStatus()
 
 
-def read_reservation(raw: bytes | msgspec.Raw) -> Reservation:
-    wire = msgspec.json.decode(raw, type=WireReservation)
+class Bare(Struct, frozen=True):
+    """Any of them, for its name."""
+
+    metadata: Meta = Meta()
+
+
+def read_reservation(raw: bytes | msgspec.Raw) -> Reservation | None:
+    """None: it is not as deploy/crd would have it, from a time before, say. It holds nothing: to know of none instead
+    would stop all who ask.
+    """
+    try:
+        return reservation_of(msgspec.json.decode(raw, type=WireReservation))
+    except (msgspec.ValidationError, OverflowError) as fault:
+        name = full_name(msgspec.json.decode(raw, type=Bare).metadata)
+        log.warning("a reservation holds nothing: it cannot be read", name=name, fault=str(fault))
+        return None
+
+
+def reservation_of(wire: WireReservation) -> Reservation:
+    """OverflowError: it would end after all time."""
     meta, spec = wire.metadata, wire.spec
     ends_at = spec.expires_at or meta.creation_timestamp + timedelta(seconds=spec.ttl_seconds)
     held = amounts((name, str(amount)) for name, amount in spec.resources.items())
@@ -76,6 +96,37 @@ def target_of(namespace: str, target: WireTarget) -> str:
     return key_of(kind, namespace, value)
 
 
+class Scheduled(Struct, frozen=True):
+    type: str = ""
+    message: str = ""
+
+
+class WaitingStatus(Struct, frozen=True):
+    conditions: list[Scheduled] = []
+
+
+class WireWaiting(Struct, frozen=True):
+    metadata: Meta = Meta()
+    status: WaitingStatus = WaitingStatus()
+
+
+class Waiting(Struct, frozen=True):
+    """A Pod without a node; `why`: in kube-scheduler's words."""
+
+    name: str
+    uid: str
+    why: str
+
+
+def read_waiting(raw: bytes | msgspec.Raw) -> Waiting:
+    wire = msgspec.json.decode(raw, type=WireWaiting)
+    why = next((one.message for one in wire.status.conditions if one.type == "PodScheduled"), "")
+    return Waiting(full_name(wire.metadata), wire.metadata.uid, why)
+
+
+UNPLACED: Final = Resource("pods", "/api/v1/pods", read_waiting, fields="spec.nodeName=,status.phase=Pending")
+
+
 class Reports:
     """What the extender writes: statuses, and the note on a Pod that has kube-scheduler ask again. ClusterError: try
     again. What is gone by now is done, and what is refused for good is told in the log.
@@ -95,14 +146,18 @@ class Reports:
         note = {WOKEN_AT: self._client.now().isoformat()}
         await self._patch(f"/api/v1/namespaces/{namespace}/pods/{name}", {"metadata": {"annotations": note}})
 
+    async def waiting(self) -> Sequence[Waiting]:
+        """Pods that no scheduler has found a node for."""
+        return (await list_all(self._client, UNPLACED)).items
+
     async def _patch(self, path: str, change: object) -> None:
         try:
             (await self._client.request("PATCH", path, msgspec.json.encode(change), seconds=5)).expect(f"patch {path}")
         except ClusterRefused as fault:
-            if fault.status == BUSY or fault.status >= BROKEN:
-                raise
-            if fault.status not in GONE:  # of this one object: it must not keep the others from their turn
+            if fault.status in FINAL:
                 log.warning("not written", path=path, fault=str(fault))
+            elif fault.status not in GONE:
+                raise
 
 
 RESERVATIONS: Final = Resource("nodereservations", PATH, read_reservation, key=full_name, is_optional=True)

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 import msgspec
 from msgspec import Struct
 
-from dispatcher.amounts import Asked, Written, amounts, asked_by
+from dispatcher.amounts import Asked, Written, amounts, asked_by, milli_of
 from dispatcher.clock import elapsed
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.listing import Resource
@@ -29,8 +29,22 @@ class Resources(Struct, frozen=True, rename="camel"):
 
 
 class Container(Struct, frozen=True, rename="camel"):
+    name: str = ""
     resources: Resources = Resources()
     restart_policy: str = ""
+
+
+class ContainerStatus(Struct, frozen=True, rename="camel"):
+    """What its node has given it: while it is made smaller, more than it asks for."""
+
+    name: str = ""
+    allocated_resources: dict[str, str] | None = None
+    resources: Resources | None = None
+
+
+class BoundStatus(Struct, frozen=True, rename="camel"):
+    container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
 
 
 class BoundSpec(Struct, frozen=True, rename="camel"):
@@ -44,6 +58,7 @@ class BoundSpec(Struct, frozen=True, rename="camel"):
 class WireBound(Struct, frozen=True, rename="camel"):
     metadata: Meta = Meta()
     spec: BoundSpec = BoundSpec()
+    status: BoundStatus = BoundStatus()
 
 
 class SizeStatus(Struct, frozen=True, rename="camel"):
@@ -63,18 +78,39 @@ def read_size(raw: bytes | msgspec.Raw) -> NodeSize:
 def read_bound(raw: bytes | msgspec.Raw) -> Bound | None:
     """None: it is on no node."""
     wire = msgspec.json.decode(raw, type=WireBound)
-    spec = wire.spec
+    spec, status = wire.spec, wire.status
     if not spec.node_name:
         return None
+    given = {one.name: one for one in (*(status.init_container_statuses or ()), *(status.container_statuses or ()))}
     first = tuple(
-        (requests(one.resources.requests), one.restart_policy == "Always") for one in spec.init_containers or ()
+        (taken(one, given.get(one.name)), one.restart_policy == "Always") for one in spec.init_containers or ()
     )
-    containers = tuple(requests(one.resources.requests) for one in spec.containers)
+    containers = tuple(taken(one, given.get(one.name)) for one in spec.containers)
     whole = requests(spec.resources.requests if spec.resources else None)
     asked: Asked = (containers, first, requests(spec.overhead), whole)
     meta = wire.metadata
     keys = keys_of(meta.namespace, meta.name, meta.uid, meta.labels, (one.uid for one in meta.owner_references))
     return Bound(full_name(meta), spec.node_name, asked_by(asked), keys)
+
+
+def taken(container: Container, status: ContainerStatus | None) -> Written:
+    """The larger of what it asks for and what it has, as kube-scheduler counts a Pod that is resized (KEP-1287)."""
+    asked = container.resources.requests or {}
+    if status is None:
+        return requests(asked)
+    largest = dict(asked)
+    for given in (status.allocated_resources, status.resources.requests if status.resources else None):
+        for name, amount in (given or {}).items():
+            if name not in largest or is_more(amount, largest[name]):
+                largest[name] = amount
+    return requests(largest)
+
+
+def is_more(amount: str, other: str) -> bool:
+    try:
+        return amount != other and milli_of(amount) > milli_of(other)
+    except ValueError:  # what is no quantity asks for nothing, and says nothing
+        return False
 
 
 def requests(written: dict[str, str] | None) -> Written:
@@ -110,6 +146,10 @@ class RoomMirror:
     def is_synced(self) -> bool:
         """Everything was listed once."""
         return self._nodes.store.is_synced and self._pods.store.is_synced and self._reservations.store.is_synced
+
+    def hears(self) -> bool:
+        """Whether a Pod that is bound now would be heard of now: while they are listed anew it would not."""
+        return self._pods.is_following
 
     def bound(self) -> Iterable[Bound]:
         return self._pods.store.view().values()

@@ -30,8 +30,9 @@ from dispatcher.metrics import (
     HISTORY_HITS,
 )
 from dispatcher.placement.callers import FAULTS, Callers, Peer
-from dispatcher.placement.gate import UNCERTAIN, Gate, NotSynced
+from dispatcher.placement.gate import Gate, NotSynced
 from dispatcher.placement.history import POINTS
+from dispatcher.placement.reservations import UNCERTAIN
 from dispatcher.placement.score import Score, Wish, read_wish, score, score_in_time
 from dispatcher.placement.wire import (
     NOTHING,

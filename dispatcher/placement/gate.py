@@ -9,16 +9,18 @@ from typing import Final
 from msgspec import Struct
 
 from dispatcher.amounts import Amounts, added
-from dispatcher.placement.reservations import Asker, Holds
-from dispatcher.placement.turned_away import TurnedAway
+from dispatcher.notices import Notices
+from dispatcher.placement.charges import NOTHING
+from dispatcher.placement.reservation_status import kept_from
+from dispatcher.placement.reservations import REFUSED, UNCERTAIN, Asker, Holds
+from dispatcher.placement.turned_away import Attempt, TurnedAway
 from dispatcher.placement.wire import MetaVictims, Pod, asks
 from dispatcher.room import Bound, Rooms, keys_of
 
 CRITICAL: Final = 2_000_000_000
 """system-cluster-critical, and above it system-node-critical."""
-OF_NODES: Final = frozenset({"DaemonSet", "Node"})
-"""Who owns Pods that belong to their node: daemons, and mirrors of static Pods."""
-UNCERTAIN: Final = "what is reserved is not known for certain"
+OF_NODES: Final = frozenset({("apps/v1", "DaemonSet"), ("v1", "Node")})
+"""Who controls Pods that belong to their node: daemons, and mirrors of static Pods."""
 
 
 class NotSynced(Exception):
@@ -33,22 +35,33 @@ def nobody() -> Iterable[Bound]:
     return ()
 
 
+def nothing() -> str:
+    return ""
+
+
 class Known(Struct, frozen=True):
-    """What is known of the cluster: whether everything was listed once, whether the watches live since; the API
-    server's clock; the Pods that are bound.
+    """What is known of the cluster: whether everything was listed once, whether the watches live since, what is
+    missing, and whether it is heard at this moment when a Pod is bound; the API server's clock; the Pods that are
+    bound.
     """
 
     is_synced: Callable[[], bool] = yes
     is_certain: Callable[[], bool] = yes
     now: Callable[[], float] = lambda: 0.0
     bound: Callable[[], Iterable[Bound]] = nobody
+    fault: Callable[[], str] = nothing
+    hears: Callable[[], bool] = yes
 
 
 class Gate:
-    def __init__(self, holds: Holds, known: Known) -> None:
+    """`notices`: of each Pod that a hold keeps from a node, when that begins."""
+
+    def __init__(self, holds: Holds, known: Known, notices: Notices) -> None:
         self._holds = holds
         self._known = known
+        self._notices = notices
         self._turned_away = TurnedAway()
+        self._doubts = 0
 
     def refusals(self, pod: Pod | None, names: Collection[str]) -> dict[str, str]:
         """Nodes that the Pod must not have, and why; `pod` None: it cannot be read. `names`: quick to be looked up in.
@@ -56,12 +69,14 @@ class Gate:
         """
         self._check()
         asker, now = read_asker(pod) if pod is not None else None, self._known.now()
-        if asker is not None and self._is_known(asker):
-            refused = self._holds.refusals(asker, names, now)
-        else:
-            refused = {name: UNCERTAIN for name in self._holds.nodes(now) if name in names}
-        if asker is not None:
-            self._turned_away.note(asker, refused)
+        if asker is None or not self._is_known(asker):
+            refused = self._holds.closed(asker, names, now)
+            if asker is not None:
+                self._turned_away.note(asker, refused, in_doubt=True)
+            return refused
+        refused = self._holds.refusals(asker, names, now)
+        if self._turned_away.note(asker, refused) and len(refused) == len(names):
+            self._tell_of(asker, refused)
         return refused
 
     def spared(self, pod: Pod | None, victims: Mapping[str, MetaVictims]) -> dict[str, MetaVictims]:
@@ -72,31 +87,56 @@ class Gate:
         if asker is None or not self._is_known(asker):
             return {node: those for node, those in victims.items() if node not in held}
         asks = asks_by_uid(one for one in (self._known.bound() if held else ()) if one.node in held)
-        closed = {node for node in held if not self._holds.would_fit(asker, node, freed(victims[node], asks))}
-        return {node: those for node, those in victims.items() if asker.is_exempt or node not in closed}
+        closed = {node for node in held if not self._may_clear(asker, node, freed(victims[node], asks))}
+        self._turned_away.note_push(asker, closed)
+        return {node: those for node, those in victims.items() if node not in closed}
 
     def look(self, pod: Pod, names: Collection[str]) -> dict[str, dict[str, object]]:
         """As `refusals`, for people, with the reservations that refuse; nobody is charged for it."""
         self._check()
         asker = read_asker(pod)
         held = set(self._holds.nodes(self._known.now())) & set(names)
-        refused = {node for node in held if not asker.is_exempt and not self._holds.would_fit(asker, node)}
-        return {node: {"verdict": "refused", "reservations": self._holds.holding(asker, node)} for node in refused}
+        if not self._is_known(asker):
+            return {node: {"verdict": "refused", "reservations": [], "doubt": UNCERTAIN} for node in held}
+        refused = {node for node in held if not self._may_clear(asker, node, NOTHING)}
+        names_of = {node: [one.name for one in self._holds.holding(asker, node)] for node in refused}
+        return {node: {"verdict": "refused", "reservations": names} for node, names in names_of.items()}
 
-    def who_could(self) -> list[str]:
-        """Pods that were turned away and could have a node by now; `namespace/name`."""
+    def who_could(self) -> list[Attempt]:
+        """Pods that were turned away and could have a node by now."""
         self._holds.pass_time(self._known.now())
         if not self._known.is_certain():
+            self._doubts += 1  # who is turned away meanwhile is looked at when they are over
             return []
-        return self._turned_away.who_could(self._holds.would_fit, self._holds.is_bound, self._holds.changes)
+        self._turned_away.hear(self._holds.changes + self._doubts, self._holds.take_gained())
+        return self._turned_away.who_could(self._holds.would_fit, self._holds.is_bound)
 
-    def told(self, pod: str) -> None:
+    def was_waiting(self, asker: Asker) -> None:
+        """A Pod that an earlier process turned away."""
+        self._turned_away.note(asker, ("",), in_doubt=True)
+        self._doubts += 1
+
+    def told(self, attempt: Attempt) -> None:
         """The Pod knows, or is gone."""
-        self._turned_away.forget(pod)
+        self._turned_away.forget(attempt)
+
+    def put_off(self, attempt: Attempt) -> None:
+        """It could not be told."""
+        self._turned_away.put_off(attempt)
+
+    def _may_clear(self, asker: Asker, node: str, freed: Amounts) -> bool:
+        return asker.is_exempt or self._holds.would_fit(asker, node, freed)
+
+    def _tell_of(self, asker: Asker, refused: Mapping[str, str]) -> None:
+        """Of one node, the one that is nearest to having room."""
+        node, why = list(refused.items())[-1]
+        holding = [one for one in self._holds.holding(asker, node) if why in map(REFUSED.format, one.amounts)]
+        for notice in kept_from(asker.name, asker.uid, holding, why, len(refused)):
+            self._notices.say(notice)
 
     def _check(self) -> None:
         if not self._known.is_synced():
-            raise NotSynced("reservations, nodes and Pods are not listed yet")
+            raise NotSynced(f"reservations, nodes and Pods are not all listed yet: {self._known.fault()}")
 
     def _is_known(self, asker: Asker) -> bool:
         """Whether it can be said what the Pod may have."""
@@ -105,14 +145,15 @@ class Gate:
 
 def closed_to_nobody() -> Gate:
     """Where there are no reservations."""
-    return Gate(Holds(Rooms()), Known())
+    return Gate(Holds(Rooms()), Known(), Notices())
 
 
 def read_asker(pod: Pod) -> Asker:
     meta, owners = pod.metadata, pod.metadata.owner_references or []
     keys = keys_of(meta.namespace, meta.name, meta.uid, meta.labels or {}, (owner.uid for owner in owners))
-    is_exempt = (pod.spec.priority or 0) >= CRITICAL or any(owner.kind in OF_NODES for owner in owners)
-    return Asker(f"{meta.namespace}/{meta.name}", keys, asks(pod), is_exempt)
+    controllers = {(owner.api_version, owner.kind) for owner in owners if owner.controller}
+    is_exempt = (pod.spec.priority or 0) >= CRITICAL or not controllers.isdisjoint(OF_NODES)
+    return Asker(f"{meta.namespace}/{meta.name}", keys, asks(pod), is_exempt, meta.uid)
 
 
 def asks_by_uid(pods: Iterable[Bound]) -> dict[str, Amounts]:

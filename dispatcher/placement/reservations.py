@@ -7,46 +7,46 @@ bound, on whatever node, and for good; when its time is over, judged whenever it
 amounts that are held are compared: kube-scheduler has seen to the rest.
 
 Between filter and bind nobody says where a Pod goes. So each Pod that may go to a node with a hold is charged to all of
-them until it is seen bound, is asked about again, or CHARGE_SECONDS are over: a burst cannot take what is held.
+them (charges.py): a burst cannot take what is held. On its own node a target pays only for those who may come there.
 
 Pure: time is an argument, in seconds of the API server's clock, which is the one that set the ends.
 
-Not guaranteed: that a node has what is held on it (its status says so); anything about Pods that another
-scheduler binds, before they are seen bound; Pods that take longer than CHARGE_SECONDS from filter to bind.
+Not guaranteed: that a node has what is held on it (its status says so); anything about Pods that another scheduler
+binds, before they are seen bound; Pods that take longer from filter to bind than they are charged.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Final
 
 from msgspec import Struct
 
-from dispatcher.amounts import Amounts, added, less
-from dispatcher.placement.ranks import Ranks
-from dispatcher.placement.standing import Around, Standing, standing
-from dispatcher.room import Bound, NodeSize, Reservation, Rooms
+from dispatcher.amounts import Amounts
+from dispatcher.placement.charges import NOTHING, Charges
+from dispatcher.placement.held import Held
+from dispatcher.placement.reservation_status import Around, ReservationStatus, status_of
+from dispatcher.room import Bound, NodeSize, Reservation, Rooms, key_of
 
-CHARGE_SECONDS: Final = 10
 LOOKED_AT: Final = 20
-NOTHING: Final[Amounts] = {}
-REFUSED: Final = "{} is reserved for another Pod"
+MOST_TWINS: Final = 10
+KEPT_AWAY: Final = "is reserved for another Pod"
+REFUSED: Final = f"{{}} {KEPT_AWAY}"
 """Without the name of a node or a Pod: kube-scheduler counts equal words, and new ones wake the Pod (measured)."""
+UNCERTAIN: Final = "what is reserved is not known for certain"
 
 
 class Asker(Struct, frozen=True, gc=False):
-    """A Pod that is asked about. `keys`: what a reservation may call it; `is_exempt`: what a node cannot do without."""
+    """A Pod that is asked about; `name` with its namespace. `keys`: what a reservation may call it; `is_exempt`: what
+    a node cannot do without.
+    """
 
     name: str
     keys: Collection[str]
     asks: Amounts
     is_exempt: bool = False
-
-
-class Charge(Struct, frozen=True, gc=False):
-    asks: Amounts
-    until: float
+    uid: str = ""
 
 
 class Holds:
@@ -54,38 +54,40 @@ class Holds:
 
     def __init__(self, rooms: Rooms) -> None:
         self._rooms = rooms
+        self._held = Held(rooms)
+        self._charges = Charges()
         self._reservations: dict[str, Reservation] = {}
         self._by_target: dict[str, set[str]] = defaultdict(set)
         self._bound: Counter[str] = Counter()
         self._landed: set[str] = set()
-        self._active: dict[str, dict[str, Reservation]] = defaultdict(dict)
+        self._landed_on: dict[str, str] = {}
         self._ends: list[tuple[float, str]] = []
-        self._visible: dict[str, Ranks] = defaultdict(Ranks)
-        self._charges: dict[str, Charge] = {}
-        self._charged: Amounts = {}
         self._touched: dict[str, None] = {}
+        self._moved: dict[str, None] = {}
+        self._gained: dict[str, None] = {}
         self.changes = 0
         """Counts up whenever somebody may have more than before."""
-        self._landed_on: dict[str, str] = {}
         self.phases: Counter[str] = Counter()
         """How many reservations are in which, as their status says."""
 
     # What is heard
 
     def hear_reservation(self, before: Reservation | None, after: Reservation | None) -> None:
+        for one, sign in ((before, -1), (after, 1)):
+            if one is not None:
+                self.phases[one.phase or "Active"] += sign
+        if before is not None and after is not None and is_echo(before, after):
+            self._reservations[after.name] = after
+            self._touch(after)
+            return
         if before is not None:
             del self._reservations[before.name]
-            self.phases[before.phase or "Active"] -= 1
             self._forget_target(before)
             self._end(before)
         if after is not None:
-            self._by_target[after.target].add(after.name)
             self._reservations[after.name] = after
-            self.phases[after.phase or "Active"] += 1
-            if after.has_landed or after.target in self._bound:
-                self._landed.add(after.uid)
+            self._by_target[after.target].add(after.name)
             self._begin(after)
-            self._touched[after.name] = None
         if before is not None and (after is None or after.uid != before.uid):
             self._landed.discard(before.uid)
             self._landed_on.pop(before.uid, None)
@@ -108,7 +110,7 @@ class Holds:
             self._bound.update(after.keys)
             for key in after.keys:
                 self._land(key, after.node)
-            self._settle(after.name)
+            self.changes += self._charges.settle(after.name)
             self._measure(after.node)
 
     def pass_time(self, now: float) -> None:
@@ -118,55 +120,74 @@ class Holds:
             found = self._reservations.get(name)
             if found is not None and found.ends_at == ends_at:
                 self._end(found)
-        for name in [name for name, charge in self._charges.items() if charge.until <= now]:
-            self._settle(name)
+
+    def tick(self) -> None:
+        """A second has gone in which whatever came was heard."""
+        self.changes += len(self._charges.tick())
 
     # What is asked
 
     def refusals(self, asker: Asker, names: Collection[str], now: float) -> dict[str, str]:
         """Nodes that this Pod must not have, with the words that say why. Those it may have are charged with it."""
         self.pass_time(now)
-        self._settle(asker.name)
-        if not self._active:
-            return {}
+        self.changes += self._charges.settle(asker.name)
         refused = {} if asker.is_exempt else {name: why for name, why in self._refused(asker) if name in names}
-        if any(node in names and node not in refused for node in self._active):
-            self._charges[asker.name] = Charge(asker.asks, now + CHARGE_SECONDS)
-            self._charged = added(self._charged, asker.asks)
+        self._charge(asker, names, refused)
         return refused
 
-    def nodes(self, now: float) -> list[str]:
+    def closed(self, asker: Asker | None, names: Collection[str], now: float) -> dict[str, str]:
+        """In doubt: all nodes with a hold. None: nobody knows who asks."""
+        self.pass_time(now)
+        refused = {name: UNCERTAIN for name in self._held.nodes() if name in names}
+        if asker is not None:
+            self.changes += self._charges.settle(asker.name)
+            self._charge(asker, names, refused)
+        return refused
+
+    def nodes(self, now: float) -> Collection[str]:
         """Those with a hold."""
         self.pass_time(now)
-        return list(self._active)
+        return self._held.nodes()
+
+    @property
+    def knows_who_is_coming(self) -> bool:
+        """Whether all who are between filter and bind are charged, those that an earlier process let through too."""
+        return self._charges.are_whole
 
     def is_bound(self, asker: Asker) -> bool:
-        return not self._bound.keys().isdisjoint(key for key in asker.keys if key.startswith("podName "))
+        return key_of("uid", asker.name.partition("/")[0], asker.uid) in self._bound
 
-    def holding(self, asker: Asker, node: str) -> list[str]:
-        """Reservations that keep this Pod off the node, for people."""
-        return sorted(one.name for one in self._active.get(node, {}).values() if one.target not in asker.keys)
+    def holding(self, asker: Asker, node: str) -> list[Reservation]:
+        """Those that keep this Pod off the node, for people."""
+        found = [one for one in self._held.on(node).values() if one.target not in asker.keys]
+        return sorted(found, key=lambda one: one.name)
 
     def would_fit(self, asker: Asker, node: str, freed: Amounts = NOTHING) -> bool:
         """Whether the Pod may have the node once so much more of it is free."""
-        own = self._charges.get(asker.name)
-        charged = less(self._charged, own.asks) if own else self._charged
+        own = self._own(asker).get(node, ())
+        charged = self._charges.towards(node, asker.name) if own else self._charges.beside(asker.name)
         return not any(
             asker.asks.get(resource, 0) > 0
             and asker.asks[resource] + charged.get(resource, 0) > amount + freed.get(resource, 0)
-            for resource, amount in self._room(node, self._own(asker).get(node, ())).items()
+            for resource, amount in self._held.left(node, own).items()
         )
 
+    def take_gained(self) -> Collection[str]:
+        """Nodes where others may have more room than when this was asked last; of those with a hold, or once with."""
+        gained, self._gained = self._gained, {}
+        return gained
+
     def _refused(self, asker: Asker) -> Iterator[tuple[str, str]]:
-        own = self._own(asker)
-        for resource, ranks in self._visible.items():
-            asked = asker.asks.get(resource, 0)
-            if asked > 0:
-                needed = asked + self._charged.get(resource, 0)
-                why = REFUSED.format(resource)
-                for name in ranks.below(needed):
-                    if name not in own or needed > self._room(name, own[name]).get(resource, needed):
-                        yield name, why
+        charged, own = self._charges.total, self._own(asker)
+        needed = {name: amount + charged.get(name, 0) for name, amount in asker.asks.items() if amount > 0}
+        for node, resource in self._held.below(needed):
+            if node not in own or not self.would_fit(asker, node):
+                yield node, REFUSED.format(resource)
+
+    def _charge(self, asker: Asker, names: Collection[str], refused: Collection[str]) -> None:
+        if len(refused) < len(names):
+            may_have_one = any(node in names and node not in refused for node in self._held.nodes())
+            self._charges.put(asker.name, asker.asks, refused, counts=may_have_one)
 
     def _own(self, asker: Asker) -> dict[str, list[Reservation]]:
         """What is held for the Pod itself, by node."""
@@ -174,28 +195,23 @@ class Holds:
         for key in asker.keys:
             for name in self._by_target.get(key, ()):
                 reservation = self._reservations[name]
-                if reservation.name in self._active.get(reservation.node, ()):
+                if self._is_active(reservation):
                     found[reservation.node].append(reservation)
         return found
 
-    def _room(self, node: str, but: Collection[Reservation] = ()) -> Amounts:
-        """What is left of a node's room beside what is held on it, by what is held; `but`: holds that do not count."""
-        free, left_out = self._rooms.free_of(node), {one.name for one in but}
-        held: Amounts = {}
-        for one in self._active.get(node, {}).values():
-            held = added(held, one.amounts if one.name not in left_out else dict.fromkeys(one.amounts, 0))
-        return less({name: free.get(name, 0) for name in held}, held)
-
     # What follows
 
-    def standings(self, now: float) -> Iterator[tuple[Reservation, Standing]]:
+    def statuses(self, now: float) -> Iterator[tuple[Reservation, ReservationStatus]]:
         """What has to be told of reservations whose status says something else; of some, in turn."""
         self.pass_time(now)
+        for node in list(islice(self._moved, LOOKED_AT)):
+            del self._moved[node]
+            self._touched |= dict.fromkeys(self._held.on(node))
         for name in list(islice(self._touched, LOOKED_AT)):
             del self._touched[name]
             one = self._reservations.get(name)
             if one is not None:
-                told = standing(one, self._around(one), now)
+                told = status_of(one, self._around(one))
                 if (told.phase, told.message) != (one.phase, one.message):
                     yield one, told
 
@@ -205,31 +221,36 @@ class Holds:
 
     def _around(self, one: Reservation) -> Around:
         return Around(
+            holds=self._is_active(one),
             has_node=bool(self._rooms.free_of(one.node)),
             has_landed=one.uid in self._landed,
             landed_on=self._landed_on.get(one.uid, ""),
-            room=self._room(one.node),
-            twins=sorted(self._by_target[one.target] - {one.name}),
+            left=self._held.left(one.node),
+            twins=sorted(name for name in self._by_target[one.target] if name != one.name)[:MOST_TWINS],
         )
 
     # How a hold begins and ends
 
-    def _begin(self, reservation: Reservation) -> None:
-        if reservation.uid not in self._landed:
-            self._active[reservation.node][reservation.name] = reservation
-            heappush(self._ends, (reservation.ends_at, reservation.name))
-            self._measure(reservation.node)
+    def _begin(self, one: Reservation) -> None:
+        self._touch(one)
+        if one.has_landed or one.target in self._bound:
+            self._landed.add(one.uid)
+        if one.uid not in self._landed:
+            self._held.put(one)
+            self._charges.count_all()
+            self._moved[one.node] = None
+            heappush(self._ends, (one.ends_at, one.name))
+            if len(self._ends) > 2 * len(self._reservations) + LOOKED_AT:  # of ends that were changed
+                self._ends = [(each.ends_at, each.name) for each in self._reservations.values()]
+                heapify(self._ends)
 
-    def _end(self, reservation: Reservation) -> None:
-        self._touched[reservation.name] = None
-        held = self._active.get(reservation.node)
-        if held is not None and held.pop(reservation.name, None) is not None:
-            self._measure(reservation.node)
-            for resource in reservation.amounts:
-                if not any(resource in one.amounts for one in held.values()):
-                    self._visible[resource].drop(reservation.node)
-            if not held:
-                del self._active[reservation.node]
+    def _end(self, one: Reservation) -> None:
+        self._touch(one)
+        if self._held.drop(one):
+            self._note_gain(one.node)
+
+    def _is_active(self, one: Reservation) -> bool:
+        return one.name in self._held.on(one.node)
 
     def _land(self, key: str, node: str) -> None:
         for name in self._by_target.get(key, ()):
@@ -238,23 +259,29 @@ class Holds:
             self._landed_on.setdefault(found.uid, node)
             self._end(found)
 
-    def _forget_target(self, reservation: Reservation) -> None:
-        names = self._by_target[reservation.target]
-        names.discard(reservation.name)
+    def _forget_target(self, one: Reservation) -> None:
+        names = self._by_target[one.target]
+        names.discard(one.name)
         if not names:
-            del self._by_target[reservation.target]
+            del self._by_target[one.target]
+
+    def _touch(self, one: Reservation) -> None:
+        """What is said of it, and of its twins, may have to be said anew."""
+        self._touched |= dict.fromkeys((one.name, *islice(self._by_target.get(one.target, ()), MOST_TWINS)))
 
     def _measure(self, node: str) -> None:
-        """Its room for others has changed."""
-        if node in self._active:
-            self.changes += 1
-            self._touched |= dict.fromkeys(self._active[node])
-            for resource, amount in self._room(node).items():
-                self._visible[resource].put(node, amount)
+        """The node's room has changed."""
+        if node in self._held:
+            self._held.measure(node)
+            self._note_gain(node)
 
-    def _settle(self, name: str) -> None:
-        """The Pod is no longer on its way."""
-        charge = self._charges.pop(name, None)
-        if charge is not None:
-            self.changes += 1
-            self._charged = less(self._charged, charge.asks) if self._charges else {}
+    def _note_gain(self, node: str) -> None:
+        self.changes += 1
+        self._gained[node] = self._moved[node] = None
+
+
+def is_echo(before: Reservation, after: Reservation) -> bool:
+    """Nothing but what we said of it ourselves is new."""
+    return not after.has_landed and (before.uid, before.node, before.amounts, before.target, before.ends_at) == (
+        after.uid, after.node, after.amounts, after.target, after.ends_at,
+    )  # fmt: skip

@@ -21,9 +21,11 @@ Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 """With a time zone, or it would be one of this machine."""
 
 
-class Owner(Struct, frozen=True):
+class Owner(Struct, frozen=True, rename="camel"):
+    api_version: str = ""
     kind: str = ""
     uid: str = ""
+    controller: bool = False
 
 
 class Meta(Struct, frozen=True, rename="camel"):

@@ -1,6 +1,7 @@
 """`dispatcher extender`: answers kube-scheduler from what it sees of nodes and Pods.
 
-    kube.rooms (nodes, bound Pods) ─▶ Rooms ─▶ placement.extender ◀─ kube-scheduler, on loopback or by mutual TLS
+    kube.rooms (nodes, bound Pods, reservations) ─▶ Rooms, Holds ─▶ placement.extender ◀─ kube-scheduler, on loopback
+                                                          └─▶ reporting.py           or by mutual TLS
 
 It keeps no state: a restart lists again, which takes seconds. It must not place itself: run it under another
 scheduler, as a container beside the one that asks (deploy/scheduler).
@@ -9,8 +10,7 @@ scheduler, as a container beside the one that asks (deploy/scheduler).
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Callable, Mapping
-from itertools import islice
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,15 +19,13 @@ from aiohttp import web
 
 from dispatcher import health
 from dispatcher.config import ExtenderSettings, Settings
-from dispatcher.errors import ClusterError, SettingsError
+from dispatcher.errors import SettingsError
 from dispatcher.kube.client import KubeClient
-from dispatcher.kube.reservations import Reports
 from dispatcher.kube.rooms import RoomMirror
-from dispatcher.metrics import RESERVATIONS
 from dispatcher.placement.extender import Extender
-from dispatcher.placement.gate import Gate, Known
+from dispatcher.placement.gate import Known
 from dispatcher.placement.reservations import Holds
-from dispatcher.placement.standing import PHASES
+from dispatcher.programs.reporting import Reporting
 from dispatcher.room import Rooms
 from dispatcher.service import Rounds, Wake, calm_collector
 from dispatcher.startup import log_in, stop_on_signals
@@ -39,7 +37,6 @@ KEEP_ALIVE_SECONDS: Final = 300
 DRAIN_SECONDS: Final = 10
 CERTIFICATE_SECONDS: Final = 10
 COMPACT_SECONDS, SYNCING_SECONDS = 60, 1
-REPORT_SECONDS, WRITES_AT_ONCE, STEPS = 0.25, 20, 10
 
 
 async def run(settings: Settings) -> None:
@@ -63,21 +60,23 @@ class Answering:
         """SettingsError: certificates that cannot be used."""
         self._settings = settings.extender
         self._rooms = Rooms()
-        self._holds = holds = Holds(self._rooms)
-        self._mirror = mirror = RoomMirror(client, holds)
-        self._reports = Reports(client)
-        self._now: Callable[[], float] = lambda: client.now().timestamp()
-        self._gate = Gate(holds, Known(mirror.is_synced, lambda: not mirror.stale(), self._now, mirror.bound))
+        self._holds = Holds(self._rooms)
+        self._mirror = mirror = RoomMirror(client, self._holds)
+        known = Known(
+            is_synced=mirror.is_synced, is_certain=self._is_certain, now=lambda: client.now().timestamp(),
+            bound=mirror.bound, fault=mirror.stale, hears=mirror.hears,
+        )  # fmt: skip
+        self._reporting = Reporting(client, known, self._holds)
         self._tls = Tls(settings.extender)
         self.checks: Mapping[str, health.Check] = {"extender": self._mirror.stale}
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop`. SettingsError: it cannot listen there."""
-        extender = Extender(self._rooms.of, self._gate)
+        extender = Extender(self._rooms.of, self._reporting.gate)
         server = web.AppRunner(
             extender.app(), access_log=None, keepalive_timeout=KEEP_ALIVE_SECONDS, shutdown_timeout=DRAIN_SECONDS
         )
-        work = {"certificates": self._tls.run_once, "rooms": self._compact, "reservations": self._report}
+        work = {"certificates": self._tls.run_once, "rooms": self._compact, **self._reporting.rounds()}
         rounds = [Rounds(name, run_once, Wake()) for name, run_once in work.items()]
         try:
             await listen(server, self._settings, self._tls)
@@ -97,26 +96,8 @@ class Answering:
         self._rooms.compact()
         return COMPACT_SECONDS if not self._mirror.stale() else SYNCING_SECONDS
 
-    async def _report(self) -> float:
-        """Statuses are made true, and who was turned away and could come now is told so."""
-        if self._mirror.is_synced():
-            for _ in range(STEPS):
-                await self._tell()
-                await asyncio.sleep(0)  # between them the loop belongs to kube-scheduler
-            for pod in islice(self._gate.who_could(), WRITES_AT_ONCE):
-                await self._reports.wake(pod)
-                self._gate.told(pod)
-            for phase in PHASES:
-                RESERVATIONS.labels(phase).set(self._holds.phases[phase])
-        return REPORT_SECONDS
-
-    async def _tell(self) -> None:
-        for one, told in self._holds.standings(self._now()):
-            try:
-                await self._reports.tell(one, told.phase, told.message)
-            except ClusterError:
-                self._holds.again(one)
-                raise
+    def _is_certain(self) -> bool:
+        return self._holds.knows_who_is_coming and not self._mirror.stale()
 
 
 async def drain(server: web.AppRunner, extender: Extender) -> None:

@@ -138,7 +138,7 @@ async def listens(port: int) -> bool:
     try:
         async with connected(port):
             return True
-    except ConnectionRefusedError:
+    except ConnectionError:  # refused, or closed while it was taken
         return False
 
 

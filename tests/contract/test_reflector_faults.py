@@ -127,8 +127,12 @@ async def test_what_is_no_list_never_counts_as_one(api: ScriptedApi, fault: Faul
     async with reflecting_script(api) as reflector:
         await settled(api, reflector)
         api.until_cured["list"] = fault
-        await api.cut()
-        await wait_for(lambda: len(api.requests("list")) > 2, "two faulty lists")
+
+        async def has_listed_twice() -> bool:
+            await api.cut()  # there may not have been a watch yet
+            return len(api.requests("list")) > 2
+
+        await wait_for(has_listed_twice, "two faulty lists")
         assert reflector.fault
         assert content(reflector) == truth(api)
         del api.until_cured["list"]

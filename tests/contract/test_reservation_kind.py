@@ -1,12 +1,14 @@
 """NodeReservation as the real API server keeps it: what it takes, what it refuses in which words, what is shown."""
 
 import secrets
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
+import msgspec
 import pytest
 
-from dispatcher.kube.reservations import PATH
+from dispatcher.kube.reservations import PATH, read_reservation
 from tests.controlplane.api import Json, KubeFault
 from tests.controlplane.cluster import ControlPlane
 
@@ -18,6 +20,7 @@ GOOD: Json = {
     "target": {"jobName": "dispatcher-7-ab12cd34-1"},
     "ttlSeconds": 600,
 }
+COUNT = "count/nodereservations.dispatcher.internal"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 ONE_END = "one of expiresAt and ttlSeconds must be set"
 ONE_TARGET = "exactly one of podName, jobName, taskId and uid must be set"
@@ -63,13 +66,20 @@ def made(control_plane: ControlPlane, namespace: str) -> Kept:
         {"ttlSeconds": None, "expiresAt": "2020-01-01T00:00:00Z"},
         {"resources": {"cpu": 2, "memory": "1Gi", "example.com/gpu": "1"}},
         {"resources": {"cpu": "0.5", "memory": "1e3"}},
+        {"resources": {"cpu": ".5", "memory": "1E+3", "hugepages-2Mi": "1Gi", "example.com/gpu_x.y": "99999999999E"}},
+        {"ttlSeconds": None, "expiresAt": "8999-12-31T23:59:59.999999999-14:00"},
         {"nodeName": "not-there-yet"},
     ],
     ids=str,
 )
 async def test_it_takes(made: Kept, spec: Json) -> None:
+    """And the extender can read it: one reservation that it could not would be one that nobody keeps."""
     whole = {key: value for key, value in {**GOOD, **spec}.items() if value is not None}
-    assert (await made.make(**spec))["spec"] == whole
+    kept = await made.make(**spec)
+    assert kept["spec"] == whole
+    read = read_reservation(msgspec.json.encode(kept))
+    assert read is not None
+    assert len(read.amounts) == len(whole["resources"])
 
 
 @pytest.mark.parametrize(
@@ -85,6 +95,11 @@ async def test_it_takes(made: Kept, spec: Json) -> None:
         ({"resources": {"cpu": -1}}, "spec.resources[cpu]", AMOUNT),
         ({"resources": {"memory": "1Ki1"}}, "spec.resources[memory]", AMOUNT),
         ({"resources": {"memory": "much"}}, "spec.resources[memory]", AMOUNT),
+        ({"resources": {"memory": "1e999999999"}}, "spec.resources[memory]", AMOUNT),
+        ({"resources": {"memory": ""}}, "spec.resources[memory]", AMOUNT),
+        ({"resources": {"": "1"}}, "spec.resources", "must be named as resources are"),
+        ({"resources": {"a\0b": "1"}}, "spec.resources", "must be named as resources are"),
+        ({"resources": {"x" * 317: "1"}}, "spec.resources", "must be named as resources are"),
         ({"target": None}, "spec.target", "Required value"),
         ({"target": {}}, "spec.target", ONE_TARGET),
         ({"target": {"podName": "a", "taskId": 7}}, "spec.target", ONE_TARGET),
@@ -96,6 +111,12 @@ async def test_it_takes(made: Kept, spec: Json) -> None:
         ({"ttlSeconds": 0}, "spec.ttlSeconds", "greater than or equal to 1"),
         ({"ttlSeconds": 2592001}, "spec.ttlSeconds", "less than or equal to 2592000"),
         ({"ttlSeconds": None, "expiresAt": "tomorrow"}, "spec.expiresAt", "date-time"),
+        ({"ttlSeconds": None, "expiresAt": "9999-12-31T23:59:59Z"}, "spec.expiresAt", "should match"),
+        ({"resources": {"cpu": "0" * 30 + "2"}}, "spec.resources.cpu", "may not be more than 30"),
+        ({"ttlSeconds": None, "expiresAt": "0000-01-01T00:00:00Z"}, "spec.expiresAt", "should match"),
+        ({"ttlSeconds": None, "expiresAt": "2026-12-01T10:00:00+24:30"}, "spec.expiresAt", "should match"),
+        ({"ttlSeconds": None, "expiresAt": "2026-12-01T10:00:00,5Z"}, "spec.expiresAt", "should match"),
+        ({"ttlSeconds": None, "expiresAt": "2026-12-01t10:00:00Z"}, "spec.expiresAt", "should match"),
     ],
     ids=str,
 )
@@ -165,3 +186,28 @@ async def test_an_editor_may_not_reserve_and_a_reserver_may(control_plane: Contr
     assert await may("dispatcher-reserver", "create")
 
     await control_plane.wait_for(partial(may, "view", "list"), "the role is part of view", 10)
+
+
+async def test_a_quota_limits_how_many_a_namespace_has(made: Kept, control_plane: ControlPlane, namespace: str) -> None:
+    """The controller looks for new kinds each half a minute; a quota that is older than that is counted after five."""
+    quotas = f"/api/v1/namespaces/{namespace}/resourcequotas"
+
+    async def is_counted() -> bool:
+        with suppress(KubeFault):
+            await control_plane.admin("DELETE", f"{quotas}/q")
+        await control_plane.admin("POST", quotas, {"metadata": {"name": "q"}, "spec": {"hard": {COUNT: "1"}}})
+        await control_plane.wait_for(has_status, "the quota is looked at")
+        return COUNT in (await status()).get("used", {})
+
+    async def status() -> Json:
+        return dict((await control_plane.admin("GET", f"{quotas}/q")).get("status", {}))
+
+    async def has_status() -> bool:
+        return bool((await status()).get("hard"))
+
+    await control_plane.wait_for(is_counted, "the kind is counted", 60)
+    await made.make("first")
+    with pytest.raises(
+        KubeFault, match=f"exceeded quota: q, requested: {COUNT}=1, used: {COUNT}=1, limited: {COUNT}=1"
+    ):
+        await made.make("second")

@@ -23,6 +23,7 @@ async def test_a_refusal_is_told_and_what_is_gone_is_done(
     spec = {"nodeName": "a", "resources": {"cpu": "1"}, "target": {"taskId": 7}, "ttlSeconds": 60}
     body = {"apiVersion": "dispatcher.internal/v1alpha1", "kind": "NodeReservation", "metadata": {"name": "r"}}
     one = read_reservation(msgspec.json.encode(await control_plane.admin("POST", path, {**body, "spec": spec})))
+    assert one is not None
     config = control_plane.kubeconfig(tmp_path / "k", token=control_plane.admin_token, namespace=namespace)
     client = KubeClient(await from_kubeconfig(str(config), None))
     reports = Reports(client)

@@ -1,7 +1,9 @@
 """What a rule of the HTTP proxy does in place of passing a request on."""
 
+import asyncio
 import itertools
 import json
+import time
 from collections.abc import Mapping
 from contextlib import aclosing
 
@@ -142,6 +144,37 @@ def drop_event(k: int) -> Verb:
         return await exchange.told()
 
     return verb
+
+
+def lag(seconds: float) -> Verb:
+    """Every line of a watch comes so much later, in its order; their number is not limited by it."""
+
+    async def verb(exchange: Exchange) -> web.StreamResponse:
+        lines: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
+
+        async def hear() -> None:
+            try:
+                async for line in exchange.events():
+                    lines.put_nowait((time.monotonic() + seconds, line))
+            finally:
+                lines.put_nowait((time.monotonic() + seconds, b""))
+
+        hearing = asyncio.create_task(hear())
+        try:
+            while line := await late(lines):
+                exchange.hit(line[:20])
+                await exchange.tell(line)
+        finally:
+            hearing.cancel()
+        return await exchange.told()
+
+    return verb
+
+
+async def late(lines: "asyncio.Queue[tuple[float, bytes]]") -> bytes:
+    due, line = await lines.get()
+    await moment(max(0, due - time.monotonic()))
+    return line
 
 
 def is_news(line: bytes) -> bool:

@@ -72,8 +72,9 @@ async def test_ten_thousand_bad_rows_delay_a_good_one_by_two_cycles_at_most(plac
         assert launched["cycle"] - looked <= 2
         assert await dispatcher.metric("dispatcher_waiting_tasks", reason="UnknownTemplate") == 2 * EACH
         assert await dispatcher.metric("dispatcher_waiting_tasks", reason="PolicyDenied") == 6 * EACH
-        # By its own CPU time, which neighbours on the machine do not lengthen as they do the clock's.
-        assert busy / cycles <= 0.05, f"{busy:.3f} s in {cycles:.0f} cycles"
+        # By its own CPU time, which neighbours on the machine do not lengthen as they do the clock's; half of it on a
+        # quick one.
+        assert busy / cycles <= 0.1, f"{busy:.3f} s in {cycles:.0f} cycles"
 
 
 def difference(after: tuple[float, float], before: tuple[float, float]) -> tuple[float, float]:

@@ -194,6 +194,7 @@ def test_the_extender_may_look_and_write_what_it_says_of_reservations_and_nothin
     assert {(right.resource, right.verb) for right in rights if right.where == "cluster"} == {
         ("nodes", "list"), ("nodes", "watch"), ("pods", "list"), ("pods", "watch"), ("pods", "patch"),
         ("nodereservations", "list"), ("nodereservations", "watch"), ("nodereservations/status", "patch"),
+        ("events", "create"), ("events", "patch"),
     }  # fmt: skip
     assert {right.resource for right in rights if right.where == "namespace"} == {"leases"}
 

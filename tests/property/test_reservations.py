@@ -1,4 +1,4 @@
-"""Holds against a simple model of them, and against a scheduler that asks them and is heard late.
+"""Holds against a simple model of them.
 
 The model looks at everything each time; the program keeps it in order and looks at what has changed.
 """
@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from random import Random
 
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, rule
+from msgspec import Struct
 from msgspec.structs import replace
 
-from dispatcher.placement.reservations import CHARGE_SECONDS, Asker, Holds
+from dispatcher.placement.charges import CHARGE_TICKS
+from dispatcher.placement.reservations import Asker, Holds
 from dispatcher.room import Bound, NodeSize, Reservation, Rooms
 from tests.builders import NOW
 from tests.property.profiles import FACT
@@ -21,6 +23,15 @@ TARGETS = st.sampled_from(["t1", "t2", "t3"])
 AMOUNTS = st.dictionaries(st.sampled_from(["cpu", "memory", "gpu"]), st.integers(1, 3), min_size=1)
 ASKS = st.dictionaries(st.sampled_from(["cpu", "memory", "gpu"]), st.integers(0, 3))
 KEYS = st.frozensets(TARGETS, max_size=2)
+
+
+class Charged(Struct):
+    """`counts`: it may go to a node with a hold, or a hold came later."""
+
+    asks: dict[str, int]
+    until: int
+    counts: bool
+    closed: set[str]
 
 
 class AgainstTheModel(RuleBasedStateMachine):
@@ -34,7 +45,8 @@ class AgainstTheModel(RuleBasedStateMachine):
         self.reservations: dict[str, Reservation] = {}
         self.landed: set[str] = set()
         self.bound: dict[str, Bound] = {}
-        self.charges: dict[str, tuple[dict[str, int], float]] = {}
+        self.charges: dict[str, Charged] = {}
+        self.ticks = 0
 
     @rule(name=st.sampled_from(NODES), more=st.integers(0, 2))
     def node_comes(self, name: str, more: int) -> None:
@@ -63,6 +75,7 @@ class AgainstTheModel(RuleBasedStateMachine):
     def _put(self, made: Reservation) -> None:
         self.holds.hear_reservation(self.reservations.get(made.name), made)
         self.reservations[made.name] = made
+        self.charges = {name: replace(one, counts=True) for name, one in self.charges.items()}
         if made.has_landed or any(made.target in pod.keys for pod in self.bound.values()):
             self.landed.add(made.uid)
 
@@ -79,8 +92,9 @@ class AgainstTheModel(RuleBasedStateMachine):
         wanted = set(self._refused(asker))
         found = self.holds.refusals(asker, NODES, self.now)
         assert set(found) == wanted
-        if any(self._active(node) for node in NODES if node not in wanted):
-            self.charges[asker.name] = asks, self.now + CHARGE_SECONDS
+        is_coming = any(self._active(node) for node in NODES if node not in wanted)
+        if wanted != set(NODES):
+            self.charges[asker.name] = Charged(asks, self.ticks + CHARGE_TICKS, is_coming, wanted)
         return asker
 
     @rule(asker=consumes(pods), node=st.sampled_from(NODES))
@@ -96,9 +110,15 @@ class AgainstTheModel(RuleBasedStateMachine):
         if self.bound:
             self.holds.hear_pod(self.bound.pop(chance.choice(sorted(self.bound))), None)
 
-    @rule(seconds=st.sampled_from([0.5, 1, 5, CHARGE_SECONDS]))
+    @rule(seconds=st.sampled_from([0.5, 1, 5, 10]))
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
+
+    @rule(ticks=st.sampled_from([1, CHARGE_TICKS // 2, CHARGE_TICKS]))
+    def is_at_work(self, ticks: int) -> None:
+        for _ in range(ticks):
+            self.holds.tick()
+        self.ticks += ticks
 
     def _active(self, node: str) -> list[Reservation]:
         return [
@@ -107,7 +127,7 @@ class AgainstTheModel(RuleBasedStateMachine):
         ]  # fmt: skip
 
     def _refused(self, asker: Asker) -> Iterator[str]:
-        on_the_way = [asks for asks, until in self.charges.values() if self.now < until]
+        on_the_way = [one for one in self.charges.values() if self.ticks < one.until and one.counts]
         for node in NODES if not asker.is_exempt else ():
             active = self._active(node)
             for resource in {resource for one in active for resource in one.amounts}:
@@ -116,68 +136,11 @@ class AgainstTheModel(RuleBasedStateMachine):
                 used = used if node in self.nodes and resource in self.nodes[node].size else 0
                 held = sum(one.amounts.get(resource, 0) for one in active if one.target not in asker.keys)
                 asked = asker.asks.get(resource, 0)
-                if asked and asked + sum(asks.get(resource, 0) for asks in on_the_way) > size - used - held:
+                is_own = any(one.target in asker.keys for one in active)
+                coming = [one.asks for one in on_the_way if not is_own or node not in one.closed]
+                if asked and asked + sum(asks.get(resource, 0) for asks in coming) > size - used - held:
                     yield node
 
 
-class BehindAScheduler(RuleBasedStateMachine):
-    """A scheduler that fits Pods by what it knows at once, and extender and cluster that hear of it later."""
-
-    on_their_way: Bundle[tuple[Asker, str]] = Bundle("on_their_way")
-
-    @initialize()
-    def begin(self) -> None:
-        self.number, self.in_flight = 0, 0
-        self.landed: set[str] = set()
-        self.holds = Holds(Rooms())
-        self.free = {node: dict(SIZE) for node in NODES}
-        self.held: dict[str, Reservation] = {}
-        for node in NODES:
-            self.holds.hear_node(None, NodeSize(node, NOW, SIZE))
-
-    @rule(node=st.sampled_from(NODES), amount=st.integers(1, 4), whom=TARGETS)
-    def reserved(self, node: str, amount: int, whom: str) -> None:
-        """Of what is free, and while nobody is on the way: what comes between filter and bind cannot be kept."""
-        held = sum(one.amounts["cpu"] for one in self.held.values() if one.node == node)
-        if not self.in_flight and whom not in self.landed and self.free[node]["cpu"] - held >= amount:
-            self.number += 1
-            made = Reservation(f"r{self.number}", f"u{self.number}", node, {"cpu": amount}, whom, float("inf"))
-            self.holds.hear_reservation(None, made)
-            self.held[made.name] = made
-
-    @rule(target=on_their_way, cpu=st.integers(0, 4), keys=KEYS, chance=st.randoms(use_true_random=False))
-    def scheduled(self, cpu: int, keys: frozenset[str], chance: Random) -> tuple[Asker, str]:
-        self.number += 1
-        asker = Asker(f"p{self.number}", keys, {"cpu": cpu})
-        fit = [node for node in NODES if self.free[node]["cpu"] >= cpu]
-        refused = self.holds.refusals(asker, fit, 0)
-        passed = [node for node in fit if node not in refused]
-        own = {one.node for one in self.held.values() if one.target in keys}
-        if not passed:
-            return asker, ""
-        node = chance.choice(passed)
-        self.free[node]["cpu"] -= cpu
-        self.in_flight += 1
-        if node in own:  # what was held for it is what it takes; the rest is over with its landing
-            self.held = {name: one for name, one in self.held.items() if one.target not in keys}
-        return asker, node
-
-    @rule(pod=consumes(on_their_way))
-    def is_seen_bound(self, pod: tuple[Asker, str]) -> None:
-        asker, node = pod
-        if node:
-            self.in_flight -= 1
-            self.landed.update(asker.keys)
-            self.holds.hear_pod(None, Bound(asker.name, node, asker.asks, tuple(asker.keys)))
-            self.held = {name: one for name, one in self.held.items() if one.target not in asker.keys}
-
-    @invariant()
-    def what_is_held_is_free(self) -> None:
-        for node in NODES if self.number else ():
-            held = sum(one.amounts["cpu"] for one in self.held.values() if one.node == node)
-            assert held <= self.free[node]["cpu"]
-
-
 TestAgainstTheModel = AgainstTheModel.TestCase
-TestBehindAScheduler = BehindAScheduler.TestCase
-TestAgainstTheModel.settings = TestBehindAScheduler.settings = FACT
+TestAgainstTheModel.settings = FACT

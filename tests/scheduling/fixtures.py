@@ -16,6 +16,7 @@ from tests.controlplane.cluster import ControlPlane
 from tests.deployed import DEPLOY, rendered
 from tests.scheduling.ground import Ground, grounds
 from tests.scheduling.ours import OurExtender, account
+from tests.scheduling.reserving import Plot, plot_of
 from tests.scheduling.scripted import Scripted, scripted
 from tests.scheduling.stage import ScriptedStage, Stage, scripted_stage, staged
 
@@ -78,6 +79,11 @@ async def ours(look_only: Path) -> AsyncIterator[OurExtender]:
     async with OurExtender(look_only) as made:
         await made.ready()
         yield made
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def plot(ground: Ground, ours: OurExtender) -> Plot:
+    return await plot_of(ground, ours, ours)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

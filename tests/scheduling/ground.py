@@ -153,6 +153,10 @@ class Ground:
         """Lets the scheduler have a Pod that was made with a gate."""
         await self.plane.admin("PATCH", f"{self._pods}/{name}", {"spec": {"schedulingGates": None}})
 
+    async def promise(self, name: str, node: str) -> None:
+        """The node is nominated for the Pod."""
+        await self.plane.admin("PATCH", f"{self._pods}/{name}/status", {"status": {"nominatedNodeName": node}})
+
     async def end_pod(self, name: str) -> None:
         """Its container ends well."""
         await self.annotate_pod(name, **{"play.dispatcher.internal/exited": "0"})

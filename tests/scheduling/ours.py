@@ -24,6 +24,7 @@ RIGHTS = [
     {"apiGroups": ["dispatcher.internal"], "resources": ["nodereservations"], "verbs": ["list", "watch"]},
     {"apiGroups": ["dispatcher.internal"], "resources": ["nodereservations/status"], "verbs": ["patch"]},
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["patch"]},
+    {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
 ]
 
 

@@ -1,27 +1,40 @@
-"""Reservations beside the nodes of a test, and the schedulers that our extender keeps from them."""
+"""Reservations beside the nodes of a test, and the extender and the schedulers that keep others from them."""
 
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from dispatcher.kube.reservations import PATH
 from tests.controlplane.api import Json
+from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.waiting import wait_for
 from tests.scheduling.ground import Ground
+from tests.scheduling.kube_scheduler import KubeScheduler
+from tests.scheduling.ours import OurExtender
 
 CPU = "cpu is reserved for another Pod"
+WHOLE = {"cpu": "3900m"}
+OURS: Json = {"labels": {"batch.kubernetes.io/job-name": "ours"}}
+"""Metadata of a Pod of the Job `ours`."""
 
 
 class Reserving:
-    """NodeReservations in the namespace of a ground; names as they come."""
+    """NodeReservations in a namespace; names as they come."""
 
-    def __init__(self, ground: Ground) -> None:
-        self._plane = ground.plane
-        self._path = PATH.replace("/nodereservations", f"/namespaces/{ground.namespace}/nodereservations")
+    def __init__(self, plane: ControlPlane, namespace: str) -> None:
+        self._plane = plane
+        self._path = PATH.replace("/nodereservations", f"/namespaces/{namespace}/nodereservations")
+        self._events = f"/api/v1/namespaces/{namespace}/events"
         self._number = 0
 
-    async def hold(self, node: str, resources: Json, *, seconds: int = 600, **target: Any) -> str:
+    async def hold(
+        self, node: str, resources: Json, *, seconds: int = 600, expires_at: datetime | None = None, **target: Any
+    ) -> str:
         """`target`: one of podName, jobName, taskId, uid. Its name."""
         self._number += 1
         name = f"hold-{self._number}"
-        spec = {"nodeName": node, "resources": resources, "target": target, "ttlSeconds": seconds}
+        end = {"expiresAt": expires_at.isoformat()} if expires_at else {"ttlSeconds": seconds}
+        spec = {"nodeName": node, "resources": resources, "target": target, **end}
         body = {"apiVersion": "dispatcher.internal/v1alpha1", "kind": "NodeReservation"}
         await self._plane.admin("POST", self._path, {**body, "metadata": {"name": name}, "spec": spec})
         return name
@@ -34,6 +47,9 @@ class Reserving:
         found = (await self._plane.admin("GET", f"{self._path}/{name}")).get("status", {})
         return found.get("phase", ""), found.get("message", "")
 
+    async def made_at(self, name: str) -> str:
+        return str((await self._plane.admin("GET", f"{self._path}/{name}"))["metadata"]["creationTimestamp"])
+
     async def becomes(self, name: str, phase: str, words: str = "", seconds: float = 10) -> None:
         async def is_so() -> bool:
             told, message = await self.status(name)
@@ -41,5 +57,75 @@ class Reserving:
 
         await self._plane.wait_for(is_so, f"{name} is {phase}: {words}", seconds)
 
+    async def exists(self, name: str) -> bool:
+        return any(one["metadata"]["name"] == name for one in (await self._plane.admin("GET", self._path))["items"])
+
     async def release(self, name: str) -> None:
         await self._plane.admin("DELETE", f"{self._path}/{name}")
+
+    async def told(self, kind: str, name: str) -> list[Json]:
+        """Events of the extender's about this object, oldest first."""
+        about = {"involvedObject.kind": kind, "involvedObject.name": name, "source": "dispatcher-extender"}
+        params = {"fieldSelector": ",".join(f"{field}={value}" for field, value in about.items())}
+        items = (await self._plane.admin("GET", self._events, params=params))["items"]
+        return sorted(items, key=lambda one: int(one["metadata"]["resourceVersion"]))
+
+    async def becomes_told(self, kind: str, name: str, reason: str, words: str, seconds: float = 10) -> Json:
+        """The Event."""
+
+        async def find() -> Json | None:
+            found = await self.told(kind, name)
+            return next((one for one in found if one["reason"] == reason and words in one["message"]), None)
+
+        return await self._plane.wait_for(find, f"{kind} {name} is told {reason}: {words}", seconds) or {}
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """Nodes of a test's own, a scheduler that asks our extender, and reservations."""
+
+    ground: Ground
+    ours: OurExtender
+    scheduler: KubeScheduler
+    reserving: Reserving
+
+    async def pod(self, **wanted: Any) -> str:
+        return await self.ground.pod(self.scheduler, **wanted)
+
+    async def becomes_held(self, node: str, asks: Json = WHOLE) -> None:
+        """And the extender is sure of it: after its start it is not for a while."""
+        await wait_for(lambda: is_held(self.ours, node, asks), f"{node} is held", 20, check=self.ours.check)
+
+    async def becomes_free(self, node: str, asks: Json, seconds: float = 15) -> None:
+        """For so much, beside holds and whatever is on its way."""
+
+        async def is_free() -> bool:
+            return await why_held(self.ours, node, asks) == ""
+
+        await wait_for(is_free, f"{node} is free for {asks}", seconds, check=self.ours.check)
+
+
+async def plot_of(ground: Ground, extender: OurExtender, printed: OurExtender) -> Plot:
+    """With the configuration that another extender printed, but asking this one."""
+    scheduler = ground.scheduler_of(await extender.like(printed))
+    return Plot(ground, extender, scheduler, Reserving(ground.plane, ground.namespace))
+
+
+async def is_held(ours: OurExtender, node: str, asks: Json = WHOLE) -> bool:
+    """Whether the node is held against a stranger who asks for so much, asked directly."""
+    return "reserved for another" in await why_held(ours, node, asks)
+
+
+async def why_held(ours: OurExtender, node: str, asks: Json) -> str:
+    """In which words a stranger is refused the node; empty: it is not."""
+    meta = {"name": "probe", "namespace": "elsewhere", "uid": "probe"}
+    spec = {"containers": [{"name": "x", "resources": {"requests": asks}}]}
+    _, answer = await ours.post("filter", {"Pod": {"metadata": meta, "spec": spec}, "NodeNames": [node]})
+    if answer.get("Error"):
+        return str(answer["Error"])
+    return str(answer["FailedAndUnresolvableNodes"].get(node, ""))
+
+
+def task(number: int) -> Json:
+    """Metadata of a Pod of that row."""
+    return {"labels": {"dispatcher.internal/task-id": str(number)}}

@@ -7,14 +7,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from dispatcher.placement.gate import UNCERTAIN, Gate, Known, NotSynced, closed_to_nobody, yes
-from dispatcher.placement.reservations import REFUSED, Holds
+from dispatcher.notices import Notice, Notices
+from dispatcher.placement.gate import Gate, Known, NotSynced, closed_to_nobody, yes
+from dispatcher.placement.reservations import REFUSED, UNCERTAIN, Asker, Holds
 from dispatcher.placement.wire import MetaPod, MetaVictims, Pod
 from dispatcher.room import Bound, NodeSize, Reservation, Rooms, key_of, keys_of
 from tests.builders import NOW
 
 CPU = REFUSED.format("cpu")
 NODES = {"a": None, "b": None}
+ONE_NODE = {"a": None}
 TARGETS: dict[str, tuple[str, object]] = {
     "its name": ("podName", "p"), "its UID": ("uid", "u"), "the UID of its Job": ("uid", "j"),
     "its Job": ("jobName", "job-1"), "its row": ("taskId", 7),
@@ -39,8 +41,8 @@ def a_gate(target: str = key_of("podName", "team", "other"), bound: tuple[Bound,
         holds.hear_pod(None, pod)
     ends_at = (NOW + timedelta(minutes=1)).timestamp()
     holds.hear_reservation(None, Reservation("team/r", "r", "a", {"cpu": 2000}, target, ends_at))
-    said: dict[str, Callable[[], bool]] = {key: lambda value=value: value for key, value in known.items()}  # type: ignore[misc]  # each its own
-    return Gate(holds, Known(**said, now=NOW.timestamp, bound=lambda: bound))
+    is_synced, is_certain = known.get("is_synced", True), known.get("is_certain", True)
+    return Gate(holds, Known(lambda: is_synced, lambda: is_certain, NOW.timestamp, lambda: bound), Notices())
 
 
 def test_a_stranger_is_refused_the_node() -> None:
@@ -65,8 +67,8 @@ def test_a_pod_that_belongs_to_nothing_is_known_by_its_name_and_uid() -> None:
 @pytest.mark.parametrize(
     "pod",
     [
-        a_pod(ownerReferences=[{"kind": "DaemonSet", "uid": "d"}]),
-        a_pod(ownerReferences=[{"kind": "Node", "uid": "n"}]),
+        a_pod(ownerReferences=[{"apiVersion": "apps/v1", "kind": "DaemonSet", "uid": "d", "controller": True}]),
+        a_pod(ownerReferences=[{"apiVersion": "v1", "kind": "Node", "uid": "n", "controller": True}]),
         a_pod(priority=2_000_000_000),
     ],
     ids=["of a DaemonSet", "of its node", "critical"],
@@ -77,6 +79,15 @@ def test_what_a_node_cannot_do_without_passes(pod: Pod, is_certain: bool) -> Non
     assert gate.refusals(pod, NODES) == {}
     assert gate.spared(pod, {"a": MetaVictims([])}) == {"a": MetaVictims([])}
     assert gate.look(pod, NODES) == {}
+
+
+@pytest.mark.parametrize(
+    "owner",
+    [{"apiVersion": "example.com/v1", "kind": "Node", "controller": True}, {"apiVersion": "v1", "kind": "Node"}],
+    ids=["of another group", "not its controller"],
+)
+def test_what_only_looks_like_that_does_not(owner: dict[str, object]) -> None:
+    assert a_gate().refusals(a_pod(ownerReferences=[{"uid": "n", **owner}]), NODES) == {"a": CPU}
 
 
 def test_a_pod_below_the_critical_ones_does_not() -> None:
@@ -94,12 +105,14 @@ def test_a_pod_that_cannot_be_read_is_kept_from_what_is_held() -> None:
 
 @pytest.mark.parametrize("question", ["refusals", "spared", "look"])
 def test_before_everything_is_listed_nobody_can_say(question: str) -> None:
-    with pytest.raises(NotSynced):
+    with pytest.raises(NotSynced, match=r"are not all listed yet: $"):
         getattr(a_gate(is_synced=False), question)(a_pod(), {})
 
 
 def test_what_is_not_said_to_be_unknown_is_known() -> None:
-    assert (Known().is_synced(), Known().is_certain(), Known().now(), list(Known().bound())) == (True, True, 0, [])
+    known = Known()
+    assert (known.is_synced(), known.is_certain(), known.now(), list(known.bound())) == (True, True, 0, [])
+    assert known.fault() == ""
 
 
 def test_without_reservations_it_is_open() -> None:
@@ -143,7 +156,40 @@ def test_people_are_told_which_reservation_refuses_and_it_costs_nobody_anything(
     assert gate.refusals(a_pod("2", name="other", uid="o"), NODES) == {}
 
 
+def test_people_are_told_of_a_doubt() -> None:
+    doubtful = {"verdict": "refused", "reservations": [], "doubt": UNCERTAIN}
+    assert a_gate(is_certain=False).look(a_pod("1"), NODES) == {"a": doubtful}
+
+
 # Another try
+
+
+def test_who_was_waiting_before_we_began_tries_again() -> None:
+    gate, _ = a_gate_with_clock()
+    assert gate.who_could() == []
+    gate.was_waiting(Asker("team/old", (), {}, uid="o"))
+    (attempt,) = gate.who_could()
+    assert attempt.asker.name == "team/old"
+    gate.put_off(attempt)
+    assert [one.asker.name for one in gate.who_could()] == ["team/old"]
+
+
+def test_who_may_not_push_aside_tries_again_when_it_may() -> None:
+    gate, seconds = a_gate_with_clock()
+    assert gate.spared(a_pod("3"), {"a": MetaVictims([MetaPod("v1")])}) == {}
+    assert gate.who_could() == []
+    seconds[0] += 60
+    assert [one.asker.name for one in gate.who_could()] == ["team/p"]
+
+
+def test_who_passes_in_doubt_counts_when_it_is_over() -> None:
+    doubt = [True]
+    gate, _ = a_gate_with_clock(is_certain=lambda: not doubt[0])
+    assert gate.refusals(a_pod("3", name="early", uid="e"), {"b": None}) == {}
+    held = Reservation("team/s", "s", "b", {"cpu": 1000}, key_of("podName", "team", "other"), float("inf"))
+    gate._holds.hear_reservation(None, held)
+    doubt[0] = False
+    assert gate.refusals(a_pod("1"), {"b": None}) == {"b": CPU}
 
 
 def test_who_was_turned_away_may_try_again_once_a_hold_is_over() -> None:
@@ -151,18 +197,74 @@ def test_who_was_turned_away_may_try_again_once_a_hold_is_over() -> None:
     gate.refusals(a_pod(), NODES)
     assert gate.who_could() == []
     seconds[0] += 60
-    assert gate.who_could() == ["team/p"]
-    gate.told("team/p")
+    (attempt,) = gate.who_could()
+    assert attempt.asker.name == "team/p"
+    gate.told(attempt)
     assert gate.who_could() == []
 
 
 def test_who_was_turned_away_in_doubt_may_try_again_once_there_is_none() -> None:
     doubt = [True]
     gate, _ = a_gate_with_clock(is_certain=lambda: not doubt[0])
-    gate.refusals(a_pod("1"), NODES)
+    doubt[0] = False
+    assert gate.who_could() == []
+    doubt[0] = True
+    gate.refusals(a_pod("3"), NODES)
     assert gate.who_could() == []
     doubt[0] = False
-    assert gate.who_could() == ["team/p"]
+    assert [attempt.asker.name for attempt in gate.who_could()] == ["team/p"]
+
+
+# What is told
+
+
+def test_pod_and_reservation_are_told_of_each_other_once_until_the_pod_was_let_try_again() -> None:
+    gate = a_gate()
+    for _ in range(2):
+        gate.refusals(a_pod(), ONE_NODE)
+        assert [(one.kind, one.name, one.uid, one.reason, one.words) for one in gate._notices.due(10)] == [
+            ("Pod", "team/p", "u", "Refused", f"{CPU}: by NodeReservation team/r on node a"),
+            ("NodeReservation", "team/r", "r", "Refused", "Pod team/p was kept from node a"),
+        ]
+    heard(gate)
+    gate.refusals(a_pod(), ONE_NODE)
+    assert heard(gate) == []
+    gate.told(gate._turned_away._attempts["team/p"])
+    gate.refusals(a_pod(), ONE_NODE)
+    assert len(heard(gate)) == 2
+
+
+def test_who_may_have_another_node_is_not_told_of_this_one() -> None:
+    gate = a_gate()
+    gate.refusals(a_pod(), NODES)
+    assert heard(gate) == []
+
+
+def test_a_reservation_of_another_resource_is_not_blamed() -> None:
+    gate = a_gate()
+    other = Reservation("team/memory", "m", "a", {"memory": 1}, key_of("podName", "team", "other"), float("inf"))
+    gate._holds.hear_reservation(None, other)
+    gate.refusals(a_pod(), ONE_NODE)
+    assert [one.name for one in heard(gate)] == ["team/p", "team/r"]
+
+
+def test_nobody_is_told_of_a_doubt() -> None:
+    gate = a_gate(is_certain=False)
+    gate.refusals(a_pod(), ONE_NODE)
+    assert heard(gate) == []
+
+
+def test_who_was_let_through_hears_nothing() -> None:
+    gate = a_gate()
+    gate.refusals(a_pod("2"), ONE_NODE)
+    assert heard(gate) == []
+
+
+def heard(gate: Gate) -> list[Notice]:
+    found = list(gate._notices.due(10))
+    for one in found:
+        gate._notices.told(one)
+    return found
 
 
 def a_gate_with_clock(is_certain: Callable[[], bool] = yes) -> tuple[Gate, list[float]]:
@@ -170,4 +272,4 @@ def a_gate_with_clock(is_certain: Callable[[], bool] = yes) -> tuple[Gate, list[
     seconds = [NOW.timestamp()]
     gate = a_gate()
     known = Known(is_certain=is_certain, now=lambda: seconds[0])
-    return Gate(gate._holds, known), seconds
+    return Gate(gate._holds, known, Notices()), seconds

@@ -1,52 +1,11 @@
 """What is held for one Pod is not there for another; and when a hold is over."""
 
-from collections.abc import Mapping
-from types import MappingProxyType
-
 import pytest
 
-from dispatcher.placement.reservations import CHARGE_SECONDS, REFUSED, Asker, Holds
-from dispatcher.room import Bound, NodeSize, Reservation, Rooms, key_of
+from dispatcher.placement.reservations import REFUSED, Asker
+from dispatcher.room import NodeSize, key_of
 from tests.builders import NOW
-
-SIZE = {"cpu": 3900, "memory": 8000, "pods": 110_000}
-END = 1000.0
-CPU, MEMORY = REFUSED.format("cpu"), REFUSED.format("memory")
-OURS = key_of("jobName", "team", "ours")
-
-
-def a_reservation(name: str = "team/r", *, node: str = "a", **more: object) -> Reservation:
-    fields: dict[str, object] = {"amounts": {"cpu": 2000}, "target": OURS, "ends_at": END, "uid": name} | more
-    return Reservation(name=name, node=node, **fields)  # type: ignore[arg-type]  # each test names what it is about
-
-
-def an_asker(
-    cpu: int = 3000, *keys: str, name: str = "team/p", also: Mapping[str, int] = MappingProxyType({})
-) -> Asker:
-    return Asker(name, keys, {"cpu": cpu, "pods": 1000, **also})
-
-
-def bound(asker: Asker, node: str) -> Bound:
-    return Bound(asker.name, node, asker.asks, tuple(asker.keys))
-
-
-class Stage:
-    """Nodes of 3900m, and what is held on them."""
-
-    def __init__(self, *reservations: Reservation, nodes: str = "abc", size: Mapping[str, int] = SIZE) -> None:
-        self.holds = Holds(Rooms())
-        self.nodes = tuple(nodes)
-        for name in nodes:
-            self.holds.hear_node(None, NodeSize(name, NOW, size))
-        for one in reservations:
-            self.holds.hear_reservation(None, one)
-
-    def refused(self, asker: Asker, now: float = 0) -> dict[str, str]:
-        return self.holds.refusals(asker, self.nodes, now)
-
-    def bind(self, asker: Asker, node: str) -> None:
-        self.holds.hear_pod(None, bound(asker, node))
-
+from tests.unit.holding import CPU, END, MEMORY, OURS, SIZE, Stage, a_reservation, an_asker, bound
 
 # Who sees what
 
@@ -225,43 +184,6 @@ def test_a_target_runs_as_long_as_one_of_its_pods_does() -> None:
     assert stage.refused(an_asker()) == {}
 
 
-# Between filter and bind
-
-
-def test_a_burst_cannot_take_what_is_held() -> None:
-    stage = Stage(a_reservation(), nodes="a")
-    passed = [number for number in range(10) if not stage.refused(an_asker(500, name=f"team/p{number}"))]
-    assert passed == [0, 1, 2]
-
-
-def test_who_is_seen_bound_is_charged_where_it_is_and_nowhere_else() -> None:
-    stage = Stage(a_reservation(), a_reservation("team/s", node="b"), nodes="ab")
-    first = an_asker(1900, name="team/first")
-    assert stage.refused(first) == {}
-    assert stage.refused(an_asker(1)) == {"a": CPU, "b": CPU}
-    stage.bind(first, "a")
-    assert stage.refused(an_asker(1900)) == {"a": CPU}
-
-
-def test_who_is_asked_about_again_is_charged_once() -> None:
-    stage = Stage(a_reservation(), nodes="a")
-    for _ in range(3):
-        assert stage.refused(an_asker(1900)) == {}
-
-
-def test_who_never_comes_is_forgotten() -> None:
-    stage = Stage(a_reservation(), nodes="a")
-    stage.refused(an_asker(1900, name="team/first"))
-    assert stage.refused(an_asker(1900), CHARGE_SECONDS - 0.001) == {"a": CPU}
-    assert stage.refused(an_asker(1900), CHARGE_SECONDS) == {}
-
-
-def test_who_may_not_have_a_node_with_a_hold_is_charged_to_none() -> None:
-    stage = Stage(a_reservation())
-    stage.refused(an_asker(3900, name="team/big"))
-    assert stage.refused(an_asker(1900)) == {}
-
-
 # Nodes
 
 
@@ -280,3 +202,31 @@ def test_a_node_that_grows_has_room_for_both() -> None:
     stage = Stage(a_reservation())
     stage.holds.hear_node(NodeSize("a", NOW, SIZE), NodeSize("a", NOW, {**SIZE, "cpu": 5000}))
     assert stage.refused(an_asker(3000)) == {}
+
+
+def test_an_end_that_is_changed_again_and_again_is_remembered_once() -> None:
+    stage, before = Stage(a_reservation()), a_reservation()
+    for number in range(200):
+        after = a_reservation(ends_at=END + number + 1)
+        stage.holds.hear_reservation(before, after)
+        before = after
+    assert len(stage.holds._ends) < 50
+    assert stage.refused(an_asker(), END + 199) == {"a": CPU}
+    assert stage.refused(an_asker(), END + 200) == {}
+
+
+def test_nothing_is_left_of_what_is_over() -> None:
+    holds = Stage(a_reservation(amounts={"cpu": 1, "example.com/gpu": 1000}), nodes="").holds
+    holds.hear_reservation(a_reservation(amounts={"cpu": 1, "example.com/gpu": 1000}), None)
+    held = holds._held
+    assert (held._on, held._sums, held._left, holds._reservations, holds._by_target) == ({}, {}, {}, {}, {})
+
+
+def test_twins_hear_of_each_other_and_of_their_end() -> None:
+    stage, twin = Stage(a_reservation()), a_reservation("team/s", node="b")
+    stage.holds.hear_reservation(None, twin)
+    told = {one.name: words.message for one, words in stage.holds.statuses(0)}
+    assert told == {"team/r": "held for the same target: team/s", "team/s": "held for the same target: team/r"}
+    stage.holds.hear_reservation(a_reservation(), a_reservation(phase="Active", message=told["team/r"]))
+    stage.holds.hear_reservation(twin, None)
+    assert [words.message for _, words in stage.holds.statuses(0)] == [""]

@@ -1,79 +1,179 @@
 """Whoever was turned away is told when it could come."""
 
-from itertools import count
+from collections.abc import Callable
 
 import pytest
 
 from dispatcher.placement.reservations import Asker
-from dispatcher.placement.turned_away import LOOKED_AT, MOST, NEAREST, TurnedAway
-
-NEWS = count(1)
+from dispatcher.placement.turned_away import LOOKED_AT, MOST, MOST_NAMES, MOST_TRIES, NEAREST, Attempt, TurnedAway
 
 
-def an_asker(number: int) -> Asker:
-    return Asker(f"team/p{number}", (), {})
+def an_asker(number: int, uid: str = "u") -> Asker:
+    return Asker(f"team/p{number}", (), {}, uid=uid)
 
 
 def nobody(_: Asker) -> bool:
     return False
 
 
-def test_who_could_have_one_of_its_nodes_is_told_and_others_are_not() -> None:
-    turned_away = TurnedAway()
-    turned_away.note(an_asker(1), ["a", "b"])
-    turned_away.note(an_asker(2), ["c"])
-    assert turned_away.who_could(lambda _, node: node == "b", nobody, next(NEWS)) == ["team/p1"]
-    assert turned_away.who_could(lambda _, node: node == "b", nobody, next(NEWS)) == ["team/p1"]
-    turned_away.forget("team/p1")
-    assert turned_away.who_could(lambda *_: True, nobody, next(NEWS)) == ["team/p2"]
+class Kept:
+    """Pods that were turned away, and what happens meanwhile."""
+
+    def __init__(self) -> None:
+        self.all = TurnedAway()
+        self._changes = 0
+
+    def note(self, number: int, *refused: str, **more: bool) -> bool:
+        return self.all.note(an_asker(number), refused, **more)
+
+    def attempts(
+        self, may_have: Callable[[Asker, str], bool], *gained: str, is_bound: Callable[[Asker], bool] = nobody
+    ) -> list[Attempt]:
+        """After a change."""
+        self._changes += 1
+        self.all.hear(self._changes, gained)
+        return self.all.who_could(may_have, is_bound)
+
+    def could(self, may_have: Callable[[Asker, str], bool], *gained: str) -> list[str]:
+        return [attempt.asker.name for attempt in self.attempts(may_have, *gained)]
+
+
+def anything(*_: object) -> bool:
+    return True
+
+
+def nothing(*_: object) -> bool:
+    return False
+
+
+def test_who_could_have_one_of_its_nodes_is_told_until_it_knows_and_others_are_not() -> None:
+    kept = Kept()
+    kept.note(1, "a", "b")
+    kept.note(2, "c")
+    for _ in range(2):
+        (found,) = kept.attempts(lambda _, node: node == "b")
+        assert found.asker.name == "team/p1"
+    kept.all.forget(found)
+    assert kept.could(anything) == ["team/p2"]
 
 
 def test_who_was_not_turned_away_the_last_time_is_not_told() -> None:
-    turned_away = TurnedAway()
-    turned_away.note(an_asker(1), ["a"])
-    turned_away.note(an_asker(1), [])
-    assert turned_away.who_could(lambda *_: True, nobody, next(NEWS)) == []
+    kept = Kept()
+    kept.note(1, "a")
+    kept.note(1)
+    assert kept.could(anything) == []
+
+
+def test_who_asked_again_before_it_was_told_is_remembered() -> None:
+    kept = Kept()
+    kept.note(1, "a")
+    (told,) = kept.attempts(anything)
+    kept.note(1, "b")
+    kept.all.forget(told)
+    kept.all.put_off(told)
+    assert kept.could(lambda _, node: node == "b") == ["team/p1"]
 
 
 def test_who_is_on_a_node_is_forgotten() -> None:
-    turned_away = TurnedAway()
-    turned_away.note(an_asker(1), ["a"])
-    assert turned_away.who_could(lambda *_: True, lambda _: True, next(NEWS)) == []
-    assert turned_away.who_could(lambda *_: True, nobody, next(NEWS)) == []
+    kept = Kept()
+    kept.note(1, "a")
+    assert kept.attempts(anything, is_bound=lambda _: True) == []
+    assert kept.could(anything) == []
 
 
-def test_of_many_nodes_those_with_the_most_room_are_remembered() -> None:
-    turned_away, nodes = TurnedAway(), [f"n{number}" for number in range(NEAREST + 1)]
-    turned_away.note(an_asker(1), nodes)
-    assert turned_away.who_could(lambda _, node: node == nodes[0], nobody, next(NEWS)) == []
-    assert turned_away.who_could(lambda _, node: node == nodes[1], nobody, next(NEWS)) == ["team/p1"]
+def test_a_new_pod_of_the_same_name_is_another() -> None:
+    kept = Kept()
+    assert kept.note(1, "a")
+    assert not kept.note(1, "a")
+    assert kept.all.note(an_asker(1, "another"), ["a"])
+
+
+def test_of_many_nodes_those_that_lacked_least_are_looked_at_and_those_that_gained() -> None:
+    kept, nodes = Kept(), [f"n{number}" for number in range(NEAREST + 1)]
+    kept.note(1, *nodes)
+    assert kept.could(lambda _, node: node == nodes[0]) == []
+    assert kept.could(lambda _, node: node == nodes[0], nodes[0]) == ["team/p1"]
+    assert kept.could(lambda _, node: node == nodes[1]) == ["team/p1"]
+
+
+def test_a_gain_elsewhere_is_nothing_to_it() -> None:
+    kept = Kept()
+    kept.note(1, "a")
+    assert kept.could(lambda _, node: node == "b", "b") == []
+
+
+def test_everybody_is_asked_about_a_gain_whoever_came_first() -> None:
+    kept, nodes = Kept(), [f"n{number}" for number in range(NEAREST + 1)]
+    for number in range(LOOKED_AT + 1):
+        kept.note(number, *nodes)
+    assert kept.could(lambda asker, node: (asker.name, node) == (f"team/p{LOOKED_AT}", "n0"), "n0") == []
+    found = kept.all.who_could(lambda asker, node: (asker.name, node) == (f"team/p{LOOKED_AT}", "n0"), nobody)
+    assert [one.asker.name for one in found] == [f"team/p{LOOKED_AT}"]
+
+
+def test_of_too_many_nodes_in_all_a_few_of_each_pod_are_remembered() -> None:
+    kept, nodes = Kept(), [f"n{number}" for number in range(MOST_NAMES)]
+    kept.note(1, *nodes)
+    kept.note(2, *nodes)
+    assert kept.could(lambda _, node: node == nodes[0], nodes[0]) == ["team/p1"]
+    kept.all.note(an_asker(1), [])
+    kept.note(3, *nodes[:20])
+    assert kept.could(lambda _, node: node == nodes[0], nodes[0]) == ["team/p3"]
 
 
 def test_of_too_many_pods_the_oldest_is_forgotten() -> None:
-    turned_away = TurnedAway()
+    kept = Kept()
     for number in range(MOST + 1):
-        turned_away.note(an_asker(number), ["a"])
-    turned_away.forget("team/p0")
-    assert turned_away.who_could(lambda asker, _: asker.name == "team/p0", nobody, next(NEWS)) == []
-    assert turned_away.who_could(lambda *_: True, nobody, next(NEWS))[0] != "team/p0"
+        kept.note(number, "a")
+    assert kept.could(anything)[0] == "team/p1"
+
+
+def test_who_was_turned_away_in_doubt_is_told_whatever_it_could_have() -> None:
+    kept = Kept()
+    kept.note(1, "a", in_doubt=True)
+    assert kept.could(nothing) == ["team/p1"]
+    kept.note(1, "a")
+    assert kept.could(nothing) == []
+
+
+def test_who_would_push_others_aside_is_told_of_any_gain_on_its_nodes() -> None:
+    kept = Kept()
+    kept.note(1, "a")
+    kept.all.note_push(an_asker(1), ["b"])
+    kept.all.note_push(an_asker(2), [])
+    assert kept.could(nothing, "c") == []
+    assert kept.could(nothing, "b") == ["team/p1"]
+    assert kept.could(nothing, "a") == ["team/p1"]
+
+
+def test_one_that_cannot_be_told_lets_the_others_be_told_and_is_given_up_in_the_end() -> None:
+    kept = Kept()
+    kept.note(1, "a")
+    kept.note(2, "a")
+    kept.all.put_off(kept.attempts(anything)[0])
+    assert kept.could(anything) == ["team/p2", "team/p1"]
+    for _ in range(MOST_TRIES - 1):
+        kept.all.put_off(kept.attempts(anything)[1])
+    assert kept.could(anything) == ["team/p2"]
 
 
 @pytest.mark.parametrize("number", [0, LOOKED_AT, 3 * LOOKED_AT - 1])
 def test_everybody_has_a_turn(number: int) -> None:
-    turned_away = TurnedAway()
+    kept = Kept()
     for one in range(3 * LOOKED_AT):
-        turned_away.note(an_asker(one), ["a"])
-    news, found = next(NEWS), list[str]()
+        kept.note(one, "a")
+    kept.all.hear(99, ())
+    found = list[str]()
     for _ in range(4):
-        for name in turned_away.who_could(lambda asker, _: asker.name == f"team/p{number}", nobody, news):
-            found.append(name)
-            turned_away.forget(name)
+        for attempt in kept.all.who_could(lambda asker, _: asker.name == f"team/p{number}", nobody):
+            found.append(attempt.asker.name)
+            kept.all.forget(attempt)
     assert found == [f"team/p{number}"]
 
 
 def test_nobody_is_looked_at_again_before_something_has_changed() -> None:
-    turned_away, news = TurnedAway(), next(NEWS)
-    turned_away.note(an_asker(1), ["a"])
-    assert turned_away.who_could(lambda *_: False, nobody, news) == []
-    assert turned_away.who_could(lambda *_: True, nobody, news) == []
-    assert turned_away.who_could(lambda *_: True, nobody, next(NEWS)) == ["team/p1"]
+    kept = Kept()
+    kept.note(1, "a")
+    assert kept.could(nothing) == []
+    assert kept.all.who_could(anything, nobody) == []
+    assert kept.could(anything) == ["team/p1"]

@@ -3,8 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
+from dispatcher.placement.reservation_status import Around, ReservationStatus, kept_from, status_of, turned
 from dispatcher.placement.reservations import Asker, Holds
-from dispatcher.placement.standing import Around, Standing, standing
 from dispatcher.room import Bound, NodeSize, Reservation, Rooms, key_of
 from tests.builders import NOW
 
@@ -15,38 +15,73 @@ SIZE = NodeSize("a", NOW, {"cpu": 4000, "memory": 4096, "pods": 10_000})
 
 
 @pytest.mark.parametrize(
-    ("around", "now", "phase", "message"),
+    ("around", "phase", "message"),
     [
-        (Around(), 99, "Active", ""),
-        (Around(room={"cpu": 0, "memory": 1}), 0, "Active", ""),
-        (Around(room={"cpu": -1500}), 0, "Active", "less is free than is held: cpu lacks 1500m"),
+        (Around(), "Active", ""),
+        (Around(left={"cpu": 0, "memory": 1}), "Active", ""),
+        (Around(left={"cpu": -1500}), "Active", "less is free than is held: cpu lacks 1500m"),
         (
-            Around(room={"cpu": -2000, "memory": -1}, twins=("team/s",)), 0, "Active",
+            Around(left={"cpu": -2000, "memory": -1}, twins=("team/s",)), "Active",
             f"{LESS}: cpu lacks 2; {LESS}: memory lacks 1m; held for the same target: team/s",
         ),
-        (Around(has_node=False), 0, "NodeMissing", "there is no node a; room is held there once it comes"),
-        (Around(has_node=False), 100, "Expired", "its time was over, at 1970-01-01T00:01:40Z"),
-        (Around(has_landed=True), 100, "Landed", "its Pod was bound before it was made"),
-        (Around(has_landed=True, landed_on="b"), 0, "Landed", "its Pod is on node b"),
+        (Around(has_node=False), "NodeMissing", "there is no node a; room is held there once it comes"),
+        (Around(has_node=False, holds=False), "Expired", "its time was over, at 1970-01-01T00:01:40Z"),
+        (Around(has_landed=True), "Landed", "its Pod was on a node already"),
+        (Around(has_landed=True, landed_on="b"), "Landed", "its Pod is on node b"),
     ],
 )  # fmt: skip
-def test_it_says(around: Around, now: float, phase: str, message: str) -> None:
-    assert standing(ONE, around, now) == Standing(phase, message)
+def test_it_says(around: Around, phase: str, message: str) -> None:
+    assert status_of(ONE, around) == ReservationStatus(phase, message)
 
 
 def test_a_message_is_never_longer_than_a_status_may_hold() -> None:
     many = Around(twins=[f"team/reservation-{number:04}" for number in range(200)])
-    assert len(standing(ONE, many, 0).message) == 1024
+    assert len(status_of(ONE, many).message) == 1024
 
 
 def test_what_was_over_before_it_was_made_is_told_so() -> None:
     early = replace(ONE, ends_at=40)
-    assert standing(early, Around(), 50).message == "its time was over before it was made, at 1970-01-01T00:00:40Z"
+    assert (
+        status_of(early, Around(holds=False)).message == "its time was over before it was made, at 1970-01-01T00:00:40Z"
+    )
 
 
 def test_what_was_told_of_a_landing_stays_after_a_restart() -> None:
     told = replace(ONE, phase="Landed", message="its Pod is on node c")
-    assert standing(told, Around(has_landed=True), 0) == Standing("Landed", "its Pod is on node c")
+    assert status_of(told, Around(has_landed=True)) == ReservationStatus("Landed", "its Pod is on node c")
+
+
+@pytest.mark.parametrize(
+    ("before", "phase", "words", "is_warning"),
+    [
+        ("", "Landed", "m", False), ("Active", "Expired", "m", False), ("Active", "NodeMissing", "m", True),
+        ("NodeMissing", "Active", "m", False),
+    ],
+)  # fmt: skip
+def test_another_phase_is_told(before: str, phase: str, words: str, is_warning: bool) -> None:
+    (told,) = turned(replace(ONE, phase=before), ReservationStatus(phase, words))
+    assert (told.kind, told.name, told.uid) == ("NodeReservation", "team/r", "u")
+    assert (told.reason, told.words, told.is_warning) == (phase, words, is_warning)
+
+
+def test_that_a_node_is_back_is_told_in_words() -> None:
+    (told,) = turned(replace(ONE, phase="NodeMissing"), ReservationStatus("Active", ""))
+    assert told.words == "room is held on node a"
+
+
+@pytest.mark.parametrize("before", ["", "Active"])
+def test_that_it_holds_as_it_should_is_no_news(before: str) -> None:
+    assert not [*turned(replace(ONE, phase=before), ReservationStatus("Active", "less is free than is held"))]
+
+
+def test_a_pod_hears_of_the_reservations_of_one_node_and_of_how_many_nodes_there_are() -> None:
+    both = [ONE, replace(ONE, name="team/s", uid="v")]
+    pod, *others = kept_from("x/p", "pod", both, "why", 3)
+    assert pod.words == "why: by NodeReservation team/r, team/s on node a, and on 2 other nodes"
+    assert [(one.name, one.uid, one.words) for one in others] == [
+        ("team/r", "u", "Pod x/p was kept from node a"), ("team/s", "v", "Pod x/p was kept from node a"),
+    ]  # fmt: skip
+    assert not [*kept_from("x/p", "pod", [], "why", 1)]
 
 
 class Told:
@@ -62,7 +97,7 @@ class Told:
 
     def round(self, now: float = 0) -> dict[str, str]:
         """What is told, as it comes back."""
-        told = list(self.holds.standings(now))
+        told = list(self.holds.statuses(now))
         for one, now_is in told:
             self.put(replace(one, phase=now_is.phase, message=now_is.message))
         return {one.name: now_is.phase for one, now_is in told}
@@ -85,8 +120,8 @@ def test_what_has_not_changed_is_not_told_again(told: Told) -> None:
 
 def test_what_could_not_be_told_is_told_later(told: Told) -> None:
     told.holds.hear_node(SIZE, None)
-    ((one, _),) = told.holds.standings(0)
-    assert list(told.holds.standings(0)) == []
+    ((one, _),) = told.holds.statuses(0)
+    assert list(told.holds.statuses(0)) == []
     told.holds.again(one)
     assert told.round() == {"team/r": "NodeMissing"}
 
@@ -110,10 +145,11 @@ def test_a_landing_is_told(told: Told) -> None:
 
 
 def test_a_node_that_is_taken_by_others_is_told(told: Told) -> None:
-    told.holds.hear_pod(None, Bound("team/p", "a", {"cpu": 3000, "memory": 0}, ("podName team/p",)))
+    told.holds.hear_pod(None, Bound("team/p", "a", {"cpu": 3000, "memory": 0}, ("uid team/u",)))
     assert told.round() == {"team/r": "Active"}
     assert told.known["team/r"].message == "less is free than is held: cpu lacks 1"
-    assert told.holds.is_bound(Asker("team/p", ("podName team/p", OURS), {}))
+    assert told.holds.is_bound(Asker("team/p", (), {}, uid="u"))
+    assert not told.holds.is_bound(Asker("team/p", (), {}, uid="another of that name"))
 
 
 def test_nobody_waits_for_a_reservation_that_is_gone(told: Told) -> None:

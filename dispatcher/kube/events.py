@@ -1,0 +1,70 @@
+"""Events (core/v1): words about an object, which the API server keeps for an hour."""
+
+import hashlib
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from dispatcher.errors import ClusterRefused
+from dispatcher.kube.client import KubeClient
+from dispatcher.metrics import EVENTS
+from dispatcher.notices import Notice
+
+VERSIONS: Final = {"Pod": "v1", "NodeReservation": "dispatcher.internal/v1alpha1"}
+"""Of the kinds that we tell something about."""
+KNOWN: Final = 409
+BUSY, BROKEN = 429, 500
+LONGEST_NAME, LONGEST_WORDS = 200, 1024
+log = structlog.get_logger(component="kube.events")
+
+
+class Events:
+    """`component`: who tells it."""
+
+    def __init__(self, client: KubeClient, component: str) -> None:
+        self._client = client
+        self._component = component
+
+    async def tell(self, notice: Notice) -> None:
+        """One Event for an object and a reason: what was said before is replaced. ClusterError: try again. What is
+        refused for good, because the namespace goes, say, is told in the log.
+        """
+        event = self._event(notice)
+        namespace, name = event["metadata"]["namespace"], event["metadata"]["name"]
+        path = f"/api/v1/namespaces/{namespace}/events"
+        body = msgspec.json.encode(event)
+        reply = await self._client.request("POST", path, body, seconds=5)
+        if reply.status == KNOWN:
+            reply = await self._client.request("PATCH", f"{path}/{name}", body, seconds=5)
+        try:
+            reply.expect(f"write event {name}")
+        except ClusterRefused as fault:
+            if fault.status == BUSY or fault.status >= BROKEN:
+                raise
+            EVENTS.labels(notice.reason, "refused").inc()
+            log.warning("event not written", about=notice.name, reason=notice.reason, fault=str(fault))
+        else:
+            EVENTS.labels(notice.reason, "written").inc()
+
+    def _event(self, notice: Notice) -> dict[str, Any]:
+        namespace, _, name = notice.name.partition("/")
+        now = self._client.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        about = {"kind": notice.kind, "namespace": namespace, "name": name, "uid": notice.uid}
+        return {
+            "metadata": {"name": name_of(notice, name), "namespace": namespace},
+            "involvedObject": {"apiVersion": VERSIONS[notice.kind], **about},
+            "reason": notice.reason,
+            "message": notice.words[:LONGEST_WORDS],
+            "type": "Warning" if notice.is_warning else "Normal",
+            "source": {"component": self._component},
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+
+
+def name_of(notice: Notice, name: str) -> str:
+    """The same for the same object and reason."""
+    digest = hashlib.sha256(f"{notice.uid}/{notice.reason}".encode()).hexdigest()[:16]
+    return f"{name[:LONGEST_NAME].rstrip('.-')}.{digest}"

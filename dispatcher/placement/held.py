@@ -1,0 +1,79 @@
+"""What is held on each node, in sum, and what is left beside it: whoever has too little is found by rank."""
+
+from collections.abc import Collection, Iterator, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from dispatcher.amounts import Amounts, added, less, without
+from dispatcher.placement.ranks import Ranks
+from dispatcher.room import Reservation, Rooms
+
+NONE: Final[Mapping[str, Reservation]] = MappingProxyType({})
+
+
+class Held:
+    """Reservations that hold, by node; a thousand on one node cost each question as much as one."""
+
+    def __init__(self, rooms: Rooms) -> None:
+        self._rooms = rooms
+        self._on: dict[str, dict[str, Reservation]] = {}
+        self._sums: dict[str, Amounts] = {}
+        self._left: dict[str, Ranks] = {}
+
+    def __contains__(self, node: str) -> bool:
+        return node in self._on
+
+    def nodes(self) -> Collection[str]:
+        return self._on.keys()
+
+    def on(self, node: str) -> Mapping[str, Reservation]:
+        """By name."""
+        return self._on.get(node, NONE)
+
+    def put(self, one: Reservation) -> None:
+        """It holds from now on; one of the same name there does not any more."""
+        self.drop(one)
+        self._on.setdefault(one.node, {})[one.name] = one
+        self._sums[one.node] = added(self._sums.get(one.node, {}), one.amounts)
+        self.measure(one.node)
+
+    def drop(self, one: Reservation) -> bool:
+        """True: it held."""
+        was = self._on.get(one.node, {}).pop(one.name, None)
+        if was is None:
+            return False
+        before = self._sums.pop(one.node)
+        after = without(before, was.amounts)
+        if self._on[one.node]:
+            self._sums[one.node] = after
+        else:
+            del self._on[one.node]
+        for resource in before.keys() - after.keys():
+            self._left[resource].drop(one.node)
+            if not len(self._left[resource]):
+                del self._left[resource]
+        self.measure(one.node)
+        return True
+
+    def measure(self, node: str) -> None:
+        """The node's room has changed, or what is held there."""
+        if node in self._on:
+            for resource, amount in self.left(node).items():
+                self._left.setdefault(resource, Ranks()).put(node, amount)
+
+    def left(self, node: str, but: Collection[Reservation] = ()) -> Amounts:
+        """Of a node beside what is held on it, by what is held; below 0 where less is free. `but`: holds there that
+        do not count.
+        """
+        free, held = self._rooms.free_of(node), self._sums.get(node, {})
+        left = less({name: free.get(name, 0) for name in held}, held)
+        for one in but:
+            left = added(left, one.amounts)
+        return left
+
+    def below(self, needed: Amounts) -> Iterator[tuple[str, str]]:
+        """Nodes with less left than that, those with the least first, and of what."""
+        for resource, ranks in self._left.items():
+            if resource in needed:
+                for node in ranks.below(needed[resource]):
+                    yield node, resource

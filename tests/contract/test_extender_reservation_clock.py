@@ -1,0 +1,45 @@
+"""A hold ends by the API server's clock, whatever the clock of the extender's machine says."""
+
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.controlplane.waiting import wait_for
+from tests.scheduling.ground import Ground
+from tests.scheduling.ours import OurExtender
+from tests.scheduling.reserving import Plot, is_held, plot_of
+
+pytest_plugins = ["tests.scheduling.fixtures"]
+pytestmark = pytest.mark.usefixtures("reservations")
+
+
+@pytest.mark.parametrize("wrong_by", [-300, 300])
+async def test_five_minutes_of_skew_end_no_hold_early_and_none_late(
+    ground: Ground, ours: OurExtender, look_only: Path, wrong_by: int
+) -> None:
+    wrong = OurExtender(look_only)
+    wrong.program = (sys.executable, "-m", "tests.scheduling.skewed", str(wrong_by))
+    async with wrong:
+        await wrong.ready()
+        plot = await plot_of(ground, wrong, ours)
+        (node,) = await ground.nodes(1, cpu="3900m")
+        hold = await plot.reserving.hold(node, {"cpu": "2"}, jobName="ours", seconds=20)
+        ends_at = datetime.fromisoformat(await plot.reserving.made_at(hold)) + timedelta(seconds=20)
+        await plot.becomes_held(node)
+
+        async def is_over() -> bool:
+            return not await is_held(wrong, node)
+
+        await wait_for(is_over, "the hold is over", 30, check=wrong.check)
+        late = datetime.now(UTC) - ends_at
+        assert timedelta(0) <= late < timedelta(seconds=3)
+        await plot.reserving.becomes(hold, "Expired", f"its time was over, at {ends_at:%Y-%m-%dT%H:%M:%SZ}")
+
+
+async def test_an_end_that_somebody_wrote_by_a_wrong_clock_is_told(plot: Plot) -> None:
+    (node,) = await plot.ground.nodes(1)
+    early = datetime.now(UTC) - timedelta(minutes=5)
+    hold = await plot.reserving.hold(node, {"cpu": "1"}, jobName="ours", expires_at=early)
+    await plot.reserving.becomes(hold, "Expired", "its time was over before it was made, at 20")

@@ -1,0 +1,64 @@
+"""Holds and Pods that push others aside: nobody dies for a node that would not be given away all the same.
+
+Numbers are those of the extender's list of tests.
+"""
+
+import pytest
+
+from tests.scheduling.reserving import CPU, Plot
+
+pytest_plugins = ["tests.scheduling.fixtures"]
+pytestmark = pytest.mark.usefixtures("reservations")
+GATE = [{"name": "test.dispatcher.internal/gate"}]
+
+
+async def high(plot: Plot, **wanted: object) -> str:
+    return await plot.pod(priorityClassName=await plot.ground.priority("high", 100), **wanted)
+
+
+async def test_10_nobody_dies_where_what_is_held_would_still_be_missing(plot: Plot) -> None:
+    (node,) = await plot.ground.nodes(1, cpu="3900m")
+    await plot.reserving.hold(node, {"cpu": "2000m"}, jobName="ours")
+    victim = await plot.ground.occupy(node, cpu="1500m")
+    await plot.becomes_held(node)
+    pod = await high(plot, cpu="3000m")
+    await plot.ground.held(pod, "Unschedulable", "preemption: ")
+    assert set(await plot.ground.pods()) == {pod, victim}
+
+
+async def test_11_of_two_nodes_the_one_without_a_hold_is_cleared_although_its_pod_matters_more(plot: Plot) -> None:
+    """kube-scheduler itself would choose the other: there the victim's priority is lower."""
+    held, other = await plot.ground.nodes(2, cpu="3900m")
+    await plot.reserving.hold(held, {"cpu": "2000m"}, jobName="ours")
+    spared = await plot.ground.occupy(held, cpu="1500m")
+    victim = await plot.ground.occupy(other, cpu="1500m", priorityClassName=await plot.ground.priority("middle", 50))
+    await plot.becomes_held(held)
+    pod = await high(plot, cpu="3000m")
+    assert await plot.ground.bound(pod) == [other]
+    await plot.ground.gone(victim)
+    assert spared in await plot.ground.pods()
+
+
+async def test_11_who_fits_beside_the_hold_once_others_are_gone_may_push_them_aside(plot: Plot) -> None:
+    (node,) = await plot.ground.nodes(1, cpu="3900m")
+    await plot.reserving.hold(node, {"cpu": "2000m"}, jobName="ours")
+    victim = await plot.ground.occupy(node, cpu="2500m")
+    await plot.becomes_held(node)
+    pod = await high(plot, cpu="1900m")
+    assert await plot.ground.bound(pod) == [node]
+    await plot.ground.gone(victim)
+
+
+async def test_26_a_pod_whose_promised_node_is_held_goes_elsewhere_at_once(plot: Plot) -> None:
+    """kube-scheduler asks for the promised node alone, and then for all, in the same cycle."""
+    held, other = await plot.ground.nodes(2, cpu="3900m")
+    await plot.reserving.hold(held, {"cpu": "2000m"}, jobName="ours")
+    await plot.becomes_held(held)
+    pod = await plot.pod(cpu="3000m", schedulingGates=GATE)
+    await plot.ground.promise(pod, held)
+    before = await plot.ours.answered("filter")
+    await plot.ground.open_gate(pod)
+    assert await plot.ground.bound(pod) == [other]
+    assert await plot.ours.answered("filter") == before + 2
+    assert not plot.scheduler.said("Unable to schedule pod; no fit; waiting", pod=plot.ground.key(pod))
+    assert CPU not in str((await plot.ground.read(pod))["status"])

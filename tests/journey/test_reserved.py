@@ -1,0 +1,53 @@
+"""A row has room held for it: from its reservation, beside Pods of others that want the node, until it runs there."""
+
+import pytest
+
+from tests.controlplane.api import Json
+from tests.controlplane.waiting import wait_for
+from tests.dispatching import Place
+from tests.journey.test_own_scheduler import deployed
+from tests.journey.test_warm import POOL, pools
+from tests.scheduling.reserving import CPU, Reserving
+
+pytest_plugins = ["tests.scheduling.fixtures"]
+pytestmark = pytest.mark.usefixtures("reservations")
+
+
+async def test_what_is_held_for_a_row_is_there_when_its_job_is_made(place: Place) -> None:
+    plane, pods = place.control_plane, f"/api/v1/namespaces/{place.namespace}/pods"
+    operator = await place.database.connect("operator")
+    await operator.execute("INSERT INTO dispatch.queues (name, paused_until) VALUES ('night', 'infinity')")
+    async with (
+        deployed(place) as (scheduler, _),
+        pools(place, 2, SCHEDULER_NAME=scheduler.name) as (pool, (held, other)),
+    ):
+        await plane.admin("PATCH", f"/api/v1/nodes/{other}", {"spec": {"unschedulable": True}})
+        task_id = await place.database.insert_task(queue="night")
+        reserving = Reserving(plane, place.namespace)
+        hold = await reserving.hold(held, {"cpu": "8"}, taskId=task_id)
+        await reserving.becomes(hold, "Active")
+        await plane.admin("POST", pods, a_stranger(place, scheduler.name))
+        told = await reserving.becomes_told("Pod", "stranger", "Refused", f"{CPU}: by NodeReservation ", seconds=30)
+        assert told["message"].endswith(f"{place.namespace}/{hold} on node {held}")
+        await operator.execute("UPDATE dispatch.queues SET paused_until = NULL WHERE name = 'night'")
+
+        async def is_over() -> bool:
+            return bool((await place.database.task(task_id))["status"] == "succeeded")
+
+        await wait_for(is_over, "the row succeeded", 30, check=pool.dispatcher.check)
+        assert (await place.database.task(task_id))["node_name"] == held
+        await reserving.becomes(hold, "Landed", f"its Pod is on node {held}")
+
+        async def is_bound() -> bool:
+            return bool((await plane.admin("GET", f"{pods}/stranger"))["spec"].get("nodeName") == held)
+
+        await wait_for(is_bound, "the stranger has the node now", 10)
+
+
+def a_stranger(place: Place, scheduler: str) -> Json:
+    asked = {"requests": {"cpu": "1"}}
+    spec = {
+        "schedulerName": scheduler, "nodeSelector": {POOL: place.namespace}, "terminationGracePeriodSeconds": 0,
+        "containers": [{"name": "task", "image": "registry.example/x:1", "resources": asked}],
+    }  # fmt: skip
+    return {"metadata": {"name": "stranger"}, "spec": spec}

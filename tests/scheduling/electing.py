@@ -1,0 +1,34 @@
+"""kube-scheduler as one of several replicas: only the one that holds the lease schedules."""
+
+from pathlib import Path
+
+from tests.controlplane.api import Json
+from tests.controlplane.waiting import wait_for
+from tests.scheduling.ground import Ground
+from tests.scheduling.kube_scheduler import KubeScheduler
+
+SHORT = {"leaseDuration": "3s", "renewDeadline": "2s", "retryPeriod": "500ms"}
+
+
+class Electing(KubeScheduler):
+    """All of a ground are called alike; `replica` tells them apart. Start the one first that is to lead."""
+
+    def __init__(self, ground: Ground, wanted: Json, replica: str) -> None:
+        self._ground = ground
+        folder = ground.folder / replica
+        folder.mkdir()
+        super().__init__(ground.plane, folder, wanted)
+        self.name = self._common
+
+    @property
+    def _common(self) -> str:
+        return f"electing-{self._ground.namespace}"
+
+    def _fitted(self, wanted: Json, kubeconfig: Path) -> Json:
+        fitted = super()._fitted(wanted, kubeconfig)
+        (profile,) = fitted["profiles"]
+        lease = {"leaderElect": True, "resourceName": self._common, "resourceNamespace": self._ground.namespace}
+        return fitted | {"profiles": [profile | {"schedulerName": self._common}], "leaderElection": lease | SHORT}
+
+    async def leads(self) -> None:
+        await wait_for(lambda: "acquired lease" in self.log, "it leads", 20, check=self.check)

@@ -1,0 +1,64 @@
+"""What is taken of nodes with a hold, looked at after every change of every Pod, from the API server's own watch."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Self
+
+from dispatcher.amounts import milli_of
+from tests.controlplane.api import Json
+from tests.controlplane.waiting import wait_for
+from tests.scheduling.ground import Ground
+
+
+class Ledger:
+    """`left`: so many thousandths of a cpu may others have of a node. `async with` it, and ask `check` at any time."""
+
+    def __init__(self, ground: Ground, left: Mapping[str, int]) -> None:
+        self.looks = 0
+        self._ground = ground
+        self._left = left
+        self._pods: dict[str, Json] = {}
+        self._overdrawn: list[str] = []
+
+    async def __aenter__(self) -> Self:
+        self._following = asyncio.create_task(self._follow())
+        await wait_for(lambda: self.looks, "Pods are listed", check=self.check)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._following.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._following
+        self.check()
+
+    def check(self) -> None:
+        """At no moment did others have what is held."""
+        assert not self._overdrawn, self._overdrawn
+        assert not self._following.done() or self._following.cancelled(), self._following.exception()
+
+    def bound(self) -> Counter[str]:
+        """How many Pods each node has; under the empty name those that wait."""
+        return Counter(pod["spec"].get("nodeName", "") for pod in self._pods.values())
+
+    async def _follow(self) -> None:
+        async for change in self._ground.plane.api.follow(f"/api/v1/namespaces/{self._ground.namespace}/pods"):
+            if change.type == "LIST":
+                self._pods.clear()
+            for pod in change.objects:
+                if change.type == "DELETED":
+                    self._pods.pop(pod["metadata"]["name"], None)
+                else:
+                    self._pods[pod["metadata"]["name"]] = pod
+                self._look()
+            self.looks += 1
+
+    def _look(self) -> None:
+        taken: Counter[str] = Counter()
+        for pod in self._pods.values():
+            (container,) = pod["spec"]["containers"]
+            taken[pod["spec"].get("nodeName", "")] += milli_of(container["resources"]["requests"]["cpu"])
+        over = {node: amount for node, amount in taken.items() if amount > self._left.get(node, amount)}
+        if over:
+            self._overdrawn.append(f"of {dict(self._left)} there is taken {over}")

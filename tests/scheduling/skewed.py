@@ -1,0 +1,24 @@
+"""Our extender on a machine whose clock is wrong by as many seconds as the first argument says.
+
+python -m tests.scheduling.skewed 300 extender
+"""
+
+import sys
+from datetime import datetime, timedelta, tzinfo
+from typing import Self
+
+from dispatcher import cli
+from dispatcher.kube import client
+
+WRONG_BY = timedelta(seconds=float(sys.argv.pop(1)))
+
+
+class WrongTime(datetime):
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> Self:
+        return super().now(tz) + WRONG_BY
+
+
+if __name__ == "__main__":
+    vars(client)["datetime"] = WrongTime  # the only place where a wall clock is read
+    cli.main()

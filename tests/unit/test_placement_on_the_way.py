@@ -1,0 +1,82 @@
+"""Between filter and bind: Pods of which nobody has said yet where they go."""
+
+from dispatcher.placement.charges import CHARGE_TICKS
+from tests.unit.holding import CPU, END, OURS, Stage, a_reservation, an_asker
+
+
+def test_a_burst_cannot_take_what_is_held() -> None:
+    stage = Stage(a_reservation(), nodes="a")
+    passed = [number for number in range(10) if not stage.refused(an_asker(500, name=f"team/p{number}"))]
+    assert passed == [0, 1, 2]
+
+
+def test_who_is_seen_bound_is_charged_where_it_is_and_nowhere_else() -> None:
+    stage = Stage(a_reservation(), a_reservation("team/s", node="b"), nodes="ab")
+    first = an_asker(1900, name="team/first")
+    assert stage.refused(first) == {}
+    assert stage.refused(an_asker(1)) == {"a": CPU, "b": CPU}
+    stage.bind(first, "a")
+    assert stage.refused(an_asker(1900)) == {"a": CPU}
+
+
+def test_who_is_asked_about_again_is_charged_once() -> None:
+    stage = Stage(a_reservation(), nodes="a")
+    for _ in range(3):
+        assert stage.refused(an_asker(1900)) == {}
+
+
+def test_who_never_comes_is_forgotten() -> None:
+    stage = Stage(a_reservation(), nodes="a")
+    stage.refused(an_asker(1900, name="team/first"))
+    stage.tick(CHARGE_TICKS - 1)
+    assert stage.refused(an_asker(1900)) == {"a": CPU}
+    stage.tick(1)
+    assert stage.refused(an_asker(1900)) == {}
+
+
+def test_while_the_process_was_stopped_nobody_is_forgotten() -> None:
+    """It has heard of no binding meanwhile, either."""
+    stage = Stage(a_reservation(), nodes="a")
+    stage.refused(an_asker(1900, name="team/first"))
+    assert stage.refused(an_asker(1900), END / 2) == {"a": CPU}
+
+
+def test_who_is_on_its_way_when_the_first_hold_comes_counts() -> None:
+    stage = Stage(nodes="a")
+    stage.refused(an_asker(1900, name="team/first"))
+    stage.holds.hear_reservation(None, a_reservation())
+    assert stage.refused(an_asker(1)) == {"a": CPU}
+
+
+def test_whom_an_earlier_process_let_through_is_known_after_a_while() -> None:
+    stage = Stage()
+    stage.tick(CHARGE_TICKS - 1)
+    assert not stage.holds.knows_who_is_coming
+    stage.tick(1)
+    assert stage.holds.knows_who_is_coming
+
+
+def test_who_may_not_have_a_node_with_a_hold_is_charged_to_none() -> None:
+    stage = Stage(a_reservation())
+    stage.refused(an_asker(3900, name="team/big"))
+    assert stage.refused(an_asker(1900)) == {}
+
+
+def test_on_its_own_node_a_target_does_not_pay_for_those_who_may_not_come_there() -> None:
+    """Strangers on their way elsewhere, past a node that is held entirely, would else keep its target out for ever."""
+    stage = Stage(a_reservation(amounts={"cpu": 3900}), a_reservation("team/s", node="b", amounts={"cpu": 100}))
+    for number in range(5):
+        assert stage.refused(an_asker(500, name=f"team/stranger-{number}"), 0).keys() == {"a"}
+    assert stage.refused(an_asker(3900, OURS, name="team/ours"))["b"] == CPU
+    assert "a" not in stage.refused(an_asker(3900, OURS, name="team/ours"))
+
+
+def test_what_we_say_of_a_reservation_ourselves_changes_nothing() -> None:
+    """Neither does it count those on their way who may have no node with a hold."""
+    stage = Stage(a_reservation())
+    stage.refused(an_asker(3900, name="team/big"))
+    changes = stage.holds.changes
+    stage.holds.hear_reservation(a_reservation(), a_reservation(phase="Active", message="x"))
+    assert stage.holds.phases["Active"] == 1
+    assert stage.refused(an_asker(1900)) == {}
+    assert stage.holds.changes == changes

@@ -13,8 +13,10 @@ PROMISES = (
     "trying_out",
     "extender_answers",
     "extender_holds",
+    "hold_ends",
     "warm_share",
     "scheduling_rate",
+    "holds_rate",
 )
 
 

@@ -5,7 +5,7 @@ It serves the lists, in pages, and watches that stay silent but for bookmarks. A
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -70,9 +70,11 @@ class StandingCluster:
         await stream.prepare(request)
         named = {"nodes": "Node", "pods": "Pod", "nodereservations": "NodeReservation"}[kind]
         mark = {"kind": named, "apiVersion": "v1", "metadata": {"resourceVersion": "7"}}
-        while True:
-            await stream.write(msgspec.json.encode({"type": "BOOKMARK", "object": mark}) + b"\n")
-            await asyncio.sleep(10)
+        with suppress(ConnectionError):  # until its reader goes
+            while True:
+                await stream.write(msgspec.json.encode({"type": "BOOKMARK", "object": mark}) + b"\n")
+                await asyncio.sleep(10)
+        return stream
 
 
 @asynccontextmanager

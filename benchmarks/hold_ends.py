@@ -1,0 +1,136 @@
+"""Promise: a hold ends when it should, and whoever it kept waiting is told within a second.
+
+The real kube-scheduler. One node has room, all of it is held, and a Pod waits for it. The hold is deleted, made
+smaller, its target lands elsewhere, or its time is over; a watch tells when the Pod was noted to be tried again, and
+when it was bound. Nothing else has kube-scheduler try it, but for a landing, which it sees itself.
+"""
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from statistics import median
+
+from benchmarks.figures import Figure, run, tell
+from dispatcher import __version__
+from dispatcher.identity import WOKEN_AT
+from dispatcher.kube.reservations import RESERVATIONS
+from tests.controlplane.api import KubeFault
+from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.waiting import wait_for
+from tests.deployed import DEPLOY, rendered
+from tests.scheduling.ground import Ground, grounds
+from tests.scheduling.ours import OurExtender, account
+from tests.scheduling.reserving import CPU, OURS, Plot, plot_of
+
+TIMES, MOST_SECONDS, LASTS_SECONDS = 10, 1.0, 4
+End = Callable[[Plot, str, str], Awaitable[float]]
+"""Ends the hold; when that was, by this machine's clock, which is the API server's too."""
+
+
+async def deleted(plot: Plot, hold: str, _elsewhere: str) -> float:
+    await plot.reserving.release(hold)
+    return time.time()
+
+
+async def smaller(plot: Plot, hold: str, _elsewhere: str) -> float:
+    await plot.reserving.change(hold, resources={"cpu": "1"})
+    return time.time()
+
+
+async def landed(plot: Plot, _hold: str, elsewhere: str) -> float:
+    await plot.ground.occupy(elsewhere, cpu="100m", meta=OURS)
+    return time.time()
+
+
+async def expired(plot: Plot, hold: str, _elsewhere: str) -> float:
+    ends_at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=LASTS_SECONDS)
+    await plot.reserving.change(hold, ttlSeconds=None, expiresAt=ends_at.isoformat())
+    return ends_at.timestamp()
+
+
+ENDS = (deleted, smaller, landed, expired)
+
+
+class Seen:
+    """When each Pod was first seen to be noted, and to be bound."""
+
+    def __init__(self, ground: Ground) -> None:
+        self.noted: dict[str, float] = {}
+        self.bound: dict[str, float] = {}
+        self._ground = ground
+
+    async def follow(self) -> None:
+        async for change in self._ground.plane.api.follow(f"/api/v1/namespaces/{self._ground.namespace}/pods"):
+            for pod in change.objects:
+                name, now = pod["metadata"]["name"], time.time()
+                if WOKEN_AT in pod["metadata"].get("annotations", {}):
+                    self.noted.setdefault(name, now)
+                if pod["spec"].get("nodeName"):
+                    self.bound.setdefault(name, now)
+
+
+async def sample(plot: Plot, seen: Seen, end: End, here: str, there: str) -> tuple[float, float]:
+    """Seconds from the end until the Pod was noted, or tried without that, and until it was bound."""
+    hold = await plot.reserving.hold(here, {"cpu": "3900m"}, jobName="ours")
+    await plot.becomes_held(here)
+    pod = await plot.pod(cpu="2000m")
+    await plot.ground.held(pod, "Unschedulable", CPU)
+    ended = await end(plot, hold, there)
+    await wait_for(lambda: pod in seen.bound, "the Pod is bound", 30)
+    await clear(plot, hold)
+    return seen.noted.get(pod, seen.bound[pod]) - ended, seen.bound[pod] - ended
+
+
+async def clear(plot: Plot, hold: str) -> None:
+    if await plot.reserving.exists(hold):
+        await plot.reserving.release(hold)
+    await plot.ground.empty()
+    await wait_for(lambda: is_empty(plot.ground), "the Pods are gone", 20)
+
+
+async def is_empty(ground: Ground) -> bool:
+    return not await ground.pods()
+
+
+async def serve_the_kind(plane: ControlPlane) -> None:
+    await plane.apply(rendered(DEPLOY / "crd"), namespace="default")
+
+    async def is_served() -> bool:
+        try:
+            await plane.admin("GET", RESERVATIONS.path)
+        except KubeFault:
+            return False
+        return True
+
+    await plane.wait_for(is_served, "NodeReservations are served", 30)
+
+
+async def main() -> int:
+    found: dict[str, list[tuple[float, float]]] = {}
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-")))
+        plane = await stack.enter_async_context(ControlPlane())
+        await serve_the_kind(plane)
+        ground = await stack.enter_async_context(grounds(plane, folder))
+        ours = await stack.enter_async_context(OurExtender(await account(plane, ground.namespace, folder)))
+        await ours.ready()
+        plot, seen = await plot_of(ground, ours, ours), Seen(ground)
+        following = asyncio.create_task(seen.follow())
+        here, there = *await ground.nodes(1, cpu="3900m"), *await ground.nodes(1, cpu="1")
+        for end in ENDS:
+            found[end.__name__] = [await sample(plot, seen, end, here, there) for _ in range(TIMES)]
+        following.cancel()
+    worst = {how: max(noted for noted, _ in each) for how, each in found.items()}
+    figures = [
+        Figure(f"hold {how}: until the Pod is noted, worst (s)", each, MOST_SECONDS) for how, each in worst.items()
+    ]
+    beside = {f"hold {how}: until it is bound, median (s)": median(b for _, b in each) for how, each in found.items()}
+    return tell("hold_ends", figures, beside, {"dispatcher": __version__})
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,99 @@
+"""Promise: 10,000 reservations on 5,000 nodes cost kube-scheduler at most a tenth of the Pods that it places a second.
+
+As `scheduling_rate.py`, with the extender throughout: rounds without reservations, then beside them, then without.
+"""
+
+import asyncio
+import tempfile
+from collections.abc import Coroutine, Iterable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from statistics import median
+from typing import Any, TypeVar
+
+from benchmarks.figures import Figure, run, tell
+from benchmarks.hold_ends import serve_the_kind
+from benchmarks.scheduling_rate import MADE_AT_ONCE, make_nodes, rate
+from dispatcher import __version__
+from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.waiting import wait_for
+from tests.scheduling.ground import Ground
+from tests.scheduling.ours import OurExtender, account
+from tests.scheduling.reserving import Reserving
+
+NODES, RESERVATIONS, LEAST = 5000, 10_000, 0.9
+BEFORE, BESIDE, AFTER = 3, 6, 3
+LONG, TOLD_SECONDS = 86_400, 300
+T = TypeVar("T")
+
+
+class Field:
+    """Nodes, and an extender that may have reservations to keep."""
+
+    def __init__(self, ground: Ground, nodes: list[str], ours: OurExtender) -> None:
+        self._ground = ground
+        self._nodes = nodes
+        self._ours = ours
+        self._reserving = Reserving(ground.plane, ground.namespace)
+        self._names: list[str] = []
+
+    async def rounds(self, number: int) -> list[float]:
+        """Pods a second."""
+        printed = dict(await self._ours.printed())
+        del printed["percentageOfNodesToScore"]
+        return [await rate(self._ground, printed, self._nodes) for _ in range(number)]
+
+    async def reserve(self) -> None:
+        """Two on each node, for rows that never come."""
+        amounts = {"cpu": "100m", "memory": "128Mi"}
+        made = (
+            self._reserving.hold(self._nodes[number % len(self._nodes)], amounts, seconds=LONG, taskId=number + 1)
+            for number in range(RESERVATIONS)
+        )
+        self._names = await some_at_once(made)
+        await self._told(RESERVATIONS)
+
+    async def release(self) -> None:
+        await some_at_once(map(self._reserving.release, self._names))
+        await self._told(0)
+
+    async def _told(self, number: int) -> None:
+        async def are_told() -> bool:
+            return await self._ours.metric("dispatcher_reservations", phase="Active") == number
+
+        await wait_for(are_told, f"{number} reservations have their status", TOLD_SECONDS, check=self._ours.check)
+
+
+async def some_at_once(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    places = asyncio.Semaphore(MADE_AT_ONCE)
+
+    async def one(each: Coroutine[Any, Any, T]) -> T:
+        async with places:
+            return await each
+
+    return await asyncio.gather(*map(one, work))
+
+
+async def main() -> int:
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-")))
+        plane = await stack.enter_async_context(ControlPlane())
+        await serve_the_kind(plane)
+        ground = Ground(plane, await plane.create_namespace(), folder)
+        nodes = await make_nodes(plane, ground, NODES)
+        ours = await stack.enter_async_context(OurExtender(await account(plane, ground.namespace, folder)))
+        await ours.ready()
+        field = Field(ground, nodes, ours)
+        without = await field.rounds(BEFORE)
+        await field.reserve()
+        beside = await field.rounds(BESIDE)
+        await field.release()
+        without += await field.rounds(AFTER)
+    ratio = median(beside) / median(without)
+    figure = Figure("rate beside 10,000 reservations / without, 5,000 nodes", ratio, LEAST, at_least=True)
+    rates = {"Pods a second, beside 10,000 reservations": median(beside), "Pods a second, without": median(without)}
+    return tell("holds_rate", [figure], rates, {"dispatcher": __version__})
+
+
+if __name__ == "__main__":
+    run(main)

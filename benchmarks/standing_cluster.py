@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from dispatcher.listening import Site
 from tests.controlplane.processes import free_ports
 
 Json = dict[str, Any]
@@ -85,7 +86,7 @@ async def standing_cluster(nodes: int, pods: int, reservations: int = 0) -> Asyn
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     (port,) = free_ports(1)
-    await web.TCPSite(runner, "127.0.0.1", port).start()
+    await Site(runner, "127.0.0.1", port).start()
     try:
         yield f"http://127.0.0.1:{port}"
     finally:

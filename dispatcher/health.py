@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from dispatcher.errors import SettingsError
+from dispatcher.listening import listen
 
 Check = Callable[[], str]
 """What is missing; empty: nothing."""
@@ -37,12 +37,7 @@ def build_app(checks: Mapping[str, Check]) -> web.Application:
 
 
 async def serve(app: web.Application, address: str) -> web.AppRunner:
-    """Listens on HOST:PORT; an empty host means every interface. SettingsError: it cannot."""
-    host, _, port = address.rpartition(":")
+    """At DISPATCHER_LISTEN_ADDRESS. SettingsError: it cannot listen there."""
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=2)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, host.strip("[]") or None, int(port)).start()
-    except OSError as fault:
-        raise SettingsError((f"DISPATCHER_LISTEN_ADDRESS is {address!r}: {fault}",)) from fault
+    await listen(runner, "DISPATCHER_LISTEN_ADDRESS", address)
     return runner

@@ -22,6 +22,7 @@ from dispatcher.config import ExtenderSettings, Settings
 from dispatcher.errors import SettingsError
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.rooms import RoomMirror
+from dispatcher.listening import listen
 from dispatcher.placement.extender import Extender
 from dispatcher.placement.gate import Known
 from dispatcher.placement.reservations import Holds
@@ -79,7 +80,7 @@ class Answering:
         work = {"certificates": self._tls.run_once, "rooms": self._compact, **self._reporting.rounds()}
         rounds = [Rounds(name, run_once, Wake()) for name, run_once in work.items()]
         try:
-            await listen(server, self._settings, self._tls)
+            await listen(server, "DISPATCHER_EXTENDER_ADDRESS", self._settings.address, self._tls.context)
             log.info("started", address=self._settings.address, tls=bool(self._settings.tls_dir))
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(work) for work in (self._mirror.run(), *(one.run(stop) for one in rounds))]
@@ -107,16 +108,6 @@ async def drain(server: web.AppRunner, extender: Extender) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(DRAIN_SECONDS):
             await extender.drained()
-
-
-async def listen(server: web.AppRunner, settings: ExtenderSettings, tls: "Tls") -> None:
-    """SettingsError: it cannot listen there."""
-    host, _, port = settings.address.rpartition(":")
-    await server.setup()
-    try:
-        await web.TCPSite(server, host.strip("[]") or None, int(port), ssl_context=tls.context).start()
-    except OSError as fault:
-        raise SettingsError((f"DISPATCHER_EXTENDER_ADDRESS is {settings.address!r}: {fault}",)) from fault
 
 
 class Newest(ssl.SSLContext):

@@ -9,10 +9,11 @@ import aiohttp
 import pytest_asyncio
 from aiohttp import web
 
+from dispatcher.listening import listen
 from dispatcher.loading import load
 from dispatcher.placement.extender import Extender
 from dispatcher.placement.gate import closed_to_nobody
-from dispatcher.programs.extender import KEEP_ALIVE_SECONDS, Tls, listen
+from dispatcher.programs.extender import KEEP_ALIVE_SECONDS, Tls
 from tests.contract.asked import Asked
 from tests.contract.bodies import ROOMS
 
@@ -26,7 +27,7 @@ async def server() -> AsyncIterator[Asked]:
         keepalive_timeout=KEEP_ALIVE_SECONDS,
         shutdown_timeout=1,
     )
-    await listen(runner, settings, Tls(settings))
+    await listen(runner, "DISPATCHER_EXTENDER_ADDRESS", settings.address, Tls(settings).context)
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as session:
         yield Asked(runner.addresses[0][1], session)
     await runner.cleanup()

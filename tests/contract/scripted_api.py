@@ -18,6 +18,7 @@ from aiohttp import web
 
 from dispatcher import identity as ids
 from dispatcher.kube.credentials import Login
+from dispatcher.listening import Site
 
 Json: TypeAlias = dict[str, Any]
 Fault: TypeAlias = "Callable[[ScriptedApi, web.Request], Awaitable[web.StreamResponse]]"
@@ -203,8 +204,7 @@ async def serving() -> AsyncIterator[ScriptedApi]:
     app.router.add_get("/{path:.*}", api.answer)
     runner = web.AppRunner(app, shutdown_timeout=1, access_log=None)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
+    await Site(runner, "127.0.0.1", 0).start()
     api.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
     try:
         yield api

@@ -17,6 +17,7 @@ from prometheus_client import REGISTRY
 
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.lease import Lease
+from dispatcher.listening import Site
 from tests.builders import SITE
 from tests.contract.scripted_api import NAMESPACE, Asked, Fault, Json, ScriptedApi, break_off, status
 
@@ -92,8 +93,7 @@ async def serving_lease() -> AsyncIterator[ScriptedLease]:
     app.router.add_route("*", "/{path:.*}", api.answer)
     runner = web.AppRunner(app, shutdown_timeout=1, access_log=None)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
+    await Site(runner, "127.0.0.1", 0).start()
     api.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
     try:
         yield api

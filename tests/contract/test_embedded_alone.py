@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from dispatcher.listening import Site
 from dispatcher.local.cluster.api import Api
 from dispatcher.local.cluster.cluster import EmbeddedCluster
 from dispatcher.local.cluster.kinds import JOB, NAMESPACE, POD, SECRET, Target
@@ -46,7 +47,7 @@ async def forgetful() -> AsyncIterator[Forgetful]:
     made = [registry.create(Target(SECRET, "default"), {"metadata": {"name": f"a{number}"}}) for number in range(10)]
     runner = web.AppRunner(Api(registry, "secret").app(), access_log=None)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    await Site(runner, "127.0.0.1", 0).start()
     async with aiohttp.ClientSession() as session:
         yield Forgetful(f"http://127.0.0.1:{runner.addresses[0][1]}", session, made[0].version)
     await runner.cleanup()

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from dispatcher.listening import Site
 from dispatcher.local.cluster.cluster import EmbeddedCluster
 from dispatcher.local.cluster.kinds import NODE, POD, Target
 from tests.controlplane.waiting import wait_for
@@ -42,7 +43,7 @@ async def serving() -> AsyncIterator[Scripted]:
     app.router.add_post("/v1/{verb}", made.answer)
     runner = web.AppRunner(app)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    await Site(runner, "127.0.0.1", 0).start()
     made.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1/"
     try:
         yield made

@@ -21,6 +21,7 @@ import yaml
 from aiohttp import web
 from yarl import URL
 
+from dispatcher.listening import Site
 from tests.faults.rules import Rule, Rules, Turns, always
 
 Matches: TypeAlias = "Callable[[Asked], bool]"
@@ -195,7 +196,7 @@ class KubeProxy:
         app.router.add_route("*", "/{path:.*}", self._answer)
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        await Site(self._runner, "127.0.0.1", 0).start()
         self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
         return self
 

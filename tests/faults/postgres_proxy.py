@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Self, TypeAlias
 from urllib.parse import urlsplit
 
+from dispatcher.listening import take_nobody_new
 from tests.faults import postgres_frames as wire
 from tests.faults.postgres_frames import Asked, Frame
 from tests.faults.rules import Rule, Rules, Turns, always
@@ -206,6 +207,7 @@ class PostgresProxy:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await take_nobody_new(self._listener)
         self._listener.close()
         self.sever()
         for work in list(self._links):

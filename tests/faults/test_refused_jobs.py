@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from dispatcher.listening import take_nobody_new
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import RBAC, Dispatcher, Place
@@ -172,6 +173,7 @@ async def silent_webhook(place: Place, template: str) -> AsyncIterator[None]:
         yield
     finally:
         await place.control_plane.admin("DELETE", f"{hooks}/{place.namespace}")
+        await take_nobody_new(listener)
         listener.close()
         for writer in taken:
             writer.transport.abort()

@@ -17,6 +17,7 @@ import msgspec
 
 from dispatcher.config import KubeSettings
 from dispatcher.kube.client import KubeClient
+from dispatcher.listening import take_nobody_new
 from dispatcher.startup import log_in
 from tests.controlplane.waiting import wait_for
 from tests.demoing import ITS_LAST_WORDS, Demo, demo
@@ -41,6 +42,7 @@ async def stranger(port: int) -> AsyncIterator[list[bytes]]:
     try:
         yield asked
     finally:
+        await take_nobody_new(server)
         server.close()
 
 

@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 from aiohttp import web
 
+from dispatcher.listening import Site
+
 CPU = "container_cpu_usage_seconds_total"
 MEMORY = "container_memory_working_set_bytes"
 TYPES = {CPU: "counter", MEMORY: "gauge"}
@@ -92,7 +94,7 @@ async def exporting() -> AsyncIterator[Exporter]:
     app.router.add_get("/metrics", exporter.answer)
     runner = web.AppRunner(app, shutdown_timeout=1, access_log=None)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    await Site(runner, "127.0.0.1", 0).start()
     exporter.address = f"127.0.0.1:{runner.addresses[0][1]}"
     try:
         yield exporter

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from aiohttp import web
 
+from dispatcher.listening import Site
 from tests.controlplane.waiting import moment
 
 Answer: TypeAlias = "Callable[[Scripted, web.Request], Awaitable[web.StreamResponse]]"
@@ -106,7 +107,7 @@ async def answering(answer: Answer) -> AsyncIterator[Scripted]:
     app.router.add_route("*", "/{path:.*}", handle)
     runner = web.AppRunner(app, shutdown_timeout=0.1, access_log=None, handler_cancellation=True)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    await Site(runner, "127.0.0.1", 0).start()
     script.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
     try:
         yield script

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import msgspec
 from aiohttp import web
 
+from dispatcher.listening import Site
 from tests.controlplane.api import Json
 from tests.controlplane.processes import free_ports
 
@@ -106,7 +107,7 @@ class Scripted:
         self._over.clear()
         self._runner = web.AppRunner(app, keepalive_timeout=self._serving.keep_alive_seconds, shutdown_timeout=1)
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", self.port, ssl_context=self._serving.tls).start()
+        await Site(self._runner, "127.0.0.1", self.port, ssl_context=self._serving.tls).start()
 
     async def stop(self) -> None:
         """Who hangs is let go; then nobody answers at its address."""

@@ -10,6 +10,7 @@ from typing import Final, Self
 import yaml
 from aiohttp import web
 
+from dispatcher.listening import Site
 from dispatcher.local.cluster.api import Api
 from dispatcher.local.cluster.controllers import Controllers
 from dispatcher.local.cluster.extender import Extender
@@ -41,8 +42,7 @@ class EmbeddedCluster:
         self._controlling = asyncio.create_task(Controllers(self.registry, utc_now, self._extender).run())
         self._runner = web.AppRunner(Api(self.registry, self.token).app(), access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self._port)
-        await site.start()
+        await Site(self._runner, "127.0.0.1", self._port).start()
         self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
         return self
 

@@ -126,12 +126,12 @@ def key_of(kind: str, namespace: str, value: object) -> str:
 def keys_of(
     namespace: str, name: str, uid: str, labels: Mapping[str, str], owners: Iterable[str]
 ) -> tuple[str, ...]:  # fmt: skip
-    """All that a Pod answers to. `uid` is that of the Pod, or of its Job (`owners`)."""
+    """All that a Pod answers to, each once. `uid` is that of the Pod, or of its Job (`owners`)."""
     jobs = {labels[label] for label in JOB_NAMES if label in labels}
     tasks = [labels[LABEL_TASK_ID]] if LABEL_TASK_ID in labels else []
     return (
         key_of("podName", namespace, name),
-        *(key_of("uid", namespace, one) for one in (uid, *owners)),
+        *(key_of("uid", namespace, one) for one in dict.fromkeys((uid, *owners))),
         *(key_of("jobName", namespace, job) for job in sorted(jobs)),
         *(key_of("taskId", namespace, task) for task in tasks),
     )

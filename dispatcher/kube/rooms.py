@@ -151,6 +151,10 @@ class RoomMirror:
         """Whether a Pod that is bound now would be heard of now: while they are listed anew it would not."""
         return self._pods.is_following
 
+    def knows_reservations(self) -> bool:
+        """Whether all of them are known that there are now, whatever else is not."""
+        return not fault_of(self._reservations)
+
     def bound(self) -> Iterable[Bound]:
         return self._pods.store.view().values()
 

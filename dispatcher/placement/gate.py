@@ -4,23 +4,19 @@ Nothing but reservations is looked at here, and a node without one always passes
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dispatcher.amounts import Amounts, added
 from dispatcher.notices import Notices
+from dispatcher.placement.asker import Asker, read_asker
 from dispatcher.placement.charges import NOTHING
 from dispatcher.placement.reservation_status import kept_from
-from dispatcher.placement.reservations import REFUSED, UNCERTAIN, Asker, Holds
+from dispatcher.placement.reservations import REFUSED, UNCERTAIN, Holds
 from dispatcher.placement.turned_away import Attempt, TurnedAway
-from dispatcher.placement.wire import MetaVictims, Pod, asks
-from dispatcher.room import Bound, Rooms, keys_of
-
-CRITICAL: Final = 2_000_000_000
-"""system-cluster-critical, and above it system-node-critical."""
-OF_NODES: Final = frozenset({("apps/v1", "DaemonSet"), ("v1", "Node")})
-"""Who controls Pods that belong to their node: daemons, and mirrors of static Pods."""
+from dispatcher.placement.wire import MetaVictims, Pod
+from dispatcher.room import Bound, Rooms
 
 
 class NotSynced(Exception):
@@ -40,9 +36,9 @@ def nothing() -> str:
 
 
 class Known(Struct, frozen=True):
-    """What is known of the cluster: whether everything was listed once, whether the watches live since, what is
-    missing, and whether it is heard at this moment when a Pod is bound; the API server's clock; the Pods that are
-    bound.
+    """What is known of the cluster: whether everything was listed once, whether the watches live since, that of
+    reservations alone, what is missing, and whether it is heard at this moment when a Pod is bound; the API server's
+    clock; the Pods that are bound.
     """
 
     is_synced: Callable[[], bool] = yes
@@ -51,6 +47,7 @@ class Known(Struct, frozen=True):
     bound: Callable[[], Iterable[Bound]] = nobody
     fault: Callable[[], str] = nothing
     hears: Callable[[], bool] = yes
+    is_certain_of_holds: Callable[[], bool] = yes
 
 
 class Gate:
@@ -70,22 +67,24 @@ class Gate:
         self._check()
         asker, now = read_asker(pod) if pod is not None else None, self._known.now()
         if asker is None or not self._is_known(asker):
-            refused = self._holds.closed(asker, names, now)
+            refused = self._holds.closed(self._in_doubt(asker), names, now)
             if asker is not None:
                 self._turned_away.note(asker, refused, in_doubt=True)
+                self._doubts += 1  # it is looked at once they are over
             return refused
         refused = self._holds.refusals(asker, names, now)
-        if self._turned_away.note(asker, refused) and len(refused) == len(names):
+        if self._turned_away.note(asker, refused, everywhere=len(refused) == len(names)):
             self._tell_of(asker, refused)
         return refused
 
     def spared(self, pod: Pod | None, victims: Mapping[str, MetaVictims]) -> dict[str, MetaVictims]:
         """Without the nodes that would not be the Pod's even if it pushed its victims aside. NotSynced: as above."""
         self._check()
-        held = [node for node in self._holds.nodes(self._known.now()) if node in victims]
-        asker = read_asker(pod) if pod is not None else None
+        now, asker = self._known.now(), read_asker(pod) if pod is not None else None
         if asker is None or not self._is_known(asker):
-            return {node: those for node, those in victims.items() if node not in held}
+            closed = set(self._holds.nodes_of_others(self._in_doubt(asker), now))
+            return {node: those for node, those in victims.items() if node not in closed}
+        held = [node for node in self._holds.nodes(now) if node in victims]
         asks = asks_by_uid(one for one in (self._known.bound() if held else ()) if one.node in held)
         closed = {node for node in held if not self._may_clear(asker, node, freed(victims[node], asks))}
         self._turned_away.note_push(asker, closed)
@@ -94,10 +93,11 @@ class Gate:
     def look(self, pod: Pod, names: Collection[str]) -> dict[str, dict[str, object]]:
         """As `refusals`, for people, with the reservations that refuse; nobody is charged for it."""
         self._check()
-        asker = read_asker(pod)
-        held = set(self._holds.nodes(self._known.now())) & set(names)
+        now, asker = self._known.now(), read_asker(pod)
         if not self._is_known(asker):
-            return {node: {"verdict": "refused", "reservations": [], "doubt": UNCERTAIN} for node in held}
+            closed = set(self._holds.nodes_of_others(self._in_doubt(asker), now)) & set(names)
+            return {node: {"verdict": "refused", "reservations": [], "doubt": UNCERTAIN} for node in closed}
+        held = set(self._holds.nodes(now)) & set(names)
         refused = {node for node in held if not self._may_clear(asker, node, NOTHING)}
         names_of = {node: [one.name for one in self._holds.holding(asker, node)] for node in refused}
         return {node: {"verdict": "refused", "reservations": names} for node, names in names_of.items()}
@@ -106,14 +106,18 @@ class Gate:
         """Pods that were turned away and could have a node by now."""
         self._holds.pass_time(self._known.now())
         if not self._known.is_certain():
-            self._doubts += 1  # who is turned away meanwhile is looked at when they are over
             return []
         self._turned_away.hear(self._holds.changes + self._doubts, self._holds.take_gained())
-        return self._turned_away.who_could(self._holds.would_fit, self._holds.is_bound)
+        return self._turned_away.who_could(self._holds.would_fit, self._holds.is_bound, self._known.now())
+
+    @property
+    def is_looking(self) -> bool:
+        """Whether `who_could` has more to say."""
+        return self._turned_away.is_looking
 
     def was_waiting(self, asker: Asker) -> None:
         """A Pod that an earlier process turned away."""
-        self._turned_away.note(asker, ("",), in_doubt=True)
+        self._turned_away.note(asker, {"": UNCERTAIN}, in_doubt=True)
         self._doubts += 1
 
     def told(self, attempt: Attempt) -> None:
@@ -122,7 +126,7 @@ class Gate:
 
     def put_off(self, attempt: Attempt) -> None:
         """It could not be told."""
-        self._turned_away.put_off(attempt)
+        self._turned_away.put_off(attempt, self._known.now())
 
     def _may_clear(self, asker: Asker, node: str, freed: Amounts) -> bool:
         return asker.is_exempt or self._holds.would_fit(asker, node, freed)
@@ -138,6 +142,12 @@ class Gate:
         if not self._known.is_synced():
             raise NotSynced(f"reservations, nodes and Pods are not all listed yet: {self._known.fault()}")
 
+    def _in_doubt(self, asker: Asker | None) -> Asker | None:
+        """Nobody's target, where it is not known whether others have a hold beside its own."""
+        if asker is None or self._known.is_certain_of_holds():
+            return asker
+        return replace(asker, keys=())
+
     def _is_known(self, asker: Asker) -> bool:
         """Whether it can be said what the Pod may have."""
         return asker.is_exempt or self._known.is_certain()
@@ -146,14 +156,6 @@ class Gate:
 def closed_to_nobody() -> Gate:
     """Where there are no reservations."""
     return Gate(Holds(Rooms()), Known(), Notices())
-
-
-def read_asker(pod: Pod) -> Asker:
-    meta, owners = pod.metadata, pod.metadata.owner_references or []
-    keys = keys_of(meta.namespace, meta.name, meta.uid, meta.labels or {}, (owner.uid for owner in owners))
-    controllers = {(owner.api_version, owner.kind) for owner in owners if owner.controller}
-    is_exempt = (pod.spec.priority or 0) >= CRITICAL or not controllers.isdisjoint(OF_NODES)
-    return Asker(f"{meta.namespace}/{meta.name}", keys, asks(pod), is_exempt, meta.uid)
 
 
 def asks_by_uid(pods: Iterable[Bound]) -> dict[str, Amounts]:

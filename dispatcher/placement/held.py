@@ -66,10 +66,9 @@ class Held:
         do not count.
         """
         free, held = self._rooms.free_of(node), self._sums.get(node, {})
-        left = less({name: free.get(name, 0) for name in held}, held)
         for one in but:
-            left = added(left, one.amounts)
-        return left
+            held = without(held, one.amounts)
+        return less({name: free.get(name, 0) for name in held}, held)
 
     def below(self, needed: Amounts) -> Iterator[tuple[str, str]]:
         """Nodes with less left than that, those with the least first, and of what."""

@@ -15,6 +15,8 @@ PHASES: Final = ("Active", LANDED, "Expired", "NodeMissing")
 
 LONGEST: Final = 1024
 """Of a message, as deploy/crd has it."""
+CLOCKS_APART: Final = 2.0
+"""Seconds, at most, between what two extenders take for the API server's time."""
 KIND: Final = "NodeReservation"
 REFUSED: Final = "Refused"
 
@@ -59,6 +61,14 @@ def shortages(one: Reservation, left: Amounts) -> list[str]:
 
 def twins(names: Sequence[str]) -> list[str]:
     return [f"held for the same target: {', '.join(names)}"] if names else []
+
+
+def is_news(one: Reservation, told: ReservationStatus, now: float) -> bool:
+    """Whether it has to be told; not, that one whose end is near is not over yet: another extender has said that it is,
+    by a clock of its own.
+    """
+    is_again = one.phase == "Expired" and told.phase == "Active" and one.ends_at < now + CLOCKS_APART
+    return (told.phase, told.message) != (one.phase, one.message) and not is_again
 
 
 def turned(one: Reservation, told: ReservationStatus) -> Iterator[Notice]:

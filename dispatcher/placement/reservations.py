@@ -7,7 +7,8 @@ bound, on whatever node, and for good; when its time is over, judged whenever it
 amounts that are held are compared: kube-scheduler has seen to the rest.
 
 Between filter and bind nobody says where a Pod goes. So each Pod that may go to a node with a hold is charged to all of
-them (charges.py): a burst cannot take what is held. On its own node a target pays only for those who may come there.
+them (charges.py): a burst cannot take what is held. Where a target shares a node with others' holds, it pays for those
+who may come there, as far as nothing is held for them; where all that is held is its own, it is never refused.
 
 Pure: time is an argument, in seconds of the API server's clock, which is the one that set the ends.
 
@@ -21,12 +22,11 @@ from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Final
 
-from msgspec import Struct
-
-from dispatcher.amounts import Amounts
-from dispatcher.placement.charges import NOTHING, Charges
+from dispatcher.amounts import Amounts, added, less
+from dispatcher.placement.asker import Asker
+from dispatcher.placement.charges import NOTHING, Charges, Way
 from dispatcher.placement.held import Held
-from dispatcher.placement.reservation_status import Around, ReservationStatus, status_of
+from dispatcher.placement.reservation_status import Around, ReservationStatus, is_news, status_of
 from dispatcher.room import Bound, NodeSize, Reservation, Rooms, key_of
 
 LOOKED_AT: Final = 20
@@ -35,18 +35,6 @@ KEPT_AWAY: Final = "is reserved for another Pod"
 REFUSED: Final = f"{{}} {KEPT_AWAY}"
 """Without the name of a node or a Pod: kube-scheduler counts equal words, and new ones wake the Pod (measured)."""
 UNCERTAIN: Final = "what is reserved is not known for certain"
-
-
-class Asker(Struct, frozen=True, gc=False):
-    """A Pod that is asked about; `name` with its namespace. `keys`: what a reservation may call it; `is_exempt`: what
-    a node cannot do without.
-    """
-
-    name: str
-    keys: Collection[str]
-    asks: Amounts
-    is_exempt: bool = False
-    uid: str = ""
 
 
 class Holds:
@@ -136,9 +124,8 @@ class Holds:
         return refused
 
     def closed(self, asker: Asker | None, names: Collection[str], now: float) -> dict[str, str]:
-        """In doubt: all nodes with a hold. None: nobody knows who asks."""
-        self.pass_time(now)
-        refused = {name: UNCERTAIN for name in self._held.nodes() if name in names}
+        """In doubt: all nodes with a hold for others. None: nobody knows who asks."""
+        refused = {name: UNCERTAIN for name in self.nodes_of_others(asker, now) if name in names}
         if asker is not None:
             self.changes += self._charges.settle(asker.name)
             self._charge(asker, names, refused)
@@ -148,6 +135,13 @@ class Holds:
         """Those with a hold."""
         self.pass_time(now)
         return self._held.nodes()
+
+    def nodes_of_others(self, asker: Asker | None, now: float) -> Collection[str]:
+        """Those with a hold that is not this Pod's. None: nobody knows whose."""
+        self.pass_time(now)
+        own = self._own(asker) if asker is not None else {}
+        mine = {node for node, those in own.items() if len(those) == len(self._held.on(node))}
+        return [node for node in self._held.nodes() if node not in mine]
 
     @property
     def knows_who_is_coming(self) -> bool:
@@ -165,7 +159,7 @@ class Holds:
     def would_fit(self, asker: Asker, node: str, freed: Amounts = NOTHING) -> bool:
         """Whether the Pod may have the node once so much more of it is free."""
         own = self._own(asker).get(node, ())
-        charged = self._charges.towards(node, asker.name) if own else self._charges.beside(asker.name)
+        charged = self._coming(asker, node, own) if own else self._charges.beside(asker.name)
         return not any(
             asker.asks.get(resource, 0) > 0
             and asker.asks[resource] + charged.get(resource, 0) > amount + freed.get(resource, 0)
@@ -187,7 +181,21 @@ class Holds:
     def _charge(self, asker: Asker, names: Collection[str], refused: Collection[str]) -> None:
         if len(refused) < len(names):
             may_have_one = any(node in names and node not in refused for node in self._held.nodes())
-            self._charges.put(asker.name, asker.asks, refused, counts=may_have_one)
+            self._charges.put(asker, Way(names, refused), counts=may_have_one)
+
+    def _coming(self, asker: Asker, node: str, own: Collection[Reservation]) -> Amounts:
+        """What those who may be on their way to this node ask for, beyond what is held there for them: for one of them,
+        where several come for the same hold.
+        """
+        found, used = NOTHING, {one.name for one in own}
+        for other in self._charges.towards(node, asker.name):
+            beyond = other.asks
+            for one in self._own(other).get(node, ()):
+                if one.name not in used:
+                    used.add(one.name)
+                    beyond = less(beyond, one.amounts)
+            found = added(found, {name: amount for name, amount in beyond.items() if amount > 0})
+        return found
 
     def _own(self, asker: Asker) -> dict[str, list[Reservation]]:
         """What is held for the Pod itself, by node."""
@@ -212,7 +220,7 @@ class Holds:
             one = self._reservations.get(name)
             if one is not None:
                 told = status_of(one, self._around(one))
-                if (told.phase, told.message) != (one.phase, one.message):
+                if is_news(one, told, now):
                     yield one, told
 
     def again(self, one: Reservation) -> None:
@@ -222,11 +230,11 @@ class Holds:
     def _around(self, one: Reservation) -> Around:
         return Around(
             holds=self._is_active(one),
-            has_node=bool(self._rooms.free_of(one.node)),
+            has_node=one.node in self._rooms.of,
             has_landed=one.uid in self._landed,
             landed_on=self._landed_on.get(one.uid, ""),
             left=self._held.left(one.node),
-            twins=sorted(name for name in self._by_target[one.target] if name != one.name)[:MOST_TWINS],
+            twins=sorted(islice((name for name in self._by_target[one.target] if name != one.name), MOST_TWINS)),
         )
 
     # How a hold begins and ends

@@ -65,7 +65,7 @@ class Answering:
         self._mirror = mirror = RoomMirror(client, self._holds)
         known = Known(
             is_synced=mirror.is_synced, is_certain=self._is_certain, now=lambda: client.now().timestamp(),
-            bound=mirror.bound, fault=mirror.stale, hears=mirror.hears,
+            bound=mirror.bound, fault=mirror.stale, hears=mirror.hears, is_certain_of_holds=mirror.knows_reservations,
         )  # fmt: skip
         self._reporting = Reporting(client, known, self._holds)
         self._tls = Tls(settings.extender)

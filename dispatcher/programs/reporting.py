@@ -5,24 +5,29 @@ it within a second.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
-from itertools import islice
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final
 
-from dispatcher.errors import ClusterError
+import structlog
+
+from dispatcher.errors import ClusterError, ClusterRefused
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.events import Events
 from dispatcher.kube.reservations import Reports
-from dispatcher.metrics import EVENTS, RESERVATIONS
+from dispatcher.metrics import EVENTS, FAULTS, RESERVATIONS
 from dispatcher.notices import Notices
+from dispatcher.placement.asker import Asker
 from dispatcher.placement.charges import TICK_SECONDS
 from dispatcher.placement.gate import Gate, Known
-from dispatcher.placement.reservation_status import PHASES, turned
-from dispatcher.placement.reservations import KEPT_AWAY, UNCERTAIN, Asker, Holds
+from dispatcher.placement.reservation_status import PHASES, ReservationStatus, turned
+from dispatcher.placement.reservations import KEPT_AWAY, UNCERTAIN, Holds
+from dispatcher.placement.turned_away import Attempt
+from dispatcher.room import Reservation
 
-ROUND_SECONDS: Final = 0.25
+ROUND_SECONDS, BETWEEN_SECONDS, REFUSED_SECONDS = 0.25, 0.05, 5
 ONCE: Final = 365 * 86_400
 WRITES_AT_ONCE, STEPS = 20, 10
+log = structlog.get_logger(component="reporting")
 
 
 class Reporting:
@@ -49,15 +54,21 @@ class Reporting:
 
     async def _wake(self) -> float:
         """Who was turned away and could come now is told so."""
-        if self._known.is_synced():
-            for attempt in islice(self.gate.who_could(), WRITES_AT_ONCE):
-                try:
-                    await self._reports.wake(attempt.asker.name)
-                except ClusterError:
-                    self.gate.put_off(attempt)
-                    raise
-                self.gate.told(attempt)
-        return ROUND_SECONDS
+        if not self._known.is_synced():
+            return ROUND_SECONDS
+        could = self.gate.who_could()[:WRITES_AT_ONCE]
+        self._look_at("waking", await asyncio.gather(*map(self._wake_one, could)))
+        return BETWEEN_SECONDS if could or self.gate.is_looking else ROUND_SECONDS
+
+    async def _wake_one(self, attempt: Attempt) -> ClusterError | None:
+        """What keeps it from being told; then it is put off."""
+        try:
+            await self._reports.wake(attempt.asker.name)
+        except ClusterError as fault:
+            self.gate.put_off(attempt)
+            return fault
+        self.gate.told(attempt)
+        return None
 
     async def _ask_who_waits(self) -> float:
         """Whom the process before this one turned away: once, when it can be said what they could have."""
@@ -70,22 +81,37 @@ class Reporting:
 
     async def _tell_statuses(self) -> float:
         if self._known.is_synced() and not self._known.fault():
-            for _ in range(STEPS):
-                await self._tell_some()
-                await asyncio.sleep(0)  # between them the loop belongs to kube-scheduler
             for phase in PHASES:
                 RESERVATIONS.labels(phase).set(self._holds.phases[phase])
+            for _ in range(STEPS):
+                due = list(self._holds.statuses(self._known.now()))
+                faults = [await self._tell_one(one, told) for one, told in due]
+                if self._look_at("statuses", faults):
+                    return REFUSED_SECONDS
+                await asyncio.sleep(0)  # between them the loop belongs to kube-scheduler
         return ROUND_SECONDS
 
-    async def _tell_some(self) -> None:
-        for one, told in self._holds.statuses(self._known.now()):
-            try:
-                await self._reports.tell(one, told.phase, told.message)
-            except ClusterError:
-                self._holds.again(one)
-                raise
-            for notice in turned(one, told):
-                self._notices.say(notice)
+    async def _tell_one(self, one: Reservation, told: ReservationStatus) -> ClusterError | None:
+        """What keeps it from being told; then it is told again, after the others."""
+        try:
+            await self._reports.tell(one, told.phase, told.message)
+        except ClusterError as fault:
+            self._holds.again(one)
+            return fault
+        for notice in turned(one, told):
+            self._notices.say(notice)
+        return None
+
+    def _look_at(self, rounds: str, outcomes: Iterable[ClusterError | None]) -> bool:
+        """True: some were refused, which is nothing to the others. ClusterError: nobody answers; try again."""
+        faults = [fault for fault in outcomes if fault is not None]
+        for fault in faults:
+            if not isinstance(fault, ClusterRefused):
+                raise fault
+        if faults:
+            FAULTS.labels(rounds).inc()
+            log.warning("not written, tried again", rounds=rounds, number=len(faults), fault=str(faults[0]))
+        return bool(faults)
 
     async def _tell_events(self) -> float:
         for notice in self._notices.due(WRITES_AT_ONCE):

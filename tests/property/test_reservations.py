@@ -11,8 +11,9 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dispatcher.placement.asker import Asker
 from dispatcher.placement.charges import CHARGE_TICKS
-from dispatcher.placement.reservations import Asker, Holds
+from dispatcher.placement.reservations import Holds
 from dispatcher.room import Bound, NodeSize, Reservation, Rooms
 from tests.builders import NOW
 from tests.property.profiles import FACT
@@ -28,10 +29,11 @@ KEYS = st.frozensets(TARGETS, max_size=2)
 class Charged(Struct):
     """`counts`: it may go to a node with a hold, or a hold came later."""
 
+    keys: frozenset[str]
     asks: dict[str, int]
     until: int
     counts: bool
-    closed: set[str]
+    open: set[str]
 
 
 class AgainstTheModel(RuleBasedStateMachine):
@@ -84,18 +86,28 @@ class AgainstTheModel(RuleBasedStateMachine):
         if was := self.reservations.pop(f"r{number}", None):
             self.holds.hear_reservation(was, None)
 
-    @rule(target=pods, asks=ASKS, keys=KEYS, is_exempt=st.sampled_from([False, False, True]), again=st.booleans())
-    def asked(self, asks: dict[str, int], keys: frozenset[str], is_exempt: bool, again: bool) -> Asker:
+    @rule(target=pods, asks=ASKS, keys=KEYS, is_exempt=st.sampled_from([False, False, True]), again=st.booleans(),
+          offered=st.sampled_from([NODES, NODES, ("a", "b"), ("c",)]))  # fmt: skip
+    def asked(
+        self, asks: dict[str, int], keys: frozenset[str], is_exempt: bool, again: bool, offered: tuple[str, ...]
+    ) -> Asker:
         self.number += not again
         asker = Asker(f"p{self.number}", keys, asks, is_exempt)
         self.charges.pop(asker.name, None)
-        wanted = set(self._refused(asker))
-        found = self.holds.refusals(asker, NODES, self.now)
-        assert set(found) == wanted
-        is_coming = any(self._active(node) for node in NODES if node not in wanted)
-        if wanted != set(NODES):
-            self.charges[asker.name] = Charged(asks, self.ticks + CHARGE_TICKS, is_coming, wanted)
+        passed = set(offered) - set(self._refused(asker))
+        assert set(offered) - self.holds.refusals(asker, offered, self.now).keys() == passed
+        if passed:
+            is_coming = any(map(self._active, passed))
+            self.charges[asker.name] = Charged(keys, asks, self.ticks + CHARGE_TICKS, is_coming, passed)
         return asker
+
+    @rule(asks=ASKS, keys=KEYS)
+    def asked_in_doubt(self, asks: dict[str, int], keys: frozenset[str]) -> None:
+        """Whoever is refused all is not on its way."""
+        asker = Asker("in doubt", keys, asks)
+        of_others = {node for node in NODES if any(one.target not in keys for one in self._active(node))}
+        assert self.holds.closed(asker, of_others, self.now).keys() == of_others
+        assert set(self.holds.nodes_of_others(asker, self.now)) == of_others
 
     @rule(asker=consumes(pods), node=st.sampled_from(NODES))
     def is_bound(self, asker: Asker, node: str) -> None:
@@ -136,10 +148,23 @@ class AgainstTheModel(RuleBasedStateMachine):
                 used = used if node in self.nodes and resource in self.nodes[node].size else 0
                 held = sum(one.amounts.get(resource, 0) for one in active if one.target not in asker.keys)
                 asked = asker.asks.get(resource, 0)
-                is_own = any(one.target in asker.keys for one in active)
-                coming = [one.asks for one in on_the_way if not is_own or node not in one.closed]
-                if asked and asked + sum(asks.get(resource, 0) for asks in coming) > size - used - held:
+                coming = sum(self._beyond(node, resource, asker, on_the_way))
+                if asked and held and asked + coming > size - used - held:
                     yield node
+
+    def _beyond(self, node: str, resource: str, asker: Asker, on_the_way: list[Charged]) -> Iterator[int]:
+        """What each of the others may take there. Where nothing is held for the asker, all of what they ask for, though
+        they may be refused the node; else what is not held for them, and each hold counts once.
+        """
+        unclaimed = [one for one in self._active(node) if one.target not in asker.keys]
+        is_own = len(unclaimed) < len(self._active(node))
+        for other in on_the_way:
+            if not is_own:
+                yield other.asks.get(resource, 0)
+            elif node in other.open:
+                theirs = [one for one in unclaimed if one.target in other.keys]
+                unclaimed = [one for one in unclaimed if one.target not in other.keys]
+                yield max(0, other.asks.get(resource, 0) - sum(one.amounts.get(resource, 0) for one in theirs))
 
 
 TestAgainstTheModel = AgainstTheModel.TestCase

@@ -3,14 +3,15 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from dispatcher.placement.reservations import REFUSED, Asker, Holds
+from dispatcher.placement.asker import Asker
+from dispatcher.placement.reservations import REFUSED, Holds
 from dispatcher.room import Bound, NodeSize, Reservation, Rooms, key_of
 from tests.builders import NOW
 
 SIZE = {"cpu": 3900, "memory": 8000, "pods": 110_000}
 END = 1000.0
 CPU, MEMORY = REFUSED.format("cpu"), REFUSED.format("memory")
-OURS = key_of("jobName", "team", "ours")
+OURS, THEIRS = key_of("jobName", "team", "ours"), key_of("taskId", "team", 7)
 
 
 def a_reservation(name: str = "team/r", *, node: str = "a", **more: object) -> Reservation:

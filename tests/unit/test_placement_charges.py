@@ -1,14 +1,23 @@
 """Who is between filter and bind, and how much that is in all."""
 
-from dispatcher.placement.charges import CHARGE_TICKS, Charges
+from dispatcher.placement.asker import Asker
+from dispatcher.placement.charges import CHARGE_TICKS, MOST_NAMES, Charges, Way
+
+
+def an_asker(name: str, cpu: int = 1) -> Asker:
+    return Asker(name, (), {"cpu": cpu})
 
 
 def charged(**counts: bool) -> Charges:
     """Pods that ask for one core each."""
     charges = Charges()
     for name, one in counts.items():
-        charges.put(name, {"cpu": 1}, (), counts=one)
+        charges.put(an_asker(name), Way(), counts=one)
     return charges
+
+
+def towards(charges: Charges, node: str, but: str = "nobody") -> list[str]:
+    return [one.name for one in charges.towards(node, but)]
 
 
 def test_those_who_may_have_no_node_with_a_hold_count_once_one_comes() -> None:
@@ -36,17 +45,32 @@ def test_who_is_settled_counts_no_more() -> None:
 def test_they_are_forgotten_in_their_order() -> None:
     charges = charged(a=True)
     assert charges.tick() == []
-    charges.put("b", {"cpu": 1}, (), counts=True)
+    charges.put(an_asker("b"), Way(), counts=True)
     ticks = [charges.tick() for _ in range(CHARGE_TICKS)]
     assert ticks[-2:] == [["a"], ["b"]]
     assert charges.total == {}
 
 
-def test_towards_a_node_are_those_who_were_not_refused_it() -> None:
+def test_towards_a_node_are_those_who_were_offered_it_and_not_refused() -> None:
     charges = Charges()
-    charges.put("a", {"cpu": 1}, ["n"], counts=True)
-    charges.put("b", {"cpu": 2}, [], counts=True)
-    charges.put("c", {"cpu": 4}, [], counts=False)
-    assert charges.towards("n", "nobody") == {"cpu": 2}
-    assert charges.towards("m", "nobody") == {"cpu": 3}
-    assert charges.towards("m", "b") == {"cpu": 1}
+    charges.put(an_asker("a"), Way(["n", "m"], ["n"]), counts=True)
+    charges.put(an_asker("b"), Way(["n"]), counts=True)
+    charges.put(an_asker("c"), Way(["n", "m"]), counts=False)
+    charges.put(an_asker("d"), Way(), counts=True)
+    assert towards(charges, "n") == ["b", "d"]
+    assert towards(charges, "m") == ["a", "d"]
+    assert towards(charges, "n", "b") == ["d"]
+
+
+def test_of_too_many_names_it_is_forgotten_first_who_was_offered_what_and_then_who_was_refused_it() -> None:
+    """Whoever might be on its way counts, and one that is settled makes room."""
+    charges, half = Charges(), [f"n{number}" for number in range(MOST_NAMES // 2)]
+    charges.put(an_asker("first"), Way(half, ["n"]), counts=True)
+    charges.put(an_asker("second"), Way(half, ["n"]), counts=True)
+    charges.put(an_asker("third"), Way((), half), counts=True)
+    assert towards(charges, "elsewhere") == ["second", "third"]
+    assert towards(charges, "n") == ["third"]
+    assert towards(charges, "n1") == ["first", "second", "third"]
+    charges.settle("first")
+    charges.put(an_asker("fourth"), Way(half, ["n"]), counts=True)
+    assert towards(charges, "elsewhere") == ["second", "third"]

@@ -1,7 +1,7 @@
 """Between filter and bind: Pods of which nobody has said yet where they go."""
 
 from dispatcher.placement.charges import CHARGE_TICKS
-from tests.unit.holding import CPU, END, OURS, Stage, a_reservation, an_asker
+from tests.unit.holding import CPU, END, OURS, THEIRS, Stage, a_reservation, an_asker
 
 
 def test_a_burst_cannot_take_what_is_held() -> None:
@@ -62,13 +62,59 @@ def test_who_may_not_have_a_node_with_a_hold_is_charged_to_none() -> None:
     assert stage.refused(an_asker(1900)) == {}
 
 
-def test_on_its_own_node_a_target_does_not_pay_for_those_who_may_not_come_there() -> None:
-    """Strangers on their way elsewhere, past a node that is held entirely, would else keep its target out for ever."""
-    stage = Stage(a_reservation(amounts={"cpu": 3900}), a_reservation("team/s", node="b", amounts={"cpu": 100}))
+def test_where_all_that_is_held_is_its_own_a_target_is_never_refused() -> None:
+    """kube-scheduler knows who is on the way there, and nobody else has anything to lose."""
+    stage = Stage(a_reservation(), a_reservation("team/s", node="b", target=THEIRS, amounts={"cpu": 100}))
+    for number in range(3):
+        assert stage.refused(an_asker(500, name=f"team/stranger-{number}")) == {}
+    assert stage.refused(an_asker(3900, OURS, name="team/ours")) == {"b": CPU}
+
+
+# Where a target shares its node
+
+
+def test_two_targets_of_one_node_come_at_once() -> None:
+    stage = Stage(a_reservation(), a_reservation("team/s", target=THEIRS, amounts={"cpu": 1900}), nodes="a")
+    assert stage.refused(an_asker(2000, OURS, name="team/ours")) == {}
+    assert stage.refused(an_asker(1901, THEIRS, name="team/theirs")) == {"a": CPU}
+    assert stage.refused(an_asker(1900, THEIRS, name="team/theirs")) == {}
+
+
+def test_who_comes_with_more_than_is_held_for_it_takes_that_from_the_others() -> None:
+    stage = Stage(a_reservation(amounts={"cpu": 1000}), a_reservation("team/s", target=THEIRS), nodes="a")
+    assert stage.refused(an_asker(1500, OURS, name="team/ours")) == {}
+    assert stage.refused(an_asker(2401, THEIRS, name="team/theirs")) == {"a": CPU}
+    assert stage.refused(an_asker(2400, THEIRS, name="team/theirs")) == {}
+
+
+def test_a_hold_is_there_for_one_of_those_who_come_for_it() -> None:
+    """Two Pods of one row, say: the second would take what is held for somebody else."""
+    stage = Stage(a_reservation(), a_reservation("team/s", target=THEIRS, amounts={"cpu": 1900}), nodes="a")
+    assert stage.refused(an_asker(2000, OURS, name="team/one")) == {}
+    assert stage.refused(an_asker(2000, OURS, name="team/other")) == {"a": CPU}
+    assert stage.refused(an_asker(1900, THEIRS, name="team/theirs")) == {}
+
+
+def test_it_pays_for_those_who_may_come_there_and_for_nobody_else() -> None:
+    stage = Stage(a_reservation(), a_reservation("team/s", target=THEIRS, amounts={"cpu": 1000}))
     for number in range(5):
-        assert stage.refused(an_asker(500, name=f"team/stranger-{number}"), 0).keys() == {"a"}
-    assert stage.refused(an_asker(3900, OURS, name="team/ours"))["b"] == CPU
-    assert "a" not in stage.refused(an_asker(3900, OURS, name="team/ours"))
+        assert stage.holds.refusals(an_asker(500, name=f"team/elsewhere-{number}"), ["b", "c"], 0) == {}
+    assert stage.refused(an_asker(2900, OURS, name="team/ours")) == {}
+    assert stage.holds.refusals(an_asker(500, name="team/here"), ["a", "b"], 0) == {"a": CPU}
+    stage.tick(CHARGE_TICKS)
+    assert stage.holds.refusals(an_asker(500, name="team/here"), ["a", "b"], 0) == {}
+    assert stage.refused(an_asker(2900, OURS, name="team/ours")) == {"a": CPU}
+    assert stage.refused(an_asker(2400, OURS, name="team/ours")) == {}
+
+
+def test_of_what_is_held_for_itself_alone_it_may_have_all() -> None:
+    of_memory = a_reservation("team/s", target=THEIRS, amounts={"memory": 8000})
+    stage = Stage(a_reservation(), of_memory, nodes="a")
+    assert stage.refused(an_asker(1900, name="team/stranger")) == {}
+    assert stage.refused(an_asker(3900, OURS, name="team/ours")) == {}
+
+
+# What is said of it
 
 
 def test_what_we_say_of_a_reservation_ourselves_changes_nothing() -> None:

@@ -3,8 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
+from dispatcher.placement.asker import Asker
 from dispatcher.placement.reservation_status import Around, ReservationStatus, kept_from, status_of, turned
-from dispatcher.placement.reservations import Asker, Holds
+from dispatcher.placement.reservations import Holds
 from dispatcher.room import Bound, NodeSize, Reservation, Rooms, key_of
 from tests.builders import NOW
 
@@ -156,3 +157,20 @@ def test_nobody_waits_for_a_reservation_that_is_gone(told: Told) -> None:
     told.holds.hear_reservation(told.known["team/r"], None)
     assert told.round(100) == {}
     assert +told.holds.phases == {}
+
+
+def test_another_extender_that_says_a_moment_earlier_that_it_is_over_is_not_contradicted(told: Told) -> None:
+    told.put(replace(ONE, phase="Expired", message="its time was over, at 1970-01-01T00:01:40Z"))
+    assert told.round(99) == {}
+    assert told.round(100) == {}
+
+
+def test_what_is_made_longer_after_its_end_holds_again(told: Told) -> None:
+    assert told.round(100) == {"team/r": "Expired"}
+    told.put(replace(told.known["team/r"], ends_at=200))
+    assert told.round(100) == {"team/r": "Active"}
+
+
+def test_a_node_that_has_nothing_is_a_node(told: Told) -> None:
+    told.holds.hear_node(SIZE, replace(SIZE, size={}))
+    assert told.round() == {"team/r": "Active"}

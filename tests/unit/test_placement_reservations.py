@@ -2,7 +2,8 @@
 
 import pytest
 
-from dispatcher.placement.reservations import REFUSED, Asker
+from dispatcher.placement.asker import Asker
+from dispatcher.placement.reservations import REFUSED
 from dispatcher.room import NodeSize, key_of
 from tests.builders import NOW
 from tests.unit.holding import CPU, END, MEMORY, OURS, SIZE, Stage, a_reservation, an_asker, bound

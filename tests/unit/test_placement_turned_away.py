@@ -4,8 +4,18 @@ from collections.abc import Callable
 
 import pytest
 
-from dispatcher.placement.reservations import Asker
-from dispatcher.placement.turned_away import LOOKED_AT, MOST, MOST_NAMES, MOST_TRIES, NEAREST, Attempt, TurnedAway
+from dispatcher.placement.asker import Asker
+from dispatcher.placement.turned_away import (
+    LONGEST_PAUSE_SECONDS,
+    LOOKED_AT,
+    MOST,
+    MOST_NAMES,
+    MOST_NODES,
+    MOST_TRIES,
+    NEAREST,
+    Attempt,
+    TurnedAway,
+)
 
 
 def an_asker(number: int, uid: str = "u") -> Asker:
@@ -22,9 +32,10 @@ class Kept:
     def __init__(self) -> None:
         self.all = TurnedAway()
         self._changes = 0
+        self.now = 0.0
 
     def note(self, number: int, *refused: str, **more: bool) -> bool:
-        return self.all.note(an_asker(number), refused, **more)
+        return self.all.note(an_asker(number), dict.fromkeys(refused, "why"), everywhere=True, **more)
 
     def attempts(
         self, may_have: Callable[[Asker, str], bool], *gained: str, is_bound: Callable[[Asker], bool] = nobody
@@ -32,7 +43,7 @@ class Kept:
         """After a change."""
         self._changes += 1
         self.all.hear(self._changes, gained)
-        return self.all.who_could(may_have, is_bound)
+        return self.all.who_could(may_have, is_bound, self.now)
 
     def could(self, may_have: Callable[[Asker, str], bool], *gained: str) -> list[str]:
         return [attempt.asker.name for attempt in self.attempts(may_have, *gained)]
@@ -70,7 +81,7 @@ def test_who_asked_again_before_it_was_told_is_remembered() -> None:
     (told,) = kept.attempts(anything)
     kept.note(1, "b")
     kept.all.forget(told)
-    kept.all.put_off(told)
+    kept.all.put_off(told, 0)
     assert kept.could(lambda _, node: node == "b") == ["team/p1"]
 
 
@@ -85,7 +96,7 @@ def test_a_new_pod_of_the_same_name_is_another() -> None:
     kept = Kept()
     assert kept.note(1, "a")
     assert not kept.note(1, "a")
-    assert kept.all.note(an_asker(1, "another"), ["a"])
+    assert kept.all.note(an_asker(1, "another"), {"a": "why"}, everywhere=True)
 
 
 def test_of_many_nodes_those_that_lacked_least_are_looked_at_and_those_that_gained() -> None:
@@ -107,7 +118,7 @@ def test_everybody_is_asked_about_a_gain_whoever_came_first() -> None:
     for number in range(LOOKED_AT + 1):
         kept.note(number, *nodes)
     assert kept.could(lambda asker, node: (asker.name, node) == (f"team/p{LOOKED_AT}", "n0"), "n0") == []
-    found = kept.all.who_could(lambda asker, node: (asker.name, node) == (f"team/p{LOOKED_AT}", "n0"), nobody)
+    found = kept.all.who_could(lambda asker, node: (asker.name, node) == (f"team/p{LOOKED_AT}", "n0"), nobody, 0)
     assert [one.asker.name for one in found] == [f"team/p{LOOKED_AT}"]
 
 
@@ -116,7 +127,7 @@ def test_of_too_many_nodes_in_all_a_few_of_each_pod_are_remembered() -> None:
     kept.note(1, *nodes)
     kept.note(2, *nodes)
     assert kept.could(lambda _, node: node == nodes[0], nodes[0]) == ["team/p1"]
-    kept.all.note(an_asker(1), [])
+    kept.all.note(an_asker(1), {})
     kept.note(3, *nodes[:20])
     assert kept.could(lambda _, node: node == nodes[0], nodes[0]) == ["team/p3"]
 
@@ -150,10 +161,14 @@ def test_one_that_cannot_be_told_lets_the_others_be_told_and_is_given_up_in_the_
     kept = Kept()
     kept.note(1, "a")
     kept.note(2, "a")
-    kept.all.put_off(kept.attempts(anything)[0])
-    assert kept.could(anything) == ["team/p2", "team/p1"]
+    kept.all.put_off(kept.attempts(anything)[0], kept.now)
+    assert kept.could(anything) == ["team/p2"]
     for _ in range(MOST_TRIES - 1):
-        kept.all.put_off(kept.attempts(anything)[1])
+        kept.now += LONGEST_PAUSE_SECONDS
+        first, second = kept.attempts(anything)
+        assert (first.asker.name, second.asker.name) == ("team/p1", "team/p2")
+        kept.all.put_off(first, kept.now)
+    kept.now += LONGEST_PAUSE_SECONDS
     assert kept.could(anything) == ["team/p2"]
 
 
@@ -165,7 +180,7 @@ def test_everybody_has_a_turn(number: int) -> None:
     kept.all.hear(99, ())
     found = list[str]()
     for _ in range(4):
-        for attempt in kept.all.who_could(lambda asker, _: asker.name == f"team/p{number}", nobody):
+        for attempt in kept.all.who_could(lambda asker, _: asker.name == f"team/p{number}", nobody, 0):
             found.append(attempt.asker.name)
             kept.all.forget(attempt)
     assert found == [f"team/p{number}"]
@@ -175,5 +190,94 @@ def test_nobody_is_looked_at_again_before_something_has_changed() -> None:
     kept = Kept()
     kept.note(1, "a")
     assert kept.could(nothing) == []
-    assert kept.all.who_could(anything, nobody) == []
+    assert kept.all.who_could(anything, nobody, 0) == []
     assert kept.could(anything) == ["team/p1"]
+
+
+def test_one_that_was_put_off_is_told_when_its_time_has_come_though_nothing_has_changed() -> None:
+    kept = Kept()
+    kept.note(1, "a")
+    kept.all.put_off(kept.attempts(anything)[0], 0)
+    assert kept.all.who_could(anything, nobody, 0.4) == []
+    (late,) = kept.all.who_could(nothing, nobody, 0.5)
+    kept.all.forget(late)
+    assert kept.all.who_could(anything, nobody, 99) == []
+
+
+def test_one_that_was_put_off_and_turned_away_anew_is_judged_anew() -> None:
+    kept = Kept()
+    kept.note(1, "a")
+    kept.all.put_off(kept.attempts(anything)[0], 0)
+    kept.note(1, "b")
+    assert kept.all.who_could(nothing, nobody, 99) == []
+    assert kept.could(lambda _, node: node == "b") == ["team/p1"]
+
+
+def test_those_who_had_their_turn_have_another_after_a_change_in_the_middle() -> None:
+    kept = Kept()
+    for number in range(LOOKED_AT + 1):
+        kept.note(number, *[f"n{node}" for node in range(NEAREST + 1)])
+    assert kept.could(nothing, "n0") == []
+    assert kept.could(lambda asker, node: (asker.name, node) == ("team/p0", "n0"), "n0") == []
+    assert kept.all.is_looking
+    found = kept.all.who_could(lambda asker, node: (asker.name, node) == ("team/p0", "n0"), nobody, 0)
+    assert [one.asker.name for one in found] == ["team/p0"]
+    kept.all.forget(found[0])
+    kept.all.who_could(nothing, nobody, 0)
+    kept.all.who_could(nothing, nobody, 0)
+    assert not kept.all.is_looking
+
+
+def test_a_change_without_a_gain_counts_as_well_for_those_who_had_their_turn() -> None:
+    """Somebody is no longer on his way."""
+    kept = Kept()
+    for number in range(LOOKED_AT + 1):
+        kept.note(number, "a")
+    assert kept.could(nothing) == []
+    assert kept.could(nothing) == []
+    assert len(kept.all.who_could(anything, nobody, 0)) == LOOKED_AT
+
+
+def test_when_all_who_waited_are_gone_the_next_have_their_turn() -> None:
+    kept = Kept()
+    kept.note(1, "a")
+    kept.all.forget(kept.attempts(anything)[0])
+    kept.note(2, "a")
+    kept.note(3, "a")
+    assert kept.could(anything) == ["team/p2", "team/p3"]
+
+
+def test_in_one_go_so_many_nodes_are_looked_at_and_no_more() -> None:
+    looks, kept, nodes = [0], Kept(), [f"n{number}" for number in range(MOST_NODES // 2)]
+    for number in range(10):
+        kept.note(number, *nodes)
+
+    def count(*_: object) -> bool:
+        looks[0] += 1
+        return False
+
+    assert kept.attempts(count, *nodes) == []
+    assert MOST_NODES < looks[0] < 2 * MOST_NODES
+    assert kept.all.is_looking
+
+
+def test_of_each_reason_those_that_lacked_least_are_looked_at() -> None:
+    """Ten that will never have the memory must not hide one that lacked cpu alone."""
+    kept = Kept()
+    lacking = {"worst": "cpu", "almost": "cpu"} | {f"n{number}": "memory" for number in range(NEAREST)}
+    kept.all.note(an_asker(1), lacking)
+    assert kept.could(lambda _, node: node == "almost") == ["team/p1"]
+
+
+def test_who_may_not_push_either_still_waits_for_the_nodes_that_lacked_least() -> None:
+    kept = Kept()
+    kept.note(1, "a")
+    kept.all.note_push(an_asker(1), ["b"])
+    assert kept.could(lambda _, node: node == "a") == ["team/p1"]
+
+
+def test_it_is_news_when_a_pod_that_was_refused_some_nodes_is_refused_all() -> None:
+    kept = Kept()
+    assert not kept.all.note(an_asker(1), {"a": "why"})
+    assert kept.all.note(an_asker(1), {"a": "why", "b": "why"}, everywhere=True)
+    assert not kept.all.note(an_asker(1), {"a": "why", "b": "why"}, everywhere=True)

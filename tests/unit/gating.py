@@ -1,0 +1,48 @@
+"""A gate before two nodes, and a Pod that asks, in the fewest words."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from dispatcher.notices import Notices
+from dispatcher.placement.gate import Gate, Known, yes
+from dispatcher.placement.reservations import REFUSED, Holds
+from dispatcher.placement.wire import Pod
+from dispatcher.room import Bound, NodeSize, Reservation, Rooms, key_of
+from tests.builders import NOW
+
+CPU = REFUSED.format("cpu")
+NODES = {"a": None, "b": None}
+ONE_NODE = {"a": None}
+
+
+def a_pod(cpu: str = "3", *, priority: int | None = None, **meta: Any) -> Pod:
+    metadata = {
+        "name": "p", "namespace": "team", "uid": "u", "ownerReferences": [{"kind": "Job", "uid": "j"}],
+        "labels": {"batch.kubernetes.io/job-name": "job-1", "job-name": "job-1", "dispatcher.internal/task-id": "7"},
+    }  # fmt: skip
+    spec = {"containers": [{"resources": {"requests": {"cpu": cpu}}}], "priority": priority}
+    return msgspec.json.decode(msgspec.json.encode({"metadata": metadata | meta, "spec": spec}), type=Pod)
+
+
+def a_gate(target: str = key_of("podName", "team", "other"), bound: tuple[Bound, ...] = (), **known: bool) -> Gate:
+    """Two nodes of four cores; two are held on `a` until in a minute."""
+    holds = Holds(Rooms())
+    for name in NODES:
+        holds.hear_node(None, NodeSize(name, NOW, {"cpu": 4000, "pods": 110_000}))
+    for pod in bound:
+        holds.hear_pod(None, pod)
+    ends_at = (NOW + timedelta(minutes=1)).timestamp()
+    holds.hear_reservation(None, Reservation("team/r", "r", "a", {"cpu": 2000}, target, ends_at))
+    said = {name: lambda answer=answer: answer for name, answer in known.items()}
+    return Gate(holds, Known(now=NOW.timestamp, bound=lambda: bound, **said), Notices())
+
+
+def a_gate_with_clock(is_certain: Callable[[], bool] = yes) -> tuple[Gate, list[float]]:
+    """As `a_gate`; its clock stands still."""
+    seconds = [NOW.timestamp()]
+    gate = a_gate()
+    known = Known(is_certain=is_certain, now=lambda: seconds[0])
+    return Gate(gate._holds, known, Notices()), seconds

@@ -191,11 +191,17 @@ class Dispatcher:
     async def unready(self, words: str, seconds: float = 30) -> str:
         """Waits until /readyz names `words`; the whole body."""
 
+        said = 0, ""
+
         async def names_it() -> str:
-            status, body = await self.readiness()
+            nonlocal said
+            said = status, body = await self.readiness()
             return body if status == 503 and words in body else ""
 
-        return await wait_for(names_it, f"/readyz names {words!r}", seconds, check=self.check)
+        try:
+            return await wait_for(names_it, f"/readyz names {words!r}", seconds, check=self.check)
+        except TimeoutError as fault:
+            raise TimeoutError(f"{fault}; it said {said}; the end of its log:\n{self.log[-2000:]}") from fault
 
     def check(self) -> None:
         code = self.process.returncode

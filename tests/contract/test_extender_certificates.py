@@ -106,6 +106,7 @@ async def test_33_the_printed_configuration_names_the_files_of_the_pod(secured: 
     assert {"caFile", "certFile", "keyFile"} == set(extender["tlsConfig"])
 
 
+@pytest.mark.fault(60)
 async def test_33_one_without_a_certificate_is_not(ground: Ground, secured: Secured) -> None:
     await refused(ground, secured, None)
 

@@ -58,6 +58,7 @@ async def test_13_any_status_but_200_is_a_fault(stage: ScriptedStage, code: int)
     await stage.ground.held(await stage.pod(), "SchedulerError", words)
 
 
+@pytest.mark.fault(60)
 async def test_13_one_that_hangs_costs_its_timeout_and_is_a_fault(ground: Ground, extender: Scripted) -> None:
     await ground.nodes(2)
     extender.filter = extender.hang

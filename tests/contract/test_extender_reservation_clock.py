@@ -15,6 +15,7 @@ pytest_plugins = ["tests.scheduling.fixtures"]
 pytestmark = pytest.mark.usefixtures("reservations")
 
 
+@pytest.mark.fault(61)
 @pytest.mark.parametrize("wrong_by", [-300, 300])
 async def test_five_minutes_of_skew_end_no_hold_early_and_none_late(
     ground: Ground, ours: OurExtender, look_only: Path, wrong_by: int
@@ -25,16 +26,16 @@ async def test_five_minutes_of_skew_end_no_hold_early_and_none_late(
         await wrong.ready()
         plot = await plot_of(ground, wrong, ours)
         (node,) = await ground.nodes(1, cpu="3900m")
-        hold = await plot.reserving.hold(node, {"cpu": "2"}, jobName="ours", seconds=20)
-        ends_at = datetime.fromisoformat(await plot.reserving.made_at(hold)) + timedelta(seconds=20)
+        hold = await plot.reserving.hold(node, {"cpu": "2"}, jobName="ours", seconds=40)
+        ends_at = datetime.fromisoformat(await plot.reserving.made_at(hold)) + timedelta(seconds=40)
         await plot.becomes_held(node)
 
         async def is_over() -> bool:
             return not await is_held(wrong, node)
 
-        await wait_for(is_over, "the hold is over", 30, check=wrong.check)
+        await wait_for(is_over, "the hold is over", 60, check=wrong.check)
         late = datetime.now(UTC) - ends_at
-        assert timedelta(0) <= late < timedelta(seconds=3)
+        assert timedelta(0) <= late < timedelta(seconds=5)
         await plot.reserving.becomes(hold, "Expired", f"its time was over, at {ends_at:%Y-%m-%dT%H:%M:%SZ}")
 
 

@@ -13,7 +13,9 @@ async def test_a_pod_is_told_which_reservation_keeps_it_from_which_node(plot: Pl
     holds = [await plot.reserving.hold(node, {"cpu": "2000m"}, taskId=7) for node in nodes]
     for node in nodes:
         await plot.becomes_held(node)
-    pod = await plot.pod(cpu="3000m")
+    beside = [await plot.pod(cpu="1500m") for _ in nodes]
+    assert sorted(await plot.ground.bound(*beside)) == sorted(nodes), "kube-scheduler knows both"
+    pod = await plot.pod(cpu="1000m")
     told = await plot.reserving.becomes_told("Pod", pod, "Refused", f"{CPU}: by NodeReservation ")
     assert told["type"] == "Warning"
     assert told["involvedObject"]["uid"] == (await plot.ground.read(pod))["metadata"]["uid"]

@@ -230,16 +230,6 @@ async def cut_off(
         yield proxy, await plot_of(ground, behind, ours)
 
 
-async def test_who_was_turned_away_in_doubt_is_bound_once_there_is_none(cut_off: tuple[KubeProxy, Plot]) -> None:
-    """It has just begun; nothing else happens that would have the Pod tried again."""
-    _, plot = cut_off
-    (node,) = await plot.ground.nodes(1, cpu="3900m")
-    await plot.reserving.hold(node, {"cpu": "2000m"}, jobName="ours")
-    pod = await plot.pod(cpu="1000m")
-    await plot.ground.held(pod, "Unschedulable", "1 what is reserved is not known for certain")
-    assert await plot.ground.bound(pod, seconds=20) == [node]
-
-
 async def test_a_note_that_cannot_be_written_keeps_no_other_from_its_turn(cut_off: tuple[KubeProxy, Plot]) -> None:
     proxy, plot = cut_off
     (node,) = await plot.ground.nodes(1, cpu="3900m")
@@ -250,5 +240,5 @@ async def test_a_note_that_cannot_be_written_keeps_no_other_from_its_turn(cut_of
         await plot.ground.held(pod, "Unschedulable", CPU)
     rule = proxy.add(status(500), lambda asked: asks("patch", "pods")(asked) and asked.name == first)
     await plot.reserving.release(hold)
-    assert await plot.ground.bound(second) == [node]
+    assert await plot.ground.bound(second, seconds=20) == [node]
     assert rule.hits

@@ -26,6 +26,37 @@ async def test_10_nobody_dies_where_what_is_held_would_still_be_missing(plot: Pl
     assert set(await plot.ground.pods()) == {pod, victim}
 
 
+async def test_10_who_is_kept_from_one_node_and_may_not_clear_another_does_so_when_its_hold_ends(plot: Plot) -> None:
+    first, second = await plot.ground.nodes(2, cpu="3900m")
+    await plot.reserving.hold(first, {"cpu": "3900m"}, taskId=7)
+    hold = await plot.reserving.hold(second, {"cpu": "2000m"}, jobName="ours")
+    victim = await plot.ground.occupy(second, cpu="1500m")
+    for node in (first, second):
+        await plot.becomes_held(node)
+    pod = await high(plot, cpu="3000m")
+    await plot.ground.held(pod, "Unschedulable", f"1 {CPU}")
+    await plot.reserving.release(hold)
+    assert await plot.ground.bound(pod, seconds=25) == [second]
+    await plot.ground.gone(victim)
+
+
+async def test_10_who_may_not_clear_any_node_is_tried_again_when_somebody_has_gone(plot: Plot) -> None:
+    """kube-scheduler heeds no note on a Pod that no `filter` refused. It does when a Pod goes, whichever it is."""
+    node, other = await plot.ground.nodes(2, cpu="3900m")
+    hold = await plot.reserving.hold(node, {"cpu": "2000m"}, jobName="ours")
+    await plot.ground.occupy(node, cpu="1500m")
+    middle = await plot.ground.priority("middle", 200)
+    await plot.ground.occupy(other, cpu="3700m", priorityClassName=middle)
+    brief = await plot.ground.occupy(other, cpu="100m", priorityClassName=middle)
+    await plot.becomes_held(node)
+    pod = await high(plot, cpu="3000m")
+    await plot.ground.held(pod, "Unschedulable", "preemption: ")
+    await plot.reserving.release(hold)
+    await plot.becomes_free(node, {"cpu": "2400m"})
+    await plot.ground.delete_pod(brief)
+    assert await plot.ground.bound(pod, seconds=25) == [node]
+
+
 async def test_11_of_two_nodes_the_one_without_a_hold_is_cleared_although_its_pod_matters_more(plot: Plot) -> None:
     """kube-scheduler itself would choose the other: there the victim's priority is lower."""
     held, other = await plot.ground.nodes(2, cpu="3900m")
@@ -59,6 +90,6 @@ async def test_26_a_pod_whose_promised_node_is_held_goes_elsewhere_at_once(plot:
     before = await plot.ours.answered("filter")
     await plot.ground.open_gate(pod)
     assert await plot.ground.bound(pod) == [other]
-    assert await plot.ours.answered("filter") == before + 2
+    assert await plot.ours.answered("filter") >= before + 2
     assert not plot.scheduler.said("Unable to schedule pod; no fit; waiting", pod=plot.ground.key(pod))
     assert CPU not in str((await plot.ground.read(pod))["status"])

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
+import pytest
+
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.waiting import wait_for
 from tests.faults.http_proxy import KubeProxy
@@ -36,6 +38,7 @@ async def answered(reader: asyncio.StreamReader) -> bytes:
     return head.split(b"\r\n")[0]
 
 
+@pytest.mark.fault(60)
 async def test_14_it_answers_from_memory_when_it_cannot_reach_the_api_server(
     control_plane: ControlPlane, ground: Ground, look_only: Path, ours: OurExtender
 ) -> None:
@@ -71,6 +74,7 @@ async def test_15_an_idle_connection_lives_longer_than_kube_scheduler_keeps_it(l
             assert await reader.read() == b"", "and is closed in the end"
 
 
+@pytest.mark.fault(60)
 async def test_16_pods_are_all_bound_when_it_was_killed_and_is_back(
     ground: Ground, look_only: Path, ours: OurExtender
 ) -> None:

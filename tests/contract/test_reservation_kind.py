@@ -188,6 +188,7 @@ async def test_an_editor_may_not_reserve_and_a_reserver_may(control_plane: Contr
     await control_plane.wait_for(partial(may, "view", "list"), "the role is part of view", 10)
 
 
+@pytest.mark.fault(61)
 async def test_a_quota_limits_how_many_a_namespace_has(made: Kept, control_plane: ControlPlane, namespace: str) -> None:
     """The controller looks for new kinds each half a minute; a quota that is older than that is counted after five."""
     quotas = f"/api/v1/namespaces/{namespace}/resourcequotas"

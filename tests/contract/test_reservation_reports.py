@@ -1,16 +1,29 @@
 """What the extender writes of reservations: one that the server will not have keeps nobody else from its turn."""
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
 import pytest
+import pytest_asyncio
+from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
 from dispatcher.errors import ClusterAway
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import from_kubeconfig
+from dispatcher.kube.events import Events
 from dispatcher.kube.reservations import PATH, Reports, read_reservation
+from dispatcher.notices import Notice
+from dispatcher.placement.asker import Asker
+from dispatcher.placement.gate import Known
+from dispatcher.placement.reservations import Holds
+from dispatcher.programs.reporting import REFUSED_SECONDS, Reporting
+from dispatcher.room import Reservation, Rooms
 from tests.controlplane.cluster import ControlPlane
+from tests.faults.http_proxy import KubeProxy, asks
+from tests.faults.http_verbs import status
+from tests.faults.rules import nth
 
 pytest_plugins = ["tests.scheduling.fixtures"]
 pytestmark = pytest.mark.usefixtures("reservations")
@@ -43,3 +56,53 @@ async def test_a_refusal_is_told_and_what_is_gone_is_done(
     finally:
         control_plane.resume()
         await client.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def through(
+    control_plane: ControlPlane, namespace: str, tmp_path: Path
+) -> AsyncIterator[tuple[KubeProxy, KubeClient]]:
+    """A client, and the proxy between it and the server."""
+    config = control_plane.kubeconfig(tmp_path / "k", token=control_plane.admin_token, namespace=namespace)
+    async with KubeProxy(control_plane.url, control_plane.ca_file) as proxy:
+        client = KubeClient(await from_kubeconfig(str(proxy.kubeconfig(config)), None))
+        yield proxy, client
+        await client.close()
+
+
+async def test_an_event_that_is_refused_is_counted_and_given_up(
+    control_plane: ControlPlane, namespace: str, through: tuple[KubeProxy, KubeClient]
+) -> None:
+    proxy, client = through
+    events = Events(client, "dispatcher-extender")
+    proxy.add(status(403), asks("create", "events"), nth(1))
+    for number in (1, 2):
+        with capture_logs() as told:
+            await events.tell(Notice("Pod", f"{namespace}/p{number}", f"u{number}", "OfThisTest", "words"))
+        assert [line["event"] for line in told] == ["event not written"] * (number == 1)
+    found = await control_plane.admin("GET", f"/api/v1/namespaces/{namespace}/events")
+    assert [one["involvedObject"]["name"] for one in found["items"]] == ["p2"]
+    assert [counted(outcome) for outcome in ("refused", "written", "dropped")] == [1, 1, None]
+
+
+def counted(outcome: str) -> float | None:
+    return REGISTRY.get_sample_value("dispatcher_events_total", {"reason": "OfThisTest", "outcome": outcome})
+
+
+async def test_a_status_that_is_refused_keeps_no_other_from_its_turn(
+    namespace: str, through: tuple[KubeProxy, KubeClient]
+) -> None:
+    proxy, client = through
+    holds, names = Holds(Rooms()), [f"{namespace}/r{number}" for number in (1, 2, 3)]
+    for name in names:
+        holds.hear_reservation(None, Reservation(name, name, "nowhere", {"cpu": 1}, name, float("inf")))
+    rule = proxy.add(status(403), lambda asked: asks("patch", "nodereservations/status")(asked) and asked.name == "r1")
+    tell = Reporting(client, Known(), holds).rounds()["statuses"]
+    with capture_logs() as told:
+        assert await tell() == REFUSED_SECONDS
+    assert [(line["event"], line["number"]) for line in told] == [("not written, tried again", 1)]
+    assert [one.name for one, _ in holds.statuses(0)] == names[:1]
+    holds.again(holds.holding(Asker("nobody", (), {}), "nowhere")[0])
+    rule.end()
+    assert await tell() < REFUSED_SECONDS
+    assert list(holds.statuses(0)) == []

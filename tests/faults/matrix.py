@@ -89,9 +89,11 @@ ROWS: Final = {
     58: Fault("Ten thousand queues and submitters", "metrics name queues, never submitters or tasks"),
     59: Fault("One submitter floods", "caps of his own; others pass by"),
 }
+SCHEDULING: Final = {
+    60: Fault("The extender is down, slow, or asked by a stranger", "Pods wait, none is lost; strangers hear nothing"),
+    61: Fault("A reservation leaks", "worked out anew from the cluster, with an end"),
+}
 PARTS_TO_COME: Final = {
-    60: Fault("The extender is down, slow, or asked by a stranger", "Pods that are not ours never wait", "extender"),
-    61: Fault("A reservation leaks", "worked out anew from the cluster, with an end", "reservations"),
     62: Fault("The dashboard is scraped, or asked from another site", "read only, bounded, closed", "dashboard"),
 }
 CHAPTERS: Final = {
@@ -102,6 +104,7 @@ CHAPTERS: Final = {
     "Jobs and Pods": LAUNCHES,
     "Removals": REMOVALS,
     "Rows that mean harm": ROWS,
+    "Scheduling": SCHEDULING,
     "Parts to come": PARTS_TO_COME,
 }
 MATRIX: Final = {number: fault for chapter in CHAPTERS.values() for number, fault in chapter.items()}

@@ -111,6 +111,7 @@ def check_rights(place: Place) -> None:
     assert any(event.object_ref.resource == "leases" for event in asked)
 
 
+@pytest.mark.fault(60)
 async def test_rows_wait_while_the_extender_is_away_and_go_on_when_it_is_back(place: Place) -> None:
     async with deployed(place) as (scheduler, extender), pools(place, 2, SCHEDULER_NAME=scheduler.name) as (pool, _):
         await pool.runs(cache_key="maps")

@@ -41,7 +41,7 @@ async def test_what_is_held_for_a_row_is_there_when_its_job_is_made(place: Place
         async def is_bound() -> bool:
             return bool((await plane.admin("GET", f"{pods}/stranger"))["spec"].get("nodeName") == held)
 
-        await wait_for(is_bound, "the stranger has the node now", 10)
+        await wait_for(is_bound, "the stranger has the node now", 30)
 
 
 def a_stranger(place: Place, scheduler: str) -> Json:

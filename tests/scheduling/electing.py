@@ -7,7 +7,7 @@ from tests.controlplane.waiting import wait_for
 from tests.scheduling.ground import Ground
 from tests.scheduling.kube_scheduler import KubeScheduler
 
-SHORT = {"leaseDuration": "3s", "renewDeadline": "2s", "retryPeriod": "500ms"}
+SHORT = {"leaseDuration": "10s", "renewDeadline": "8s", "retryPeriod": "500ms"}
 
 
 class Electing(KubeScheduler):
@@ -31,4 +31,4 @@ class Electing(KubeScheduler):
         return fitted | {"profiles": [profile | {"schedulerName": self._common}], "leaderElection": lease | SHORT}
 
     async def leads(self) -> None:
-        await wait_for(lambda: "acquired lease" in self.log, "it leads", 20, check=self.check)
+        await wait_for(lambda: "acquired lease" in self.log, "it leads", 60, check=self.check)

@@ -50,7 +50,7 @@ class Reserving:
     async def made_at(self, name: str) -> str:
         return str((await self._plane.admin("GET", f"{self._path}/{name}"))["metadata"]["creationTimestamp"])
 
-    async def becomes(self, name: str, phase: str, words: str = "", seconds: float = 10) -> None:
+    async def becomes(self, name: str, phase: str, words: str = "", seconds: float = 20) -> None:
         async def is_so() -> bool:
             told, message = await self.status(name)
             return told == phase and words in message
@@ -70,7 +70,7 @@ class Reserving:
         items = (await self._plane.admin("GET", self._events, params=params))["items"]
         return sorted(items, key=lambda one: int(one["metadata"]["resourceVersion"]))
 
-    async def becomes_told(self, kind: str, name: str, reason: str, words: str, seconds: float = 10) -> Json:
+    async def becomes_told(self, kind: str, name: str, reason: str, words: str, seconds: float = 20) -> Json:
         """The Event."""
 
         async def find() -> Json | None:

@@ -1,0 +1,72 @@
+"""While Pods that are bound are not heard of, nobody is given what is held for others; its target is."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from dispatcher.placement.reservations import UNCERTAIN
+from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.waiting import wait_for
+from tests.faults.http_proxy import Asked, KubeProxy, Verb, asks
+from tests.faults.http_verbs import status
+from tests.faults.rules import Rule
+from tests.scheduling.ground import Ground
+from tests.scheduling.ours import OurExtender
+from tests.scheduling.reserving import OURS, Plot, plot_of, why_held
+
+pytest_plugins = ["tests.scheduling.fixtures"]
+pytestmark = pytest.mark.usefixtures("reservations")
+
+
+class Doubtful:
+    """An extender that hears of no Pod until the rule ends."""
+
+    def __init__(self, plot: Plot, rule: Rule[Asked, Verb]) -> None:
+        self.plot = plot
+        self.rule = rule
+
+    async def node_held(self) -> tuple[str, str]:
+        """The only one of this test, half of it held for the Job `ours`; and the name of the reservation."""
+        (node,) = await self.plot.ground.nodes(1, cpu="3900m")
+        hold = await self.plot.reserving.hold(node, {"cpu": "2000m"}, jobName="ours")
+
+        async def is_in_doubt() -> bool:
+            with suppress(aiohttp.ClientConnectionError):  # it does not listen yet
+                return await why_held(self.plot.ours, node, {"cpu": "1m"}) == UNCERTAIN
+            return False
+
+        await wait_for(is_in_doubt, "it is in doubt", 20, check=self.plot.ours.check)
+        return node, hold
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def doubtful(
+    control_plane: ControlPlane, ground: Ground, ours: OurExtender, look_only: Path
+) -> AsyncIterator[Doubtful]:
+    async with AsyncExitStack() as between:
+        proxy = await between.enter_async_context(KubeProxy(control_plane.url, control_plane.ca_file))
+        rule = proxy.add(status(500), asks("watch", "pods"))
+        behind = await between.enter_async_context(OurExtender(proxy.kubeconfig(look_only)))
+        yield Doubtful(await plot_of(ground, behind, ours), rule)
+
+
+async def test_who_was_turned_away_in_doubt_is_bound_once_there_is_none(doubtful: Doubtful) -> None:
+    """Nothing else happens that would have the Pod tried again."""
+    plot = doubtful.plot
+    node, _ = await doubtful.node_held()
+    pod = await plot.pod(cpu="1000m")
+    await plot.ground.held(pod, "Unschedulable", f"1 {UNCERTAIN}")
+    doubtful.rule.end()
+    assert await plot.ground.bound(pod, seconds=60) == [node]
+
+
+async def test_a_target_has_its_node_in_doubt_too(doubtful: Doubtful) -> None:
+    plot = doubtful.plot
+    node, hold = await doubtful.node_held()
+    assert await plot.ground.bound(await plot.pod(cpu="3900m", meta=OURS)) == [node]
+    doubtful.rule.end()
+    await plot.reserving.becomes(hold, "Landed", f"its Pod is on node {node}", 60)

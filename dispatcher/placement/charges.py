@@ -19,7 +19,7 @@ from dispatcher.placement.asker import Asker
 
 CHARGE_TICKS: Final = 10
 TICK_SECONDS: Final = 1
-MOST_NAMES: Final = 100_000
+MOST_NAMES: Final = 20_000
 NOTHING: Final[Amounts] = {}
 
 

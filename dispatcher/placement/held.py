@@ -19,9 +19,15 @@ class Held:
         self._on: dict[str, dict[str, Reservation]] = {}
         self._sums: dict[str, Amounts] = {}
         self._left: dict[str, Ranks] = {}
+        self._crowded: set[str] = set()
 
     def __contains__(self, node: str) -> bool:
         return node in self._on
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether some node has several."""
+        return bool(self._crowded)
 
     def nodes(self) -> Collection[str]:
         return self._on.keys()
@@ -35,6 +41,8 @@ class Held:
         self.drop(one)
         self._on.setdefault(one.node, {})[one.name] = one
         self._sums[one.node] = added(self._sums.get(one.node, {}), one.amounts)
+        if len(self._on[one.node]) > 1:
+            self._crowded.add(one.node)
         self.measure(one.node)
 
     def drop(self, one: Reservation) -> bool:
@@ -42,6 +50,8 @@ class Held:
         was = self._on.get(one.node, {}).pop(one.name, None)
         if was is None:
             return False
+        if len(self._on[one.node]) == 1:
+            self._crowded.discard(one.node)
         before = self._sums.pop(one.node)
         after = without(before, was.amounts)
         if self._on[one.node]:

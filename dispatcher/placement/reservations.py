@@ -24,7 +24,7 @@ from typing import Final
 
 from dispatcher.amounts import Amounts, added, less
 from dispatcher.placement.asker import Asker
-from dispatcher.placement.charges import NOTHING, Charges, Way
+from dispatcher.placement.charges import ANYWHERE, NOTHING, Charges, Way
 from dispatcher.placement.held import Held
 from dispatcher.placement.reservation_status import Around, ReservationStatus, is_news, status_of
 from dispatcher.room import Bound, NodeSize, Reservation, Rooms, key_of
@@ -181,7 +181,8 @@ class Holds:
     def _charge(self, asker: Asker, names: Collection[str], refused: Collection[str]) -> None:
         if len(refused) < len(names):
             may_have_one = any(node in names and node not in refused for node in self._held.nodes())
-            self._charges.put(asker, Way(names, refused), counts=may_have_one)
+            way = Way(names, refused) if self._held.is_crowded else ANYWHERE  # elsewhere nobody asks for it
+            self._charges.put(asker, way, counts=may_have_one)
 
     def _coming(self, asker: Asker, node: str, own: Collection[Reservation]) -> Amounts:
         """What those who may be on their way to this node ask for, beyond what is held there for them: for one of them,

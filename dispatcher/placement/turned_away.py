@@ -9,7 +9,7 @@ MOST_NAMES refused nodes in all, that each is remembered with all of its nodes; 
 no `filter` turned away but `preempt` alone, tries it again before its own time.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
@@ -107,20 +107,25 @@ class TurnedAway:
         """Of some of them, in turn, those that could have a node now, or have not been judged yet: again, until they
         are forgotten. Those that were put off are among them when their time has come.
         """
-        found = [self._attempts[name] for name in self._late if self._attempts[name].tries_at <= now][:LOOKED_AT]
         self._looks = 0
+        found = [self._attempts[name] for name in self._late if self._attempts[name].tries_at <= now][:LOOKED_AT]
+        found += self._look(may_have, is_bound)
+        if not self._due:
+            self._begin_again()
+            found += self._look(may_have, is_bound)
+        return found
+
+    def _look(self, may_have: Callable[[Asker, str], bool], is_bound: Callable[[Asker], bool]) -> Iterator[Attempt]:
+        """At some of those whose turn it is."""
         for attempt in [self._attempts[name] for name in islice(self._due, LOOKED_AT)]:
             if is_bound(attempt.asker):
                 self.forget(attempt)
             elif attempt.asker.name not in self._late and self._could(attempt, may_have):
-                found.append(attempt)
+                yield attempt
             else:
                 del self._due[attempt.asker.name]
             if self._looks > MOST_NODES:
                 break
-        if not self._due:
-            self._begin_again()
-        return found
 
     def _begin_again(self) -> None:
         """Everybody had a turn; with what was gained meanwhile there is another one."""

@@ -138,9 +138,9 @@ class BehindAScheduler(RuleBasedStateMachine):
         could = [name for name, (asker, nodes) in self.waits.items() if any(map(partial(self._fits, asker), nodes))]
         assert told.keys() & self.waits.keys() == set(could)
         assert not told.keys() & self.bound.keys()
-        for name in could:
-            self.turned_away.forget(told[name])
-            del self.waits[name]
+        for name, one in told.items():
+            self.turned_away.forget(one)
+            self.waits.pop(name, None)
 
     @invariant()
     def what_is_held_is_free(self) -> None:

@@ -220,6 +220,7 @@ def test_nothing_is_left_of_what_is_over() -> None:
     holds = Stage(a_reservation(amounts={"cpu": 1, "example.com/gpu": 1000}), nodes="").holds
     holds.hear_reservation(a_reservation(amounts={"cpu": 1, "example.com/gpu": 1000}), None)
     held = holds._held
+    assert not held.is_crowded
     assert (held._on, held._sums, held._left, holds._reservations, holds._by_target) == ({}, {}, {}, {}, {})
 
 

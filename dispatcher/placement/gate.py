@@ -38,7 +38,7 @@ def nothing() -> str:
 class Known(Struct, frozen=True):
     """What is known of the cluster: whether everything was listed once, whether the watches live since, that of
     reservations alone, what is missing, and whether it is heard at this moment when a Pod is bound; the API server's
-    clock; the Pods that are bound.
+    clock, and one that only goes forward; the Pods that are bound.
     """
 
     is_synced: Callable[[], bool] = yes
@@ -48,6 +48,7 @@ class Known(Struct, frozen=True):
     fault: Callable[[], str] = nothing
     hears: Callable[[], bool] = yes
     is_certain_of_holds: Callable[[], bool] = yes
+    elapsed: Callable[[], float] = lambda: 0.0
 
 
 class Gate:
@@ -108,7 +109,7 @@ class Gate:
         if not self._known.is_certain():
             return []
         self._turned_away.hear(self._holds.changes + self._doubts, self._holds.take_gained())
-        return self._turned_away.who_could(self._holds.would_fit, self._holds.is_bound, self._known.now())
+        return self._turned_away.who_could(self._holds.would_fit, self._holds.is_bound, self._known.elapsed())
 
     @property
     def is_looking(self) -> bool:
@@ -126,7 +127,7 @@ class Gate:
 
     def put_off(self, attempt: Attempt) -> None:
         """It could not be told."""
-        self._turned_away.put_off(attempt, self._known.now())
+        self._turned_away.put_off(attempt, self._known.elapsed())
 
     def _may_clear(self, asker: Asker, node: str, freed: Amounts) -> bool:
         return asker.is_exempt or self._holds.would_fit(asker, node, freed)

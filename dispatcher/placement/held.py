@@ -8,6 +8,7 @@ from dispatcher.amounts import Amounts, added, less, without
 from dispatcher.placement.ranks import Ranks
 from dispatcher.room import Reservation, Rooms
 
+NOTHING: Final[Amounts] = MappingProxyType({})
 NONE: Final[Mapping[str, Reservation]] = MappingProxyType({})
 
 
@@ -19,6 +20,7 @@ class Held:
         self._on: dict[str, dict[str, Reservation]] = {}
         self._sums: dict[str, Amounts] = {}
         self._left: dict[str, Ranks] = {}
+        self._for: dict[tuple[str, str], Amounts] = {}
         self._crowded: set[str] = set()
 
     def __contains__(self, node: str) -> bool:
@@ -41,6 +43,7 @@ class Held:
         self.drop(one)
         self._on.setdefault(one.node, {})[one.name] = one
         self._sums[one.node] = added(self._sums.get(one.node, {}), one.amounts)
+        self._for[one.node, one.target] = added(self.held_for((one.target,), one.node), one.amounts)
         if len(self._on[one.node]) > 1:
             self._crowded.add(one.node)
         self.measure(one.node)
@@ -52,6 +55,8 @@ class Held:
             return False
         if len(self._on[one.node]) == 1:
             self._crowded.discard(one.node)
+        if rest := without(self._for.pop((was.node, was.target)), was.amounts):
+            self._for[was.node, was.target] = rest
         before = self._sums.pop(one.node)
         after = without(before, was.amounts)
         if self._on[one.node]:
@@ -71,13 +76,19 @@ class Held:
             for resource, amount in self.left(node).items():
                 self._left.setdefault(resource, Ranks()).put(node, amount)
 
-    def left(self, node: str, but: Collection[Reservation] = ()) -> Amounts:
-        """Of a node beside what is held on it, by what is held; below 0 where less is free. `but`: holds there that
-        do not count.
+    def held_for(self, targets: Collection[str], node: str) -> Amounts:
+        """In sum."""
+        found: Amounts = NOTHING
+        for target in targets:
+            if (node, target) in self._for:
+                found = added(found, self._for[node, target])
+        return found
+
+    def left(self, node: str, but: Amounts = NOTHING) -> Amounts:
+        """Of a node beside what is held on it, by what is held; below 0 where less is free. `but`: so much of it does
+        not count.
         """
-        free, held = self._rooms.free_of(node), self._sums.get(node, {})
-        for one in but:
-            held = without(held, one.amounts)
+        free, held = self._rooms.free_of(node), without(self._sums.get(node, NOTHING), but)
         return less({name: free.get(name, 0) for name in held}, held)
 
     def below(self, needed: Amounts) -> Iterator[tuple[str, str]]:

@@ -63,12 +63,20 @@ def twins(names: Sequence[str]) -> list[str]:
     return [f"held for the same target: {', '.join(names)}"] if names else []
 
 
+def is_echo(before: Reservation, after: Reservation) -> bool:
+    """Nothing but what we said of it ourselves is new."""
+    return not after.has_landed and (before.uid, before.node, before.amounts, before.target, before.ends_at) == (
+        after.uid, after.node, after.amounts, after.target, after.ends_at,
+    )  # fmt: skip
+
+
 def is_news(one: Reservation, told: ReservationStatus, now: float) -> bool:
-    """Whether it has to be told; not, that one whose end is near is not over yet: another extender has said that it is,
-    by a clock of its own.
+    """Whether it has to be told. Where another extender may have said it otherwise, the first word stays: of where the
+    Pod landed, and, by a clock of its own, that it is over.
     """
-    is_again = one.phase == "Expired" and told.phase == "Active" and one.ends_at < now + CLOCKS_APART
-    return (told.phase, told.message) != (one.phase, one.message) and not is_again
+    has_ended = one.phase == "Expired" and told.phase != LANDED and one.ends_at < now + CLOCKS_APART
+    is_said = one.phase == told.phase == LANDED or (has_ended and told.phase != "Expired")
+    return (told.phase, told.message) != (one.phase, one.message) and not is_said
 
 
 def turned(one: Reservation, told: ReservationStatus) -> Iterator[Notice]:

@@ -16,6 +16,7 @@ Not guaranteed: that a node has what is held on it (its status says so); anythin
 binds, before they are seen bound; Pods that take longer from filter to bind than they are charged.
 """
 
+from bisect import bisect_left, insort
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator
 from heapq import heapify, heappop, heappush
@@ -26,7 +27,7 @@ from dispatcher.amounts import Amounts, added, less
 from dispatcher.placement.asker import Asker
 from dispatcher.placement.charges import ANYWHERE, NOTHING, Charges, Way
 from dispatcher.placement.held import Held
-from dispatcher.placement.reservation_status import Around, ReservationStatus, is_news, status_of
+from dispatcher.placement.reservation_status import Around, ReservationStatus, is_echo, is_news, status_of
 from dispatcher.room import Bound, NodeSize, Reservation, Rooms, key_of
 
 LOOKED_AT: Final = 20
@@ -45,7 +46,7 @@ class Holds:
         self._held = Held(rooms)
         self._charges = Charges()
         self._reservations: dict[str, Reservation] = {}
-        self._by_target: dict[str, set[str]] = defaultdict(set)
+        self._by_target: dict[str, list[str]] = defaultdict(list)
         self._bound: Counter[str] = Counter()
         self._landed: set[str] = set()
         self._landed_on: dict[str, str] = {}
@@ -74,7 +75,7 @@ class Holds:
             self._end(before)
         if after is not None:
             self._reservations[after.name] = after
-            self._by_target[after.target].add(after.name)
+            insort(self._by_target[after.target], after.name)
             self._begin(after)
         if before is not None and (after is None or after.uid != before.uid):
             self._landed.discard(before.uid)
@@ -116,10 +117,18 @@ class Holds:
     # What is asked
 
     def refusals(self, asker: Asker, names: Collection[str], now: float) -> dict[str, str]:
-        """Nodes that this Pod must not have, with the words that say why. Those it may have are charged with it."""
+        """Nodes that this Pod must not have, with the words that say why; last its own, before them those that lack
+        least. Those it may have are charged with it.
+        """
         self.pass_time(now)
         self.changes += self._charges.settle(asker.name)
-        refused = {} if asker.is_exempt else {name: why for name, why in self._refused(asker) if name in names}
+        refused: dict[str, str] = {}
+        own = self.own_nodes(asker)
+        for name, why in self._refused(asker, names, own) if not asker.is_exempt else ():
+            refused.pop(name, None)  # it stands where it lacks the last of what it lacks
+            refused[name] = why
+        for name in own.intersection(refused):
+            refused[name] = refused.pop(name)
         self._charge(asker, names, refused)
         return refused
 
@@ -139,9 +148,16 @@ class Holds:
     def nodes_of_others(self, asker: Asker | None, now: float) -> Collection[str]:
         """Those with a hold that is not this Pod's. None: nobody knows whose."""
         self.pass_time(now)
-        own = self._own(asker) if asker is not None else {}
-        mine = {node for node, those in own.items() if len(those) == len(self._held.on(node))}
-        return [node for node in self._held.nodes() if node not in mine]
+        own = self.own_nodes(asker) if asker is not None else set()
+        return [
+            node for node in self._held.nodes()
+            if asker is None or node not in own or self._held.left(node, self._held.held_for(asker.keys, node))
+        ]  # fmt: skip
+
+    def own_nodes(self, asker: Asker) -> set[str]:
+        """Where something is held for it."""
+        names = (name for key in asker.keys for name in self._by_target.get(key, ()))
+        return {one.node for name in names if self._is_active(one := self._reservations[name])}
 
     @property
     def knows_who_is_coming(self) -> bool:
@@ -158,12 +174,15 @@ class Holds:
 
     def would_fit(self, asker: Asker, node: str, freed: Amounts = NOTHING) -> bool:
         """Whether the Pod may have the node once so much more of it is free."""
-        own = self._own(asker).get(node, ())
-        charged = self._coming(asker, node, own) if own else self._charges.beside(asker.name)
+        own = self._held.held_for(asker.keys, node)
+        left = self._held.left(node, own)
+        if not left:
+            return True
+        charged = self._coming(asker, node) if own else self._charges.beside(asker.name)
         return not any(
             asker.asks.get(resource, 0) > 0
             and asker.asks[resource] + charged.get(resource, 0) > amount + freed.get(resource, 0)
-            for resource, amount in self._held.left(node, own).items()
+            for resource, amount in left.items()
         )
 
     def take_gained(self) -> Collection[str]:
@@ -171,11 +190,12 @@ class Holds:
         gained, self._gained = self._gained, {}
         return gained
 
-    def _refused(self, asker: Asker) -> Iterator[tuple[str, str]]:
-        charged, own = self._charges.total, self._own(asker)
+    def _refused(self, asker: Asker, names: Collection[str], own: Collection[str]) -> Iterator[tuple[str, str]]:
+        """Of each resource those with the least of it first."""
+        charged = self._charges.total
         needed = {name: amount + charged.get(name, 0) for name, amount in asker.asks.items() if amount > 0}
         for node, resource in self._held.below(needed):
-            if node not in own or not self.would_fit(asker, node):
+            if node in names and (node not in own or not self.would_fit(asker, node)):
                 yield node, REFUSED.format(resource)
 
     def _charge(self, asker: Asker, names: Collection[str], refused: Collection[str]) -> None:
@@ -184,28 +204,16 @@ class Holds:
             way = Way(names, refused) if self._held.is_crowded else ANYWHERE  # elsewhere nobody asks for it
             self._charges.put(asker, way, counts=may_have_one)
 
-    def _coming(self, asker: Asker, node: str, own: Collection[Reservation]) -> Amounts:
+    def _coming(self, asker: Asker, node: str) -> Amounts:
         """What those who may be on their way to this node ask for, beyond what is held there for them: for one of them,
         where several come for the same hold.
         """
-        found, used = NOTHING, {one.name for one in own}
+        found, claimed = NOTHING, set(asker.keys)
         for other in self._charges.towards(node, asker.name):
-            beyond = other.asks
-            for one in self._own(other).get(node, ()):
-                if one.name not in used:
-                    used.add(one.name)
-                    beyond = less(beyond, one.amounts)
+            unclaimed = [key for key in other.keys if key not in claimed]
+            claimed.update(unclaimed)
+            beyond = less(other.asks, self._held.held_for(unclaimed, node))
             found = added(found, {name: amount for name, amount in beyond.items() if amount > 0})
-        return found
-
-    def _own(self, asker: Asker) -> dict[str, list[Reservation]]:
-        """What is held for the Pod itself, by node."""
-        found: dict[str, list[Reservation]] = defaultdict(list)
-        for key in asker.keys:
-            for name in self._by_target.get(key, ()):
-                reservation = self._reservations[name]
-                if self._is_active(reservation):
-                    found[reservation.node].append(reservation)
         return found
 
     # What follows
@@ -235,7 +243,7 @@ class Holds:
             has_landed=one.uid in self._landed,
             landed_on=self._landed_on.get(one.uid, ""),
             left=self._held.left(one.node),
-            twins=sorted(islice((name for name in self._by_target[one.target] if name != one.name), MOST_TWINS)),
+            twins=[name for name in self._by_target[one.target][: MOST_TWINS + 1] if name != one.name][:MOST_TWINS],
         )
 
     # How a hold begins and ends
@@ -247,7 +255,7 @@ class Holds:
         if one.uid not in self._landed:
             self._held.put(one)
             self._charges.count_all()
-            self._moved[one.node] = None
+            self._note_gain(one.node)  # for its target
             heappush(self._ends, (one.ends_at, one.name))
             if len(self._ends) > 2 * len(self._reservations) + LOOKED_AT:  # of ends that were changed
                 self._ends = [(each.ends_at, each.name) for each in self._reservations.values()]
@@ -270,7 +278,7 @@ class Holds:
 
     def _forget_target(self, one: Reservation) -> None:
         names = self._by_target[one.target]
-        names.discard(one.name)
+        del names[bisect_left(names, one.name)]
         if not names:
             del self._by_target[one.target]
 
@@ -287,10 +295,3 @@ class Holds:
     def _note_gain(self, node: str) -> None:
         self.changes += 1
         self._gained[node] = self._moved[node] = None
-
-
-def is_echo(before: Reservation, after: Reservation) -> bool:
-    """Nothing but what we said of it ourselves is new."""
-    return not after.has_landed and (before.uid, before.node, before.amounts, before.target, before.ends_at) == (
-        after.uid, after.node, after.amounts, after.target, after.ends_at,
-    )  # fmt: skip

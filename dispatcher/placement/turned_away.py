@@ -21,7 +21,7 @@ from dispatcher.placement.asker import Asker
 NEAREST, LOOKED_AT, MOST, MOST_NAMES, MOST_TRIES = 10, 200, 5000, 200_000, 10
 MOST_NODES: Final = 4000
 """That are looked at in one go: 20 ms, in which filter has to wait."""
-PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 15.0
+PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, LATE_AT_ONCE = 0.5, 15.0, 5
 
 
 class Attempt(Struct, frozen=True, gc=False):
@@ -60,20 +60,27 @@ class TurnedAway:
     def note(
         self, asker: Asker, refused: Mapping[str, str], *, everywhere: bool = False, in_doubt: bool = False
     ) -> bool:
-        """`refused`: nodes and why; of each reason those with the least room first; none: it was not turned away.
-        True: it is, everywhere, and was not before.
+        """`refused`: nodes and why; of each reason those that it is least likely to have first; none: it was not turned
+        away. True: it is, everywhere, and was not before.
         """
         before = self._drop(asker.name)
         if refused:
             self._put(Attempt(asker, nearest(refused), refused, everywhere, in_doubt))
-        return everywhere and not (before is not None and before.everywhere and before.asker.uid == asker.uid)
+        return (
+            bool(refused)
+            and everywhere
+            and not (before is not None and before.everywhere and before.asker.uid == asker.uid)
+        )
 
     def note_push(self, asker: Asker, refused: Iterable[str]) -> None:
         """Nodes that it may not clear for itself, beside those that it was refused as they are."""
         if nodes := dict.fromkeys(refused):
+            is_due = asker.name in self._due
             before = self._drop(asker.name) or Attempt(asker, (), ())
             refused = {**nodes, **dict.fromkeys(before.refused)}
-            self._put(Attempt(asker, before.nearest, refused, before.everywhere, pushes=True))
+            self._put(Attempt(asker, before.nearest, refused, before.everywhere, before.in_doubt, pushes=True))
+            if is_due:
+                self._due[asker.name] = None
 
     def forget(self, attempt: Attempt) -> None:
         """It was told, or it is on a node; not, if it has asked again meanwhile."""
@@ -108,7 +115,7 @@ class TurnedAway:
         are forgotten. Those that were put off are among them when their time has come.
         """
         self._looks = 0
-        found = [self._attempts[name] for name in self._late if self._attempts[name].tries_at <= now][:LOOKED_AT]
+        found = [self._attempts[name] for name in self._late if self._attempts[name].tries_at <= now][:LATE_AT_ONCE]
         found += self._look(may_have, is_bound)
         if not self._due:
             self._begin_again()
@@ -161,7 +168,7 @@ class TurnedAway:
 
 
 def nearest(refused: Mapping[str, str]) -> tuple[str, ...]:
-    """Of each reason the last ones: they lack least of it."""
+    """Of each reason the last ones."""
     names, reasons = [*refused], [*refused.values()][::-1]
     ends = [len(names) - reasons.index(why) for why in dict.fromkeys(reasons)]
     share = max(1, NEAREST // len(ends))

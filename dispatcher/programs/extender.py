@@ -18,6 +18,7 @@ import structlog
 from aiohttp import web
 
 from dispatcher import health
+from dispatcher.clock import elapsed
 from dispatcher.config import ExtenderSettings, Settings
 from dispatcher.errors import SettingsError
 from dispatcher.kube.client import KubeClient
@@ -65,7 +66,8 @@ class Answering:
         self._mirror = mirror = RoomMirror(client, self._holds)
         known = Known(
             is_synced=mirror.is_synced, is_certain=self._is_certain, now=lambda: client.now().timestamp(),
-            bound=mirror.bound, fault=mirror.stale, hears=mirror.hears, is_certain_of_holds=mirror.knows_reservations,
+            bound=mirror.bound, fault=mirror.stale, hears=mirror.hears, elapsed=elapsed,
+            is_certain_of_holds=mirror.knows_reservations,
         )  # fmt: skip
         self._reporting = Reporting(client, known, self._holds)
         self._tls = Tls(settings.extender)

@@ -5,7 +5,7 @@ it within a second.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
 
 import structlog
@@ -24,7 +24,7 @@ from dispatcher.placement.reservations import KEPT_AWAY, UNCERTAIN, Holds
 from dispatcher.placement.turned_away import Attempt
 from dispatcher.room import Reservation
 
-ROUND_SECONDS, BETWEEN_SECONDS, REFUSED_SECONDS = 0.25, 0.05, 5
+ROUND_SECONDS, BETWEEN_SECONDS, REFUSED_SECONDS = 0.25, 0.1, 5
 ONCE: Final = 365 * 86_400
 WRITES_AT_ONCE, STEPS = 20, 10
 log = structlog.get_logger(component="reporting")
@@ -39,12 +39,13 @@ class Reporting:
         self._known = known
         self._holds = holds
         self._notices = Notices()
+        self._refused: list[Reservation] = []
         self.gate = Gate(holds, known, self._notices)
 
     def rounds(self) -> Mapping[str, Callable[[], Coroutine[Any, Any, float]]]:
         return {
             "charges": self._tick, "waiting": self._ask_who_waits, "waking": self._wake,
-            "statuses": self._tell_statuses, "events": self._tell_events,
+            "statuses": self._tell_statuses, "statuses again": self._tell_again, "events": self._tell_events,
         }  # fmt: skip
 
     async def _tick(self) -> float:
@@ -84,34 +85,35 @@ class Reporting:
             for phase in PHASES:
                 RESERVATIONS.labels(phase).set(self._holds.phases[phase])
             for _ in range(STEPS):
-                due = list(self._holds.statuses(self._known.now()))
-                faults = [await self._tell_one(one, told) for one, told in due]
-                if self._look_at("statuses", faults):
-                    return REFUSED_SECONDS
+                due = [self._tell_one(one, told) for one, told in self._holds.statuses(self._known.now())]
+                self._look_at("statuses", await asyncio.gather(*due))
                 await asyncio.sleep(0)  # between them the loop belongs to kube-scheduler
         return ROUND_SECONDS
 
+    async def _tell_again(self) -> float:
+        while self._refused:
+            self._holds.again(self._refused.pop())
+        return REFUSED_SECONDS
+
     async def _tell_one(self, one: Reservation, told: ReservationStatus) -> ClusterError | None:
-        """What keeps it from being told; then it is told again, after the others."""
+        """What keeps it from being told; then it is told again, after a while."""
         try:
             await self._reports.tell(one, told.phase, told.message)
         except ClusterError as fault:
-            self._holds.again(one)
+            self._refused.append(one)
             return fault
         for notice in turned(one, told):
             self._notices.say(notice)
         return None
 
-    def _look_at(self, rounds: str, outcomes: Iterable[ClusterError | None]) -> bool:
-        """True: some were refused, which is nothing to the others. ClusterError: nobody answers; try again."""
+    def _look_at(self, rounds: str, outcomes: Sequence[ClusterError | None]) -> None:
+        """What is refused to one, or lost, is nothing to the others. ClusterError: nobody answers; try again."""
         faults = [fault for fault in outcomes if fault is not None]
-        for fault in faults:
-            if not isinstance(fault, ClusterRefused):
-                raise fault
+        if faults and len(faults) == len(outcomes) and not isinstance(faults[0], ClusterRefused):
+            raise faults[0]
         if faults:
             FAULTS.labels(rounds).inc()
             log.warning("not written, tried again", rounds=rounds, number=len(faults), fault=str(faults[0]))
-        return bool(faults)
 
     async def _tell_events(self) -> float:
         for notice in self._notices.due(WRITES_AT_ONCE):

@@ -44,5 +44,5 @@ def a_gate_with_clock(is_certain: Callable[[], bool] = yes) -> tuple[Gate, list[
     """As `a_gate`; its clock stands still."""
     seconds = [NOW.timestamp()]
     gate = a_gate()
-    known = Known(is_certain=is_certain, now=lambda: seconds[0])
+    known = Known(is_certain=is_certain, now=lambda: seconds[0], elapsed=lambda: seconds[0])
     return Gate(gate._holds, known, Notices()), seconds

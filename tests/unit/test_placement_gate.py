@@ -103,7 +103,7 @@ def test_before_everything_is_listed_nobody_can_say(question: str) -> None:
 def test_what_is_not_said_to_be_unknown_is_known() -> None:
     known = Known()
     assert (known.is_synced(), known.is_certain(), known.now(), list(known.bound())) == (True, True, 0, [])
-    assert (known.fault(), known.is_certain_of_holds()) == ("", True)
+    assert (known.fault(), known.is_certain_of_holds(), known.elapsed()) == ("", True, 0)
 
 
 def test_without_reservations_it_is_open() -> None:

@@ -24,6 +24,7 @@ def test_who_was_waiting_before_we_began_tries_again() -> None:
 
 def test_who_may_not_push_aside_tries_again_when_it_may() -> None:
     gate, seconds = a_gate_with_clock()
+    assert gate.who_could() == []
     assert gate.spared(a_pod("3"), {"a": MetaVictims([MetaPod("v1")])}) == {}
     assert gate.who_could() == []
     seconds[0] += 60

@@ -1,7 +1,7 @@
 """Between filter and bind: Pods of which nobody has said yet where they go."""
 
 from dispatcher.placement.charges import CHARGE_TICKS
-from tests.unit.holding import CPU, END, OURS, THEIRS, Stage, a_reservation, an_asker
+from tests.unit.holding import CPU, END, MEMORY, OURS, THEIRS, Stage, a_reservation, an_asker
 
 
 def test_a_burst_cannot_take_what_is_held() -> None:
@@ -105,6 +105,31 @@ def test_it_pays_for_those_who_may_come_there_and_for_nobody_else() -> None:
     assert stage.holds.refusals(an_asker(500, name="team/here"), ["a", "b"], 0) == {}
     assert stage.refused(an_asker(2900, OURS, name="team/ours")) == {"a": CPU}
     assert stage.refused(an_asker(2400, OURS, name="team/ours")) == {}
+
+
+def test_its_own_node_is_the_first_to_be_looked_at_again() -> None:
+    """However little is left of it, and however much of others that it was refused as well."""
+    full = [a_reservation(f"team/{node}", node=node, target="nobody", amounts={"cpu": 3000}) for node in "bc"]
+    stage = Stage(a_reservation(), a_reservation("team/s", target=THEIRS, amounts={"cpu": 1900}), *full)
+    assert list(stage.refused(an_asker(2001, OURS, name="team/ours"))) == ["b", "c", "a"]
+
+
+def test_a_node_stands_where_it_lacks_the_last_of_what_it_lacks() -> None:
+    """Not where it lacks the first: those that lack least of one thing are looked at again."""
+    held = [
+        a_reservation("team/r", amounts={"cpu": 3900, "memory": 1}),
+        a_reservation("team/s", node="b", amounts={"cpu": 1, "memory": 8000}),
+    ]
+    stage = Stage(*held, nodes="ab")
+    asker = an_asker(3900, name="team/stranger", also={"memory": 8000})
+    assert list(stage.refused(asker).items()) == [("b", MEMORY), ("a", MEMORY)]
+
+
+def test_who_waits_is_looked_at_when_something_comes_to_be_held_for_it() -> None:
+    stage = Stage()
+    stage.holds.take_gained()
+    stage.holds.hear_reservation(None, a_reservation())
+    assert list(stage.holds.take_gained()) == ["a"]
 
 
 def test_of_what_is_held_for_itself_alone_it_may_have_all() -> None:

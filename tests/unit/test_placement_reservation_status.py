@@ -174,3 +174,25 @@ def test_what_is_made_longer_after_its_end_holds_again(told: Told) -> None:
 def test_a_node_that_has_nothing_is_a_node(told: Told) -> None:
     told.holds.hear_node(SIZE, replace(SIZE, size={}))
     assert told.round() == {"team/r": "Active"}
+
+
+def test_nor_is_it_said_meanwhile_that_its_node_is_missing(told: Told) -> None:
+    told.holds.hear_node(SIZE, None)
+    told.put(replace(ONE, phase="Expired", message="its time was over, at 1970-01-01T00:01:40Z"))
+    assert told.round(99) == {}
+
+
+def test_where_it_landed_is_said_once_by_whoever_saw_it_first(told: Told) -> None:
+    """Another extender, which began later, may have seen another Pod of the same Job."""
+    told.put(replace(ONE, phase="Landed", message="its Pod is on node a"))
+    told.holds.hear_pod(None, Bound("team/p", "b", {"cpu": 1}, (OURS,)))
+    assert told.round() == {}
+
+
+def test_of_many_reservations_for_one_target_all_extenders_name_the_same(told: Told) -> None:
+    for number in range(15, 1, -1):
+        told.put(replace(ONE, name=f"team/s{number:02}", uid=f"s{number}"))
+    words = {one.name: now_is.message for one, now_is in told.holds.statuses(0)}
+    names = ", ".join(f"team/s{number:02}" for number in range(2, 11))
+    assert words["team/s15"].endswith(f"; held for the same target: team/r, {names}")
+    assert words["team/r"].endswith(f"; held for the same target: {names}, team/s11")

@@ -1,60 +1,15 @@
 """Whoever was turned away is told when it could come."""
 
-from collections.abc import Callable
-
 import pytest
 
-from dispatcher.placement.asker import Asker
 from dispatcher.placement.turned_away import (
-    LONGEST_PAUSE_SECONDS,
     LOOKED_AT,
     MOST,
     MOST_NAMES,
     MOST_NODES,
-    MOST_TRIES,
     NEAREST,
-    Attempt,
-    TurnedAway,
 )
-
-
-def an_asker(number: int, uid: str = "u") -> Asker:
-    return Asker(f"team/p{number}", (), {}, uid=uid)
-
-
-def nobody(_: Asker) -> bool:
-    return False
-
-
-class Kept:
-    """Pods that were turned away, and what happens meanwhile."""
-
-    def __init__(self) -> None:
-        self.all = TurnedAway()
-        self._changes = 0
-        self.now = 0.0
-
-    def note(self, number: int, *refused: str, **more: bool) -> bool:
-        return self.all.note(an_asker(number), dict.fromkeys(refused, "why"), everywhere=True, **more)
-
-    def attempts(
-        self, may_have: Callable[[Asker, str], bool], *gained: str, is_bound: Callable[[Asker], bool] = nobody
-    ) -> list[Attempt]:
-        """After a change."""
-        self._changes += 1
-        self.all.hear(self._changes, gained)
-        return self.all.who_could(may_have, is_bound, self.now)
-
-    def could(self, may_have: Callable[[Asker, str], bool], *gained: str) -> list[str]:
-        return [attempt.asker.name for attempt in self.attempts(may_have, *gained)]
-
-
-def anything(*_: object) -> bool:
-    return True
-
-
-def nothing(*_: object) -> bool:
-    return False
+from tests.unit.keeping import Kept, an_asker, anything, nobody, nothing
 
 
 def test_who_could_have_one_of_its_nodes_is_told_until_it_knows_and_others_are_not() -> None:
@@ -157,21 +112,6 @@ def test_who_would_push_others_aside_is_told_of_any_gain_on_its_nodes() -> None:
     assert kept.could(nothing, "a") == ["team/p1"]
 
 
-def test_one_that_cannot_be_told_lets_the_others_be_told_and_is_given_up_in_the_end() -> None:
-    kept = Kept()
-    kept.note(1, "a")
-    kept.note(2, "a")
-    kept.all.put_off(kept.attempts(anything)[0], kept.now)
-    assert kept.could(anything) == ["team/p2"]
-    for _ in range(MOST_TRIES - 1):
-        kept.now += LONGEST_PAUSE_SECONDS
-        first, second = kept.attempts(anything)
-        assert (first.asker.name, second.asker.name) == ("team/p1", "team/p2")
-        kept.all.put_off(first, kept.now)
-    kept.now += LONGEST_PAUSE_SECONDS
-    assert kept.could(anything) == ["team/p2"]
-
-
 @pytest.mark.parametrize("number", [0, LOOKED_AT, 3 * LOOKED_AT - 1])
 def test_everybody_has_a_turn(number: int) -> None:
     kept = Kept()
@@ -192,25 +132,6 @@ def test_nobody_is_looked_at_again_before_something_has_changed() -> None:
     assert kept.could(nothing) == []
     assert kept.all.who_could(anything, nobody, 0) == []
     assert kept.could(anything) == ["team/p1"]
-
-
-def test_one_that_was_put_off_is_told_when_its_time_has_come_though_nothing_has_changed() -> None:
-    kept = Kept()
-    kept.note(1, "a")
-    kept.all.put_off(kept.attempts(anything)[0], 0)
-    assert kept.all.who_could(anything, nobody, 0.4) == []
-    (late,) = kept.all.who_could(nothing, nobody, 0.5)
-    kept.all.forget(late)
-    assert kept.all.who_could(anything, nobody, 99) == []
-
-
-def test_one_that_was_put_off_and_turned_away_anew_is_judged_anew() -> None:
-    kept = Kept()
-    kept.note(1, "a")
-    kept.all.put_off(kept.attempts(anything)[0], 0)
-    kept.note(1, "b")
-    assert kept.all.who_could(nothing, nobody, 99) == []
-    assert kept.could(lambda _, node: node == "b") == ["team/p1"]
 
 
 def test_those_who_had_their_turn_have_another_after_a_change_in_the_middle() -> None:
@@ -278,3 +199,18 @@ def test_it_is_news_when_a_pod_that_was_refused_some_nodes_is_refused_all() -> N
     assert not kept.all.note(an_asker(1), {"a": "why"})
     assert kept.all.note(an_asker(1), {"a": "why", "b": "why"}, everywhere=True)
     assert not kept.all.note(an_asker(1), {"a": "why", "b": "why"}, everywhere=True)
+
+
+def test_who_was_offered_nothing_was_not_turned_away() -> None:
+    assert not Kept().all.note(an_asker(1), {}, everywhere=True)
+
+
+def test_who_may_not_push_keeps_its_turn_and_its_doubt() -> None:
+    kept = Kept()
+    kept.note(1, "a", in_doubt=True)
+    kept.note(2, "a")
+    kept.all.hear(99, ())
+    for number in (1, 2):
+        kept.all.note_push(an_asker(number), ["b"])
+    found = kept.all.who_could(lambda asker, node: (asker.name, node) == ("team/p2", "a"), nobody, 0)
+    assert [one.asker.name for one in found] == ["team/p1", "team/p2"]

@@ -21,7 +21,7 @@ async def listen(runner: web.AppRunner, setting: str, address: str, tls: ssl.SSL
         raise SettingsError((f"{setting} is {address!r}: {fault}",)) from fault
 
 
-class Site(web.TCPSite):  # noqa: TID251 - the one place that mends it
+class Site(web.TCPSite):  # noqa: TID251  # the one place that mends it
     """Whoever was taken before it stops is known to the server, which answers or lets go."""
 
     async def stop(self) -> None:

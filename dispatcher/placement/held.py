@@ -55,7 +55,7 @@ class Held:
             return False
         if len(self._on[one.node]) == 1:
             self._crowded.discard(one.node)
-        if rest := without(self._for.pop((was.node, was.target)), was.amounts):
+        if rest := without(self._for.pop((was.node, was.target), NOTHING), was.amounts):
             self._for[was.node, was.target] = rest
         before = self._sums.pop(one.node)
         after = without(before, was.amounts)

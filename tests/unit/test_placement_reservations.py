@@ -224,6 +224,15 @@ def test_nothing_is_left_of_what_is_over() -> None:
     assert (held._on, held._sums, held._left, holds._reservations, holds._by_target) == ({}, {}, {}, {}, {})
 
 
+def test_one_that_holds_nothing_ends_like_any_other() -> None:
+    """Its amounts could not be read, say; and the target has another one there."""
+    holds, empty = Stage(a_reservation(), nodes="a").holds, a_reservation("team/s", amounts={})
+    holds.hear_reservation(None, empty)
+    holds.hear_reservation(a_reservation(), None)
+    holds.hear_reservation(empty, None)
+    assert (holds._held._on, holds._held._for, holds._held.is_crowded) == ({}, {}, False)
+
+
 def test_twins_hear_of_each_other_and_of_their_end() -> None:
     stage, twin = Stage(a_reservation()), a_reservation("team/s", node="b")
     stage.holds.hear_reservation(None, twin)

@@ -8,11 +8,13 @@ overhead on top).
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Final
 
 from dispatcher.quantity import parse_quantity
 
 Amounts = Mapping[str, int]
+NOTHING: Final[Amounts] = MappingProxyType({})
 Written = tuple[tuple[str, str], ...]
 """Requests as they stand in a manifest."""
 Asked = tuple[tuple[Written, ...], tuple[tuple[Written, bool], ...], Written, Written]

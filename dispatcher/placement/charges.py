@@ -14,13 +14,12 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dispatcher.amounts import Amounts, added, without
+from dispatcher.amounts import NOTHING, Amounts, added, without
 from dispatcher.placement.asker import Asker
 
 CHARGE_TICKS: Final = 10
 TICK_SECONDS: Final = 1
 MOST_NAMES: Final = 20_000
-NOTHING: Final[Amounts] = {}
 
 
 class Way(Struct, frozen=True, gc=False):

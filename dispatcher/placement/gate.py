@@ -8,10 +8,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dispatcher.amounts import Amounts, added
+from dispatcher.amounts import NOTHING, Amounts, added
 from dispatcher.notices import Notices
 from dispatcher.placement.asker import Asker, read_asker
-from dispatcher.placement.charges import NOTHING
 from dispatcher.placement.reservation_status import kept_from
 from dispatcher.placement.reservations import REFUSED, UNCERTAIN, Holds
 from dispatcher.placement.turned_away import Attempt, TurnedAway

@@ -4,11 +4,10 @@ from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from dispatcher.amounts import Amounts, added, less, without
+from dispatcher.amounts import NOTHING, Amounts, added, less, without
 from dispatcher.placement.ranks import Ranks
 from dispatcher.room import Reservation, Rooms
 
-NOTHING: Final[Amounts] = MappingProxyType({})
 NONE: Final[Mapping[str, Reservation]] = MappingProxyType({})
 
 

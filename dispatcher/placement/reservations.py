@@ -23,9 +23,9 @@ from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Final
 
-from dispatcher.amounts import Amounts, added, less
+from dispatcher.amounts import NOTHING, Amounts, added, less
 from dispatcher.placement.asker import Asker
-from dispatcher.placement.charges import ANYWHERE, NOTHING, Charges, Way
+from dispatcher.placement.charges import ANYWHERE, Charges, Way
 from dispatcher.placement.held import Held
 from dispatcher.placement.reservation_status import Around, ReservationStatus, is_echo, is_news, status_of
 from dispatcher.room import Bound, NodeSize, Reservation, Rooms, key_of

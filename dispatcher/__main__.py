@@ -10,9 +10,11 @@ def main() -> None:
     if sys.version_info < (3, 11):  # noqa: UP036  # whoever starts us from a checkout is told, not shown a trace
         sys.exit("dispatcher needs Python 3.11 or later; this is " + sys.version.split()[0])
     if sys.argv[1:2] == ["exec"]:
-        signal.signal(
-            signal.SIGTERM, lambda *_: sys.exit(143)
-        )  # PID 1 has no default; the driver takes a while to load
+        from dispatcher.programs.exec_isolated import start_isolated
+
+        # PID 1 has no default; the driver takes a while to load
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+        start_isolated()
         from dispatcher.programs.exec import main as run_command
 
         sys.exit(run_command(sys.argv[2:]))

@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from dispatcher.identity import CONTROLLER_UID
+from dispatcher.jobs.trusted_env import is_trusted
 
 ENV_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 CONTRACT: Final = frozenset({
@@ -59,6 +60,8 @@ def check_env_names(names: Iterable[str], opened: frozenset[str], taken: frozens
             return f"env.{name} is closed to rows"
         if f"env.{name}" in opened:
             continue
+        if is_trusted(name):
+            return f"env.{name} changes what programs run or trust: the template has to open it by name"
         if "env" not in opened:
             return f"the template does not open env.{name}"
         if name in taken:

@@ -55,6 +55,8 @@ def why_denied(kind: Kind, template: Template, passed: frozenset[str]) -> str:
         check_image(kind.spec.get("image"), template)
         or check_amount("cpu", kind.spec.get("cpu"), template)
         or check_amount("memory", kind.spec.get("memory"), template)
+        or check_machine("private_machine", kind.spec, template)
+        or check_machine("special_machine", kind.spec, template)
         or check_env_names(kind.env_names, template.opened, template.taken | passed)
     )
 
@@ -65,6 +67,13 @@ def check_image(image: str | None, template: Template) -> str:
     # A glob's `*` also matches "/", so a path that climbs out of its folder must not get that far.
     fine = ".." not in image and "//" not in image and any(fnmatchcase(image, glob) for glob in template.images)
     return "" if fine else f"spec.image is none of the template's {', '.join(template.images)}"
+
+
+def check_machine(field: str, spec: Mapping[str, str], template: Template) -> str:
+    """Machines belong to teams: a template says which of them its rows may name."""
+    if field not in spec or any(fnmatchcase(spec[field], glob) for glob in template.machines):
+        return ""
+    return f"spec.{field} is none of the template's machines: {', '.join(template.machines) or 'it has none'}"
 
 
 def check_amount(resource: str, written: str | None, template: Template) -> str:

@@ -4,6 +4,7 @@ that are only preferred, and a cache below the root. Reads the Pod as a stranger
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from dispatcher.config import PlacementSettings
@@ -12,6 +13,7 @@ from dispatcher.model import Order
 
 Json = dict[str, Any]
 DIGEST: Final = re.compile(r"[0-9a-f]{40}")
+NODE: Final = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 NOTES: Final = {"dispatcher.internal/history-nodes", "dispatcher.internal/real-resources"}
 CACHE_MOUNT: Final = {"name": "dispatcher-cache", "mountPath": "/cache"}
 
@@ -42,7 +44,10 @@ def demand_of(spec: Mapping[str, Any], template: Template, settings: PlacementSe
         ("private_machine", settings.private_machine_label), ("special_machine", settings.special_machine_label)
     ):  # fmt: skip
         if field in spec:
-            return [(label, "In", spec[field])] if field in template.opened else []
+            is_allowed = field in template.opened and any(
+                fnmatchcase(str(spec[field]), glob) for glob in template.machines
+            )
+            return [(label, "In", spec[field])] if is_allowed else []
     label, _, value = settings.node_selector.partition("=")
     return [(label, "In", value)] if label else []
 
@@ -73,9 +78,10 @@ def not_node(affinity: Json) -> Json:
 
 def is_preference(one: Json) -> bool:
     preference = one.get("preference") or {}
-    return preference.keys() == {"matchFields"} and [field["key"] for field in preference["matchFields"]] == [
-        "metadata.name"
-    ]
+    return preference.keys() == {"matchFields"} and [
+        (field["key"], field["operator"], all(map(NODE.fullmatch, field["values"])))
+        for field in preference["matchFields"]
+    ] == [("metadata.name", "In", True)]
 
 
 def beyond(ours: Sequence[Json] | None, theirs: Sequence[Json] | None) -> list[Json]:

@@ -5,6 +5,7 @@ exactly as in the template, and what it can open must be inside the bounds. Neit
 in one is caught by the other (three Argo Workflows advisories of 2026 are what one wall leads to).
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -20,6 +21,12 @@ JOB_FIELDS = frozenset({"backoffLimit", "podFailurePolicy", "activeDeadlineSecon
 POD_FIELDS = frozenset({"restartPolicy", "activeDeadlineSeconds", "schedulerName", "containers"}) | {
     "affinity", "tolerations", "volumes", "initContainers",  # as far as a placement may change them
 }  # fmt: skip
+RUNS_OR_TRUSTS = re.compile(
+    r"(PATH|HOME|USER|SHELL|IFS|(BASH_)?ENV|BROWSER|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|CLASSPATH|GCONV_PATH|LOCPATH"
+    r"|REQUESTS_CA_BUNDLE|KUBECONFIG|(?i:(HTTPS?|ALL|NO)_PROXY))$"
+    r"|BASH_FUNC_|PG|PYTHON|NODE_|NPM_|JDK_|PERL|RUBY|GEM_|GIT_|SSH_|SSL_|CURL_|AWS_|GOOGLE_|AZURE_"
+)
+"""Variables by which a value becomes code or trust: a row may set them only where the template names them."""
 ROW_FIELDS = frozenset({"env", "image", "command", "args", "resources"})
 
 
@@ -158,7 +165,7 @@ def contract_of(order: Order, limit: int, cache: str) -> dict[str, dict[str, Any
     task = order.task
     told = {
         "TASK_ID": str(task.id), "TASK_QUEUE": task.queue, "TASK_ATTEMPT": str(task.attempt),
-        "TASK_LAUNCH": str(order.launch.number), "TASK_START_KEY": order.request.start_key,
+        "TASK_LAUNCH": str(order.launch.number), "TASK_START_KEY": order.start_key,
         "TASK_TIMEOUT_SECONDS": str(limit), "TASK_CACHE_DIR": cache,
     }  # fmt: skip
     asked = {name: {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in FIELDS.items()}
@@ -168,7 +175,7 @@ def contract_of(order: Order, limit: int, cache: str) -> dict[str, dict[str, Any
 def row_violations(variable: Mapping[str, Any], is_given: bool, opened: frozenset[str]) -> Iterator[str]:
     """Of a variable that neither the template, nor PASS_ENV, nor the contract wrote."""
     name = variable["name"]
-    if f"env.{name}" not in opened and (is_given or "env" not in opened):
+    if f"env.{name}" not in opened and (is_given or "env" not in opened or RUNS_OR_TRUSTS.match(name)):
         yield f"env.{name} is not opened"
     if not ENV_NAME.fullmatch(name) or name.startswith(("TASK_", "DISPATCHER_", "KUBERNETES_", "LD_")):
         yield "an env name is illegal"

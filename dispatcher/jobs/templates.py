@@ -17,6 +17,7 @@ from dispatcher.errors import TemplateError
 from dispatcher.identity import (
     DOMAIN,
     IMAGES,
+    MACHINES,
     MAX_CPU,
     MAX_MEMORY,
     MAX_SECONDS,
@@ -48,6 +49,7 @@ class Template(Struct, frozen=True):
     opened: frozenset[str]
     taken: frozenset[str]
     images: tuple[str, ...]
+    machines: tuple[str, ...]
     max_cpu: Fraction | None
     max_memory: Fraction | None
     max_seconds: int
@@ -99,6 +101,7 @@ def judge_template(name: str, manifest: Manifest) -> Template:
         opened=opened,
         taken=taken,
         images=read_images(annotations, opened),
+        machines=read_globs(annotations.get(MACHINES)),
         max_cpu=read_bound("cpu", annotations.get(MAX_CPU), containers[index], opened),
         max_memory=read_bound("memory", annotations.get(MAX_MEMORY), containers[index], opened),
         max_seconds=read_seconds(annotations.get(MAX_SECONDS)),
@@ -163,9 +166,13 @@ def read_openings(annotations: Mapping[str, str]) -> frozenset[str]:
 
 
 def read_images(annotations: Mapping[str, str], opened: frozenset[str]) -> tuple[str, ...]:
-    globs = tuple(glob.strip() for glob in annotations.get(IMAGES, "").split(",") if glob.strip())
+    globs = read_globs(annotations.get(IMAGES))
     must("image" not in opened or bool(globs), IMAGES, "", "rows may set the image, so say which: registry/team-a/*")
     return globs
+
+
+def read_globs(written: str | None) -> tuple[str, ...]:
+    return tuple(glob.strip() for glob in (written or "").split(",") if glob.strip())
 
 
 def read_bound(

@@ -23,6 +23,7 @@ from typing import Final
 import asyncpg
 
 from dispatcher.programs.exec_command import Command, NotStarted
+from dispatcher.programs.exec_isolated import restored
 from dispatcher.programs.exec_row import (
     AT_WORK,
     FAULTS,
@@ -95,7 +96,7 @@ class Run:
             files["TASK_PAYLOAD_FILE"].write_text(payload, encoding="utf-8")
         except OSError as fault:
             return Report("retry", 1, f"TASK_PAYLOAD_FILE cannot be written: {fault}")
-        command = Command(self._argv, {name: str(path) for name, path in files.items()})
+        command = Command(self._argv, restored(os.environ) | {name: str(path) for name, path in files.items()})
         try:
             command.start()
         except NotStarted as fault:

@@ -46,7 +46,7 @@ class Command:
         self._loop.add_signal_handler(signal.SIGCHLD, self._reap)
         try:
             self._child = subprocess.Popen(  # noqa: S603  # CMD is what we are for
-                self._argv, env={**os.environ, **self._env}, stderr=subprocess.PIPE, start_new_session=True
+                self._argv, env=self._env, stderr=subprocess.PIPE, start_new_session=True
             )
         except OSError as fault:
             missing = isinstance(fault, FileNotFoundError)

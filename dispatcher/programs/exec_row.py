@@ -19,6 +19,7 @@ CONNECT_SECONDS: Final = 5
 ANSWER_SECONDS: Final = 10
 HEARD_SECONDS: Final = 0.5
 LONGEST_PAUSE_SECONDS: Final = 10
+POOLED: Final = {"application_name": "dispatcher/exec"}
 SQL: Final = Path(__file__).parents[1] / "sql" / "exec"
 AWAY: Final = (
     OSError,
@@ -98,12 +99,18 @@ class Row:
 
     async def _connect(self) -> asyncpg.Connection:
         try:
+            return await self._connect_with({**POOLED, "search_path": "pg_catalog, pg_temp"})
+        except asyncpg.exceptions.ProtocolViolationError:  # a pooler that passes no settings on
+            return await self._connect_with(POOLED)  # our statements name the schema of each object anyway
+
+    async def _connect_with(self, settings: dict[str, str]) -> asyncpg.Connection:
+        try:
             return await asyncpg.connect(
                 self._contract.database_url,
                 timeout=CONNECT_SECONDS,
                 command_timeout=ANSWER_SECONDS,
                 statement_cache_size=0,  # one statement, and a pooler may stand between
-                server_settings={"application_name": "dispatcher/exec"},
+                server_settings=settings,
                 target_session_attrs=SessionAttribute.primary,
             )
         except (ValueError, OverflowError):  # the driver's words on a URL that it cannot read may hold the password

@@ -13,7 +13,7 @@ database = one_database
 MOST_PEAK_KIB = 40 << 10
 ROUNDS = 5
 MOST_TIMES_THE_DRIVER = 1.35
-OURS = {"dispatcher", "dispatcher.__main__", "dispatcher.programs"}
+OURS = {"dispatcher", "dispatcher.__main__", "dispatcher.programs", "dispatcher.jobs", "dispatcher.jobs.trusted_env"}
 
 
 def loaded(told: str) -> set[str]:
@@ -24,7 +24,7 @@ def loaded(told: str) -> set[str]:
 
 async def test_nothing_is_loaded_but_the_driver_the_library_and_itself(database: Database) -> None:
     row = await insert_row(database)
-    timed = (PROGRAM[0], "-X", "importtime", *PROGRAM[1:])
+    timed = (PROGRAM[0], "-I", "-X", "importtime", *PROGRAM[1:])  # as it starts itself anew
     ended = await execute(row, "true", program=timed)
     bare = await asyncio.create_subprocess_exec(
         sys.executable, "-X", "importtime", "-c", "pass", stderr=asyncio.subprocess.PIPE

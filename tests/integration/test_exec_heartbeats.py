@@ -26,11 +26,11 @@ Story: TypeAlias = "Callable[[Row, PostgresProxy], Coroutine[object, object, Non
 DEAF = f"trap '' TERM; {FOR_EVER} & {FOR_EVER} & echo begun; while :; do sleep 1; done"
 # Prints the grace of a cancel, how the command ended, and whether that took the grace it was given.
 STOPS = """
-import asyncio, sys, time
+import asyncio, os, sys, time
 from dispatcher.programs.exec import GRACE_SECONDS
 from dispatcher.programs.exec_command import Command
 async def main():
-    command = Command(sys.argv[1:], {})
+    command = Command(sys.argv[1:], dict(os.environ))
     command.start()
     await asyncio.to_thread(sys.stdin.readline)
     began = time.monotonic()

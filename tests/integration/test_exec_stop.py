@@ -120,7 +120,7 @@ async def test_a_stop_before_the_start_leaves_the_row_as_it_was(database: Databa
 async def test_a_stop_while_it_still_loads_is_heard(database: Database) -> None:
     """PID 1 has no default for SIGTERM, and the driver takes a while to load."""
     row = await insert_row(database)
-    told = (PROGRAM[0], "-X", "importtime", *PROGRAM[1:])
+    told = (PROGRAM[0], "-I", "-X", "importtime", *PROGRAM[1:])
     async with wrapped(row, *sh(FOR_EVER), program=told) as wrapper:
         await wait_for(lambda: b"asyncpg" in wrapper.err, "it loads the driver", check=wrapper.check)
         wrapper.terminate()

@@ -9,6 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.jobs.env import CONTRACT, FIELDS, build_env, check_env_names, is_closed, literal, pass_env
+from dispatcher.jobs.manifest import build_job
+from dispatcher.jobs.policy import check_job
+from tests.builders import SITE, a_template, an_order
 
 NOTHING: frozenset[str] = frozenset()
 ENV = frozenset({"env"})
@@ -24,6 +27,15 @@ def expand(value: str, known: Mapping[str, str]) -> str:
     return re.sub(
         r"\$(\$|\(([^)]*)\))", lambda m: "$" if m[1] == "$" else known.get(m[2], m[0]), value, flags=re.DOTALL
     )
+
+
+RUNS_OR_TRUSTS = [
+    *("PATH", "HOME", "USER", "SHELL", "IFS", "ENV", "BASH_ENV", "BASH_FUNC_x", "BROWSER", "PGHOST", "PGSSLMODE"),
+    *("PYTHONPATH", "PYTHONWARNINGS", "NODE_OPTIONS", "NPM_CONFIG_PREFIX", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS"),
+    *("JDK_JAVA_OPTIONS", "CLASSPATH", "PERL5OPT", "PERL5LIB", "RUBYOPT", "GEM_HOME", "GIT_SSH_COMMAND", "SSH_ASKPASS"),
+    *("GCONV_PATH", "LOCPATH", "HTTP_PROXY", "https_proxy", "All_Proxy", "no_proxy", "SSL_CERT_FILE", "CURL_CA_BUNDLE"),
+    *("REQUESTS_CA_BUNDLE", "AWS_ACCESS_KEY_ID", "GOOGLE_APPLICATION_CREDENTIALS", "AZURE_CLIENT_ID", "KUBECONFIG"),
+]
 
 
 def run(env: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -167,7 +179,7 @@ def test_closed_names_are_closed_even_where_a_template_opens_them(name: str) -> 
     assert check_env_names([name], frozenset({"env", f"env.{name}"}), NOTHING) == f"env.{name} is closed to rows"
 
 
-@pytest.mark.parametrize("name", ["TASK", "TASKS_ID", "MY_TASK_ID", "POD_NAMES", "LDAP_URL", "PATH", "task_id"])
+@pytest.mark.parametrize("name", ["TASK", "TASKS_ID", "MY_TASK_ID", "POD_NAMES", "LDAP_URL", "task_id"])
 def test_other_names_are_not_closed(name: str) -> None:
     assert not is_closed(name)
     assert check_env_names([name], ENV, NOTHING) == ""
@@ -194,6 +206,28 @@ def test_an_illegal_name_is_refused_without_being_repeated(name: str) -> None:
 )
 def test_a_row_may_add_names_and_replace_only_what_is_opened(opened: set[str], taken: set[str], denied: str) -> None:
     assert check_env_names(["A"], frozenset(opened), frozenset(taken)) == denied
+
+
+@pytest.mark.parametrize("name", RUNS_OR_TRUSTS)
+def test_names_that_programs_run_or_trust_have_to_be_opened_by_name(name: str) -> None:
+    assert "has to open it by name" in check_env_names([name], ENV, NOTHING)
+    assert "has to open it by name" in check_env_names([name], ENV, frozenset({name}))
+    assert check_env_names([name], frozenset({f"env.{name}"}), NOTHING) == ""
+
+
+@pytest.mark.parametrize("name", RUNS_OR_TRUSTS)
+def test_the_second_check_finds_such_a_name_unless_the_template_opens_it(name: str) -> None:
+    for template, allowed in ((a_template(opens="env"), False), (a_template(opens=f"env,env.{name}"), True)):
+        order = an_order(template, env={name: "x"})
+        assert (check_job(build_job(order, template, SITE), order, template, SITE) == "") is allowed
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["PATHS", "HOMEPAGE", "USERNAME", "ENVIRONMENT", "path", "MY_PGHOST", "PROXY", "HTTP_PROXY_URL", "GCONV_PATHS"],
+)
+def test_names_that_only_look_like_those_are_open(name: str) -> None:
+    assert check_env_names([name], ENV, NOTHING) == ""
 
 
 def test_a_row_without_names_asks_for_nothing() -> None:

@@ -25,7 +25,8 @@ CACHE = f"{ROOT}/{'0a' * 20}"
 WARM = Placement(preferred=("n1", "n2"), notes={HISTORY_NODES: '["n1","n2"]'}, cache_path=CACHE)
 PRIVATE = Placement(Pool("mine", "m1", is_private=True))
 SPECIAL = Placement(Pool("gpu", "g1"))
-OPEN = a_template(opens="private_machine,special_machine")
+MACHINES = {"machines": "m1,g*"}
+OPEN = a_template(opens="private_machine,special_machine", bounds=MACHINES)
 CONTAINER = {"name": "task", "image": "app:1"}
 MOUNT = {"name": "dispatcher-cache", "mountPath": "/cache"}
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -79,7 +80,7 @@ def test_the_selector_of_all_is_demanded_of_rows_that_name_no_machine() -> None:
 
 
 def test_a_demand_stands_in_every_term_of_the_template() -> None:
-    template = a_template(opens="private_machine", pod={"containers": [CONTAINER], **OWN_PLACE})
+    template = a_template(opens="private_machine", bounds=MACHINES, pod={"containers": [CONTAINER], **OWN_PLACE})
     pod = pod_of(PRIVATE, template, spec={"private_machine": "m1"})
     mine = {"key": "mine", "operator": "In", "values": ["m1"]}
     assert demands(pod) == [[DISK, mine], [mine]]
@@ -136,6 +137,37 @@ def test_a_row_may_name_a_machine_only_where_its_template_opens_it() -> None:
     assert isinstance(held, Hold)
     assert "does not open spec.private_machine" in held.detail
     assert isinstance(judge_kind(kind, {"default": OPEN}, frozenset()), Offer)
+
+
+@pytest.mark.parametrize("field", ["private_machine", "special_machine"])
+@pytest.mark.parametrize(
+    ("machines", "name", "allowed"),
+    [
+        ("team-a-*", "team-a-1", True),
+        ("team-a-*", "team-b-1", False),
+        ("team-a-*", "xteam-a-1", False),
+        ("team-a-1,team-a-2", "team-a-2", True),
+        ("team-a-?", "team-a-10", False),
+        ("", "team-a-1", False),
+        (None, "team-a-1", False),
+    ],
+)
+def test_a_row_may_name_only_the_machines_of_its_template(
+    field: str, machines: str | None, name: str, *, allowed: bool
+) -> None:
+    template = a_template(opens=field, bounds={} if machines is None else {"machines": machines})
+    kind = a_kind(spec={field: name}, spec_names=frozenset({field}))
+    verdict = judge_kind(kind, {"default": template}, frozenset())
+    assert isinstance(verdict, Offer if allowed else Hold)
+    placement = Placement(Pool("mine" if field == "private_machine" else "gpu", name, field == "private_machine"))
+    order = an_order(template, placement=placement, spec={field: name})
+    violation = check_job(build_job(order, template, PLACED), order, template, PLACED)
+    assert ("the nodes that it demands" in violation) is not allowed, "the second check agrees with the first"
+
+
+@pytest.mark.parametrize("node", ["No Such Node!", "", "a..b", "-a", "A", "a" * 254, "n1\n"])
+def test_a_node_that_no_node_can_be_is_found_in_the_job(node: str) -> None:
+    assert "it prefers something else" in spoiled(lambda pod: None, placement=Placement(preferred=(node,)))
 
 
 # What the second check refuses

@@ -1,0 +1,36 @@
+"""`dispatcher exec` starts itself anew before it loads anything: isolated, and without the variables that interpreters,
+libraries and the driver would act upon. CMD gets all of them back.
+
+The wrapper holds the login of its containers. A row, or a cache that tasks share, must not choose what it loads or whom
+it trusts. What the connection needs stands in TASK_DATABASE_URL.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Mapping
+
+from dispatcher.jobs.trusted_env import is_trusted
+
+KEPT = "DISPATCHER_KEPT_"
+"""Prefix of what CMD gets back; rows and templates cannot set it."""
+
+
+def start_isolated() -> None:
+    """Returns in the isolated process only."""
+    if sys.flags.isolated:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+        return
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # one that comes meanwhile is delivered afterwards
+    command = [sys.executable, "-I", "-m", "dispatcher", *sys.argv[1:]]
+    os.execve(sys.executable, command, set_aside(os.environ))  # noqa: S606  # no shell: the same program again
+
+
+def set_aside(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of the wrapper: what is run or trusted stands there under names that nobody reads."""
+    return {KEPT + name if is_trusted(name) else name: value for name, value in environ.items()}
+
+
+def restored(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of CMD."""
+    return {name.removeprefix(KEPT): value for name, value in environ.items()}

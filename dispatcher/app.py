@@ -99,7 +99,7 @@ class App:
         self.launcher = Launcher(Submitter(api, site, self._memory, ask_again), self._memory, self.catalog, rules)
         world = DispatchWorld(
             self.mirror.view, self.rows, lambda: self.access.fault, lambda: self.listener.is_listening, self.lease,
-            remover.remove, Places(self.place, self.uses_of),
+            remover.remove, Places(self.place, self.uses_of, self.mirror.has_shown),
         )  # fmt: skip
         sweep_world = SweepWorld(self.mirror.view, self.rows, self.may_sweep, self.unanswered, remover.remove)
         dispatch = Dispatch(world, self.launcher, settings.admission, bucket)

@@ -6,7 +6,8 @@ a thing is ours, because a name of 8 hex digits can be met by chance and a label
 """
 
 import hashlib
-from datetime import UTC, datetime
+import uuid
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final
 
@@ -40,9 +41,13 @@ MAX_CPU: Final = f"{DOMAIN}/max-cpu"
 MAX_MEMORY: Final = f"{DOMAIN}/max-memory"
 MAX_SECONDS: Final = f"{DOMAIN}/max-seconds"
 IMAGES: Final = f"{DOMAIN}/images"
-OPENINGS: Final = frozenset({ROW_MAY_SET, MAX_CPU, MAX_MEMORY, MAX_SECONDS, IMAGES, REPORT})
+MACHINES: Final = f"{DOMAIN}/machines"
+OPENINGS: Final = frozenset({ROW_MAY_SET, MAX_CPU, MAX_MEMORY, MAX_SECONDS, IMAGES, MACHINES, REPORT})
 """Annotations that a template may carry; any other of our domain is a fault."""
 
+NO_KEY: Final = "00000000-0000-0000-0000-000000000000"
+"""In place of a start key, where no Job is made: the janitor may not read the secret."""
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 CONTROLLER_UID: Final = "batch.kubernetes.io/controller-uid"
 
 
@@ -51,6 +56,17 @@ def task_identity(database_id: str, task_id: int, created_at: datetime) -> str:
     """Digest of what makes a row this row, and no other of another or a re-made database."""
     moment = created_at.astimezone(UTC).isoformat(timespec="microseconds")
     return hashlib.sha256(f"{database_id}/{task_id}/{moment}".encode()).hexdigest()
+
+
+def start_key(secret: tuple[bytes, bytes], task_id: int, created_at: datetime) -> str:
+    """The key that the container of a row proves itself with: HMAC-SHA-256, its first 16 bytes as a UUID. `secret`: the
+    inner and outer block of the key. `dispatch.start_keys` in sql/ derives the same.
+    """
+    inner, outer = secret
+    moment = (created_at - EPOCH) // timedelta(microseconds=1)
+    message = b"start" + task_id.to_bytes(8, "big", signed=True) + moment.to_bytes(8, "big", signed=True)
+    digest = hashlib.sha256(outer + hashlib.sha256(inner + message).digest()).digest()
+    return str(uuid.UUID(bytes=digest[:16]))
 
 
 def job_name(installation: str, task_id: int, identity: str, attempt: int, launch: int) -> str:

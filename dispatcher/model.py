@@ -134,7 +134,6 @@ class Request(Struct, frozen=True):
     attempt: int
     env: dict[str, str]
     spec: dict[str, Any]
-    start_key: str
     cache_key: str | None
 
 
@@ -259,7 +258,7 @@ class Launch(Struct, frozen=True):
 
 
 class Order(Struct, frozen=True):
-    """One launch of one row of one database."""
+    """One launch of one row of one database; `start_key`: what its container proves itself with."""
 
     task: Task
     request: Request
@@ -267,6 +266,7 @@ class Order(Struct, frozen=True):
     offer: Offer
     database_id: str
     placement: Placement = Placement()
+    start_key: str = ""
 
 
 class End(Struct, frozen=True):

@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-import msgspec
-
 from dispatcher.config import Settings
 from dispatcher.errors import DispatcherError
 from dispatcher.jobs.catalog import Catalog
@@ -53,7 +51,7 @@ def preview_template(name: str, settings: Settings) -> Manifest:
         created_at=LONG_AGO, started_at=None, heartbeat_at=None, finished_at=None, cancel_requested_at=None, kind=b"",
     )  # fmt: skip
     kind = Kind(b"", name, None, {}, frozenset(), frozenset())
-    return preview(task, (Request(1, 1, {}, {}, HIDDEN, None), Past()), kind, NO_DATABASE, settings)
+    return preview(task, (Request(1, 1, {}, {}, None), Past()), kind, NO_DATABASE, settings)
 
 
 def preview(task: Task, asked: tuple[Request, Past], kind: Kind, database_id: str, settings: Settings) -> Manifest:
@@ -65,9 +63,9 @@ def preview(task: Task, asked: tuple[Request, Past], kind: Kind, database_id: st
     offer = catalog.offer(kind)
     if isinstance(offer, Hold):
         raise DispatcherError(f"{offer.reason}: {offer.detail}")
-    request, past = msgspec.structs.replace(asked[0], start_key=HIDDEN), asked[1]
+    request, past = asked
     placement = plan_placement(task.queue, request, past, settings.placement)
-    order = Order(task, request, Launch(task.launch + 1), offer, database_id, placement)
+    order = Order(task, request, Launch(task.launch + 1), offer, database_id, placement, HIDDEN)
     return rendered(order, catalog.templates[task.template], site)
 
 

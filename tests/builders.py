@@ -46,7 +46,7 @@ IMAGE = "registry.example/team-a/app:1"
 SITE = Site("dispatcher", "jobs", 3600, 1800, PlacementSettings(), {})
 RULES = Rules()
 NOWHERE = Placement()
-ANYWHERE = Places(lambda queue, request, past: NOWHERE, lambda key: ())
+ANYWHERE = Places(lambda queue, request, past: NOWHERE, lambda key: (), lambda node: True)
 FIRST_LAUNCH = Launch(1)
 
 
@@ -185,7 +185,7 @@ def a_template(
 
 
 def a_request(**changes: Any) -> Request:
-    return msgspec.structs.replace(Request(42, 1, {}, {}, START_KEY, None), **changes)
+    return msgspec.structs.replace(Request(42, 1, {}, {}, None), **changes)
 
 
 def an_order(
@@ -201,4 +201,4 @@ def an_order(
     offered = template or a_template()
     image = request.spec.get("image", offered.task_container["image"])
     offer = Offer(image, plan_shape(offered, request.spec), offered.name)
-    return Order(task, request, launch, offer, DATABASE_ID, placement)
+    return Order(task, request, launch, offer, DATABASE_ID, placement, START_KEY)

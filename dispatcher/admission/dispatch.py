@@ -22,8 +22,9 @@ from msgspec import Struct
 
 from dispatcher.admission.cycle import Plan, plan_cycle
 from dispatcher.admission.gates import Contender
+from dispatcher.admission.heads import Index, Offers
 from dispatcher.admission.orders import Histories, Places, make_orders
-from dispatcher.admission.scan import Index, Offers, Scan
+from dispatcher.admission.scan import Scan
 from dispatcher.clock import Clock, elapsed
 from dispatcher.config import AdmissionSettings
 from dispatcher.metrics import CYCLE_SECONDS, CYCLE_TASKS, PARKED_TASKS, WAITING_TASKS
@@ -92,7 +93,7 @@ class Jobs(Offers, Protocol):
     def lanes(self, tasks: Mapping[int, Task]) -> tuple[frozenset[Lane], frozenset[Lane]]: ...
     def brakes(self) -> Brakes: ...
     def standing(self, task: Task) -> Standing: ...
-    async def launch(self, orders: Sequence[Order]) -> None: ...
+    async def launch(self, orders: Sequence[Order]) -> int: ...
 
 
 class Lead(Protocol):
@@ -155,7 +156,7 @@ class Dispatch:
                 leads = term != 0 and self._world.lead.term() == term
                 if leads and not view.stale and decision.plan.ends:
                     acts.create_task(self._remove(decision.plan.ends[:BATCH]))
-                await self._jobs.launch(decision.orders if leads else [])
+                self._bucket.take(await self._jobs.launch(decision.orders if leads else []))
             report(decision)
             return self._pause(decision)  # 5 come again
 
@@ -231,7 +232,6 @@ class Dispatch:
         """Launches with what their Jobs are made from; a replica that does not lead plans, and leaves it at that."""
         if not plan.launches or not self._world.lead.term():
             return []
-        self._bucket.take(len(plan.launches))
         return await make_orders(rows, plan.launches, requests, self._world.places)
 
     def _pause(self, decision: Decision) -> float:

@@ -6,6 +6,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from dispatcher.admission.gates import Contender
+from dispatcher.identity import start_key
 from dispatcher.model import Launch, Offer, Order, Request
 from dispatcher.past import Past, Placement, Use
 
@@ -18,32 +19,48 @@ class Histories(Protocol):
 
     database_id: str
 
+    async def start_secret(self) -> tuple[bytes, bytes]: ...
     async def requests(self, ids: Sequence[int]) -> dict[int, Request]: ...
     async def histories(self, keys: Sequence[Key]) -> dict[Key, tuple[str, ...]]: ...
 
 
 class Places(Struct, frozen=True):
-    """Where launches are placed, and what is remembered of a key's uses; asking for that never waits."""
+    """How launches are placed; nothing of it waits.
+
+    plan: the placement of a row of a queue, by its past.
+    uses: what earlier runs of a cache key really used.
+    has_shown: whether the API server has shown a node of this name; a container's word alone is not believed.
+    """
 
     plan: Callable[[str, Request, Past], Placement]
     uses: Callable[[Key], tuple[Use, ...]]
+    has_shown: Callable[[str], bool]
+
+
+class Means(Struct, frozen=True):
+    """What all Jobs of one cycle are made with."""
+
+    database_id: str
+    secret: tuple[bytes, bytes]
+    places: Places
 
 
 async def make_orders(
     rows: Histories, launches: Sequence[Contender], requests: Mapping[int, Request], places: Places
 ) -> list[Order]:
     """In the order of the launches; one query for those that were not read yet, and one for all histories."""
+    if not launches:
+        return []
     missing = [one.task.id for one in launches if one.task.id not in requests]
     known = {**requests, **(await rows.requests(missing) if missing else {})}
     keys = {
         one.task.id: (one.task.queue, key) for one in launches if (key := cache_key(known, one.task.id)) is not None
     }
     nodes = await rows.histories(sorted(set(keys.values()))) if keys else {}
-    pasts = {id_: Past(nodes.get(key, ()), places.uses(key)) for id_, key in keys.items()}
-    return [
-        order for one in launches
-        if (order := make_order(one, known.get(one.task.id), pasts, (rows.database_id, places)))
-    ]  # fmt: skip
+    shown = {key: tuple(filter(places.has_shown, names)) for key, names in nodes.items()}
+    pasts = {id_: Past(shown.get(key, ()), places.uses(key)) for id_, key in keys.items()}
+    means = Means(rows.database_id, await rows.start_secret(), places)
+    return [order for one in launches if (order := make_order(one, known.get(one.task.id), pasts, means))]
 
 
 def cache_key(requests: Mapping[int, Request], task_id: int) -> str | None:
@@ -51,12 +68,10 @@ def cache_key(requests: Mapping[int, Request], task_id: int) -> str | None:
     return None if request is None else request.cache_key
 
 
-def make_order(
-    contender: Contender, request: Request | None, pasts: Mapping[int, Past], where: tuple[str, Places]
-) -> Order | None:
+def make_order(contender: Contender, request: Request | None, pasts: Mapping[int, Past], means: Means) -> Order | None:
     task, launch, offer = contender.task, contender.standing.verdict, contender.offer
     if request is None or not isinstance(launch, Launch) or not isinstance(offer, Offer):
         return None
-    database_id, places = where
-    placement = places.plan(task.queue, request, pasts.get(task.id, Past()))
-    return Order(task, request, launch, offer, database_id, placement)
+    placement = means.places.plan(task.queue, request, pasts.get(task.id, Past()))
+    key = start_key(means.secret, task.id, task.created_at)
+    return Order(task, request, launch, offer, means.database_id, placement, key)

@@ -150,11 +150,13 @@ class Launcher:
             plan = self._braked(task) or plan
         return Standing(plan, standing.ends)
 
-    async def launch(self, orders: Sequence[Order]) -> None:
-        """Carries the orders out; returns when all are on their way."""
+    async def launch(self, orders: Sequence[Order]) -> int:
+        """Carries the orders out; returns how many, when all are on their way."""
         self._sightings.forget_the_rest()  # a cycle was judged to its end
         await self._submitter.resolve()
-        await self._submitter.submit(list(self._probes(orders)), self._catalog.templates)
+        sent = [order for order in self._probes(orders) if not self._memory.rests(order, self._clock())]
+        await self._submitter.submit(sent, self._catalog.templates)
+        return len(sent)
 
     def _probes(self, orders: Iterable[Order]) -> Iterator[Order]:
         """Of a template that failed last, one create at a time. Only what passed the gates may be it: a row that is

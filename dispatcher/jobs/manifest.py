@@ -104,7 +104,7 @@ def build_contract(order: Order, limit: int, cache: str) -> dict[str, str]:
         "TASK_QUEUE": order.task.queue,
         "TASK_ATTEMPT": str(order.task.attempt),
         "TASK_LAUNCH": str(order.launch.number),
-        "TASK_START_KEY": order.request.start_key,
+        "TASK_START_KEY": order.start_key,
         "TASK_TIMEOUT_SECONDS": str(limit),
         "TASK_CACHE_DIR": cache,
     }

@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from dispatcher.model import Candidate, Hold, HoldReason, Lane, Launch, Task
+from dispatcher.model import Candidate, Hold, HoldReason, Lane, Launch, Order, Task
 from dispatcher.snapshot import ClusterView
 
 K = TypeVar("K")
@@ -19,8 +19,8 @@ LONGEST_PAUSE_SECONDS = 30
 LONGEST_WISH_SECONDS = 300
 """A Retry-After is obeyed up to here: then one create asks again."""
 DEFER_SECONDS = 2
-KIND_SECONDS = 60
-POISONED_ROWS_OF_A_KIND = 3
+ALIKE_SECONDS = 60
+REFUSED_ROWS_ALIKE = 3
 MOST_REMEMBERED = 100_000
 
 
@@ -65,6 +65,19 @@ def plan_create(launch: Launch, unseen: Unseen | None, name: str) -> Launch | Ho
     return msgspec.structs.replace(launch, is_repeat=True)
 
 
+Likeness = tuple[str, bytes, str | None, bytes]
+
+
+def likeness(order: Order) -> Likeness:
+    """What rows share whose Jobs the API server refuses alike: submitter, kind, cache key, and placement.
+
+    A container says where it ran, so a placement may hold what another team's container said. And a submitter's own
+    rows must not hold those of another.
+    """
+    placement = msgspec.json.encode(order.placement, order="deterministic")
+    return order.task.submitted_by, order.task.kind, order.request.cache_key, placement
+
+
 class Breaker:
     """Stops a kind of request after an answer that asks for it; then lets one through to see."""
 
@@ -106,7 +119,8 @@ class Memory:
         self.quota = Breaker()
         self._templates: dict[str, Breaker] = {}
         self._parked: dict[tuple[int, int], Hold] = {}
-        self._kinds: dict[bytes, tuple[int, float]] = {}
+        self._refused: dict[Likeness, tuple[int, float]] = {}
+        self._resting: dict[tuple[int, int], tuple[Hold, float]] = {}
         self._failed: dict[int, float] = {}
         self._deferred: dict[int, float] = {}
 
@@ -164,31 +178,39 @@ class Memory:
         """Holds a row until it or a template changes."""
         trimmed(self._parked)[task.id, task.attempt] = hold
 
-    def poisoned(self, task: Task, now: float, *, is_kind: bool) -> None:
-        """Three refused rows of a kind hold the kind for a minute: the fault is no row's."""
-        if is_kind:
-            count, _ = self._kinds.get(task.kind, (0, now))
-            trimmed(self._kinds)[task.kind] = (count + 1, now)
+    def refused(self, order: Order, now: float) -> None:
+        """Three refused rows hold those that are alike for a minute."""
+        count, _ = self._refused.get(likeness(order), (0, now))
+        trimmed(self._refused)[likeness(order)] = (count + 1, now)
 
-    def accepted(self, task: Task) -> None:
+    def rests(self, order: Order, now: float) -> bool:
+        """True: Jobs like this one were refused; the row is not tried again before the minute is over."""
+        count, last = self._refused.get(likeness(order), (0, now)) if self._refused else (0, now)
+        if count < REFUSED_ROWS_ALIKE or now - last >= ALIKE_SECONDS:
+            return False
+        hold = Hold(HoldReason.POISON, f"{count} rows of this submitter, of this kind and placed alike were refused")
+        trimmed(self._resting)[order.task.id, order.task.attempt] = (hold, last + ALIKE_SECONDS)
+        return True
+
+    def accepted(self, order: Order) -> None:
         """One success ends every pause that could have stopped it."""
-        self._kinds.pop(task.kind, None)
+        task = order.task
+        if self._refused:
+            self._refused.pop(likeness(order), None)
         self._failed.pop(task.id, None)
         for brake in (self.api, self.quota, self.of_template(task.template)):
             brake.reset()
 
     def parked(self, row: Task | Candidate, now: float) -> Hold | None:
-        """Why the API server will not take a row, or any row of its kind, as it is."""
+        """Why the API server will not take a row, or rows like it, as they are."""
         if (hold := self._parked.get((row.id, row.attempt))) is not None:
             return hold
-        count, last = self._kinds.get(row.kind, (0, now))
-        if count < POISONED_ROWS_OF_A_KIND or now - last >= KIND_SECONDS:
-            return None
-        return Hold(HoldReason.POISON, f"{count} rows of this kind were refused by the API server")
+        hold, until = self._resting.get((row.id, row.attempt), (None, now))
+        return hold if now < until else None
 
     def forget_rows(self) -> None:
         """Templates changed, or it is another database: what was refused before may be taken now."""
-        for known in (self._parked, self._kinds, self._failed, self._deferred, self._templates):
+        for known in (self._parked, self._refused, self._resting, self._failed, self._deferred, self._templates):
             known.clear()
 
 

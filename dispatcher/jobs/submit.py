@@ -180,7 +180,7 @@ class Submitter:
         memory, now, name = self._memory, self._clock(), name_of(order, self._site.installation)
         if job is not None and is_ours(order, job):
             memory.answered(name, job.resource_version)
-            memory.accepted(order.task)
+            memory.accepted(order)
             self._tell(order)
             log.info("launched", task=order.task.id, job=name, meaning=meaning)
             return
@@ -203,7 +203,8 @@ class Submitter:
         elif meaning is Meaning.EXISTS:
             self._park(order, HoldReason.NAME_COLLISION, f"Job {name} exists and is not this task's")
         else:
-            memory.poisoned(order.task, now, is_kind=meaning is Meaning.POISON)
+            if meaning is Meaning.POISON:
+                memory.refused(order, now)
             self._park(order, HoldReason.POISON, f"{answer.status} {answer.message}")
 
     def _tell(self, order: Order) -> None:

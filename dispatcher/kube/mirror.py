@@ -32,6 +32,8 @@ class Mirror:
         self._pods = Reflector[Pod](client, Resource("pods", pods, read_pod, ours), self._tell, pace)
         self._nodes = Reflector[Node](client, Resource("nodes", "/api/v1/nodes", read_node), self._tell, pace)
         self._with_nodes = with_nodes
+        self._nodes_of_pods: set[str] = set()
+        self._pods.store.on_each(self._remember_node)
         self._ages = {name: STORE_AGE.labels(name) for name in ("jobs", "pods", "nodes")[: 2 + with_nodes]}
 
     def on_change(self, listener: Callable[[], None]) -> None:
@@ -48,6 +50,14 @@ class Mirror:
             group.create_task(self._pods.run())
             if self._with_nodes:
                 group.create_task(self._nodes.run())
+
+    def has_shown(self, node: str) -> bool:
+        """Whether the API server has shown a node of this name; where nodes are not watched, by a Pod of ours on it."""
+        return node in (self._nodes.store if self._with_nodes else self._nodes_of_pods)
+
+    def _remember_node(self, _before: Pod | None, pod: Pod | None) -> None:
+        if pod is not None and pod.node_name and not self._with_nodes:
+            self._nodes_of_pods.add(pod.node_name)
 
     def view(self) -> ClusterView:
         """What is known at this moment; it stays as it is."""

@@ -30,6 +30,9 @@ class Store(Generic[T]):
         """`hear` of each object that changes: what it was, and what it is; None: there was none, there is none."""
         self._hear = hear
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._items
+
     def view(self) -> Mapping[str, T]:
         """A copy that stays as it is while a cycle waits for rows."""
         return dict(self._items)

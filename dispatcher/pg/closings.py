@@ -5,12 +5,19 @@ from typing import Final
 from dispatcher.pg.connect import Session, Url
 from dispatcher.pg.queries import query
 
-WRITING: Final = {"default_transaction_read_only": "off", "application_name": "dispatcher-janitor"}
+LOCKED: Final = "locked"
+WRITING: Final = {
+    "default_transaction_read_only": "off",
+    "application_name": "dispatcher-janitor",
+    "lock_timeout": "1000",  # rows are never waited for; this is for what locks whole tables
+}
 DELETED_AT_ONCE: Final = 1000
 
 
 class Closings:
-    """As `dispatch_janitor`. Each answer is the row's new status; None: somebody else was faster, nothing changed."""
+    """As `dispatch_janitor`. Each answer is the row's new status; None: somebody else was faster, nothing changed;
+    LOCKED: another transaction holds the row, nothing changed.
+    """
 
     def __init__(self, url: Url) -> None:
         self._session = Session(url, WRITING)
@@ -18,16 +25,16 @@ class Closings:
     async def close(self) -> None:
         await self._session.close()
 
-    async def give_back(self, task_id: int, fence: tuple[int, int, str], failures: int, error: str) -> str | None:
-        """The run of (attempt, launch, run token): next attempt, or failed."""
+    async def give_back(self, task_id: int, fence: tuple[int, int, bytes], failures: int, error: str) -> str | None:
+        """The run of (attempt, launch, digest of its token): next attempt, or failed."""
         return await self._call("return", task_id, *fence, failures, error)
 
     async def end(self, task_id: int, fence: tuple[int, int, str | None], outcome: str, error: str) -> str | None:
         """By the Job of (attempt, launch, UID); without a UID only a row of which no Job was made."""
         return await self._call("end", task_id, *fence, outcome, error)
 
-    async def cancel(self, task_id: int, attempt: int, run_token: str) -> str | None:
-        return await self._call("cancel", task_id, attempt, run_token)
+    async def cancel(self, task_id: int, attempt: int, run_digest: bytes) -> str | None:
+        return await self._call("cancel", task_id, attempt, run_digest)
 
     async def delete_old(self, days: int) -> int:
         """Rows deleted: a batch at most."""

@@ -26,6 +26,8 @@ ANSWER_SECONDS: Final = 8
 SESSION: Final = {
     # Settings of a group role do not reach its members, so each session asks for what it needs.
     "application_name": "dispatcher",
+    # Objects that others make in schema public, or in one named after the login, are never found by their name.
+    "search_path": "pg_catalog, pg_temp",
     "default_transaction_read_only": "on",
     "statement_timeout": "5000",
     "idle_in_transaction_session_timeout": "10000",
@@ -45,6 +47,7 @@ NETWORK_FAULTS: Final = (
     asyncpg.exceptions.OperatorInterventionError,
     asyncpg.exceptions.InsufficientResourcesError,
     asyncpg.exceptions.TransactionRollbackError,
+    asyncpg.exceptions.LockNotAvailableError,
     asyncpg.exceptions.IdleInTransactionSessionTimeoutError,
 )
 

@@ -8,15 +8,25 @@ import hashlib
 from typing import Final
 
 import asyncpg
+import structlog
 from msgspec import Struct
 
+from dispatcher.clock import elapsed
 from dispatcher.errors import DatabaseUnfit
 from dispatcher.pg.connect import open_connection, translated
 from dispatcher.pg.queries import query, sql_folder
 
+log = structlog.get_logger(component="pg.migrate")
+
 LOCK: Final = 0x646973706174  # "dispat"
 LONGEST_SECONDS: Final = 3600
-WRITING: Final = {"default_transaction_read_only": "off", "statement_timeout": "0"}
+TOLD_EVERY_SECONDS: Final = 60
+WRITING: Final = {
+    "default_transaction_read_only": "off",
+    "statement_timeout": "0",
+    "lock_timeout": "3000",
+    "application_name": "dispatcher-migrate",
+}
 ROLES: Final = ("dispatch_owner", "dispatch_reader", "dispatch_submitter", "dispatch_task",
                 "dispatch_janitor", "dispatch_operator", "dispatch_observer")  # fmt: skip
 
@@ -46,10 +56,11 @@ NEWEST: Final = max(migration.version for migration in read_migrations())
 async def migrate(database_url: str | None, *, check: bool = False) -> list[str]:
     """Applies what is pending and names it; with `check` only names it. DatabaseUnfit names a changed file."""
     connection = await open_connection(database_url, **WRITING)
+    connection.add_log_listener(tell_notice)
     try:
         with translated():
             if not check:
-                await connection.execute(query("lock", "migrate"), LOCK, timeout=LONGEST_SECONDS)
+                await take_lock(connection)
             pending = plan_migrations(await read_applied(connection), read_migrations())
             if pending and not check:
                 await prepare(connection)
@@ -58,6 +69,35 @@ async def migrate(database_url: str | None, *, check: bool = False) -> list[str]
             return [migration.name for migration in pending]
     finally:
         await connection.close()
+
+
+async def take_lock(connection: asyncpg.Connection) -> None:
+    """One migration at a time in this database. Any login may take the lock, so its holder is named while we wait."""
+    begun, told_at = elapsed(), float("-inf")
+    while not await is_taken(connection):
+        holders = await connection.fetch(query("holders", "migrate"), LOCK)
+        named = ", ".join(f"{row['login']} (pid {row['pid']}, connected {row['since']})" for row in holders)
+        if elapsed() - begun > LONGEST_SECONDS:
+            raise DatabaseUnfit(f"the lock of the migration is held by {named}: end that session")
+        if holders and elapsed() - told_at > TOLD_EVERY_SECONDS:
+            told_at = elapsed()
+            log.warning("waiting for the lock of the migration", held_by=named,
+                        next_step="if that is no migration, end it: SELECT pg_terminate_backend(pid)")  # fmt: skip
+
+
+async def is_taken(connection: asyncpg.Connection) -> bool:
+    """Waits for the lock as long as lock_timeout says."""
+    try:
+        await connection.execute(query("lock", "migrate"), LOCK)
+    except asyncpg.LockNotAvailableError:
+        return False
+    return True
+
+
+def tell_notice(_: object, notice: asyncpg.PostgresLogMessage) -> None:
+    """What a migration has to say to the operator."""
+    if notice.severity_en == "NOTICE" and notice.sqlstate == "00000" and notice.hint:
+        log.warning(notice.message, next_step=notice.hint)
 
 
 def plan_migrations(applied: dict[int, tuple[str, str]], known: list[Migration]) -> list[Migration]:
@@ -90,6 +130,12 @@ async def prepare(connection: asyncpg.Connection) -> None:
             f"roles {names} are missing and this login may not create them: run sql/roles.sql as an administrator"
         )
     await connection.execute(query("schema", "migrate"))
+    owner = await connection.fetchval(query("schema_owner", "migrate"))
+    if owner != "dispatch_owner":
+        raise DatabaseUnfit(
+            f"schema dispatch belongs to {owner}, which could put functions of its own into it: "
+            "look at what it holds, then ALTER SCHEMA dispatch OWNER TO dispatch_owner, or drop it"
+        )
 
 
 async def apply(connection: asyncpg.Connection, migration: Migration) -> None:

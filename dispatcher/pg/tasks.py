@@ -23,8 +23,10 @@ from dispatcher.snapshot import Frame
 T = TypeVar("T")
 STATUSES: Final = frozenset(status.value for status in Status)
 
-NEEDED_INDEXES: Final = ("tasks_pkey", "tasks_ready", "tasks_due", "tasks_processing", "tasks_history")
+NEEDED_INDEXES: Final = ("tasks_pkey", "tasks_ready", "tasks_due", "tasks_processing", "tasks_history",
+                         "tasks_ready_of_submitter", "tasks_due_of_submitter")  # fmt: skip
 NODES: Final = 3
+SUBMITTERS: Final = 1000
 RUNS: Final = 10
 
 
@@ -42,6 +44,15 @@ class Look:
         return await self._all(
             "candidates", lambda row: Candidate(*row), list(windows), list(windows.values()), self.now
         )
+
+    async def submitters(self, queues: Sequence[str]) -> list[tuple[str, str]]:
+        """(queue, submitter) of everybody who has waiting rows in these queues."""
+        return await self._all("submitters", tuple, list(queues), SUBMITTERS)
+
+    async def candidates_of(self, windows: Mapping[tuple[str, str], int]) -> list[Candidate]:
+        """The heads of submitters' own rows; `windows`: rows of each (queue, submitter) at most."""
+        parameters = (*columns(list(windows)), list(windows.values()), self.now)
+        return await self._all("candidates_of", lambda row: Candidate(*row), *parameters)
 
     async def kinds(self, ids: Sequence[int]) -> list[Kind]:
         return await self._all("kinds", read_kind, ids)
@@ -73,10 +84,17 @@ class Look:
             found[queue, key].append(Run(*run))
         return found
 
-    async def run_tokens(self, ids: Sequence[int]) -> dict[int, str]:
-        """Who holds each row; for the janitor's role alone."""
-        rows = await self._connection.fetch(query("run_tokens", "janitor"), ids)
-        return {row["id"]: row["run_token"] for row in rows}
+    async def start_secret(self) -> tuple[bytes, bytes]:
+        """What start keys are derived from; for the dispatcher's role alone."""
+        row = await self._connection.fetchrow(query("start_secret"))
+        if row is None:
+            raise DatabaseUnfit("dispatch.secrets is empty: its owner calls dispatch.rotate_secrets()")
+        return row["start_inner"], row["start_outer"]
+
+    async def run_digests(self, ids: Sequence[int]) -> dict[int, bytes]:
+        """Which run holds each row, by the digest of its token; for the janitor's role alone."""
+        rows = await self._connection.fetch(query("run_digests", "janitor"), ids)
+        return {row["id"]: row["run_digest"] for row in rows}
 
     async def _all(self, name: str, read: Callable[[asyncpg.Record], T], *parameters: Any) -> list[T]:
         return [read(row) for row in await self._connection.fetch(query(name), *parameters)]
@@ -129,7 +147,7 @@ def read_kind(row: asyncpg.Record) -> Kind:
 
 def read_request(row: asyncpg.Record) -> Request:
     env, spec = read_texts(row["env"]), msgspec.json.decode(row["spec"])
-    return Request(row["id"], row["attempt"], env, spec, row["start_key"], row["cache_key"])
+    return Request(row["id"], row["attempt"], env, spec, row["cache_key"])
 
 
 def read_texts(written: str) -> dict[str, str]:

@@ -14,6 +14,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import zip_longest
 from typing import Final
 
 import msgspec
@@ -24,7 +25,7 @@ from dispatcher import health
 from dispatcher.clock import elapsed
 from dispatcher.config import Settings
 from dispatcher.errors import DispatcherError
-from dispatcher.identity import job_selector, task_identity
+from dispatcher.identity import NO_KEY, job_selector, task_identity
 from dispatcher.jobs.case import Rules, Scene, Sightings, due_at
 from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.closing import Act, Closing, plan_closing
@@ -36,10 +37,11 @@ from dispatcher.kube.objects import read_job, read_pod
 from dispatcher.metrics import JANITOR_ROWS
 from dispatcher.model import Candidate, Hold, Job, Launch, Offer, Order, Pod, Request, Task
 from dispatcher.past import Past
-from dispatcher.pg.closings import Closings
+from dispatcher.pg.closings import LOCKED, Closings
 from dispatcher.pg.connect import Session
 from dispatcher.pg.tasks import Look, look
 from dispatcher.placement.placing import plan_placement
+from dispatcher.programs.janitor_trials import Trials
 from dispatcher.service import Rounds, Wake
 from dispatcher.startup import database_of, log_in, site_of, stop_on_signals
 
@@ -51,12 +53,11 @@ SHARE: Final = 20
 CLOSED_AT_ONCE: Final = 200
 ACTS_AT_ONCE: Final = 8
 TRIED_AT_ONCE: Final = 10
-LOOKED_AT: Final = 5000
-"""Waiting rows of a queue whose template is judged; those behind come up when these are gone."""
+LOOKED_AT: Final = 50_000
+"""Waiting rows whose template is judged, in equal parts of each submitter and queue; those behind come up later."""
 OLDEST: Final = 200
 """Waiting rows without a Job that may be tried, beginning with the oldest; each at most once an hour."""
 HELD_AT_MOST: Final = 10_000
-REMEMBERED_SECONDS: Final = 3600
 STEADY: Final = timedelta(minutes=10)
 
 
@@ -74,7 +75,7 @@ class Read(Struct, frozen=True):
     now: datetime
     database_id: str
     tasks: Mapping[int, Task]
-    run_tokens: Mapping[int, str]
+    run_digests: Mapping[int, bytes]
     refusals: Mapping[int, Hold]
     untried: Sequence[Order]
 
@@ -112,14 +113,6 @@ def pause_after(listing: float) -> float:
     return min(max(EVERY_SECONDS, SHARE * listing), SELDOM_SECONDS)
 
 
-class Tried(Struct, frozen=True):
-    """What the API server said of a row: since when, and when it said so last. No hold: it would take it."""
-
-    hold: Hold | None
-    since: float
-    said_at: float
-
-
 class Janitor:
     """Runs rounds; what it keeps between them is what the API server said of rows that it would not take."""
 
@@ -132,7 +125,7 @@ class Janitor:
         self._pods = Resource("pods", pods_path(namespace), read_pod, ours)
         self._client = client
         self._api = JobApi(client, namespace, kube.installation)
-        self._trial, self._placement = Trial(self._api, site), settings.placement
+        self._placement = settings.placement
         self._session, self._closings = Session(url), Closings(url)
         self.catalog = Catalog(jobs, frozenset(site.passed))
         self._rules = Rules(jobs.max_launches, jobs.start_deadline_seconds, jobs.node_lost_seconds)
@@ -141,7 +134,8 @@ class Janitor:
         self._retention_days = settings.janitor.retention_days
         self._dry_run = dry_run
         self._templates_since = elapsed()
-        self._tried: dict[tuple[int, int], Tried] = {}
+        self._trials = Trials(Trial(self._api, site), self._steady_seconds)
+        self._locked: frozenset[int] = frozenset()
 
     async def close(self) -> None:
         await self._session.close()
@@ -155,19 +149,20 @@ class Janitor:
         pause = pause_after(elapsed() - began)
         async with look(self._session, HELD_AT_MOST) as rows:  # 2 rows second, in one snapshot
             read = await self._read(rows, seen)
-        await self._try(read.untried)  # 3 would the API server take those that nobody has launched?
-        read = msgspec.structs.replace(read, refusals={**read.refusals, **self._confirmed(read.untried, began)})
+        await self._trials.ask(
+            read.untried, self.catalog.templates
+        )  # 3 would the API server take those that nobody has launched?
+        read = msgspec.structs.replace(read, refusals={**read.refusals, **self._trials.confirmed(read.untried, began)})
         closings = [closing for task in read.tasks.values() if (closing := self._plan(task, seen, read)) is not None]
+        closings.sort(key=lambda closing: self._turn(closing.task_id))
         await self._carry_out(closings[:CLOSED_AT_ONCE], seen, read)  # 4 the live question, then one CAS each
         await self._delete_old()  # 5
         return pause
 
     def _refresh(self) -> None:
-        if self.catalog.refresh():
+        if is_new := self.catalog.refresh():
             self._templates_since = elapsed()
-            self._tried.clear()
-        now = elapsed()
-        self._tried = {key: tried for key, tried in self._tried.items() if now - tried.said_at < REMEMBERED_SECONDS}
+        self._trials.forget(everything=is_new)
 
     async def _look_at_cluster(self) -> Seen:
         jobs, pods = defaultdict(list), defaultdict(list)
@@ -179,9 +174,11 @@ class Janitor:
 
     async def _read(self, rows: Look, seen: Seen) -> Read:
         queues = [queue.name for queue in rows.frame.queues if queue.name != "*"]
-        waiting = await rows.candidates(dict.fromkeys(queues, LOOKED_AT))
+        lines = await rows.submitters(queues)
+        waiting = await rows.candidates_of(dict.fromkeys(lines, max(CLOSED_AT_ONCE, LOOKED_AT // max(1, len(lines)))))
         refused = await self._refused(rows, waiting)
-        oldest = [row.id for row in sorted(waiting, key=lambda row: row.id) if self._may_be_tried(row)][:OLDEST]
+        able = [row for row in waiting if self._trials.is_due(row) and self._is_offered(row)]
+        oldest = [row.id for row in self._in_turn(able)[:OLDEST]]
         tasks = await rows.tasks(sorted({*rows.frame.held, *seen.jobs, *refused, *oldest}))
         jobs = {id_: self._own(task, seen.jobs.get(id_, ()), rows.database_id) for id_, task in tasks.items()}
         untried = [
@@ -189,8 +186,22 @@ class Janitor:
         ]
         requests = await rows.requests([task.id for task in untried[:TRIED_AT_ONCE]])
         orders = [order for task in untried if (order := self._order(task, requests, rows.database_id))]
-        tokens = await rows.run_tokens(list(tasks))
-        return Read(rows.now, rows.database_id, tasks, tokens, refused, orders)
+        digests = await rows.run_digests(list(tasks))
+        return Read(rows.now, rows.database_id, tasks, digests, refused, orders)
+
+    def _turn(self, task_id: int) -> tuple[bool, int]:
+        """The oldest first; rows that somebody held in a transaction come last, so that they hide no others."""
+        return task_id in self._locked, task_id
+
+    def _in_turn(self, rows: Sequence[Candidate]) -> list[Candidate]:
+        """Submitters take turns, each with its oldest row first."""
+        own = defaultdict(list)
+        for row in sorted(rows, key=lambda row: self._turn(row.id)):
+            own[row.submitted_by].append(row)
+        return [row for rank in zip_longest(*own.values()) for row in rank if row is not None]
+
+    def _is_offered(self, row: Candidate) -> bool:
+        return isinstance(self.catalog.known_offer(row.kind), Offer)
 
     async def _refused(self, rows: Look, found: Sequence[Candidate]) -> dict[int, Hold]:
         """Rows that their template refuses, once the templates have stood for a while; the oldest first."""
@@ -199,15 +210,9 @@ class Janitor:
         unknown = {row.kind: row.id for row in found if self.catalog.known_offer(row.kind) is None}
         for kind in await rows.kinds(list(unknown.values())):
             self.catalog.offer(kind)
-        oldest = sorted(found, key=lambda row: row.id)
-        refused = {row.id: offer for row in oldest if isinstance(offer := self.catalog.known_offer(row.kind), Hold)}
-        return dict(list(refused.items())[:CLOSED_AT_ONCE])
-
-    def _may_be_tried(self, row: Candidate) -> bool:
-        """A row with an offer that was not tried within the hour, or is to be asked about again."""
-        tried = self._tried.get((row.id, row.attempt))
-        is_due = tried is None or (tried.hold is not None and elapsed() - tried.since >= self._steady_seconds)
-        return is_due and isinstance(self.catalog.known_offer(row.kind), Offer)
+        offers = {row.kind: self.catalog.known_offer(row.kind) for row in found}
+        refused = self._in_turn([row for row in found if isinstance(offers[row.kind], Hold)])
+        return {row.id: offer for row in refused[:CLOSED_AT_ONCE] if isinstance(offer := offers[row.kind], Hold)}
 
     def _is_old(self, task: Task, now: datetime) -> bool:
         return now - due_at(task) >= self._patience
@@ -222,27 +227,7 @@ class Janitor:
         if request is None or not isinstance(offer, Offer):
             return None
         placement = plan_placement(task.queue, request, Past(), self._placement)
-        return Order(task, request, Launch(1), offer, database_id, placement)
-
-    async def _try(self, orders: Sequence[Order]) -> None:
-        for order in orders:
-            key, now = (order.task.id, order.task.attempt), elapsed()
-            hold, before = await self._trial.refusal(order, self.catalog.templates), self._tried.get(key)
-            same = before is not None and before.hold is not None and hold is not None
-            self._tried[key] = Tried(hold, before.since if before and same else now, now)
-
-    def _confirmed(self, orders: Sequence[Order], began: float) -> dict[int, Hold]:
-        """Refusals that have stood for a while, and were said again in this round."""
-        found = {}
-        for order in orders:
-            tried = self._tried[order.task.id, order.task.attempt]
-            if (
-                tried.hold is not None
-                and tried.said_at >= began
-                and tried.said_at - tried.since >= self._steady_seconds
-            ):
-                found[order.task.id] = tried.hold
-        return found
+        return Order(task, request, Launch(1), offer, database_id, placement, NO_KEY)
 
     def _plan(self, task: Task, seen: Seen, read: Read, live: Sequence[Job] | None = None) -> Closing | None:
         jobs = self._own(task, seen.jobs.get(task.id, ()) if live is None else live, read.database_id)
@@ -258,7 +243,7 @@ class Janitor:
                 try:
                     live = await self._api.list_task(closing.task_id)
                     if self._plan(read.tasks[closing.task_id], seen, read, live) == closing:
-                        await self._close(closing, read.run_tokens.get(closing.task_id, ""))
+                        await self._close(closing, read.run_digests.get(closing.task_id, b""))
                 except DispatcherError as fault:
                     log.warning("not closed", task=closing.task_id, act=closing.act, fault=str(fault))
                     return fault
@@ -268,20 +253,21 @@ class Janitor:
             if fault is not None:
                 raise fault
 
-    async def _close(self, closing: Closing, run_token: str) -> None:
-        status = "dry run" if self._dry_run else await self._call(closing, run_token)
-        outcome = closing.act if status else "overtaken"
+    async def _close(self, closing: Closing, run_digest: bytes) -> None:
+        status = "dry run" if self._dry_run else await self._call(closing, run_digest)
+        self._locked = self._locked - {closing.task_id} | ({closing.task_id} if status == LOCKED else set())
+        outcome = status if status == LOCKED else closing.act if status else "overtaken"
         if not self._dry_run:
             JANITOR_ROWS.labels(outcome).inc()
-        log.info("closed" if status else "overtaken", task=closing.task_id, act=closing.act, status=status,
+        log.info("closed" if outcome == closing.act else outcome, task=closing.task_id, act=closing.act, status=status,
                  attempt=closing.attempt, launch=closing.launch, error=closing.error)  # fmt: skip
 
-    async def _call(self, closing: Closing, run_token: str) -> str | None:
+    async def _call(self, closing: Closing, run_digest: bytes) -> str | None:
         id_, attempt, launch = closing.task_id, closing.attempt, closing.launch
         if closing.act is Act.CANCEL:
-            return await self._closings.cancel(id_, attempt, run_token)
+            return await self._closings.cancel(id_, attempt, run_digest)
         if closing.act is Act.RETURN:
-            return await self._closings.give_back(id_, (attempt, launch, run_token), closing.failures, closing.error)
+            return await self._closings.give_back(id_, (attempt, launch, run_digest), closing.failures, closing.error)
         return await self._closings.end(id_, (attempt, launch, closing.job_uid), closing.act, closing.error)
 
     async def _delete_old(self) -> None:

@@ -3,11 +3,11 @@
 # COMMAND gets the payload on stdin and may leave a result, as JSON, on stdout; 75 asks for another attempt.
 set -u
 export PGCONNECT_TIMEOUT=10 PGTARGETSESSIONATTRS=read-write
-work='' stopped=''
-
+# Sessions of one login read each other's statements: the key goes as a setting of the session (see `ask`).
+work='' stopped='' secret=$TASK_START_KEY SECRET="current_setting('task.secret')::uuid"
 ask() { # STATEMENT [-v NAME=VALUE …]: again and again while the database is away, for each call may be repeated
     local statement=$1 status && shift
-    until timeout 20 psql -d "$TASK_DATABASE_URL" -XqAt -v ON_ERROR_STOP=1 "$@" <<<"$statement"; do
+    until PGOPTIONS="-c task.secret=$secret" timeout 20 psql -d "$TASK_DATABASE_URL" -XqAt -v ON_ERROR_STOP=1 "$@" <<<"$statement"; do
         status=$?
         case $status in 2 | 124 | 143) sleep 2 ;; *) return "$status" ;; esac # no connection, no answer; else refused
     done
@@ -15,7 +15,7 @@ ask() { # STATEMENT [-v NAME=VALUE …]: again and again while the database is a
 beat() { # signs of life; whatever the row says but `continue` stops COMMAND
     local answer
     while sleep "${TASK_HEARTBEAT_EVERY:-15s}"; do
-        answer=$(ask "SELECT dispatch.task_heartbeat(:'token')" -v token="$token") || continue
+        answer=$(ask "SELECT dispatch.task_heartbeat($SECRET)") || continue
         [ "$answer" != continue ] || continue
         echo "$answer" >"$folder/told"
         kill -TERM -- "-$work" && sleep 30 && kill -KILL -- "-$work"
@@ -23,8 +23,8 @@ beat() { # signs of life; whatever the row says but `continue` stops COMMAND
     done
 }
 finish() { # OUTCOME [ERROR [RESULT]]
-    ask "SELECT dispatch.task_finish(:'token', :'outcome', nullif(:'error', ''), nullif(:'result', '')::jsonb)" \
-        -v token="$token" -v outcome="$1" -v error="${2-}" -v result="${3-}"
+    ask "SELECT dispatch.task_finish($SECRET, :'outcome', nullif(:'error', ''), nullif(:'result', '')::jsonb)" \
+        -v outcome="$1" -v error="${2-}" -v result="${3-}"
 }
 stop() {
     [ -n "$work" ] || exit 143 # if the row is ours by now, the next launch takes it over
@@ -35,11 +35,11 @@ trap stop TERM INT
 folder=$(mktemp -d) && trap 'rm -rf "$folder"' EXIT && mkfifo "$folder/stderr" || exit 1
 
 ask "SELECT run_token, coalesce(payload, 'null')
-     FROM dispatch.task_start(:'id', :'key', :'attempt', :'launch', :'uid', :'node', :'pod')" \
-    -v id="$TASK_ID" -v key="$TASK_START_KEY" -v attempt="$TASK_ATTEMPT" -v launch="$TASK_LAUNCH" \
+     FROM dispatch.task_start(:'id', $SECRET, :'attempt', :'launch', :'uid', :'node', :'pod')" \
+    -v id="$TASK_ID" -v attempt="$TASK_ATTEMPT" -v launch="$TASK_LAUNCH" \
     -v uid="$JOB_UID" -v node="$NODE_NAME" -v pod="$POD_NAME" >"$folder/row" || exit 1
 [ -s "$folder/row" ] || exit 0 # not ours, or not any more
-IFS='|' read -r token payload <"$folder/row"
+IFS='|' read -r secret payload <"$folder/row"
 
 tee "$folder/errors" <"$folder/stderr" >&2 & log=$!
 set -m # what follows gets process groups of its own, to be stopped with all their children

@@ -1,3 +1,3 @@
 -- What the Jobs of rows are made from. $1 bigint[] ids.
-SELECT id, attempt, env::text AS env, spec::text AS spec, start_key::text AS start_key, cache_key
+SELECT id, attempt, env::text AS env, spec::text AS spec, cache_key
 FROM dispatch.tasks WHERE id = ANY ($1::bigint[])

@@ -280,5 +280,5 @@ def check_container(manifest: Manifest, order: Order) -> None:
         if field in request.spec:
             assert seen_words(container, field) == request.spec[field], f"I17: {field} does not arrive as it is"
     told = seen["TASK_ID"], seen["TASK_ATTEMPT"], seen["TASK_LAUNCH"], seen["TASK_START_KEY"]
-    wanted = order.task.id, order.task.attempt, order.launch.number, request.start_key
+    wanted = order.task.id, order.task.attempt, order.launch.number, order.start_key
     assert told == tuple(map(str, wanted)), f"I17: the container is told {told}"

@@ -12,11 +12,13 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from dispatcher.identity import start_key
 from dispatcher.model import TERMINAL, Candidate, Kind, Queue, Request, Status, Task
 from dispatcher.snapshot import Frame
 from tests.builders import DATABASE_ID
 from tests.property.timing import Timeline
 
+SECRET: Final = (b"inner" * 12, b"outer" * 12)
 STALE: Final = timedelta(seconds=60)
 RETRY_AFTER: Final = timedelta(seconds=10)
 
@@ -65,13 +67,13 @@ class Table:
             failures=0, job_uid=None, submitted_by=wish.submitted_by, created_at=self._clock.of_rows, started_at=None,
             heartbeat_at=None, finished_at=None, cancel_requested_at=None, kind=digest(wish),
         )  # fmt: skip
-        self.rows[id_] = Row(task, Request(id_, 1, dict(wish.env), dict(wish.spec), f"key-{id_}", None))
+        self.rows[id_] = Row(task, Request(id_, 1, dict(wish.env), dict(wish.spec), None))
         return id_
 
     def start(self, id_: int, key: str, at: tuple[int, int], by: tuple[str, str]) -> str | None:
         """`at`: attempt and launch; `by`: the Job's uid and the Pod. The run's token; None: refused."""
         row = self.rows.get(id_)
-        if row is None or row.request.start_key != key or row.task.attempt != at[0]:
+        if row is None or start_key(SECRET, id_, row.task.created_at) != key or row.task.attempt != at[0]:
             return None
         task = row.task
         is_free = task.status is Status.WAITING or (task.status is Status.PROCESSING and task.max_failures > 1)
@@ -163,13 +165,30 @@ class Look:
         for row in self.rows.values():
             if row.task.status is Status.WAITING and row.task.queue in waiting:
                 waiting[row.task.queue].append(row.task)
-        found = []
-        for name, most in windows.items():
-            ready = sorted((t.priority, t.id) for t in waiting[name] if t.run_at is None)[:most]
-            due = sorted((t.run_at, t.id) for t in waiting[name] if t.run_at is not None and t.run_at <= self.now)
-            found += [candidate(self.rows[id_].task) for _, id_ in (*ready, *due[:most])]
+        return [row for name, most in windows.items() for row in self._first(waiting[name], most)]
+
+    async def submitters(self, queues: Sequence[str]) -> list[tuple[str, str]]:
+        waiting = [row.task for row in self.rows.values() if row.task.status is Status.WAITING]
+        return sorted({(task.queue, task.submitted_by) for task in waiting if task.queue in queues})
+
+    async def candidates_of(self, windows: Mapping[tuple[str, str], int]) -> list[Candidate]:
+        """The same, of each submitter in a queue."""
+        own: dict[tuple[str, str], list[Task]] = {line: [] for line in windows}
+        for row in self.rows.values():
+            line = row.task.queue, row.task.submitted_by
+            if row.task.status is Status.WAITING and line in own:
+                own[line].append(row.task)
+        return [row for line, most in windows.items() for row in self._first(own[line], most)]
+
+    def _first(self, waiting: Sequence[Task], most: int) -> list[Candidate]:
+        ready = sorted((t.priority, t.id) for t in waiting if t.run_at is None)[:most]
+        due = sorted((t.run_at, t.id) for t in waiting if t.run_at is not None and t.run_at <= self.now)
+        found = [candidate(self.rows[id_].task) for _, id_ in (*ready, *due[:most])]
         self.listed |= {row.id for row in found}
         return found
+
+    async def start_secret(self) -> tuple[bytes, bytes]:
+        return SECRET
 
     async def kinds(self, ids: Iterable[int]) -> list[Kind]:
         return [kind(row) for id_ in ids if (row := self.rows.get(id_)) is not None]

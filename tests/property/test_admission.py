@@ -1,7 +1,7 @@
 """Caps, order and turns, for any mix of rows: compared with a decision made the slow way."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 
 from dispatcher.admission.cycle import plan_cycle
 from dispatcher.admission.gates import Contender
+from dispatcher.admission.heads import take_turns
 from dispatcher.admission.order import plan_order
-from dispatcher.admission.scan import Scan, take_turns
+from dispatcher.admission.scan import Scan
 from dispatcher.model import Candidate, Hold, HoldReason, Job, Kind, Lane, Launch, Offer, Standing
 from dispatcher.snapshot import Allowance, ClusterSnapshot, Pending, plan_load
 from tests.builders import a_candidate, a_job, a_kind, a_queue, a_snapshot, a_task, ago, later
+from tests.indexing import RowIndex
 from tests.property.oracle import decide
 from tests.property.profiles import FACT
 
@@ -129,20 +131,16 @@ def test_queues_take_turns(drawn: list[tuple[int, str]]) -> None:
         assert max(served.values(), default=0) - min((served[name] for name in going_on), default=99) <= 1
 
 
-class Shelf:
+class Shelf(RowIndex):
     """Rows and offers by kind: the good, the denied, and those that the API server refused."""
 
     def __init__(self, candidates: list[Candidate], parked: set[int]) -> None:
-        self._candidates = candidates
+        super().__init__(candidates)
         self._parked = parked
         self._known: dict[bytes, Offer | Hold] = {}
 
-    async def candidates(self, windows: Mapping[str, int]) -> list[Candidate]:
-        ordered = sorted(self._candidates, key=lambda row: (row.priority, row.id))
-        return [row for name, most in windows.items() for row in [r for r in ordered if r.queue == name][:most]]
-
     async def kinds(self, ids: Sequence[int]) -> list[Kind]:
-        return [a_kind(digest=row.kind) for row in self._candidates if row.id in set(ids)]
+        return [a_kind(digest=row.kind) for row in self.rows if row.id in set(ids)]
 
     def offer(self, kind: Kind) -> Offer | Hold:
         good = Offer("app:1", "small", "default")

@@ -74,6 +74,15 @@ class Table:
     async def candidates(self, windows: Mapping[str, int]) -> list[Candidate]:
         return [a_candidate(42)]
 
+    async def submitters(self, queues: Sequence[str]) -> list[tuple[str, str]]:
+        return []
+
+    async def candidates_of(self, windows: Mapping[tuple[str, str], int]) -> list[Candidate]:
+        return []
+
+    async def start_secret(self) -> tuple[bytes, bytes]:
+        return bytes(64), bytes(64)
+
     async def kinds(self, ids: Sequence[int]) -> list[Kind]:
         return [a_kind()]
 

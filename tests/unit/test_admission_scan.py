@@ -1,71 +1,19 @@
 """Which waiting rows are read: past held ones without reading them, so that nobody stands in another's way."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from dispatcher.admission.scan import FIRST_WINDOW, KINDS_A_LOOK, WIDEST_WINDOW, Found, Scan
-from dispatcher.model import Candidate, Hold, HoldReason, Kind, Lane, Offer
+from dispatcher.admission.heads import FIRST_WINDOW, KINDS_A_LOOK, WIDEST_WINDOW
+from dispatcher.admission.scan import Found, Scan
+from dispatcher.model import Candidate, Hold, HoldReason, Lane, Offer
 from dispatcher.snapshot import ClusterSnapshot, Load, Pending, plan_load
-from tests.builders import a_candidate, a_kind, a_queue, a_snapshot, ago, later
+from tests.builders import a_candidate, a_queue, a_snapshot, ago, later
+from tests.unit.scanning import BAD, WANTED, Book, Table, rows, scan
 
-GOOD = Offer("app:1", "small", "default")
-BAD = Hold(HoldReason.POLICY_DENIED, "too much")
-WANTED = 10
 LANE = frozenset({Lane("default", "default", "app:1")})
-
-
-@dataclass
-class Table:
-    """Waiting rows, as the index shows them; keeps what it was asked."""
-
-    rows: list[Candidate]
-    windows: list[dict[str, int]] = field(default_factory=list)
-    judged: list[int] = field(default_factory=list)
-
-    async def candidates(self, windows: Mapping[str, int]) -> list[Candidate]:
-        self.windows.append(dict(windows))
-        ordered = sorted(self.rows, key=lambda row: (row.priority, row.id))
-        return [row for name, most in windows.items() for row in [r for r in ordered if r.queue == name][:most]]
-
-    async def kinds(self, ids: Sequence[int]) -> list[Kind]:
-        self.judged.extend(ids)
-        wanted = set(ids)
-        return [a_kind(digest=row.kind) for row in self.rows if row.id in wanted]
-
-
-@dataclass
-class Book:
-    """Offers by kind, each unknown until it was judged; rows that the API server refused."""
-
-    offers: Mapping[bytes, Offer | Hold]
-    refused: Mapping[int, Hold] = field(default_factory=dict)
-    known: dict[bytes, Offer | Hold] = field(default_factory=dict)
-
-    def offer(self, kind: Kind) -> Offer | Hold:
-        return self.known.setdefault(kind.digest, self.offers.get(kind.digest, GOOD))
-
-    def known_offer(self, digest: bytes) -> Offer | Hold | None:
-        return self.known.get(digest)
-
-    def parked(self, row: Candidate) -> Hold | None:
-        return self.refused.get(row.id)
-
-
-def rows(ids: Iterable[int], **changes: Any) -> list[Candidate]:
-    return [a_candidate(number, **changes) for number in ids]
-
-
-async def scan(
-    table: Table,
-    book: Book | None = None,
-    snapshot: ClusterSnapshot | None = None,
-    known: Mapping[int, int] = {},
-) -> Found:
-    return await Scan(book or Book({}), WANTED).run(table, snapshot or a_snapshot(), known)
 
 
 # What is read
@@ -219,7 +167,8 @@ async def test_past_thirty_thousand_held_rows_the_first_good_one_is_found() -> N
     found = await scan(table, Book({b"bad": BAD}))
     assert found.ids == [90_000]
     assert found.held == {("default", HoldReason.POLICY_DENIED): 30_000}
-    assert [window["default"] for window in table.windows] == [200, 1600, 12_800, WIDEST_WINDOW]
+    assert table.windows == [{"default": 200}]
+    assert [window["team_a"] for window in table.of_submitters] == [200, 1600, 12_800, WIDEST_WINDOW]
 
 
 async def test_the_widest_window_is_the_last() -> None:
@@ -228,7 +177,8 @@ async def test_the_widest_window_is_the_last() -> None:
     looking = Scan(book, WANTED)
     for _ in range(2):
         assert (await looking.run(table, a_snapshot(), {})).ids == []
-    assert [window["default"] for window in table.windows] == [200, 1600, 12_800, WIDEST_WINDOW, WIDEST_WINDOW]
+    widths = [window["team_a"] for window in table.of_submitters]
+    assert widths == [200, 1600, 12_800, WIDEST_WINDOW, WIDEST_WINDOW]
 
 
 async def test_the_next_cycle_asks_for_as_much_straight_away_and_later_for_less() -> None:
@@ -236,18 +186,19 @@ async def test_the_next_cycle_asks_for_as_much_straight_away_and_later_for_less(
     looking = Scan(book, WANTED)
     await looking.run(table, a_snapshot(), {})
     assert (await looking.run(table, a_snapshot(), {})).ids == [9000]
-    assert [window["default"] for window in table.windows] == [200, 1600, 1200]
+    assert [window["team_a"] for window in table.of_submitters] == [200, 1600, 1200]
     table.rows = rows([9000])
-    for _ in range(2):
+    for _ in range(3):
         assert (await looking.run(table, a_snapshot(), {})).ids == [9000]
-    assert table.windows[-1] == {"default": FIRST_WINDOW}
+    assert table.windows == [{"default": FIRST_WINDOW}] * 3
 
 
 async def test_only_queues_whose_head_is_held_are_looked_at_further() -> None:
     queues = (a_queue("bad"), a_queue("good"))
     table = Table([*rows(range(300), queue="bad", kind=b"bad"), *rows(range(300, 600), queue="good")])
     await scan(table, Book({b"bad": BAD}), a_snapshot(*queues))
-    assert table.windows == [{"bad": 200, "good": 200}, {"bad": 1600}]
+    assert table.windows == [{"bad": 200, "good": 200}]
+    assert table.of_submitters == [{"team_a": 200}, {"team_a": 1600}]
 
 
 async def test_a_queue_with_few_places_and_a_long_line_is_not_looked_at_further() -> None:

@@ -7,7 +7,7 @@ import pytest
 from dispatcher.jobs.memory import LONGEST_PAUSE_SECONDS, MOST_REMEMBERED, Breaker, Memory, Unseen, plan_create
 from dispatcher.model import Hold, HoldReason, Lane, Launch
 from dispatcher.snapshot import ClusterView
-from tests.builders import NOW, a_candidate, a_job, a_task
+from tests.builders import NOW, a_candidate, a_job, a_task, an_order
 
 STOP = Hold(HoldReason.DISPATCHER_NOT_READY, "ApiThrottled")
 OTHER = Hold(HoldReason.DISPATCHER_NOT_READY, "Forbidden")
@@ -202,47 +202,6 @@ def test_a_parked_row_stays_parked_in_its_attempt_alone() -> None:
     assert memory.parked(a_task(id=43), 0) is None
 
 
-def poisoned(count: int, *, is_kind: bool = True) -> Memory:
-    memory = Memory()
-    for number in range(count):
-        memory.park(a_task(id=number), POISON)
-        memory.poisoned(a_task(id=number), 0, is_kind=is_kind)
-    return memory
-
-
-def test_the_third_poisoned_row_of_a_kind_parks_the_kind() -> None:
-    assert poisoned(2).parked(a_candidate(9), 0) is None
-    held = Hold(HoldReason.POISON, "3 rows of this kind were refused by the API server")
-    assert poisoned(3).parked(a_candidate(9), 0) == held
-    assert poisoned(3).parked(a_candidate(9, kind=b"other"), 0) is None
-
-
-def test_a_kind_is_tried_again_after_a_minute() -> None:
-    memory = poisoned(3)
-    assert memory.parked(a_candidate(9), 59) is not None
-    assert memory.parked(a_candidate(9), 60) is None
-    memory.poisoned(a_task(id=9), 60, is_kind=True)
-    assert memory.parked(a_candidate(10), 61) is not None
-
-
-def test_a_denial_speaks_of_its_row_alone() -> None:
-    assert poisoned(5, is_kind=False).parked(a_candidate(9), 0) is None
-
-
-def test_a_row_that_was_taken_clears_its_kind_but_not_the_parked_rows() -> None:
-    memory = poisoned(3)
-    memory.accepted(a_task(id=7))
-    assert memory.parked(a_candidate(9), 0) is None
-    assert memory.parked(a_candidate(0), 0) == POISON
-
-
-def test_other_templates_give_every_parked_row_another_chance() -> None:
-    memory = poisoned(3)
-    memory.forget_rows()
-    assert memory.parked(a_candidate(0), 0) is None
-    assert memory.parked(a_candidate(9), 0) is None
-
-
 def test_of_very_many_parked_rows_the_oldest_is_forgotten() -> None:
     memory = Memory()
     hold = Hold(HoldReason.POLICY_DENIED)
@@ -264,7 +223,7 @@ def test_whoever_failed_last_is_known_until_a_create_of_it_succeeds() -> None:
     memory.failed(a_task(id=1), 5)
     assert memory.tried_at(1) == 5
     assert memory.tried_at(2) == float("-inf")
-    memory.accepted(a_task(id=1))
+    memory.accepted(an_order(task=a_task(id=1)))
     assert memory.tried_at(1) == float("-inf")
 
 
@@ -273,7 +232,7 @@ def test_a_template_has_a_brake_of_its_own_that_a_success_ends() -> None:
     memory.of_template("bad").trip(POISON, 0)
     assert memory.of_template("bad").hold(0) == POISON
     assert memory.of_template("good").hold(0) is None
-    memory.accepted(a_task(template="bad"))
+    memory.accepted(an_order(task=a_task(template="bad")))
     assert not memory.of_template("bad").is_probing
 
 

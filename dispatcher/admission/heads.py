@@ -1,0 +1,149 @@
+"""Judges waiting rows by what the index has of them, without reading the rows.
+
+The index gives each row's kind, and rows of one kind get one verdict, so ten thousand bad rows cost ten thousand
+look-ups in a dictionary.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, Protocol, TypeVar
+
+from msgspec import Struct
+
+from dispatcher.admission.gates import over
+from dispatcher.model import Candidate, Hold, HoldReason, Kind, Lane, Offer
+from dispatcher.snapshot import ClusterSnapshot
+
+K = TypeVar("K")
+FIRST_WINDOW: Final = 200
+WIDEST_WINDOW: Final = 50_000
+ROUNDS: Final = 4
+KINDS_A_LOOK: Final = 3000
+"""New kinds judged in one look, about 20 ms of work; rows of the others wait for the next."""
+Line = tuple[str, str]
+"""Queue and submitter: the rows of one submitter in one queue."""
+
+
+class Index(Protocol):
+    """What is asked of the rows."""
+
+    async def candidates(self, windows: Mapping[str, int]) -> list[Candidate]: ...
+    async def submitters(self, queues: Sequence[str]) -> list[Line]: ...
+    async def candidates_of(self, windows: Mapping[Line, int]) -> list[Candidate]: ...
+    async def kinds(self, ids: Sequence[int]) -> list[Kind]: ...
+
+
+class Offers(Protocol):
+    """What is asked of the templates, and of the memory of refused creates."""
+
+    def offer(self, kind: Kind) -> Offer | Hold: ...
+    def known_offer(self, digest: bytes) -> Offer | Hold | None: ...
+    def parked(self, row: Candidate) -> Hold | None: ...
+
+
+class Head(Struct, frozen=True):
+    """The first rows of a queue, or of one submitter in it.
+
+    there: how many rows were read.
+    able: those that may be launched, in their order.
+    held: how many of the others wait for each reason.
+    """
+
+    there: int = 0
+    able: Sequence[Candidate] = ()
+    held: Mapping[HoldReason, int] = {}
+
+
+class Judge:
+    """Judges the rows of one look."""
+
+    def __init__(self, offers: Offers, snapshot: ClusterSnapshot, known: Mapping[int, int]) -> None:
+        """`known`: rows that are judged anyway, or need not be, at this attempt."""
+        self.snapshot = snapshot
+        self._offers = offers
+        self._known = known
+        self._unjudged = KINDS_A_LOOK
+
+    async def learn(self, index: Index, groups: Iterable[Sequence[Candidate]]) -> None:
+        """Judges the kinds that were never seen, each by one of its rows; the groups take turns."""
+        unknown = [[row for row in group if self._offers.known_offer(row.kind) is None] for group in groups]
+        first = {row.kind: row.id for row in reversed(take_turns(unknown))}
+        samples = list(reversed(first.values()))[: self._unjudged]
+        self._unjudged -= len(samples)
+        for kind in await index.kinds(samples) if samples else ():
+            self._offers.offer(kind)
+
+    def head(self, rows: Sequence[Candidate]) -> Head:
+        """Which of these rows may be launched, and the reasons of the others."""
+        able: list[Candidate] = []
+        held: Counter[HoldReason] = Counter()
+        for row in rows:
+            if self._known.get(row.id) == row.attempt:
+                continue
+            hold = self._hold(row)
+            if hold is None:
+                able.append(row)
+            else:
+                held[hold.reason] += 1
+        return Head(len(rows), able, held)
+
+    def _hold(self, row: Candidate) -> Hold | None:
+        offer = self._offers.known_offer(row.kind)
+        if isinstance(offer, Hold):
+            return offer
+        return self._offers.parked(row) or why_passed(row, offer, self.snapshot)
+
+
+def is_hiding(head: Head, window: int, wanted: int) -> bool:
+    """True: the window is full, and most of its rows are held, so that rows behind it may be launched before them."""
+    return head.there >= window and len(head.able) < min(wanted, window // 2)
+
+
+def grouped(rows: Iterable[Candidate], key: Callable[[Candidate], K]) -> dict[K, list[Candidate]]:
+    """Each group's rows in their order; ready and due ones come from two indexes."""
+    found: dict[K, list[Candidate]] = defaultdict(list)
+    for row in rows:
+        found[key(row)].append(row)
+    for group in found.values():
+        group.sort(key=turn)
+    return found
+
+
+def queue_of(row: Candidate) -> str:
+    return row.queue
+
+
+def line_of(row: Candidate) -> Line:
+    return row.queue, row.submitted_by
+
+
+def turn(row: Candidate) -> tuple[int, int]:
+    """Lower priorities first, then older rows."""
+    return row.priority, row.id
+
+
+def take_turns(groups: Iterable[Sequence[Candidate]]) -> list[Candidate]:
+    """The first row of every group, then the second: no group hides another."""
+    ranked = [(rank, turn(row), row) for group in groups for rank, row in enumerate(group)]
+    return [row for _, _, row in sorted(ranked, key=lambda place: place[:2])]
+
+
+def is_at_cap(queue: str, submitter: str, snapshot: ClusterSnapshot) -> Hold | None:
+    cap = snapshot.queue(queue).max_jobs_per_submitter
+    return over(HoldReason.SUBMITTER_CAP, snapshot.load.by_submitter.get((queue, submitter), 0), cap)
+
+
+def why_passed(row: Candidate, offer: Offer | None, snapshot: ClusterSnapshot) -> Hold | None:
+    """A hold that many rows share, seen without reading the row; the gates judge the others."""
+    if offer is None:
+        return Hold(HoldReason.NEXT_CYCLE)
+    if (hold := is_at_cap(row.queue, row.submitted_by, snapshot)) is not None:
+        return hold
+    lane = Lane(row.queue, offer.template, offer.image)
+    if lane in snapshot.failing_lanes and lane in snapshot.busy_lanes:
+        return Hold(HoldReason.TEMPLATE_FAILING)
+    of_queue = snapshot.queue(row.queue).max_pending
+    most = snapshot.max_pending if of_queue is None else of_queue
+    if not snapshot.is_strict and snapshot.pending.stuck_by_shape.get(offer.shape, 0) > most:
+        return Hold(HoldReason.PENDING_PODS)
+    return None

@@ -1,0 +1,29 @@
+"""Waiting rows as the database's indexes show them."""
+
+from collections.abc import Mapping, Sequence
+
+from dispatcher.model import Candidate
+
+
+class RowIndex:
+    """The three questions that a scan asks of waiting rows, answered from a list."""
+
+    def __init__(self, rows: Sequence[Candidate]) -> None:
+        self.rows = rows
+
+    async def candidates(self, windows: Mapping[str, int]) -> list[Candidate]:
+        """The first rows of each queue, in their order."""
+        return [row for name, most in windows.items() for row in [r for r in self._ordered() if r.queue == name][:most]]
+
+    async def submitters(self, queues: Sequence[str]) -> list[tuple[str, str]]:
+        return sorted({(row.queue, row.submitted_by) for row in self.rows if row.queue in queues})
+
+    async def candidates_of(self, windows: Mapping[tuple[str, str], int]) -> list[Candidate]:
+        """The first rows of each submitter in a queue, in their order."""
+        own: dict[tuple[str, str], list[Candidate]] = {}
+        for row in self._ordered():
+            own.setdefault((row.queue, row.submitted_by), []).append(row)
+        return [row for line, most in windows.items() for row in own.get(line, [])[:most]]
+
+    def _ordered(self) -> list[Candidate]:
+        return sorted(self.rows, key=lambda row: (row.priority, row.id))

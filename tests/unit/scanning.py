@@ -1,0 +1,69 @@
+"""A scan of waiting rows that keeps what it was asked."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dispatcher.admission.scan import Found, Scan
+from dispatcher.model import Candidate, Hold, HoldReason, Kind, Offer
+from dispatcher.snapshot import ClusterSnapshot
+from tests.builders import a_candidate, a_kind, a_snapshot
+from tests.indexing import RowIndex
+
+GOOD = Offer("app:1", "small", "default")
+BAD = Hold(HoldReason.POLICY_DENIED, "too much")
+WANTED = 10
+
+
+class Table(RowIndex):
+    """Waiting rows, as the index shows them; keeps what it was asked."""
+
+    def __init__(self, rows: Sequence[Candidate]) -> None:
+        super().__init__(rows)
+        self.windows: list[dict[str, int]] = []
+        self.of_submitters: list[dict[str, int]] = []
+        self.judged: list[int] = []
+
+    async def candidates(self, windows: Mapping[str, int]) -> list[Candidate]:
+        self.windows.append(dict(windows))
+        return await super().candidates(windows)
+
+    async def candidates_of(self, windows: Mapping[tuple[str, str], int]) -> list[Candidate]:
+        self.of_submitters.append({submitter: most for (_, submitter), most in windows.items()})
+        return await super().candidates_of(windows)
+
+    async def kinds(self, ids: Sequence[int]) -> list[Kind]:
+        self.judged.extend(ids)
+        wanted = set(ids)
+        return [a_kind(digest=row.kind) for row in self.rows if row.id in wanted]
+
+
+@dataclass
+class Book:
+    """Offers by kind, each unknown until it was judged; rows that the API server refused."""
+
+    offers: Mapping[bytes, Offer | Hold]
+    refused: Mapping[int, Hold] = field(default_factory=dict)
+    known: dict[bytes, Offer | Hold] = field(default_factory=dict)
+
+    def offer(self, kind: Kind) -> Offer | Hold:
+        return self.known.setdefault(kind.digest, self.offers.get(kind.digest, GOOD))
+
+    def known_offer(self, digest: bytes) -> Offer | Hold | None:
+        return self.known.get(digest)
+
+    def parked(self, row: Candidate) -> Hold | None:
+        return self.refused.get(row.id)
+
+
+def rows(ids: Iterable[int], **changes: Any) -> list[Candidate]:
+    return [a_candidate(number, **changes) for number in ids]
+
+
+async def scan(
+    table: Table,
+    book: Book | None = None,
+    snapshot: ClusterSnapshot | None = None,
+    known: Mapping[int, int] = {},
+) -> Found:
+    return await Scan(book or Book({}), WANTED).run(table, snapshot or a_snapshot(), known)

@@ -1,0 +1,64 @@
+"""A queue whose first rows are held is read by submitter, so that the rows of one never hide those of another."""
+
+from dispatcher.admission.heads import FIRST_WINDOW
+from dispatcher.admission.scan import Scan
+from dispatcher.snapshot import plan_load
+from tests.builders import a_queue, a_snapshot
+from tests.unit.scanning import BAD, WANTED, Book, Table, rows, scan
+
+
+async def test_sixty_thousand_rows_of_a_submitter_at_its_cap_hide_no_other() -> None:
+    snapshot = a_snapshot(a_queue(max_jobs_per_submitter=1), load=plan_load([("default", "noisy")]))
+    table = Table([*rows(range(60_000), submitted_by="noisy"), *rows([70_000])])
+    looking = Scan(Book({}), WANTED)
+    for _ in range(2):
+        assert (await looking.run(table, snapshot, {})).ids == [70_000]
+    assert table.of_submitters == [{"noisy": 100, "team_a": 100}] * 2, "what a cap holds is not searched"
+
+
+async def test_bad_rows_of_one_submitter_hide_no_other_however_many() -> None:
+    table = Table([*rows(range(60_000), submitted_by="noisy", kind=b"bad"), *rows([70_000])])
+    looking = Scan(Book({b"bad": BAD}), WANTED)
+    for _ in range(2):
+        assert (await looking.run(table, a_snapshot(), {})).ids == [70_000]
+
+
+async def test_rows_of_a_crowded_queue_keep_their_order() -> None:
+    held = rows(range(300), submitted_by="noisy", kind=b"bad", priority=0)
+    able = [*rows([301, 304], submitted_by="x"), *rows([302, 303], submitted_by="y"), *rows([400], priority=1)]
+    assert (await scan(Table([*held, *able]), Book({b"bad": BAD}))).ids == [400, 301, 302, 303, 304]
+
+
+async def test_each_of_many_submitters_is_read_in_every_look() -> None:
+    names = [f"team-{number:03}" for number in range(100)]
+    table = Table([row for n, name in enumerate(names) for row in rows(range(n * 30, n * 30 + 30), submitted_by=name)])
+    full = plan_load([("default", name) for name in names[:-1]])
+    found = await scan(table, snapshot=a_snapshot(a_queue(max_jobs_per_submitter=1), load=full))
+    assert found.ids == list(range(99 * 30, 99 * 30 + 10))
+    assert set(table.of_submitters[0].values()) == {20}
+
+
+async def test_wide_windows_share_what_a_look_may_read() -> None:
+    """Three submitters with 40,000 bad rows each: one of them comes in a later look."""
+    names = ["a", "b", "c"]
+    bad = [row for n, name in enumerate(names)
+           for row in rows(range(n * 50_000, n * 50_000 + 40_000), submitted_by=name, kind=b"bad")]  # fmt: skip
+    good = [row for n, name in enumerate(names) for row in rows([n * 50_000 + 45_000], submitted_by=name)]
+    table, looking, found = Table([*bad, *good]), Scan(Book({b"bad": BAD}), WANTED), set[int]()
+    for _ in range(6):
+        table.of_submitters.clear()
+        found |= set((await looking.run(table, a_snapshot(), {})).ids)
+        read = [most for window in table.of_submitters for most in window.values() if most > 200]
+        assert sum(read) <= 100_000
+    assert found == {row.id for row in good}
+
+
+async def test_a_queue_is_read_in_its_order_again_when_its_head_is_free() -> None:
+    noisy = rows(range(60_000), submitted_by="noisy")
+    table, looking = Table([*noisy, *rows([70_000])]), Scan(Book({}), WANTED)
+    queue = a_queue(max_jobs_per_submitter=1)
+    full = a_snapshot(queue, load=plan_load([("default", "noisy")]))
+    assert (await looking.run(table, full, {})).ids == [70_000]
+    for _ in range(2):
+        assert (await looking.run(table, a_snapshot(queue), {})).ids == list(range(WANTED))
+    assert table.windows == [{"default": FIRST_WINDOW}] * 2

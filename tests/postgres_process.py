@@ -56,7 +56,7 @@ class Postmaster(postgres.Postmaster):
         """A base backup that follows the primary once started."""
         source = ["-h", "127.0.0.1", "-p", str(primary.port), "-U", SUPERUSER]
         options = ["-R", "-X", "stream", "--checkpoint=fast", "--no-sync"]
-        await self.folder.run("pg_basebackup", *source, *options, "-D", self.directory)
+        await self.folder.make(self.directory, "pg_basebackup", *source, *options)
 
     async def stop(self, *, immediately: bool = False) -> None:
         self.thaw()

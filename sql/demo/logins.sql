@@ -1,14 +1,15 @@
 -- One login per role of an installation, on a server that ends with the demo. Whoever can log in here runs commands as
--- the demo's owner, so their password is of chance.
+-- the demo's owner, so each has a random password of its own; the log does not show them should a statement here fail.
 DO $logins$
 DECLARE
     wanted record;
 BEGIN
+    PERFORM set_config('log_error_verbosity', 'terse', true);
     FOR wanted IN SELECT * FROM (VALUES ('demo', 'dispatch_submitter'), ('reader', 'dispatch_reader'),
         ('task', 'dispatch_task'), ('janitor', 'dispatch_janitor'), ('observer', 'dispatch_observer')) AS t (login, role)
     LOOP
         EXECUTE format('CREATE ROLE %I LOGIN PASSWORD %L IN ROLE %I',
-                       wanted.login, current_setting('demo.password'), wanted.role);
+                       wanted.login, current_setting('demo.password_' || wanted.login), wanted.role);
     END LOOP;
 END
 $logins$;

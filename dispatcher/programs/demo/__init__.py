@@ -16,6 +16,8 @@ from dispatcher.errors import DispatcherError
 from dispatcher.logs import configure_logs
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+OWN_FILES = 0o077
+"""The umask of the demo and of all that it starts: other accounts of this machine get nothing of them."""
 LAST_SECONDS = 1
 """For what is under way when it is stopped."""
 MISSING = "{} is missing: pip install 'pg-job-dispatcher[demo]'"
@@ -29,6 +31,7 @@ def run(asked: Mapping[str, Any]) -> int:
     except ModuleNotFoundError as fault:
         raise DispatcherError(MISSING.format(fault.name)) from fault
     configure_logs("error")
+    os.umask(OWN_FILES)
     try:
         return asyncio.run(perform(Play(Options(**asked), Terminal())))
     except BrokenPipeError:  # whoever read has seen enough

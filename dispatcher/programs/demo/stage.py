@@ -40,6 +40,8 @@ READY_SECONDS: Final = 60
 LEAVE_SECONDS: Final = 10
 LOOK_SECONDS: Final = 0.05
 PROGRAMS: Final = ("dispatcher", "janitor")
+LOGINS: Final = ("demo", "reader", "task", "janitor", "observer")
+"""Each has a password of its own: the one that a container knows opens nothing that the container may not do."""
 
 
 class Stage:
@@ -54,7 +56,7 @@ class Stage:
         self._stack = AsyncExitStack()
         self._watches: list[asyncio.Task[None]] = []
         self._den = Den()
-        self._password = secrets.token_hex(8)
+        self._passwords = {login: secrets.token_hex(16) for login in LOGINS}
         self.installation = f"demo-{secrets.token_hex(3)}" if kubeconfig else "demo"
         self.metrics_url = ""
 
@@ -81,7 +83,8 @@ class Stage:
         for name, text in self._templates.items():
             self.templates.mkdir(exist_ok=True)
             (self.templates / f"{name}.yaml").write_text(text)
-        home = await asyncio.to_thread(Home, self._den.folder / "postgres")
+        home = await asyncio.to_thread(Home, self._den.folder / "postgres", way=(self._den.folder,))
+        self._passwords[SUPERUSER] = home.password
         self._postmaster = Postmaster(home, "demo")
         await together(self._open_database(), self._open_cluster())
         await self._open_programs()
@@ -94,11 +97,12 @@ class Stage:
             await admin.execute(query("database", "demo"))
         finally:
             await admin.close()
-        owner_url = self.url(SUPERUSER, self._postmaster.home.password)
+        owner_url = self.url(SUPERUSER)
         await migrate(owner_url)
         owner = await asyncpg.connect(owner_url)
         try:
-            await owner.fetchval(query("password", "demo"), self._password)
+            for login in LOGINS:
+                await owner.fetchval(query("password", "demo"), login, self._passwords[login])
             await owner.execute(query("logins", "demo"))
             for name, (cap, note) in QUEUES.items():
                 await owner.execute(query("queue", "demo"), name, cap, note)
@@ -208,8 +212,8 @@ class Stage:
     def templates(self) -> Path:
         return self._den.folder / "templates"
 
-    def url(self, login: str, password: str = "") -> str:
-        return f"postgresql://{login}:{password or self._password}@127.0.0.1:{self._postmaster.port}/demo"
+    def url(self, login: str) -> str:
+        return f"postgresql://{login}:{self._passwords[login]}@127.0.0.1:{self._postmaster.port}/demo"
 
     async def reason(self, task_id: int) -> str:
         """Why a row does not become a Job, as `dispatcher render` tells an operator."""

@@ -1,0 +1,149 @@
+"""`dispatcher demo` at work on a machine that has other accounts: none of them gets anything of it.
+
+A second account needs root to be played. Where the tests run as somebody else, modes and owners are looked at alone.
+"""
+
+import asyncio
+import json
+import os
+import re
+import stat
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from dispatcher.local.postgres import SUPERUSER, has_name
+from dispatcher.pg.queries import query
+from dispatcher.programs.demo.samples import templates
+from dispatcher.programs.demo.stage import LOGINS, Stage
+from tests.controlplane.waiting import wait_for
+from tests.demoing import ACCOUNT, ITS_LAST_WORDS, Demo, as_account, demo
+from tests.remains import command, pids, read
+
+Json = dict[str, Any]
+ATTACK = Path(__file__).parents[1] / "second_account.py"
+NEWCOMER = 12_345
+OPEN_UMASK = ("sh", "-c", 'umask 0; exec "$@"', "sh")
+AT_WORK = "import os, time; print('log'); open(os.environ['TMPDIR'] + '/left', 'w').close(); time.sleep(600)"
+INSERT = "INSERT INTO dispatch.tasks (template, spec) VALUES ('by-hand', jsonb_build_object('args', ARRAY['-uc', $1]))"
+URL = re.compile(r"postgresql://\w+:(\w+)@127")
+TOKEN = re.compile(r"token: (\w+)")
+
+
+async def works(shown: Demo) -> None:
+    """A container of its own is at work, and others have ended."""
+    await shown.says(ITS_LAST_WORDS)
+    connection = await asyncpg.connect(shown.database_url)
+    await connection.execute(INSERT, AT_WORK)
+    await connection.close()
+    await shown.until(lambda: list(shown.den.glob("nodes/*/pods/*/containers/*/tmp/left")), "its container is at work")
+    await shown.until(lambda: len(shown.remains.ports) >= 4, "all of it listens")
+
+
+def account_of(pid: int) -> int:
+    return Path(f"/proc/{pid}").stat().st_uid
+
+
+def paths(den: Path) -> list[Path]:
+    return [den, *(Path(top, name) for top, folders, files in os.walk(den) for name in folders + files)]
+
+
+def open_paths(shown: Demo) -> dict[str, str]:
+    """Owner, group and mode of what is not for the demo and its Postgres alone; a group without a name is Postgres'."""
+    owners = {account_of(pid) for pid in (shown.process.pid, shown.pid("postgres"))}
+    found = {}
+    for path in paths(shown.den):
+        with suppress(FileNotFoundError):  # of Postgres, and gone
+            about = path.lstat()
+            others = 0 if path.is_symlink() else 0o077 if has_name(about.st_gid) else 0o007
+            if about.st_uid not in owners or about.st_mode & others:
+                found[str(path)] = f"{about.st_uid}:{about.st_gid} {stat.S_IMODE(about.st_mode):04o}"
+    return found
+
+
+def secrets_of(shown: Demo) -> set[str]:
+    """Passwords and the token, as the account of the demo finds them."""
+    texts = [read(shown.pid(name), "environ").decode() for name in ("dispatcher", "janitor")]
+    texts += [path.read_text() for path in shown.den.glob("nodes/*/pods/*/containers/*/spec.json")]
+    texts += [shown.said, (shown.den / "kubeconfig").read_text()]
+    return {word for text in texts for word in (*URL.findall(text), *TOKEN.findall(text))}
+
+
+async def attack(shown: Demo, uid: int) -> Json:
+    """What that account gets, which is spared finding what there is."""
+    known = {
+        "paths": [str(path) for path in paths(shown.den)],
+        "pids": [*shown.remains.living()],
+        "ports": [*shown.remains.ports.values()],
+        "logins": [*LOGINS, SUPERUSER],
+    }
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-I", "-S", ATTACK, str(uid), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    told, _ = await child.communicate(json.dumps(known).encode())
+    assert child.returncode == 0
+    got: Json = json.loads(told)
+    return got
+
+
+@pytest.mark.parametrize("account", [(), as_account(ACCOUNT)], ids=["as-we-are", "as-nobody"])
+async def test_a_demo_at_work_gives_nothing_to_a_second_account(account: tuple[str, ...]) -> None:
+    async with demo("--keep", "--tasks", 4, through=(*OPEN_UMASK, *account), COLUMNS="200") as shown:
+        await works(shown)
+        assert open_paths(shown) == {}
+        owner = account_of(shown.process.pid)
+        way = [stat.S_IMODE(folder.stat().st_mode) for folder in (shown.den, shown.den / "postgres")]
+        assert way == ([0o710] * 2 if owner == 0 else [0o700] * 2)
+        secrets = secrets_of(shown)
+        assert len(secrets) == 5, "demo, reader, task and janitor, and the token of the API server"
+
+        got = await attack(shown, owner)
+        assert len([word for word in secrets if word in got["text"]]) >= 2, "its owner finds what there is to find"
+        assert ("task: " in got["databases"], len(got["servers"])) == (True, 1)
+        for uid in {ACCOUNT, NEWCOMER} - {owner} if os.geteuid() == 0 else set[int]():
+            got = await attack(shown, uid)
+            text = got.pop("text")
+            assert got == {"files": [], "processes": [], "databases": [], "servers": []}
+            assert [word for word in secrets if word in text] == []
+
+
+async def may_log_in(url: str) -> bool:
+    try:
+        await (await asyncpg.connect(url)).close()
+    except asyncpg.InvalidPasswordError:
+        return False
+    return True
+
+
+async def test_the_password_of_a_login_opens_no_other_login() -> None:
+    async with Stage(templates(is_real=False), print) as stage:
+        urls = {login: stage.url(login) for login in (*LOGINS, SUPERUSER)}
+        for login in urls:
+            opened = {
+                whose for whose, url in urls.items() if await may_log_in(url.replace(f"//{whose}:", f"//{login}:"))
+            }
+            assert opened == {login}
+
+
+async def test_no_password_stands_in_what_others_may_see() -> None:
+    """Statements of sessions, the log of a failure, the demo's own files, the arguments of every process."""
+    async with Stage(templates(is_real=False), print) as stage:
+        passwords = [URL.findall(stage.url(login))[0] for login in (*LOGINS, SUPERUSER)]
+        owner, observer = [await asyncpg.connect(stage.url(login)) for login in (SUPERUSER, "observer")]
+        for login, password in zip(LOGINS, passwords, strict=False):
+            await owner.fetchval(query("password", "demo"), login, password)
+            shown = await owner.fetch("SELECT query FROM pg_stat_activity")
+            assert not [row for row in shown for word in passwords if word in row["query"]]
+        with pytest.raises(asyncpg.DuplicateObjectError):
+            await owner.execute(query("logins", "demo"))
+        await owner.close()
+        await observer.close()
+        log = stage.templates.parent / "postgres" / "demo.log"
+        await wait_for(lambda: 'role "demo" already exists' in log.read_text(), "the failure is logged")
+        texts = [path.read_text(errors="replace") for path in paths(stage.templates.parent) if path.is_file()]
+        texts += [command(pid) for pid in pids()]
+        assert not [word for word in passwords for text in texts if word in text]

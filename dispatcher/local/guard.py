@@ -28,7 +28,8 @@ def main(folder: Path) -> None:
     if folder.exists():
         end_all(folder)
         # A shim that was on its way finds no folder any more; one that was quicker is seen now.
-        gone = folder.rename(folder.with_name(f"{folder.name}.gone"))
+        # Its new name is random: another account, which sees the old one, cannot have taken it before.
+        gone = folder.rename(folder.with_name(f"{folder.name}.{os.urandom(8).hex()}"))
         end_all(gone)
         shutil.rmtree(gone, ignore_errors=True)
     if os.getpgrp() == os.getpid():

@@ -7,6 +7,8 @@ import asyncio
 import json
 import os
 import re
+import shutil
+import signal
 import stat
 import sys
 from contextlib import suppress
@@ -21,7 +23,7 @@ from dispatcher.pg.queries import query
 from dispatcher.programs.demo.samples import templates
 from dispatcher.programs.demo.stage import LOGINS, Stage
 from tests.controlplane.waiting import wait_for
-from tests.demoing import ACCOUNT, ITS_LAST_WORDS, Demo, as_account, demo
+from tests.demoing import ACCOUNT, GONE_SECONDS, ITS_LAST_WORDS, Demo, as_account, demo
 from tests.remains import command, pids, read
 
 Json = dict[str, Any]
@@ -147,3 +149,16 @@ async def test_no_password_stands_in_what_others_may_see() -> None:
         texts = [path.read_text(errors="replace") for path in paths(stage.templates.parent) if path.is_file()]
         texts += [command(pid) for pid in pids()]
         assert not [word for word in passwords for text in texts if word in text]
+
+
+async def test_a_folder_that_another_account_puts_in_its_way_stops_no_end() -> None:
+    """Other accounts see the name of the demo's folder, and may make folders of names like it."""
+    async with demo("--keep", "--tasks", 1) as shown:
+        await works(shown)
+        folder = shown.den
+        obstacle = folder.with_name(f"{folder.name}.gone")
+        (obstacle / "in").mkdir(parents=True)
+        shown.signal(signal.SIGKILL)
+        await shown.ends()
+        await wait_for(lambda: not folder.exists(), "its folder is gone", GONE_SECONDS)
+        shutil.rmtree(obstacle)

@@ -141,10 +141,10 @@ class Reports:
         await self._patch(path, {"metadata": {"uid": one.uid}, "status": {"phase": phase, "message": message}})
 
     async def wake(self, pod: str) -> None:
-        """`pod` with its namespace."""
+        """`pod` with its namespace. By `pods/status`: who may patch `pods` may set any Pod's image."""
         namespace, _, name = pod.partition("/")
         note = {WOKEN_AT: self._client.now().isoformat()}
-        await self._patch(f"/api/v1/namespaces/{namespace}/pods/{name}", {"metadata": {"annotations": note}})
+        await self._patch(f"/api/v1/namespaces/{namespace}/pods/{name}/status", {"metadata": {"annotations": note}})
 
     async def waiting(self) -> Sequence[Waiting]:
         """Pods that no scheduler has found a node for."""

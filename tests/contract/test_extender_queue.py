@@ -1,6 +1,9 @@
 """When kube-scheduler asks again about a Pod that an extender has refused, and when it does not."""
 
+from collections.abc import Awaitable, Callable
 from itertools import count
+
+import pytest
 
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import wait_for
@@ -41,10 +44,13 @@ async def test_18_a_note_on_any_node_has_it_ask_again_about_each_refused_pod(
     await wait_for(lambda: all(len(extender.of("filter", pod)) > before[pod] for pod in pods), "it asked about each")
 
 
-async def test_18_a_note_on_a_refused_pod_has_it_ask_about_that_one_at_once(ground: Ground, extender: Scripted) -> None:
+@pytest.mark.parametrize("annotate", [Ground.annotate_pod, Ground.annotate_pod_by_status], ids=["pods", "pods/status"])
+async def test_18_a_note_on_a_refused_pod_has_it_ask_about_that_one_at_once(
+    ground: Ground, extender: Scripted, annotate: Callable[..., Awaitable[None]]
+) -> None:
     _, (pod, _), scheduler = await refused(ground, extender, 2)
     extender.filter = pass_all
-    await ground.annotate_pod(pod, woken="1")
+    await annotate(ground, pod, woken="1")
     await ground.bound(pod)
     assert scheduler.woken(ground.key(pod), OWN) == 2, "once by its condition, once by the note"
 

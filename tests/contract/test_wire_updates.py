@@ -167,6 +167,13 @@ class TestStatus:
         assert answer.body["metadata"]["labels"] == {"a": "1"}
         assert "ownerReferences" not in answer.body["metadata"]
 
+    async def test_annotations_patched_by_the_status_are_kept_and_a_spec_is_not(self, wire: Wire) -> None:
+        before = await wire.made("pods", a_pod("a"))
+        patch = {"metadata": {"annotations": {"note": "1"}}, "spec": {"activeDeadlineSeconds": 1}}
+        after = await wire.changed("pods/a/status", patch)
+        assert (after["metadata"]["annotations"], after["spec"]) == ({"note": "1"}, before["spec"])
+        assert await wire.found("pods/a") == after
+
     async def test_a_status_of_an_old_version_is_a_conflict(self, wire: Wire) -> None:
         before = await wire.made("pods", a_pod("a"))
         await wire.changed("pods/a", {"metadata": {"labels": {"a": "1"}}})

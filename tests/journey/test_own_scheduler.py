@@ -193,7 +193,7 @@ def test_the_extender_may_look_and_write_what_it_says_of_reservations_and_nothin
     objects = [one for one in rendered(SCHEDULER) if one["metadata"]["name"] in {"dispatcher-extender", ACCOUNT}]
     rights = granted(tuple(objects), ACCOUNT)
     assert {(right.resource, right.verb) for right in rights if right.where == "cluster"} == {
-        ("nodes", "list"), ("nodes", "watch"), ("pods", "list"), ("pods", "watch"), ("pods", "patch"),
+        ("nodes", "list"), ("nodes", "watch"), ("pods", "list"), ("pods", "watch"), ("pods/status", "patch"),
         ("nodereservations", "list"), ("nodereservations", "watch"), ("nodereservations/status", "patch"),
         ("events", "create"), ("events", "patch"),
     }  # fmt: skip

@@ -16,16 +16,11 @@ import yaml
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.processes import free_ports
+from tests.deployed import DEPLOY
 from tests.dispatching import ROOT, Dispatcher
 
 ACCOUNT = "extender"
-RIGHTS = [
-    {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list", "watch"]},
-    {"apiGroups": ["dispatcher.internal"], "resources": ["nodereservations"], "verbs": ["list", "watch"]},
-    {"apiGroups": ["dispatcher.internal"], "resources": ["nodereservations/status"], "verbs": ["patch"]},
-    {"apiGroups": [""], "resources": ["pods"], "verbs": ["patch"]},
-    {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
-]
+SHIPPED = DEPLOY / "scheduler" / "rbac.yaml"
 
 
 class OurExtender(Dispatcher):
@@ -105,14 +100,24 @@ def environment(kubeconfig: Path, settings: Mapping[str, object]) -> dict[str, s
     return {**place, "DISPATCHER_KUBECONFIG": str(kubeconfig), **written}
 
 
+def shipped_rules() -> list[Json]:
+    (role,) = [
+        one
+        for one in yaml.safe_load_all(SHIPPED.read_text())
+        if (one["kind"], one["metadata"]["name"]) == ("ClusterRole", "dispatcher-extender")
+    ]
+    rules: list[Json] = role["rules"]
+    return rules
+
+
 async def account(plane: ControlPlane, namespace: str, folder: Path) -> Path:
-    """The kubeconfig of somebody who may look at nodes, Pods and reservations, and write what an extender writes."""
+    """The kubeconfig of an account with the rights that `deploy/scheduler` gives for the extender, and no others."""
     name = f"{ACCOUNT}-{namespace}"
     bound = {"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}}
     subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}
     rbac = "/apis/rbac.authorization.k8s.io/v1"
     await plane.admin("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": ACCOUNT}})
-    await plane.admin("POST", f"{rbac}/clusterroles", {"metadata": {"name": name}, "rules": RIGHTS})
+    await plane.admin("POST", f"{rbac}/clusterroles", {"metadata": {"name": name}, "rules": shipped_rules()})
     await plane.admin(
         "POST", f"{rbac}/clusterrolebindings", {"metadata": {"name": name}, "subjects": [subject], **bound}
     )

@@ -50,7 +50,7 @@ class Asked:
     async def begin(self, verb: str, body: bytes, sent: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A connection over which so much of the body has been sent."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        head = f"POST /{verb} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = f"POST /{verb} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
         writer.write(head.encode() + body[:sent])
         await writer.drain()
         return reader, writer

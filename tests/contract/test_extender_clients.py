@@ -18,7 +18,7 @@ from tests.scheduling.ours import OurExtender, account
 
 pytest_plugins = ["tests.contract.asked_fixtures"]
 MANY = 200
-HEAD = b"POST /filter HTTP/1.1\r\nHost: x\r\n"
+HEAD = b"POST /filter HTTP/1.1\r\nHost: localhost\r\n"
 BROKEN = {
     "no request": b"%s\r\n\r\n",
     "a header that is none": HEAD + b"%s\r\n\r\n",
@@ -92,6 +92,19 @@ async def program(control_plane: ControlPlane, namespace: str, tmp_path: Path) -
     async with OurExtender(await account(control_plane, namespace, tmp_path), LOG_LEVEL="debug") as made:
         await made.ready()
         yield made
+
+
+@pytest.mark.parametrize("path", ["filter", "explain", "metrics", "readyz"])
+async def test_program_refuses_a_page_that_reaches_loopback_by_a_name_of_its_own(
+    program: OurExtender, path: str
+) -> None:
+    port = program.port if path in {"metrics", "readyz"} else program.extender_port
+    method = "GET" if port == program.port else "POST"
+    async with aiohttp.ClientSession() as session:
+        for host, refused in (("evil.example", True), (f"localhost:{port}", False)):
+            url = f"http://127.0.0.1:{port}/{path}"
+            async with session.request(method, url, data=asking(), headers={"Host": host}) as answer:
+                assert (answer.status == 403) is refused
 
 
 async def test_nothing_that_was_sent_is_ever_logged(program: OurExtender) -> None:

@@ -55,8 +55,75 @@ async def test_it_listens_on_every_interface_and_on_ipv6(address: str, reached: 
     await server.cleanup()
 
 
+ALLOWED = ["127.0.0.1", "localhost", "LOCALHOST", "[::1]", "127.0.0.1:{port}", "localhost:{port}", "[::1]:{port}"]
+REBOUND = [
+    *(
+        "evil.example",
+        "evil.example:{port}",
+        "127.0.0.1.evil.example",
+        "127.0.0.1@evil.example",
+        "evil.example/127.0.0.1",
+    ),
+    *("localhost.", "127.0.0.2", "0.0.0.0", "10.1.2.3", "::1", "127.0.0.1:80:80", "[::1", "[::1]x", "[]", ""),
+]
+LOOPBACK = pytest.mark.parametrize("address", ["127.0.0.1:0", "localhost:0", "[::1]:0"])
+
+
+@LOOPBACK
+@pytest.mark.parametrize("host", ALLOWED)
+async def test_loopback_server_answers_to_names_of_its_machine(address: str, host: str) -> None:
+    status, told = await asked(address, f"Host: {host}\r\n")
+    assert (status, told) == (200, "here")
+
+
+@LOOPBACK
+@pytest.mark.parametrize("host", REBOUND)
+async def test_loopback_server_refuses_names_of_others(address: str, host: str) -> None:
+    status, told = await asked(address, f"Host: {host}\r\n")
+    assert status == 403
+    assert told.startswith("Host is '")
+    assert told.endswith("localhost, [::1] only\n")
+
+
+@pytest.mark.parametrize("head", ["", "Host: localhost\r\nHost: evil.example\r\n"], ids=["none", "two"])
+async def test_loopback_server_refuses_a_request_without_one_host(head: str) -> None:
+    assert (await asked("127.0.0.1:0", head, "1.0"))[0] in {400, 403}
+
+
+async def test_loopback_server_refuses_by_host_before_it_looks_at_the_path() -> None:
+    assert (await asked("127.0.0.1:0", "Host: evil.example\r\n", path="/nowhere"))[0] == 403
+
+
+async def test_loopback_server_answers_to_the_host_of_its_setting() -> None:
+    assert (await asked("127.0.0.2:0", "Host: 127.0.0.2\r\n"))[0] == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "10.1.2.3:8080"])
+async def test_server_on_every_interface_answers_to_any_name(host: str) -> None:
+    """kubelet and Prometheus call by the address of the Pod."""
+    assert (await asked("0.0.0.0:0", f"Host: {host}\r\n"))[0] == 200
+
+
+async def asked(address: str, head: str, version: str = "1.1", path: str = "/") -> tuple[int, str]:
+    """What a server that listens there answers to a GET with that head."""
+    server = await served(address)
+    host, port = server.addresses[0][:2]
+    reader, writer = await asyncio.open_connection(host, port)
+    writer.write(f"GET {path} HTTP/{version}\r\n{head.format(port=port)}Connection: close\r\n\r\n".encode())
+    answer = (await reader.read()).decode()
+    writer.close()
+    await server.cleanup()
+    return int(answer.split()[1]), answer.partition("\r\n\r\n")[2]
+
+
+async def here(_: web.Request) -> web.Response:
+    return web.Response(text="here")
+
+
 async def served(address: str) -> web.AppRunner:
-    runner = web.AppRunner(web.Application(), shutdown_timeout=1)
+    app = web.Application()
+    app.router.add_get("/", here)
+    runner = web.AppRunner(app, shutdown_timeout=1)
     await listen(runner, "DISPATCHER_LISTEN_ADDRESS", address)
     return runner
 

@@ -32,7 +32,8 @@ KUBE_SECONDS: Final = Histogram(
 FAULTS: Final = Counter("dispatcher_faults_total", "Rounds of a component that ended in a fault", ["component"])
 EXTENDER_SECONDS: Final = Histogram(
     "dispatcher_extender_request_seconds",
-    "Answers to kube-scheduler: ok, late (answered neutrally), bad (refused), unsynced (not listed yet)",
+    "Answers to kube-scheduler: ok, late (answered neutrally), bad (refused), busy (too many bodies at once), "
+    "unsynced (not listed yet)",
     ["verb", "outcome"],
     buckets=(0.0005, 0.001, 0.002, 0.003, 0.004, 0.005, 0.0075, 0.01, 0.02, 0.05, 0.1, 0.2, 1),
 )

@@ -5,7 +5,7 @@
 
 Every answer comes from memory. kube-scheduler waits for it with everything else it has to do, so whatever is late or
 cannot be read is answered neutrally: all nodes pass, nobody has points. Only a body that holds no names at all is
-refused, because no answer to it would be true. Nothing here takes the process down, and no body is ever logged: it
+refused, because no answer to it would be true, and one for which there is no memory (bodies.py). Nothing here takes the process down, and no body is ever logged: it
 holds environments.
 """
 
@@ -29,6 +29,7 @@ from dispatcher.metrics import (
     EXTENDER_SECONDS,
     HISTORY_HITS,
 )
+from dispatcher.placement.bodies import MOST_NODES, Bodies, Refused, check_names
 from dispatcher.placement.callers import FAULTS, Callers, Peer
 from dispatcher.placement.gate import Gate, NotSynced
 from dispatcher.placement.history import POINTS
@@ -49,7 +50,6 @@ from dispatcher.room import Room
 
 log = structlog.get_logger(component="placement.extender")
 
-LARGEST_BODY: Final = 16 * 2**20
 DEADLINE_SECONDS: Final = 0.2
 T = TypeVar("T")
 Answer = tuple[Any, str]
@@ -63,7 +63,7 @@ class BadBody(Exception):
 class Call(Struct, frozen=True):
     """One request: what came, from whom, and whether it is too late for an answer that takes thought."""
 
-    body: bytes
+    body: bytes | bytearray
     peer: Peer
     is_late: Callable[[], bool]
 
@@ -76,6 +76,7 @@ class Extender:
         self._gate = gate
         self._clock = clock
         self._callers = Callers()
+        self._bodies = Bodies()
         self._under_way = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -96,7 +97,7 @@ class Extender:
                 self._idle.set()
 
     def app(self) -> web.Application:
-        app = web.Application(client_max_size=LARGEST_BODY)
+        app = web.Application()
         verbs: dict[str, Callable[[Call], Answer]] = {
             "filter": self.filter, "prioritize": self.prioritize, "preempt": self.preempt, "explain": self.explain,
         }  # fmt: skip
@@ -106,28 +107,28 @@ class Extender:
 
     def _answering(
         self, verb: str, answer: Callable[[Call], Answer]
-    ) -> Callable[[web.Request], Awaitable[web.Response]]:
-        async def handle(request: web.Request) -> web.Response:
+    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        async def handle(request: web.Request) -> web.StreamResponse:
             with self._counted():
                 return await answered(request)
 
-        async def answered(request: web.Request) -> web.Response:
-            began, status = self._clock(), 200
+        async def answered(request: web.Request) -> web.StreamResponse:
+            began = self._clock()
             try:
-                body = await request.read()
-                late_at = self._clock() + DEADLINE_SECONDS
-                sent, outcome = answer(Call(body, peer_of(request), lambda: self._clock() > late_at))
-            except web.HTTPRequestEntityTooLarge:
-                sent, outcome, status = {"Error": f"more than {LARGEST_BODY} bytes"}, "bad", 413
-            except NotSynced as fault:
-                sent, outcome, status = {"Error": str(fault)}, "unsynced", 503
-            except (BadBody, web.RequestPayloadError) as fault:
-                sent, outcome, status = {"Error": str(fault)}, "bad", 400
-            except ConnectionError:  # it has gone, and hears no answer
-                sent, outcome, status = {}, "bad", 400
-            written = msgspec.json.encode(sent)
-            EXTENDER_SECONDS.labels(verb, outcome).observe(self._clock() - began)
-            return web.Response(body=written, status=status, content_type="application/json")
+                async with self._bodies.place_for(request) as place:
+                    body = await place.read(request)
+                    late_at = self._clock() + DEADLINE_SECONDS
+                    sent, outcome = answer(Call(body, peer_of(request), lambda: self._clock() > late_at))
+                    written = msgspec.json.encode(sent)
+                    del sent
+                    seconds = self._clock() - began
+                    response = await place.send(request, written)
+                    EXTENDER_SECONDS.labels(verb, outcome).observe(seconds)
+                    return response
+            except (Refused, NotSynced, BadBody, web.RequestPayloadError, ConnectionError) as fault:
+                status, outcome = judged(fault)
+                EXTENDER_SECONDS.labels(verb, outcome).observe(self._clock() - began)
+                return web.json_response({"Error": str(fault)}, status=status)
 
         return handle
 
@@ -159,11 +160,15 @@ class Extender:
 
     def preempt(self, call: Call) -> Answer:
         asked = read(call.body, PreemptionArguments)
+        if not asked.node_name_to_victims:
+            check_names(call.body)
         return PreemptionResult(self._gate.spared(read_pod(asked), asked.victims())), "ok"
 
     def explain(self, call: Call) -> Answer:
         """For people, who may leave the nodes out: then all that are known."""
         asked = read(call.body, Arguments)
+        if asked.is_cached or asked.nodes == NOTHING:
+            check_names(call.body)
         pod = read_pod(asked)
         if pod is None:
             raise BadBody("Pod: not one")
@@ -179,6 +184,8 @@ class Extender:
 
     def _heard(self, verb: str, call: Call, asked: Arguments) -> dict[str, None]:
         """The names; and what the call tells of how its sender is configured."""
+        if asked.is_cached:
+            check_names(call.body)
         names = read_names(asked)
         choice = len(names) > 1
         for fault in self._callers.hear(verb, call.peer, self._clock(), has_choice=choice, is_cached=asked.is_cached):
@@ -187,12 +194,21 @@ class Extender:
         return names
 
 
+def judged(fault: Exception) -> tuple[int, str]:
+    """Status and outcome of what is not answered."""
+    if isinstance(fault, NotSynced):
+        return 503, "unsynced"
+    if isinstance(fault, Refused):
+        return fault.status, "busy" if fault.status == 503 else "bad"
+    return 400, "bad"
+
+
 def peer_of(request: web.Request) -> Peer:
     peer = request.transport.get_extra_info("peername") if request.transport else None
     return (str(peer[0]), int(peer[1])) if peer else ("", 0)
 
 
-def read(body: bytes, kind: type[T]) -> T:
+def read(body: bytes | bytearray, kind: type[T]) -> T:
     """BadBody: not JSON, cut, or of other types."""
     try:
         return msgspec.json.decode(body, type=kind)
@@ -201,11 +217,14 @@ def read(body: bytes, kind: type[T]) -> T:
 
 
 def read_names(asked: Arguments) -> dict[str, None]:
-    """BadBody: there is no list of nodes, or none of what stands in it is one."""
+    """BadBody: there is no list of nodes, or none of what stands in it is one. Refused: there are too many."""
     try:
-        return asked.names()
+        names = asked.names()
     except UNREADABLE as fault:
         raise BadBody(f"nodes: {fault}") from fault
+    if len(names) > MOST_NODES:
+        raise Refused(413, f"more than {MOST_NODES} nodes")
+    return names
 
 
 def read_pod(asked: Arguments | PreemptionArguments) -> Pod | None:

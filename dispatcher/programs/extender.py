@@ -37,6 +37,8 @@ log = structlog.get_logger(component="extender")
 KEEP_ALIVE_SECONDS: Final = 300
 """kube-scheduler keeps idle connections for 90 s and does not repeat a POST that it sent into a closed one."""
 DRAIN_SECONDS: Final = 10
+UNREAD_BYTES: Final = 2**14
+"""Of each connection, in memory while its body waits for its turn; the rest of it waits in the kernel."""
 CERTIFICATE_SECONDS: Final = 10
 COMPACT_SECONDS, SYNCING_SECONDS = 60, 1
 
@@ -77,8 +79,9 @@ class Answering:
         """Until `stop`. SettingsError: it cannot listen there."""
         extender = Extender(self._rooms.of, self._reporting.gate)
         server = web.AppRunner(
-            extender.app(), access_log=None, keepalive_timeout=KEEP_ALIVE_SECONDS, shutdown_timeout=DRAIN_SECONDS
-        )
+            extender.app(), access_log=None, keepalive_timeout=KEEP_ALIVE_SECONDS, shutdown_timeout=DRAIN_SECONDS,
+            read_bufsize=UNREAD_BYTES,
+        )  # fmt: skip
         work = {"certificates": self._tls.run_once, "rooms": self._compact, **self._reporting.rounds()}
         rounds = [Rounds(name, run_once, Wake()) for name, run_once in work.items()]
         try:

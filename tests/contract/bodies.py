@@ -53,6 +53,11 @@ def node(name: object, **metadata: object) -> Json:
     return {"metadata": {"name": name, "uid": "u", **metadata}, "status": {"phase": "odd"}}
 
 
+def padded(body: bytes, size: int) -> bytes:
+    """The same in so many bytes."""
+    return body[:-1] + b" " * (size - len(body)) + b"}"
+
+
 def each(what: str, make: Callable[[Any], bytes], *odd: object) -> dict[str, bytes]:
     return {f"{what} {one!r}"[:40]: make(one) for one in odd}
 

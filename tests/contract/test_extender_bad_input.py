@@ -23,7 +23,10 @@ from tests.contract.bodies import (
     UNREADABLE,
     Json,
     asking,
+    node,
     noted,
+    padded,
+    whole,
 )
 
 pytest_plugins = ["tests.contract.asked_fixtures"]
@@ -78,9 +81,7 @@ async def test_one_that_only_says_it_is_zipped_is_refused(attacked: Asked) -> No
 
 
 async def test_the_largest_that_may_come_is_answered(attacked: Asked) -> None:
-    empty = len(asking(Extra=""))
-    body = asking(Extra=" " * (LARGEST - empty))
-    assert len(body) == LARGEST
+    body = padded(whole(node("a"), node("b")), LARGEST)
     assert await attacked.passed(body) == ["a", "b"]
     assert await attacked.points(body) == {"a": POINTS["a"], "b": POINTS["b"]}
 

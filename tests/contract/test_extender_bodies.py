@@ -1,0 +1,192 @@
+"""Large, slow and many bodies: what the extender refuses, in which words, and what it answers meanwhile."""
+
+import asyncio
+import io
+import json
+import re
+import socket
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from tests.contract.asked import Asked
+from tests.contract.bodies import POD, POINTS, asking, node, padded, whole
+from tests.scheduling.ours import OurExtender
+
+pytest_plugins = ["tests.contract.asked_fixtures", "tests.scheduling.fixtures"]
+MIB = 2**20
+VERBS = ["filter", "prioritize", "preempt", "explain"]
+NAMES = padded(asking(), 4 * MIB + 1)
+WHOLE = padded(whole(node("a"), node("b")), 15 * MIB)
+PEAK_MIB = 180
+"""Measured: 134, of which 90 are the program on a small cluster, and 177 beside 5,000 nodes and 50,000 Pods.
+deploy/scheduler allows 384.
+"""
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_body_over_four_mib_is_refused_without_whole_nodes(attacked: Asked, verb: str) -> None:
+    status, answer = await attacked.post(verb, NAMES)
+    assert (status, list(answer)) == (413, ["Error"])
+    assert answer["Error"].startswith(f"more than {4 * MIB} bytes, and no whole nodes")
+
+
+async def test_body_of_four_mib_of_names_is_answered(attacked: Asked) -> None:
+    assert await attacked.passed(padded(asking(), 4 * MIB)) == ["a", "b"]
+    assert await attacked.points(padded(asking(), 4 * MIB)) == {"a": POINTS["a"], "b": POINTS["b"]}
+
+
+@pytest.mark.parametrize("verb", ["filter", "prioritize", "explain"])
+async def test_body_of_whole_nodes_may_have_sixteen_mib(attacked: Asked, verb: str) -> None:
+    assert (await attacked.post(verb, padded(WHOLE, 16 * MIB)))[0] == 200
+
+
+async def test_body_of_whole_victims_may_have_sixteen_mib(attacked: Asked) -> None:
+    victims = json.dumps({"Pod": POD, "NodeNameToVictims": {"a": {"Pods": [{"metadata": {"uid": "u"}}]}}}).encode()
+    status, answer = await attacked.post("preempt", padded(victims, 16 * MIB))
+    assert (status, list(answer["NodeNameToMetaVictims"])) == (200, ["a"])
+
+
+MANY = {
+    "names": (asking(NodeNames=[f"{number}" for number in range(2**17)]), f"more than {2**17} values"),
+    "nodes by name": (asking(NodeNames=[f"{number}" for number in range(50_001)]), "more than 50000 nodes"),
+    "nodes": (whole(*(node(f"{number}") for number in range(50_001))), "more than 50000 nodes"),
+    "numbers for nodes": (whole(*range(2**17 + 1)), f"more than {2**17} values"),
+    "numbers for whole nodes": (padded(whole(*range(400_001)), 15 * MIB), "more than 400000 values"),
+    "containers": (asking({"spec": {"containers": [{}] * 2**17}}), f"more than {2**17} values"),
+}
+
+
+@pytest.mark.parametrize(("body", "told"), MANY.values(), ids=MANY)
+async def test_body_of_too_many_values_is_refused(attacked: Asked, body: bytes, told: str) -> None:
+    """Its objects would take many times its bytes, and the loop's time from others."""
+    assert await attacked.post("filter", body) == (413, {"Error": told})
+
+
+# In turn
+
+
+@asynccontextmanager
+async def slow(asked: Asked, body: bytes, *, but: int = 1) -> AsyncIterator[asyncio.StreamReader]:
+    """Somebody who has sent all but the last bytes, and sends no more."""
+    reader, writer = await asked.begin("filter", body, len(body) - but)
+    try:
+        yield reader
+    finally:
+        writer.close()
+
+
+async def told_to(reader: asyncio.StreamReader) -> tuple[int, str]:
+    """Status and body of an answer."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    (size,) = re.findall(rb"Content-Length: (\d+)", head)
+    return int(head.split()[1]), str(json.loads(await reader.readexactly(int(size)))["Error"])
+
+
+async def test_slow_large_bodies_lose_their_turn_and_those_behind_them_are_told_to_ask_again(attacked: Asked) -> None:
+    async with slow(attacked, WHOLE) as first, slow(attacked, WHOLE, but=14 * MIB) as second:
+        began = time.monotonic()
+        third = asyncio.create_task(attacked.post("filter", WHOLE))
+        await attacked.answers_well()
+        assert time.monotonic() - began < 1, "small bodies wait for no turn"
+        assert await told_to(first) == (408, "the body did not come within 2 s")
+        assert await told_to(second) == (408, "the body did not come within 2 s")
+        status, answer = await third
+    assert status == 503
+    assert answer["Error"].startswith(f"bodies over {MIB} bytes are answered one at a time, and 3 s were not enough")
+    assert (await attacked.post("filter", WHOLE))[0] == 200
+
+
+async def test_reader_that_stands_still_loses_the_turn(attacked: Asked) -> None:
+    """Its answer of 15 MiB would stay in memory as long as it likes."""
+    with socket.socket() as deaf:
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        deaf.setblocking(False)
+        loop = asyncio.get_running_loop()
+        await loop.sock_connect(deaf, ("127.0.0.1", attacked.port))
+        head = f"POST /filter HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(FULL)}\r\n\r\n"
+        await loop.sock_sendall(deaf, head.encode() + FULL)
+        began = time.monotonic()
+        assert (await attacked.post("filter", WHOLE))[0] == 200
+        assert 1 < time.monotonic() - began < 4, "it had the turn, and lost it"
+
+
+async def test_small_bodies_together_are_bounded(attacked: Asked) -> None:
+    """Seventeen of a MiB, none of which comes to its end."""
+    body = padded(asking(), MIB)
+    async with AsyncExitStack() as stack:
+        readers = [await stack.enter_async_context(slow(attacked, body, but=100)) for _ in range(17)]
+        answers = [asyncio.create_task(told_to(reader)) for reader in readers]
+        done, _ = await asyncio.wait(answers, return_when=asyncio.FIRST_COMPLETED)
+        assert [answer.result() for answer in done] == [
+            (503, f"small bodies and their answers hold {16 * MIB} bytes already: ask again")
+        ]
+        assert sorted(status for status, _ in await asyncio.gather(*answers)) == [408] * 16 + [503]
+    await attacked.answers_well()
+
+
+# All at once, against the program
+
+
+def nodes_of(size: int) -> bytes:
+    """Whole nodes of 15 KiB, as a real one has with its images."""
+    images = [{"names": [f"registry.example/image-{n}@sha256:{'a' * 64}"], "sizeBytes": n} for n in range(110)]
+    one = json.dumps(node("{}")["metadata"] | {"images": images})
+    made = whole(
+        *({"metadata": {"name": f"node-{n}"}, "status": json.loads(one)} for n in range(size // len(one) - 10))
+    )
+    return padded(made, size)
+
+
+FULL = nodes_of(15 * MIB)
+LONG = padded(asking(NodeNames=[f"node-{n:05}".ljust(253, "x") for n in range(15_500)]), int(3.9 * MIB))
+
+
+def peak_mib(pid: int) -> float:
+    (line,) = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM")]
+    return int(line.split()[1]) / 1024
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def ours_alone(look_only: Path) -> AsyncIterator[OurExtender]:
+    """A process of this test's own, for its memory."""
+    async with OurExtender(look_only) as made:
+        await made.ready()
+        yield made
+
+
+async def flood(url: str) -> Counter[int]:
+    """Fifty bodies of each size at once; how often each status was answered."""
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+        calls = [(verb, body) for verb in ("filter", "prioritize") * 25 for body in (FULL, LONG)]
+        return Counter(await asyncio.gather(*(sent(session, f"{url}/{verb}", body) for verb, body in calls)))
+
+
+async def sent(session: aiohttp.ClientSession, url: str, body: bytes) -> int:
+    async with session.post(url, data=io.BytesIO(body)) as answer:
+        async for _ in answer.content.iter_any():
+            pass
+        return answer.status
+
+
+async def test_flood_of_large_bodies_leaves_memory_bounded_and_small_calls_in_time(ours_alone: OurExtender) -> None:
+    """A hundred at once, beside calls as kube-scheduler sends them for 5,000 nodes; it waits a second for each."""
+    small = asking(NodeNames=[f"node-{n:05}" for n in range(5000)])
+    flooding = asyncio.create_task(asyncio.to_thread(lambda: asyncio.run(flood(ours_alone.url))))
+    took: list[float] = []
+    async with aiohttp.ClientSession() as session:
+        while not flooding.done():
+            began = time.monotonic()
+            assert await sent(session, f"{ours_alone.url}/filter", small) == 200
+            took.append(time.monotonic() - began)
+    statuses = await flooding
+    assert statuses[200] >= 3, "those whose turn came"
+    assert statuses[200] + statuses[503] == 100
+    assert max(took) < 1
+    assert peak_mib(ours_alone.process.pid) < PEAK_MIB

@@ -5,8 +5,8 @@
 
 Every answer comes from memory. kube-scheduler waits for it with everything else it has to do, so whatever is late or
 cannot be read is answered neutrally: all nodes pass, nobody has points. Only a body that holds no names at all is
-refused, because no answer to it would be true, and one for which there is no memory (bodies.py). Nothing here takes the process down, and no body is ever logged: it
-holds environments.
+refused, because no answer to it would be true, and one for which there is no memory (bodies.py). Nothing here takes the
+process down, and no body is ever logged: it holds environments.
 """
 
 import asyncio

@@ -8,7 +8,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import aiohttp
@@ -80,6 +80,8 @@ async def slow(asked: Asked, body: bytes, *, but: int = 1) -> AsyncIterator[asyn
         yield reader
     finally:
         writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
 
 
 async def told_to(reader: asyncio.StreamReader) -> tuple[int, str]:

@@ -6,6 +6,7 @@ the 5,000 Jobs fill, and each Job is unfinished, its row held by a container, so
 Cycles are timed by the dispatcher's own histogram, between two scrapes; memory is the peak that the kernel saw.
 """
 
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -37,11 +38,11 @@ SELECT 'team_a', (SELECT dispatch.task_kind('default', '{}', NULL, '{}')), 'succ
 FROM generate_series(1, $1) AS n
 """
 HELD = """
-INSERT INTO dispatch.tasks (submitted_by, kind, status, launch, run_token, started_at, heartbeat_at)
-SELECT 'team_a', (SELECT dispatch.task_kind('default', '{}', NULL, '{}')), 'processing', 1, gen_random_uuid(), now(),
-       now()
+INSERT INTO dispatch.tasks (submitted_by, kind, status, launch, run_digest, started_at, heartbeat_at)
+SELECT 'team_a', (SELECT dispatch.task_kind('default', '{}', NULL, '{}')), 'processing', 1,
+       uuid_send(gen_random_uuid()), now(), now()
 FROM generate_series(1, $1) AS n
-RETURNING id, created_at, start_key::text AS start_key
+RETURNING id, created_at
 """
 DATABASE_ID = "SELECT database_id::text FROM dispatch.schema_version LIMIT 1"
 
@@ -66,7 +67,7 @@ class Load:
 
 
 async def post_jobs(place: Place, rows: Sequence[Record], database_id: str) -> None:
-    sent = raw.bodies_of(place, [raw.Row(row["id"], row["created_at"], row["start_key"]) for row in rows], database_id)
+    sent = raw.bodies_of(place, [raw.Row(row["id"], row["created_at"], str(uuid.uuid4())) for row in rows], database_id)
     async with raw.Client(place.folder / "kubeconfig") as client:
         await client.allowed(sent[0])
         await client.post_all(sent)

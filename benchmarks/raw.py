@@ -122,7 +122,8 @@ def an_order(row: Row, template: Template, database_id: str) -> Order:
         cancel_requested_at=None, kind=b"",
     )  # fmt: skip
     offer = Offer(str(template.task_container["image"]), plan_shape(template, {}), template.name)
-    return Order(task, Request(row.id, 1, {}, {}, row.start_key, None), Launch(1), offer, database_id)
+    request = Request(row.id, 1, {}, {}, None)
+    return Order(task, request, Launch(1), offer, database_id, start_key=row.start_key)
 
 
 class Poster:

@@ -2,7 +2,8 @@
 
 It shows what the promises cost, and nobody should run it. It never looks at Jobs, so it launches nothing again; it
 knows no caps, no retries, no cancel, no standby, no rate; a template's bounds mean nothing to it; a create that failed
-ends it; after a restart it posts every waiting row again and is refused; and it forgets nothing, ever.
+ends it; after a restart it posts every waiting row again and is refused; it reads the start secret once, so a rotation
+goes unnoticed; and it forgets nothing, ever.
 """
 
 import asyncio
@@ -21,14 +22,16 @@ import yaml
 
 from benchmarks.field import program
 from dispatcher.cli import turn
+from dispatcher.identity import start_key
 from tests.dispatching import Place
 
 AT_A_TIME = 16
 POLL_SECONDS = 2
 ROWS = """
-SELECT id, attempt, start_key::text AS start_key FROM dispatch.tasks
+SELECT id, attempt, created_at FROM dispatch.tasks
 WHERE status = 'waiting' AND run_at IS NULL AND NOT id = ANY ($1::bigint[]) ORDER BY id LIMIT 1000
 """
+SECRET = "SELECT start_inner, start_outer FROM dispatch.secrets ORDER BY generation DESC LIMIT 1"
 LABELS = {"app.kubernetes.io/managed-by": "dispatcher", "dispatcher.internal/installation": "toy"}
 
 
@@ -38,11 +41,13 @@ class Toy:
         self._token = kubeconfig["users"][0]["user"]["token"]
         self._namespace = kubeconfig["contexts"][0]["context"]["namespace"]
         self._template = template
+        self._secret = (b"", b"")
         self._made: set[int] = set()
         self._wake = asyncio.Event()
 
     async def run(self, database_url: str) -> None:
         connection = await asyncpg.connect(database_url)
+        self._secret = await read_secret(connection)
         await connection.add_listener("dispatch_tasks", lambda *_: self._wake.set())
         tls = ssl.create_default_context(cafile=self._server["certificate-authority"])
         async with aiohttp.ClientSession(
@@ -93,10 +98,16 @@ class Toy:
             "TASK_ID": row["id"],
             "TASK_ATTEMPT": row["attempt"],
             "TASK_LAUNCH": 1,
-            "TASK_START_KEY": row["start_key"],
+            "TASK_START_KEY": start_key(self._secret, row["id"], row["created_at"]),
         }
         pod["spec"]["containers"][0]["env"] = [{"name": name, "value": str(value)} for name, value in told.items()]
         return job
+
+
+async def read_secret(connection: asyncpg.Connection) -> tuple[bytes, bytes]:
+    row = await connection.fetchrow(SECRET)
+    assert row is not None
+    return row["start_inner"], row["start_outer"]
 
 
 @asynccontextmanager

@@ -11,7 +11,14 @@ from tests.rows import FIRST, Row, Started
 
 async def returned(row: Row, started: Started, *, by: Connection | None = None, **other: Any) -> str | None:
     """`other`: what differs from the run as it started."""
-    told = {"id": row.id, "attempt": 1, "launch": 1, "run_token": started.run_token, "failures": 1, "error": "gone"}
+    told = {
+        "id": row.id,
+        "attempt": 1,
+        "launch": 1,
+        "run_digest": started.run_digest,
+        "failures": 1,
+        "error": "gone",
+    }
     return await call(row.database, "return", told | other, by)
 
 
@@ -22,7 +29,8 @@ async def closed(row: Row, *, by: Connection | None = None, **other: Any) -> str
 
 
 async def cancelled(row: Row, started: Started, *, by: Connection | None = None, **other: Any) -> str | None:
-    return await call(row.database, "cancel", {"id": row.id, "attempt": 1, "run_token": started.run_token} | other, by)
+    told = {"id": row.id, "attempt": 1, "run_digest": started.run_digest}
+    return await call(row.database, "cancel", told | other, by)
 
 
 async def deleted(database: Database, days: int | None, most: int = 1000, *, by: Connection | None = None) -> int:

@@ -13,6 +13,7 @@ import os
 import secrets
 from typing import TypeAlias
 from urllib.parse import urlsplit
+from uuid import UUID
 
 import asyncpg
 import pytest
@@ -78,6 +79,13 @@ class Database:
         row = await admin.fetchrow("SELECT * FROM dispatch.tasks WHERE id = $1", task_id)
         assert row is not None, f"no task {task_id}"
         return row
+
+    async def start_key(self, task_id: int) -> UUID:
+        """The key that the row's container is given."""
+        admin = await self.session("admin")
+        query = "SELECT dispatch.start_keys(id, created_at) FROM dispatch.tasks WHERE id = $1 LIMIT 1"
+        key: UUID = await admin.fetchval(query, task_id)
+        return key
 
     async def launches(self, task_id: int) -> list[Record]:
         admin = await self.session("admin")

@@ -6,6 +6,7 @@ by SQL alone make a mixed load.
 """
 
 import asyncio
+import hashlib
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -27,6 +28,11 @@ class Started:
 
     run_token: UUID
     payload: Any
+
+    @property
+    def run_digest(self) -> bytes:
+        """What the row keeps of the token."""
+        return hashlib.sha256(self.run_token.bytes).digest()
 
 
 @dataclass(slots=True)

@@ -220,14 +220,17 @@ async def all_lines(plane: ControlPlane, namespace: str) -> list[Line]:
 
 async def read_rows(database: Database) -> list[Row]:
     admin = await database.session("admin")
-    query = "SELECT id, status, attempt, launch, max_failures, run_token::text, error FROM dispatch.tasks ORDER BY id"
+    query = """
+    SELECT id, status, attempt, launch, max_failures, encode(run_digest, 'hex'), error FROM dispatch.tasks ORDER BY id
+    """
     return [Row(*record) for record in await admin.fetch(query)]
 
 
 async def read_starts(database: Database) -> list[Start]:
     admin = await database.session("admin")
     query = """
-    SELECT task_id, attempt, launch, pod_name, run_token::text, started_at, ended_at FROM dispatch.task_launches
+    SELECT task_id, attempt, launch, pod_name, encode(run_digest, 'hex'), started_at, ended_at
+    FROM dispatch.task_launches
     """
     return [Start((task, attempt, launch), *rest) for task, attempt, launch, *rest in await admin.fetch(query)]
 
@@ -237,4 +240,4 @@ def accepted_by(player: Player) -> Iterator[Start]:
     for run in player.runs:
         if run.started is not None and run.task_id is not None:
             key = (run.task_id, run.attempt, run.launch)
-            yield Start(key, run.env["POD_NAME"], str(run.started.run_token), NEVER)
+            yield Start(key, run.env["POD_NAME"], run.started.run_digest.hex(), NEVER)

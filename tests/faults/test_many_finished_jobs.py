@@ -16,8 +16,8 @@ from tests.postgres import Record
 MANY = 200
 RATE = 20
 OVER = """
-INSERT INTO dispatch.tasks (queue, status, launch, finished_at, start_key, kind)
-SELECT 'default', 'succeeded', 1, now(), gen_random_uuid(), '\\x00' FROM generate_series(1, $1::int)
+INSERT INTO dispatch.tasks (queue, status, launch, finished_at, kind)
+SELECT 'default', 'succeeded', 1, now(), '\\x00' FROM generate_series(1, $1::int)
 RETURNING id, created_at
 """
 

@@ -15,8 +15,8 @@ HOUR = 3600
 BACKLOG = 100_000
 MOST_BYTES = 256 << 20
 FILL = """
-INSERT INTO dispatch.tasks (queue, start_key, kind, submitted_by)
-SELECT queue, gen_random_uuid(), kind, submitted_by FROM dispatch.tasks, generate_series(1, $1::int)
+INSERT INTO dispatch.tasks (queue, kind, submitted_by)
+SELECT queue, kind, submitted_by FROM dispatch.tasks, generate_series(1, $1::int)
 """
 
 

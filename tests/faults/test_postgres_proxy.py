@@ -17,7 +17,7 @@ from tests.faults.postgres_frames import Frame
 from tests.faults.postgres_proxy import PostgresProxy, connects, runs, syncs
 from tests.faults.rules import Gate, chance, nth
 from tests.postgres import Connection, Database, connect
-from tests.rows import FIRST, START, Row, insert_row
+from tests.rows import FIRST, START, Row, Started, insert_row
 
 LOST = (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.InternalClientError, ConnectionError)
 VERSION_3 = b"\0\3\0\0"
@@ -128,9 +128,10 @@ async def test_a_start_whose_answer_is_lost_is_given_again_to_the_same_pod(
     async with connected(postgres_proxy, database, "task") as connection:
         with pytest.raises(LOST):
             await row.start(by=connection)
-    token = (await row.now())["run_token"]
+    digest = (await row.now())["run_digest"]
     async with connected(postgres_proxy, database, "task") as connection:
-        assert (await started(row, connection))["run_token"] == token
+        answer = await started(row, connection)
+        assert Started(**dict(answer)).run_digest == digest
     assert (rule.hits, rule.seen) == (1, 2)
 
 

@@ -239,11 +239,11 @@ async def test_payload_and_result_cross_the_shell_as_they_are(database: Database
 
 async def test_words_and_names_cross_the_shell_as_they_are(database: Database) -> None:
     row = await insert_row(database)
-    odd = Pod("o'pod", "'); DROP TABLE dispatch.tasks; --", ":'token' \\")
+    odd = Pod("a-pod", "'); DROP TABLE dispatch.tasks; --", "o'node :'token' \\")
     ended = await bash(r"""printf "it's \377not \$(date) \\\\ :'token' ü" >&2; exit 3""").run(row, odd)
     now = await row.now()
     assert (now["status"], now["error"]) == ("failed", "it's not $(date) \\ :'token' ü"), ended
-    assert (now["pod_name"], now["job_uid"], now["node_name"]) == (odd.name, odd.job_uid, odd.node)
+    assert (now["pod_name"], now["job_uid"], now["node_name"]) == (odd.name, odd.job_uid, None)
 
 
 async def test_the_last_words_of_a_long_log_are_the_error(database: Database) -> None:

@@ -154,7 +154,7 @@ async def test_render_shows_the_job_of_a_row_but_not_its_key(database: Database,
     env = {one["name"]: one.get("value") for one in container["env"]}
     assert container["image"] == "registry/task:1"
     assert (env["COLOUR"], env["TASK_ID"], env["TASK_START_KEY"]) == ("blue", str(task_id), "(hidden)")
-    assert str((await database.task(task_id))["start_key"]) not in answer.out + answer.err
+    assert str(await database.start_key(task_id)) not in answer.out + answer.err
 
 
 async def test_render_of_a_template_asks_no_database() -> None:

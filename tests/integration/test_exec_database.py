@@ -64,7 +64,7 @@ async def test_a_start_whose_answer_was_lost_keeps_its_token(database: Database,
         assert (await wrapper.has_ended()).status == DONE
     assert await succeeded_once(row)
     (launch,) = await row.launches()
-    assert (launch["run_token"], launch["started_at"]) == (before["run_token"], before["started_at"])
+    assert (launch["run_digest"], launch["started_at"]) == (before["run_digest"], before["started_at"])
 
 
 async def test_a_retry_whose_answer_was_lost_is_one_retry(database: Database, proxy: PostgresProxy) -> None:

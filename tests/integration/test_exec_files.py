@@ -64,7 +64,7 @@ async def insert_text(database: Database, payload: str) -> Row:
     team = await database.session("team_a")
     insert = "INSERT INTO dispatch.tasks (payload) VALUES ($1::text::jsonb) RETURNING id"
     task_id = await team.fetchval(insert, payload)
-    return Row(database, task_id, (await database.task(task_id))["start_key"])
+    return Row(database, task_id, await database.start_key(task_id))
 
 
 async def as_text(row: Row, column: str) -> str:

@@ -116,7 +116,7 @@ async def test_the_same_pod_started_again_has_its_row_still(database: Database) 
     ended = await execute(row, *sh('cp "$TASK_PAYLOAD_FILE" "$TASK_RESULT_FILE"'))
     assert (ended.status, await row.status(), (await row.now())["result"]) == (DONE, "succeeded", 5)
     (launch,) = await row.launches()
-    assert launch["run_token"] == holder.run_token
+    assert launch["run_digest"] == holder.run_digest
 
 
 async def test_all_that_is_missing_is_told_at_once(database: Database) -> None:

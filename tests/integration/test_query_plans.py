@@ -23,7 +23,8 @@ from tests.postgres import Connection, Database, PostgresServer
 QUERIES = sorted(file.stem for file in (Path(__file__).parents[2] / "sql" / "queries").glob("*.sql"))
 QUEUES = [f"queue-{number}" for number in range(100)]
 FINISHED, WAITING, PROCESSING, WINDOW = 1_000_000, 100_000, 300, 200
-KEY = "5d8c6a0a-7f0e-4d5b-9a43-0f1f6f3b9c77"
+SUBMITTERS = 20
+"""Of each queue, each with as many waiting rows."""
 
 INDEXES = """
 SELECT indexrelid::regclass::text AS name, pg_get_indexdef(indexrelid) AS definition
@@ -34,22 +35,22 @@ FILL = [
     "SET session_replication_role = replica",
     "INSERT INTO dispatch.queues (name) SELECT 'queue-' || n FROM generate_series(0, 99) AS n",
     f"""
-    INSERT INTO dispatch.tasks (queue, status, launch, finished_at, start_key, kind)
+    INSERT INTO dispatch.tasks (queue, status, launch, finished_at, kind)
     SELECT 'queue-' || n % 100, CASE WHEN n % 10 = 0 THEN 'failed' ELSE 'succeeded' END, 1,
-           now() - interval '1 s' * n, '{KEY}', decode(md5((n % 1000)::text), 'hex')
+           now() - interval '1 s' * n, decode(md5((n % 1000)::text), 'hex')
     FROM generate_series(1, {FINISHED}) AS n
     """,
     # Of twenty rows one is due since a while, and one will be.
     f"""
-    INSERT INTO dispatch.tasks (queue, priority, run_at, start_key, kind)
-    SELECT 'queue-' || n % 100, n / 100 % 3 * 50,
+    INSERT INTO dispatch.tasks (queue, submitted_by, priority, run_at, kind)
+    SELECT 'queue-' || n % 100, 'team-' || n / 2000 % {SUBMITTERS}, n / 100 % 3 * 50,
            CASE n / 100 % 20 WHEN 0 THEN now() - interval '1 s' * n WHEN 1 THEN now() + interval '1 s' * n END,
-           '{KEY}', decode(md5((n % 1000)::text), 'hex')
+           decode(md5((n % 1000)::text), 'hex')
     FROM generate_series(1, {WAITING}) AS n
     """,
     f"""
-    INSERT INTO dispatch.tasks (queue, status, launch, run_token, started_at, heartbeat_at, kind)
-    SELECT 'queue-' || n % 100, 'processing', 1, gen_random_uuid(), now(), now(), decode(md5('x'), 'hex')
+    INSERT INTO dispatch.tasks (queue, status, launch, run_digest, started_at, heartbeat_at, kind)
+    SELECT 'queue-' || n % 100, 'processing', 1, uuid_send(gen_random_uuid()), now(), now(), decode(md5('x'), 'hex')
     FROM generate_series(1, {PROCESSING}) AS n
     """,
 ]
@@ -193,6 +194,37 @@ async def test_queues_without_a_waiting_row_cost_a_look_at_the_index(reader: Con
     assert plan.pages <= 100 * 2 * 4  # two indexes, as deep as they are
 
 
+async def test_the_submitters_of_a_queue_are_found_by_skipping_from_one_to_the_next(reader: Connection) -> None:
+    """Each costs a look at each of two indexes, however many rows of it wait."""
+    plan = await explain(reader, "submitters", QUEUES[:1], 1000)
+    assert plan.indexes == {"tasks_ready_of_submitter", "tasks_due_of_submitter"}
+    assert (plan.rows, plan.scanned, plan.dropped) == (SUBMITTERS, set(), 2)  # dropped: the ends of the two walks
+    assert plan.pages <= 2 * (SUBMITTERS + 1) * 5
+
+
+async def test_no_more_submitters_are_found_than_were_asked_for(reader: Connection) -> None:
+    plan = await explain(reader, "submitters", QUEUES[:1], 3)
+    assert plan.rows == 3
+    assert plan.pages <= 2 * (3 + 1) * 5
+
+
+async def test_the_heads_of_the_submitters_of_a_queue(reader: Connection) -> None:
+    """Of each up to a window of ready rows and as many of those that became due, and no others are read."""
+    now, window = await reader.fetchval("SELECT clock_timestamp()"), 10
+    teams = [f"team-{number}" for number in range(SUBMITTERS)]
+    plan = await explain(reader, "candidates_of", QUEUES[:1] * SUBMITTERS, teams, [window] * SUBMITTERS, now)
+    assert plan.indexes == {"tasks_ready_of_submitter", "tasks_due_of_submitter"}
+    assert (plan.scanned, plan.dropped) == (set(), 0)
+    assert SUBMITTERS * window <= plan.rows <= 2 * SUBMITTERS * window
+    assert plan.pages < plan.rows + SUBMITTERS * 2 * 5
+
+
+async def test_the_start_secret_is_one_small_read(reader: Connection) -> None:
+    plan = await explain(reader, "start_secret")
+    assert plan.rows == 1
+    assert plan.pages < 10
+
+
 async def test_the_frame_of_a_look(reader: Connection) -> None:
     """Queues, when the next row is due, and the rows that containers hold: each by its own small index."""
     for most, found in ((0, 0), (100, 100), (1000, PROCESSING)):
@@ -220,6 +252,8 @@ async def test_a_plan_made_while_the_table_was_small_will_do_for_a_large_one(dat
     now = await connection.fetchval("SELECT now()")
     plans = {
         "candidates": await explain(connection, "candidates", ["default"], [200], now),
+        "submitters": await explain(connection, "submitters", ["default"], 1000),
+        "candidates_of": await explain(connection, "candidates_of", ["default"], ["team_a"], [200], now),
         "frame": await explain(connection, "frame", list(NEEDED_INDEXES), 200),
         **{name: await explain(connection, name, ["default"], ["k"], 3) for name in ("histories", "runs")},
         **{name: await explain(connection, name, [1]) for name in COUNTS},
@@ -227,6 +261,8 @@ async def test_a_plan_made_while_the_table_was_small_will_do_for_a_large_one(dat
     connection.terminate()
     assert [name for name, plan in plans.items() if plan.scanned - {"queues"}] == []
     assert plans["candidates"].indexes == {"tasks_ready", "tasks_due"}
+    by_submitter = {"tasks_ready_of_submitter", "tasks_due_of_submitter"}
+    assert plans["submitters"].indexes == plans["candidates_of"].indexes == by_submitter
     assert plans["frame"].indexes - BESIDE == {"tasks_due", "tasks_processing"}
     assert all(plans[name].indexes == {"tasks_pkey"} for name in COUNTS)
     assert plans["histories"].indexes == plans["runs"].indexes == {"tasks_history"}
@@ -249,4 +285,8 @@ async def test_what_is_known_of_cache_keys_is_read_by_their_index_alone(reader: 
 
 
 def test_the_plan_of_every_query_is_looked_at() -> None:
-    assert set(QUERIES) == {"candidates", "frame", *COUNTS, "ping", "histories", "runs"}
+    assert set(QUERIES) == {
+        *("candidates", "candidates_of", "submitters", "start_secret", "frame"),
+        *COUNTS,
+        *("ping", "histories", "runs"),
+    }

@@ -24,7 +24,7 @@ async def test_a_running_row_is_asked(database: Database) -> None:
     started = await row.started()
     await row.cancel()
     now = await row.now()
-    assert (now["status"], now["run_token"]) == ("processing", started.run_token)
+    assert (now["status"], now["run_digest"]) == ("processing", started.run_digest)
     assert now["cancel_requested_at"] is not None
     assert await row.heartbeat(started) == "cancel"
 
@@ -113,12 +113,11 @@ async def test_a_retry_keeps_what_the_submitter_wrote(database: Database) -> Non
         "timeout_seconds": 9,
     }
     row = await insert_row(database, **columns, cache_key="c", dedupe_key="d")
-    key = (await row.now())["start_key"]
     await row.finish(await row.started(), "failed")
     await row.retry()
     now = await row.now()
     assert {name: now[name] for name in columns} == columns
-    assert (now["cache_key"], now["dedupe_key"], now["start_key"]) == ("c", "d", key)
+    assert (now["cache_key"], now["dedupe_key"], await database.start_key(row.id)) == ("c", "d", row.start_key)
 
 
 async def test_a_retry_of_the_attempt_the_row_is_at_is_done(database: Database) -> None:

@@ -28,7 +28,7 @@ async def test_of_racing_pods_of_one_launch_exactly_one_starts(
         calls = [row.start(pod=pod, by=by) for pod, by in zip(PODS, containers, strict=True)]
         started = [answer for answer in await asyncio.gather(*calls) if answer]
         assert len(started) == 1
-        assert (await row.now())["run_token"] == started[0].run_token
+        assert (await row.now())["run_digest"] == started[0].run_digest
 
 
 async def test_one_pod_asking_twice_at_once_is_one_start(database: Database, containers: list[Connection]) -> None:
@@ -47,7 +47,7 @@ async def test_of_racing_launches_the_highest_holds_the_row(database: Database, 
         answers = await asyncio.gather(*calls)
         now = await row.now()
         assert answers[-1] is not None
-        assert (now["launch"], now["run_token"]) == (len(PODS), answers[-1].run_token)
+        assert (now["launch"], now["run_digest"]) == (len(PODS), answers[-1].run_digest)
         assert sum(launch["ended_at"] is None for launch in await row.launches()) == 1
 
 

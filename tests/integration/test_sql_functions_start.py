@@ -19,7 +19,7 @@ async def test_a_start_makes_the_row_processing_and_hands_out_the_payload(databa
     now = await row.now()
     assert (now["status"], now["attempt"], now["launch"]) == ("processing", 1, 1)
     assert (now["job_uid"], now["node_name"], now["pod_name"]) == ("job-x", "node-x", "pod-x")
-    assert now["run_token"] == started.run_token
+    assert now["run_digest"] == started.run_digest
     assert now["started_at"] == now["heartbeat_at"]
 
 
@@ -35,7 +35,7 @@ async def test_a_start_is_written_down_as_an_open_launch(database: Database) -> 
 
     assert (launch["task_id"], launch["attempt"], launch["launch"]) == (row.id, 1, 2)
     assert (launch["job_uid"], launch["node_name"], launch["pod_name"]) == ("job-1", "node-1", "pod-1")
-    assert launch["run_token"] == started.run_token
+    assert launch["run_digest"] == started.run_digest
     assert launch["started_at"] is not None
     assert (launch["ended_at"], launch["outcome"]) == (None, None)
 
@@ -130,7 +130,7 @@ async def test_another_pod_of_the_same_launch_is_refused(database: Database, twi
     row = await insert_row(database)
     started = await row.started()
     assert await row.start(pod=twin) is None
-    assert (await row.now())["run_token"] == started.run_token
+    assert (await row.now())["run_digest"] == started.run_digest
 
 
 async def test_a_higher_launch_takes_over(database: Database) -> None:
@@ -142,7 +142,7 @@ async def test_a_higher_launch_takes_over(database: Database) -> None:
     assert new.run_token != old.run_token
     assert new.payload == "p"
     now = await row.now()
-    assert (now["launch"], now["job_uid"], now["run_token"]) == (2, "job-2", new.run_token)
+    assert (now["launch"], now["job_uid"], now["run_digest"]) == (2, "job-2", new.run_digest)
     assert await row.heartbeat(old) == "lost"
     assert await row.heartbeat(new) == "continue"
 
@@ -176,7 +176,7 @@ async def test_no_launch_starts_once_a_cancel_was_asked(database: Database) -> N
     holder = await row.started()
     await row.cancel()
     assert await row.start(launch=2, pod=SECOND) is None
-    assert (await row.now())["run_token"] == holder.run_token
+    assert (await row.now())["run_digest"] == holder.run_digest
 
 
 @pytest.mark.fault(13)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import UUID
 
 import asyncpg
 import pytest
@@ -44,9 +43,9 @@ async def test_a_dead_run_is_returned_to_the_next_attempt(database: Database) ->
     row, started = await a_silent_run(database)
     assert await returned(row, started, error="its Job is gone") == "waiting"
     now = await row.now()
-    kept = {name: now[name] for name in ("status", "attempt", "launch", "failures", "run_token", "job_uid", "error")}
+    kept = {name: now[name] for name in ("status", "attempt", "launch", "failures", "run_digest", "job_uid", "error")}
     assert kept == {
-        "status": "waiting", "attempt": 2, "launch": 0, "failures": 1, "run_token": None, "job_uid": None,
+        "status": "waiting", "attempt": 2, "launch": 0, "failures": 1, "run_digest": None, "job_uid": None,
         "error": "its Job is gone",
     }  # fmt: skip
     assert now["finished_at"] is None
@@ -127,8 +126,8 @@ RETURN_FENCE: list[dict[str, Any]] = [
     {"attempt": 2},
     {"launch": 0},
     {"launch": 2},
-    {"run_token": UUID(int=1)},
-    {"run_token": None},
+    {"run_digest": bytes(32)},
+    {"run_digest": None},
     {"attempt": None},
     {"launch": None},
 ]

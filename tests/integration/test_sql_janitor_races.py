@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
-from uuid import uuid4
 
 import pytest
 import pytest_asyncio
@@ -41,7 +40,7 @@ async def test_a_cancelled_run_whose_container_is_gone_is_ended(database: Databa
 
 
 @pytest.mark.parametrize(
-    "other", [{"id": 0}, {"attempt": 2}, {"attempt": None}, {"run_token": uuid4()}, {"run_token": None}], ids=str
+    "other", [{"id": 0}, {"attempt": 2}, {"attempt": None}, {"run_digest": bytes(32)}, {"run_digest": None}], ids=str
 )
 async def test_no_other_run_is_cancelled(database: Database, other: dict[str, Any]) -> None:
     row, started = await a_run(database, asked=True)
@@ -74,6 +73,12 @@ async def janitor(database: Database) -> AsyncIterator[Connection]:
     yield await database.connect("janitor")
 
 
+async def at_once(call: Awaitable[str | None]) -> str | None:
+    """The answer of a call that waits for nobody."""
+    async with asyncio.timeout(5):
+        return await call
+
+
 async def late(database: Database, by: Connection, call: Awaitable[str | None]) -> asyncio.Task[str | None]:
     """The call, begun and held up by somebody who has the row."""
     task = asyncio.ensure_future(call)
@@ -84,44 +89,63 @@ async def late(database: Database, by: Connection, call: Awaitable[str | None]) 
     return task
 
 
-async def test_a_return_behind_the_next_launchs_start_hits_nobody(database: Database, janitor: Connection) -> None:
+async def test_a_return_of_a_row_that_the_next_launch_is_starting_hits_nobody(database: Database) -> None:
     row, dead = await a_run(database)
     container = await database.connect("task")
     async with container.transaction():
         assert await row.start(launch=2, pod=SECOND, by=container)
-        call = await late(database, janitor, returned(row, dead, by=janitor))
-    assert await call is None
+        assert await at_once(returned(row, dead)) == "locked"
+    assert await returned(row, dead) is None
     assert (await row.status(), (await row.now())["launch"]) == ("processing", 2)
 
 
-async def test_a_return_behind_a_report_hits_nobody(database: Database, janitor: Connection) -> None:
+async def test_a_return_of_a_row_that_is_being_reported_hits_nobody(database: Database) -> None:
     row, dead = await a_run(database)
     container = await database.connect("task")
     async with container.transaction():
         assert await container.fetchval(FINISH, dead.run_token, "succeeded", None, None, None) == "succeeded"
-        call = await late(database, janitor, returned(row, dead, by=janitor))
-    assert await call is None
+        assert await at_once(returned(row, dead)) == "locked"
+    assert await returned(row, dead) is None
     assert await row.status() == "succeeded"
 
 
-async def test_a_return_behind_a_sign_of_life_hits_nobody(database: Database, janitor: Connection) -> None:
+async def test_a_return_of_a_row_that_gives_a_sign_of_life_hits_nobody(database: Database) -> None:
     row, dead = await a_run(database)
     container = await database.connect("task")
     async with container.transaction():
         assert await container.fetchval("SELECT dispatch.task_heartbeat($1)", dead.run_token) == "continue"
-        call = await late(database, janitor, returned(row, dead, by=janitor))
-    assert await call is None
+        assert await at_once(returned(row, dead)) == "locked"
+    assert await returned(row, dead) is None
     assert await row.status() == "processing"
 
 
-async def test_a_return_behind_a_cancel_hits_nobody(database: Database, janitor: Connection) -> None:
+async def test_a_return_of_a_row_that_is_being_cancelled_hits_nobody(database: Database) -> None:
     row, dead = await a_run(database)
     team = await database.connect("team_a")
     async with team.transaction():
         assert await team.fetchval(CANCEL, row.id, None) == "cancelled"
-        call = await late(database, janitor, returned(row, dead, by=janitor))
-    assert await call is None
+        assert await at_once(returned(row, dead)) == "locked"
+    assert await returned(row, dead) is None
     assert await row.status() == "cancelled"
+
+
+async def test_a_row_that_a_submitter_holds_in_a_transaction_is_moved_once_it_is_free(database: Database) -> None:
+    """Every call of the janitor answers at once that the row is locked, and changes nothing."""
+    runs = [await a_run(database), await a_run(database, asked=True)]
+    waiting = await insert_row(database)
+    calls: list[Callable[[], Awaitable[str | None]]] = [
+        lambda: returned(*runs[0]), lambda: cancelled(*runs[1]), lambda: closed(waiting, launch=0, job_uid=None),
+    ]  # fmt: skip
+    before = [await row.now() for row in (runs[0][0], runs[1][0], waiting)]
+    team = await database.connect("team_a")
+    transaction = team.transaction()
+    await transaction.start()
+    for row in before:
+        await team.fetchval(CANCEL, row["id"], None)
+    assert [await at_once(call()) for call in calls] == ["locked"] * 3
+    await transaction.rollback()
+    assert [await row.now() for row in (runs[0][0], runs[1][0], waiting)] == before
+    assert [await call() for call in calls] == ["waiting", "cancelled", "failed"]
 
 
 async def test_a_start_behind_the_end_of_its_row_is_refused(database: Database, janitor: Connection) -> None:
@@ -134,13 +158,13 @@ async def test_a_start_behind_the_end_of_its_row_is_refused(database: Database, 
     assert await row.launches() == []
 
 
-async def test_an_end_of_a_waiting_row_behind_its_start_hits_nobody(database: Database, janitor: Connection) -> None:
+async def test_an_end_of_a_waiting_row_that_is_starting_hits_nobody(database: Database) -> None:
     row = await insert_row(database)
     container = await database.connect("task")
     async with container.transaction():
         assert await row.start(by=container)
-        call = await late(database, janitor, closed(row, launch=0, job_uid=None, by=janitor))
-    assert await call is None
+        assert await at_once(closed(row, launch=0, job_uid=None)) == "locked"
+    assert await closed(row, launch=0, job_uid=None) is None
     assert await row.status() == "processing"
 
 
@@ -153,7 +177,7 @@ async def test_of_two_janitors_and_a_late_report_one_moves_the_row(database: Dat
             returned(row, dead, by=second),
             row.finish(dead, "failed", by=container),
         ]
-        answers = [answer for answer in await asyncio.gather(*calls) if answer]
+        answers = [answer for answer in await asyncio.gather(*calls) if answer not in {None, "locked"}]
         now = await row.now()
         assert answers in (["waiting"], ["failed"])
         assert (now["status"], now["failures"]) == (answers[0], 1)

@@ -1,41 +1,25 @@
-"""Who may do what: every login against every column, function and kind of statement (INTERFACE 2)."""
+"""Who may do what: every login against every function and kind of statement; columns: `test_sql_columns`."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
-import asyncpg
 import pytest
-import pytest_asyncio
 
-from tests.postgres import LOGINS, Connection, Database, PostgresServer
+from tests.integration.rights import names, refused, untouched
+from tests.postgres import LOGINS, Database
 
-SUBMITTED = {
-    *("queue", "priority", "run_at", "timeout_seconds", "max_failures", "template", "env", "spec", "payload"),
-    *("cache_key", "dedupe_key"),
-}
-KEPT = {
-    *("id", "status", "attempt", "launch", "failures", "start_key", "run_token", "job_uid", "submitted_by"),
-    *("created_at", "started_at", "heartbeat_at", "finished_at", "cancel_requested_at", "node_name", "pod_name"),
-    *("error", "result"),
-}
-ALL = SUBMITTED | KEPT
-INTERNAL = {"kind"}  # a digest of what the row's submitter wrote
-READABLE = {
-    "reader": ALL - {"payload", "result", "run_token"},
-    "task": set(),
-    "team_a": ALL - {"start_key", "run_token"},
-    "observer": ALL - {"payload", "start_key", "run_token"},
-    "janitor": ALL - {"payload", "result"},
-}
+shared = untouched
+
 CONTAINER_FUNCTIONS = {"task_start", "task_heartbeat", "task_finish"}
 PEOPLE_FUNCTIONS = {"task_cancel", "task_retry"}
+JANITOR_FUNCTIONS = {"janitor_return", "janitor_end", "janitor_cancel", "janitor_delete"}
 EXECUTABLE = {
     "reader": set(),
     "task": CONTAINER_FUNCTIONS,
-    "team_a": PEOPLE_FUNCTIONS,
+    "team_a": PEOPLE_FUNCTIONS | {"owned_queues"},
+    "team_b": PEOPLE_FUNCTIONS | {"owned_queues"},
     "operator": PEOPLE_FUNCTIONS,
     "observer": set(),
+    "janitor": JANITOR_FUNCTIONS,
 }
 
 FORBIDDEN_TO_ALL = [
@@ -48,7 +32,22 @@ FORBIDDEN_TO_ALL = [
     "SELECT id FROM dispatch.tasks FOR SHARE",
     "SELECT id FROM dispatch.tasks FOR KEY SHARE",
     "LOCK TABLE dispatch.tasks",
-    "SELECT run_token FROM dispatch.task_launches",
+    "SELECT run_digest FROM dispatch.task_launches",
+    "SELECT run_inner FROM dispatch.secrets",
+    "SELECT run_outer FROM dispatch.secrets",
+    "SELECT * FROM dispatch.secrets",
+    "INSERT INTO dispatch.secrets DEFAULT VALUES",
+    "UPDATE dispatch.secrets SET start_inner = start_outer",
+    "DELETE FROM dispatch.secrets",
+    "SELECT digest FROM dispatch.earlier_start_keys",
+    "SELECT task_id FROM dispatch.earlier_start_keys",
+    "INSERT INTO dispatch.earlier_start_keys VALUES (1, '')",
+    "UPDATE dispatch.earlier_start_keys SET digest = ''",
+    "DELETE FROM dispatch.earlier_start_keys",
+    "SELECT dispatch.rotate_secrets()",
+    "SELECT dispatch.start_keys(1, now())",
+    "SELECT dispatch.run_tokens(1, 1, 1, 'job-1', 'pod-1')",
+    "SELECT dispatch.fits_start_key(1, now(), gen_random_uuid())",
     "INSERT INTO dispatch.task_launches DEFAULT VALUES",
     "UPDATE dispatch.task_launches SET outcome = 'succeeded'",
     "DELETE FROM dispatch.task_launches",
@@ -83,48 +82,12 @@ SELECT c.relname, privilege FROM pg_class c,
    AND (has_table_privilege($1, c.oid, privilege)
         OR privilege IN ('INSERT', 'UPDATE', 'REFERENCES') AND has_any_column_privilege($1, c.oid, privilege))
 """
-COLUMN_PRIVILEGES = """
-SELECT attname FROM pg_attribute WHERE attrelid = 'dispatch.tasks'::regclass AND attnum > 0 AND NOT attisdropped
-   AND has_column_privilege($1, attrelid, attnum, $2)
-"""
 SEQUENCES = (
     "SELECT oid::regclass::text AS name FROM pg_class WHERE relnamespace = 'dispatch'::regnamespace AND relkind = 'S'"
 )
-RELATIONS = (
-    "SELECT relname FROM pg_class WHERE relnamespace = 'dispatch'::regnamespace AND relkind IN ('r', 'p', 'v', 'm')"
-)
-EXECUTABLE_WRITERS = """
-SELECT proname FROM pg_proc WHERE pronamespace = 'dispatch'::regnamespace AND provolatile = 'v'
-   AND has_function_privilege($1, oid, 'EXECUTE')
+EXECUTABLE_FUNCTIONS = """
+SELECT proname FROM pg_proc WHERE pronamespace = 'dispatch'::regnamespace AND has_function_privilege($1, oid, 'EXECUTE')
 """
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def shared(postgres: PostgresServer) -> AsyncIterator[Database]:
-    """One database for all of this file: what is refused changes nothing."""
-    database = await postgres.create_database()
-    admin = await database.session("admin")
-    # What a server gives to everybody (the second before Postgres 15) is its administrator's choice, no grant of ours.
-    await admin.execute(f'REVOKE TEMPORARY ON DATABASE "{database.name}" FROM PUBLIC')
-    await admin.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
-    await database.insert_task(payload="secret")
-    yield database
-    await database.drop()
-
-
-async def names(connection: Connection, query: str, *arguments: object) -> set[str]:
-    return {row[0] for row in await connection.fetch(query, *arguments)}
-
-
-async def refused(connection: Connection, statement: str) -> None:
-    """The server says that this login lacks the privilege, and for no other reason."""
-    transaction = connection.transaction()
-    await transaction.start()
-    try:
-        with pytest.raises(asyncpg.InsufficientPrivilegeError):
-            await connection.execute(statement)
-    finally:
-        await transaction.rollback()
 
 
 @pytest.mark.parametrize("login", LOGINS)
@@ -167,73 +130,16 @@ async def test_writes_granted_are_exactly_those_of_the_interface(shared: Databas
     assert granted == allowed.get(LOGINS[login], set())
 
 
-@pytest.mark.parametrize(("login", "columns"), READABLE.items())
-async def test_the_columns_a_login_reads_are_exactly_those_of_the_interface(
-    shared: Database, login: str, columns: set[str]
-) -> None:
-    readable = await names(await shared.session("admin"), COLUMN_PRIVILEGES, login, "SELECT")
-    assert readable - INTERNAL == columns
-    assert columns or not readable
-
-
-async def test_an_operator_reads_no_secret(shared: Database) -> None:
-    readable = await names(await shared.session("admin"), COLUMN_PRIVILEGES, "operator", "SELECT")
-    assert readable & {"payload", "start_key", "run_token"} == set()
-
-
-async def test_the_columns_a_submitter_inserts_are_exactly_those_of_the_interface(shared: Database) -> None:
-    assert await names(await shared.session("admin"), COLUMN_PRIVILEGES, "team_a", "INSERT") == SUBMITTED
-
-
-@pytest.mark.parametrize("column", sorted(KEPT))
-async def test_a_submitter_forges_no_column_of_ours(shared: Database, column: str) -> None:
-    await refused(await shared.session("team_a"), f"INSERT INTO dispatch.tasks ({column}) VALUES (DEFAULT)")
-
-
 async def test_a_submitter_cannot_turn_an_insert_into_an_update(shared: Database) -> None:
     statement = "INSERT INTO dispatch.tasks (dedupe_key) VALUES ('k') ON CONFLICT (id) DO UPDATE SET status = 'failed'"
     await refused(await shared.session("team_a"), statement)
 
 
-@pytest.mark.parametrize("login", [login for login, columns in READABLE.items() if columns])
-async def test_a_login_reads_what_it_may_and_star_is_more(shared: Database, login: str) -> None:
-    session = await shared.session(login)
-    assert await session.fetch(f"SELECT {', '.join(sorted(READABLE[login]))} FROM dispatch.tasks")
-    for column in sorted(ALL - READABLE[login]):
-        await refused(session, f"SELECT {column} FROM dispatch.tasks")
-    await refused(session, "SELECT * FROM dispatch.tasks")
-
-
-async def test_the_reader_reads_launches_queues_and_version(shared: Database) -> None:
-    reader = await shared.session("reader")
-    await reader.execute("SET default_transaction_read_only = on")
-    await reader.fetch("""SELECT task_id, attempt, launch, job_uid, node_name, pod_name, started_at, ended_at, outcome,
-                                 error FROM dispatch.task_launches""")
-    assert {"*", "default"} <= await names(reader, "SELECT name FROM dispatch.queues")
-    assert await reader.fetch("SELECT * FROM dispatch.queues")
-    assert await reader.fetchval("SELECT database_id FROM dispatch.schema_version LIMIT 1")
-    await reader.execute("LISTEN dispatch_tasks; UNLISTEN *")
-    await reader.execute("SET default_transaction_read_only = off")
-
-
-async def test_a_container_reads_no_table(shared: Database) -> None:
-    task = await shared.session("task")
-    relations = await names(await shared.session("admin"), RELATIONS)
-    assert {"tasks", "task_launches", "queues", "schema_version"} <= relations
-    for relation in relations:
-        await refused(task, f"SELECT 1 FROM dispatch.{relation}")
-
-
 @pytest.mark.parametrize(("login", "functions"), EXECUTABLE.items())
-async def test_the_writing_functions_of_a_login_are_exactly_those_of_the_interface(
+async def test_the_functions_of_a_login_are_exactly_those_of_the_interface(
     shared: Database, login: str, functions: set[str]
 ) -> None:
-    assert await names(await shared.session("admin"), EXECUTABLE_WRITERS, login) == functions
-
-
-async def test_the_janitor_calls_no_function_of_a_container_or_a_person(shared: Database) -> None:
-    own = await names(await shared.session("admin"), EXECUTABLE_WRITERS, "janitor")
-    assert own & (CONTAINER_FUNCTIONS | PEOPLE_FUNCTIONS) == set()
+    assert await names(await shared.session("admin"), EXECUTABLE_FUNCTIONS, login) == functions
 
 
 FUNCTION_CALLS = """

@@ -50,6 +50,10 @@ class Model:
         self.status, self.launch, self.is_silent = "processing", launch, False
         self.holder, self.newest = (token, pod), token
 
+    @property
+    def held_digest(self) -> bytes | None:
+        return Started(self.holder[0], None).run_digest if self.holder else None
+
     def holds(self, token: UUID) -> bool:
         return self.holder is not None and self.holder[0] == token
 
@@ -158,8 +162,8 @@ class OneRow(RuleBasedStateMachine):
     @invariant()
     def the_row_is_what_the_model_says(self) -> None:
         model, now = self.model, self.run(self.row.now())
-        row = (now["status"], now["attempt"], now["launch"], now["run_token"])
-        assert row == (model.status, model.attempt, model.launch, model.holder[0] if model.holder else None)
+        row = (now["status"], now["attempt"], now["launch"], now["run_digest"])
+        assert row == (model.status, model.attempt, model.launch, model.held_digest)
         assert model.status in TERMINAL or now["failures"] == model.failures
         if model.status == "processing":
             assert (now["cancel_requested_at"] is not None) == model.is_cancel_asked
@@ -169,8 +173,8 @@ class OneRow(RuleBasedStateMachine):
     @invariant()
     def exactly_the_holder_has_an_open_launch(self) -> None:
         launches = self.run(self.row.launches())
-        still_open = [launch["run_token"] for launch in launches if launch["ended_at"] is None]
-        assert still_open == ([self.model.holder[0]] if self.model.holder else [])
+        still_open = [launch["run_digest"] for launch in launches if launch["ended_at"] is None]
+        assert still_open == ([self.model.held_digest] if self.model.holder else [])
         assert len(launches) == len(self.started)
         assert len({(launch["attempt"], launch["launch"]) for launch in launches}) == len(launches)
         assert not (self.model.status in TERMINAL and still_open)

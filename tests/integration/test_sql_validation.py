@@ -195,13 +195,12 @@ async def test_a_row_without_any_column_gets_the_defaults(shared: Database) -> N
     assert (task["priority"], task["max_failures"], task["timeout_seconds"]) == (100, 3, None)
     assert (task["status"], task["attempt"], task["launch"], task["failures"]) == ("waiting", 1, 0, 0)
     assert (task["payload"], task["cache_key"], task["dedupe_key"]) == (None, None, None)
-    assert (task["submitted_by"], task["run_token"], task["finished_at"]) == ("team_a", None, None)
-    assert task["start_key"] is not None
+    assert (task["submitted_by"], task["run_digest"], task["finished_at"]) == ("team_a", None, None)
     assert task["created_at"] is not None
 
 
 async def test_every_row_has_a_start_key_of_its_own(shared: Database) -> None:
-    keys = {(await shared.task(await shared.insert_task()))["start_key"] for _ in range(5)}
+    keys = {await shared.start_key(await shared.insert_task()) for _ in range(5)}
     assert len(keys) == 5
 
 

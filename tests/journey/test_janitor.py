@@ -180,8 +180,8 @@ async def test_a_dry_run_says_what_would_be_done_and_does_nothing(place: Place) 
     admin = await place.database.session("admin")
     over = "UPDATE dispatch.tasks SET status = 'failed', finished_at = now() - interval '9 days' WHERE id = $1"
     await admin.execute(over, old)
-    held = "SELECT dispatch.task_start($1, start_key, 1, 1, 'uid') FROM dispatch.tasks WHERE id = $1"
-    await admin.execute(held, dead)
+    held = "SELECT dispatch.task_start($1, $2, 1, 1, 'uid')"
+    await admin.execute(held, dead, await place.database.start_key(dead))
     await falls_silent(place, dead)
     before = await place.rows()
     async with denied(place, "gpu"):

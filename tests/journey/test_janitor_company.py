@@ -13,13 +13,14 @@ from tests.rows import contradictions
 
 DEAD_RUNS = """
 WITH made AS (
-    INSERT INTO dispatch.tasks (max_failures) SELECT 1 FROM generate_series(1, $1) RETURNING id, start_key
-) SELECT id, start_key FROM made
+    INSERT INTO dispatch.tasks (max_failures) SELECT 1 FROM generate_series(1, $1) RETURNING id, created_at
+) SELECT id, dispatch.start_keys(id, created_at) AS start_key FROM made
 """
 MANY_RUNS = """
 INSERT INTO dispatch.tasks (max_failures) SELECT 1 FROM generate_series(1, 10000);
-UPDATE dispatch.tasks SET status = 'processing', launch = 1, job_uid = 'gone', run_token = gen_random_uuid(),
-                          started_at = now(), heartbeat_at = now() + interval '1 hour';
+UPDATE dispatch.tasks SET status = 'processing', launch = 1, job_uid = 'gone',
+                          run_digest = uuid_send(gen_random_uuid()), started_at = now(),
+                          heartbeat_at = now() + interval '1 hour';
 """
 STARTED = "SELECT dispatch.task_start($1, $2, 1, 1, 'gone')"
 SILENT = "UPDATE dispatch.tasks SET heartbeat_at = now() - interval '10 min' WHERE status = 'processing'"

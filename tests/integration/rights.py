@@ -1,0 +1,39 @@
+"""What the tests of rights share: a database that nothing refused has changed, and how a refusal is recognised."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+import pytest_asyncio
+
+from tests.postgres import Connection, Database, PostgresServer
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def untouched(postgres: PostgresServer) -> AsyncIterator[Database]:
+    """One database for all of this file: what is refused changes nothing."""
+    database = await postgres.create_database()
+    admin = await database.session("admin")
+    # What a server gives to everybody (the second before Postgres 15) is its administrator's choice, no grant of ours.
+    await admin.execute(f'REVOKE TEMPORARY ON DATABASE "{database.name}" FROM PUBLIC')
+    await admin.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+    await database.insert_task(payload="secret")
+    yield database
+    await database.drop()
+
+
+async def names(connection: Connection, query: str, *arguments: object) -> set[str]:
+    return {row[0] for row in await connection.fetch(query, *arguments)}
+
+
+async def refused(connection: Connection, statement: str) -> None:
+    """The server says that this login lacks the privilege, and for no other reason."""
+    transaction = connection.transaction()
+    await transaction.start()
+    try:
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await connection.execute(statement)
+    finally:
+        await transaction.rollback()

@@ -1,0 +1,165 @@
+"""Who may insert into a queue: members of its submit_role, or of its owner_role, or everybody."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import asyncpg
+import pytest
+import pytest_asyncio
+
+from tests.integration.queues import declare, defaults, refusal
+from tests.postgres import Database
+from tests.rows import insert_row
+
+MakeRole = Callable[..., Awaitable[str]]
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def role(database: Database) -> AsyncIterator[MakeRole]:
+    """Makes a role with members: logins, or roles of logins."""
+    admin = await database.session("admin")
+    made: list[str] = []
+
+    async def make(*members: str) -> str:
+        made.append(f"door_{secrets.token_hex(4)}")
+        await admin.execute(f"CREATE ROLE {made[-1]}")
+        for member in members:
+            await admin.execute(f"GRANT {made[-1]} TO {member}")
+        return made[-1]
+
+    yield make
+    for name in made:
+        await admin.execute(f"DROP ROLE {name}")
+
+
+async def may(database: Database, login: str, queue: str = "door") -> bool:
+    """Whether an INSERT into the queue is accepted; any refusal but that of the door fails."""
+    error = await refusal(database, login, queue=queue)
+    assert error is None or (error.sqlstate, error.column_name) == ("DI003", "queue")
+    return error is None
+
+
+async def allowed(database: Database, queue: str = "door") -> list[str]:
+    """The teams that may insert."""
+    return [login for login in ("team_a", "team_b") if await may(database, login, queue)]
+
+
+async def test_a_queue_without_roles_is_open_to_every_submitter(database: Database) -> None:
+    await declare(database)
+    assert await allowed(database) == ["team_a", "team_b"]
+
+
+async def test_a_queue_with_an_owner_role_alone_is_open_to_its_members(database: Database, role: MakeRole) -> None:
+    await declare(database, owner_role=await role("team_b"))
+    assert await allowed(database) == ["team_b"]
+
+
+async def test_a_queue_with_a_submit_role_is_open_to_its_members(database: Database, role: MakeRole) -> None:
+    await declare(database, submit_role=await role("team_a"))
+    assert await allowed(database) == ["team_a"]
+
+
+async def test_the_submit_role_counts_where_a_queue_has_both(database: Database, role: MakeRole) -> None:
+    await declare(database, owner_role=await role("team_b"), submit_role=await role("team_a"))
+    assert await allowed(database) == ["team_a"]
+
+
+async def test_a_queue_may_be_opened_to_every_submitter_whoever_owns_it(database: Database, role: MakeRole) -> None:
+    await declare(database, owner_role=await role("team_b"), submit_role="dispatch_submitter")
+    assert await allowed(database) == ["team_a", "team_b"]
+
+
+async def test_the_submit_role_of_the_defaults_is_that_of_queues_without_roles(
+    database: Database, role: MakeRole
+) -> None:
+    await declare(database, "plain")
+    await declare(database, "owned", owner_role=await role("team_b"))
+    await declare(database, "open", submit_role="dispatch_submitter")
+    await defaults(database, "submit_role", await role("team_a"))
+    assert await allowed(database, "plain") == ["team_a"]
+    assert await allowed(database, "default") == ["team_a"]
+    assert await allowed(database, "owned") == ["team_b"]
+    assert await allowed(database, "open") == ["team_a", "team_b"]
+
+
+async def test_the_owner_role_of_the_defaults_is_no_door(database: Database, role: MakeRole) -> None:
+    await declare(database)
+    await defaults(database, "owner_role", await role("team_b"))
+    assert await allowed(database) == ["team_a", "team_b"]
+
+
+@pytest.mark.parametrize("name", ["never_made", 'with "quotes"', "a; DROP", "Upper", "", "public", "none"])
+async def test_a_role_that_does_not_exist_has_no_members(database: Database, name: str) -> None:
+    await declare(database, submit_role=name)
+    assert await allowed(database) == []
+
+
+async def test_a_role_that_was_dropped_has_no_members(database: Database, role: MakeRole) -> None:
+    name, admin = await role("team_a"), await database.session("admin")
+    await declare(database, submit_role=name)
+    await admin.execute(f"DROP ROLE {name}")
+    assert await allowed(database) == []
+    await admin.execute(f"CREATE ROLE {name}")
+    assert await allowed(database) == []
+    await admin.execute(f"GRANT {name} TO team_b")
+    assert await allowed(database) == ["team_b"]
+
+
+async def test_a_member_through_another_role_is_a_member(database: Database, role: MakeRole) -> None:
+    inner = await role("team_a")
+    middle = await role(inner)
+    await declare(database, submit_role=await role(middle))
+    assert await allowed(database) == ["team_a"]
+
+
+async def test_a_login_may_itself_be_the_role(database: Database) -> None:
+    await declare(database, submit_role="team_b")
+    assert await allowed(database) == ["team_b"]
+
+
+async def test_a_change_of_the_door_holds_for_the_next_insert(database: Database, role: MakeRole) -> None:
+    name, admin = await role("team_a"), await database.session("admin")
+    await declare(database, submit_role=name)
+    assert await allowed(database) == ["team_a"]
+    await admin.execute(f"REVOKE {name} FROM team_a")
+    assert await allowed(database) == []
+
+
+async def test_a_refusal_names_the_column_and_the_role(database: Database, role: MakeRole) -> None:
+    name = await role("team_b")
+    await declare(database, owner_role=name)
+    error = await refusal(database, "team_a", queue="door", payload="secret-payload")
+    assert error is not None
+    assert (error.sqlstate, error.schema_name, error.table_name) == ("DI003", "dispatch", "tasks")
+    assert error.column_name == "queue"
+    assert f'"{name}"' in (error.hint or "")
+    assert "secret-payload" not in str(error.as_dict())
+
+
+async def test_one_row_for_a_closed_queue_refuses_its_statement(database: Database, role: MakeRole) -> None:
+    await declare(database, submit_role=await role("team_b"))
+    team = await database.session("team_a")
+    with pytest.raises(asyncpg.PostgresError, match="you may not insert"):
+        await team.execute("INSERT INTO dispatch.tasks (queue) VALUES ('default'), ('door')")
+    assert await team.fetchval("SELECT count(*) FROM dispatch.tasks") == 0
+
+
+async def test_a_role_that_was_set_opens_nothing(database: Database, role: MakeRole) -> None:
+    """The login counts."""
+    await declare(database, submit_role=await role("team_b"))
+    team = await database.connect("team_a")
+    await team.execute("SET ROLE dispatch_submitter")
+    with pytest.raises(asyncpg.PostgresError, match="you may not insert"):
+        await team.execute("INSERT INTO dispatch.tasks (queue) VALUES ('door')")
+
+
+async def test_rows_that_are_there_are_acted_on_behind_a_closed_door(database: Database, role: MakeRole) -> None:
+    await declare(database)
+    row = await insert_row(database, queue="door")
+    operator = await database.session("operator")
+    await operator.execute("UPDATE dispatch.queues SET submit_role = $1 WHERE name = 'door'", await role("team_b"))
+    assert await row.finish(await row.started(), "retry") == "waiting"
+    assert await row.cancel() == "cancelled"
+    assert await row.retry() == "waiting"

@@ -1,0 +1,129 @@
+"""New secrets: keys of one rotation ago stay valid, those of two ago do not, and a run goes on with its token."""
+
+from __future__ import annotations
+
+import asyncio
+
+import asyncpg
+import pytest
+
+from tests.postgres import LOGINS, Database
+from tests.rows import Pod, Started, insert_row
+
+ROTATE = "SELECT dispatch.rotate_secrets()"
+GENERATIONS = "SELECT array_agg(generation ORDER BY generation) FROM dispatch.secrets"
+
+
+async def rotate(database: Database, times: int = 1) -> None:
+    admin = await database.session("admin")
+    for _ in range(times):
+        await admin.execute(ROTATE)
+
+
+async def test_after_one_rotation_the_keys_of_before_still_work(database: Database) -> None:
+    """Those of a Job that has not started, of one that has, and of its report."""
+    waiting, running = await insert_row(database), await insert_row(database, payload=[1])
+    started = await running.started()
+    await rotate(database)
+    assert await database.start_key(waiting.id) != waiting.start_key
+    assert await waiting.start() is not None
+    assert await running.start() == started
+    assert await running.heartbeat(started) == "continue"
+    assert await running.finish(started, "succeeded") == "succeeded"
+    assert await running.finish(started, "succeeded") == "succeeded"
+
+
+async def test_the_newest_key_starts_a_row_of_before_the_rotation(database: Database) -> None:
+    row = await insert_row(database)
+    await rotate(database)
+    assert await row.start(start_key=await database.start_key(row.id)) is not None
+
+
+async def test_a_rotation_between_two_launches_lets_the_second_take_over(database: Database) -> None:
+    row = await insert_row(database)
+    first = await row.started()
+    await rotate(database)
+    second = await row.started(launch=2, pod=Pod("pod-2", "job-2"))
+    assert (await row.heartbeat(first), await row.heartbeat(second)) == ("lost", "continue")
+
+
+async def test_after_two_rotations_a_start_key_is_refused(database: Database) -> None:
+    row = await insert_row(database)
+    await rotate(database, 2)
+    assert await row.start() is None
+    assert await row.status() == "waiting"
+    assert await row.start(start_key=await database.start_key(row.id)) is not None
+
+
+async def test_after_two_rotations_a_run_goes_on_with_its_token(database: Database) -> None:
+    row = await insert_row(database)
+    started = await row.started()
+    await rotate(database, 2)
+    assert await row.heartbeat(started) == "continue"
+    assert await row.finish(started, "succeeded") == "succeeded"
+
+
+async def test_after_two_rotations_the_same_pod_with_a_valid_key_gets_a_token_that_works(database: Database) -> None:
+    """No secret that is kept derives the token of its run, so it gets another; the one of before is replaced."""
+    row = await insert_row(database, payload="p")
+    before = await row.started()
+    await rotate(database, 2)
+    again = await row.start(start_key=await database.start_key(row.id))
+    assert again is not None
+    assert (again.run_token != before.run_token, again.payload) == (True, "p")
+    assert (await row.heartbeat(before), await row.heartbeat(again)) == ("lost", "continue")
+    assert await row.finish(again, "succeeded") == "succeeded"
+    (launch,) = await row.launches()
+    assert (launch["run_digest"], launch["outcome"]) == (again.run_digest, "succeeded")
+
+
+async def test_a_token_that_no_kept_secret_derives_is_replaced_once(database: Database) -> None:
+    row = await insert_row(database)
+    await row.started()
+    await rotate(database, 2)
+    key = await database.start_key(row.id)
+    first = await row.start(start_key=key)
+    assert isinstance(first, Started)
+    assert await row.start(start_key=key) == first
+
+
+async def test_secrets_are_kept_for_two_generations(database: Database) -> None:
+    admin = await database.session("admin")
+    kept = [await admin.fetchval(GENERATIONS)]
+    for _ in range(3):
+        await rotate(database)
+        kept.append(await admin.fetchval(GENERATIONS))
+    assert kept == [[1], [1, 2], [2, 3], [3, 4]]
+
+
+async def test_two_rotations_at_once_leave_two_generations(database: Database) -> None:
+    admin = await database.session("admin")
+    sessions = [await database.connect() for _ in range(2)]
+    for _ in range(10):
+        newest = (await admin.fetchval(GENERATIONS))[-1]
+        made = await asyncio.gather(*(session.fetchval(ROTATE) for session in sessions))
+        assert sorted(made) == [newest + 1, newest + 2]
+        assert await admin.fetchval(GENERATIONS) == [newest + 1, newest + 2]
+
+
+async def test_a_start_beside_a_rotation_is_one_start(database: Database) -> None:
+    row = await insert_row(database)
+    rotating = await database.connect()
+    async with rotating.transaction():
+        await rotating.execute(ROTATE)
+        started = await row.started()
+    assert await row.start() == started
+
+
+@pytest.mark.parametrize("login", LOGINS)
+async def test_no_login_rotates_the_secrets(database: Database, login: str) -> None:
+    session = await database.connect(login)
+    await session.execute("SET default_transaction_read_only = off")
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        await session.execute(ROTATE)
+
+
+async def test_the_owner_rotates_the_secrets(database: Database) -> None:
+    owner = await database.connect()
+    await owner.execute("SET ROLE dispatch_owner")
+    assert await owner.fetchval(ROTATE) == 2

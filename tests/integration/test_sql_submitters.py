@@ -1,0 +1,165 @@
+"""How many rows of one submitter may wait in a queue, and whose dedupe keys meet."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+import asyncpg
+import pytest
+
+from tests.integration.queues import declare, defaults, refusal
+from tests.postgres import Database
+from tests.rows import insert_row
+
+MANY = "INSERT INTO dispatch.tasks (queue) SELECT $1 FROM generate_series(1, $2)"
+LATER = datetime(9999, 1, 1, tzinfo=UTC)
+
+
+async def waiting(database: Database, login: str = "team_a", queue: str = "door") -> int:
+    admin = await database.session("admin")
+    query = "SELECT count(*) FROM dispatch.tasks WHERE queue = $1 AND submitted_by = $2 AND status = 'waiting'"
+    return int(await admin.fetchval(query, queue, login))
+
+
+async def fills(database: Database, login: str = "team_a", queue: str = "door", most: int = 5) -> int:
+    """How many rows, one after the other, are accepted of so many; any refusal but that of the bound fails."""
+    for number in range(most):
+        if error := await refusal(database, login, queue=queue):
+            assert (error.sqlstate, error.column_name) == ("DI009", "queue")
+            return number
+    return most
+
+
+@pytest.mark.parametrize("bound", [0, 1, 3])
+async def test_a_submitter_has_so_many_waiting_rows_in_a_queue_and_no_more(database: Database, bound: int) -> None:
+    await declare(database, max_waiting_per_submitter=bound)
+    assert await fills(database) == await waiting(database) == bound
+
+
+async def test_a_queue_without_a_bound_has_none(database: Database) -> None:
+    await declare(database)
+    await (await database.session("team_a")).execute(MANY, "door", 2000)
+    assert await waiting(database) == 2000
+
+
+async def test_the_bound_of_the_defaults_is_that_of_queues_without_one(database: Database) -> None:
+    await declare(database, "own", max_waiting_per_submitter=3)
+    await declare(database, "plain")
+    await defaults(database, "max_waiting_per_submitter", 2)
+    filled = {queue: await fills(database, queue=queue) for queue in ("own", "plain", "default")}
+    assert filled == {"own": 3, "plain": 2, "default": 2}
+
+
+async def test_a_bound_of_nothing_on_the_defaults_closes_queues_without_one(database: Database) -> None:
+    await declare(database, "own", max_waiting_per_submitter=1)
+    await defaults(database, "max_waiting_per_submitter", 0)
+    assert (await fills(database, queue="default"), await fills(database, queue="own")) == (0, 1)
+
+
+async def test_an_insert_beyond_the_bound_is_refused_as_a_whole(database: Database) -> None:
+    await declare(database, max_waiting_per_submitter=10)
+    team = await database.session("team_a")
+    with pytest.raises(asyncpg.PostgresError) as refused:
+        await team.execute(MANY, "door", 11)
+    assert (refused.value.sqlstate, refused.value.column_name) == ("DI009", "queue")
+    assert "10" in str(refused.value)
+    assert "max_waiting_per_submitter" in (refused.value.hint or "")
+    assert await waiting(database) == 0
+    await team.execute(MANY, "door", 10)
+    assert await waiting(database) == 10
+
+
+async def test_one_statement_may_fill_several_queues_each_to_its_bound(database: Database) -> None:
+    await declare(database, "one", max_waiting_per_submitter=1)
+    await declare(database, "two", max_waiting_per_submitter=2)
+    team = await database.session("team_a")
+    await team.execute("INSERT INTO dispatch.tasks (queue) VALUES ('one'), ('two'), ('two'), ('default')")
+    for queue in ("one", "two"):
+        error = await refusal(database, "team_a", queue=queue)
+        assert error is not None
+        assert (error.sqlstate, f'"{queue}"' in str(error)) == ("DI009", True)
+    assert await database.insert_task(queue="default")
+
+
+async def test_the_rows_of_other_submitters_do_not_count(database: Database) -> None:
+    await declare(database, max_waiting_per_submitter=2)
+    assert [await fills(database, login) for login in ("team_a", "team_b")] == [2, 2]
+
+
+@pytest.mark.parametrize("run_at", [LATER, datetime(1970, 1, 1, tzinfo=UTC)], ids=["of the future", "of the past"])
+async def test_rows_with_a_time_count(database: Database, run_at: datetime) -> None:
+    await declare(database, max_waiting_per_submitter=2)
+    await database.insert_task(queue="door", run_at=run_at)
+    assert await fills(database) == 1
+    with pytest.raises(asyncpg.PostgresError, match="more than 2 waiting rows"):
+        await database.insert_task(queue="door", run_at=run_at)
+
+
+async def test_statements_of_one_transaction_count_together(database: Database) -> None:
+    await declare(database, max_waiting_per_submitter=2)
+    team = await database.connect("team_a")
+    async with team.transaction():
+        await team.execute(MANY, "door", 1)
+        await team.execute(MANY, "door", 1)
+        with pytest.raises(asyncpg.PostgresError, match="more than 2 waiting rows"):
+            async with team.transaction():
+                await team.execute(MANY, "door", 1)
+    assert await waiting(database) == 2
+
+
+async def test_a_row_that_starts_or_ends_makes_room(database: Database) -> None:
+    await declare(database, max_waiting_per_submitter=2)
+    rows = [await insert_row(database, queue="door") for _ in range(2)]
+    await rows[0].started()
+    await rows[1].cancel()
+    assert await fills(database) == 2
+
+
+async def test_a_bound_that_was_lowered_refuses_new_rows_and_keeps_the_others(database: Database) -> None:
+    await declare(database, max_waiting_per_submitter=3)
+    assert await fills(database) == 3
+    operator = await database.session("operator")
+    await operator.execute("UPDATE dispatch.queues SET max_waiting_per_submitter = 1 WHERE name = 'door'")
+    assert (await fills(database), await waiting(database)) == (0, 3)
+
+
+async def test_the_largest_bound_that_can_be_written_is_one(database: Database) -> None:
+    await declare(database, max_waiting_per_submitter=2**31 - 1)
+    assert await fills(database, most=2) == 2
+
+
+async def test_a_bound_below_nothing_is_refused(database: Database) -> None:
+    with pytest.raises(asyncpg.CheckViolationError):
+        await declare(database, max_waiting_per_submitter=-1)
+
+
+# Dedupe keys
+
+
+async def test_the_dedupe_keys_of_two_submitters_do_not_meet(database: Database) -> None:
+    columns: dict[str, Any] = {"dedupe_key": "nightly", "run_at": LATER}
+    rows = [await insert_row(database, login, **columns) for login in ("team_a", "team_b")]
+    assert [await row.status() for row in rows] == ["waiting", "waiting"]
+    for login in ("team_a", "team_b"):
+        with pytest.raises(asyncpg.UniqueViolationError):
+            await database.insert_task(login, dedupe_key="nightly")
+
+
+async def test_an_open_insert_of_a_dedupe_key_holds_up_no_other_submitter(database: Database) -> None:
+    holder, other = await database.connect("team_a"), await database.connect("team_b")
+    insert = "INSERT INTO dispatch.tasks (dedupe_key) VALUES ('nightly') RETURNING id"
+    async with holder.transaction():
+        await holder.execute(insert)
+        async with asyncio.timeout(1):
+            assert await other.fetchval(insert)
+    assert len(await (await database.session("admin")).fetch("SELECT FROM dispatch.tasks")) == 2
+
+
+async def test_a_key_that_is_taken_may_be_passed_over(database: Database) -> None:
+    insert = "INSERT INTO dispatch.tasks (dedupe_key) VALUES ('nightly') ON CONFLICT DO NOTHING RETURNING id"
+    team, other = await database.session("team_a"), await database.session("team_b")
+    assert [bool(await session.fetchval(insert)) for session in (team, team, other, other)] == [
+        True, False, True, False,
+    ]  # fmt: skip

@@ -209,29 +209,28 @@ END
 $$;
 COMMENT ON FUNCTION dispatch.announce IS 'Notifies a channel, at most every 100 ms, and only while the notification queue is less than half full.';
 
-CREATE OR REPLACE FUNCTION dispatch.announce_tasks() RETURNS trigger
+-- One trigger for both: each trigger of a statement costs 5 µs or more.
+DROP TRIGGER announce_tasks ON dispatch.tasks;
+DROP FUNCTION dispatch.announce_tasks();
+
+CREATE FUNCTION dispatch.finish_insert() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     since_ms bigint := extract(epoch FROM clock_timestamp()) * 1000 - coalesce(pg_sequence_last_value('dispatch.tasks_clock'), 0);
+    bounded  record;
 BEGIN
     IF since_ms NOT BETWEEN 0 AND 99 THEN
         PERFORM dispatch.announce('dispatch_tasks', 'dispatch.tasks_clock');
     END IF;
-    RETURN NULL;
-END
-$$;
-
-CREATE FUNCTION dispatch.check_waiting() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    bounded record;
-BEGIN
-    -- One read of `queues` where nothing is bounded; else at most the bound, by index alone, for each queue inserted into.
+    IF NOT EXISTS (SELECT FROM dispatch.queues WHERE max_waiting_per_submitter IS NOT NULL) THEN
+        RETURN NULL;
+    END IF;
+    -- Of each queue inserted into, at most the bound is counted, by index alone.
     FOR bounded IN
         SELECT q.name, coalesce(q.max_waiting_per_submitter, d.max_waiting_per_submitter) AS most
         FROM dispatch.queues AS q, dispatch.queues AS d
         WHERE d.name = '*' AND coalesce(q.max_waiting_per_submitter, d.max_waiting_per_submitter) IS NOT NULL
-          AND EXISTS (SELECT FROM inserted WHERE inserted.queue = q.name)
+          AND q.name IN (SELECT queue FROM inserted)
     LOOP
         IF (SELECT count(*) FROM (
                 (SELECT FROM dispatch.tasks WHERE status = 'waiting' AND run_at IS NULL
@@ -247,7 +246,7 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION dispatch.check_waiting IS 'Trigger: refuses an INSERT that leaves a submitter with more waiting rows in a queue than the queue allows.';
+COMMENT ON FUNCTION dispatch.finish_insert IS 'Trigger: tells the dispatcher of new rows, and refuses an INSERT that leaves its submitter with more waiting rows in a queue than that allows.';
 
-CREATE TRIGGER check_waiting AFTER INSERT ON dispatch.tasks
-    REFERENCING NEW TABLE AS inserted FOR EACH STATEMENT EXECUTE FUNCTION dispatch.check_waiting();
+CREATE TRIGGER finish_insert AFTER INSERT ON dispatch.tasks
+    REFERENCING NEW TABLE AS inserted FOR EACH STATEMENT EXECUTE FUNCTION dispatch.finish_insert();

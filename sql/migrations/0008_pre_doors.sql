@@ -227,7 +227,7 @@ BEGIN
     END IF;
     -- Of each queue inserted into, at most the bound is counted, by index alone.
     FOR bounded IN
-        SELECT q.name, coalesce(q.max_waiting_per_submitter, d.max_waiting_per_submitter) AS most
+        SELECT q.name, coalesce(q.max_waiting_per_submitter, d.max_waiting_per_submitter)::bigint AS most
         FROM dispatch.queues AS q, dispatch.queues AS d
         WHERE d.name = '*' AND coalesce(q.max_waiting_per_submitter, d.max_waiting_per_submitter) IS NOT NULL
           AND q.name IN (SELECT queue FROM inserted)

@@ -113,7 +113,7 @@ ALTER TABLE dispatch.tasks ADD COLUMN run_digest bytea;
 UPDATE dispatch.tasks SET run_digest = dispatch.token_digest(run_token) WHERE status = 'processing';
 ALTER TABLE dispatch.tasks
     DROP CONSTRAINT token_while_processing,
-    ADD CONSTRAINT token_while_processing CHECK ((status = 'processing') = (run_digest IS NOT NULL)) NOT VALID,
+    ADD CONSTRAINT token_while_processing CHECK ((status = 'processing') = (run_digest IS NOT NULL)),
     DROP COLUMN start_key,
     DROP COLUMN run_token;
 COMMENT ON COLUMN dispatch.tasks.run_digest IS 'Digest of the token that the container of the current run reports with.';

@@ -78,7 +78,7 @@ BEGIN
         RETURN;
     END IF;
     SELECT t INTO token FROM unnest(tokens) AS t WHERE dispatch.token_digest(t) = held.run_digest;
-    IF NOT FOUND THEN -- the run began before the upgrade, or two rotations ago: no secret that is kept derives its token
+    IF NOT FOUND THEN -- the run began before the upgrade, or with a secret that is gone: nothing derives its token any more
         token := tokens[1];
         UPDATE dispatch.tasks SET run_digest = dispatch.token_digest(token) WHERE id = held.id;
         UPDATE dispatch.task_launches SET run_digest = dispatch.token_digest(token)

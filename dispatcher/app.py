@@ -29,7 +29,7 @@ from dispatcher.jobs.submit import Submitter
 from dispatcher.kube.access import Access
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.job_api import JobApi
-from dispatcher.kube.lease import Lease
+from dispatcher.kube.lease import Lease, lease_of
 from dispatcher.kube.mirror import Mirror
 from dispatcher.metrics import DATABASE_UP
 from dispatcher.model import Request
@@ -82,7 +82,8 @@ class App:
         namespace = kube.namespace or client.namespace
         site, database_url = site_of(settings, namespace), database_of(settings.database)
         bucket = Bucket(kube.writes_per_second, elapsed())
-        self.lease = Lease(client, namespace, kube.installation, kube.lease_seconds)
+        named = lease_of(kube.installation, client.own_namespace or namespace)
+        self.lease = Lease(client, named, kube.lease_seconds)
         self.lease.on_winning(self.begin_term)
         api = JobApi(client, namespace, kube.installation, self.lease.is_trusted)
         ask_again = Wake()
@@ -92,7 +93,7 @@ class App:
         self.listener = Listener(database_url, self.when_leading(self.wake))
         self.mirror = Mirror(client, namespace, kube.installation, with_nodes=kube.check_room)
         self.mirror.on_change(self.when_leading(self.wake.soon))
-        self.access = Access(client, namespace, with_nodes=kube.check_room)
+        self.access = Access(client, namespace, named, with_nodes=kube.check_room)
         self.catalog = Catalog(jobs, frozenset(site.passed))
         self.catalog.refresh()
         rules = Rules(jobs.max_launches, jobs.start_deadline_seconds, jobs.node_lost_seconds)

@@ -51,7 +51,10 @@ class KubeSettings:
     )
     context: str | None = setting("KUBE_CONTEXT", None, text, "Context of the kubeconfig; default its current one")
     namespace: str | None = setting(
-        "NAMESPACE", None, dns_label, "Where Jobs are made; default that of the service account, else `default`"
+        "NAMESPACE",
+        None,
+        dns_label,
+        "Where Jobs are made; default that of the service account, else `default`. One installation, one namespace for Jobs. The lease stands in the namespace of the service account (outside a cluster: in this one)",
     )
     installation: str = setting(
         "INSTALLATION", "dispatcher", label, "First part of Job names; never changed on a living installation"

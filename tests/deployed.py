@@ -1,29 +1,38 @@
 """What `deploy/` puts into a cluster: its objects as kustomize renders them, and the rights that they give."""
 
+import itertools
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import yaml
 
+from dispatcher.loading import Loaded, load
+from dispatcher.local.environment import resolve
 from tests.controlplane.api import Json
 from tests.controlplane.binaries import KUSTOMIZE, programs
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
 BASE = DEPLOY / "base"
 NAMESPACED = DEPLOY / "overlays" / "namespaced"
+ONE_NAMESPACE = DEPLOY / "overlays" / "one-namespace"
+NAMES = DEPLOY / "names"
 RBAC_KINDS = ("ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
+POLICY_KINDS = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+CLUSTER_KINDS = ("ClusterRole", "ClusterRoleBinding", *POLICY_KINDS)
+"""Of what `deploy/base` holds, what belongs to no namespace. kustomize does not know it of the last two."""
 
 
 class Right(NamedTuple):
-    """One verb on one resource, in the namespace of the installation or cluster-wide."""
+    """One verb on one resource; where: the namespace, or `cluster`. No name: every object."""
 
     where: str
     group: str
     resource: str
     verb: str
+    name: str = ""
 
 
 def rendered(folder: Path) -> tuple[Json, ...]:
@@ -47,10 +56,42 @@ def overlaid(folder: Path, source: Path = BASE, **more: object) -> tuple[Json, .
     return rendered(folder)
 
 
+def moved(
+    folder: Path,
+    source: Path,
+    namespaces: tuple[str, str],
+    settings: Mapping[str, str] | None = None,
+    lists: Mapping[str, str] | None = None,
+) -> tuple[Json, ...]:
+    """As a second installation is made: programs in the first of two namespaces, Jobs in the second.
+
+    `lists`: what Jobs may name.
+    """
+    ours, jobs = namespaces
+    values = {"NAMESPACE": jobs, **(settings or {})}
+    literals = {
+        "dispatcher-settings": [f"DISPATCHER_{name}={value}" for name, value in values.items()],
+        "dispatcher-policy": [f"{name}={value}" for name, value in (lists or {}).items()],
+    }
+    maps = [{"name": name, "behavior": "merge", "literals": given} for name, given in literals.items() if given]
+    more = {"namespace": ours, "nameSuffix": f"-{ours}", "transformers": [os.path.relpath(NAMES, folder.resolve())]}
+    return overlaid(folder, source, configMapGenerator=maps, **more)
+
+
 def pod_templates(objects: tuple[Json, ...]) -> dict[str, Json]:
     """Every Pod template, by what runs in it."""
     templates = [one["spec"]["template"] for one in objects if "template" in one.get("spec", {})]
     return {template["spec"]["containers"][0]["args"][0]: template for template in templates}
+
+
+def settings_of(objects: tuple[Json, ...], command: str) -> Loaded:
+    """As the program in that container would read them."""
+    template = pod_templates(objects)[command]
+    maps = {
+        ("ConfigMap", one["metadata"]["name"]): one.get("data", {}) for one in objects if one["kind"] == "ConfigMap"
+    }
+    environ = resolve(template["spec"]["containers"][0], template, maps)
+    return load(environ, lambda path: "postgresql://login@db/work")
 
 
 def granted(objects: tuple[Json, ...], account: str) -> set[Right]:
@@ -64,13 +105,13 @@ def _binds(binding: Json, account: str) -> bool:
 
 
 def _rights(objects: tuple[Json, ...], binding: Json) -> Iterator[Right]:
-    where = "namespace" if binding["kind"] == "RoleBinding" else "cluster"
+    where = binding["metadata"]["namespace"] if binding["kind"] == "RoleBinding" else "cluster"
     (role,) = [
         one
         for one in objects
         if (one["kind"], one["metadata"]["name"]) == (binding["roleRef"]["kind"], binding["roleRef"]["name"])
     ]
+    assert role["metadata"].get("namespace", "cluster") == where, "a Role is bound in its own namespace alone"
     for rule in role["rules"]:
-        for group in rule["apiGroups"]:
-            for resource in rule["resources"]:
-                yield from (Right(where, group, resource, verb) for verb in rule["verbs"])
+        for group, resource, verb in itertools.product(rule["apiGroups"], rule["resources"], rule["verbs"]):
+            yield from (Right(where, group, resource, verb, name) for name in rule.get("resourceNames", [""]))

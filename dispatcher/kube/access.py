@@ -1,5 +1,10 @@
-"""Whether our identity may do what the work needs, asked before the work needs it (SelfSubjectAccessReview)."""
+"""Whether our identity may do what the work needs, asked before the work needs it (SelfSubjectAccessReview).
 
+Each verb is asked for where it is used: Jobs and Pods in the namespace of Jobs, the lease in our own, nodes in none.
+"""
+
+import itertools
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
@@ -7,15 +12,39 @@ from msgspec import Struct
 
 from dispatcher.errors import ClusterError
 from dispatcher.kube.client import KubeClient
+from dispatcher.kube.lease import LEASES_GROUP, LeaseName
 
 REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 Rule = tuple[str, str, tuple[str, ...]]
-OF_NAMESPACE: Final[tuple[Rule, ...]] = (
+OF_JOBS: Final[tuple[Rule, ...]] = (
     ("batch", "jobs", ("get", "list", "watch", "create", "delete")),
     ("", "pods", ("list", "watch", "delete")),
-    ("coordination.k8s.io", "leases", ("get", "create", "update")),
 )
 OF_CLUSTER: Final[tuple[Rule, ...]] = (("", "nodes", ("list", "watch")),)
+
+
+class Question(Struct, frozen=True):
+    """One verb on one resource; no namespace: cluster-wide; no name: of every object."""
+
+    group: str
+    resource: str
+    verb: str
+    namespace: str = ""
+    name: str = ""
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, (self.verb, self.resource, self.name)))
+
+
+def questions(namespace: str, lease: LeaseName, *, with_nodes: bool) -> Iterator[Question]:
+    """Everything that a dispatcher does with these places. A create cannot be limited by name: RBAC does not see it."""
+    for group, resource, verbs in OF_JOBS:
+        yield from (Question(group, resource, verb, namespace) for verb in verbs)
+    yield Question(LEASES_GROUP, "leases", "create", lease.namespace)
+    for verb in ("get", "update"):
+        yield Question(LEASES_GROUP, "leases", verb, lease.namespace, lease.name)
+    for group, resource, verbs in OF_CLUSTER if with_nodes else ():
+        yield from (Question(group, resource, verb) for verb in verbs)
 
 
 class ReviewStatus(Struct, frozen=True):
@@ -29,32 +58,30 @@ class Review(Struct, frozen=True):
 class Access:
     """Verbs that are missing; `fault` is empty when none is."""
 
-    def __init__(self, client: KubeClient, namespace: str, *, with_nodes: bool) -> None:
+    def __init__(self, client: KubeClient, namespace: str, lease: LeaseName, *, with_nodes: bool) -> None:
         self._client = client
-        self._namespace = namespace
-        self._with_nodes = with_nodes
+        self._questions = tuple(questions(namespace, lease, with_nodes=with_nodes))
         self.fault = "not asked yet"
 
     async def check(self) -> None:
         """Asks for every verb; an API server that cannot be asked leaves the fault that says so."""
-        missing: list[str] = []
         try:
-            for rule in OF_NAMESPACE:
-                missing += await self._missing(rule, self._namespace)
-            for rule in OF_CLUSTER if self._with_nodes else ():
-                missing += await self._missing(rule, None)
+            missing = [asked for asked in self._questions if not await self._may(asked)]
         except ClusterError as fault:
             self.fault = str(fault)
             return
-        self.fault = f"in namespace {self._namespace} not allowed: {', '.join(missing)}" if missing else ""
+        self.fault = "; ".join(told(missing))
 
-    async def _missing(self, rule: Rule, namespace: str | None) -> list[str]:
-        group, resource, verbs = rule
-        return [f"{verb} {resource}" for verb in verbs if not await self._may(group, resource, verb, namespace)]
-
-    async def _may(self, group: str, resource: str, verb: str, namespace: str | None) -> bool:
-        asked = {"group": group, "resource": resource, "verb": verb} | ({"namespace": namespace} if namespace else {})
+    async def _may(self, asked: Question) -> bool:
+        attributes = {field: value for field, value in msgspec.structs.asdict(asked).items() if value}
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
-                  "spec": {"resourceAttributes": asked}}  # fmt: skip
+                  "spec": {"resourceAttributes": attributes}}  # fmt: skip
         reply = await self._client.request("POST", REVIEWS, msgspec.json.encode(review), seconds=10)
-        return reply.read(f"ask whether {verb} {resource} is allowed", Review).status.allowed
+        return reply.read(f"ask whether {asked} is allowed", Review).status.allowed
+
+
+def told(missing: Iterable[Question]) -> Iterator[str]:
+    """What is missing, one place after the other."""
+    for namespace, asked in itertools.groupby(missing, lambda one: one.namespace):
+        where = f"in namespace {namespace}" if namespace else "cluster-wide"
+        yield f"{where} not allowed: {', '.join(map(str, asked))}"

@@ -87,6 +87,11 @@ class KubeClient:
     def namespace(self) -> str:
         return self._login.namespace
 
+    @property
+    def own_namespace(self) -> str | None:
+        """Of our own ServiceAccount; None outside a cluster."""
+        return self._login.own_namespace
+
     def now(self) -> datetime:
         """By the API server's clock."""
         return self._clock.now()

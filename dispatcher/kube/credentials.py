@@ -16,12 +16,16 @@ REREAD_SECONDS: Final = 60
 
 
 class Login(Struct, frozen=True):
-    """Where the server is; `token` gives a bearer token, with True a fresh one (the old was refused)."""
+    """Where the server is, and who we are there."""
 
     url: str
     tls: ssl.SSLContext | None
     token: Callable[[bool], Awaitable[str | None]]
+    """Gives a bearer token; with True a fresh one, because the old one was refused."""
     namespace: str
+    """Where Jobs are made if no setting says so."""
+    own_namespace: str | None = None
+    """Of our own ServiceAccount; None outside a cluster."""
 
 
 def in_cluster(account: Path = ACCOUNT) -> Login | None:
@@ -30,12 +34,9 @@ def in_cluster(account: Path = ACCOUNT) -> Login | None:
     if not host or not (account / "token").is_file():
         return None
     address = f"[{host}]" if ":" in host else host
-    return Login(
-        f"https://{address}:{port}",
-        ssl.create_default_context(cafile=str(account / "ca.crt")),
-        TokenFile(account / "token").read,
-        (account / "namespace").read_text(encoding="utf-8").strip(),
-    )
+    own = (account / "namespace").read_text(encoding="utf-8").strip()
+    tls = ssl.create_default_context(cafile=str(account / "ca.crt"))
+    return Login(f"https://{address}:{port}", tls, TokenFile(account / "token").read, own, own)
 
 
 class TokenFile:

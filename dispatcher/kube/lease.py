@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 import msgspec
 import structlog
+from msgspec import Struct
 
 from dispatcher.clock import Clock, elapsed
 from dispatcher.errors import ClusterError, ClusterRefused
@@ -30,6 +31,19 @@ log = structlog.get_logger(component="kube.lease")
 LONGEST_SECONDS: Final = 300
 """As long as a lease may be set: what somebody wrote by hand must not keep us waiting for longer."""
 LARGEST: Final = 2**31 - 1
+LEASES_GROUP: Final = "coordination.k8s.io"
+
+
+class LeaseName(Struct, frozen=True):
+    """Where the lease of an installation stands: beside our programs, so that nobody who makes Jobs reaches it."""
+
+    namespace: str
+    name: str
+
+
+def lease_of(installation: str, namespace: str) -> LeaseName:
+    """`namespace`: that of our own ServiceAccount; outside a cluster, that of Jobs."""
+    return LeaseName(namespace, f"{installation}-leader")
 
 
 class Spec(Wire, frozen=True):
@@ -46,15 +60,13 @@ class WireLease(Wire, frozen=True):
 
 
 class Lease:
-    """One replica's view of `{installation}-leader`; `won` is called whenever a term begins."""
+    """One replica's view of the lease of its installation; `won` is called whenever a term begins."""
 
-    def __init__(
-        self, client: KubeClient, namespace: str, installation: str, seconds: int, clock: Clock = elapsed
-    ) -> None:
+    def __init__(self, client: KubeClient, lease: LeaseName, seconds: int, clock: Clock = elapsed) -> None:
         self.me = f"{socket.gethostname()}_{uuid.uuid4()}"
         self._client = client
-        self._path = f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace, safe='')}/leases"
-        self._name = f"{installation}-leader"
+        self._path = f"/apis/{LEASES_GROUP}/v1/namespaces/{quote(lease.namespace, safe='')}/leases"
+        self._name = lease.name
         self._seconds = seconds
         self._clock = clock
         self._sight: Sight | None = None

@@ -9,9 +9,11 @@ from pathlib import Path
 import msgspec
 
 from dispatcher.jobs.manifest import build_job
+from dispatcher.kube.access import Access
 from dispatcher.kube.client import SILENCE_SECONDS, KubeClient
 from dispatcher.kube.credentials import Login, TokenFile
 from dispatcher.kube.job_api import JobApi
+from dispatcher.kube.lease import lease_of
 from dispatcher.model import Job, Launch, Manifest
 from tests.builders import SITE, a_task, a_template, an_order
 from tests.controlplane.api import Json, KubeFault
@@ -41,6 +43,10 @@ class Account:
 
     def job_api(self, namespace: str | None = None) -> JobApi:
         return JobApi(self.client, namespace or self.namespace, SITE.installation)
+
+    def access(self, *, with_nodes: bool = True) -> Access:
+        """Everything in one namespace, as the overlay of that name has it."""
+        return Access(self.client, self.namespace, lease_of(SITE.installation, self.namespace), with_nodes=with_nodes)
 
     def manifest(
         self,
@@ -102,10 +108,11 @@ class Account:
             return None
 
     async def allow(self, **verbs: list[str]) -> None:
-        """The verbs of the Role, by resource, from now on."""
-        role = await self.plane.admin("GET", self.path("roles", "dispatcher"))
-        rules = [rule | {"verbs": verbs.get(rule["resources"][0], rule["verbs"])} for rule in role["rules"]]
-        await self.plane.admin("PATCH", self.path("roles", "dispatcher"), {"rules": rules})
+        """The verbs of the Roles, by resource, from now on."""
+        for name in ("dispatcher", "dispatcher-jobs"):
+            role = await self.plane.admin("GET", self.path("roles", name))
+            rules = [rule | {"verbs": verbs.get(rule["resources"][0], rule["verbs"])} for rule in role["rules"]]
+            await self.plane.admin("PATCH", self.path("roles", name), {"rules": rules})
 
 
 @asynccontextmanager

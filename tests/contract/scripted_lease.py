@@ -16,7 +16,7 @@ from aiohttp import web
 from prometheus_client import REGISTRY
 
 from dispatcher.kube.client import KubeClient
-from dispatcher.kube.lease import Lease
+from dispatcher.kube.lease import Lease, lease_of
 from dispatcher.listening import Site
 from tests.builders import SITE
 from tests.contract.scripted_api import NAMESPACE, Asked, Fault, Json, ScriptedApi, break_off, status
@@ -112,7 +112,7 @@ class Replicas:
 
     def one(self, seconds: int = 15) -> Lease:
         self._clients.append(KubeClient(self.api.login()))
-        return Lease(self._clients[-1], NAMESPACE, SITE.installation, seconds, self.clock)
+        return Lease(self._clients[-1], lease_of(SITE.installation, NAMESPACE), seconds, self.clock)
 
     async def leader(self, seconds: int = 15) -> Lease:
         lease = self.one(seconds)

@@ -1,8 +1,7 @@
 """What `deploy/` installs: the real API server takes it, Pod Security lets it run, and it fits the program."""
 
 import re
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -12,12 +11,26 @@ from dispatcher.cli import commands
 from dispatcher.identity import MANAGED_BY
 from dispatcher.jobs.catalog import built_in
 from dispatcher.jobs.templates import Template
-from dispatcher.kube.access import OF_CLUSTER, OF_NAMESPACE
-from dispatcher.loading import Loaded, load
-from dispatcher.local.environment import resolve
+from dispatcher.kube.access import questions
+from dispatcher.kube.lease import lease_of
+from tests.contract.installed import Installed, installed
 from tests.controlplane.api import Json, KubeFault
 from tests.controlplane.cluster import ControlPlane
-from tests.deployed import BASE, DEPLOY, NAMESPACED, Right, granted, overlaid, pod_templates, rendered
+from tests.deployed import (
+    BASE,
+    CLUSTER_KINDS,
+    DEPLOY,
+    NAMESPACED,
+    ONE_NAMESPACE,
+    POLICY_KINDS,
+    Right,
+    granted,
+    moved,
+    overlaid,
+    pod_templates,
+    rendered,
+    settings_of,
+)
 
 OPERATORS_PAGE = DEPLOY.parent / "docs" / "operator.md"
 RESTRICTED = {
@@ -26,48 +39,18 @@ RESTRICTED = {
 }
 REPLICAS = {"run": 2, "janitor": 1, "migrate": 1}
 SERVERS = ("run", "janitor")
-BOTH = pytest.mark.parametrize("folder", [BASE, NAMESPACED], ids=lambda folder: folder.name)
+ALL = pytest.mark.parametrize("folder", [BASE, NAMESPACED, ONE_NAMESPACE], ids=lambda folder: folder.name)
 NAME = "app.kubernetes.io/name"
 COMPONENT = "app.kubernetes.io/component"
 
 
-class Installed:
-    """The objects in a namespace of their own, as the API server keeps them."""
-
-    def __init__(self, plane: ControlPlane, namespace: str) -> None:
-        self.plane = plane
-        self.namespace = namespace
-
-    async def create(self, one: Json) -> str:
-        """Creates it as `kubectl apply` does, unknown fields refused; its path."""
-        collection, _ = await self.plane._place(one, self.namespace)
-        await self.plane.admin("POST", collection, one, params={"fieldValidation": "Strict"})
-        return f"{collection}/{one['metadata']['name']}"
-
-    async def look(self, path: str, **params: str) -> Json:
-        return await self.plane.admin("GET", path.format(namespace=self.namespace), params=params)
-
-    async def components(self, selector: str) -> dict[str, int]:
-        """How many Pods the selector hits, by what runs in them."""
-        counts: dict[str, int] = {}
-        for pod in (await self.look("/api/v1/namespaces/{namespace}/pods", labelSelector=selector))["items"]:
-            component = pod["metadata"]["labels"].get(COMPONENT, "-")
-            counts[component] = counts.get(component, 0) + 1
-        return counts
-
-
-@asynccontextmanager
-async def installed(plane: ControlPlane, namespace: str, objects: tuple[Json, ...]) -> AsyncIterator[Installed]:
-    """What belongs to no namespace goes again with the test."""
-    there, outside = Installed(plane, namespace), []
-    try:
-        for one in objects:
-            path = await there.create(one)
-            outside += [] if f"/namespaces/{namespace}/" in path else [path]
-        yield there
-    finally:
-        for path in outside:
-            await plane.admin("DELETE", path)
+async def components(there: Installed, selector: str) -> dict[str, int]:
+    """How many Pods beside our programs the selector hits, by what runs in them."""
+    counts: dict[str, int] = {}
+    for pod in (await there.look("/api/v1/namespaces/{namespace}/pods", labelSelector=selector))["items"]:
+        component = pod["metadata"]["labels"].get(COMPONENT, "-")
+        counts[component] = counts.get(component, 0) + 1
+    return counts
 
 
 def as_text(selector: Json) -> str:
@@ -75,16 +58,6 @@ def as_text(selector: Json) -> str:
     equal = [f"{key}={wanted}" for key, wanted in selector.get("matchLabels", {}).items()]
     listed = [f"{rule['key']} in ({','.join(rule['values'])})" for rule in selector.get("matchExpressions", ())]
     return ",".join(equal + listed)
-
-
-def settings_of(objects: tuple[Json, ...], command: str) -> Loaded:
-    """As the program in that container would read them."""
-    template = pod_templates(objects)[command]
-    maps = {
-        ("ConfigMap", one["metadata"]["name"]): one.get("data", {}) for one in objects if one["kind"] == "ConfigMap"
-    }
-    environ = resolve(template["spec"]["containers"][0], template, maps)
-    return load(environ, lambda path: "postgresql://login@db/work")
 
 
 def secrets_of(objects: tuple[Json, ...]) -> dict[str, str]:
@@ -97,22 +70,23 @@ def secrets_of(objects: tuple[Json, ...]) -> dict[str, str]:
     return found
 
 
-@BOTH
+@ALL
 async def test_the_api_server_takes_every_object_and_pod_security_lets_every_pod_in(
     control_plane: ControlPlane, namespace: str, folder: Path, tmp_path: Path
 ) -> None:
     await control_plane.admin("PATCH", f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": RESTRICTED}})
-    objects = overlaid(tmp_path, folder, namespace=namespace, nameSuffix=f"-{namespace}")
+    jobs = namespace if folder == ONE_NAMESPACE else await control_plane.create_namespace()
+    objects = moved(tmp_path, folder, (namespace, jobs))
     async with installed(control_plane, namespace, objects) as there:
 
         async def are_there() -> bool:
-            return await there.components(f"{NAME}=dispatcher") == REPLICAS
+            return await components(there, f"{NAME}=dispatcher") == REPLICAS
 
         await control_plane.wait_for(are_there, "the Pods of every program", 30)
         policies = (await there.look("/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies"))["items"]
         closed = {bool(one["spec"].get("ingress")): as_text(one["spec"]["podSelector"]) for one in policies}
-        assert await there.components(closed[False]) == REPLICAS
-        assert await there.components(closed[True]) == {name: REPLICAS[name] for name in SERVERS}
+        assert await components(there, closed[False]) == REPLICAS
+        assert await components(there, closed[True]) == {name: REPLICAS[name] for name in SERVERS}
 
         async def is_counted() -> bool:
             (budget,) = (await there.look("/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets"))["items"]
@@ -134,39 +108,76 @@ async def test_pod_security_keeps_out_a_pod_that_lacks_one_field(
         await Installed(control_plane, namespace).create(pod)
 
 
-def test_a_namespaced_installation_has_nothing_outside_its_namespace() -> None:
+def test_a_namespaced_installation_has_nothing_outside_its_namespaces() -> None:
     def outside(folder: Path) -> set[str]:
-        return {one["kind"] for one in rendered(folder) if "namespace" not in one["metadata"]}
+        return {one["kind"] for one in rendered(folder)} & set(CLUSTER_KINDS)
 
-    assert outside(BASE) == {"ClusterRole", "ClusterRoleBinding"}
+    assert outside(BASE) == outside(ONE_NAMESPACE) == set(CLUSTER_KINDS)
     assert outside(NAMESPACED) == set()
+    assert not [one for one in rendered(NAMESPACED) if one["metadata"]["name"] == "dispatcher-policy"]
+
+
+@ALL
+def test_what_stands_in_the_namespace_of_jobs_are_rights_alone(folder: Path) -> None:
+    objects = rendered(folder)
+    jobs = settings_of(objects, "run").settings.kube.namespace
+    assert jobs == ("dispatcher" if folder == ONE_NAMESPACE else "dispatcher-jobs")
+    kinds: dict[str, set[str]] = {}
+    for one in objects:
+        if one["kind"] not in CLUSTER_KINDS:
+            kinds.setdefault(one["metadata"]["namespace"], set()).add(one["kind"])
+    assert "ServiceAccount" in kinds.pop("dispatcher")
+    assert kinds == ({} if folder == ONE_NAMESPACE else {"dispatcher-jobs": {"Role", "RoleBinding"}})
 
 
 def test_two_installations_share_no_object_and_have_the_same_rights(tmp_path: Path) -> None:
-    first, second = rendered(BASE), overlaid(tmp_path, namespace="second", nameSuffix="-second")
+    first = rendered(BASE)
+    second = moved(tmp_path, BASE, ("second", "second-jobs"), {"INSTALLATION": "second-of-two"})
 
     def places(objects: tuple[Json, ...]) -> set[tuple[str, str, str]]:
         return {(one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]) for one in objects}
 
     assert places(first).isdisjoint(places(second))
-    assert granted(second, "dispatcher-second") == granted(first, "dispatcher")
+    moves = {"dispatcher": "second", "dispatcher-jobs": "second-jobs", "dispatcher-leader": "second-of-two-leader"}
+    for account in ("dispatcher", "dispatcher-janitor"):
+        there = {
+            right._replace(where=moves.get(right.where, right.where), name=moves.get(right.name, right.name))
+            for right in granted(first, account)
+        }
+        assert there == granted(second, f"{account}-second")
     subjects = [subject for one in second for subject in one.get("subjects", ())]
     assert {subject["namespace"] for subject in subjects} == {"second"}
 
 
-@BOTH
-def test_what_readyz_asks_for_is_what_the_role_grants(folder: Path) -> None:
+def test_the_policy_of_a_second_installation_looks_at_its_own_lists(tmp_path: Path) -> None:
+    objects = moved(tmp_path, BASE, ("second", "second-jobs"), {"INSTALLATION": "two"}, {"secrets": "a,b"})
+    policy, *bindings = sorted((one for one in objects if one["kind"] in POLICY_KINDS), key=lambda one: one["kind"])
+    assert {one["spec"]["policyName"] for one in bindings} == {policy["metadata"]["name"]} == {"dispatcher-second"}
+    places = [one["spec"]["matchResources"]["namespaceSelector"]["matchExpressions"] for one in bindings]
+    assert {rule["operator"]: rule["values"] for (rule,) in places} == {"In": ["second-jobs"], "NotIn": ["second-jobs"]}
+    lists = {one["spec"]["paramRef"]["name"] for one in bindings}
+    (found,) = [one for one in objects if {one["metadata"]["name"]} == lists and one["kind"] == "ConfigMap"]
+    assert {one["spec"]["paramRef"]["namespace"] for one in bindings} == {found["metadata"]["namespace"]} == {"second"}
+    whose = {"jobsNamespace": "second-jobs", "installation": "two", "secrets": "a,b"}
+    accounts = {"dispatcher": "dispatcher-second", "janitor": "dispatcher-janitor-second"}
+    assert found["data"].items() >= (whose | accounts).items()
+
+
+@ALL
+def test_what_readyz_asks_for_is_what_the_roles_grant(folder: Path) -> None:
     objects = rendered(folder)
-    rules = {"namespace": OF_NAMESPACE, "cluster": OF_CLUSTER}
-    if not settings_of(objects, "run").settings.kube.check_room:
-        del rules["cluster"]
-    asked = {
-        Right(where, group, resource, verb)
-        for where, of_place in rules.items()
-        for group, resource, verbs in of_place
-        for verb in verbs
-    }
-    assert asked == granted(objects, "dispatcher")
+    kube = settings_of(objects, "run").settings.kube
+    asked = questions(str(kube.namespace), lease_of(kube.installation, "dispatcher"), with_nodes=kube.check_room)
+    rights = {Right(one.namespace or "cluster", one.group, one.resource, one.verb, one.name) for one in asked}
+    assert rights == granted(objects, "dispatcher")
+
+
+def test_the_shipped_lists_open_what_the_shipped_settings_name() -> None:
+    objects = rendered(BASE)
+    (lists,) = [one["data"] for one in objects if one["metadata"]["name"] == "dispatcher-policy"]
+    settings = settings_of(objects, "run").settings
+    assert lists["secrets"] == settings.jobs.task_secret
+    assert lists["hostPathPrefixes"] == settings.placement.cache_root == ""
 
 
 def test_the_migration_has_no_rights_and_no_token() -> None:
@@ -176,14 +187,14 @@ def test_the_migration_has_no_rights_and_no_token() -> None:
     assert spec["automountServiceAccountToken"] is False
 
 
-@BOTH
+@ALL
 @pytest.mark.parametrize("command", REPLICAS)
 def test_its_settings_are_known_and_enough(folder: Path, command: str) -> None:
     loaded = settings_of(rendered(folder), command)
     assert loaded.warnings == ()
     assert loaded.settings.database.url
     if command in SERVERS:
-        assert loaded.settings.kube.check_room is (folder == BASE)
+        assert loaded.settings.kube.check_room is (folder != NAMESPACED)
         assert isinstance(built_in(loaded.settings.jobs)["default"], Template)
 
 

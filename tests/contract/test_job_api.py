@@ -71,12 +71,15 @@ async def dying_namespace(ours: Account) -> AsyncIterator[str]:
     rights = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{name}"
     subjects = [{"kind": "ServiceAccount", "name": "dispatcher", "namespace": ours.namespace}]
     held = {"metadata": {"finalizers": ["tests.example/held"]}}
-    await ours.plane.admin("PATCH", f"{rights}/roles/dispatcher", held)
-    await ours.plane.admin("PATCH", f"{rights}/rolebindings/dispatcher", held | {"subjects": subjects})
+    both = ("dispatcher", "dispatcher-jobs")
+    for role in both:
+        await ours.plane.admin("PATCH", f"{rights}/roles/{role}", held)
+        await ours.plane.admin("PATCH", f"{rights}/rolebindings/{role}", held | {"subjects": subjects})
     await ours.plane.delete_namespace(name)
     yield name
-    for resource in ("roles", "rolebindings"):
-        await ours.plane.admin("PATCH", f"{rights}/{resource}/dispatcher", {"metadata": {"finalizers": None}})
+    for role in both:
+        for resource in ("roles", "rolebindings"):
+            await ours.plane.admin("PATCH", f"{rights}/{resource}/{role}", {"metadata": {"finalizers": None}})
 
 
 def wrong_field(manifest: Manifest) -> None:

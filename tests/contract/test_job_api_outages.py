@@ -10,7 +10,6 @@ import pytest_asyncio
 
 from dispatcher.errors import ClusterAway, SettingsError
 from dispatcher.jobs.answers import Meaning, read_create
-from dispatcher.kube.access import Access
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import from_kubeconfig
 from dispatcher.kube.job_api import WRITE_SECONDS, JobApi
@@ -68,14 +67,14 @@ class TestToken:
 
 class TestAccess:
     async def test_the_shipped_rights_are_complete(self, ours: Account) -> None:
-        access = Access(ours.client, ours.namespace, with_nodes=True)
+        access = ours.access()
         assert access.fault
         await access.check()
         assert access.fault == ""
 
     async def test_exactly_the_missing_verbs_are_named(self, ours: Account) -> None:
         await ours.allow(jobs=["get", "list", "watch"], pods=["get", "list", "delete"])
-        access = Access(ours.client, ours.namespace, with_nodes=True)
+        access = ours.access()
         told = f"in namespace {ours.namespace} not allowed: create jobs, delete jobs, watch pods"
 
         async def is_told() -> bool:
@@ -87,15 +86,15 @@ class TestAccess:
     async def test_nodes_are_asked_for_only_where_they_are_looked_at(self, ours: Account) -> None:
         binding = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/dispatcher-nodes"
         await ours.plane.admin("DELETE", binding)
-        with_nodes = Access(ours.client, ours.namespace, with_nodes=True)
-        told = f"in namespace {ours.namespace} not allowed: list nodes, watch nodes"
+        with_nodes = ours.access()
+        told = "cluster-wide not allowed: list nodes, watch nodes"
 
         async def is_told() -> bool:
             await with_nodes.check()
             return with_nodes.fault == told
 
         await ours.plane.wait_for(is_told, told)
-        without_nodes = Access(ours.client, ours.namespace, with_nodes=False)
+        without_nodes = ours.access(with_nodes=False)
         await without_nodes.check()
         assert without_nodes.fault == ""
 
@@ -104,7 +103,7 @@ class TestOutage:
     @pytest.mark.fault(20)
     async def test_a_silent_server_is_given_up_in_bounded_time(self, ours: Account) -> None:
         made, manifest = await ours.created(), ours.manifest()
-        access = Access(ours.client, ours.namespace, with_nodes=True)
+        access = ours.access()
         began = time.monotonic()
         ours.plane.pause()
         try:

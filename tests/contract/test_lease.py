@@ -10,9 +10,8 @@ import pytest
 import pytest_asyncio
 
 from dispatcher.jobs.answers import Meaning, read_create
-from dispatcher.kube.access import Access
 from dispatcher.kube.job_api import JobApi
-from dispatcher.kube.lease import Lease
+from dispatcher.kube.lease import Lease, lease_of
 from dispatcher.model import End
 from dispatcher.sweep.remove import Remover, read_delete
 from tests.builders import SITE
@@ -41,7 +40,7 @@ def clock() -> MovedClock:
 
 
 def a_lease(ours: Account, clock: MovedClock, seconds: int = SECONDS, namespace: str = "") -> Lease:
-    return Lease(ours.open_client(), namespace or ours.namespace, SITE.installation, seconds, clock)
+    return Lease(ours.open_client(), lease_of(SITE.installation, namespace or ours.namespace), seconds, clock)
 
 
 def leases(ours: Account) -> str:
@@ -54,7 +53,7 @@ async def spec_of(ours: Account) -> Json:
 
 
 async def test_the_shipped_rights_are_enough(ours: Account, clock: MovedClock) -> None:
-    access = Access(ours.client, ours.namespace, with_nodes=True)
+    access = ours.access()
     await access.check()
     assert access.fault == ""
     lease = a_lease(ours, clock)

@@ -1,0 +1,237 @@
+"""The admission policy of `deploy/base` at the real API server: what the Jobs of our accounts may be."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from dispatcher.jobs.answers import Meaning, read_create
+from dispatcher.kube.client import KubeClient
+from dispatcher.kube.credentials import from_kubeconfig
+from dispatcher.kube.job_api import JobApi
+from tests.contract.installed import Site, installed
+from tests.contract.policy_cases import (
+    CACHES,
+    CONTAINER_ATTACKS,
+    LEGAL_CONTAINERS,
+    LEGAL_PODS,
+    LISTS,
+    OTHER_SECRET,
+    POD_ATTACKS,
+    STOLEN,
+    volume,
+)
+from tests.controlplane.api import Json, KubeFault
+from tests.controlplane.cluster import ControlPlane
+from tests.deployed import BASE, moved
+
+DRY_RUN = {"dryRun": "All"}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def site(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+    """Programs in one namespace, Jobs in another."""
+    places = await control_plane.create_namespace(), await control_plane.create_namespace()
+    objects = moved(tmp_path_factory.mktemp("overlay"), BASE, places, {"CACHE_ROOT": CACHES}, LISTS)
+    async with installed(control_plane, places[0], objects) as there:
+        site = Site(there, objects)
+        await site.is_guarded()
+        yield site
+    for namespace in places:
+        await control_plane.delete_namespace(namespace)
+
+
+async def refusal(site: Site, account: str, job: Json, **params: str) -> str:
+    with pytest.raises(KubeFault) as caught:
+        await site.sends(account, job, **params)
+    assert caught.value.status == 403, caught.value
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("field", ["containers", "initContainers"])
+@pytest.mark.parametrize("attack", CONTAINER_ATTACKS)
+async def test_a_container_names_and_gets_only_what_is_listed(site: Site, field: str, attack: str) -> None:
+    fields, words = CONTAINER_ATTACKS[attack]
+    fields = {name: value for name, value in fields.items() if field == "initContainers" or name != "restartPolicy"}
+    job = site.job()
+    pod = job["spec"]["template"]["spec"]
+    pod[field] = [*pod.get(field, ()), {"name": "more", "image": "x:1", **fields}]
+    assert words in await refusal(site, site.dispatcher, job)
+
+
+@pytest.mark.parametrize("attack", POD_ATTACKS)
+async def test_a_pod_names_and_gets_only_what_is_listed(site: Site, attack: str) -> None:
+    fields, words = POD_ATTACKS[attack]
+    job = site.job()
+    job["spec"]["template"]["spec"] |= fields
+    assert words in await refusal(site, site.dispatcher, job)
+
+
+@pytest.mark.parametrize("account", ["dispatcher", "janitor"])
+async def test_a_dry_run_is_judged_by_the_same_policy(site: Site, account: str) -> None:
+    job = site.job()
+    job["spec"]["template"]["spec"] |= volume(secret={"secretName": STOLEN})
+    assert OTHER_SECRET in await refusal(site, getattr(site, account), job, **DRY_RUN)
+
+
+@pytest.mark.parametrize("legal", LEGAL_CONTAINERS)
+async def test_a_container_may_name_what_is_listed(site: Site, legal: str) -> None:
+    job = site.job()
+    job["spec"]["template"]["spec"]["containers"].append({"name": "more", "image": "x:1", **LEGAL_CONTAINERS[legal]})
+    await site.sends(site.dispatcher, job, **DRY_RUN)
+
+
+@pytest.mark.parametrize("legal", LEGAL_PODS)
+async def test_a_pod_may_name_what_is_listed(site: Site, legal: str) -> None:
+    job = site.job()
+    job["spec"]["template"]["spec"] |= LEGAL_PODS[legal]
+    await site.sends(site.dispatcher, job, **DRY_RUN)
+
+
+@pytest.mark.parametrize("key", [None, "maps"])
+async def test_the_job_of_the_built_in_template_is_accepted(site: Site, key: str | None) -> None:
+    job = site.job(cache_key=key)
+    volumes = job["spec"]["template"]["spec"].get("volumes", ())
+    assert [one["hostPath"]["path"].startswith(f"{CACHES}/") for one in volumes] == ([True] if key else [])
+    made = await site.sends(site.dispatcher, job)
+    await (await site.account(site.dispatcher)).request(
+        "DELETE", site.path(name=made["metadata"]["name"]), params={"propagationPolicy": "Background"}
+    )
+
+
+async def test_the_janitor_makes_no_job_but_as_a_dry_run(site: Site) -> None:
+    assert "as a dry run only" in await refusal(site, site.janitor, site.job())
+    made = await site.sends(site.janitor, site.job(), **DRY_RUN)
+    assert made["metadata"]["uid"]
+
+
+@pytest.mark.parametrize("label", ["app.kubernetes.io/managed-by", "dispatcher.internal/installation"])
+@pytest.mark.parametrize("where", ["job", "pod"])
+@pytest.mark.parametrize("value", [None, "another"])
+async def test_a_job_is_labelled_as_ours(site: Site, where: str, label: str, value: str | None) -> None:
+    job = site.job()
+    labels = (job if where == "job" else job["spec"]["template"])["metadata"]["labels"]
+    del labels[label]
+    labels |= {label: value} if value else {}
+    assert "have the labels app.kubernetes.io/managed-by=dispatcher" in await refusal(site, site.dispatcher, job)
+
+
+async def test_jobs_are_made_in_their_namespace_alone(site: Site, namespace: str) -> None:
+    for place in (site.namespace, namespace):
+        with pytest.raises(KubeFault, match="cannot create resource") as caught:
+            await site.sends(site.dispatcher, site.job() | {"metadata": {"name": "x"}}, place)
+        assert caught.value.status == 403
+    await site.grant(namespace, site.dispatcher, "create")  # somebody means it too well
+    job = site.job()
+    job["metadata"]["namespace"] = namespace
+
+    async def is_refused_by_the_policy() -> bool:
+        with pytest.raises(KubeFault) as caught:
+            await site.sends(site.dispatcher, job, namespace, **DRY_RUN)
+        return f"Jobs of ours are made in namespace {site.jobs} alone" in str(caught.value)
+
+    await site.plane.wait_for(is_refused_by_the_policy, "the policy refuses what RBAC grants")
+
+
+async def test_other_peoples_jobs_never_meet_the_policy(site: Site, namespace: str) -> None:
+    for place in (site.jobs, namespace):
+        job = site.job()
+        del job["metadata"]["labels"], job["metadata"]["namespace"]
+        job["spec"]["template"]["spec"] |= {"hostNetwork": True, **volume(secret={"secretName": STOLEN})}
+        await site.plane.admin("POST", site.path(place), job, params=DRY_RUN)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def changed(site: Site) -> AsyncIterator[str]:
+    """A Job that our accounts may patch: nothing in `deploy/` grants that yet, and the policy bounds it already."""
+    for account in (site.dispatcher, site.janitor):
+        await site.grant(site.jobs, account, "patch")
+    job = site.job()
+    job["metadata"] |= {"name": "changed", "annotations": {"note": "a"}}
+    job["spec"]["suspend"] = True
+    await site.plane.admin("POST", site.path(), job)
+    path, nothing = site.path(name="changed"), Json(metadata={})
+
+    async def is_granted() -> bool:
+        try:
+            for account in (site.dispatcher, site.janitor):
+                await (await site.account(account)).request("PATCH", path, nothing, params=DRY_RUN)
+        except KubeFault as fault:
+            if "cannot patch resource" not in str(fault):
+                raise
+            return False
+        return True
+
+    await site.plane.wait_for(is_granted, "the rights are known")
+    yield path
+    await site.plane.admin("DELETE", site.path(name="changed"), params={"propagationPolicy": "Background"})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"spec": {"activeDeadlineSeconds": 77}},
+        {"metadata": {"annotations": {"dispatcher.internal/unplaced": "true"}}},
+        {"metadata": {"annotations": {"dispatcher.internal/unplaced": None}}, "spec": {"activeDeadlineSeconds": 78}},
+    ],
+)
+async def test_a_deadline_and_a_probe_that_was_taken_back_may_be_written(
+    site: Site, changed: str, change: Json
+) -> None:
+    await (await site.account(site.dispatcher)).request("PATCH", changed, change)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"spec": {"suspend": False}}, "of a Job's spec"),
+        ({"spec": {"parallelism": 2}}, "of a Job's spec"),
+        ({"spec": {"ttlSecondsAfterFinished": 1}}, "of a Job's spec"),
+        ({"spec": {"template": {"metadata": {"labels": {"x": "y"}}}}}, "of a Job's spec"),
+        ({"spec": {"template": {"spec": {"nodeSelector": {"a": "b"}}}}}, "of a Job's spec"),
+        ({"metadata": {"labels": {"x": "y"}}}, "of a Job's metadata"),
+        ({"metadata": {"labels": {"dispatcher.internal/installation": None}}}, "have the labels"),
+        ({"metadata": {"annotations": {"note": "b"}}}, "of a Job's metadata"),
+        ({"metadata": {"annotations": {"note": None}}}, "of a Job's metadata"),
+        ({"metadata": {"annotations": {"other": ""}}}, "of a Job's metadata"),
+        ({"metadata": {"finalizers": ["a.b/c"]}}, "of a Job's metadata"),
+        (
+            {"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"}]}},
+            "of a Job's metadata",
+        ),
+    ],
+)
+async def test_nothing_else_of_a_job_is_changed(site: Site, changed: str, change: Json, words: str) -> None:
+    with pytest.raises(KubeFault, match=words) as caught:
+        await (await site.account(site.dispatcher)).request("PATCH", changed, change)
+    assert caught.value.status == 403
+
+
+async def test_the_janitor_changes_nothing(site: Site, changed: str) -> None:
+    with pytest.raises(KubeFault, match="as a dry run only"):
+        await (await site.account(site.janitor)).request("PATCH", changed, {"spec": {"activeDeadlineSeconds": 79}})
+
+
+async def test_a_refusal_is_the_rows_own(site: Site, tmp_path: Any) -> None:
+    """Not a missing right, which stops every launch."""
+    token = await site.plane.service_account_token(site.namespace, site.dispatcher)
+    config = site.plane.kubeconfig(tmp_path / "kubeconfig", token=token, namespace=site.jobs)
+    client = KubeClient(await from_kubeconfig(str(config), None))
+    api = JobApi(client, site.jobs, "dispatcher")
+    job = site.job()
+    job["spec"]["template"]["spec"] |= volume(secret={"secretName": STOLEN})
+    for answer in (await api.create(job), await api.try_create(job)):
+        assert read_create(answer) is Meaning.DENIED, answer
+        assert OTHER_SECRET in answer.message
+    await client.close()
+
+
+async def test_the_api_server_finds_no_fault_with_the_policy(site: Site) -> None:
+    kind = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+
+    async def checked() -> Json:
+        status: Json = (await site.plane.admin("GET", f"{kind}/{site.dispatcher}")).get("status", {})
+        return status if "observedGeneration" in status else {}
+
+    assert (await site.plane.wait_for(checked, "its types are checked", 30)).get("typeChecking", {}) == {}

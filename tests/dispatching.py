@@ -203,6 +203,12 @@ class Dispatcher:
         except TimeoutError as fault:
             raise TimeoutError(f"{fault}; it said {said}; the end of its log:\n{self.log[-2000:]}") from fault
 
+    def move_into_a_pod(self, variables: Mapping[str, str]) -> None:
+        """It logs in as in a Pod from now on; `variables`: see `tests.in_pod`."""
+        self.program = (sys.executable, "-m", "tests.in_pod")
+        self._environment = {**self._environment, **variables}
+        del self._environment["DISPATCHER_KUBECONFIG"]
+
     def check(self) -> None:
         code = self.process.returncode
         assert code is None, f"the dispatcher ended with {code}: {self.log[-3000:]}"

@@ -39,11 +39,11 @@ def host_path(path: str) -> Json:
     return volume(hostPath={"path": path})
 
 
-OTHER_SECRET = "Secret dispatcher-migrate-database is not in secrets of ConfigMap "
-OTHER_MAP = "ConfigMap other is not in configMaps of ConfigMap "
-OTHER_PATH = "is not below one of hostPathPrefixes of ConfigMap "
-OTHER_KIND = "are not in volumeKinds of ConfigMap "
-OTHER_ACCOUNT = "ServiceAccount dispatcher is not in serviceAccounts of ConfigMap "
+OTHER_SECRET = "Secret dispatcher-migrate-database is not in the list secrets: "
+OTHER_MAP = "ConfigMap other is not in the list configMaps: "
+OTHER_PATH = "is not below one of hostPathPrefixes: "
+OTHER_KIND = "are not in the list volumeKinds: "
+OTHER_ACCOUNT = "ServiceAccount dispatcher is not in the list serviceAccounts: "
 HOST = "hostNetwork, hostPID, hostIPC and hostPort are not for Jobs of ours"
 PRIVILEGED = "privileged, procMount and hostProcess are not for Jobs of ours"
 CONFINED = "seccomp and AppArmor stay confined"

@@ -22,7 +22,6 @@ from tests.deployed import (
     DEPLOY,
     NAMESPACED,
     ONE_NAMESPACE,
-    POLICY_KINDS,
     Right,
     granted,
     moved,
@@ -114,7 +113,6 @@ def test_a_namespaced_installation_has_nothing_outside_its_namespaces() -> None:
 
     assert outside(BASE) == outside(ONE_NAMESPACE) == set(CLUSTER_KINDS)
     assert outside(NAMESPACED) == set()
-    assert not [one for one in rendered(NAMESPACED) if one["metadata"]["name"] == "dispatcher-policy"]
 
 
 @ALL
@@ -149,18 +147,31 @@ def test_two_installations_share_no_object_and_have_the_same_rights(tmp_path: Pa
     assert {subject["namespace"] for subject in subjects} == {"second"}
 
 
-def test_the_policy_of_a_second_installation_looks_at_its_own_lists(tmp_path: Path) -> None:
-    objects = moved(tmp_path, BASE, ("second", "second-jobs"), {"INSTALLATION": "two"}, {"secrets": "a,b"})
-    policy, *bindings = sorted((one for one in objects if one["kind"] in POLICY_KINDS), key=lambda one: one["kind"])
-    assert {one["spec"]["policyName"] for one in bindings} == {policy["metadata"]["name"]} == {"dispatcher-second"}
-    places = [one["spec"]["matchResources"]["namespaceSelector"]["matchExpressions"] for one in bindings]
-    assert {rule["operator"]: rule["values"] for (rule,) in places} == {"In": ["second-jobs"], "NotIn": ["second-jobs"]}
-    lists = {one["spec"]["paramRef"]["name"] for one in bindings}
-    (found,) = [one for one in objects if {one["metadata"]["name"]} == lists and one["kind"] == "ConfigMap"]
-    assert {one["spec"]["paramRef"]["namespace"] for one in bindings} == {found["metadata"]["namespace"]} == {"second"}
-    whose = {"jobsNamespace": "second-jobs", "installation": "two", "secrets": "a,b"}
-    accounts = {"dispatcher": "dispatcher-second", "janitor": "dispatcher-janitor-second"}
-    assert found["data"].items() >= (whose | accounts).items()
+def words_of(objects: tuple[Json, ...]) -> dict[str, list[str]]:
+    """What the expressions of the policy have in quotes, by their names."""
+    (spec,) = [one["spec"] for one in objects if one["kind"] == "ValidatingAdmissionPolicy"]
+    return {one["name"]: one["expression"].split("'")[1::2] for one in spec["matchConditions"] + spec["variables"]}
+
+
+def test_the_policy_is_filled_in_from_lists_settings_and_accounts(tmp_path: Path) -> None:
+    lists = {name: f"{name},x" for name in ("secrets", "configMaps", "serviceAccounts", "volumeKinds")}
+    more = {"hostPathPrefixes": "/mnt", **lists}
+    objects = moved(tmp_path, BASE, ("second", "second-jobs"), {"INSTALLATION": "two"}, more)
+    words = words_of(objects)
+    assert words["our-accounts"] == [
+        "dispatcher-second",
+        "dispatcher-janitor-second",
+        "system:serviceaccount:",
+        "second",
+        ":",
+    ]
+    assert words["isJanitor"] == [":", "dispatcher-janitor-second"]
+    assert (words["jobsNamespace"], words["installation"]) == (["second-jobs"], ["two"])
+    assert {name: words[name][0] for name in lists} == lists
+    assert words["folders"][0] == "/mnt"
+    (binding,) = [one for one in objects if one["kind"] == "ValidatingAdmissionPolicyBinding"]
+    assert binding["spec"]["policyName"] == "dispatcher-second"
+    assert not [one for one in objects if one["metadata"]["name"].startswith("dispatcher-policy")]
 
 
 @ALL
@@ -173,11 +184,9 @@ def test_what_readyz_asks_for_is_what_the_roles_grant(folder: Path) -> None:
 
 
 def test_the_shipped_lists_open_what_the_shipped_settings_name() -> None:
-    objects = rendered(BASE)
-    (lists,) = [one["data"] for one in objects if one["metadata"]["name"] == "dispatcher-policy"]
-    settings = settings_of(objects, "run").settings
-    assert lists["secrets"] == settings.jobs.task_secret
-    assert lists["hostPathPrefixes"] == settings.placement.cache_root == ""
+    words, settings = words_of(rendered(BASE)), settings_of(rendered(BASE), "run").settings
+    assert words["secrets"][0] == settings.jobs.task_secret
+    assert words["folders"][0] == settings.placement.cache_root == ""
 
 
 def test_the_migration_has_no_rights_and_no_token() -> None:

@@ -235,3 +235,38 @@ async def test_the_api_server_finds_no_fault_with_the_policy(site: Site) -> None
         return status if "observedGeneration" in status else {}
 
     assert (await site.plane.wait_for(checked, "its types are checked", 30)).get("typeChecking", {}) == {}
+
+
+@pytest.mark.parametrize("account", ["dispatcher", "janitor"])
+@pytest.mark.parametrize("verb", ["get", "list"])
+async def test_no_account_of_ours_reads_a_secret(site: Site, account: str, verb: str) -> None:
+    api = await site.account(getattr(site, account))
+    for namespace in (site.namespace, site.jobs):
+        name = f"/{STOLEN}" if verb == "get" else ""
+        with pytest.raises(KubeFault, match=f"cannot {verb} resource") as caught:
+            await api.request("GET", f"/api/v1/namespaces/{namespace}/secrets{name}")
+        assert caught.value.status == 403
+
+
+async def test_the_policy_is_not_for_our_accounts_to_change(site: Site) -> None:
+    group = "/apis/admissionregistration.k8s.io/v1"
+    for account in (site.dispatcher, site.janitor):
+        api = await site.account(account)
+        for kind in ("validatingadmissionpolicies", "validatingadmissionpolicybindings"):
+            with pytest.raises(KubeFault, match="cannot patch resource"):
+                await api.request("PATCH", f"{group}/{kind}/{site.dispatcher}", {"spec": {"validations": []}})
+            with pytest.raises(KubeFault, match="cannot delete resource"):
+                await api.request("DELETE", f"{group}/{kind}/{site.dispatcher}")
+
+
+@pytest.mark.parametrize("where", ["namespace", "jobs"])
+async def test_the_lease_of_somebody_else_is_not_ours_to_change(site: Site, where: str) -> None:
+    collection = f"/apis/coordination.k8s.io/v1/namespaces/{getattr(site, where)}/leases"
+    lease = {"metadata": {"name": "another-leader"}, "spec": {"holderIdentity": "another", "leaseDurationSeconds": 15}}
+    made = await site.plane.admin("POST", collection, lease)
+    api = await site.account(site.dispatcher)
+    for method, verb in (("GET", "get"), ("PUT", "update"), ("DELETE", "delete")):
+        with pytest.raises(KubeFault, match=f"cannot {verb} resource") as caught:
+            await api.request(method, f"{collection}/another-leader", made if method == "PUT" else None)
+        assert caught.value.status == 403
+    await site.plane.admin("DELETE", f"{collection}/another-leader")

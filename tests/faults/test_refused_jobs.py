@@ -1,6 +1,7 @@
 """Quota, admission, and Jobs that are taken and never get a Pod: held with their reason, never in anybody's way."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -229,8 +230,10 @@ async def test_in_a_namespace_that_is_being_deleted_nothing_is_tried_for_long(pl
     rights = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{dying}"
     ours = {"subjects": [{"kind": "ServiceAccount", "name": "dispatcher", "namespace": place.namespace}]}
     held_there = {"metadata": {"finalizers": ["tests.example/held"]}}
-    await plane.admin("PATCH", f"{rights}/roles/dispatcher", held_there)
-    await plane.admin("PATCH", f"{rights}/rolebindings/dispatcher", held_there | ours)
+    roles = ("dispatcher", "dispatcher-jobs")
+    for role in roles:
+        await plane.admin("PATCH", f"{rights}/roles/{role}", held_there)
+        await plane.admin("PATCH", f"{rights}/rolebindings/{role}", held_there | ours)
     cluster_wide = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/dispatcher-nodes"
     await plane.admin("PATCH", cluster_wide, ours)
     async with Dispatcher(place, NAMESPACE=dying) as dispatcher:
@@ -242,5 +245,5 @@ async def test_in_a_namespace_that_is_being_deleted_nothing_is_tried_for_long(pl
         tried = plane.audit(user_prefix=f"system:serviceaccount:{place.namespace}:", verb="create", resource="jobs")
         assert len([event for event in tried if event.object_ref.namespace == dying]) <= 5
         assert (await dispatcher.get("/healthz"))[0] == 200
-        for resource in ("roles", "rolebindings"):
-            await plane.admin("PATCH", f"{rights}/{resource}/dispatcher", {"metadata": {"finalizers": None}})
+        for resource, role in itertools.product(("roles", "rolebindings"), roles):
+            await plane.admin("PATCH", f"{rights}/{resource}/{role}", {"metadata": {"finalizers": None}})

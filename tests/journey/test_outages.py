@@ -59,7 +59,7 @@ async def api_server_away(place: Place, postgres: PostgresServer) -> AsyncIterat
 
 @asynccontextmanager
 async def missing_verb(place: Place, postgres: PostgresServer) -> AsyncIterator[str]:
-    role = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{place.namespace}/roles/dispatcher"
+    role = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{place.namespace}/roles/dispatcher-jobs"
     rules = (await place.control_plane.admin("GET", role))["rules"]
     fewer = [{**rule, "verbs": [verb for verb in rule["verbs"] if verb != "create"]} for rule in rules]
     await place.control_plane.admin("PATCH", role, {"rules": fewer})
@@ -151,9 +151,10 @@ async def test_a_wrong_namespace_is_named_and_works_once_it_is_right(place: Plac
         body = await dispatcher.unready(other)
         assert "create jobs" in body or "forbidden" in body
         await place.control_plane.apply(RBAC, namespace=other)
-        binding = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{other}/rolebindings/dispatcher"
+        bindings = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{other}/rolebindings"
         ours = {"kind": "ServiceAccount", "name": "dispatcher", "namespace": place.namespace}
-        await place.control_plane.admin("PATCH", binding, {"subjects": [ours]})
+        for name in ("dispatcher", "dispatcher-jobs"):
+            await place.control_plane.admin("PATCH", f"{bindings}/{name}", {"subjects": [ours]})
         cluster_wide = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/dispatcher-nodes"
         await place.control_plane.admin("PATCH", cluster_wide, {"subjects": [ours]})
         await dispatcher.ready()

@@ -1,0 +1,55 @@
+"""Programs in one namespace, Jobs in another: work goes on, and an upgrade to that stops the old installation first."""
+
+import pytest
+
+from tests.controlplane.api import Json, KubeFault
+from tests.controlplane.waiting import wait_for
+from tests.deployed import BASE
+from tests.dispatching import Dispatcher, Place
+from tests.journey.home import Home, moved_in
+
+
+async def leases(home: Home, namespace: str) -> dict[str, str]:
+    """Holders of the leases of a namespace."""
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+    found: list[Json] = (await home.place.control_plane.admin("GET", path))["items"]
+    return {one["metadata"]["name"]: one["spec"].get("holderIdentity") or "" for one in found}
+
+
+async def is_done(place: Place, task_id: int, dispatcher: Dispatcher) -> None:
+    async def has_succeeded() -> bool:
+        return bool((await place.database.task(task_id))["status"] == "succeeded")
+
+    await wait_for(has_succeeded, f"row {task_id} succeeded", 40, check=dispatcher.check)
+
+
+async def test_the_lease_stands_with_the_programs_and_jobs_do_not(place: Place) -> None:
+    async with moved_in(place, BASE) as home, place.playing(), await home.dispatcher() as dispatcher:
+        await dispatcher.ready()
+        await is_done(place, await place.database.insert_task(), dispatcher)
+        assert list(await leases(home, home.namespace)) == ["dispatcher-leader"]
+        assert await leases(home, place.namespace) == {}
+        assert await place.jobs()
+        with pytest.raises(KubeFault, match="not found"):
+            await place.control_plane.admin("GET", f"/apis/batch/v1/namespaces/{home.namespace}/jobs/any")
+
+
+async def test_an_old_replica_beside_a_new_one_leads_too_until_it_is_stopped(place: Place) -> None:
+    """The old version kept its lease where Jobs are: neither sees the other's."""
+    async with Dispatcher(place) as old, moved_in(place, BASE) as home, place.playing():
+        await old.ready()
+        async with await home.dispatcher() as new:
+            await new.ready()
+            await wait_for(lambda: both_lead(old, new), "both lead", 20, check=new.check)
+            task_id = await place.database.insert_task()
+            await is_done(place, task_id, new)
+            assert len(await place.jobs()) == 1, "the name keeps it one Job"
+            assert await old.stop() == 0
+            assert await new.leads()
+            await is_done(place, await place.database.insert_task(), new)
+            assert (await leases(home, place.namespace))["dispatcher-leader"] == ""
+            assert (await leases(home, home.namespace))["dispatcher-leader"] != ""
+
+
+async def both_lead(old: Dispatcher, new: Dispatcher) -> bool:
+    return await old.leads() and await new.leads()

@@ -1,10 +1,12 @@
 """What `deploy/` installs: the real API server takes it, Pod Security lets it run, and it fits the program."""
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+import yaml
 
 from dispatcher import __version__, health
 from dispatcher.cli import commands
@@ -20,6 +22,7 @@ from tests.deployed import (
     BASE,
     CLUSTER_KINDS,
     DEPLOY,
+    NAMES,
     NAMESPACED,
     ONE_NAMESPACE,
     Right,
@@ -264,6 +267,20 @@ def test_a_template_is_added_without_a_rollout(tmp_path: Path) -> None:
     assert templates["data"] == {"small.yaml": "kind: Job"}
 
 
-def test_the_operators_page_makes_every_secret_that_is_mounted() -> None:
-    made = re.findall(r"create secret generic (\S+) .*--from-literal=(\w+)=", OPERATORS_PAGE.read_text())
-    assert dict(made) == secrets_of(rendered(BASE))
+def test_the_operators_page_makes_every_secret_where_it_is_used() -> None:
+    command = r"kubectl -n (\S+) create secret generic (\S+) .*--from-literal=(\w+)="
+    made = {name: (namespace, key) for namespace, name, key in re.findall(command, OPERATORS_PAGE.read_text())}
+    used = {name: ("dispatcher", key) for name, key in secrets_of(rendered(BASE)).items()}
+    task_secret = settings_of(rendered(BASE), "run").settings.jobs.task_secret or ""
+    assert made == used | {task_secret: ("dispatcher-jobs", used[task_secret][1])}
+
+
+def test_the_overlays_of_the_operators_page_render(tmp_path: Path) -> None:
+    pages = re.findall(r"```yaml\n(resources: \[deploy/base\].*?)```", OPERATORS_PAGE.read_text(), re.DOTALL)
+    assert len(pages) == 3
+    for name in ("default.yaml", "gpu.yaml"):
+        (tmp_path / name).write_text("kind: Job")
+    for page in pages:
+        fields = yaml.safe_load(page.replace("deploy/names", os.path.relpath(NAMES, tmp_path.resolve())))
+        del fields["resources"]
+        assert overlaid(tmp_path, **fields)

@@ -82,6 +82,18 @@ async def test_a_container_may_name_what_is_listed(site: Site, legal: str) -> No
     await site.sends(site.dispatcher, job, **DRY_RUN)
 
 
+async def test_a_job_with_two_thousand_references_is_judged_within_the_budget(site: Site) -> None:
+    """The API server gives a policy so much work and no more; beyond it, the Job is refused."""
+    job = site.job()
+    named = [{"name": f"N{n}", "valueFrom": {"secretKeyRef": {"name": "team-a", "key": "url"}}} for n in range(100)]
+    job["spec"]["template"]["spec"]["containers"] += [
+        {"name": f"c{n}", "image": "x:1", "env": named} for n in range(20)
+    ]
+    await site.sends(site.dispatcher, job, **DRY_RUN)
+    named[0]["valueFrom"] = {"secretKeyRef": {"name": STOLEN, "key": "url"}}
+    assert OTHER_SECRET in await refusal(site, site.dispatcher, job)
+
+
 @pytest.mark.parametrize("legal", LEGAL_PODS)
 async def test_a_pod_may_name_what_is_listed(site: Site, legal: str) -> None:
     job = site.job()

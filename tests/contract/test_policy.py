@@ -90,7 +90,7 @@ async def test_a_job_with_two_thousand_references_is_judged_within_the_budget(si
         {"name": f"c{n}", "image": "x:1", "env": named} for n in range(20)
     ]
     await site.sends(site.dispatcher, job, **DRY_RUN)
-    named[0]["valueFrom"] = {"secretKeyRef": {"name": STOLEN, "key": "url"}}
+    named[-1]["valueFrom"] = {"secretKeyRef": {"name": STOLEN, "key": "url"}}
     assert OTHER_SECRET in await refusal(site, site.dispatcher, job)
 
 

@@ -161,7 +161,7 @@ async def changed(site: Site) -> AsyncIterator[str]:
         await site.grant(site.jobs, account, "patch")
     job = site.job()
     job["metadata"] |= {"name": "changed", "annotations": {"note": "a"}}
-    job["spec"]["suspend"] = True
+    job["spec"] |= {"suspend": True, "ttlSecondsAfterFinished": 9999}
     await site.plane.admin("POST", site.path(), job)
     path, nothing = site.path(name="changed"), Json(metadata={})
 
@@ -200,6 +200,7 @@ async def test_a_deadline_and_a_probe_that_was_taken_back_may_be_written(
         ({"spec": {"suspend": False}}, "of a Job's spec"),
         ({"spec": {"parallelism": 2}}, "of a Job's spec"),
         ({"spec": {"ttlSecondsAfterFinished": 1}}, "of a Job's spec"),
+        ({"spec": {"ttlSecondsAfterFinished": None}}, "of a Job's spec"),
         ({"spec": {"template": {"metadata": {"labels": {"x": "y"}}}}}, "of a Job's spec"),
         ({"spec": {"template": {"spec": {"nodeSelector": {"a": "b"}}}}}, "of a Job's spec"),
         ({"metadata": {"labels": {"x": "y"}}}, "of a Job's metadata"),

@@ -17,8 +17,10 @@ KEPT = "DISPATCHER_KEPT_"
 
 
 def start_isolated() -> None:
-    """Returns in the isolated process only."""
-    if sys.flags.isolated:
+    """Returns in the isolated process only. What runs before it is the interpreter's own start: an image whose template
+    opens PYTHON* to rows has `python -I -m dispatcher` as its entry point.
+    """
+    if sys.flags.isolated and not any(map(is_trusted, os.environ)):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         return
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # one that comes meanwhile is delivered afterwards

@@ -21,6 +21,9 @@ LONGEST_WISH_SECONDS = 300
 DEFER_SECONDS = 2
 ALIKE_SECONDS = 60
 REFUSED_ROWS_ALIKE = 3
+REFUSED_ROWS_OF_A_SUBMITTER = 10
+REFUSED_EVERY_SECONDS = 1
+"""How often a submitter with many refused rows may have another one tried: each costs a write that others wait for."""
 MOST_REMEMBERED = 100_000
 
 
@@ -120,6 +123,8 @@ class Memory:
         self._templates: dict[str, Breaker] = {}
         self._parked: dict[tuple[int, int], Hold] = {}
         self._refused: dict[Likeness, tuple[int, float]] = {}
+        self._refused_of: dict[str, tuple[int, float]] = {}
+        self._taken: dict[tuple[str, bytes], float] = {}
         self._resting: dict[tuple[int, int], tuple[Hold, float]] = {}
         self._failed: dict[int, float] = {}
         self._deferred: dict[int, float] = {}
@@ -179,24 +184,41 @@ class Memory:
         trimmed(self._parked)[task.id, task.attempt] = hold
 
     def refused(self, order: Order, now: float) -> None:
-        """Three refused rows hold those that are alike for a minute."""
-        count, _ = self._refused.get(likeness(order), (0, now))
-        trimmed(self._refused)[likeness(order)] = (count + 1, now)
+        """Three refused rows hold those that are alike for a minute; ten of a submitter, all but one a second."""
+        submitter, kind = order.task.submitted_by, order.task.kind
+        count_up(self._refused, likeness(order), now)
+        count_up(self._refused_of, submitter, now)
+        self._taken.pop((submitter, kind), None)
 
     def rests(self, order: Order, now: float) -> bool:
-        """True: Jobs like this one were refused; the row is not tried again before the minute is over."""
-        count, last = self._refused.get(likeness(order), (0, now)) if self._refused else (0, now)
-        if count < REFUSED_ROWS_ALIKE or now - last >= ALIKE_SECONDS:
-            return False
-        hold = Hold(HoldReason.POISON, f"{count} rows of this submitter, of this kind and placed alike were refused")
-        trimmed(self._resting)[order.task.id, order.task.attempt] = (hold, last + ALIKE_SECONDS)
-        return True
+        """True: Jobs like this one were refused; the row is not tried again before a minute is over."""
+        hold = self._why_to_rest(order, now) if self._refused else None
+        if hold is not None:
+            trimmed(self._resting)[order.task.id, order.task.attempt] = (hold, now + ALIKE_SECONDS)
+        return hold is not None
+
+    def _why_to_rest(self, order: Order, now: float) -> Hold | None:
+        submitter = order.task.submitted_by
+        count, last = self._refused.get(likeness(order), (0, now))
+        if count >= REFUSED_ROWS_ALIKE and now - last < ALIKE_SECONDS:
+            return Hold(
+                HoldReason.POISON, f"{count} rows of this submitter, of this kind and placed alike were refused"
+            )
+        count, last = self._refused_of.get(submitter, (0, now))
+        is_new = (submitter, order.task.kind) not in self._taken
+        if is_new and count >= REFUSED_ROWS_OF_A_SUBMITTER and now - last < REFUSED_EVERY_SECONDS:
+            return Hold(
+                HoldReason.POISON,
+                f"{count} rows of this submitter were refused; others of new kinds are tried one a second",
+            )
+        return None
 
     def accepted(self, order: Order) -> None:
         """One success ends every pause that could have stopped it."""
         task = order.task
         if self._refused:
             self._refused.pop(likeness(order), None)
+            trimmed(self._taken)[task.submitted_by, task.kind] = 0
         self._failed.pop(task.id, None)
         for brake in (self.api, self.quota, self.of_template(task.template)):
             brake.reset()
@@ -210,8 +232,23 @@ class Memory:
 
     def forget_rows(self) -> None:
         """Templates changed, or it is another database: what was refused before may be taken now."""
-        for known in (self._parked, self._refused, self._resting, self._failed, self._deferred, self._templates):
+        for known in (
+            self._parked,
+            self._refused,
+            self._refused_of,
+            self._taken,
+            self._resting,
+            self._failed,
+            self._deferred,
+        ):
             known.clear()
+        self._templates.clear()
+
+
+def count_up(known: dict[K, tuple[int, float]], key: K, now: float) -> None:
+    """One more, and when; a minute without any begins anew."""
+    count, last = known.get(key, (0, now))
+    trimmed(known)[key] = (1 if now - last >= ALIKE_SECONDS else count + 1, now)
 
 
 def trimmed(known: dict[K, V]) -> dict[K, V]:

@@ -62,3 +62,13 @@ async def test_a_queue_is_read_in_its_order_again_when_its_head_is_free() -> Non
     for _ in range(2):
         assert (await looking.run(table, a_snapshot(queue), {})).ids == list(range(WANTED))
     assert table.windows == [{"default": FIRST_WINDOW}] * 2
+
+
+async def test_good_rows_behind_very_many_bad_ones_of_one_among_many_are_found_in_the_second_look() -> None:
+    held = [row for n in range(20) for row in rows(range(n * 50, n * 50 + 30), submitted_by=f"t{n:02}", kind=b"bad")]
+    table = Table(
+        [*held, *rows(range(10_000, 40_000), submitted_by="deep", kind=b"bad"), *rows([50_000], submitted_by="deep")]
+    )
+    looking = Scan(Book({b"bad": BAD}), WANTED)
+    assert (await looking.run(table, a_snapshot(), {})).ids == []
+    assert (await looking.run(table, a_snapshot(), {})).ids == [50_000]

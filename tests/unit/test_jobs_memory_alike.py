@@ -50,12 +50,48 @@ def test_refusals_hold_no_rows_that_differ(other: Order) -> None:
 
 def test_rows_alike_are_tried_again_after_a_minute() -> None:
     memory = refused(3)
-    assert memory.rests(NINTH, 30)
+    assert memory.rests(NINTH, 0)
     assert memory.parked(a_candidate(9), 59) is not None
     assert memory.parked(a_candidate(9), 60) is None
     assert not memory.rests(NINTH, 60)
-    memory.refused(NINTH, 60)
+    for number in range(3):
+        memory.refused(an_order(task=a_task(id=number)), 60)
     assert memory.rests(an_order(task=a_task(id=10)), 61)
+
+
+def of_many_keys(count: int) -> Memory:
+    """A submitter whose refused rows differ from each other, all within one second."""
+    memory = Memory()
+    for number in range(count):
+        memory.refused(an_order(task=a_task(id=number), cache_key=f"key-{number}"), 0)
+    return memory
+
+
+def test_many_refused_rows_of_a_submitter_let_one_a_second_through() -> None:
+    assert not of_many_keys(9).rests(NINTH, 0.5)
+    memory = of_many_keys(10)
+    assert memory.rests(NINTH, 0.5)
+    assert not memory.rests(an_order(task=a_task(id=10)), 1)
+    memory.refused(an_order(task=a_task(id=10)), 1)
+    assert memory.rests(an_order(task=a_task(id=11), cache_key="other"), 1.5)
+    assert memory.parked(a_candidate(9), 60) is not None, "a row that rests does so for a minute"
+
+
+def test_many_refused_rows_hold_no_other_submitter_and_no_kind_that_was_taken() -> None:
+    memory = of_many_keys(20)
+    assert not memory.rests(an_order(task=a_task(id=9, submitted_by="team_b")), 0.5)
+    good = an_order(task=a_task(id=9, kind=b"good"))
+    assert memory.rests(good, 0.5)
+    memory.accepted(good)
+    assert not memory.rests(good, 0.5)
+    memory.refused(good, 0.6)
+    assert memory.rests(good, 0.7), "it was refused since"
+
+
+def test_refusals_of_more_than_a_minute_ago_do_not_count() -> None:
+    memory = of_many_keys(20)
+    memory.refused(NINTH, 60)
+    assert not memory.rests(an_order(task=a_task(id=10), cache_key="other"), 60.5)
 
 
 def test_a_row_that_was_taken_clears_rows_alike_but_not_the_parked_ones() -> None:

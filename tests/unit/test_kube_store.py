@@ -69,3 +69,11 @@ def test_a_sign_of_life_renews_the_proof_and_moves_the_version_only_if_it_has_on
 )  # fmt: skip
 def test_versions_are_compared_as_numbers_and_anything_else_not_at_all(ours: str, theirs: str, passed: bool) -> None:
     assert a_store(version=ours).has_passed(theirs) is passed
+
+
+def test_a_store_holds_the_names_of_its_objects() -> None:
+    store = a_store(a_node("a"))
+    assert "a" in store
+    assert "b" not in store
+    store.drop("a")
+    assert "a" not in store

@@ -12,7 +12,7 @@ import pytest_asyncio
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.mirror import MOST_SECONDS, Mirror
 from dispatcher.kube.reflector import Pace
-from tests.builders import SITE
+from tests.builders import SITE, a_pod
 from tests.contract.reflecting import QUICK, change_something, content, reflecting_script, settled
 from tests.contract.scripted_api import JOBS, NAMESPACE, NODES, PODS, Fault, ScriptedApi, serving
 from tests.contract.scripted_faults import answers, gone, out_of_order, refuses, reset, silent, streams
@@ -96,6 +96,19 @@ class TestStale:
         async with mirroring(api, with_nodes=False) as mirror:
             await fresh(mirror)
         assert {asked.path for asked in api.asked} == {JOBS, PODS}
+
+    async def test_nodes_are_known_by_their_watch(self, api: ScriptedApi) -> None:
+        async with mirroring(api) as mirror:
+            await fresh(mirror)
+            mirror._pods.store.put(a_pod(node_name="made-up"))
+            assert (mirror.has_shown("thing-1"), mirror.has_shown("made-up")) == (True, False)
+
+    async def test_nodes_that_may_not_be_watched_are_known_by_our_pods(self, api: ScriptedApi) -> None:
+        async with mirroring(api, with_nodes=False) as mirror:
+            await fresh(mirror)
+            mirror._pods.store.put(a_pod(node_name="node-1"))
+            mirror._pods.store.drop(a_pod().name)
+            assert (mirror.has_shown("node-1"), mirror.has_shown("thing-1")) == (True, False)
 
     async def test_a_view_stays_as_it_is(self, api: ScriptedApi) -> None:
         async with mirroring(api) as mirror:

@@ -61,6 +61,7 @@ async def migrate(database_url: str | None, *, check: bool = False) -> list[str]
         with translated():
             if not check:
                 await take_lock(connection)
+            await check_owner(connection)
             pending = plan_migrations(await read_applied(connection), read_migrations())
             if pending and not check:
                 await prepare(connection)
@@ -130,8 +131,13 @@ async def prepare(connection: asyncpg.Connection) -> None:
             f"roles {names} are missing and this login may not create them: run sql/roles.sql as an administrator"
         )
     await connection.execute(query("schema", "migrate"))
+    await check_owner(connection)
+
+
+async def check_owner(connection: asyncpg.Connection) -> None:
+    """Before anything in the schema is read: whoever owns it may have put things of their own there."""
     owner = await connection.fetchval(query("schema_owner", "migrate"))
-    if owner != "dispatch_owner":
+    if owner not in {None, "dispatch_owner"}:
         raise DatabaseUnfit(
             f"schema dispatch belongs to {owner}, which could put functions of its own into it: "
             "look at what it holds, then ALTER SCHEMA dispatch OWNER TO dispatch_owner, or drop it"

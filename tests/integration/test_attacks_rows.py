@@ -1,0 +1,142 @@
+"""Attacks with plain SQL on the rows of others: names that a container makes up, closed queues, taken dedupe keys.
+
+Each script is what the attacker types, under a login of his own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from uuid import UUID
+
+import asyncpg
+import pytest
+
+from dispatcher.pg.connect import Session
+from dispatcher.pg.tasks import look
+from tests.integration.queues import declare, refusal
+from tests.postgres import Database
+from tests.rows import insert_row
+
+NAMES = {
+    "with blanks": "No Such Node!",
+    "empty": "",
+    "blank": " ",
+    "upper case": "Node-1",
+    "one upper case letter in a domain": "node-1.Example",
+    "underscore": "node_1",
+    "letters beyond ASCII": "nöde-1",
+    "letters of another script": "节点",
+    "a letter that folds to ASCII": "node-\u212a",
+    "a zero-width blank": "node\u200b1",
+    "a mark that turns the text": "node\u202e1",
+    "fullwidth digits": "node-１",
+    "a dot at the end": "node-1.",
+    "a dot at the start": ".node-1",
+    "two dots": "node..1",
+    "a hyphen at the end": "node-1-",
+    "a hyphen at the start": "-node-1",
+    "a hyphen before a dot": "node-.example",
+    "a newline at the end": "node-1\n",
+    "a newline within": "node-1\nnode-2",
+    "a newline alone": "\n",
+    "a carriage return": "node-1\r",
+    "a tab": "\tnode-1",
+    "a slash": "../node-1",
+    "quotes": "node-1'; DROP TABLE dispatch.tasks; --",
+    "a selector": "in (node-1, node-2)",
+    "254 characters": "a" * 254,
+    "254 characters in a domain": f"{'a' * 126}.{'b' * 127}",
+    "100,000 characters": "a" * 100_000,
+}
+GOOD_NAMES = ["node-1", "1", "ip-10-0-0-1.eu-west-1.compute.internal", "a" * 253, f"{'a' * 125}.{'b' * 127}"]
+
+LIES = """
+WITH mine AS (
+    SELECT * FROM dispatch.task_start(task_id => $1, start_key => $2, attempt => 1, launch => 1,
+                                      job_uid => 'job-1', node => $3, pod => $3)
+)
+SELECT run_token FROM mine
+"""
+SUCCEEDS = "SELECT dispatch.task_finish(run_token => $1, outcome => 'succeeded')"
+FOR_EVER = """
+INSERT INTO dispatch.tasks (dedupe_key, run_at)
+SELECT 'nightly-' || n, '9999-12-30 UTC' FROM generate_series(1, 100) AS n
+"""
+NIGHTLY = "INSERT INTO dispatch.tasks (dedupe_key) VALUES ($1) RETURNING id"
+WITH_THEIR_CACHE = """
+INSERT INTO dispatch.tasks (queue, cache_key) VALUES ('theirs', 'their-models')
+"""
+
+
+async def lie(database: Database, name: str, cache_key: str = "maps") -> int:
+    """A container that says it ran on this node, as this Pod, and has done its work."""
+    row = await insert_row(database, cache_key=cache_key)
+    container = await database.session("task")
+    token: UUID = await container.fetchval(LIES, row.id, row.start_key, name)
+    assert await container.fetchval(SUCCEEDS, token) == "succeeded"
+    return row.id
+
+
+async def histories(database: Database, *keys: tuple[str, str]) -> dict[tuple[str, str], tuple[str, ...]]:
+    """What the dispatcher learns of where each (queue, cache key) ran."""
+    session = Session(lambda: database.url("reader"))
+    try:
+        async with look(session) as rows:
+            return await rows.histories(keys)
+    finally:
+        await session.close()
+
+
+# Row 3: names that a container makes up
+
+
+@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES.keys())
+async def test_a_name_that_is_no_name_of_a_node_is_not_kept(database: Database, name: str) -> None:
+    task_id = await lie(database, name)
+    row, (launch,) = await database.task(task_id), await database.launches(task_id)
+    assert (row["status"], row["node_name"], row["pod_name"]) == ("succeeded", None, None)
+    assert (launch["node_name"], launch["pod_name"]) == (None, None)
+    assert await histories(database, ("default", "maps")) == {}
+
+
+@pytest.mark.parametrize("name", GOOD_NAMES, ids=["short", "digit", "domain", "253", "253 in a domain"])
+async def test_a_name_that_a_node_may_have_is_kept(database: Database, name: str) -> None:
+    row = await database.task(await lie(database, name))
+    assert (row["node_name"], row["pod_name"]) == (name, name)
+
+
+async def test_names_that_are_none_hide_no_true_history(database: Database) -> None:
+    await lie(database, "node-1")
+    for name in NAMES.values():
+        await lie(database, name)
+    assert await histories(database, ("default", "maps")) == {("default", "maps"): ("node-1",)}
+
+
+# Row 5: a queue of another team
+
+
+async def test_a_row_of_a_stranger_is_refused_in_an_owned_queue(database: Database) -> None:
+    await declare(database, "theirs", owner_role="team_b", max_jobs=1)
+    stranger = await database.session("team_a")
+    with pytest.raises(asyncpg.PostgresError) as refused:
+        await stranger.execute(WITH_THEIR_CACHE)
+    assert (refused.value.sqlstate, refused.value.column_name) == ("DI003", "queue")
+    assert '"team_b"' in (refused.value.hint or "")
+    assert await refusal(database, "team_b", queue="theirs", cache_key="their-models") is None
+
+
+# Row 13: a dedupe key of another team
+
+
+async def test_dedupe_keys_that_another_team_holds_for_ever_are_free(database: Database) -> None:
+    attacker, team = await database.session("team_a"), await database.session("team_b")
+    await attacker.execute(FOR_EVER)
+    assert [await team.fetchval(NIGHTLY, f"nightly-{n}") for n in range(1, 101)]
+
+
+async def test_dedupe_keys_that_another_team_holds_in_a_transaction_are_free_at_once(database: Database) -> None:
+    attacker, team = await database.connect("team_a"), await database.session("team_b")
+    async with attacker.transaction():
+        await attacker.execute(FOR_EVER)
+        async with asyncio.timeout(1):
+            assert await team.fetchval(NIGHTLY, "nightly-1")

@@ -1,0 +1,94 @@
+"""One INSERT of 60,000 rows before another team's row: one look finds the other row, whatever holds the 60,000."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import pytest
+import pytest_asyncio
+
+from dispatcher.admission.heads import WIDEST_WINDOW
+from dispatcher.admission.scan import Found, Scan
+from dispatcher.model import Candidate, Hold, HoldReason, Kind, Offer
+from dispatcher.pg.connect import Session
+from dispatcher.pg.tasks import look
+from dispatcher.snapshot import Load
+from tests.builders import a_queue, a_snapshot
+from tests.integration.queues import declare
+from tests.postgres import Database, PostgresServer
+
+ROWS = 60_000
+WANTED = 100
+BAD = Hold(HoldReason.POLICY_DENIED, "too much")
+FLOODS = {
+    "capped": """
+INSERT INTO dispatch.tasks (queue, priority) SELECT 'capped', 0 FROM generate_series(1, 60000)
+""",
+    "capped-due": """
+INSERT INTO dispatch.tasks (queue, priority, run_at)
+SELECT 'capped-due', 0, '2000-01-01 UTC' FROM generate_series(1, 60000)
+""",
+    "denied": """
+INSERT INTO dispatch.tasks (queue, priority, template) SELECT 'denied', 0, 'denied' FROM generate_series(1, 60000)
+""",
+    "denied-kinds": """
+INSERT INTO dispatch.tasks (queue, priority, template, timeout_seconds)
+SELECT 'denied-kinds', 0, 'denied', n FROM generate_series(1, 60000) AS n
+""",
+}
+
+
+@dataclass
+class Templates:
+    """Every template but `denied` takes every row."""
+
+    known: dict[bytes, Offer | Hold] = field(default_factory=dict)
+
+    def offer(self, kind: Kind) -> Offer | Hold:
+        return self.known.setdefault(kind.digest, BAD if kind.template == "denied" else Offer("app:1", "s", "default"))
+
+    def known_offer(self, digest: bytes) -> Offer | Hold | None:
+        return self.known.get(digest)
+
+    def parked(self, _row: Candidate) -> Hold | None:
+        return None
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def flooded(postgres: PostgresServer) -> AsyncIterator[Database]:
+    """Each queue has the 60,000 rows of one team, and behind them one row of the other."""
+    assert ROWS > WIDEST_WINDOW
+    database = await postgres.create_database()
+    attacker = await database.session("team_a")
+    for name, flood in FLOODS.items():
+        await declare(database, name, max_jobs_per_submitter=1)
+        assert await attacker.execute(flood, timeout=120) == f"INSERT 0 {ROWS}"
+        await database.insert_task("team_b", queue=name, priority=1000)
+    yield database
+    await database.drop()
+
+
+async def one_look(database: Database, queue: str) -> tuple[Found, float]:
+    """What the first look of a fresh dispatcher finds, and its seconds; team_a has as many Jobs as it may."""
+    load = Load(total=1, by_queue={queue: 1}, by_submitter={(queue, "team_a"): 1} if "capped" in queue else {})
+    snapshot = a_snapshot(a_queue(queue, max_jobs_per_submitter=1), load=load)
+    session = Session(lambda: database.url("reader"))
+    try:
+        async with look(session) as rows:
+            began = time.monotonic()
+            found = await Scan(Templates(), WANTED).run(rows, snapshot, {})
+            return found, time.monotonic() - began
+    finally:
+        await session.close()
+
+
+@pytest.mark.parametrize("queue", FLOODS)
+async def test_one_look_finds_the_row_behind_a_flood(flooded: Database, queue: str) -> None:
+    admin = await flooded.session("admin")
+    query = "SELECT id FROM dispatch.tasks WHERE queue = $1 AND submitted_by = 'team_b'"
+    (other,) = [row["id"] for row in await admin.fetch(query, queue)]
+    found, seconds = await one_look(flooded, queue)
+    assert list(found.ids) == [other]
+    assert seconds < 5, "a statement may last no longer"

@@ -1,0 +1,94 @@
+"""Every name in `sql/` is found where only pg_catalog is looked at: one of ours without its schema fails here."""
+
+from __future__ import annotations
+
+import re
+
+import asyncpg
+import pytest
+
+from dispatcher.pg.connect import SESSION, open_connection
+from dispatcher.pg.queries import query, sql_folder
+from tests.postgres import LOGINS, Database
+
+PATH = "pg_catalog, pg_temp"
+RUN_BY = {"queries": "reader", "janitor": "janitor", "exec": "task", "migrate": "admin", "demo": "team_a"}
+OTHERS = {
+    ("demo", "report"): "task",
+    ("demo", "queue"): "admin",
+    ("demo", "logins"): "admin",
+    ("demo", "password"): "admin",
+    ("demo", "database"): "admin",
+}
+STATEMENTS = sorted(
+    (folder, file.name.removesuffix(".sql")) for folder in RUN_BY for file in (sql_folder() / folder).iterdir()
+)
+BY_JANITOR = ["frame", "submitters", "candidates_of", "kinds", "tasks", "requests"]
+
+UNPINNED_DEFINERS = """
+SELECT oid::regprocedure::text FROM pg_proc
+WHERE pronamespace = 'dispatch'::regnamespace AND prosecdef
+  AND 'search_path=pg_catalog, pg_temp' <> ALL (coalesce(proconfig, '{}'))
+"""
+UNPINNED_DOORS = """
+SELECT p.oid::regprocedure::text FROM pg_proc AS p
+WHERE p.pronamespace = 'dispatch'::regnamespace
+  AND 'search_path=pg_catalog, pg_temp' <> ALL (coalesce(p.proconfig, '{}'))
+  AND (EXISTS (SELECT FROM unnest($1::text[]) AS g WHERE has_function_privilege(g, p.oid, 'EXECUTE'))
+       OR EXISTS (SELECT FROM pg_trigger AS t WHERE t.tgfoid = p.oid))
+"""
+CALLED_BY_GROUPS = """
+SELECT count(*) FROM pg_proc AS p
+WHERE p.pronamespace = 'dispatch'::regnamespace
+  AND EXISTS (SELECT FROM unnest($1::text[]) AS g WHERE has_function_privilege(g, p.oid, 'EXECUTE'))
+"""
+
+
+def statements(text: str) -> list[str]:
+    """Those of a file; a block between dollars is one."""
+    bare = re.sub(r"^\s*--.*$", "", text, flags=re.MULTILINE)
+    return [bare] if "$" in bare and "DO " in bare else [one for one in bare.split(";") if one.strip()]
+
+
+async def parse(database: Database, login: str, text: str) -> None:
+    """By the server, with the settings of a session of ours."""
+    connection = await open_connection(database.url(login))
+    try:
+        assert await connection.fetchval("SHOW search_path") == PATH
+        for statement in statements(text):
+            await connection.prepare(statement)
+    finally:
+        await connection.close()
+
+
+@pytest.mark.parametrize(("folder", "name"), STATEMENTS, ids=["/".join(one) for one in STATEMENTS])
+async def test_a_statement_finds_all_its_names(database: Database, folder: str, name: str) -> None:
+    await parse(database, OTHERS.get((folder, name), RUN_BY[folder]), query(name, folder))
+
+
+@pytest.mark.parametrize("name", BY_JANITOR)
+async def test_the_janitor_may_ask_what_it_asks(database: Database, name: str) -> None:
+    await parse(database, "janitor", query(name))
+
+
+@pytest.mark.parametrize(
+    "text", ["SELECT id FROM tasks", "SELECT task_cancel(1)", "INSERT INTO queues (name) VALUES ('x')"]
+)
+async def test_a_name_of_ours_without_its_schema_is_found_out(database: Database, text: str) -> None:
+    with pytest.raises((asyncpg.UndefinedTableError, asyncpg.UndefinedFunctionError)):
+        await parse(database, "admin", text)
+
+
+def test_every_session_of_ours_has_this_path() -> None:
+    assert SESSION["search_path"] == PATH
+
+
+async def test_every_function_with_its_owners_rights_looks_at_pg_catalog_alone(database: Database) -> None:
+    admin = await database.session("admin")
+    assert [row[0] for row in await admin.fetch(UNPINNED_DEFINERS)] == []
+
+
+async def test_every_function_that_others_may_call_looks_at_pg_catalog_alone(database: Database) -> None:
+    admin, groups = await database.session("admin"), sorted({*LOGINS.values(), "public"})
+    assert await admin.fetchval(CALLED_BY_GROUPS, groups) >= 9
+    assert [row[0] for row in await admin.fetch(UNPINNED_DOORS, groups)] == []

@@ -1,0 +1,176 @@
+"""A container watches the statements of the others, which run under its login: it never sees a key of theirs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.controlplane.waiting import wait_for
+from tests.execing import PROGRAM, Wrapper, wrapped
+from tests.postgres import Connection, Database, connect, url_with
+from tests.postgres_process import binaries
+from tests.rows import FIRST, Row, insert_row
+
+BASH = Path(__file__).parents[2] / "docs" / "examples" / "task.sh"
+PROGRAMS = {"bash and psql": (str(BASH),), "exec": PROGRAM}
+UNTIL_THERE = "while [ ! -e {file} ]; do sleep 0.05; done"
+WATCH = "SELECT a::text FROM pg_stat_activity AS a WHERE a.pid <> pg_backend_pid() AND a.datname = current_database()"
+TOKENS = "SELECT dispatch.run_tokens($1, 1, 1, $2, $3)"
+HELD = "SELECT FROM dispatch.tasks WHERE id = $1 FOR UPDATE"
+
+
+class Watcher:
+    """The attacker: asks who does what, as fast as he can, and keeps every word."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.seen: set[str] = set()
+        self._looks = 0
+        self._connection = connection
+
+    async def watch(self) -> None:
+        while True:
+            self.seen |= {row[0] for row in await self._connection.fetch(WATCH)}
+            self._looks += 1
+
+    async def looks_again(self) -> None:
+        """Until a look that began after this call has ended."""
+        enough = self._looks + 2
+        await wait_for(lambda: self._looks >= enough, "the attacker looks again")
+
+    def has_seen(self, words: str) -> bool:
+        return any(words in one for one in self.seen)
+
+
+@asynccontextmanager
+async def watching(url: str) -> AsyncIterator[Watcher]:
+    connection = await connect(url)
+    watcher = Watcher(connection)
+    task = asyncio.create_task(watcher.watch())
+    try:
+        yield watcher
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+        connection.terminate()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def another_login(database: Database) -> AsyncIterator[str]:
+    """Of the containers of another template; its password is its name."""
+    admin, name = await database.session("admin"), f"task_{secrets.token_hex(4)}"
+    await admin.execute(f"CREATE ROLE {name} LOGIN PASSWORD '{name}' IN ROLE dispatch_task")
+    yield name
+    await admin.execute(f"DROP ROLE {name}")
+
+
+@asynccontextmanager
+async def held(row: Row) -> AsyncIterator[None]:
+    """Whoever calls for the row waits, and his statement stands there to be read."""
+    admin = await connect(row.database.admin_url)
+    try:
+        async with admin.transaction():
+            await admin.execute(HELD, row.id)
+            yield
+    finally:
+        await admin.close()
+
+
+async def calls(row: Row) -> list[str]:
+    """The calls for the row that are held up at this moment, as an administrator reads them."""
+    admin = await row.database.session("admin")
+    query = "SELECT query FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    return [one["query"] for one in await admin.fetch(query)]
+
+
+async def is_running(row: Row) -> bool:
+    return await row.status() == "processing"
+
+
+def let_go(file: Path) -> None:
+    """The command of the container ends."""
+    file.touch()
+
+
+async def lives(row: Row, program: tuple[str, ...], file: Path, watcher: Watcher) -> None:
+    """The whole life of a container. It is held up in every call until the attacker has had a good look."""
+
+    async def is_held_up(call: str, container: Wrapper) -> None:
+        async def waits() -> bool:
+            return any(call in query for query in await calls(row))
+
+        await wait_for(waits, f"{call} is held up", check=container.check)
+        await watcher.looks_again()
+
+    path = f"{binaries()}:{os.environ['PATH']}"
+    command = ("sh", "-c", UNTIL_THERE.format(file=file))
+    async with AsyncExitStack() as stack:
+        async with held(row):
+            life = wrapped(row, *command, program=program, PATH=path, TASK_HEARTBEAT_EVERY="0.1s")
+            container = await stack.enter_async_context(life)
+            await is_held_up("task_start", container)
+        await wait_for(lambda: is_running(row), "the row is taken", check=container.check)
+        if program != PROGRAM:  # exec gives a sign of life each 15 s
+            async with held(row):
+                await is_held_up("task_heartbeat", container)
+        async with held(row):
+            let_go(file)
+            await is_held_up("task_finish", container)
+        assert (await container.has_ended()).status == 0
+    assert await row.status() == "succeeded"
+
+
+async def keys_of(row: Row) -> list[str]:
+    """What a container of the row holds, as it may be written: the start key and the run token."""
+    admin = await row.database.session("admin")
+    tokens = await admin.fetch(TOKENS, row.id, FIRST.job_uid, FIRST.name)
+    keys = [row.start_key, *(token[0] for token in tokens)]
+    return [spelling for key in keys for spelling in (str(key), key.hex)]
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS.keys())
+async def test_a_container_of_the_same_login_reads_no_key(
+    database: Database, tmp_path: Path, program: tuple[str, ...]
+) -> None:
+    row = await insert_row(database)
+    async with watching(database.url("task")) as attacker:
+        await lives(row, program, tmp_path / "go", attacker)
+    assert attacker.has_seen("task_start")  # so he did read the statements
+    assert attacker.has_seen("task_finish")
+    assert [key for key in await keys_of(row) if attacker.has_seen(key)] == []
+
+
+async def test_a_key_in_a_statement_is_read(database: Database) -> None:
+    """The attack, on a container that writes its keys into its statements."""
+    row = await insert_row(database)
+    container = await database.connect("task")
+    statement = f"SELECT * FROM dispatch.task_start({row.id}, '{row.start_key}', 1, 1, '{FIRST.job_uid}', 'n', 'p')"
+    async with watching(database.url("task")) as attacker:
+        await container.fetch(statement)
+        await attacker.looks_again()
+    assert attacker.has_seen(str(row.start_key))
+
+
+async def test_a_container_with_a_login_of_its_own_reads_no_statement_of_others(
+    database: Database, tmp_path: Path, another_login: str
+) -> None:
+    row = await insert_row(database)
+    async with watching(url_with(database.admin_url, login=another_login)) as attacker:
+        await lives(row, PROGRAMS["bash and psql"], tmp_path / "go", attacker)
+    assert attacker.has_seen("<insufficient privilege>")
+    assert not attacker.has_seen("task_")
+
+
+async def test_a_container_with_a_login_of_its_own_works_like_any_other(database: Database, another_login: str) -> None:
+    row = await insert_row(database)
+    own = await connect(url_with(database.admin_url, login=another_login))
+    started = await row.start(by=own)
+    assert started is not None
+    assert await row.finish(started, "succeeded", by=own) == "succeeded"
+    await own.close()

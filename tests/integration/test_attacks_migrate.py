@@ -1,0 +1,159 @@
+"""Who holds up a migration is named, and a schema that somebody else has made before us is not taken for ours."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from dispatcher.errors import DatabaseUnfit
+from dispatcher.pg.migrate import LOCK, migrate
+from tests.controlplane.waiting import wait_for
+from tests.postgres import Connection, Database, PostgresServer
+
+ROOT = Path(__file__).parents[2]
+SOON_SECONDS = 5
+HOLDS = f"SELECT pg_advisory_lock({LOCK})"
+WAITERS = """
+SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
+"""
+BEFOREHAND = """
+CREATE SCHEMA dispatch;
+GRANT ALL ON SCHEMA dispatch TO PUBLIC;
+CREATE FUNCTION dispatch.clip(words text, most integer) RETURNS text LANGUAGE sql AS 'SELECT words';
+CREATE TABLE dispatch.secrets (generation integer, start_inner bytea, start_outer bytea);
+"""
+
+
+class Program:
+    """One process of `dispatcher migrate`."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.begun = time.monotonic()
+        self.said: list[str] = []
+        self._reading = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        assert self.process.stderr is not None
+        async for line in self.process.stderr:
+            self.said.append(line.decode())
+
+    def names(self, *words: str) -> bool:
+        """One of its lines on stderr says all of this."""
+        return any(all(word in line for word in words) for line in self.said)
+
+    async def ended(self) -> int:
+        async with asyncio.timeout(60):
+            await self._reading
+            return await self.process.wait()
+
+
+@asynccontextmanager
+async def migrating(database: Database, **settings: object) -> AsyncIterator[Program]:
+    url = {"DISPATCHER_DATABASE_URL": database.admin_url, **settings}
+    environment = {"PATH": os.environ["PATH"], **{name: str(value) for name, value in url.items()}}
+    command = (sys.executable, "-m", "dispatcher", "migrate")
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, env=environment, stdout=pipe, stderr=pipe)
+    program = Program(process)
+    try:
+        yield program
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await program.ended()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def empty(postgres: PostgresServer) -> AsyncIterator[Database]:
+    """A database without our schema, on a server that has the roles and logins."""
+    await (await postgres.create_database()).drop()
+    created = await postgres.create_database(migrated=False)
+    yield created
+    await created.drop()
+
+
+async def pid_of(connection: Connection) -> int:
+    return int(await connection.fetchval("SELECT pg_backend_pid()"))
+
+
+@pytest.mark.parametrize("login", ["team_a", "task"])
+async def test_a_login_that_holds_the_lock_of_the_migration_is_named_at_once(empty: Database, login: str) -> None:
+    attacker = await empty.connect(login)
+    await attacker.execute(HOLDS)
+    pid = await pid_of(attacker)
+    async with migrating(empty) as program:
+        await wait_for(lambda: program.names(login, str(pid)), "the holder is named", 30)
+        assert time.monotonic() - program.begun < SOON_SECONDS + 2  # of which Python takes a second to start
+        assert program.process.returncode is None
+        await attacker.execute("SELECT pg_advisory_unlock_all()")
+        assert await program.ended() == 0, program.said
+    assert await migrate(empty.admin_url, check=True) == []
+
+
+async def test_all_who_hold_the_lock_of_the_migration_are_named(empty: Database) -> None:
+    attackers = [await empty.connect(login) for login in ("team_a", "team_b", "reader")]
+    for attacker in attackers:
+        await attacker.execute("SELECT pg_advisory_lock_shared($1)", LOCK)
+    pids = [str(await pid_of(attacker)) for attacker in attackers]
+    async with migrating(empty) as program:
+        await wait_for(lambda: program.names("team_a", "team_b", "reader", *pids), "the holders are named", 30)
+        for attacker in attackers:
+            attacker.terminate()
+        assert await program.ended() == 0, program.said
+
+
+async def test_a_session_that_is_ended_as_the_words_say_lets_the_migration_go_on(empty: Database) -> None:
+    attacker, admin = await empty.connect("team_a"), await empty.connect()
+    await attacker.execute(HOLDS)
+    pid = await pid_of(attacker)
+    async with migrating(empty) as program:
+        await wait_for(lambda: program.names("pg_terminate_backend", str(pid)), "the next step is named", 30)
+        await admin.execute("SELECT pg_terminate_backend($1)", pid)
+        assert await program.ended() == 0, program.said
+
+
+async def test_the_lock_in_another_database_holds_up_nobody(empty: Database, database: Database) -> None:
+    attacker = await database.connect("team_a")
+    await attacker.execute(HOLDS)
+    async with asyncio.timeout(30):
+        assert await migrate(empty.admin_url)
+
+
+async def test_a_schema_that_somebody_else_made_is_refused_and_its_owner_named(
+    empty: Database, postgres: PostgresServer
+) -> None:
+    await postgres.execute(f'GRANT CREATE ON DATABASE "{empty.name}" TO team_a')
+    attacker = await empty.connect("team_a")
+    await attacker.execute(BEFOREHAND)
+    async with migrating(empty) as program:
+        assert await program.ended() != 0
+    assert program.names("schema dispatch belongs to team_a"), program.said
+    with pytest.raises(DatabaseUnfit, match="schema dispatch belongs to team_a"):
+        await migrate(empty.admin_url)
+    admin = await empty.session("admin")
+    assert await admin.fetchval("SELECT to_regclass('dispatch.schema_version') IS NULL")
+    assert await admin.fetchval("SELECT count(*) FROM pg_class WHERE relnamespace = 'dispatch'::regnamespace") == 1
+    await admin.execute("DROP SCHEMA dispatch CASCADE")
+    assert await migrate(empty.admin_url)
+
+
+async def test_a_schema_with_a_version_table_of_somebody_else_is_refused_too(
+    empty: Database, postgres: PostgresServer
+) -> None:
+    """What he says was applied is not believed."""
+    await postgres.execute(f'GRANT CREATE ON DATABASE "{empty.name}" TO team_a')
+    attacker = await empty.connect("team_a")
+    await attacker.execute("CREATE SCHEMA dispatch")
+    await attacker.execute("CREATE TABLE dispatch.schema_version (version int, name text, checksum text)")
+    await attacker.execute("GRANT ALL ON SCHEMA dispatch TO PUBLIC; GRANT ALL ON dispatch.schema_version TO PUBLIC")
+    with pytest.raises(DatabaseUnfit, match="schema dispatch belongs to team_a"):
+        await migrate(empty.admin_url)

@@ -1,0 +1,170 @@
+"""One session that does not read its notifications, another that floods the queue of the whole server.
+
+NOTIFY fails for everybody once that queue is full. Rows go on nevertheless, and are found by polling.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import asyncpg
+import pytest
+import pytest_asyncio
+
+from dispatcher.pg.connect import Session
+from dispatcher.pg.listen import Listener
+from dispatcher.pg.tasks import look
+from tests.controlplane.waiting import wait_for
+from tests.janitor_calls import cancelled, closed, returned
+from tests.postgres import Connection, Database, PostgresServer
+from tests.postgres_process import Folder, Postmaster
+from tests.rows import insert_row
+
+SMALLEST_QUEUE = "ALTER SYSTEM SET max_notify_queue_pages = 64"
+USAGE = "SELECT pg_notification_queue_usage()"
+DEAF = "LISTEN flood"
+FLOOD = "SELECT pg_notify('flood', repeat('x', 7900) || n) FROM generate_series(1, $1) AS n"
+LONG_AGO = "SELECT setval('dispatch.tasks_clock', 1), setval('dispatch.done_clock', 1)"
+NOISY = "NOTIFY dispatch_tasks"
+Call = Callable[[], Awaitable[object]]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def server() -> AsyncIterator[PostgresServer]:
+    """One of its own, with the smallest queue that can be had: 512 KiB."""
+    postmaster = Postmaster(Folder(), "small-queue")
+    await postmaster.initialise()
+    await postmaster.start()
+    made = PostgresServer(postmaster.admin_url, postmaster)
+    try:
+        await made.execute(SMALLEST_QUEUE)
+        await made.stop()
+        await made.start()
+        yield made
+    finally:
+        await made.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def quiet(server: PostgresServer) -> AsyncIterator[Database]:
+    created = await server.create_database()
+    try:
+        yield created
+    finally:
+        await created.drop()
+
+
+async def usage(database: Database) -> float:
+    return float(await (await database.session("admin")).fetchval(USAGE))
+
+
+@asynccontextmanager
+async def flooded(database: Database, most: float = 1.0) -> AsyncIterator[None]:
+    """The attacker's two sessions; the queue is full, or as full as that."""
+    deaf, loud = await database.connect("team_a"), await database.connect("team_a")
+    await deaf.execute(DEAF)
+    await deaf.execute("BEGIN; SELECT 1")
+    try:
+        await fill(loud, most)
+        yield
+    finally:
+        deaf.terminate()
+        loud.terminate()
+
+
+async def fill(loud: Connection, most: float) -> None:
+    """Until the queue is so full, or takes no more."""
+    try:
+        while await loud.fetchval(USAGE) < most:
+            await loud.execute(FLOOD, 1)
+    except asyncpg.ProgramLimitExceededError:
+        return
+
+
+async def found_by_polling(database: Database) -> set[int]:
+    session = Session(lambda: database.url("reader"))
+    try:
+        async with look(session) as rows:
+            return {row.id for row in await rows.candidates({"default": 100})}
+    finally:
+        await session.close()
+
+
+async def test_the_queue_can_be_filled_by_anybody(quiet: Database) -> None:
+    """Postgres itself cannot prevent it: whoever notifies by himself fails."""
+    async with flooded(quiet):
+        assert await usage(quiet) > 0.9
+        with pytest.raises(asyncpg.ProgramLimitExceededError):
+            await (await quiet.session("team_b")).execute(FLOOD, 20)
+
+
+@pytest.mark.parametrize("most", [0.6, 1.0], ids=["more than half full", "full"])
+async def test_rows_of_other_teams_live_their_whole_lives_meanwhile(quiet: Database, most: float) -> None:
+    admin = await quiet.session("admin")
+    async with flooded(quiet, most):
+        rows = []
+        for _ in range(6):
+            await admin.execute(LONG_AGO)  # so that each call wants to notify
+            rows.append(await insert_row(quiet, "team_b", max_failures=9))
+        assert await found_by_polling(quiet) == {row.id for row in rows}
+        runs = [await row.started() for row in rows[:4]]
+        assert await rows[1].cancel(login="team_b") == "processing"
+        await rows[3].silent_for(600)
+        answers: list[tuple[Call, str]] = [
+            (lambda: rows[0].finish(runs[0], "retry"), "waiting"),
+            (lambda: cancelled(rows[1], runs[1]), "cancelled"),
+            (lambda: rows[2].finish(runs[2], "succeeded"), "succeeded"),
+            (lambda: returned(rows[3], runs[3]), "waiting"),
+            (lambda: rows[4].cancel(login="team_b"), "cancelled"),
+            (lambda: rows[4].retry(login="team_b"), "waiting"),
+            (lambda: closed(rows[5]), "failed"),
+        ]
+        for call, status in answers:
+            await admin.execute(LONG_AGO)
+            assert await call() == status
+        assert await usage(quiet) >= min(most, 0.9)
+        assert await found_by_polling(quiet) == {rows[4].id}
+
+
+async def test_notifications_come_again_when_the_attacker_has_gone(quiet: Database) -> None:
+    heard = asyncio.Event()
+    listener = Listener(lambda: quiet.url("reader"), heard.set)
+    listening = asyncio.create_task(listener.run())
+    try:
+        await wait_for(lambda: listener.is_listening, "the dispatcher listens")
+        async with flooded(quiet):
+            heard.clear()
+            await (await quiet.session("admin")).execute(LONG_AGO)
+            await insert_row(quiet, "team_b")
+            assert await usage(quiet) > 0.5
+            assert not heard.is_set()
+
+        async def is_told() -> bool:
+            await insert_row(quiet, "team_b")
+            return heard.is_set()
+
+        await wait_for(is_told, "the dispatcher is told of new rows again")
+        assert await usage(quiet) < 0.5
+    finally:
+        listening.cancel()
+        await asyncio.wait([listening])
+
+
+async def test_an_insert_alone_moves_the_queue_on(quiet: Database) -> None:
+    """Nobody listens, nobody asks for the usage: the rows of other teams free the queue themselves."""
+    async with flooded(quiet):
+        await insert_row(quiet, "team_b")
+    admin = await quiet.session("admin")
+
+    async def notifies() -> bool:
+        await admin.execute(LONG_AGO)
+        await insert_row(quiet, "team_b")
+        try:
+            await admin.execute(NOISY)
+        except asyncpg.ProgramLimitExceededError:
+            return False
+        return True
+
+    await wait_for(notifies, "the queue takes notifications again")

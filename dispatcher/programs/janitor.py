@@ -12,10 +12,10 @@ was started with the wrong ones must not fail everybody's rows.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import zip_longest
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 import structlog
@@ -47,6 +47,7 @@ from dispatcher.startup import database_of, log_in, site_of, stop_on_signals
 
 log = structlog.get_logger(component="janitor")
 
+T = TypeVar("T")
 EVERY_SECONDS, SELDOM_SECONDS = 10, 300
 SHARE: Final = 20
 """Lists may take one part in so many of the time: those of many thousand Jobs are work for the API server."""
@@ -113,6 +114,10 @@ def pause_after(listing: float) -> float:
     return min(max(EVERY_SECONDS, SHARE * listing), SELDOM_SECONDS)
 
 
+def id_and_submitter(row: Candidate) -> tuple[int, str]:
+    return row.id, row.submitted_by
+
+
 class Janitor:
     """Runs rounds; what it keeps between them is what the API server said of rows that it would not take."""
 
@@ -154,7 +159,7 @@ class Janitor:
         )  # 3 would the API server take those that nobody has launched?
         read = msgspec.structs.replace(read, refusals={**read.refusals, **self._trials.confirmed(read.untried, began)})
         closings = [closing for task in read.tasks.values() if (closing := self._plan(task, seen, read)) is not None]
-        closings.sort(key=lambda closing: self._turn(closing.task_id))
+        closings = self._in_turn(closings, lambda one: (one.task_id, read.tasks[one.task_id].submitted_by))
         await self._carry_out(closings[:CLOSED_AT_ONCE], seen, read)  # 4 the live question, then one CAS each
         await self._delete_old()  # 5
         return pause
@@ -178,7 +183,7 @@ class Janitor:
         waiting = await rows.candidates_of(dict.fromkeys(lines, max(CLOSED_AT_ONCE, LOOKED_AT // max(1, len(lines)))))
         refused = await self._refused(rows, waiting)
         able = [row for row in waiting if self._trials.is_due(row) and self._is_offered(row)]
-        oldest = [row.id for row in self._in_turn(able)[:OLDEST]]
+        oldest = [row.id for row in self._in_turn(able, id_and_submitter)[:OLDEST]]
         tasks = await rows.tasks(sorted({*rows.frame.held, *seen.jobs, *refused, *oldest}))
         jobs = {id_: self._own(task, seen.jobs.get(id_, ()), rows.database_id) for id_, task in tasks.items()}
         untried = [
@@ -193,11 +198,11 @@ class Janitor:
         """The oldest first; rows that somebody held in a transaction come last, so that they hide no others."""
         return task_id in self._locked, task_id
 
-    def _in_turn(self, rows: Sequence[Candidate]) -> list[Candidate]:
-        """Submitters take turns, each with its oldest row first."""
+    def _in_turn(self, rows: Sequence[T], whose: Callable[[T], tuple[int, str]]) -> list[T]:
+        """Submitters take turns, each with its oldest row first. `whose`: the row's id and submitter."""
         own = defaultdict(list)
-        for row in sorted(rows, key=lambda row: self._turn(row.id)):
-            own[row.submitted_by].append(row)
+        for row in sorted(rows, key=lambda row: self._turn(whose(row)[0])):
+            own[whose(row)[1]].append(row)
         return [row for rank in zip_longest(*own.values()) for row in rank if row is not None]
 
     def _is_offered(self, row: Candidate) -> bool:
@@ -211,7 +216,7 @@ class Janitor:
         for kind in await rows.kinds(list(unknown.values())):
             self.catalog.offer(kind)
         offers = {row.kind: self.catalog.known_offer(row.kind) for row in found}
-        refused = self._in_turn([row for row in found if isinstance(offers[row.kind], Hold)])
+        refused = self._in_turn([row for row in found if isinstance(offers[row.kind], Hold)], id_and_submitter)
         return {row.id: offer for row in refused[:CLOSED_AT_ONCE] if isinstance(offer := offers[row.kind], Hold)}
 
     def _is_old(self, task: Task, now: datetime) -> bool:

@@ -84,6 +84,7 @@ docs: venv ## the reference pages, from the code
 	$(BIN)/python -m docs.make_settings
 	$(BIN)/python -m docs.make_metrics
 	$(BIN)/python -m docs.make_faults
+	$(BIN)/python -m docs.make_rights
 
 lock: venv ## newest versions of everything, with hashes
 	$(BIN)/python -m pip install --quiet $(UV)

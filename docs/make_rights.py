@@ -1,0 +1,73 @@
+"""Writes `docs/rights.md` from a migrated database and from what `deploy/` renders. See `make docs`.
+
+It starts a Postgres of its own (or uses the one that TEST_DATABASE_URL names) and builds kustomize where it is missing.
+tests/integration/test_rights.py and tests/contract/test_rights.py compare the page with both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any, Final
+
+import asyncpg
+
+from dispatcher.pg.connect import open_connection
+from dispatcher.pg.migrate import ROLES
+from dispatcher.pg.queries import query
+from docs.rights_of_roles import Catalog, Default, Function, Grant, Policy, Relation, Role, roles_part
+from tests.postgres import PostgresServer
+
+PAGE: Final = Path(__file__).with_name("rights.md")
+HEAD: Final = """\
+<!-- Made from the catalog of a migrated database and from deploy/ by `make docs`. Change rights there. -->
+# Rights
+
+What each role may do in the database, and each ServiceAccount in the cluster. Tests compare this page with a real
+database and a real API server: a right that is not written here fails the build.
+"""
+
+
+async def read_catalog(connection: asyncpg.Connection[asyncpg.Record]) -> Catalog:
+    """What the database says; `search_path` must be bare. Sorted here: its own order depends on its collation."""
+
+    async def rows(name: str, *arguments: object) -> list[dict[str, Any]]:
+        found = [ordered(row) for row in await connection.fetch(query(name, "rights"), *arguments)]
+        return sorted(found, key=lambda row: [str(value) for value in row.values()])
+
+    names = list(ROLES)
+    return Catalog(
+        [Role(**row) for row in await rows("roles", names)],
+        [Relation(**row) for row in await rows("relations")],
+        [Function(**row) for row in await rows("functions")],
+        [Policy(**row) for row in await rows("policies")],
+        [Grant(**row) for row in await rows("grants")],
+        [Default(**row) for row in await rows("defaults")],
+        [row["what"] for row in await rows("others", names)],
+    )
+
+
+def ordered(row: asyncpg.Record) -> dict[str, Any]:
+    """Columns of a table keep their order; other lists have none."""
+    return {key: sorted(value) if isinstance(value, list) and key != "columns" else value for key, value in row.items()}
+
+
+async def migrated_catalog() -> Catalog:
+    """Of a new database."""
+    server = await PostgresServer.launch()
+    try:
+        database = await server.create_database()
+        try:
+            connection = await open_connection(database.admin_url)
+            try:
+                return await read_catalog(connection)
+            finally:
+                await connection.close()
+        finally:
+            await database.drop()
+    finally:
+        await server.close()
+
+
+if __name__ == "__main__":
+    PAGE.write_text(f"{HEAD}\n{roles_part(asyncio.run(migrated_catalog()))}", encoding="utf-8")

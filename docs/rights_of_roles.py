@@ -1,0 +1,254 @@
+"""The first part of `docs/rights.md`: what the group roles may do in the database; `make_rights` reads it.
+
+A right that this file knows no letter for stands in the page by its full name, so nothing is left out.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+PREFIX: Final = "dispatch_"
+OWNER: Final = "dispatch_owner"
+PUBLIC: Final = "PUBLIC"
+ROLES: Final = tuple(
+    PREFIX + name for name in ("submitter", "operator", "task", "reader", "janitor", "observer")
+)  # of all but the owner; people first
+LETTERS: Final = {
+    "SELECT": "s",
+    "INSERT": "i",
+    "UPDATE": "u",
+    "REFERENCES": "f",
+    "DELETE": "D",
+    "TRUNCATE": "T",
+    "TRIGGER": "G",
+    "MAINTAIN": "M",
+}
+BY_COLUMN: Final = ("SELECT", "INSERT", "UPDATE", "REFERENCES")
+"""Rights that a column can have. On a table they are those of every column, of later ones, too."""
+NOTHING: Final = "—"
+HEAD: Final = """\
+## Database
+
+`dispatch_owner` owns everything and is left out below. Columns name roles without `dispatch_`. A capital letter holds
+for the whole table and for columns that come later, a small one for that column alone: S SELECT, I INSERT, U UPDATE,
+F REFERENCES; of all of it: D DELETE, T TRUNCATE, G TRIGGER, M MAINTAIN. `+`: may be passed on.
+"""
+
+
+class Role(NamedTuple):
+    name: str
+    attributes: Sequence[str]
+    member_of: Sequence[str]
+    settings: Sequence[str]
+
+
+class Relation(NamedTuple):
+    """A table, a view or a sequence; `row_security`: on, off or forced."""
+
+    name: str
+    kind: str
+    row_security: str
+    columns: Sequence[str]
+
+
+class Function(NamedTuple):
+    signature: str
+    security_definer: bool
+    is_trigger: bool
+    settings: Sequence[str]
+
+
+class Policy(NamedTuple):
+    """`visible`: its USING; `writable`: its WITH CHECK."""
+
+    relation: str
+    name: str
+    command: str
+    permissive: bool
+    roles: Sequence[str]
+    visible: str
+    writable: str
+
+
+class Grant(NamedTuple):
+    """One privilege of one grantee on an object; `part`: a column, empty: the whole object."""
+
+    kind: str
+    name: str
+    part: str
+    grantee: str
+    privilege: str
+    grantable: bool
+
+
+class Default(NamedTuple):
+    """What new objects of an owner give to others."""
+
+    owner: str
+    place: str
+    objects: str
+    grants: Sequence[str]
+
+
+class Catalog(NamedTuple):
+    """All that the catalog of a migrated database says about rights."""
+
+    roles: Sequence[Role]
+    relations: Sequence[Relation]
+    functions: Sequence[Function]
+    policies: Sequence[Policy]
+    grants: Sequence[Grant]
+    defaults: Sequence[Default]
+    others: Sequence[str]
+
+
+def roles_part(catalog: Catalog) -> str:
+    """The part of the page as Markdown."""
+    holders = holders_of(catalog.grants)
+    sections = [HEAD, role_section(catalog)]
+    sections += [relation_section(one, catalog.grants, holders) for one in catalog.relations if one.kind != "sequence"]
+    sections += [sequence_section(catalog), function_section(catalog), policy_section(catalog.policies)]
+    return "\n".join([*sections, rest_section(catalog)])
+
+
+def holders_of(grants: Iterable[Grant]) -> tuple[str, ...]:
+    """The roles of the project and PUBLIC, then whoever else has a right."""
+    strangers = {grant.grantee for grant in grants} - {*ROLES, PUBLIC}
+    return (*ROLES, PUBLIC, *sorted(strangers))
+
+
+def role_section(catalog: Catalog) -> str:
+    rows = [
+        (
+            code([role.name]),
+            listed(role.attributes),
+            code(role.member_of),
+            code(role.settings),
+            schema_of(role, catalog),
+        )
+        for role in catalog.roles
+    ]
+    return section("Roles", ("role", "attributes", "member of", "settings", "schema `dispatch`"), rows)
+
+
+def schema_of(role: Role, catalog: Catalog) -> str:
+    found = [grant.privilege for grant in catalog.grants if (grant.kind, grant.grantee) == ("schema", role.name)]
+    return "owner" if role.name == OWNER else listed(sorted(found))
+
+
+def relation_section(relation: Relation, grants: Sequence[Grant], holders: Sequence[str]) -> str:
+    own = [grant for grant in grants if (grant.kind, grant.name) == ("relation", relation.name)]
+    rows = [("*all of it*", *(whole_letters(own, holder) for holder in holders))]
+    rows += [
+        (f"`{column}`", *(column_letters(own, column, holder) for holder in holders)) for column in relation.columns
+    ]
+    title = f"{relation.kind.capitalize()} `{relation.name}`, row security {relation.row_security}"
+    return section(title, ("column", *map(short, holders)), rows)
+
+
+def whole_letters(own: Sequence[Grant], holder: str) -> str:
+    """Rights that no column has."""
+    return letters(one for one in own if one.grantee == holder and not one.part and one.privilege not in BY_COLUMN)
+
+
+def column_letters(own: Sequence[Grant], column: str, holder: str) -> str:
+    """Capital: granted on the table, so on every column; small: on this column alone."""
+    theirs = [one for one in own if one.grantee == holder and one.privilege in BY_COLUMN]
+    return letters(one for one in theirs if not one.part).upper() + letters(one for one in theirs if one.part == column)
+
+
+def letters(grants: Iterable[Grant]) -> str:
+    """`+`: may be passed on."""
+    return "".join(LETTERS.get(one.privilege, f" {one.privilege}") + "+" * one.grantable for one in ordered(grants))
+
+
+def ordered(grants: Iterable[Grant]) -> list[Grant]:
+    known = list(LETTERS)
+    return sorted(grants, key=lambda one: (known.index(one.privilege) if one.privilege in known else len(known), one))
+
+
+def sequence_section(catalog: Catalog) -> str:
+    names = [relation.name for relation in catalog.relations if relation.kind == "sequence"]
+    rows = [(f"`{name}`", listed(holdings(catalog.grants, "relation", name))) for name in names]
+    return section("Sequences", ("sequence", "who may do what"), rows)
+
+
+def function_section(catalog: Catalog) -> str:
+    rows = [
+        (f"`{one.signature}`", whose_rights(one), code(one.settings), listed(callers(catalog.grants, one.signature)))
+        for one in catalog.functions
+    ]
+    return section("Functions", ("function", "runs with the rights of", "settings", "may be called by"), rows)
+
+
+def callers(grants: Iterable[Grant], signature: str) -> list[str]:
+    found = [one for one in grants if (one.kind, one.name) == ("function", signature)]
+    return [short(one.grantee) + "+" * one.grantable for one in found]
+
+
+def whose_rights(function: Function) -> str:
+    who = "its owner" if function.security_definer else "its caller"
+    return f"{who}, trigger" if function.is_trigger else who
+
+
+def policy_section(policies: Sequence[Policy]) -> str:
+    rows = [
+        (
+            f"`{one.relation}`",
+            f"`{one.name}`" + ("" if one.permissive else " (restrictive)"),
+            one.command,
+            listed([short(role) for role in one.roles]),
+            code([one.visible] if one.visible else []),
+            code([one.writable] if one.writable else []),
+        )
+        for one in policies
+    ]
+    return section("Policies", ("table", "policy", "for", "roles", "rows it shows", "rows it lets in"), rows)
+
+
+def rest_section(catalog: Catalog) -> str:
+    """What most installations have none of."""
+    named: Mapping[str, Sequence[str]] = {
+        "Rights on types": told(catalog.grants, "type"),
+        "Rights on the database beyond those of a new one": told(catalog.grants, "database"),
+        "Rights on schema `dispatch` of others than the roles above": told(
+            [one for one in catalog.grants if one.grantee not in ROLES], "schema"
+        ),
+        "Rights of these roles outside of schema `dispatch`, and its objects that are not the owner's": catalog.others,
+    }
+    rows = [(what, listed(found)) for what, found in named.items()]
+    rows += [
+        (f"New {one.objects} of `{one.owner}` in {one.place} give to others", listed(one.grants))
+        for one in catalog.defaults
+    ]
+    return section("Everything else", ("what", "which"), rows)
+
+
+def told(grants: Iterable[Grant], kind: str) -> list[str]:
+    """Sentences of one kind of object, whatever its name."""
+    return [f"{one.name}: {in_words(one)}" for one in grants if one.kind == kind]
+
+
+def holdings(grants: Iterable[Grant], kind: str, name: str) -> list[str]:
+    return [in_words(one) for one in grants if (one.kind, one.name) == (kind, name)]
+
+
+def in_words(grant: Grant) -> str:
+    return f"{short(grant.grantee)} {grant.privilege}{'+' * grant.grantable}"
+
+
+def section(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return f"### {title}\n\n" + "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def short(role: str) -> str:
+    return role.removeprefix(PREFIX)
+
+
+def listed(words: Sequence[str]) -> str:
+    return ", ".join(words) or NOTHING
+
+
+def code(words: Sequence[str]) -> str:
+    """A bar would end the cell of the table."""
+    return listed(["`" + word.replace("|", r"\|").replace("\n", " ") + "`" for word in words])

@@ -1,0 +1,7 @@
+-- Functions of schema dispatch: whose rights they run with, and where they look names up.
+SELECT pg_catalog.format('%s(%s)', routine.proname, pg_catalog.oidvectortypes(routine.proargtypes)) AS signature,
+       routine.prosecdef AS security_definer,
+       routine.prorettype = 'pg_catalog.trigger'::pg_catalog.regtype AS is_trigger,
+       COALESCE(routine.proconfig, '{}') AS settings
+  FROM pg_catalog.pg_proc AS routine
+ WHERE routine.pronamespace = 'dispatch'::pg_catalog.regnamespace

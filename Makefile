@@ -80,7 +80,7 @@ controlplane: venv ## build the control plane of the tests, once; low priority, 
 bench: venv controlplane ## what is promised, measured beside a raw client; RECORD=--record keeps the figures
 	$(BIN)/python -m benchmarks $(RECORD)
 
-docs: venv ## the reference pages, from the code
+docs: venv ## the reference pages, from the code, a migrated database and what deploy/ renders
 	$(BIN)/python -m docs.make_settings
 	$(BIN)/python -m docs.make_metrics
 	$(BIN)/python -m docs.make_faults

@@ -15,7 +15,10 @@ import asyncpg
 from dispatcher.pg.connect import open_connection
 from dispatcher.pg.migrate import ROLES
 from dispatcher.pg.queries import query
+from docs.rights_of_accounts import accounts_part
 from docs.rights_of_roles import Catalog, Default, Function, Grant, Policy, Relation, Role, roles_part
+from tests.controlplane.api import Json
+from tests.deployed import DEPLOY, RBAC_KINDS, rendered
 from tests.postgres import PostgresServer
 
 PAGE: Final = Path(__file__).with_name("rights.md")
@@ -69,5 +72,13 @@ async def migrated_catalog() -> Catalog:
         await server.close()
 
 
+def installations() -> dict[str, tuple[Json, ...]]:
+    """What each folder of `deploy/` puts into a cluster, if that says anything about rights."""
+    folders = sorted(file.parent for file in DEPLOY.rglob("kustomization.yaml"))
+    found = {folder.relative_to(DEPLOY).as_posix(): rendered(folder) for folder in folders}
+    return {folder: objects for folder, objects in found.items() if any(one["kind"] in RBAC_KINDS for one in objects)}
+
+
 if __name__ == "__main__":
-    PAGE.write_text(f"{HEAD}\n{roles_part(asyncio.run(migrated_catalog()))}", encoding="utf-8")
+    parts = (HEAD, roles_part(asyncio.run(migrated_catalog())), accounts_part(installations()))
+    PAGE.write_text("\n".join(parts), encoding="utf-8")

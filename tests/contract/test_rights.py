@@ -1,0 +1,176 @@
+"""`docs/rights.md` says what the manifests give, and the real API server allows every account exactly that.
+
+The accounts, roles and bindings are applied under the names that they are rendered with. kube-scheduler's own roles
+count as the server has them.
+"""
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from functools import partial
+from itertools import product
+from typing import NamedTuple
+
+import pytest
+import pytest_asyncio
+
+from docs.make_rights import installations
+from docs.rights_of_accounts import accounts_of, accounts_part
+from tests.contract.accounts import (
+    Account,
+    account,
+    discovered,
+    has_all,
+    has_none,
+    judged,
+    paths_review,
+    rules_review,
+)
+from tests.controlplane.api import Api, Json, KubeFault
+from tests.controlplane.cluster import ControlPlane
+from tests.deployed import DEPLOY, RBAC_KINDS
+from tests.written import differences
+
+OVERLAYS = sorted(file.parent.relative_to(DEPLOY).as_posix() for file in DEPLOY.glob("overlays/*/kustomization.yaml"))
+WITHOUT_OVERLAY = "everything"
+NEEDED = {
+    ("", "secrets"),
+    ("", "pods/exec"),
+    ("", "pods/ephemeralcontainers"),
+    ("", "nodes/proxy"),
+    ("", "serviceaccounts/token"),
+    ("rbac.authorization.k8s.io", "clusterrolebindings"),
+    ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
+}
+"""Of what discovery must have listed, or the questions are too few."""
+
+
+class Site(NamedTuple):
+    plane: ControlPlane
+    accounts: Mapping[str, Account]
+    places: tuple[str, ...]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session", params=[WITHOUT_OVERLAY, *OVERLAYS])
+async def site(control_plane: ControlPlane, request: pytest.FixtureRequest) -> AsyncIterator[Site]:
+    """An installation's rights in force, and gone again."""
+    objects = rights_objects(request.param)
+    found = {one["metadata"]["namespace"] for one in objects if "namespace" in one["metadata"]}
+    other = await control_plane.create_namespace()
+    paths: list[str] = []
+    accounts: dict[str, Account] = {}
+    try:
+        for one in objects:
+            paths += [await applied(control_plane, one)]
+        for name in sorted(accounts_of(objects)):
+            accounts[name] = await account(control_plane, name, objects)
+            await control_plane.wait_for(partial(has_all, accounts[name]), f"the rights of {name} are in force", 30)
+        yield Site(control_plane, accounts, (*sorted(found | {"kube-system"}), other, ""))
+    finally:
+        await removed(control_plane, paths, accounts.values())
+        await control_plane.delete_namespace(other)
+
+
+def rights_objects(folder: str) -> list[Json]:
+    """Of an overlay, or of all folders that are none: what may be installed together."""
+    rendered = installations()
+    folders = rendered.keys() - OVERLAYS if folder == WITHOUT_OVERLAY else {folder}
+    return [one for name in sorted(folders) for one in rendered[name] if one["kind"] in RBAC_KINDS]
+
+
+async def removed(plane: ControlPlane, paths: Iterable[str], accounts: Iterable[Account]) -> None:
+    """Rights first: an account that is gone cannot be asked whether it still has some."""
+    for path in paths:
+        if "/serviceaccounts/" not in path:
+            await plane.admin("DELETE", path)
+    for one in accounts:
+        await plane.wait_for(partial(has_none, one), "the rights are gone", 30)
+        await one.api.close()
+    for path in paths:
+        if "/serviceaccounts/" in path:
+            await plane.admin("DELETE", path)
+
+
+async def applied(plane: ControlPlane, one: Json) -> str:
+    """Creates the object under its own name, and its namespace; its path."""
+    namespace = one["metadata"].get("namespace", "")
+    if namespace:
+        await created(plane, "/api/v1/namespaces", {"metadata": {"name": namespace}})
+    collection, _ = await plane._place(one, namespace)
+    await plane.admin("POST", collection, one)
+    return f"{collection}/{one['metadata']['name']}"
+
+
+async def created(plane: ControlPlane, collection: str, one: Json) -> None:
+    try:
+        await plane.admin("POST", collection, one)
+    except KubeFault as fault:
+        if fault.status != 409:
+            raise
+
+
+def test_the_page_says_what_the_manifests_give() -> None:
+    found = differences(accounts_part(installations()))
+    assert not found, found
+
+
+async def test_rules_of_every_account_are_exactly_those_written(site: Site) -> None:
+    for (name, one), namespace in product(site.accounts.items(), site.places):
+        if namespace:
+            assert await rules_review(one, namespace) == one.allowed(namespace), f"{name} in {namespace}"
+
+
+async def test_every_account_may_open_only_the_paths_that_all_accounts_may(site: Site) -> None:
+    other = site.places[-2]
+    nobody = Api(site.plane.url, site.plane.ca_file, await site.plane.service_account_token(other, "default"))
+    try:
+        least = await paths_review(nobody, other)
+    finally:
+        await nobody.close()
+    for one in site.accounts.values():
+        assert await paths_review(one.api, other) == least
+
+
+async def test_the_server_allows_every_account_exactly_what_is_written(site: Site) -> None:
+    """Every resource of the server and every verb, in the namespaces of the installation, in others, cluster-wide."""
+    resources = await discovered(site.plane)
+    assert resources >= NEEDED
+    for (name, one), namespace in product(site.accounts.items(), site.places):
+        allowed, written = await judged(site.plane, one, namespace, resources)
+        assert allowed == written, f"{name} in {namespace or 'all namespaces'}"
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]},
+        {"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["impersonate"]},
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": ["another"], "verbs": ["*"]},
+        {"apiGroups": ["*"], "resources": ["*/status"], "verbs": ["patch"]},
+    ],
+    ids=str,
+)
+async def test_a_right_that_is_not_written_is_found(site: Site, rule: Json) -> None:
+    """In a namespace where the installation has nothing."""
+    one = site.accounts["`dispatcher/dispatcher`"]
+    other = site.places[-2]
+    group = "rbac.authorization.k8s.io"
+    path = f"/apis/{group}/v1/namespaces/{other}"
+    subject = {"kind": "ServiceAccount", "name": "dispatcher", "namespace": one.namespace}
+    role = {"apiGroup": group, "kind": "Role", "name": "more"}
+    await site.plane.admin("POST", f"{path}/roles", {"metadata": {"name": "more"}, "rules": [rule]})
+    bound = {"metadata": {"name": "more"}, "roleRef": role, "subjects": [subject]}
+    await site.plane.admin("POST", f"{path}/rolebindings", bound)
+
+    async def has_only_what_is_written() -> bool:
+        return await rules_review(one, other) == one.allowed(other)
+
+    async def has_more() -> bool:
+        return not await has_only_what_is_written()
+
+    try:
+        await site.plane.wait_for(has_more, "the rule is in force")
+        allowed, written = await judged(site.plane, one, other, await discovered(site.plane))
+        assert allowed > written
+    finally:
+        await site.plane.admin("DELETE", f"{path}/rolebindings/more")
+        await site.plane.admin("DELETE", f"{path}/roles/more")
+        await site.plane.wait_for(has_only_what_is_written, "the rule is gone")

@@ -1,7 +1,7 @@
 """Writes `docs/rights.md` from a migrated database and from what `deploy/` renders. See `make docs`.
 
 It starts a Postgres of its own (or uses the one that TEST_DATABASE_URL names) and builds kustomize where it is missing.
-tests/integration/test_rights.py and tests/contract/test_rights.py compare the page with both.
+tests/integration/test_rights.py and tests/contract/test_account_rights.py compare the page with both.
 """
 
 from __future__ import annotations

@@ -55,9 +55,13 @@ def accounts_part(installations: Mapping[str, Sequence[Json]]) -> str:
             verbs[right.subject, right.where, right.of, name][folder].add(right.verb)
         for account in accounts_of(objects) - {right.subject for right in rights_of(objects)}:
             verbs[account, NOTHING, NOTHING, ""][folder].add(NOTHING)
-    rows = [row for key in sorted(verbs) for row in rows_of(key, verbs[key])]
+    rows = [row for key in sorted(verbs, key=unquoted) for row in rows_of(key, verbs[key])]
     heads = ("who", "where", "resource", "names", "verbs", "by `deploy/`")
     return f"{HEAD}\n{section('Accounts', heads, rows)}"
+
+
+def unquoted(key: Iterable[str]) -> list[str]:
+    return [word.replace("`", "") for word in key]
 
 
 def rows_of(key: tuple[str, ...], verbs_by_folder: Mapping[str, Iterable[str]]) -> Iterator[tuple[str, ...]]:

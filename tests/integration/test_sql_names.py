@@ -12,7 +12,14 @@ from dispatcher.pg.queries import query, sql_folder
 from tests.postgres import LOGINS, Database
 
 PATH = "pg_catalog, pg_temp"
-RUN_BY = {"queries": "reader", "janitor": "janitor", "exec": "task", "migrate": "admin", "demo": "team_a"}
+RUN_BY = {
+    "queries": "reader",
+    "janitor": "janitor",
+    "exec": "task",
+    "migrate": "admin",
+    "rights": "admin",
+    "demo": "team_a",
+}
 OTHERS = {
     ("demo", "report"): "task",
     ("demo", "queue"): "admin",

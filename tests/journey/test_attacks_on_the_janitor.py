@@ -1,0 +1,120 @@
+"""Somebody holds his rows in an open transaction: the janitor ends those of others in its first round, and his last."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from dispatcher.kube.client import KubeClient
+from dispatcher.loading import load
+from dispatcher.programs.janitor import Janitor
+from dispatcher.startup import log_in
+from tests.controlplane.sides import EMBEDDED_SIDE
+from tests.dispatching import Place
+from tests.postgres import Connection
+
+pytestmark = EMBEDDED_SIDE
+OTHERS = 20
+ROUND_SECONDS = 2
+INSERTED = "INSERT INTO dispatch.tasks (max_failures) SELECT 1 FROM generate_series(1, $1)"
+DEAD_RUNS = """
+UPDATE dispatch.tasks SET status = 'processing', launch = 1, job_uid = 'gone-' || id,
+       run_digest = sha256(uuid_send(gen_random_uuid())),
+       started_at = now() - interval '1 h', heartbeat_at = now() - interval '10 min',
+       -- of every second one a cancel was asked: the janitor ends it by another call
+       cancel_requested_at = CASE WHEN id % 2 = 0 THEN now() - interval '10 min' END
+WHERE status = 'waiting'
+"""
+CANCELS = "SELECT dispatch.task_cancel(id) FROM dispatch.tasks WHERE submitted_by = session_user"
+STATUSES = "SELECT status FROM dispatch.tasks WHERE submitted_by = $1"
+
+
+@asynccontextmanager
+async def a_janitor(place: Place) -> AsyncIterator[Janitor]:
+    """In this process: its rounds are called one by one."""
+    kubeconfig = place.control_plane.kubeconfig(
+        place.folder / "janitor", token=place.control_plane.admin_token, namespace=place.namespace
+    )
+    environment = place.environment(DATABASE_URL=place.database.url("janitor"), KUBECONFIG=kubeconfig, PARK_SECONDS=1)
+    settings = load(environment, lambda path: Path(path).read_text(encoding="utf-8")).settings
+    client = KubeClient(await log_in(settings.kube))
+    janitor = Janitor(settings, client)
+    try:
+        yield janitor
+    finally:
+        await janitor.close()
+        await client.close()
+
+
+async def dead_runs(place: Place, login: str, count: int) -> None:
+    """Rows whose containers are gone, and whose Jobs are, too."""
+    await (await place.database.session(login)).execute(INSERTED, count)
+    await (await place.database.session("admin")).execute(DEAD_RUNS)
+
+
+async def statuses(place: Place, login: str) -> Counter[str]:
+    admin = await place.database.session("admin")
+    return Counter(row["status"] for row in await admin.fetch(STATUSES, login))
+
+
+@asynccontextmanager
+async def holding(attacker: Connection) -> AsyncIterator[None]:
+    """`task_cancel` on all of his rows, in a transaction that he leaves open; in the end he takes it back."""
+    transaction = attacker.transaction()
+    await transaction.start()
+    await attacker.execute(CANCELS)
+    yield
+    await transaction.rollback()
+
+
+async def timed_round(janitor: Janitor) -> float:
+    began = time.monotonic()
+    await janitor.run_once()
+    return time.monotonic() - began
+
+
+OVER = Counter({"failed": OTHERS // 2, "cancelled": OTHERS // 2})
+
+
+@pytest.mark.parametrize("count", [100])
+async def test_rows_that_somebody_holds_hold_up_no_other(place: Place, count: int) -> None:
+    await dead_runs(place, "team_a", count)
+    await dead_runs(place, "team_b", OTHERS)
+    attacker = await place.database.connect("team_a")
+    async with a_janitor(place) as janitor:
+        async with holding(attacker):
+            seconds = await timed_round(janitor)
+            assert await statuses(place, "team_b") == OVER
+            assert await statuses(place, "team_a") == {"processing": count}
+            assert seconds < ROUND_SECONDS
+        for _ in range(2):
+            await janitor.run_once()
+    assert await statuses(place, "team_a") == {"failed": count // 2, "cancelled": count // 2}
+
+
+async def test_rows_that_were_held_come_last_in_the_next_round(place: Place) -> None:
+    await dead_runs(place, "team_a", 250)
+    attacker = await place.database.connect("team_a")
+    async with a_janitor(place) as janitor, holding(attacker):
+        await janitor.run_once()
+        await janitor.run_once()
+        await dead_runs(place, "team_b", OTHERS)
+        seconds = await timed_round(janitor)
+        assert await statuses(place, "team_b") == OVER
+        assert seconds < ROUND_SECONDS
+
+
+async def test_rows_that_the_holder_ends_himself_are_left_as_he_ended_them(place: Place) -> None:
+    await dead_runs(place, "team_a", 100)
+    attacker = await place.database.connect("team_a")
+    async with a_janitor(place) as janitor:
+        async with attacker.transaction():
+            await attacker.execute(CANCELS)
+            await janitor.run_once()
+        await janitor.run_once()
+    assert await statuses(place, "team_a") == {"cancelled": 100}

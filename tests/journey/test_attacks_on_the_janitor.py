@@ -12,7 +12,7 @@ import pytest
 
 from dispatcher.kube.client import KubeClient
 from dispatcher.loading import load
-from dispatcher.programs.janitor import Janitor
+from dispatcher.programs.janitor import CLOSED_AT_ONCE, Janitor
 from dispatcher.startup import log_in
 from tests.controlplane.sides import EMBEDDED_SIDE
 from tests.dispatching import Place
@@ -81,8 +81,9 @@ async def timed_round(janitor: Janitor) -> float:
 OVER = Counter({"failed": OTHERS // 2, "cancelled": OTHERS // 2})
 
 
-@pytest.mark.parametrize("count", [100])
+@pytest.mark.parametrize("count", [100, 250])
 async def test_rows_that_somebody_holds_hold_up_no_other(place: Place, count: int) -> None:
+    assert 100 < CLOSED_AT_ONCE < 250  # with the second, his rows alone fill a round
     await dead_runs(place, "team_a", count)
     await dead_runs(place, "team_b", OTHERS)
     attacker = await place.database.connect("team_a")

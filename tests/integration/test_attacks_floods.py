@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 import pytest
 import pytest_asyncio
@@ -65,7 +66,8 @@ async def flooded(postgres: PostgresServer) -> AsyncIterator[Database]:
     for name, flood in FLOODS.items():
         await declare(database, name, max_jobs_per_submitter=1)
         assert await attacker.execute(flood, timeout=120) == f"INSERT 0 {ROWS}"
-        await database.insert_task("team_b", queue=name, priority=1000)
+        due = {"run_at": datetime(2000, 1, 2, tzinfo=UTC)} if "due" in name else {}
+        await database.insert_task("team_b", queue=name, priority=1000, **due)
     yield database
     await database.drop()
 

@@ -72,7 +72,7 @@ $$;
 COMMENT ON FUNCTION dispatch.field IS 'A text with its length before it, so that two fields never run together; NULL is not the empty text.';
 
 CREATE FUNCTION dispatch.start_keys(id bigint, created_at timestamptz) RETURNS SETOF uuid
-LANGUAGE sql STABLE AS $$
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT dispatch.as_uuid(dispatch.hmac(s.start_inner, s.start_outer, convert_to('start', 'UTF8') || int8send(id)
                             || int8send((extract(epoch FROM created_at) * 1000000)::bigint)))
     FROM dispatch.secrets AS s ORDER BY s.generation DESC
@@ -80,7 +80,7 @@ $$;
 COMMENT ON FUNCTION dispatch.start_keys IS 'The start keys of a row, the newest first; the dispatcher derives the first one, too.';
 
 CREATE FUNCTION dispatch.run_tokens(id bigint, attempt integer, launch integer, job_uid text, pod text) RETURNS SETOF uuid
-LANGUAGE sql STABLE AS $$
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT dispatch.as_uuid(dispatch.hmac(s.run_inner, s.run_outer, convert_to('run', 'UTF8') || int8send(id)
                             || int4send(attempt) || int4send(launch) || dispatch.field(job_uid) || dispatch.field(pod)))
     FROM dispatch.secrets AS s ORDER BY s.generation DESC

@@ -20,7 +20,7 @@ LANGUAGE sql AS $$
 $$;
 
 CREATE FUNCTION dispatch.fits_start_key(id bigint, created_at timestamptz, start_key uuid) RETURNS boolean
-LANGUAGE sql STABLE AS $$
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT start_key IN (SELECT dispatch.start_keys(id, created_at))
         OR EXISTS (SELECT FROM dispatch.earlier_start_keys AS e
                    WHERE e.task_id = id AND e.digest = dispatch.token_digest(start_key))

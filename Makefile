@@ -14,7 +14,7 @@ TOGETHER := -j2 --keep-going $(if $(filter output-sync,$(.FEATURES)),--output-sy
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo quick test lint types imports house unit coverage contract integration journey faults model property controlplane bench docs lock clean
+.PHONY: help venv demo quick test lint types imports house unit coverage contract integration journey faults model property fuzz controlplane bench docs lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,6 +71,11 @@ model: venv ## one row under every interleaving; each rule of the protocol remov
 
 property: venv ## many rows: caps, order, backlog, time
 	$(BIN)/python $(PYTEST) tests/property
+
+fuzz: venv controlplane ## 100,000 hostile rows and requests, others each time; HOSTILE_SEED=N repeats a run
+	HYPOTHESIS_PROFILE=nightly $(BIN)/python $(PYTEST) -s $(FUZZ)
+
+FUZZ = tests/contract/test_hostile_rows_fuzzed.py tests/contract/test_extender_fuzzed_requests.py
 
 controlplane: venv ## build the control plane of the tests, once; low priority, minutes
 	@$(BIN)/python -c 'import shutil; from tests.controlplane.binaries import find_go; find_go(shutil.which("go"))' \

@@ -20,6 +20,8 @@ GATE: Final = settings(
     suppress_health_check=(HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much),
 )
 NIGHTLY: Final = settings(GATE, derandomize=False, max_examples=2_000, stateful_step_count=100)
+IS_NIGHTLY: Final = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
+"""Whether suites with a generator of their own try ten times as much, and others each time."""
 STORY: Final = {"gate": GATE, "nightly": NIGHTLY}[os.environ.get("HYPOTHESIS_PROFILE", "gate")]
 """Long runs of a whole world."""
 WORLD: Final = settings(STORY, max_examples=STORY.max_examples * 3)

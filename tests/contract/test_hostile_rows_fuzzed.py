@@ -1,0 +1,178 @@
+"""Hostile rows, many at once, all the way: INSERT as a submitter, read and rendered by the dispatcher's own code, and a
+part of the Jobs judged by the API server, asked as the dispatcher's own account (dry run).
+
+10,000 rows by default, the same each time; 100,000 others with `make fuzz`. HOSTILE_SEED repeats a run that failed.
+"""
+
+import asyncio
+import os
+import random
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import pytest_asyncio
+import yaml
+
+from dispatcher.model import Hold, HoldReason, Manifest, Task
+from tests.contract.hostile_inserts import insert_all, prepare, wrong_answers
+from tests.contract.hostile_jobs import Rendered, Renderer, added, excesses, write_templates
+from tests.contract.hostile_rows import Hostile, hostile
+from tests.contract.hostile_words import MARK
+from tests.controlplane.api import Api, Json
+from tests.dispatching import Place
+from tests.postgres import Connection
+from tests.property.profiles import IS_NIGHTLY
+
+ROWS = 100_000 if IS_NIGHTLY else 10_000
+DRY_RUNS = 4_000 if IS_NIGHTLY else 400
+BATCH = 500
+AT_ONCE = 8
+SEED = int(os.environ.get("HOSTILE_SEED") or (random.SystemRandom().randrange(2**32) if IS_NIGHTLY else 20261122))
+LOGINS = ("team_a", "team_b")
+
+
+@dataclass
+class Attack:
+    """What became of all rows. `shown`: of the admitted, one of each look."""
+
+    renderer: Renderer
+    accepted: int = 0
+    refusals: Counter[str] = field(default_factory=Counter)
+    holds: Counter[str] = field(default_factory=Counter)
+    rendered: int = 0
+    shown: dict[tuple[object, ...], Rendered] = field(default_factory=dict)
+
+    async def insert(self, submitter: Connection, rows: Sequence[Hostile]) -> list[int]:
+        answers = await insert_all(submitter, rows)
+        assert wrong_answers(rows, answers, MARK) == []
+        self.refusals.update(answer.state for answer in answers if answer.state)
+        return [answer.id for answer in answers if answer.id is not None]
+
+    async def render(self, ids: Sequence[int]) -> None:
+        found = await self.renderer.render(ids)
+        assert len(found) == len(ids)
+        self.accepted += len(found)
+        for one in found:
+            self.judge(one)
+
+    def judge(self, one: Rendered | Task) -> None:
+        if isinstance(one, Task):
+            self.holds["UnknownTemplate"] += 1
+        elif isinstance(one.verdict, Hold):
+            assert one.verdict.reason is HoldReason.POLICY_DENIED
+            assert len(one.verdict.detail) < 2000
+            self.holds["PolicyDenied"] += 1
+            # What lets a row be held may change nothing, such as a second machine beside the first.
+            beyond = [] if one.refused else list(excesses(one))
+            assert beyond == [], f"the second check lets pass: {one.verdict.detail}"
+        else:
+            assert one.refused == "", "the second check refuses what the first accepted"
+            self.rendered += 1
+            self.shown.setdefault(look_of(one), one)
+
+
+def look_of(one: Rendered) -> tuple[object, ...]:
+    """Jobs of one look differ in nothing that the API server could mind."""
+    asked = one.order.request
+    texts = frozenset(text[:40] for text in asked.env.values())
+    spec = frozenset((name, str(value)[:60]) for name, value in asked.spec.items())
+    return (one.template.name, frozenset(asked.env), texts, spec, (asked.cache_key or "")[:20], one.task.queue)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def seed() -> int:
+    sys.stderr.write(f"\nHOSTILE_SEED={SEED}, {ROWS} rows\n")
+    return SEED
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def attack(place: Place, seed: int) -> AsyncIterator[Attack]:
+    """After all rows went from INSERT to Job."""
+    write_templates(place.templates)
+    await prepare(place.database)
+    made = Attack(Renderer(place.templates, place.database.url("reader"), place.namespace))
+    await asyncio.gather(*(one_team(made, place, number) for number in range(len(LOGINS))))
+    yield made
+    await made.renderer.close()
+
+
+async def one_team(attack: Attack, place: Place, number: int) -> None:
+    """Its share of the rows, in batches."""
+    submitter, chance = await place.database.connect(LOGINS[number]), random.Random(SEED + number)
+    share = ROWS // len(LOGINS)
+    for start in range(0, share, BATCH):
+        rows = [hostile(chance, number * share + start + one) for one in range(min(BATCH, share - start))]
+        if ids := await attack.insert(submitter, rows):
+            await attack.render(ids)
+
+
+def spread(shown: Iterable[Rendered]) -> list[Rendered]:
+    """So many of them that may be asked, of each template alike."""
+    by_template: dict[str, list[Rendered]] = {}
+    for one in shown:
+        by_template.setdefault(one.template.name, []).append(one)
+    most = sorted(by_template.values(), key=len)
+    chosen: list[Rendered] = []
+    for number, group in enumerate(most):
+        chosen += group[: (DRY_RUNS - len(chosen)) // (len(most) - number)]
+    return chosen
+
+
+class Trial:
+    """Dry runs as the account of the dispatcher, with the rights that are shipped."""
+
+    def __init__(self, place: Place) -> None:
+        user = yaml.safe_load((place.folder / "kubeconfig").read_text())["users"][0]["user"]
+        plane = place.control_plane
+        self.api = Api(plane.url, plane.ca_file, user["token"])
+        self._path = f"/apis/batch/v1/namespaces/{place.namespace}/jobs"
+
+    async def ask(self, job: Manifest) -> Json:
+        params = {"dryRun": "All", "fieldValidation": "Strict"}
+        return await self.api.request("POST", self._path, job, params=params)
+
+
+async def extras(trial: Trial, job: Manifest) -> dict[str, object]:
+    """What the server adds to a Job by itself."""
+    answer = await trial.ask(job)
+    found = added(answer["spec"], job["spec"], "/spec")
+    assert {key for key in answer["metadata"]["labels"] if key not in job["metadata"]["labels"]} == set()
+    assert answer["metadata"]["annotations"] == job["metadata"]["annotations"]
+    return {path: value for path, value in found.items() if not path.startswith("/spec/selector")}
+
+
+async def beyond_template(trial: Trial, one: Rendered, plain: dict[str, object]) -> dict[str, object]:
+    """What the server's object has that neither the row's Job nor that of a row without wishes has."""
+    found = await extras(trial, one.job)
+    return {path: value for path, value in found.items() if plain.get(path) != value and not is_pulling(path, one)}
+
+
+def is_pulling(path: str, one: Rendered) -> bool:
+    """The server's default follows the image's tag."""
+    return path.endswith("/containers/task/imagePullPolicy") and "image" in one.order.request.spec
+
+
+async def test_hostile_rows_become_nothing_beyond_their_template(attack: Attack, place: Place) -> None:
+    assert attack.accepted + attack.refusals.total() == ROWS
+    assert attack.rendered > ROWS // 8, "many are admitted"
+    assert min(attack.holds["PolicyDenied"], attack.holds["UnknownTemplate"]) > ROWS // 1000
+    assert {f"DI00{number}" for number in range(1, 8)} <= attack.refusals.keys()
+    trial, chosen = Trial(place), spread(attack.shown.values())
+    try:
+        plain = {one.template.name: await extras(trial, one.plain()) for one in chosen}
+        todo = iter(chosen)
+
+        async def ask() -> None:
+            for one in todo:
+                assert list(excesses(one)) == []
+                assert await beyond_template(trial, one, plain[one.template.name]) == {}
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(AT_ONCE):
+                group.create_task(ask())
+    finally:
+        await trial.api.close()
+    told = f"{attack.accepted} accepted, {attack.rendered} admitted, {len(attack.shown)} looks, {len(chosen)} dry runs"
+    sys.stderr.write(f"{told}; {dict(attack.refusals)}; {dict(attack.holds)}\n")

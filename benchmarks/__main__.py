@@ -9,6 +9,7 @@ PROMISES = (
     "burst",
     "idle_cycle",
     "other_inserts",
+    "hostile_team",
     "requests_per_task",
     "trying_out",
     "extender_answers",

@@ -1,0 +1,104 @@
+"""A team that does harm with nothing but its own login, all at once: the other contender of `hostile_team.py`.
+
+As a program: prepares its rows, says that it is ready, and attacks until it is ended. It uses every connection that its
+CONNECTION LIMIT leaves, and each attack has connections of its own.
+"""
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine
+
+import asyncpg
+
+from dispatcher.cli import turn
+
+Connection = asyncpg.Connection
+CONNECTIONS = 20
+ROWS, UNKNOWN, POISON, CLOSED = 60_000, 10_000, 1_000, 1_000
+CANCELLED = 250
+STORMS = 4
+MANY_ROWS = """
+INSERT INTO dispatch.tasks (template, priority, env, cache_key)
+SELECT $2, $3, $4, 'shared-' || n % 50 FROM generate_series(1, $1) AS n
+"""
+OWN_ROWS = "SELECT id FROM dispatch.tasks WHERE status IN ('waiting', 'processing') ORDER BY status, id LIMIT $1"
+OTHERS_KEYS = "INSERT INTO dispatch.tasks (dedupe_key) SELECT 'b-' || n FROM generate_series(1, 2000) AS n"
+CANCEL = "SELECT dispatch.task_cancel($1)"
+RETRY = "SELECT dispatch.task_retry($1)"
+ONE_ROW = "INSERT INTO dispatch.tasks (cache_key) VALUES ('storm') RETURNING id"
+
+
+async def prepare(one: Connection) -> None:
+    """Rows that stand before everybody else's: at its cap, of a template that nobody has, poison, with closed names."""
+    await one.execute(MANY_ROWS, ROWS, "default", 100, "{}")
+    await one.execute(MANY_ROWS, UNKNOWN, "nobodys", 0, "{}")
+    await one.execute(MANY_ROWS, POISON, "poison", 0, "{}")
+    await one.execute(MANY_ROWS, CLOSED, "default", 0, '{"PYTHONPATH": "/evil", "BASH_ENV": "/evil"}')
+
+
+async def hold_cancels(one: Connection) -> None:
+    """Rows stay locked as long as the transaction is open."""
+    await one.execute("BEGIN")
+    for row in await one.fetch(OWN_ROWS, CANCELLED):
+        await one.execute(CANCEL, row["id"])
+    await asyncio.Event().wait()
+
+
+async def hold_keys(one: Connection) -> None:
+    """The other team's dedupe keys, not committed."""
+    await one.execute("BEGIN")
+    await one.execute(OTHERS_KEYS)
+    await asyncio.Event().wait()
+
+
+async def listen(one: Connection) -> None:
+    """Nothing that is notified from here on can be dropped by the server."""
+    await one.execute("LISTEN flood")
+    await one.execute("LISTEN dispatch_tasks")
+    await one.execute("BEGIN")
+    await one.execute("SELECT 1")
+    await asyncio.Event().wait()
+
+
+async def notify(one: Connection) -> None:
+    """By its own channel, and by the one on which the dispatcher listens."""
+    number = 0
+    while True:
+        number += 1
+        await one.execute("SELECT pg_notify('flood', $1)", f"{number} {'x' * 7000}")
+        await one.execute("SELECT pg_notify('dispatch_tasks', '')")
+
+
+async def storm(one: Connection) -> None:
+    """A row is inserted, cancelled, retried and cancelled again, for ever."""
+    while True:
+        task_id = await one.fetchval(ONE_ROW)
+        for statement in (CANCEL, RETRY, CANCEL):
+            await one.fetchval(statement, task_id)
+
+
+async def stay(one: Connection) -> None:
+    """A connection that is open, in a transaction with a snapshot."""
+    await one.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+    await one.execute("SELECT FROM dispatch.tasks LIMIT 1")
+    await asyncio.Event().wait()
+
+
+ATTACKS: tuple[Callable[[Connection], Coroutine[None, None, None]], ...] = (
+    hold_cancels, hold_keys, listen, notify, *[storm] * STORMS,
+)  # fmt: skip
+
+
+async def main(url: str) -> None:
+    lines = [await asyncpg.connect(url) for _ in range(CONNECTIONS)]
+    await prepare(lines[0])
+    print("ready", flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
+    attacks = [*ATTACKS, *[stay] * (CONNECTIONS - len(ATTACKS))]
+    async with asyncio.TaskGroup() as group:
+        for attack, line in zip(attacks, lines, strict=True):
+            group.create_task(attack(line))
+
+
+if __name__ == "__main__":
+    turn(main(sys.argv[1]))

@@ -1,4 +1,4 @@
-"""Promise: a hostile team does not slow another one. While it does everything at once that its login can do, the rows of
+"""Promise: a hostile team does not slow another one. While it does everything at once that its login can do, rows of
 the other have their Jobs at most twice as late (p95) as before.
 
 The other team inserts ten rows a second into the queue that both share, for a minute alone and for a minute beside

@@ -29,11 +29,13 @@ ONE_ROW = "INSERT INTO dispatch.tasks (cache_key) VALUES ('storm') RETURNING id"
 
 
 async def prepare(one: Connection) -> None:
-    """Rows that stand before everybody else's: at its cap, of a template that nobody has, poison, with closed names."""
-    await one.execute(MANY_ROWS, ROWS, "default", 100, "{}")
+    """Rows that stand before everybody else's: of a template that nobody has, poison, with closed names; and last those
+    that hold its cap, because who is at its cap is not looked at any further.
+    """
     await one.execute(MANY_ROWS, UNKNOWN, "nobodys", 0, "{}")
     await one.execute(MANY_ROWS, POISON, "poison", 0, "{}")
     await one.execute(MANY_ROWS, CLOSED, "default", 0, '{"PYTHONPATH": "/evil", "BASH_ENV": "/evil"}')
+    await one.execute(MANY_ROWS, ROWS, "default", 100, "{}")
 
 
 async def hold_cancels(one: Connection) -> None:

@@ -2,13 +2,18 @@
 
 Every submitter's first rows are read in each look. A submitter's window is widened where its own rows are held, and
 its size is remembered, so that the next look asks for as much straight away. No position is remembered: ids commit out
-of order. What all wide windows of a look may read together is bounded; those that
-get nothing come first in the next look.
+of order. What all wide windows of a look may read together is bounded; those that get nothing come first in the next
+look. A wide window that held no row to launch is read again after a second: ten thousand bad rows of one submitter must
+not make every cycle of the others slow.
 """
 
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Final
+
+import msgspec
+from msgspec import Struct
 
 from dispatcher.admission.heads import (
     FIRST_WINDOW,
@@ -27,44 +32,93 @@ from dispatcher.admission.heads import (
 from dispatcher.model import HoldReason
 
 LEAST_WINDOW: Final = 20
+BARREN_FOR: Final = timedelta(seconds=1)
+"""How long a submitter whose rows were all held, however far one looked, is not looked at beyond its first rows."""
 WIDE_ROWS_A_LOOK: Final = 100_000
 
 
+class Barren(Struct, frozen=True):
+    """A wide look that found no row to launch: when, and the reasons of the rows."""
+
+    at: datetime
+    held: Mapping[HoldReason, int]
+
+
 class Lines:
-    """Remembers how far each submitter's rows have to be looked at."""
+    """Remembers how far each submitter's rows have to be looked at, and where that was in vain."""
 
     def __init__(self, wanted: int) -> None:
         self._wanted = wanted
         self._windows: dict[Line, int] = {}
         self._denied: dict[Line, int] = {}
+        self._barren: dict[Line, Barren] = {}
 
     async def heads(self, index: Index, judge: Judge, queues: Sequence[str]) -> dict[str, tuple[Head, bool]]:
         """The head of each queue, and whether held rows still hide others there."""
         first = first_windows(await index.submitters(queues))
+        wide = {line for line in first if self._may_widen(line, judge)}
         budget = Budget(WIDE_ROWS_A_LOOK, self._denied)
-        windows = first | budget.grant({line: self._windows[line] for line in first if line in self._windows})
+        windows = first | budget.grant({line: self._windows[line] for line in wide if line in self._windows})
         read: dict[Line, Head] = {}
+        farthest = dict(first)
         for _ in range(ROUNDS):
             read |= await self._read(index, judge, windows)
-            windows = budget.grant(self._wider(windows, read, judge))
+            farthest |= windows
+            windows = budget.grant(self._wider({line: windows[line] for line in windows.keys() & wide}, read))
             if not windows:
                 break
+        self._remember(read, first, farthest, judge)
         self._denied = budget.denied
-        self._windows = remembered(read, first) | self._denied
+        self._windows |= self._denied
         return {queue: merged(queue, read, first) for queue in queues}
+
+    def _may_widen(self, line: Line, judge: Judge) -> bool:
+        """A submitter at its cap has nothing to find; where a moment ago nothing was found, a moment may pass."""
+        barren = self._barren.get(line)
+        rests = barren is not None and abs(judge.snapshot.now - barren.at) < BARREN_FOR
+        return not rests and is_at_cap(*line, judge.snapshot) is None
 
     async def _read(self, index: Index, judge: Judge, windows: Mapping[Line, int]) -> dict[Line, Head]:
         rows = grouped(await index.candidates_of(windows), line_of) if windows else {}
         await judge.learn(index, rows.values())
         return {line: judge.head(rows.get(line, ())) for line in windows}
 
-    def _wider(self, windows: Mapping[Line, int], read: Mapping[Line, Head], judge: Judge) -> dict[Line, int]:
-        """Submitters whose own rows are held, to be looked at further. A submitter at its cap has nothing to find."""
+    def _wider(self, windows: Mapping[Line, int], read: Mapping[Line, Head]) -> dict[Line, int]:
+        """Submitters whose own rows are held, to be looked at further."""
         return {
             line: min(window * 8, WIDEST_WINDOW) for line, window in windows.items()
             if window < WIDEST_WINDOW and is_hiding(read[line], window, self._wanted)
-            and is_at_cap(*line, judge.snapshot) is None
         }  # fmt: skip
+
+    def _remember(
+        self, read: dict[Line, Head], first: Mapping[Line, int], farthest: Mapping[Line, int], judge: Judge
+    ) -> None:
+        """What each line needed. A line that was not looked at beyond its first rows keeps what was known of it."""
+        known, barren = self._windows, self._barren
+        self._windows, self._barren = {}, {}
+        for line, head in read.items():
+            if farthest[line] > first[line]:
+                self._windows |= window_for(line, head, first[line])
+                if is_barren(head, farthest[line]):
+                    self._barren[line] = Barren(judge.snapshot.now, head.held)
+                continue
+            if line in known:
+                self._windows[line] = known[line]
+            if line in barren and is_at_cap(*line, judge.snapshot) is None:
+                self._barren[line] = barren[line]
+                read[line] = msgspec.structs.replace(head, held=barren[line].held)
+
+
+def is_barren(head: Head, window: int) -> bool:
+    """True: all rows were looked at, or as many as ever are, and each is held for longer than a cycle."""
+    is_all = head.there < window or window >= WIDEST_WINDOW
+    return is_all and not head.able and HoldReason.NEXT_CYCLE not in head.held
+
+
+def window_for(line: Line, head: Head, first: int) -> dict[Line, int]:
+    """What to ask for straight away in the next look; nothing where the first rows will do."""
+    needed = min(len_held(head) + first, WIDEST_WINDOW)
+    return {line: needed} if needed > 2 * first else {}
 
 
 class Budget:
@@ -86,12 +140,6 @@ class Budget:
             else:
                 self.denied[line] = windows[line]
         return granted
-
-
-def remembered(read: Mapping[Line, Head], first: Mapping[Line, int]) -> dict[Line, int]:
-    """What to ask for straight away in the next look, of submitters whose first rows are not enough."""
-    needed = {line: len_held(head) + first[line] for line, head in read.items()}
-    return {line: min(rows, WIDEST_WINDOW) for line, rows in needed.items() if rows > 2 * first[line]}
 
 
 def merged(queue: str, read: Mapping[Line, Head], first: Mapping[Line, int]) -> tuple[Head, bool]:

@@ -2,8 +2,9 @@
 
 from dispatcher.admission.heads import FIRST_WINDOW
 from dispatcher.admission.scan import Scan
+from dispatcher.model import HoldReason
 from dispatcher.snapshot import plan_load
-from tests.builders import a_queue, a_snapshot
+from tests.builders import a_queue, a_snapshot, later
 from tests.unit.scanning import BAD, WANTED, Book, Table, rows, scan
 
 
@@ -36,6 +37,39 @@ async def test_each_of_many_submitters_is_read_in_every_look() -> None:
     found = await scan(table, snapshot=a_snapshot(a_queue(max_jobs_per_submitter=1), load=full))
     assert found.ids == list(range(99 * 30, 99 * 30 + 10))
     assert set(table.of_submitters[0].values()) == {20}
+
+
+async def test_a_wide_window_without_a_row_to_launch_is_read_once_a_second() -> None:
+    table = Table([*rows(range(10_000), submitted_by="noisy", kind=b"bad"), *rows([70_000])])
+    looking, held = Scan(Book({b"bad": BAD}), WANTED), {("default", HoldReason.POLICY_DENIED): 10_000}
+    for tenth in range(21):
+        table.of_submitters.clear()
+        found = await looking.run(table, a_snapshot(now=later(tenth / 10)), {})
+        assert (found.ids, found.held) == ([70_000], held), "what is known of the others is still told"
+        assert (max(most for window in table.of_submitters for most in window.values()) > 100) is (tenth % 10 == 0)
+
+
+async def test_new_rows_behind_bad_ones_of_their_submitter_are_found_within_a_second() -> None:
+    table = Table(rows(range(10_000), kind=b"bad"))
+    looking = Scan(Book({b"bad": BAD}), WANTED)
+    assert (await looking.run(table, a_snapshot(), {})).ids == []
+    table.rows = [*table.rows, *rows([20_000])]
+    assert (await looking.run(table, a_snapshot(now=later(0.9)), {})).ids == []
+    assert (await looking.run(table, a_snapshot(now=later(1)), {})).ids == [20_000]
+
+
+async def test_a_submitter_that_reached_its_cap_is_not_looked_at_further_and_its_window_is_kept() -> None:
+    queue = a_queue(max_jobs_per_submitter=1)
+    full = a_snapshot(queue, load=plan_load([("default", "team_a")]))
+    table = Table([*rows(range(10_000), kind=b"bad"), *rows([20_000])])
+    looking = Scan(Book({b"bad": BAD}), WANTED)
+    assert (await looking.run(table, a_snapshot(queue), {})).ids == [20_000]
+    table.of_submitters.clear()
+    assert (await looking.run(table, full, {})).ids == []
+    assert table.of_submitters == [{"team_a": 200}]
+    table.of_submitters.clear()
+    assert (await looking.run(table, a_snapshot(queue), {})).ids == [20_000]
+    assert table.of_submitters == [{"team_a": 10_200}]
 
 
 async def test_wide_windows_share_what_a_look_may_read() -> None:

@@ -24,7 +24,8 @@ def start_isolated() -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         return
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # one that comes meanwhile is delivered afterwards
-    command = [sys.executable, "-I", "-m", "dispatcher", *sys.argv[1:]]
+    options = [f"-X{name}" if value is True else f"-X{name}={value}" for name, value in sys._xoptions.items()]  # noqa: SLF001  # documented so
+    command = [sys.executable, "-I", *options, "-m", "dispatcher", *sys.argv[1:]]
     os.execve(sys.executable, command, set_aside(os.environ))  # noqa: S606  # no shell: the same program again
 
 

@@ -52,7 +52,7 @@ async def test_18_a_note_on_a_refused_pod_has_it_ask_about_that_one_at_once(
     extender.filter = pass_all
     await annotate(ground, pod, woken="1")
     await ground.bound(pod)
-    assert scheduler.woken(ground.key(pod), OWN) == 2, "once by its condition, once by the note"
+    await wait_for(lambda: scheduler.woken(ground.key(pod), OWN) == 2, "once by its condition, once by the note")
 
 
 async def test_18_notes_on_nodes_bring_no_calls_for_a_pod_that_fits_nowhere(ground: Ground, extender: Scripted) -> None:

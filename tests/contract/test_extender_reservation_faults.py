@@ -238,7 +238,7 @@ async def test_a_note_that_cannot_be_written_keeps_no_other_from_its_turn(cut_of
     first, second = [await plot.pod(cpu="1000m") for _ in range(2)]
     for pod in (first, second):
         await plot.ground.held(pod, "Unschedulable", CPU)
-    rule = proxy.add(status(500), lambda asked: asks("patch", "pods")(asked) and asked.name == first)
+    rule = proxy.add(status(500), lambda asked: asks("patch", "pods/status")(asked) and asked.name == first)
     await plot.reserving.release(hold)
     assert await plot.ground.bound(second, seconds=20) == [node]
     assert rule.hits

@@ -65,10 +65,9 @@ class Judge:
         self._unjudged = KINDS_A_LOOK
 
     async def learn(self, index: Index, groups: Iterable[Sequence[Candidate]]) -> None:
-        """Judges the kinds that were never seen, each by one of its rows; the groups take turns."""
+        """Judges the kinds that were never seen, each by its last row; the groups take turns."""
         unknown = [[row for row in group if self._offers.known_offer(row.kind) is None] for group in groups]
-        first = {row.kind: row.id for row in reversed(take_turns(unknown))}
-        samples = list(reversed(first.values()))[: self._unjudged]
+        samples = list({row.kind: row.id for row in take_turns(unknown)}.values())[: self._unjudged]
         self._unjudged -= len(samples)
         for kind in await index.kinds(samples) if samples else ():
             self._offers.offer(kind)

@@ -83,7 +83,7 @@ async def test_a_key_whose_warm_node_is_closed_runs_elsewhere(place: Place) -> N
 
 async def test_a_private_machine_is_its_rows_alone(place: Place) -> None:
     plane, name = place.control_plane, place.namespace
-    place.template("default", row_may_set="private_machine")
+    place.template("default", row_may_set="private_machine", machines=name)
     taint = {"key": "dispatcher.internal/private-machine", "value": name, "effect": "NoSchedule"}
     (mine,) = await plane.add_nodes(
         1, labels={"dispatcher.internal/private-machine": name, POOL: name}, taints=[taint], **SIZE  # type: ignore[arg-type]  # cpu, memory

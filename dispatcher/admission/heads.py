@@ -73,15 +73,17 @@ class Judge:
             self._offers.offer(kind)
 
     def head(self, rows: Sequence[Candidate]) -> Head:
-        """Which of these rows may be launched, and the reasons of the others."""
+        """Which of these rows may be launched together, and the reasons of the others."""
         able: list[Candidate] = []
         held: Counter[HoldReason] = Counter()
+        chosen: Counter[Line] = Counter()
         for row in rows:
             if self._known.get(row.id) == row.attempt:
                 continue
-            hold = self._hold(row)
+            hold = self._hold(row) or is_at_cap(*line_of(row), self.snapshot, chosen[line_of(row)])
             if hold is None:
                 able.append(row)
+                chosen[line_of(row)] += 1
             else:
                 held[hold.reason] += 1
         return Head(len(rows), able, held)
@@ -127,17 +129,16 @@ def take_turns(groups: Iterable[Sequence[Candidate]]) -> list[Candidate]:
     return [row for _, _, row in sorted(ranked, key=lambda place: place[:2])]
 
 
-def is_at_cap(queue: str, submitter: str, snapshot: ClusterSnapshot) -> Hold | None:
+def is_at_cap(queue: str, submitter: str, snapshot: ClusterSnapshot, more: int = 0) -> Hold | None:
+    """Whether the cap of a submitter is used up by its Jobs and so many more rows."""
     cap = snapshot.queue(queue).max_jobs_per_submitter
-    return over(HoldReason.SUBMITTER_CAP, snapshot.load.by_submitter.get((queue, submitter), 0), cap)
+    return over(HoldReason.SUBMITTER_CAP, snapshot.load.by_submitter.get((queue, submitter), 0) + more, cap)
 
 
 def why_passed(row: Candidate, offer: Offer | None, snapshot: ClusterSnapshot) -> Hold | None:
     """A hold that many rows share, seen without reading the row; the gates judge the others."""
     if offer is None:
         return Hold(HoldReason.NEXT_CYCLE)
-    if (hold := is_at_cap(row.queue, row.submitted_by, snapshot)) is not None:
-        return hold
     lane = Lane(row.queue, offer.template, offer.image)
     if lane in snapshot.failing_lanes and lane in snapshot.busy_lanes:
         return Hold(HoldReason.TEMPLATE_FAILING)

@@ -3,8 +3,8 @@
 Every submitter's first rows are read in each look. A submitter's window is widened where its own rows are held, and
 its size is remembered, so that the next look asks for as much straight away. No position is remembered: ids commit out
 of order. What all wide windows of a look may read together is bounded; those that get nothing come first in the next
-look. A wide window that held no row to launch is read again after a second: ten thousand bad rows of one submitter must
-not make every cycle of the others slow.
+look. A wide window is read again only after a while, the wider the later: ten thousand bad rows of one submitter must
+not make the cycles of the others slow.
 """
 
 from collections import Counter
@@ -32,26 +32,32 @@ from dispatcher.admission.heads import (
 from dispatcher.model import HoldReason
 
 LEAST_WINDOW: Final = 20
-BARREN_FOR: Final = timedelta(seconds=1)
-"""How long a submitter whose rows were all held, however far one looked, is not looked at beyond its first rows."""
+WIDE_ROWS_A_SECOND: Final = 5000
+"""Of one submitter: after a wide look only its first rows are read for as long as that look was wide."""
 WIDE_ROWS_A_LOOK: Final = 100_000
 
 
-class Barren(Struct, frozen=True):
-    """A wide look that found no row to launch: when, and the reasons of the rows."""
+class WideLook(Struct, frozen=True):
+    """The last look beyond a submitter's first rows.
+
+    at: when, by the database's clock.
+    rows: how many were read.
+    held: the reasons of those that were passed over.
+    """
 
     at: datetime
+    rows: int
     held: Mapping[HoldReason, int]
 
 
 class Lines:
-    """Remembers how far each submitter's rows have to be looked at, and where that was in vain."""
+    """Remembers how far each submitter's rows have to be looked at, and when that was done last."""
 
     def __init__(self, wanted: int) -> None:
         self._wanted = wanted
         self._windows: dict[Line, int] = {}
         self._denied: dict[Line, int] = {}
-        self._barren: dict[Line, Barren] = {}
+        self._looked: dict[Line, WideLook] = {}
 
     async def heads(self, index: Index, judge: Judge, queues: Sequence[str]) -> dict[str, tuple[Head, bool]]:
         """The head of each queue, and whether held rows still hide others there."""
@@ -64,7 +70,7 @@ class Lines:
         for _ in range(ROUNDS):
             read |= await self._read(index, judge, windows)
             farthest |= windows
-            windows = budget.grant(self._wider({line: windows[line] for line in windows.keys() & wide}, read))
+            windows = budget.grant(self._wider({line: windows[line] for line in windows.keys() & wide}, read, judge))
             if not windows:
                 break
         self._remember(read, first, farthest, judge)
@@ -73,9 +79,9 @@ class Lines:
         return {queue: merged(queue, read, first) for queue in queues}
 
     def _may_widen(self, line: Line, judge: Judge) -> bool:
-        """A submitter at its cap has nothing to find; where a moment ago nothing was found, a moment may pass."""
-        barren = self._barren.get(line)
-        rests = barren is not None and abs(judge.snapshot.now - barren.at) < BARREN_FOR
+        """A submitter at its cap has nothing to find, and after a wide look some time passes."""
+        last = self._looked.get(line)
+        rests = last is not None and abs(judge.snapshot.now - last.at) < rest_after(last.rows)
         return not rests and is_at_cap(*line, judge.snapshot) is None
 
     async def _read(self, index: Index, judge: Judge, windows: Mapping[Line, int]) -> dict[Line, Head]:
@@ -83,36 +89,41 @@ class Lines:
         await judge.learn(index, rows.values())
         return {line: judge.head(rows.get(line, ())) for line in windows}
 
-    def _wider(self, windows: Mapping[Line, int], read: Mapping[Line, Head]) -> dict[Line, int]:
+    def _wider(self, windows: Mapping[Line, int], read: Mapping[Line, Head], judge: Judge) -> dict[Line, int]:
         """Submitters whose own rows are held, to be looked at further."""
         return {
             line: min(window * 8, WIDEST_WINDOW) for line, window in windows.items()
             if window < WIDEST_WINDOW and is_hiding(read[line], window, self._wanted)
+            and is_at_cap(*line, judge.snapshot, len(read[line].able)) is None
         }  # fmt: skip
 
     def _remember(
         self, read: dict[Line, Head], first: Mapping[Line, int], farthest: Mapping[Line, int], judge: Judge
     ) -> None:
         """What each line needed. A line that was not looked at beyond its first rows keeps what was known of it."""
-        known, barren = self._windows, self._barren
-        self._windows, self._barren = {}, {}
+        known, looked = self._windows, self._looked
+        self._windows, self._looked = {}, {}
         for line, head in read.items():
             if farthest[line] > first[line]:
                 self._windows |= window_for(line, head, first[line])
-                if is_barren(head, farthest[line]):
-                    self._barren[line] = Barren(judge.snapshot.now, head.held)
+                if is_done(head, farthest[line]):
+                    self._looked[line] = WideLook(judge.snapshot.now, head.there, head.held)
                 continue
             if line in known:
                 self._windows[line] = known[line]
-            if line in barren and is_at_cap(*line, judge.snapshot) is None:
-                self._barren[line] = barren[line]
-                read[line] = msgspec.structs.replace(head, held=barren[line].held)
+            if line in looked and is_at_cap(*line, judge.snapshot) is None:
+                self._looked[line] = looked[line]
+                read[line] = msgspec.structs.replace(head, held=looked[line].held)
 
 
-def is_barren(head: Head, window: int) -> bool:
-    """True: all rows were looked at, or as many as ever are, and each is held for longer than a cycle."""
+def rest_after(rows: int) -> timedelta:
+    return timedelta(seconds=rows / WIDE_ROWS_A_SECOND)
+
+
+def is_done(head: Head, window: int) -> bool:
+    """True: a row to launch was found, or there is none among all that may be looked at; none waits to be judged."""
     is_all = head.there < window or window >= WIDEST_WINDOW
-    return is_all and not head.able and HoldReason.NEXT_CYCLE not in head.held
+    return (is_all or bool(head.able)) and HoldReason.NEXT_CYCLE not in head.held
 
 
 def window_for(line: Line, head: Head, first: int) -> dict[Line, int]:

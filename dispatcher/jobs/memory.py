@@ -206,11 +206,12 @@ class Memory:
             )
         count, last = self._refused_of.get(submitter, (0, now))
         is_new = (submitter, order.task.kind) not in self._taken
-        if is_new and count >= REFUSED_ROWS_OF_A_SUBMITTER and now - last < REFUSED_EVERY_SECONDS:
-            return Hold(
-                HoldReason.POISON,
-                f"{count} rows of this submitter were refused; others of new kinds are tried one a second",
-            )
+        if not is_new or count < REFUSED_ROWS_OF_A_SUBMITTER:
+            return None
+        if now - last < REFUSED_EVERY_SECONDS:
+            told = "rows of this submitter were refused; others of new kinds are tried one a second"
+            return Hold(HoldReason.POISON, f"{count} {told}")
+        self._refused_of[submitter] = (count, now)  # the row of this second
         return None
 
     def accepted(self, order: Order) -> None:

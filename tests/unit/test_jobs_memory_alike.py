@@ -72,6 +72,7 @@ def test_many_refused_rows_of_a_submitter_let_one_a_second_through() -> None:
     memory = of_many_keys(10)
     assert memory.rests(NINTH, 0.5)
     assert not memory.rests(an_order(task=a_task(id=10)), 1)
+    assert memory.rests(an_order(task=a_task(id=12)), 1), "one of a batch is enough"
     memory.refused(an_order(task=a_task(id=10)), 1)
     assert memory.rests(an_order(task=a_task(id=11), cache_key="other"), 1.5)
     assert memory.parked(a_candidate(9), 60) is not None, "a row that rests does so for a minute"

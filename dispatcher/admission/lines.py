@@ -10,10 +10,7 @@ not make the cycles of the others slow.
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Final
-
-import msgspec
-from msgspec import Struct
+from typing import Final, NamedTuple
 
 from dispatcher.admission.heads import (
     FIRST_WINDOW,
@@ -37,17 +34,11 @@ WIDE_ROWS_A_SECOND: Final = 5000
 WIDE_ROWS_A_LOOK: Final = 100_000
 
 
-class WideLook(Struct, frozen=True):
-    """The last look beyond a submitter's first rows.
-
-    at: when, by the database's clock.
-    rows: how many were read.
-    held: the reasons of those that were passed over.
-    """
+class WideLook(NamedTuple):
+    """The last look beyond a submitter's first rows: when, by the database's clock, and how many rows were read."""
 
     at: datetime
     rows: int
-    held: Mapping[HoldReason, int]
 
 
 class Lines:
@@ -98,7 +89,7 @@ class Lines:
         }  # fmt: skip
 
     def _remember(
-        self, read: dict[Line, Head], first: Mapping[Line, int], farthest: Mapping[Line, int], judge: Judge
+        self, read: Mapping[Line, Head], first: Mapping[Line, int], farthest: Mapping[Line, int], judge: Judge
     ) -> None:
         """What each line needed. A line that was not looked at beyond its first rows keeps what was known of it."""
         known, looked = self._windows, self._looked
@@ -107,13 +98,12 @@ class Lines:
             if farthest[line] > first[line]:
                 self._windows |= window_for(line, head, first[line])
                 if is_done(head, farthest[line]):
-                    self._looked[line] = WideLook(judge.snapshot.now, head.there, head.held)
+                    self._looked[line] = WideLook(judge.snapshot.now, head.there)
                 continue
             if line in known:
                 self._windows[line] = known[line]
             if line in looked and is_at_cap(*line, judge.snapshot) is None:
                 self._looked[line] = looked[line]
-                read[line] = msgspec.structs.replace(head, held=looked[line].held)
 
 
 def rest_after(rows: int) -> timedelta:

@@ -163,3 +163,25 @@ async def test_a_key_that_is_taken_may_be_passed_over(database: Database) -> Non
     assert [bool(await session.fetchval(insert)) for session in (team, team, other, other)] == [
         True, False, True, False,
     ]  # fmt: skip
+
+
+CHECKS = "SELECT count(*) FROM pg_trigger WHERE tgrelid = 'dispatch.tasks'::regclass AND tgname = 'check_waiting'"
+FIRST_BOUND = "UPDATE dispatch.queues SET max_waiting_per_submitter = 5 WHERE name = '*'"
+
+
+async def test_inserts_are_checked_from_the_first_bound_on(database: Database) -> None:
+    admin, operator = await database.connect("admin"), await database.connect("operator")
+    assert await admin.fetchval(CHECKS) == 0, "where nothing is bounded, nobody pays for it"
+    for _ in range(2):
+        await operator.execute(FIRST_BOUND)
+        assert await admin.fetchval(CHECKS) == 1
+
+
+async def test_the_first_bound_says_what_it_waits_for(database: Database) -> None:
+    inserting, operator = await database.connect("team_a"), await database.connect("operator")
+    async with inserting.transaction():
+        await inserting.execute("INSERT INTO dispatch.tasks (queue) VALUES ('default')")
+        with pytest.raises(asyncpg.LockNotAvailableError) as refused:
+            await operator.execute(FIRST_BOUND)
+    assert "pg_stat_activity" in str(refused.value.hint)
+    await operator.execute(FIRST_BOUND)

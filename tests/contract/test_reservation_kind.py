@@ -183,9 +183,8 @@ async def test_an_editor_may_not_reserve_and_a_reserver_may(control_plane: Contr
         return bool(told["status"]["allowed"])
 
     assert not await may("edit", "create")
-    assert await may("dispatcher-reserver", "create")
-
-    await control_plane.wait_for(partial(may, "view", "list"), "the role is part of view", 10)
+    for role, verb in (("dispatcher-reserver", "create"), ("view", "list")):
+        await control_plane.wait_for(partial(may, role, verb), f"{role} may {verb}", 10)
 
 
 @pytest.mark.fault(61)

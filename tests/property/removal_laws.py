@@ -40,9 +40,10 @@ class RemovalLaws:
         if job is None or (job.uid, job.resource_version) != (end.uid, end.resource_version):
             return
         assert not job.deleting, f"I21: {job.name} goes already"
-        row = self._table.rows.get(job.task_id)
         if job.is_finished and self._times_missed(replica, job.task_id) >= CONFIRMATIONS:
+            self.touched.add(job.task_id)  # a row that was only hidden loses the memory of this launch
             return
+        row = self._table.rows.get(job.task_id) or last_read(replica, job.task_id)
         assert row is not None, f"I9: {job.name}: its row may come back"
         if job.is_finished:
             assert is_over(job, row), f"I9: {job.name} is the memory of a row that is not over"
@@ -74,6 +75,12 @@ class RemovalLaws:
             elif last is None or look.now - last >= CONFIRM_EVERY:
                 times, last = times + 1, look.now
         return times
+
+
+def last_read(replica: Replica, task_id: int) -> Row | None:
+    """A row as the last look of the sweep had it: the row may be dropped between that look and the delete."""
+    looks = [look for look in replica.database.sweeps if task_id in look.read]
+    return looks[-1].rows.get(task_id) if looks else None
 
 
 def is_over(job: Job, row: Row) -> bool:

@@ -7,7 +7,7 @@ import msgspec
 from dispatcher.model import Phase, Queue, Status
 from tests.property.api import Fate
 from tests.property.rows import Wish
-from tests.property.world import World
+from tests.property.world import Lot, World
 
 
 def look(world: World) -> None:
@@ -70,4 +70,39 @@ def test_a_create_after_a_slow_question_is_not_forgotten_before_it_can_land_no_m
     (late,) = world.wires.late
     world.wires.land(late)
     assert len(list(world.cluster.unfinished())) == 1
+    world.close()
+
+
+def test_a_row_that_is_dropped_after_a_slow_sweep_has_read_it_loses_its_job() -> None:
+    """The row was over when it was read, and what is over stays over."""
+    world = World()
+    started(world)
+    world.run(to_the_end=True)
+    world.pass_time(120)
+    replica = world.replicas["A"]
+    replica.view.catch_up()
+    replica.database.is_slow = True
+    world.tick("A", "sweep")
+    del world.table.rows[1]
+    replica.database.answer()
+    world.go_on()
+    assert not list(world.cluster.unfinished())
+    assert all(job.deleting for job in world.cluster.jobs.values())
+    world.close()
+
+
+def test_a_row_that_was_hidden_until_its_job_was_removed_runs_once_more_and_ends() -> None:
+    """Its failure is forgotten with the Job, so it may fail once more than its `max_failures`."""
+    world = World()
+    started(world)
+    world.lots[1] = Lot.FAILS
+    world.run(to_the_end=True)
+    world.table.hidden.add(1)
+    for _ in range(20):
+        world.turn()
+    assert not world.cluster.jobs
+    world.table.hidden.clear()
+    for _ in range(40):
+        world.turn()
+    assert world.laws.crashes[1, 1] == world.table.rows[1].task.max_failures + 1
     world.close()

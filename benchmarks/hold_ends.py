@@ -16,8 +16,8 @@ from statistics import median
 
 from benchmarks.figures import Figure, run, tell
 from dispatcher import __version__
-from dispatcher.identity import WOKEN_AT
 from dispatcher.kube.reservations import RESERVATIONS
+from dispatcher.model.identity import WOKEN_AT
 from tests.controlplane.api import KubeFault
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.waiting import wait_for

@@ -22,14 +22,15 @@ from msgspec import Struct
 
 from benchmarks.field import program
 from dispatcher.cli import turn
-from dispatcher.config import PlacementSettings
 from dispatcher.jobs.manifest import Site, build_job
 from dispatcher.jobs.overrides import plan_shape
 from dispatcher.jobs.submit import AT_A_TIME
 from dispatcher.jobs.templates import Template, parse_template
 from dispatcher.kube.job_api import SERVER_SECONDS, jobs_path
 from dispatcher.kube.objects import encode
-from dispatcher.model import Launch, Offer, Order, Request, Status, Task
+from dispatcher.model.launches import Launch, Offer, Order
+from dispatcher.model.tasks import Request, Status, Task
+from dispatcher.settings.definition import PlacementSettings
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Place
 

@@ -22,7 +22,7 @@ import yaml
 
 from benchmarks.field import program
 from dispatcher.cli import turn
-from dispatcher.identity import start_key
+from dispatcher.model.identity import start_key
 from tests.dispatching import Place
 
 AT_A_TIME = 16

@@ -14,37 +14,40 @@ from typing import Protocol
 import structlog
 from aiohttp import web
 
-from dispatcher import health
 from dispatcher.admission.dispatch import Dispatch
 from dispatcher.admission.dispatch import World as DispatchWorld
 from dispatcher.admission.orders import Places
-from dispatcher.clock import elapsed
-from dispatcher.config import Settings
-from dispatcher.errors import DatabaseError
-from dispatcher.jobs.case import Rules
 from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.launcher import Launcher
 from dispatcher.jobs.memory import Memory
+from dispatcher.jobs.observed import Rules
 from dispatcher.jobs.submit import Submitter
 from dispatcher.kube.access import Access
 from dispatcher.kube.client import KubeClient
+from dispatcher.kube.credentials import log_in
 from dispatcher.kube.job_api import JobApi
 from dispatcher.kube.lease import Lease, lease_of
 from dispatcher.kube.mirror import Mirror
-from dispatcher.metrics import DATABASE_UP
-from dispatcher.model import Request
-from dispatcher.past import Past, Placement, Use
+from dispatcher.model.cache_history import Past, Use
+from dispatcher.model.errors import DatabaseError
+from dispatcher.model.placement import Placement
+from dispatcher.model.tasks import Request
 from dispatcher.pg.connect import Session
 from dispatcher.pg.listen import Listener
 from dispatcher.pg.tasks import Look, look
 from dispatcher.placement.placing import plan_placement
-from dispatcher.rate import Bucket
-from dispatcher.service import Rounds, Wake, calm_collector
-from dispatcher.startup import database_of, log_in, site_of, stop_on_signals
+from dispatcher.programs.startup import database_of, site_of
+from dispatcher.programs.usage import Usage
+from dispatcher.runtime import health
+from dispatcher.runtime.clock import elapsed
+from dispatcher.runtime.metrics import DATABASE_UP
+from dispatcher.runtime.rate import Bucket
+from dispatcher.runtime.rounds import Rounds, Wake, calm_collector
+from dispatcher.runtime.signals import stop_on_signals
+from dispatcher.settings.definition import Settings
 from dispatcher.sweep.collect import Sweep
 from dispatcher.sweep.collect import World as SweepWorld
 from dispatcher.sweep.remove import Remover
-from dispatcher.usage import Usage
 
 log = structlog.get_logger(component="app")
 

@@ -11,15 +11,15 @@ import click
 import msgspec
 
 from dispatcher import __version__, app
-from dispatcher.errors import DispatcherError, SettingsError
-from dispatcher.loading import Loaded, load
-from dispatcher.logs import configure_logs
+from dispatcher.extender.configuration import build_configuration
+from dispatcher.model.errors import DispatcherError, SettingsError
 from dispatcher.pg.migrate import migrate as apply_migrations
-from dispatcher.placement.configuration import build_configuration
-from dispatcher.preview import preview_row, preview_template
 from dispatcher.programs import extender, janitor
 from dispatcher.programs.exec import main as run_command
-from dispatcher.startup import read_text
+from dispatcher.programs.render import preview_row, preview_template
+from dispatcher.programs.startup import read_text
+from dispatcher.runtime.logs import configure_logs
+from dispatcher.settings.loading import Loaded, load
 
 A_FILE = click.Path(path_type=Path, dir_okay=False)
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from prometheus_client.metrics import MetricWrapperBase
 
-from dispatcher import metrics
+from dispatcher.runtime import metrics
 
 PAGE: Final = Path(__file__).with_name("metrics.md")
 HEAD: Final = """\

@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.live import Live
 from rich.terminal_theme import DIMMED_MONOKAI
 
-from dispatcher.logs import configure_logs
 from dispatcher.programs.demo.picture import draw
-from dispatcher.programs.demo.play import Options, Play
-from dispatcher.programs.demo.scene import Scene
+from dispatcher.programs.demo.run import Options, Play
+from dispatcher.programs.demo.view import Scene
+from dispatcher.runtime.logs import configure_logs
 
 WIDTH = 96
 FONT = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'Liberation Mono', monospace"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from dispatcher.loading import COMPONENTS, PREFIX, READ_FROM_FILE, show
+from dispatcher.settings.loading import COMPONENTS, PREFIX, READ_FROM_FILE, show
 
 PAGE: Final = Path(__file__).with_name("settings.md")
 TITLES: Final = {

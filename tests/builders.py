@@ -11,31 +11,19 @@ from typing import Any
 
 import msgspec
 
-from dispatcher import identity as ids
 from dispatcher.admission.orders import Places
-from dispatcher.config import PlacementSettings
-from dispatcher.jobs.case import Rules, Scene, Sightings
 from dispatcher.jobs.manifest import Site
+from dispatcher.jobs.observed import Rules, Scene, Sightings
 from dispatcher.jobs.overrides import plan_shape
 from dispatcher.jobs.templates import Template, judge_template
-from dispatcher.model import (
-    Candidate,
-    Job,
-    Kind,
-    Launch,
-    Manifest,
-    Node,
-    Offer,
-    Order,
-    Phase,
-    Pod,
-    Queue,
-    Request,
-    Status,
-    Task,
-)
-from dispatcher.past import Placement
-from dispatcher.snapshot import Allowance, ClusterSnapshot
+from dispatcher.model import identity as ids
+from dispatcher.model.cluster import Node, Pod
+from dispatcher.model.jobs import Job, Manifest, Phase
+from dispatcher.model.launches import Launch, Offer, Order
+from dispatcher.model.placement import Placement
+from dispatcher.model.snapshot import Allowance, ClusterSnapshot
+from dispatcher.model.tasks import Candidate, Kind, Queue, Request, Status, Task
+from dispatcher.settings.definition import PlacementSettings
 
 NOW = datetime(2026, 3, 14, 12, tzinfo=UTC)
 CREATED = NOW - timedelta(hours=1)

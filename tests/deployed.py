@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import yaml
 
-from dispatcher.loading import Loaded, load
 from dispatcher.local.environment import resolve
+from dispatcher.settings.loading import Loaded, load
 from tests.controlplane.api import Json
 from tests.controlplane.binaries import KUSTOMIZE, programs
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from dispatcher.app import App
 from dispatcher.cli import load_settings, turn
-from dispatcher.config import Settings
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import in_cluster
-from dispatcher.startup import stop_on_signals
+from dispatcher.runtime.signals import stop_on_signals
+from dispatcher.settings.definition import Settings
 from tests.controlplane.cluster import ControlPlane
 
 

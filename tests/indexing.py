@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from dispatcher.model import Candidate
+from dispatcher.model.tasks import Candidate
 
 
 class RowIndex:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from dispatcher.identity import job_name, task_identity
+from dispatcher.model.identity import job_name, task_identity
 from tests.controlplane.audit import AuditEvent
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Dispatcher, Place

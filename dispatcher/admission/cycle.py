@@ -6,8 +6,9 @@ from msgspec import Struct
 
 from dispatcher.admission.gates import Contender, judge
 from dispatcher.admission.order import plan_order
-from dispatcher.model import Admit, End, Hold
-from dispatcher.snapshot import ClusterSnapshot
+from dispatcher.model.jobs import End
+from dispatcher.model.snapshot import ClusterSnapshot
+from dispatcher.model.verdicts import Admit, Hold
 
 
 class Plan(Struct, frozen=True):

@@ -25,23 +25,9 @@ from dispatcher.admission.gates import Contender
 from dispatcher.admission.heads import Index, Offers
 from dispatcher.admission.orders import Histories, Places, make_orders
 from dispatcher.admission.scan import Scan
-from dispatcher.clock import Clock, elapsed
-from dispatcher.config import AdmissionSettings
-from dispatcher.metrics import CYCLE_SECONDS, CYCLE_TASKS, PARKED_TASKS, WAITING_TASKS
-from dispatcher.model import (
-    PARKED,
-    End,
-    Hold,
-    HoldReason,
-    Lane,
-    Order,
-    Queue,
-    Request,
-    Standing,
-    Task,
-)  # fmt: skip
-from dispatcher.rate import Bucket
-from dispatcher.snapshot import (
+from dispatcher.model.jobs import End, Lane
+from dispatcher.model.launches import Order, Standing
+from dispatcher.model.snapshot import (
     Allowance,
     Brakes,
     ClusterSnapshot,
@@ -50,7 +36,13 @@ from dispatcher.snapshot import (
     effective_queues,
     plan_load,
     plan_pending,
-)  # fmt: skip
+)
+from dispatcher.model.tasks import Queue, Request, Task
+from dispatcher.model.verdicts import PARKED, Hold, HoldReason
+from dispatcher.runtime.clock import Clock, elapsed
+from dispatcher.runtime.metrics import CYCLE_SECONDS, CYCLE_TASKS, PARKED_TASKS, WAITING_TASKS
+from dispatcher.runtime.rate import Bucket
+from dispatcher.settings.definition import AdmissionSettings
 
 log = structlog.get_logger(component="admission.dispatch")
 

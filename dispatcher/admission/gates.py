@@ -6,8 +6,11 @@ from typing import Final
 
 from msgspec import Struct
 
-from dispatcher.model import Admit, Hold, HoldReason, Lane, Launch, Offer, Standing, Task, Verdict
-from dispatcher.snapshot import ClusterSnapshot
+from dispatcher.model.jobs import Lane
+from dispatcher.model.launches import Launch, Offer, Standing
+from dispatcher.model.snapshot import ClusterSnapshot
+from dispatcher.model.tasks import Task
+from dispatcher.model.verdicts import Admit, Hold, HoldReason, Verdict
 
 
 class Contender(Struct, frozen=True):

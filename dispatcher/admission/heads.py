@@ -11,8 +11,11 @@ from typing import Final, Protocol, TypeVar
 from msgspec import Struct
 
 from dispatcher.admission.gates import over
-from dispatcher.model import Candidate, Hold, HoldReason, Kind, Lane, Offer
-from dispatcher.snapshot import ClusterSnapshot
+from dispatcher.model.jobs import Lane
+from dispatcher.model.launches import Offer
+from dispatcher.model.snapshot import ClusterSnapshot
+from dispatcher.model.tasks import Candidate, Kind
+from dispatcher.model.verdicts import Hold, HoldReason
 
 K = TypeVar("K")
 FIRST_WINDOW: Final = 200

@@ -6,9 +6,11 @@ from typing import Protocol
 from msgspec import Struct
 
 from dispatcher.admission.gates import Contender
-from dispatcher.identity import start_key
-from dispatcher.model import Launch, Offer, Order, Request
-from dispatcher.past import Past, Placement, Use
+from dispatcher.model.cache_history import Past, Use
+from dispatcher.model.identity import start_key
+from dispatcher.model.launches import Launch, Offer, Order
+from dispatcher.model.placement import Placement
+from dispatcher.model.tasks import Request
 
 Key = tuple[str, str]
 """Queue and cache key."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
+from dispatcher.admission.by_submitter import Lines
 from dispatcher.admission.gates import is_paused, over
 from dispatcher.admission.heads import (
     FIRST_WINDOW,
@@ -21,9 +22,9 @@ from dispatcher.admission.heads import (
     queue_of,
     take_turns,
 )
-from dispatcher.admission.lines import Lines
-from dispatcher.model import Candidate, HoldReason
-from dispatcher.snapshot import ClusterSnapshot
+from dispatcher.model.snapshot import ClusterSnapshot
+from dispatcher.model.tasks import Candidate
+from dispatcher.model.verdicts import HoldReason
 
 
 class Found(Struct, frozen=True):

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from enum import StrEnum
 
-from dispatcher.model import ApiAnswer, Job
+from dispatcher.model.jobs import ApiAnswer, Job
 
 
 class Meaning(StrEnum):

@@ -11,11 +11,13 @@ from typing import Any, Final
 
 import structlog
 
-from dispatcher.config import JobSettings
-from dispatcher.errors import TemplateError
 from dispatcher.jobs.overrides import judge_kind
 from dispatcher.jobs.templates import Template, judge_template, parse_template
-from dispatcher.model import Hold, Kind, Offer
+from dispatcher.model.errors import TemplateError
+from dispatcher.model.launches import Offer
+from dispatcher.model.tasks import Kind
+from dispatcher.model.verdicts import Hold
+from dispatcher.settings.definition import JobSettings
 
 log = structlog.get_logger(component="jobs.catalog")
 

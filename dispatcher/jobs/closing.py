@@ -16,9 +16,12 @@ from typing import Final
 
 from msgspec import Struct
 
-from dispatcher.jobs.case import Case, Scene, due_at
+from dispatcher.jobs.observed import Case, Scene, due_at
 from dispatcher.jobs.outcome import judge, remembered
-from dispatcher.model import PARKED, Hold, HoldReason, Job, Launch, Phase, Status, Task
+from dispatcher.model.jobs import Job, Phase
+from dispatcher.model.launches import Launch
+from dispatcher.model.tasks import Status, Task
+from dispatcher.model.verdicts import PARKED, Hold, HoldReason
 
 STALE: Final = timedelta(seconds=60)
 """Without a heartbeat for this long, a run whose Job is over may be returned; the database checks it again."""

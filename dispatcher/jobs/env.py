@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from dispatcher.identity import CONTROLLER_UID
 from dispatcher.jobs.trusted_env import is_trusted
+from dispatcher.model.identity import CONTROLLER_UID
 
 ENV_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 CONTRACT: Final = frozenset({

@@ -7,30 +7,20 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
-from dispatcher.clock import Clock, elapsed
-from dispatcher.identity import job_name, task_identity
-from dispatcher.jobs.case import Rules, Scene, Sightings
 from dispatcher.jobs.catalog import Catalog
-from dispatcher.jobs.lanes import busy_lanes, failing_lanes
+from dispatcher.jobs.launch_groups import busy_lanes, failing_lanes
 from dispatcher.jobs.memory import Memory, Unseen, plan_create
+from dispatcher.jobs.observed import Rules, Scene, Sightings
 from dispatcher.jobs.outcome import judge
 from dispatcher.jobs.resting import Rest, is_news, may_rest, plan_rest, still_resting
 from dispatcher.jobs.submit import Submitter
-from dispatcher.model import (
-    TERMINAL,
-    Candidate,
-    Hold,
-    HoldReason,
-    Job,
-    Kind,
-    Lane,
-    Launch,
-    Offer,
-    Order,
-    Standing,
-    Task,
-)  # fmt: skip
-from dispatcher.snapshot import Brakes, ClusterView
+from dispatcher.model.identity import job_name, task_identity
+from dispatcher.model.jobs import Job, Lane
+from dispatcher.model.launches import Launch, Offer, Order, Standing
+from dispatcher.model.snapshot import Brakes, ClusterView
+from dispatcher.model.tasks import TERMINAL, Candidate, Kind, Task
+from dispatcher.model.verdicts import Hold, HoldReason
+from dispatcher.runtime.clock import Clock, elapsed
 
 
 class Launcher:

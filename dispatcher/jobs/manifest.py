@@ -5,12 +5,14 @@ from typing import Any
 
 from msgspec import Struct
 
-from dispatcher import identity as ids
-from dispatcher.config import PlacementSettings
 from dispatcher.jobs.env import build_env, escape
 from dispatcher.jobs.placed import cache_dir, place_pod
 from dispatcher.jobs.templates import Template
-from dispatcher.model import Manifest, Order, Task
+from dispatcher.model import identity as ids
+from dispatcher.model.jobs import Manifest
+from dispatcher.model.launches import Order
+from dispatcher.model.tasks import Task
+from dispatcher.settings.definition import PlacementSettings
 
 DISRUPTION_ENDS_THE_JOB = {
     # With `Ignore` the Job would make a second Pod under the same launch number. As a rule of the Job, not a look at

@@ -9,8 +9,11 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from dispatcher.model import Candidate, Hold, HoldReason, Lane, Launch, Order, Task
-from dispatcher.snapshot import ClusterView
+from dispatcher.model.jobs import Lane
+from dispatcher.model.launches import Launch, Order
+from dispatcher.model.snapshot import ClusterView
+from dispatcher.model.tasks import Candidate, Task
+from dispatcher.model.verdicts import Hold, HoldReason
 
 K = TypeVar("K")
 V = TypeVar("V")

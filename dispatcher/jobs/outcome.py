@@ -14,8 +14,12 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Final
 
-from dispatcher.jobs.case import CANNOT_START, Case, Scene, stage
-from dispatcher.model import TERMINAL, Ask, End, Hold, HoldReason, Job, Launch, Node, Phase, Pod, Standing, Status, Task
+from dispatcher.jobs.observed import CANNOT_START, Case, Scene, stage
+from dispatcher.model.cluster import Node, Pod
+from dispatcher.model.jobs import End, Job, Phase
+from dispatcher.model.launches import Ask, Launch, Standing
+from dispatcher.model.tasks import TERMINAL, Status, Task
+from dispatcher.model.verdicts import Hold, HoldReason
 
 GRACE: Final = timedelta(seconds=60)
 """Cancel, report, superseded Jobs, image errors: long enough for a clean stop and for a registry's hiccup."""

@@ -12,8 +12,10 @@ import msgspec
 
 from dispatcher.jobs.env import check_env_names
 from dispatcher.jobs.templates import Template
-from dispatcher.model import Hold, HoldReason, Kind, Offer
-from dispatcher.quantity import parse_quantity
+from dispatcher.model.launches import Offer
+from dispatcher.model.quantity import parse_quantity
+from dispatcher.model.tasks import Kind
+from dispatcher.model.verdicts import Hold, HoldReason
 
 PLACED_BY: Final = (
     "nodeSelector",

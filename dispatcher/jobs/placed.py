@@ -7,8 +7,8 @@ something at `/cache`, or calls a volume as ours is called, goes without our cac
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from dispatcher.model import Manifest
-from dispatcher.past import Placement, Pool
+from dispatcher.model.jobs import Manifest
+from dispatcher.model.placement import Placement, Pool
 
 Json = dict[str, Any]
 CACHE_VOLUME: Final = "dispatcher-cache"

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from dispatcher.config import PlacementSettings
 from dispatcher.jobs.templates import Template
-from dispatcher.model import Order
+from dispatcher.model.launches import Order
+from dispatcher.settings.definition import PlacementSettings
 
 Json = dict[str, Any]
 DIGEST: Final = re.compile(r"[0-9a-f]{40}")

@@ -9,13 +9,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dispatcher import identity as ids
 from dispatcher.jobs.env import CONTRACT, ENV_NAME, FIELDS, literal
 from dispatcher.jobs.manifest import DISRUPTION_ENDS_THE_JOB, Site
 from dispatcher.jobs.overrides import check_amount, check_image
 from dispatcher.jobs.placed_check import CACHE_MOUNT, placement_violations, without_cache
 from dispatcher.jobs.templates import Template
-from dispatcher.model import Manifest, Order
+from dispatcher.model import identity as ids
+from dispatcher.model.jobs import Manifest
+from dispatcher.model.launches import Order
 
 JOB_FIELDS = frozenset({"backoffLimit", "podFailurePolicy", "activeDeadlineSeconds", "template"})
 POD_FIELDS = frozenset({"restartPolicy", "activeDeadlineSeconds", "schedulerName", "containers"}) | {

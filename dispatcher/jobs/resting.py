@@ -10,8 +10,12 @@ from typing import Final
 
 from msgspec import Struct
 
-from dispatcher.jobs.case import CANNOT_START
-from dispatcher.model import Hold, HoldReason, Job, Phase, Pod, Standing, Task
+from dispatcher.jobs.observed import CANNOT_START
+from dispatcher.model.cluster import Pod
+from dispatcher.model.jobs import Job, Phase
+from dispatcher.model.launches import Standing
+from dispatcher.model.tasks import Task
+from dispatcher.model.verdicts import Hold, HoldReason
 
 REST_SECONDS: Final = 30
 

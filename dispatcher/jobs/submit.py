@@ -14,18 +14,20 @@ from typing import Final, Protocol
 
 import structlog
 
-from dispatcher.clock import Clock, elapsed
-from dispatcher.errors import ClusterError
-from dispatcher.identity import identity_of, name_of
 from dispatcher.jobs.answers import Meaning, are_over, is_absent, read_create
-from dispatcher.jobs.case import due_at
-from dispatcher.jobs.lanes import lane_of
+from dispatcher.jobs.launch_groups import lane_of
 from dispatcher.jobs.manifest import Site, build_job
 from dispatcher.jobs.memory import Memory
+from dispatcher.jobs.observed import due_at
 from dispatcher.jobs.policy import check_job
 from dispatcher.jobs.templates import Template
-from dispatcher.metrics import INSERT_TO_JOB, JOB_CREATES
-from dispatcher.model import ApiAnswer, Ask, Hold, HoldReason, Job, Manifest, Order
+from dispatcher.model.errors import ClusterError
+from dispatcher.model.identity import identity_of, name_of
+from dispatcher.model.jobs import ApiAnswer, Job, Manifest
+from dispatcher.model.launches import Ask, Order
+from dispatcher.model.verdicts import Hold, HoldReason
+from dispatcher.runtime.clock import Clock, elapsed
+from dispatcher.runtime.metrics import INSERT_TO_JOB, JOB_CREATES
 
 log = structlog.get_logger(component="jobs.submit")
 

@@ -13,8 +13,9 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from dispatcher.errors import TemplateError
-from dispatcher.identity import (
+from dispatcher.jobs.env import ENV_NAME, is_closed
+from dispatcher.model.errors import TemplateError
+from dispatcher.model.identity import (
     DOMAIN,
     IMAGES,
     MACHINES,
@@ -24,10 +25,9 @@ from dispatcher.identity import (
     OPENINGS,
     REPORT,
     ROW_MAY_SET,
-)  # fmt: skip
-from dispatcher.jobs.env import ENV_NAME, is_closed
-from dispatcher.model import Manifest
-from dispatcher.quantity import parse_quantity
+)
+from dispatcher.model.jobs import Manifest
+from dispatcher.model.quantity import parse_quantity
 
 NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 OPENABLE: Final = frozenset({"image", "command", "args", "cpu", "memory", "env", "private_machine", "special_machine"})

@@ -8,13 +8,15 @@ nothing of it.
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from dispatcher.identity import name_of
 from dispatcher.jobs.answers import Meaning, is_absent, read_create
 from dispatcher.jobs.manifest import Site, build_job
 from dispatcher.jobs.policy import check_job
 from dispatcher.jobs.submit import is_ours
 from dispatcher.jobs.templates import Template
-from dispatcher.model import ApiAnswer, Hold, HoldReason, Manifest, Order
+from dispatcher.model.identity import name_of
+from dispatcher.model.jobs import ApiAnswer, Manifest
+from dispatcher.model.launches import Order
+from dispatcher.model.verdicts import Hold, HoldReason
 
 OF_THE_ROW: Final = frozenset({Meaning.POISON, Meaning.DENIED})
 

@@ -10,9 +10,9 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from dispatcher.errors import ClusterError
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.lease import LEASES_GROUP, LeaseName
+from dispatcher.model.errors import ClusterError
 
 REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 Rule = tuple[str, str, tuple[str, ...]]

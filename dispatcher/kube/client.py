@@ -16,12 +16,12 @@ import msgspec
 from msgspec import Struct
 
 from dispatcher import __version__
-from dispatcher.clock import elapsed
-from dispatcher.errors import ClusterAway, ClusterRefused
 from dispatcher.kube.credentials import Login
 from dispatcher.kube.objects import UNREADABLE, read_status
 from dispatcher.kube.server_clock import ServerClock
-from dispatcher.metrics import KUBE_REQUESTS, KUBE_SECONDS
+from dispatcher.model.errors import ClusterAway, ClusterRefused
+from dispatcher.runtime.clock import elapsed
+from dispatcher.runtime.metrics import KUBE_REQUESTS, KUBE_SECONDS
 
 REQUEST_SECONDS: Final = 30
 CONNECT_SECONDS: Final = 5

@@ -9,7 +9,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from dispatcher.errors import ClusterAway, SettingsError
+from dispatcher.model.errors import ClusterAway, SettingsError
+from dispatcher.settings.definition import KubeSettings
 
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 REREAD_SECONDS: Final = 60
@@ -26,6 +27,13 @@ class Login(Struct, frozen=True):
     """Where Jobs are made if no setting says so."""
     own_namespace: str | None = None
     """Of our own ServiceAccount; None outside a cluster."""
+
+
+async def log_in(kube: KubeSettings) -> Login:
+    """The Pod's service account, or a kubeconfig. A kubeconfig that a setting names wins."""
+    if kube.kubeconfig is None and (login := in_cluster()) is not None:
+        return login
+    return await from_kubeconfig(kube.kubeconfig or os.environ.get("KUBECONFIG"), kube.context)
 
 
 def in_cluster(account: Path = ACCOUNT) -> Login | None:

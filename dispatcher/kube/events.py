@@ -6,10 +6,10 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from dispatcher.errors import ClusterRefused
 from dispatcher.kube.client import KubeClient
-from dispatcher.metrics import EVENTS
-from dispatcher.notices import Notice
+from dispatcher.model.errors import ClusterRefused
+from dispatcher.model.notices import Notice
+from dispatcher.runtime.metrics import EVENTS
 
 VERSIONS: Final = {"Pod": "v1", "NodeReservation": "dispatcher.internal/v1alpha1"}
 """Of the kinds that we tell something about."""

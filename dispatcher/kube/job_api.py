@@ -4,11 +4,11 @@ from collections.abc import Callable
 from typing import Final
 from urllib.parse import quote
 
-from dispatcher.errors import ClusterAway
-from dispatcher.identity import job_selector
 from dispatcher.kube.client import KubeClient, Reply
 from dispatcher.kube.objects import UNREADABLE, Page, encode, read_job, read_status
-from dispatcher.model import ApiAnswer, End, Job, Manifest
+from dispatcher.model.errors import ClusterAway
+from dispatcher.model.identity import job_selector
+from dispatcher.model.jobs import ApiAnswer, End, Job, Manifest
 
 WRITE_SECONDS: Final = 10
 """Also told to the server: it bounds how late a write of ours can land."""

@@ -19,12 +19,12 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from dispatcher.clock import Clock, elapsed
-from dispatcher.errors import ClusterError, ClusterRefused
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.objects import Meta, Wire, read_status
 from dispatcher.kube.term import RELEASED_SECONDS, Record, Sight, look_again, pause, trusted_until
-from dispatcher.metrics import FAULTS, LEADER
+from dispatcher.model.errors import ClusterError, ClusterRefused
+from dispatcher.runtime.clock import Clock, elapsed
+from dispatcher.runtime.metrics import FAULTS, LEADER
 
 log = structlog.get_logger(component="kube.lease")
 

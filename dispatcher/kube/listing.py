@@ -7,9 +7,9 @@ from typing import Final, Generic, TypeVar
 import msgspec
 from msgspec import Struct
 
-from dispatcher.errors import ClusterAway
 from dispatcher.kube.client import KubeClient, Reply
 from dispatcher.kube.objects import UNREADABLE, Meta, Page
+from dispatcher.model.errors import ClusterAway
 
 PAGE: Final = 100
 T = TypeVar("T")

@@ -3,16 +3,17 @@
 import asyncio
 from collections.abc import Callable
 
-from dispatcher.clock import elapsed
-from dispatcher.identity import job_selector
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.job_api import jobs_path, pods_path
 from dispatcher.kube.listing import Resource
 from dispatcher.kube.objects import read_job, read_node, read_pod
 from dispatcher.kube.reflector import Pace, Reflector
-from dispatcher.metrics import STORE_AGE
-from dispatcher.model import Job, Node, Pod
-from dispatcher.snapshot import ClusterView
+from dispatcher.model.cluster import Node, Pod
+from dispatcher.model.identity import job_selector
+from dispatcher.model.jobs import Job
+from dispatcher.model.snapshot import ClusterView
+from dispatcher.runtime.clock import elapsed
+from dispatcher.runtime.metrics import STORE_AGE
 
 MOST_SECONDS = 100
 """Bookmarks come about each minute, and 90 s of silence end a watch: older than this is not known any more."""

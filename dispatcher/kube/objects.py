@@ -11,8 +11,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Struct
 
-from dispatcher import identity as ids
-from dispatcher.model import Job, Node, Phase, Pod
+from dispatcher.model import identity as ids
+from dispatcher.model.cluster import Node, Pod
+from dispatcher.model.jobs import Job, Phase
 
 UNREACHABLE = "node.kubernetes.io/unreachable"
 LARGEST_ID = 2**63 - 1

@@ -20,13 +20,13 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from dispatcher.clock import elapsed
-from dispatcher.errors import ClusterAway, ClusterError, ClusterRefused
 from dispatcher.kube.client import KubeClient, WatchSilent
 from dispatcher.kube.listing import Resource, list_all
 from dispatcher.kube.objects import UNREADABLE, Event, Meta, Wire, read_status
 from dispatcher.kube.store import Named, Store
-from dispatcher.metrics import RELISTS
+from dispatcher.model.errors import ClusterAway, ClusterError, ClusterRefused
+from dispatcher.runtime.clock import elapsed
+from dispatcher.runtime.metrics import RELISTS
 
 log = structlog.get_logger(component="kube.reflector")
 

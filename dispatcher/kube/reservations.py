@@ -8,13 +8,13 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from dispatcher.amounts import amounts
-from dispatcher.errors import ClusterRefused
-from dispatcher.identity import WOKEN_AT
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.listing import Resource, list_all
 from dispatcher.kube.objects import Meta, full_name
-from dispatcher.room import Reservation, key_of
+from dispatcher.model.amounts import amounts
+from dispatcher.model.errors import ClusterRefused
+from dispatcher.model.identity import WOKEN_AT
+from dispatcher.model.reservations import Reservation, key_of
 
 GROUP: Final = "/apis/dispatcher.internal/v1alpha1"
 PATH: Final = f"{GROUP}/nodereservations"

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
-from dispatcher.config import KubeSettings
 from dispatcher.kube.client import KubeClient
+from dispatcher.kube.credentials import log_in
 from dispatcher.local.kubelet import Kubelet
 from dispatcher.local.node import LocalNode
-from dispatcher.logs import configure_logs
-from dispatcher.startup import log_in, stop_on_signals
+from dispatcher.runtime.logs import configure_logs
+from dispatcher.runtime.signals import stop_on_signals
+from dispatcher.settings.definition import KubeSettings
 
 FOLDER = click.Path(path_type=Path, resolve_path=True)
 OWN_FILES = 0o077

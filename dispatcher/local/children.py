@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from dispatcher.errors import DispatcherError
+from dispatcher.model.errors import DispatcherError
 
 GUARD: Final = Path(__file__).with_name("guard.py")
 RESTARTS: Final = 3

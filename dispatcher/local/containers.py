@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from dispatcher.local.environment import Sources, expand, resolve
 from dispatcher.local.facts import Order
-from dispatcher.quantity import parse_quantity
+from dispatcher.model.quantity import parse_quantity
 
 Json = dict[str, Any]
 ASKED: Final = ("livenessProbe", "startupProbe", "readinessProbe", "lifecycle")

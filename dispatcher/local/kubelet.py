@@ -19,8 +19,6 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from dispatcher.clock import elapsed
-from dispatcher.errors import ClusterError
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.listing import Resource
 from dispatcher.kube.objects import Meta
@@ -32,6 +30,8 @@ from dispatcher.local.sandbox import Sandbox, reap
 from dispatcher.local.statuses import TERMINAL, Told, build_refusal, build_status
 from dispatcher.local.syncing import Step, plan_step
 from dispatcher.local.volumes import make_volumes, sources_of
+from dispatcher.model.errors import ClusterError
+from dispatcher.runtime.clock import elapsed
 
 Json = dict[str, Any]
 log = structlog.get_logger(component="local.kubelet")

@@ -11,10 +11,10 @@ import msgspec
 import structlog
 
 from dispatcher import __version__
-from dispatcher.errors import ClusterError
 from dispatcher.kube.client import KubeClient, Reply
 from dispatcher.local.statuses import written
-from dispatcher.quantity import parse_quantity
+from dispatcher.model.errors import ClusterError
+from dispatcher.model.quantity import parse_quantity
 
 Json = dict[str, Any]
 log = structlog.get_logger(component="local.node")

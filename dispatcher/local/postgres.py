@@ -22,8 +22,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypedDict
 
-from dispatcher.errors import DispatcherError
 from dispatcher.local.guard import working_in
+from dispatcher.model.errors import DispatcherError
 
 SUPERUSER: Final = "postgres"
 START_LIMIT_SECONDS: Final = 60

@@ -16,7 +16,7 @@ import structlog
 from asyncpg.connect_utils import SessionAttribute
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
-from dispatcher.errors import DatabaseAway, DatabaseError, DatabaseNotPrimary, DatabaseUnfit
+from dispatcher.model.errors import DatabaseAway, DatabaseError, DatabaseNotPrimary, DatabaseUnfit
 
 log = structlog.get_logger(component="pg.connect")
 

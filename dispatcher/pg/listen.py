@@ -12,7 +12,7 @@ import asyncpg
 import structlog
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
 
-from dispatcher.errors import DatabaseError
+from dispatcher.model.errors import DatabaseError
 from dispatcher.pg.connect import Url, open_connection, translated
 from dispatcher.pg.queries import query
 

@@ -11,10 +11,10 @@ import asyncpg
 import structlog
 from msgspec import Struct
 
-from dispatcher.clock import elapsed
-from dispatcher.errors import DatabaseUnfit
+from dispatcher.model.errors import DatabaseUnfit
 from dispatcher.pg.connect import open_connection, translated
 from dispatcher.pg.queries import query, sql_folder
+from dispatcher.runtime.clock import elapsed
 
 log = structlog.get_logger(component="pg.migrate")
 

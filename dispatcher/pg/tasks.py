@@ -12,13 +12,13 @@ from typing import Any, Final, TypeVar
 import asyncpg
 import msgspec
 
-from dispatcher.errors import DatabaseNotPrimary, DatabaseUnfit
-from dispatcher.model import Candidate, Kind, Queue, Request, Status, Task
-from dispatcher.past import Run
+from dispatcher.model.cache_history import Run
+from dispatcher.model.errors import DatabaseNotPrimary, DatabaseUnfit
+from dispatcher.model.snapshot import Frame
+from dispatcher.model.tasks import Candidate, Kind, Queue, Request, Status, Task
 from dispatcher.pg.connect import Session
 from dispatcher.pg.migrate import NEWEST
 from dispatcher.pg.queries import query
-from dispatcher.snapshot import Frame
 
 T = TypeVar("T")
 STATUSES: Final = frozenset(status.value for status in Status)

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from dispatcher.identity import HISTORY_NODES
+from dispatcher.model.identity import HISTORY_NODES
 
 MOST_NODES: Final = 3
 POINTS: Final = (3, 2, 1)

@@ -1,13 +1,14 @@
 """What is asked of kube-scheduler for one launch, from its row, its settings and what is known of earlier runs."""
 
-from dispatcher.config import PlacementSettings
-from dispatcher.identity import HISTORY_NODES, REAL_RESOURCES
-from dispatcher.model import Request
-from dispatcher.past import Past, Placement
+from dispatcher.model.cache_history import Past
+from dispatcher.model.identity import HISTORY_NODES, REAL_RESOURCES
+from dispatcher.model.placement import Placement
+from dispatcher.model.tasks import Request
 from dispatcher.placement.cache import cache_path
 from dispatcher.placement.history import MOST_NODES, write_history
 from dispatcher.placement.pools import choose_pool
 from dispatcher.placement.usage import write_uses
+from dispatcher.settings.definition import PlacementSettings
 
 
 def plan_placement(queue: str, request: Request, past: Past, settings: PlacementSettings) -> Placement:

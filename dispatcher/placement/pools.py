@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from dispatcher.config import PlacementSettings
-from dispatcher.past import Pool
+from dispatcher.model.placement import Pool
+from dispatcher.settings.definition import PlacementSettings
 
 
 def choose_pool(spec: Mapping[str, Any], settings: PlacementSettings) -> Pool | None:

@@ -10,9 +10,9 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from dispatcher.amounts import milli_of
-from dispatcher.identity import REAL_RESOURCES
-from dispatcher.past import Use
+from dispatcher.model.amounts import milli_of
+from dispatcher.model.cache_history import Use
+from dispatcher.model.identity import REAL_RESOURCES
 
 NEWEST_RUNS: Final = 10
 MOST_USES: Final = 5

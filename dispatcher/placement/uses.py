@@ -11,8 +11,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
-from dispatcher.clock import Clock, elapsed
-from dispatcher.past import Run, Use
+from dispatcher.model.cache_history import Run, Use
+from dispatcher.runtime.clock import Clock, elapsed
 
 Key = tuple[str, str]
 """Queue and cache key."""

@@ -17,20 +17,21 @@ from typing import Any, Final
 import structlog
 from aiohttp import web
 
-from dispatcher import health
-from dispatcher.clock import elapsed
-from dispatcher.config import ExtenderSettings, Settings
-from dispatcher.errors import SettingsError
+from dispatcher.extender.node_filter import Known
+from dispatcher.extender.server import Extender
+from dispatcher.kube.capacity import RoomMirror
 from dispatcher.kube.client import KubeClient
-from dispatcher.kube.rooms import RoomMirror
-from dispatcher.listening import listen
-from dispatcher.placement.extender import Extender
-from dispatcher.placement.gate import Known
-from dispatcher.placement.reservations import Holds
+from dispatcher.kube.credentials import log_in
+from dispatcher.model.capacity import Rooms
+from dispatcher.model.errors import SettingsError
 from dispatcher.programs.reporting import Reporting
-from dispatcher.room import Rooms
-from dispatcher.service import Rounds, Wake, calm_collector
-from dispatcher.startup import log_in, stop_on_signals
+from dispatcher.reservations.book import Holds
+from dispatcher.runtime import health
+from dispatcher.runtime.clock import elapsed
+from dispatcher.runtime.listening import listen
+from dispatcher.runtime.rounds import Rounds, Wake, calm_collector
+from dispatcher.runtime.signals import stop_on_signals
+from dispatcher.settings.definition import ExtenderSettings, Settings
 
 log = structlog.get_logger(component="extender")
 

@@ -21,29 +21,35 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from dispatcher import health
-from dispatcher.clock import elapsed
-from dispatcher.config import Settings
-from dispatcher.errors import DispatcherError
-from dispatcher.identity import NO_KEY, job_selector, task_identity
-from dispatcher.jobs.case import Rules, Scene, Sightings, due_at
 from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.closing import Act, Closing, plan_closing
+from dispatcher.jobs.observed import Rules, Scene, Sightings, due_at
 from dispatcher.jobs.trial import Trial
 from dispatcher.kube.client import KubeClient
+from dispatcher.kube.credentials import log_in
 from dispatcher.kube.job_api import JobApi, jobs_path, pods_path
 from dispatcher.kube.listing import Resource, list_all
 from dispatcher.kube.objects import read_job, read_pod
-from dispatcher.metrics import JANITOR_ROWS
-from dispatcher.model import Candidate, Hold, Job, Launch, Offer, Order, Pod, Request, Task
-from dispatcher.past import Past
+from dispatcher.model.cache_history import Past
+from dispatcher.model.cluster import Pod
+from dispatcher.model.errors import DispatcherError
+from dispatcher.model.identity import NO_KEY, job_selector, task_identity
+from dispatcher.model.jobs import Job
+from dispatcher.model.launches import Launch, Offer, Order
+from dispatcher.model.tasks import Candidate, Request, Task
+from dispatcher.model.verdicts import Hold
 from dispatcher.pg.closings import LOCKED, Closings
 from dispatcher.pg.connect import Session
 from dispatcher.pg.tasks import Look, look
 from dispatcher.placement.placing import plan_placement
 from dispatcher.programs.janitor_trials import Trials
-from dispatcher.service import Rounds, Wake
-from dispatcher.startup import database_of, log_in, site_of, stop_on_signals
+from dispatcher.programs.startup import database_of, site_of
+from dispatcher.runtime import health
+from dispatcher.runtime.clock import elapsed
+from dispatcher.runtime.metrics import JANITOR_ROWS
+from dispatcher.runtime.rounds import Rounds, Wake
+from dispatcher.runtime.signals import stop_on_signals
+from dispatcher.settings.definition import Settings
 
 log = structlog.get_logger(component="janitor")
 

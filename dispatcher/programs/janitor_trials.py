@@ -9,10 +9,12 @@ from typing import Final
 
 from msgspec import Struct
 
-from dispatcher.clock import elapsed
 from dispatcher.jobs.templates import Template
 from dispatcher.jobs.trial import Trial
-from dispatcher.model import Candidate, Hold, Order
+from dispatcher.model.launches import Order
+from dispatcher.model.tasks import Candidate
+from dispatcher.model.verdicts import Hold
+from dispatcher.runtime.clock import elapsed
 
 REMEMBERED_SECONDS: Final = 3600
 

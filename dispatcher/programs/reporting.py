@@ -10,19 +10,19 @@ from typing import Any, Final
 
 import structlog
 
-from dispatcher.errors import ClusterError, ClusterRefused
+from dispatcher.extender.node_filter import Gate, Known
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.events import Events
 from dispatcher.kube.reservations import Reports
-from dispatcher.metrics import EVENTS, FAULTS, RESERVATIONS
-from dispatcher.notices import Notices
-from dispatcher.placement.asker import Asker
-from dispatcher.placement.charges import TICK_SECONDS
-from dispatcher.placement.gate import Gate, Known
-from dispatcher.placement.reservation_status import PHASES, ReservationStatus, turned
-from dispatcher.placement.reservations import KEPT_AWAY, UNCERTAIN, Holds
-from dispatcher.placement.turned_away import Attempt
-from dispatcher.room import Reservation
+from dispatcher.model.errors import ClusterError, ClusterRefused
+from dispatcher.model.notices import Notices
+from dispatcher.model.reservations import Reservation
+from dispatcher.reservations.assumed_pods import TICK_SECONDS
+from dispatcher.reservations.book import KEPT_AWAY, UNCERTAIN, Holds
+from dispatcher.reservations.pod_request import Asker
+from dispatcher.reservations.status import PHASES, ReservationStatus, turned
+from dispatcher.reservations.waiting_pods import Attempt
+from dispatcher.runtime.metrics import EVENTS, FAULTS, RESERVATIONS
 
 ROUND_SECONDS, BETWEEN_SECONDS, REFUSED_SECONDS = 0.25, 0.1, 5
 ONCE: Final = 365 * 86_400

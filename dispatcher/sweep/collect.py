@@ -8,12 +8,13 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from dispatcher.clock import Clock, elapsed
-from dispatcher.config import SweepSettings
-from dispatcher.metrics import JOBS
-from dispatcher.model import End, Job, Task
-from dispatcher.rate import Bucket
-from dispatcher.snapshot import ClusterView
+from dispatcher.model.jobs import End, Job
+from dispatcher.model.snapshot import ClusterView
+from dispatcher.model.tasks import Task
+from dispatcher.runtime.clock import Clock, elapsed
+from dispatcher.runtime.metrics import JOBS
+from dispatcher.runtime.rate import Bucket
+from dispatcher.settings.definition import SweepSettings
 from dispatcher.sweep.plan import Absences, plan_due, plan_sweep
 
 LOOKED_AT: Final = 1000

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from dispatcher.identity import task_identity
-from dispatcher.model import TERMINAL, End, Job, Task
+from dispatcher.model.identity import task_identity
+from dispatcher.model.jobs import End, Job
+from dispatcher.model.tasks import TERMINAL, Task
 
 MOST_TOMBSTONES: Final = 1000
 CONFIRMATIONS: Final = 3

@@ -6,9 +6,9 @@ from typing import Final, Protocol
 
 import structlog
 
-from dispatcher.clock import Clock, elapsed
-from dispatcher.metrics import SWEEP_DELETES
-from dispatcher.model import ApiAnswer, End
+from dispatcher.model.jobs import ApiAnswer, End
+from dispatcher.runtime.clock import Clock, elapsed
+from dispatcher.runtime.metrics import SWEEP_DELETES
 
 log = structlog.get_logger(component="sweep.remove")
 

@@ -9,11 +9,11 @@ import aiohttp
 import pytest_asyncio
 from aiohttp import web
 
-from dispatcher.listening import listen
-from dispatcher.loading import load
-from dispatcher.placement.extender import Extender
-from dispatcher.placement.gate import closed_to_nobody
+from dispatcher.extender.node_filter import closed_to_nobody
+from dispatcher.extender.server import Extender
 from dispatcher.programs.extender import KEEP_ALIVE_SECONDS, Tls
+from dispatcher.runtime.listening import listen
+from dispatcher.settings.loading import load
 from tests.contract.asked import Asked
 from tests.contract.bodies import ROOMS
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from dispatcher.identity import HISTORY_NODES as HISTORY
-from dispatcher.identity import REAL_RESOURCES as REAL
-from dispatcher.room import Room
+from dispatcher.model.capacity import Room
+from dispatcher.model.identity import HISTORY_NODES as HISTORY
+from dispatcher.model.identity import REAL_RESOURCES as REAL
 
 Json = dict[str, Any]
 SECRET = "hunter2-hunter2"

@@ -10,19 +10,22 @@ from typing import Any
 
 import msgspec
 
-from dispatcher.config import JobSettings, PlacementSettings
-from dispatcher.identity import start_key
 from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.manifest import Site, build_job
 from dispatcher.jobs.overrides import plan_shape
 from dispatcher.jobs.policy import check_job
 from dispatcher.jobs.templates import Template
-from dispatcher.model import Hold, Kind, Launch, Manifest, Offer, Order, Request, Task
-from dispatcher.past import Past
+from dispatcher.model.cache_history import Past
+from dispatcher.model.identity import start_key
+from dispatcher.model.jobs import Manifest
+from dispatcher.model.launches import Launch, Offer, Order
+from dispatcher.model.quantity import parse_quantity
+from dispatcher.model.tasks import Kind, Request, Task
+from dispatcher.model.verdicts import Hold
 from dispatcher.pg.connect import Session
 from dispatcher.pg.tasks import look
 from dispatcher.placement.placing import plan_placement
-from dispatcher.quantity import parse_quantity
+from dispatcher.settings.definition import JobSettings, PlacementSettings
 from tests.builders import a_manifest, a_request
 from tests.contract.hostile_words import TRUSTED_NAMES
 from tests.property.kubelet import seen_env, seen_words

@@ -8,9 +8,9 @@ import msgspec
 from dispatcher.jobs.catalog import built_in
 from dispatcher.jobs.manifest import build_job
 from dispatcher.jobs.templates import Template
-from dispatcher.past import Past
+from dispatcher.model.cache_history import Past
 from dispatcher.placement.placing import plan_placement
-from dispatcher.startup import site_of
+from dispatcher.programs.startup import site_of
 from tests.builders import a_request, an_order
 from tests.controlplane.api import Api, Json, KubeFault
 from tests.controlplane.cluster import ControlPlane

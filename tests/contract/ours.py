@@ -14,7 +14,8 @@ from dispatcher.kube.client import SILENCE_SECONDS, KubeClient
 from dispatcher.kube.credentials import Login, TokenFile
 from dispatcher.kube.job_api import JobApi
 from dispatcher.kube.lease import lease_of
-from dispatcher.model import Job, Launch, Manifest
+from dispatcher.model.jobs import Job, Manifest
+from dispatcher.model.launches import Launch
 from tests.builders import SITE, a_task, a_template, an_order
 from tests.controlplane.api import Json, KubeFault
 from tests.controlplane.cluster import ControlPlane

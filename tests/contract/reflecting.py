@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 
 from prometheus_client import REGISTRY
 
-from dispatcher.identity import job_selector
 from dispatcher.kube.client import SILENCE_SECONDS, KubeClient
 from dispatcher.kube.listing import Resource
 from dispatcher.kube.objects import read_job
 from dispatcher.kube.reflector import Pace, Reflector
-from dispatcher.model import Job
+from dispatcher.model.identity import job_selector
+from dispatcher.model.jobs import Job
 from tests.builders import SITE
 from tests.contract.scripted_api import JOBS, ScriptedApi
 from tests.controlplane.waiting import wait_for

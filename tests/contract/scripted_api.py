@@ -16,9 +16,9 @@ from typing import Any, TypeAlias
 import msgspec
 from aiohttp import web
 
-from dispatcher import identity as ids
 from dispatcher.kube.credentials import Login
-from dispatcher.listening import Site
+from dispatcher.model import identity as ids
+from dispatcher.runtime.listening import Site
 
 Json: TypeAlias = dict[str, Any]
 Fault: TypeAlias = "Callable[[ScriptedApi, web.Request], Awaitable[web.StreamResponse]]"

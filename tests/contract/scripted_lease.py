@@ -17,7 +17,7 @@ from prometheus_client import REGISTRY
 
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.lease import Lease, lease_of
-from dispatcher.listening import Site
+from dispatcher.runtime.listening import Site
 from tests.builders import SITE
 from tests.contract.scripted_api import NAMESPACE, Asked, Fault, Json, ScriptedApi, break_off, status
 

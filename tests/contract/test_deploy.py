@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dispatcher import __version__, health
+from dispatcher import __version__
 from dispatcher.cli import commands
-from dispatcher.identity import MANAGED_BY
 from dispatcher.jobs.catalog import built_in
 from dispatcher.jobs.templates import Template
 from dispatcher.kube.access import questions
 from dispatcher.kube.lease import lease_of
+from dispatcher.model.identity import MANAGED_BY
+from dispatcher.runtime import health
 from tests.contract.installed import Installed, installed
 from tests.controlplane.api import Json, KubeFault
 from tests.controlplane.cluster import ControlPlane

@@ -9,12 +9,12 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from dispatcher.listening import Site
 from dispatcher.local.cluster.api import Api
 from dispatcher.local.cluster.cluster import EmbeddedCluster
 from dispatcher.local.cluster.kinds import JOB, NAMESPACE, POD, SECRET, Target
 from dispatcher.local.cluster.registry import Registry
 from dispatcher.local.cluster.storage import Storage
+from dispatcher.runtime.listening import Site
 from tests.controlplane.waiting import wait_for
 
 Json = dict[str, Any]

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from dispatcher.listening import Site
 from dispatcher.local.cluster.cluster import EmbeddedCluster
 from dispatcher.local.cluster.kinds import NODE, POD, Target
+from dispatcher.runtime.listening import Site
 from tests.controlplane.waiting import wait_for
 
 Json = dict[str, Any]

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator
 import pytest
 from prometheus_client import REGISTRY
 
-from dispatcher.identity import HISTORY_NODES as HISTORY
-from dispatcher.identity import REAL_RESOURCES as REAL
+from dispatcher.model.identity import HISTORY_NODES as HISTORY
+from dispatcher.model.identity import REAL_RESOURCES as REAL
 from tests.contract.asked import Asked
 from tests.contract.bodies import (
     DEEP,

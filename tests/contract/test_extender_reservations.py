@@ -12,7 +12,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from dispatcher.identity import WOKEN_AT
+from dispatcher.model.identity import WOKEN_AT
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import wait_for
 from tests.scheduling.ground import GPU

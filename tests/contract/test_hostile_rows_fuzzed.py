@@ -15,7 +15,9 @@ from dataclasses import dataclass, field
 import pytest_asyncio
 import yaml
 
-from dispatcher.model import Hold, HoldReason, Manifest, Task
+from dispatcher.model.jobs import Manifest
+from dispatcher.model.tasks import Task
+from dispatcher.model.verdicts import Hold, HoldReason
 from tests.contract.hostile_inserts import insert_all, prepare, wrong_answers
 from tests.contract.hostile_jobs import Rendered, Renderer, added, excesses, write_templates
 from tests.contract.hostile_rows import Hostile, hostile

@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from dispatcher.jobs.answers import Meaning, read_create
 from dispatcher.kube.job_api import JobApi
-from dispatcher.model import ApiAnswer, End, Job, Manifest, Phase
+from dispatcher.model.jobs import ApiAnswer, End, Job, Manifest, Phase
 from tests.builders import DATABASE_ID, SITE
 from tests.contract.ours import RBAC, Account, dispatcher_account
 from tests.controlplane.api import Json

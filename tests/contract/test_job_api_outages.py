@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from dispatcher.errors import ClusterAway, SettingsError
 from dispatcher.jobs.answers import Meaning, read_create
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import from_kubeconfig
 from dispatcher.kube.job_api import WRITE_SECONDS, JobApi
-from dispatcher.model import End
+from dispatcher.model.errors import ClusterAway, SettingsError
+from dispatcher.model.jobs import End
 from tests.builders import SITE
 from tests.contract.ours import Account, dispatcher_account
 from tests.controlplane.cluster import ControlPlane

@@ -12,7 +12,7 @@ import pytest_asyncio
 from dispatcher.jobs.answers import Meaning, read_create
 from dispatcher.kube.job_api import JobApi
 from dispatcher.kube.lease import Lease, lease_of
-from dispatcher.model import End
+from dispatcher.model.jobs import End
 from dispatcher.sweep.remove import Remover, read_delete
 from tests.builders import SITE
 from tests.contract.ours import Account, dispatcher_account

@@ -6,8 +6,8 @@ import socket
 import pytest
 from aiohttp import web
 
-from dispatcher.errors import SettingsError
-from dispatcher.listening import listen, take_nobody_new
+from dispatcher.model.errors import SettingsError
+from dispatcher.runtime.listening import listen, take_nobody_new
 
 TURNS = 6
 """Accepted in the first or second, made known in the next ones; by the last it waits to be asked something."""

@@ -10,7 +10,8 @@ import pytest
 import pytest_asyncio
 
 from dispatcher.kube.objects import UNREACHABLE, Page, read_job, read_node, read_pod
-from dispatcher.model import Job, Manifest, Node, Phase, Pod
+from dispatcher.model.cluster import Node, Pod
+from dispatcher.model.jobs import Job, Manifest, Phase
 from tests.builders import DATABASE_ID
 from tests.contract.ours import Account, dispatcher_account
 from tests.controlplane.api import Json

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import pytest
 import pytest_asyncio
 
-from dispatcher.past import Use
-from dispatcher.prometheus import Prometheus, PrometheusFault
+from dispatcher.model.cache_history import Use
+from dispatcher.prometheus.client import Prometheus, PrometheusFault
 from tests.prometheus.exporter import CPU, Container, Exporter
 from tests.prometheus.server import SCRAPE_SECONDS, PrometheusServer
 from tests.prometheus.traces import Course, Trace

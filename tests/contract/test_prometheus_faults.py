@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 import pytest
 from aiohttp import web
 
-from dispatcher.errors import DispatcherError
-from dispatcher.past import Use
-from dispatcher.prometheus import ANSWER_SECONDS, LARGEST_ANSWER, Prometheus, PrometheusFault
+from dispatcher.model.cache_history import Use
+from dispatcher.model.errors import DispatcherError
+from dispatcher.prometheus.client import ANSWER_SECONDS, LARGEST_ANSWER, Prometheus, PrometheusFault
 from tests.controlplane.processes import free_ports
 from tests.prometheus.exporter import CPU, MEMORY
 from tests.prometheus.scripted import (

@@ -11,11 +11,11 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from dispatcher.errors import ClusterRefused
 from dispatcher.kube.listing import PAGE
 from dispatcher.kube.mirror import Mirror
 from dispatcher.kube.reflector import Pace, Reflector
-from dispatcher.model import Job, Manifest
+from dispatcher.model.errors import ClusterRefused
+from dispatcher.model.jobs import Job, Manifest
 from tests.builders import SITE
 from tests.contract.ours import Account, dispatcher_account
 from tests.contract.reflecting import QUICK, content, reflecting, relists

@@ -8,14 +8,14 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from dispatcher.clock import elapsed
-from dispatcher.identity import job_selector
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.listing import PAGE, Resource
 from dispatcher.kube.mirror import Mirror
 from dispatcher.kube.objects import read_job
 from dispatcher.kube.reflector import Pace, Reflector
-from dispatcher.model import Job
+from dispatcher.model.identity import job_selector
+from dispatcher.model.jobs import Job
+from dispatcher.runtime.clock import elapsed
 from tests.builders import SITE
 from tests.contract.reflecting import QUICK, change_something, content, reflecting_script, relists, settled
 from tests.contract.scripted_api import JOBS, NAMESPACE, NODES, PODS, Fault, ScriptedApi, accepted, event, made, serving

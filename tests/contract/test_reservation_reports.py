@@ -9,16 +9,17 @@ import pytest_asyncio
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
-from dispatcher.errors import ClusterAway
+from dispatcher.extender.node_filter import Known
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import from_kubeconfig
 from dispatcher.kube.events import Events
 from dispatcher.kube.reservations import PATH, Reports, read_reservation
-from dispatcher.notices import Notice
-from dispatcher.placement.gate import Known
-from dispatcher.placement.reservations import Holds
+from dispatcher.model.capacity import Rooms
+from dispatcher.model.errors import ClusterAway
+from dispatcher.model.notices import Notice
+from dispatcher.model.reservations import Reservation
 from dispatcher.programs.reporting import REFUSED_SECONDS, Reporting
-from dispatcher.room import Reservation, Rooms
+from dispatcher.reservations.book import Holds
 from tests.controlplane.cluster import ControlPlane
 from tests.faults.http_proxy import KubeProxy, asks
 from tests.faults.http_verbs import status

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Self, TypeAlias
 from urllib.parse import urlsplit
 
-from dispatcher.listening import take_nobody_new
+from dispatcher.runtime.listening import take_nobody_new
 from tests.faults import postgres_frames as wire
 from tests.faults.postgres_frames import Asked, Frame
 from tests.faults.rules import Rule, Rules, Turns, always

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from dispatcher import identity as ids
+from dispatcher.model import identity as ids
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Dispatcher, Place

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from dispatcher.listening import take_nobody_new
+from dispatcher.runtime.listening import take_nobody_new
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import RBAC, Dispatcher, Place

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import generate_latest
 
-from dispatcher.loading import known_names
+from dispatcher.settings.loading import known_names
 from docs import make_faults, make_metrics, make_settings
 
 

@@ -35,7 +35,13 @@ def pure_files() -> list[str]:
     tools = project()["tool"]
     assert isinstance(tools, dict)
     (contract,) = [one for one in tools["importlinter"]["contracts"] if one["name"] == PURE_CONTRACT]
-    return [f"{module.replace('.', '/')}.py" for module in contract["source_modules"]]
+    return [file for module in contract["source_modules"] for file in files_of(module)]
+
+
+def files_of(module: str) -> list[str]:
+    """The file of a module, or all files of a package."""
+    path = module.replace(".", "/")
+    return sorted(map(shown, python_files(f"{path}/"))) or [f"{path}.py"]
 
 
 if __name__ == "__main__":  # for the coverage gate of the Makefile

@@ -12,10 +12,12 @@ import pytest_asyncio
 
 from dispatcher.admission.heads import WIDEST_WINDOW
 from dispatcher.admission.scan import Found, Scan
-from dispatcher.model import Candidate, Hold, HoldReason, Kind, Offer
+from dispatcher.model.launches import Offer
+from dispatcher.model.snapshot import Load
+from dispatcher.model.tasks import Candidate, Kind
+from dispatcher.model.verdicts import Hold, HoldReason
 from dispatcher.pg.connect import Session
 from dispatcher.pg.tasks import look
-from dispatcher.snapshot import Load
 from tests.builders import a_queue, a_snapshot
 from tests.integration.queues import declare
 from tests.postgres import Database, PostgresServer

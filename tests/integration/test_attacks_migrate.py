@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from dispatcher.errors import DatabaseUnfit
+from dispatcher.model.errors import DatabaseUnfit
 from dispatcher.pg.migrate import LOCK, migrate
 from tests.controlplane.waiting import wait_for
 from tests.postgres import Connection, Database, PostgresServer

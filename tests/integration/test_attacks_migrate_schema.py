@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from dispatcher.errors import DatabaseUnfit
+from dispatcher.model.errors import DatabaseUnfit
 from dispatcher.pg.migrate import migrate, read_migrations
 from tests.postgres import Connection, Database, PostgresServer
 

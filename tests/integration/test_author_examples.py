@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from dispatcher.identity import OPENINGS
 from dispatcher.jobs.env import CONTRACT
+from dispatcher.model.identity import OPENINGS
 from dispatcher.programs import exec as ours
 from tests.controlplane import binaries
 from tests.controlplane.waiting import wait_for

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 import pytest_asyncio
 
-from dispatcher.errors import DatabaseUnfit
+from dispatcher.model.errors import DatabaseUnfit
 from dispatcher.pg.migrate import LOCK, migrate
 from tests.postgres import Database, PostgresServer
 

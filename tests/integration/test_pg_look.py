@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from dispatcher.errors import DatabaseAway, DatabaseUnfit
-from dispatcher.model import Candidate, Kind, Queue, Status
+from dispatcher.model.errors import DatabaseAway, DatabaseUnfit
+from dispatcher.model.tasks import Candidate, Kind, Queue, Status
 from dispatcher.pg.connect import SESSION, Session
 from dispatcher.pg.migrate import NEWEST
 from dispatcher.pg.tasks import NEEDED_INDEXES, Look, look

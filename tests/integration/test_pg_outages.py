@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from dispatcher.errors import DatabaseAway, DatabaseError, DatabaseNotPrimary
+from dispatcher.model.errors import DatabaseAway, DatabaseError, DatabaseNotPrimary
 from dispatcher.pg.connect import ANSWER_SECONDS, CONNECT_SECONDS, Session
 from dispatcher.pg.listen import PING_SECONDS, PONG_SECONDS, Listener
 from dispatcher.pg.tasks import look

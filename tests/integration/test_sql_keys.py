@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from dispatcher.identity import start_key
+from dispatcher.model.identity import start_key
 from dispatcher.pg.connect import Session
 from dispatcher.pg.tasks import look
 from tests.postgres import Database

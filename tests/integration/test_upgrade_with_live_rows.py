@@ -9,8 +9,8 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from dispatcher.errors import DatabaseUnfit
-from dispatcher.identity import start_key
+from dispatcher.model.errors import DatabaseUnfit
+from dispatcher.model.identity import start_key
 from dispatcher.pg.connect import Session, open_connection
 from dispatcher.pg.migrate import NEWEST, WRITING, apply, migrate, plan_migrations, prepare, read_migrations
 from dispatcher.pg.tasks import look

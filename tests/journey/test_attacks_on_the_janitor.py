@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from dispatcher.kube.client import KubeClient
-from dispatcher.loading import load
+from dispatcher.kube.credentials import log_in
 from dispatcher.programs.janitor import CLOSED_AT_ONCE, Janitor
-from dispatcher.startup import log_in
+from dispatcher.settings.loading import load
 from tests.controlplane.sides import EMBEDDED_SIDE
 from tests.dispatching import Place
 from tests.postgres import Connection

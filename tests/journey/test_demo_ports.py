@@ -15,10 +15,10 @@ from urllib.parse import urlsplit
 import asyncpg
 import msgspec
 
-from dispatcher.config import KubeSettings
 from dispatcher.kube.client import KubeClient
-from dispatcher.listening import take_nobody_new
-from dispatcher.startup import log_in
+from dispatcher.kube.credentials import log_in
+from dispatcher.runtime.listening import take_nobody_new
+from dispatcher.settings.definition import KubeSettings
 from tests.controlplane.waiting import wait_for
 from tests.demoing import ITS_LAST_WORDS, Demo, demo
 from tests.remains import listening

@@ -20,8 +20,8 @@ import pytest
 
 from dispatcher.local.postgres import SUPERUSER, has_name
 from dispatcher.pg.queries import query
+from dispatcher.programs.demo.environment import LOGINS, Stage
 from dispatcher.programs.demo.samples import templates
-from dispatcher.programs.demo.stage import LOGINS, Stage
 from tests.controlplane.waiting import wait_for
 from tests.demoing import ACCOUNT, GONE_SECONDS, ITS_LAST_WORDS, Demo, as_account, demo
 from tests.remains import command, pids, read

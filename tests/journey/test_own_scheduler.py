@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from dispatcher.cli import commands
-from dispatcher.config import PlacementSettings
-from dispatcher.identity import HISTORY_NODES
-from dispatcher.loading import load
-from dispatcher.placement.configuration import build_configuration
+from dispatcher.extender.configuration import build_configuration
+from dispatcher.model.identity import HISTORY_NODES
+from dispatcher.settings.definition import PlacementSettings
+from dispatcher.settings.loading import load
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.processes import free_ports

@@ -3,7 +3,7 @@
 import json
 from datetime import timedelta
 
-from dispatcher.identity import REAL_RESOURCES
+from dispatcher.model.identity import REAL_RESOURCES
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Place
 from tests.journey.test_warm import pools

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 
 from dispatcher.admission.cycle import plan_cycle
 from dispatcher.admission.gates import Contender
-from dispatcher.model import Launch, Offer, Standing
-from dispatcher.snapshot import plan_load
+from dispatcher.model.launches import Launch, Offer, Standing
+from dispatcher.model.snapshot import plan_load
 from tests.builders import a_snapshot, a_task
 
 NONE: Final = 0

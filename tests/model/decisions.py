@@ -11,15 +11,18 @@ from functools import cached_property
 
 import msgspec
 
-from dispatcher.identity import task_identity
 from dispatcher.jobs.answers import are_over
-from dispatcher.jobs.case import Case, Rules, Scene, Sightings
 from dispatcher.jobs.closing import Act, plan_closing
 from dispatcher.jobs.memory import Unseen, plan_create
+from dispatcher.jobs.observed import Case, Rules, Scene, Sightings
 from dispatcher.jobs.outcome import TABLE, judge
-from dispatcher.model import End as Removal
-from dispatcher.model import Hold, HoldReason, Lane, Launch, Phase, Standing, Status, Task
-from dispatcher.model import Job as RealJob
+from dispatcher.model.identity import task_identity
+from dispatcher.model.jobs import End as Removal
+from dispatcher.model.jobs import Job as RealJob
+from dispatcher.model.jobs import Lane, Phase
+from dispatcher.model.launches import Launch, Standing
+from dispatcher.model.tasks import Status, Task
+from dispatcher.model.verdicts import Hold, HoldReason
 from dispatcher.sweep.plan import Absences, why_swept
 from tests.builders import CREATED, DATABASE_ID, NOW, a_job, a_node, a_pod, a_task
 from tests.model.row import CANCELLED, FAILED, PROCESSING, SUCCEEDED, WAITING, End, Return, Row

@@ -4,7 +4,7 @@ What a live question is put about stands in a shell in production (`jobs/submit.
 is asked of the decisions themselves.
 """
 
-from dispatcher.model import Ask
+from dispatcher.model.launches import Ask
 from tests.model.containers import end_pod, lose_pod
 from tests.model.decisions import version_of
 from tests.model.properties import check_launch, check_park, check_removal, check_sent, check_sweep

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import cache
 
-from dispatcher.model import PARKED, HoldReason
+from dispatcher.model.verdicts import PARKED, HoldReason
 from tests.model.row import CANCELLED, FAILED, PROCESSING, SUCCEEDED, WAITING, Call, End, Gave, Row, is_over
 from tests.model.state import (
     BROKEN,

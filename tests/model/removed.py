@@ -9,9 +9,9 @@ from typing import Final
 import msgspec
 
 from dispatcher.jobs import outcome
-from dispatcher.jobs.case import Case
+from dispatcher.jobs.observed import Case
 from dispatcher.jobs.outcome import TABLE
-from dispatcher.model import Standing
+from dispatcher.model.launches import Standing
 from tests.model.decisions import Line
 from tests.model.world import (
     DISRUPTION,

@@ -7,7 +7,7 @@ of fair steps alone; safety of all.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dispatcher.jobs.case import Case
+from dispatcher.jobs.observed import Case
 from dispatcher.jobs.outcome import TABLE
 from tests.model.decisions import Decisions, Line
 from tests.model.row import Row, is_over

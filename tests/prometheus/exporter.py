@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from aiohttp import web
 
-from dispatcher.listening import Site
+from dispatcher.runtime.listening import Site
 
 CPU = "container_cpu_usage_seconds_total"
 MEMORY = "container_memory_working_set_bytes"

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from aiohttp import web
 
-from dispatcher.listening import Site
+from dispatcher.runtime.listening import Site
 from tests.controlplane.waiting import moment
 
 Answer: TypeAlias = "Callable[[Scripted, web.Request], Awaitable[web.StreamResponse]]"

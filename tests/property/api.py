@@ -10,9 +10,9 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from dispatcher.errors import ClusterAway
 from dispatcher.kube.job_api import WITHHELD
-from dispatcher.model import ApiAnswer, End, Job, Manifest
+from dispatcher.model.errors import ClusterAway
+from dispatcher.model.jobs import ApiAnswer, End, Job, Manifest
 from tests.property.cluster import Cluster
 from tests.property.timing import Timeline
 

@@ -12,7 +12,8 @@ import msgspec
 from msgspec import Struct
 
 from dispatcher.kube.objects import read_job
-from dispatcher.model import ApiAnswer, End, Job, Manifest, Node, Phase, Pod
+from dispatcher.model.cluster import Node, Pod
+from dispatcher.model.jobs import ApiAnswer, End, Job, Manifest, Phase
 from tests.property.timing import Timeline
 
 NODE: Final = "node-1"

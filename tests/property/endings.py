@@ -6,7 +6,7 @@ the protocol parks by. There is no janitor in this world, which is who ends them
 
 from typing import Final
 
-from dispatcher.model import PARKED, Hold, HoldReason
+from dispatcher.model.verdicts import PARKED, Hold, HoldReason
 from tests.property.rows import candidate
 from tests.property.world import World
 

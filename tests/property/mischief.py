@@ -5,7 +5,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from dispatcher.model import Job, Phase, Pod
+from dispatcher.model.cluster import Pod
+from dispatcher.model.jobs import Job, Phase
 from tests.builders import OTHER_DATABASE
 from tests.property.world import World
 

@@ -8,8 +8,11 @@ from typing import Any
 from msgspec import Struct
 
 from dispatcher.admission.gates import Contender
-from dispatcher.model import Hold, Job, Launch, Offer, Task
-from dispatcher.snapshot import ClusterSnapshot
+from dispatcher.model.jobs import Job
+from dispatcher.model.launches import Launch, Offer
+from dispatcher.model.snapshot import ClusterSnapshot
+from dispatcher.model.tasks import Task
+from dispatcher.model.verdicts import Hold
 
 UNDER_WAY = ("Launched", "NodeLost", "Finishing")
 

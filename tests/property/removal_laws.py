@@ -7,7 +7,8 @@ move on (a past attempt never returns), so what was right when it was decided st
 from datetime import timedelta
 from typing import Final
 
-from dispatcher.model import TERMINAL, End, Job
+from dispatcher.model.jobs import End, Job
+from dispatcher.model.tasks import TERMINAL
 from tests.property.cluster import Cluster
 from tests.property.replica import SWEEPING, Replica
 from tests.property.rows import Row, Table

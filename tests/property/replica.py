@@ -8,17 +8,17 @@ from typing import Final
 
 from dispatcher.admission.dispatch import Decision, Dispatch
 from dispatcher.admission.dispatch import World as DispatchWorld
-from dispatcher.config import AdmissionSettings, JobSettings, PlacementSettings, SweepSettings
-from dispatcher.errors import DispatcherError
-from dispatcher.jobs.case import Rules
 from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.launcher import Launcher
 from dispatcher.jobs.manifest import Site
 from dispatcher.jobs.memory import Memory
+from dispatcher.jobs.observed import Rules
 from dispatcher.jobs.submit import Submitter
-from dispatcher.model import End
-from dispatcher.rate import Bucket
-from dispatcher.snapshot import ClusterView
+from dispatcher.model.errors import DispatcherError
+from dispatcher.model.jobs import End
+from dispatcher.model.snapshot import ClusterView
+from dispatcher.runtime.rate import Bucket
+from dispatcher.settings.definition import AdmissionSettings, JobSettings, PlacementSettings, SweepSettings
 from dispatcher.sweep.collect import Sweep
 from dispatcher.sweep.collect import World as SweepWorld
 from dispatcher.sweep.remove import Remover

@@ -12,9 +12,9 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from dispatcher.identity import start_key
-from dispatcher.model import TERMINAL, Candidate, Kind, Queue, Request, Status, Task
-from dispatcher.snapshot import Frame
+from dispatcher.model.identity import start_key
+from dispatcher.model.snapshot import Frame
+from dispatcher.model.tasks import TERMINAL, Candidate, Kind, Queue, Request, Status, Task
 from tests.builders import DATABASE_ID
 from tests.property.timing import Timeline
 

@@ -13,8 +13,11 @@ from dispatcher.admission.gates import Contender
 from dispatcher.admission.heads import take_turns
 from dispatcher.admission.order import plan_order
 from dispatcher.admission.scan import Scan
-from dispatcher.model import Candidate, Hold, HoldReason, Job, Kind, Lane, Launch, Offer, Standing
-from dispatcher.snapshot import Allowance, ClusterSnapshot, Pending, plan_load
+from dispatcher.model.jobs import Job, Lane
+from dispatcher.model.launches import Launch, Offer, Standing
+from dispatcher.model.snapshot import Allowance, ClusterSnapshot, Pending, plan_load
+from dispatcher.model.tasks import Candidate, Kind
+from dispatcher.model.verdicts import Hold, HoldReason
 from tests.builders import a_candidate, a_job, a_kind, a_queue, a_snapshot, a_task, ago, later
 from tests.indexing import RowIndex
 from tests.property.oracle import decide

@@ -7,7 +7,7 @@ from typing import Final
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.model import Queue
+from dispatcher.model.tasks import Queue
 from tests.property import mischief
 from tests.property.api import Fate
 from tests.property.profiles import STORY

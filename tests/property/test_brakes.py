@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.jobs.memory import LONGEST_PAUSE_SECONDS, LONGEST_WISH_SECONDS, Breaker
-from dispatcher.model import Hold, HoldReason
-from dispatcher.rate import Bucket
+from dispatcher.model.verdicts import Hold, HoldReason
+from dispatcher.runtime.rate import Bucket
 from dispatcher.sweep.plan import Absences
 from tests.builders import NOW
 from tests.property.profiles import FACT

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
-from dispatcher.model import Queue
+from dispatcher.model.tasks import Queue
 from tests.property import mischief
 from tests.property.api import Fate
 from tests.property.endings import check_end

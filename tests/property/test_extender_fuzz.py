@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.identity import HISTORY_NODES, REAL_RESOURCES
-from dispatcher.placement.extender import BadBody, Call, Extender
-from dispatcher.placement.gate import closed_to_nobody
+from dispatcher.extender.node_filter import closed_to_nobody
+from dispatcher.extender.server import BadBody, Call, Extender
+from dispatcher.model.identity import HISTORY_NODES, REAL_RESOURCES
 from tests.contract.bodies import CONTAINER, POD, ROOMS, SECRET, asking, node, whole
 from tests.property.mutations import change
 from tests.property.profiles import FACT

@@ -8,14 +8,17 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.identity import DOMAIN
 from dispatcher.jobs.env import CONTRACT
 from dispatcher.jobs.manifest import build_job
 from dispatcher.jobs.overrides import judge_kind
 from dispatcher.jobs.policy import check_job
 from dispatcher.jobs.templates import Template
 from dispatcher.jobs.trusted_env import is_trusted
-from dispatcher.model import Hold, HoldReason, Kind, Launch, Manifest, Offer, Order
+from dispatcher.model.identity import DOMAIN
+from dispatcher.model.jobs import Manifest
+from dispatcher.model.launches import Launch, Offer, Order
+from dispatcher.model.tasks import Kind
+from dispatcher.model.verdicts import Hold, HoldReason
 from tests.builders import SITE, a_kind, a_manifest, a_request, a_task, a_template, an_order
 from tests.property.kubelet import seen_env, seen_words
 from tests.property.profiles import FACT

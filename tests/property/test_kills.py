@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.model import Queue
+from dispatcher.model.tasks import Queue
 from tests.property.api import Fate
 from tests.property.endings import undone
 from tests.property.profiles import STORY

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.jobs.manifest import build_job
-from dispatcher.model import Launch, Offer, Order
+from dispatcher.model.launches import Launch, Offer, Order
 from tests.builders import SITE, a_request, a_task, a_template
 from tests.property.profiles import FACT
 

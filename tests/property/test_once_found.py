@@ -4,7 +4,8 @@ from datetime import timedelta
 
 import msgspec
 
-from dispatcher.model import Phase, Queue, Status
+from dispatcher.model.jobs import Phase
+from dispatcher.model.tasks import Queue, Status
 from tests.property.api import Fate
 from tests.property.rows import Wish
 from tests.property.world import Lot, World

@@ -11,10 +11,11 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dispatcher.placement.asker import Asker
-from dispatcher.placement.charges import CHARGE_TICKS
-from dispatcher.placement.reservations import Holds
-from dispatcher.room import Bound, NodeSize, Reservation, Rooms
+from dispatcher.model.capacity import Bound, NodeSize, Rooms
+from dispatcher.model.reservations import Reservation
+from dispatcher.reservations.assumed_pods import CHARGE_TICKS
+from dispatcher.reservations.book import Holds
+from dispatcher.reservations.pod_request import Asker
 from tests.builders import NOW
 from tests.property.profiles import FACT
 

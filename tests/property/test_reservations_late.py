@@ -7,11 +7,12 @@ from random import Random
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from dispatcher.placement.asker import Asker
-from dispatcher.placement.charges import CHARGE_TICKS
-from dispatcher.placement.reservations import Holds
-from dispatcher.placement.turned_away import TurnedAway
-from dispatcher.room import Bound, NodeSize, Reservation, Rooms, key_of
+from dispatcher.model.capacity import Bound, NodeSize, Rooms
+from dispatcher.model.reservations import Reservation, key_of
+from dispatcher.reservations.assumed_pods import CHARGE_TICKS
+from dispatcher.reservations.book import Holds
+from dispatcher.reservations.pod_request import Asker
+from dispatcher.reservations.waiting_pods import TurnedAway
 from tests.builders import NOW
 from tests.property.profiles import FACT
 

@@ -7,8 +7,9 @@ event is no Kubernetes we know of; it is tried all the same, and `gaps` says whi
 from collections.abc import Iterator
 from typing import Any, Final
 
-from dispatcher.model import Job, Node, Pod
-from dispatcher.snapshot import ClusterView
+from dispatcher.model.cluster import Node, Pod
+from dispatcher.model.jobs import Job
+from dispatcher.model.snapshot import ClusterView
 from tests.property.cluster import Cluster, Event
 from tests.property.timing import Timeline
 

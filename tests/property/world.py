@@ -6,8 +6,10 @@ from typing import Final
 
 import msgspec
 
-from dispatcher.errors import DatabaseAway, DatabaseNotPrimary
-from dispatcher.model import Job, Pod, Queue, Status
+from dispatcher.model.cluster import Pod
+from dispatcher.model.errors import DatabaseAway, DatabaseNotPrimary
+from dispatcher.model.jobs import Job
+from dispatcher.model.tasks import Queue, Status
 from tests.property.api import Fate, Wires
 from tests.property.cluster import Cluster, Container
 from tests.property.laws import Laws

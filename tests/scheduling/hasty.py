@@ -8,9 +8,9 @@ import os
 import signal
 import sys
 
-from dispatcher.loading import load
 from dispatcher.programs import extender
-from dispatcher.startup import read_text
+from dispatcher.programs.startup import read_text
+from dispatcher.settings.loading import load
 from tests.controlplane.waiting import wait_for
 from tests.scheduling.ours import OurExtender
 

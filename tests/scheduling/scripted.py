@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import msgspec
 from aiohttp import web
 
-from dispatcher.listening import Site
+from dispatcher.runtime.listening import Site
 from tests.controlplane.api import Json
 from tests.controlplane.processes import free_ports
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import msgspec
 
-from dispatcher.notices import Notices
-from dispatcher.placement.gate import Gate, Known, yes
-from dispatcher.placement.reservations import REFUSED, Holds
-from dispatcher.placement.wire import Pod
-from dispatcher.room import Bound, NodeSize, Reservation, Rooms, key_of
+from dispatcher.extender.node_filter import Gate, Known, yes
+from dispatcher.extender.wire import Pod
+from dispatcher.model.capacity import Bound, NodeSize, Rooms
+from dispatcher.model.notices import Notices
+from dispatcher.model.reservations import Reservation, key_of
+from dispatcher.reservations.book import REFUSED, Holds
 from tests.builders import NOW
 
 CPU = REFUSED.format("cpu")

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from dispatcher.placement.asker import Asker
-from dispatcher.placement.reservations import REFUSED, Holds
-from dispatcher.room import Bound, NodeSize, Reservation, Rooms, key_of
+from dispatcher.model.capacity import Bound, NodeSize, Rooms
+from dispatcher.model.reservations import Reservation, key_of
+from dispatcher.reservations.book import REFUSED, Holds
+from dispatcher.reservations.pod_request import Asker
 from tests.builders import NOW
 
 SIZE = {"cpu": 3900, "memory": 8000, "pods": 110_000}

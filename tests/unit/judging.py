@@ -3,7 +3,10 @@
 from typing import Any
 
 from dispatcher.jobs.outcome import judge
-from dispatcher.model import Hold, HoldReason, Job, Launch, Standing, Task
+from dispatcher.model.jobs import Job
+from dispatcher.model.launches import Launch, Standing
+from dispatcher.model.tasks import Task
+from dispatcher.model.verdicts import Hold, HoldReason
 from tests.builders import a_scene
 
 

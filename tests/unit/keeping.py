@@ -2,11 +2,8 @@
 
 from collections.abc import Callable
 
-from dispatcher.placement.asker import Asker
-from dispatcher.placement.turned_away import (
-    Attempt,
-    TurnedAway,
-)
+from dispatcher.reservations.pod_request import Asker
+from dispatcher.reservations.waiting_pods import Attempt, TurnedAway
 
 
 def an_asker(number: int, uid: str = "u") -> Asker:

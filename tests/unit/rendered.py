@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from dispatcher.config import PlacementSettings
 from dispatcher.jobs.templates import Template, judge_template
+from dispatcher.settings.definition import PlacementSettings
 from tests.builders import SITE, a_manifest, a_template
 
 SITE_WITH_ENV = msgspec.structs.replace(

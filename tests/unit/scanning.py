@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dispatcher.admission.scan import Found, Scan
-from dispatcher.model import Candidate, Hold, HoldReason, Kind, Offer
-from dispatcher.snapshot import ClusterSnapshot
+from dispatcher.model.launches import Offer
+from dispatcher.model.snapshot import ClusterSnapshot
+from dispatcher.model.tasks import Candidate, Kind
+from dispatcher.model.verdicts import Hold, HoldReason
 from tests.builders import a_candidate, a_kind, a_snapshot
 from tests.indexing import RowIndex
 

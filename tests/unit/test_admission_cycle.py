@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from dispatcher.admission.cycle import Plan, plan_cycle
 from dispatcher.admission.gates import Contender
-from dispatcher.model import End, Hold, HoldReason, Lane, Launch, Offer, Standing
-from dispatcher.snapshot import Allowance, ClusterSnapshot, plan_load
+from dispatcher.model.jobs import End, Lane
+from dispatcher.model.launches import Launch, Offer, Standing
+from dispatcher.model.snapshot import Allowance, ClusterSnapshot, plan_load
+from dispatcher.model.verdicts import Hold, HoldReason
 from tests.builders import FIRST_LAUNCH, a_queue, a_snapshot, a_task, later
 
 END = End("jobs", "x", "uid", "superseded", "7")

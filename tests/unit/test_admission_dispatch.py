@@ -7,16 +7,17 @@ from dataclasses import dataclass
 import pytest
 
 from dispatcher.admission.dispatch import Dispatch, World
-from dispatcher.clock import elapsed
-from dispatcher.jobs.case import Rules
 from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.launcher import Launcher
 from dispatcher.jobs.memory import Memory
+from dispatcher.jobs.observed import Rules
 from dispatcher.jobs.submit import Submitter
-from dispatcher.loading import load
-from dispatcher.model import Candidate, End, Kind, Request, Status, Task
-from dispatcher.rate import Bucket
-from dispatcher.snapshot import ClusterView, Frame
+from dispatcher.model.jobs import End
+from dispatcher.model.snapshot import ClusterView, Frame
+from dispatcher.model.tasks import Candidate, Kind, Request, Status, Task
+from dispatcher.runtime.clock import elapsed
+from dispatcher.runtime.rate import Bucket
+from dispatcher.settings.loading import load
 from tests.builders import (
     ANYWHERE,
     DATABASE_ID,

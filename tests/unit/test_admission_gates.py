@@ -6,8 +6,11 @@ import msgspec
 import pytest
 
 from dispatcher.admission.gates import GATES, Contender, judge, pending
-from dispatcher.model import Admit, Hold, HoldReason, Lane, Launch, Offer, Queue, Standing, Task
-from dispatcher.snapshot import Allowance, ClusterSnapshot, Load, Pending, plan_load
+from dispatcher.model.jobs import Lane
+from dispatcher.model.launches import Launch, Offer, Standing
+from dispatcher.model.snapshot import Allowance, ClusterSnapshot, Load, Pending, plan_load
+from dispatcher.model.tasks import Queue, Task
+from dispatcher.model.verdicts import Admit, Hold, HoldReason
 from tests.builders import FIRST_LAUNCH, NOW, a_queue, a_snapshot, a_task, ago, later
 
 OFFER = Offer("app:1", "small", "default")

@@ -2,7 +2,7 @@
 
 from dispatcher.admission.heads import FIRST_WINDOW
 from dispatcher.admission.scan import Scan
-from dispatcher.snapshot import plan_load
+from dispatcher.model.snapshot import plan_load
 from tests.builders import a_queue, a_snapshot, later
 from tests.unit.scanning import BAD, WANTED, Book, Table, rows, scan
 

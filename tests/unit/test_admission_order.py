@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from dispatcher.admission.gates import Contender
 from dispatcher.admission.order import plan_order
-from dispatcher.model import Launch, Offer, Standing
+from dispatcher.model.launches import Launch, Offer, Standing
 from tests.builders import a_task
 
 OFFER = Offer("i", "s", "default")

@@ -8,8 +8,11 @@ import pytest
 
 from dispatcher.admission.heads import FIRST_WINDOW, KINDS_A_LOOK, WIDEST_WINDOW
 from dispatcher.admission.scan import Found, Scan
-from dispatcher.model import Candidate, Hold, HoldReason, Lane, Offer
-from dispatcher.snapshot import ClusterSnapshot, Load, Pending, plan_load
+from dispatcher.model.jobs import Lane
+from dispatcher.model.launches import Offer
+from dispatcher.model.snapshot import ClusterSnapshot, Load, Pending, plan_load
+from dispatcher.model.tasks import Candidate
+from dispatcher.model.verdicts import Hold, HoldReason
 from tests.builders import a_candidate, a_queue, a_snapshot, ago, later
 from tests.unit.scanning import BAD, WANTED, Book, Table, rows, scan
 

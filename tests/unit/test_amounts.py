@@ -2,7 +2,7 @@
 
 import pytest
 
-from dispatcher.amounts import added, amounts, asked_by, highest, less, milli_of, remembered
+from dispatcher.model.amounts import added, amounts, asked_by, highest, less, milli_of, remembered
 
 ONE = (("cpu", "1"),)
 TWO = (("cpu", "2"), ("memory", "1Ki"))

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from dispatcher.config import setting
-from dispatcher.errors import SettingsError
-from dispatcher.loading import Loaded, known_names, load, read_field, reread, unknown_names
+from dispatcher.model.errors import SettingsError
+from dispatcher.settings.definition import setting
+from dispatcher.settings.loading import Loaded, known_names, load, read_field, reread, unknown_names
 
 INTERFACE_1 = {
     "DATABASE_URL": "—", "KUBECONFIG": "—", "KUBE_CONTEXT": "—", "NAMESPACE": "—", "INSTALLATION": "dispatcher",

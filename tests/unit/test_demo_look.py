@@ -6,7 +6,7 @@ import asyncpg
 import pytest
 
 from dispatcher.kube.client import KubeClient
-from dispatcher.programs.demo.look import Looker
+from dispatcher.programs.demo.observe import Looker
 
 
 class Broken:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dispatcher import errors
+from dispatcher.model import errors
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher import identity as ids
-from dispatcher.model import Launch
+from dispatcher.model import identity as ids
+from dispatcher.model.launches import Launch
 from tests.builders import DATABASE_ID, OTHER_DATABASE, a_task, an_order
 
 DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")

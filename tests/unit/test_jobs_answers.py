@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.jobs.answers import Meaning, read_create
-from dispatcher.model import ApiAnswer
+from dispatcher.model.jobs import ApiAnswer
 
 QUOTA = 'jobs.batch "x" is forbidden: exceeded quota: team, requested: count/jobs.batch=1, used: 5, limited: 5'
 NO_LIMITS = 'jobs.batch "x" is forbidden: failed quota: team: must specify limits.cpu'

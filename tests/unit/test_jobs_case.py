@@ -4,8 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from dispatcher.jobs.case import CANNOT_START, Case, Sightings, stage
-from dispatcher.model import Job, Phase, Pod, Task
+from dispatcher.jobs.observed import CANNOT_START, Case, Sightings, stage
+from dispatcher.model.cluster import Pod
+from dispatcher.model.jobs import Job, Phase
+from dispatcher.model.tasks import Task
 from tests.builders import NOW, a_complete_job, a_failed_job, a_job, a_pod, a_running_task, a_scene, a_task, ago, later
 
 MINUTE = timedelta(seconds=60)

@@ -8,10 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.jobs.case import Rules
 from dispatcher.jobs.closing import Act, Closing, plan_closing
+from dispatcher.jobs.observed import Rules
 from dispatcher.jobs.outcome import judge
-from dispatcher.model import TERMINAL, Hold, HoldReason, Job, Launch, Phase, Status, Task
+from dispatcher.model.jobs import Job, Phase
+from dispatcher.model.launches import Launch
+from dispatcher.model.tasks import TERMINAL, Status, Task
+from dispatcher.model.verdicts import Hold, HoldReason
 from tests.builders import (
     NOW,
     a_complete_job,
@@ -279,7 +282,11 @@ RUNS = st.builds(
 WAITING = st.builds(a_task, attempt=st.integers(1, 2), failures=st.integers(0, 2), max_failures=st.integers(1, 3))
 
 
-@given(task=WAITING | RUNS, jobs=st.lists(JOBS, max_size=4), refusal=st.sampled_from([None, UNKNOWN]))
+@given(
+    task=WAITING | RUNS,
+    jobs=st.lists(JOBS, max_size=4, unique_by=lambda job: (job.attempt, job.launch)),
+    refusal=st.sampled_from([None, UNKNOWN]),
+)
 def test_no_row_is_closed_over_a_job_at_work_nor_a_run_on_a_strangers_word(
     task: Task, jobs: list[Job], refusal: Hold | None
 ) -> None:

@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
-from dispatcher.jobs.lanes import failing_lanes, has_started
-from dispatcher.model import Job, Lane, Phase, Pod, Task
+from dispatcher.jobs.launch_groups import failing_lanes, has_started
+from dispatcher.model.cluster import Pod
+from dispatcher.model.jobs import Job, Lane, Phase
+from dispatcher.model.tasks import Task
 from tests.builders import (
     IMAGE,
     a_complete_job,

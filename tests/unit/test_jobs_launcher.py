@@ -2,16 +2,18 @@
 
 from datetime import timedelta
 
-from dispatcher.config import PlacementSettings
-from dispatcher.jobs.case import Rules
 from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.launcher import Launcher
 from dispatcher.jobs.manifest import Site
 from dispatcher.jobs.memory import Memory
+from dispatcher.jobs.observed import Rules
 from dispatcher.jobs.submit import Submitter
-from dispatcher.loading import load
-from dispatcher.model import ApiAnswer, End, Hold, HoldReason, Job, Lane, Launch, Manifest
-from dispatcher.snapshot import ClusterView
+from dispatcher.model.jobs import ApiAnswer, End, Job, Lane, Manifest
+from dispatcher.model.launches import Launch
+from dispatcher.model.snapshot import ClusterView
+from dispatcher.model.verdicts import Hold, HoldReason
+from dispatcher.settings.definition import PlacementSettings
+from dispatcher.settings.loading import load
 from tests.builders import DATABASE_ID, NOW, a_job, a_task
 
 SITE = Site("dispatcher", "work", 3600, 1800, PlacementSettings(), {})

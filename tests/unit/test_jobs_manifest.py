@@ -6,11 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from dispatcher import identity as ids
-from dispatcher.config import PlacementSettings
 from dispatcher.jobs.manifest import Site, build_job, run_limit
 from dispatcher.jobs.templates import Template, judge_template
-from dispatcher.model import Launch, Manifest, Order, Task
+from dispatcher.model import identity as ids
+from dispatcher.model.jobs import Manifest
+from dispatcher.model.launches import Launch, Order
+from dispatcher.model.tasks import Task
+from dispatcher.settings.definition import PlacementSettings
 from tests.builders import (
     DATABASE_ID,
     SITE,

@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 
 from dispatcher.jobs.memory import LONGEST_PAUSE_SECONDS, MOST_REMEMBERED, Breaker, Memory, Unseen, plan_create
-from dispatcher.model import Hold, HoldReason, Lane, Launch
-from dispatcher.snapshot import ClusterView
+from dispatcher.model.jobs import Lane
+from dispatcher.model.launches import Launch
+from dispatcher.model.snapshot import ClusterView
+from dispatcher.model.verdicts import Hold, HoldReason
 from tests.builders import NOW, a_candidate, a_job, a_task, an_order
 
 STOP = Hold(HoldReason.DISPATCHER_NOT_READY, "ApiThrottled")

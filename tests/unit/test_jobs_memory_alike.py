@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from dispatcher.jobs.memory import Memory
-from dispatcher.model import Hold, HoldReason, Order
-from dispatcher.past import Placement, Pool
+from dispatcher.model.launches import Order
+from dispatcher.model.placement import Placement, Pool
+from dispatcher.model.verdicts import Hold, HoldReason
 from tests.builders import a_candidate, a_task, an_order
 
 POISON = Hold(HoldReason.POISON, "422")

@@ -7,8 +7,12 @@ from typing import Any
 
 import pytest
 
-from dispatcher.jobs.case import Rules, Sightings
-from dispatcher.model import Ask, End, HoldReason, Job, Launch, Phase, Pod, Standing, Status, Task
+from dispatcher.jobs.observed import Rules, Sightings
+from dispatcher.model.cluster import Pod
+from dispatcher.model.jobs import End, Job, Phase
+from dispatcher.model.launches import Ask, Launch, Standing
+from dispatcher.model.tasks import Status, Task
+from dispatcher.model.verdicts import HoldReason
 from tests.builders import (
     NOW,
     a_complete_job,

@@ -6,9 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.jobs.case import Rules
+from dispatcher.jobs.observed import Rules
 from dispatcher.jobs.outcome import backoff
-from dispatcher.model import Ask, Hold, HoldReason, Job, Launch, Phase, Status, Task
+from dispatcher.model.jobs import Job, Phase
+from dispatcher.model.launches import Ask, Launch
+from dispatcher.model.tasks import Status, Task
+from dispatcher.model.verdicts import Hold, HoldReason
 from tests.builders import (
     NOW,
     a_complete_job,

@@ -2,7 +2,10 @@
 
 import pytest
 
-from dispatcher.model import HoldReason, Job, Launch, Standing, Task
+from dispatcher.model.jobs import Job
+from dispatcher.model.launches import Launch, Standing
+from dispatcher.model.tasks import Task
+from dispatcher.model.verdicts import HoldReason
 from tests.builders import (
     NOW,
     a_complete_job,

@@ -6,7 +6,8 @@ import pytest
 
 from dispatcher.jobs.overrides import check_amount, check_image, judge_kind, plan_shape
 from dispatcher.jobs.templates import Template
-from dispatcher.model import Hold, HoldReason, Offer
+from dispatcher.model.launches import Offer
+from dispatcher.model.verdicts import Hold, HoldReason
 from tests.builders import IMAGE, a_kind, a_template
 
 OPEN = a_template(

@@ -7,14 +7,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from dispatcher.config import PlacementSettings
-from dispatcher.identity import HISTORY_NODES
 from dispatcher.jobs.manifest import Site, build_job
 from dispatcher.jobs.overrides import judge_kind
 from dispatcher.jobs.policy import check_job
 from dispatcher.jobs.templates import Template
-from dispatcher.model import Hold, Manifest, Offer, Order
-from dispatcher.past import Placement, Pool
+from dispatcher.model.identity import HISTORY_NODES
+from dispatcher.model.jobs import Manifest
+from dispatcher.model.launches import Offer, Order
+from dispatcher.model.placement import Placement, Pool
+from dispatcher.model.verdicts import Hold
+from dispatcher.settings.definition import PlacementSettings
 from tests.builders import SITE, a_kind, a_template, an_order
 
 ROOT = "/var/cache/tasks"

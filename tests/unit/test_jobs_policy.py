@@ -13,7 +13,8 @@ from dispatcher.jobs.manifest import Site, build_job
 from dispatcher.jobs.overrides import judge_kind
 from dispatcher.jobs.policy import check_job
 from dispatcher.jobs.templates import Template, judge_template
-from dispatcher.model import Launch, Manifest, Offer, Order
+from dispatcher.model.jobs import Manifest
+from dispatcher.model.launches import Launch, Offer, Order
 from tests.builders import SITE, a_kind, a_manifest, a_task, an_order
 from tests.unit.rendered import ASKED, CLOSED, OPEN, SECRET, SITE_WITH_ENV, a_template_with_a_head
 

@@ -3,7 +3,9 @@
 import pytest
 
 from dispatcher.jobs.resting import REST_SECONDS, may_rest, plan_rest, still_resting
-from dispatcher.model import Hold, HoldReason, Launch, Phase, Standing
+from dispatcher.model.jobs import Phase
+from dispatcher.model.launches import Launch, Standing
+from dispatcher.model.verdicts import Hold, HoldReason
 from tests.builders import a_job, a_pod, a_task
 
 LAUNCHED = Standing(Hold(HoldReason.LAUNCHED, "Running"))

@@ -5,14 +5,16 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import pytest
 
-from dispatcher.clock import elapsed
-from dispatcher.config import PlacementSettings
-from dispatcher.errors import ClusterAway
-from dispatcher.identity import identity_of, name_of
 from dispatcher.jobs.manifest import Site
 from dispatcher.jobs.memory import Memory
 from dispatcher.jobs.submit import Submitter
-from dispatcher.model import ApiAnswer, Ask, Hold, HoldReason, Job, Launch, Manifest, Order
+from dispatcher.model.errors import ClusterAway
+from dispatcher.model.identity import identity_of, name_of
+from dispatcher.model.jobs import ApiAnswer, Job, Manifest
+from dispatcher.model.launches import Ask, Launch, Order
+from dispatcher.model.verdicts import Hold, HoldReason
+from dispatcher.runtime.clock import elapsed
+from dispatcher.settings.definition import PlacementSettings
 from tests.builders import a_job, a_task, a_template, an_order
 
 SITE = Site("dispatcher", "work", 3600, 1800, PlacementSettings(), {})

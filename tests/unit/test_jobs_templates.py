@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.errors import TemplateError
 from dispatcher.jobs.templates import OPENABLE, Template, judge_template, parse_template
+from dispatcher.model.errors import TemplateError
 from tests.builders import IMAGE, a_manifest, a_template
 
 TEXT = """

@@ -6,11 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from dispatcher.identity import identity_of, name_of
 from dispatcher.jobs.manifest import build_job
 from dispatcher.jobs.templates import Template
 from dispatcher.jobs.trial import Trial
-from dispatcher.model import ApiAnswer, Hold, HoldReason, Job, Launch, Manifest, Order
+from dispatcher.model.identity import identity_of, name_of
+from dispatcher.model.jobs import ApiAnswer, Job, Manifest
+from dispatcher.model.launches import Launch, Order
+from dispatcher.model.verdicts import Hold, HoldReason
 from tests.builders import SITE, a_job, a_task, a_template, an_order
 
 ABSENT = ApiAnswer(404, "NotFound")

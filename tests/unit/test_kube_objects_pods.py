@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dispatcher.kube.objects import read_node, read_pod
-from dispatcher.model import Node, Pod
+from dispatcher.model.cluster import Node, Pod
 from tests.unit.wire import AT, DOMAIN, THEN, a_condition, written
 
 # Pods

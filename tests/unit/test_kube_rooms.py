@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dispatcher.kube.rooms import read_bound
+from dispatcher.kube.capacity import read_bound
 
 
 def a_pod(status: dict[str, Any], **spec: Any) -> bytes:

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from dispatcher.kube.store import Store
-from dispatcher.model import Node
+from dispatcher.model.cluster import Node
 from tests.builders import a_node
 
 

@@ -3,7 +3,9 @@
 import msgspec
 import pytest
 
-from dispatcher.model import PARKED, TERMINAL, HoldReason, Lane, Phase, Status
+from dispatcher.model.jobs import Lane, Phase
+from dispatcher.model.tasks import TERMINAL, Status
+from dispatcher.model.verdicts import PARKED, HoldReason
 from tests.builders import IMAGE, a_complete_job, a_disrupted_job, a_failed_job, a_job, a_pod, a_snapshot, a_task
 
 ORDER_OF_DESIGN_6 = [

@@ -1,6 +1,6 @@
 """What is to be told waits for its turn: the newest of each, and not more than can be told."""
 
-from dispatcher.notices import MOST, MOST_TRIES, Notice, Notices
+from dispatcher.model.notices import MOST, MOST_TRIES, Notice, Notices
 
 
 def a_notice(number: int = 1, words: str = "x", reason: str = "Refused") -> Notice:

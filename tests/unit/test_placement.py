@@ -5,14 +5,15 @@ import re
 
 import pytest
 
-from dispatcher.config import PlacementSettings
-from dispatcher.identity import HISTORY_NODES, REAL_RESOURCES
-from dispatcher.past import Past, Placement, Pool, Use
+from dispatcher.model.cache_history import Past, Use
+from dispatcher.model.identity import HISTORY_NODES, REAL_RESOURCES
+from dispatcher.model.placement import Placement, Pool
 from dispatcher.placement.cache import cache_path
 from dispatcher.placement.history import history_points, read_history, write_history
 from dispatcher.placement.placing import plan_placement
 from dispatcher.placement.pools import choose_pool
 from dispatcher.placement.usage import Needs, read_needs, write_uses
+from dispatcher.settings.definition import PlacementSettings
 from tests.builders import a_request
 
 PLAIN = PlacementSettings()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dispatcher.placement.callers import (
+from dispatcher.extender.configuration_check import (
     ENOUGH_CALLS,
     FAULTS,
     NO_FILTER,

@@ -1,7 +1,7 @@
 """Who is between filter and bind, and how much that is in all."""
 
-from dispatcher.placement.asker import Asker
-from dispatcher.placement.charges import CHARGE_TICKS, MOST_NAMES, Charges, Way
+from dispatcher.reservations.assumed_pods import CHARGE_TICKS, MOST_NAMES, Charges, Way
+from dispatcher.reservations.pod_request import Asker
 
 
 def an_asker(name: str, cpu: int = 1) -> Asker:

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from dispatcher.loading import load
-from dispatcher.placement.configuration import build_configuration
+from dispatcher.extender.configuration import build_configuration
+from dispatcher.settings.loading import load
 
 EXTENDER = {
     "urlPrefix": "http://127.0.0.1:8888",

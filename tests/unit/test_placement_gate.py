@@ -2,10 +2,11 @@
 
 import pytest
 
-from dispatcher.placement.gate import Known, NotSynced, closed_to_nobody
-from dispatcher.placement.reservations import UNCERTAIN
-from dispatcher.placement.wire import MetaPod, MetaVictims, Pod
-from dispatcher.room import Bound, Reservation, key_of, keys_of
+from dispatcher.extender.node_filter import Known, NotSynced, closed_to_nobody
+from dispatcher.extender.wire import MetaPod, MetaVictims, Pod
+from dispatcher.model.capacity import Bound
+from dispatcher.model.reservations import Reservation, key_of, keys_of
+from dispatcher.reservations.book import UNCERTAIN
 from tests.unit.gating import CPU, NODES, a_gate, a_pod
 
 TARGETS: dict[str, tuple[str, object]] = {

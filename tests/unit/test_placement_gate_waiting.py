@@ -1,10 +1,10 @@
 """Who was turned away at the gate tries again when it may, and is told why it waits."""
 
-from dispatcher.notices import Notice
-from dispatcher.placement.asker import Asker
-from dispatcher.placement.gate import Gate
-from dispatcher.placement.wire import MetaPod, MetaVictims
-from dispatcher.room import Reservation, key_of
+from dispatcher.extender.node_filter import Gate
+from dispatcher.extender.wire import MetaPod, MetaVictims
+from dispatcher.model.notices import Notice
+from dispatcher.model.reservations import Reservation, key_of
+from dispatcher.reservations.pod_request import Asker
 from tests.unit.gating import CPU, NODES, ONE_NODE, a_gate, a_gate_with_clock, a_pod
 
 # Another try

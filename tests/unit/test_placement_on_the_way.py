@@ -1,6 +1,6 @@
 """Between filter and bind: Pods of which nobody has said yet where they go."""
 
-from dispatcher.placement.charges import CHARGE_TICKS
+from dispatcher.reservations.assumed_pods import CHARGE_TICKS
 from tests.unit.holding import CPU, END, MEMORY, OURS, THEIRS, Stage, a_reservation, an_asker
 
 

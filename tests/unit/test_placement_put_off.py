@@ -1,10 +1,6 @@
 """Whoever cannot be told is told later, and keeps no other waiting."""
 
-from dispatcher.placement.turned_away import (
-    LATE_AT_ONCE,
-    LONGEST_PAUSE_SECONDS,
-    MOST_TRIES,
-)
+from dispatcher.reservations.waiting_pods import LATE_AT_ONCE, LONGEST_PAUSE_SECONDS, MOST_TRIES
 from tests.unit.keeping import Kept, anything, nobody, nothing
 
 

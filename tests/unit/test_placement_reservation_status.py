@@ -3,10 +3,11 @@
 import pytest
 from msgspec.structs import replace
 
-from dispatcher.placement.asker import Asker
-from dispatcher.placement.reservation_status import Around, ReservationStatus, kept_from, status_of, turned
-from dispatcher.placement.reservations import Holds
-from dispatcher.room import Bound, NodeSize, Reservation, Rooms, key_of
+from dispatcher.model.capacity import Bound, NodeSize, Rooms
+from dispatcher.model.reservations import Reservation, key_of
+from dispatcher.reservations.book import Holds
+from dispatcher.reservations.pod_request import Asker
+from dispatcher.reservations.status import Around, ReservationStatus, kept_from, status_of, turned
 from tests.builders import NOW
 
 LESS = "less is free than is held"

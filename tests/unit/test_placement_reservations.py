@@ -2,9 +2,10 @@
 
 import pytest
 
-from dispatcher.placement.asker import Asker
-from dispatcher.placement.reservations import REFUSED
-from dispatcher.room import NodeSize, key_of
+from dispatcher.model.capacity import NodeSize
+from dispatcher.model.reservations import key_of
+from dispatcher.reservations.book import REFUSED
+from dispatcher.reservations.pod_request import Asker
 from tests.builders import NOW
 from tests.unit.holding import CPU, END, MEMORY, OURS, SIZE, Stage, a_reservation, an_asker, bound
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.identity import HISTORY_NODES, REAL_RESOURCES
-from dispatcher.placement.score import LOOK_EVERY, Score, read_wish, score, score_in_time
-from dispatcher.placement.wire import Pod
-from dispatcher.quantity import parse_quantity
-from dispatcher.room import Room
+from dispatcher.extender.score import LOOK_EVERY, Score, read_wish, score, score_in_time
+from dispatcher.extender.wire import Pod
+from dispatcher.model.capacity import Room
+from dispatcher.model.identity import HISTORY_NODES, REAL_RESOURCES
+from dispatcher.model.quantity import parse_quantity
 from tests.builders import NOW
 
 OLD = NOW - timedelta(days=9)

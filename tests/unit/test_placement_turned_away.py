@@ -2,13 +2,7 @@
 
 import pytest
 
-from dispatcher.placement.turned_away import (
-    LOOKED_AT,
-    MOST,
-    MOST_NAMES,
-    MOST_NODES,
-    NEAREST,
-)
+from dispatcher.reservations.waiting_pods import LOOKED_AT, MOST, MOST_NAMES, MOST_NODES, NEAREST
 from tests.unit.keeping import Kept, an_asker, anything, nobody, nothing
 
 

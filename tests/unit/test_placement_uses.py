@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from dispatcher.errors import DispatcherError
-from dispatcher.past import Run, Use
+from dispatcher.model.cache_history import Run, Use
+from dispatcher.model.errors import DispatcherError
 from dispatcher.placement import uses
 from dispatcher.placement.uses import Key, Uses
 from tests.builders import NOW

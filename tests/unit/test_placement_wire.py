@@ -5,15 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dispatcher.placement.wire import (
-    Arguments,
-    FilterResult,
-    Pod,
-    PreemptionArguments,
-    PreemptionResult,
-    Priority,
-    asks,
-)
+from dispatcher.extender.wire import Arguments, FilterResult, Pod, PreemptionArguments, PreemptionResult, Priority, asks
 
 Json = dict[str, Any]
 

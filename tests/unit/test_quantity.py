@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.quantity import SUFFIXES, parse_quantity
+from dispatcher.model.quantity import SUFFIXES, parse_quantity
 
 # The forms that apimachinery's own tests use: every suffix, exponents, fractions, and "things written by trolls".
 VALUES = {

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.rate import Bucket
+from dispatcher.runtime.rate import Bucket
 
 
 def test_twice_the_rate_can_be_taken_at_once() -> None:

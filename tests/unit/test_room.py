@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.amounts import Amounts
-from dispatcher.room import Bound, NodeSize, Room, Rooms
+from dispatcher.model.amounts import Amounts
+from dispatcher.model.capacity import Bound, NodeSize, Room, Rooms
 from tests.builders import NOW, later
 
 LARGE = {"cpu": 8000, "memory": 1000, "pods": 110_000}

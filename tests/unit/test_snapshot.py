@@ -4,16 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.model import Job, Lane, Phase, Pod
-from dispatcher.snapshot import (
-    Allowance,
-    ClusterView,
-    Load,
-    Pending,
-    effective_queues,
-    plan_load,
-    plan_pending,
-)
+from dispatcher.model.cluster import Pod
+from dispatcher.model.jobs import Job, Lane, Phase
+from dispatcher.model.snapshot import Allowance, ClusterView, Load, Pending, effective_queues, plan_load, plan_pending
 from tests.builders import NOW, a_complete_job, a_job, a_pod, a_queue, a_snapshot, ago, later
 
 holders = st.lists(st.tuples(st.sampled_from(["a", "b"]), st.sampled_from(["x", "y", "z"])), max_size=20)

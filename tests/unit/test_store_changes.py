@@ -1,7 +1,7 @@
 """A store tells of each change: what an object was, and what it is."""
 
 from dispatcher.kube.store import Store
-from dispatcher.model import Node
+from dispatcher.model.cluster import Node
 
 OLD, NEW = Node(name="a", ready=False, unreachable=False), Node(name="a", ready=True, unreachable=False)
 B = Node(name="b", ready=True, unreachable=False)

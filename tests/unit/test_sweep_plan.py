@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.model import End, Job, Phase, Status, Task
+from dispatcher.model.jobs import End, Job, Phase
+from dispatcher.model.tasks import Status, Task
 from dispatcher.sweep.plan import MOST_TOMBSTONES, Absences, plan_due, plan_sweep
 from tests.builders import (
     DATABASE_ID,

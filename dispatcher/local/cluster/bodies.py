@@ -8,7 +8,7 @@ from aiohttp import web
 from dispatcher.local.cluster.faults import ApiFault, bad_request
 from dispatcher.local.cluster.fields import unknown_fields
 from dispatcher.local.cluster.kinds import JOB, Kind
-from dispatcher.quantity import parse_quantity
+from dispatcher.model.quantity import parse_quantity
 
 Json = dict[str, Any]
 MERGE_PATCH: Final = "application/merge-patch+json"

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from dispatcher.local.cluster.faults import Cause, invalid
 from dispatcher.local.cluster.kinds import JOB, NAMESPACE, POD, Kind
-from dispatcher.quantity import parse_quantity
+from dispatcher.model.quantity import parse_quantity
 
 Json = dict[str, Any]
 Causes = Iterator[Cause]

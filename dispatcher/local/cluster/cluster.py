@@ -10,13 +10,13 @@ from typing import Final, Self
 import yaml
 from aiohttp import web
 
-from dispatcher.listening import Site
 from dispatcher.local.cluster.api import Api
 from dispatcher.local.cluster.controllers import Controllers
 from dispatcher.local.cluster.extender import Extender
 from dispatcher.local.cluster.kinds import NAMESPACE, Target
 from dispatcher.local.cluster.registry import Registry
 from dispatcher.local.cluster.storage import Storage
+from dispatcher.runtime.listening import Site
 
 NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
 

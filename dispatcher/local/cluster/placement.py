@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from dispatcher.amounts import Amounts, Written, added, amounts, asked_by, less
 from dispatcher.local.cluster.registry import ENDED
+from dispatcher.model.amounts import Amounts, Written, added, amounts, asked_by, less
 
 Json = dict[str, Any]
 BLOCKING: Final = frozenset({"NoSchedule", "NoExecute"})

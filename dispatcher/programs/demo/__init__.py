@@ -12,8 +12,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from dispatcher.errors import DispatcherError
-from dispatcher.logs import configure_logs
+from dispatcher.model.errors import DispatcherError
+from dispatcher.runtime.logs import configure_logs
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 OWN_FILES = 0o077
@@ -27,7 +27,7 @@ def run(asked: Mapping[str, Any]) -> int:
     """The exit status: 0 shown to its end; 128 and the signal if stopped before. DispatcherError: it cannot be."""
     signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # nothing is begun before `perform` listens
     try:
-        from dispatcher.programs.demo.play import Options, Play, Terminal  # needs an extra
+        from dispatcher.programs.demo.run import Options, Play, Terminal  # needs an extra
     except ModuleNotFoundError as fault:
         raise DispatcherError(MISSING.format(fault.name)) from fault
     configure_logs("error")

@@ -9,7 +9,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from dispatcher.programs.demo.scene import STATES, NodeLoad, Scene
+from dispatcher.programs.demo.view import STATES, NodeLoad, Scene
 
 WIDE: Final = 110
 """Columns from which on what happens stands beside what is."""

@@ -6,7 +6,7 @@ from typing import Final
 from msgspec import Struct
 from rich.table import Table
 
-from dispatcher.programs.demo.scene import STATES, Row, Scene, first_line, outcome
+from dispatcher.programs.demo.view import STATES, Row, Scene, first_line, outcome
 
 MOST_ROWS: Final = 40
 WORDS: Final = {

@@ -1,0 +1,1 @@
+"""The scheduler extender: the questions of kube-scheduler and their answers."""

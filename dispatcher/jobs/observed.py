@@ -1,0 +1,100 @@
+"""One row with its Jobs and Pods, as the table of outcomes looks at it."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from msgspec import Struct
+
+from dispatcher.model.cluster import Node, Pod
+from dispatcher.model.jobs import Job
+from dispatcher.model.tasks import Task
+
+CANNOT_START: Final = frozenset({
+    "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError",
+    "RegistryUnavailable", "CreateContainerConfigError", "CreateContainerError", "RunContainerError",
+})  # fmt: skip
+"""What kubelet says of a container whose image or configuration is wrong; no such Job ever fails by itself."""
+
+
+POD_APPEARS_IN: Final = timedelta(seconds=30)
+
+
+class Rules(Struct, frozen=True):
+    """The settings that the table needs."""
+
+    max_launches: int = 3
+    start_deadline_seconds: int = 1800
+    node_lost_seconds: int = 0
+
+
+class Sightings:
+    """When this process first saw a thing that carries no time of its own; a restart begins anew."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, datetime] = {}
+        self._asked: set[str] = set()
+
+    def has_lasted(self, key: str, now: datetime, duration: timedelta) -> bool:
+        self._asked.add(key)
+        return now - self._first.setdefault(key, now) >= duration
+
+    def forget_the_rest(self) -> None:
+        """Ends a cycle: what was not seen in it begins anew when it is seen again."""
+        self._first = {key: at for key, at in self._first.items() if key in self._asked}
+        self._asked = set()
+
+
+class Scene(Struct, frozen=True):
+    """What is seen of the cluster: Pods by the UID of their Job, nodes by name; and the two clocks."""
+
+    now: datetime
+    cluster_now: datetime
+    pods: Mapping[str, Sequence[Pod]]
+    nodes: Mapping[str, Node]
+    sightings: Sightings
+    rules: Rules = Rules()
+
+
+class Case(Struct, frozen=True):
+    """One row with its Jobs, and N: the highest launch of this attempt that the Jobs or the row know of."""
+
+    task: Task
+    jobs: Sequence[Job]
+    scene: Scene
+
+    @property
+    def of_attempt(self) -> list[Job]:
+        return [job for job in self.jobs if job.attempt == self.task.attempt]
+
+    @property
+    def last(self) -> int:
+        return max([self.task.launch, *(job.launch for job in self.of_attempt)])
+
+    @property
+    def job(self) -> Job | None:
+        return next((job for job in self.of_attempt if job.launch == self.last), None)
+
+    @property
+    def pods(self) -> Sequence[Pod]:
+        return self.scene.pods.get(self.job.uid, ()) if self.job else ()
+
+
+def due_at(task: Task) -> datetime:
+    """Since when the row could run."""
+    return max(task.created_at, task.run_at or task.created_at)
+
+
+def stage(job: Job, pods: Sequence[Pod], now: datetime) -> str:
+    """How far a launch has come, in one word."""
+    if job.suspended:
+        return "Suspended"
+    if not pods:
+        is_young = now - job.created_at < POD_APPEARS_IN  # the Job controller has a queue of its own
+        return "Ending" if job.is_finished else "Starting" if is_young else "PodRefused"
+    pod = pods[0]
+    if pod.phase != "Pending":
+        return "Running"
+    if pod.unschedulable_since:
+        return "Unschedulable"
+    return "ImagePull" if pod.waiting_reason in CANNOT_START else "Starting"

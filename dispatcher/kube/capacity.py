@@ -1,0 +1,177 @@
+"""Nodes, bound Pods and reservations of the whole cluster, as far as free room is told from them, and how they are
+followed.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from dispatcher.kube.client import KubeClient
+from dispatcher.kube.listing import Resource
+from dispatcher.kube.objects import Meta, full_name
+from dispatcher.kube.reflector import Pace, Reflector
+from dispatcher.kube.reservations import RESERVATIONS
+from dispatcher.model.amounts import Asked, Written, amounts, asked_by, milli_of
+from dispatcher.model.capacity import Bound, NodeSize
+from dispatcher.model.reservations import Reservation, keys_of
+from dispatcher.runtime.clock import elapsed
+from dispatcher.runtime.metrics import STORE_AGE
+
+BOUND: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+"""Ended Pods ask for nothing; those without a node ask nobody yet."""
+MOST_SECONDS: Final = 100
+
+
+class Resources(Struct, frozen=True, rename="camel"):
+    requests: dict[str, str] | None = None
+
+
+class Container(Struct, frozen=True, rename="camel"):
+    name: str = ""
+    resources: Resources = Resources()
+    restart_policy: str = ""
+
+
+class ContainerStatus(Struct, frozen=True, rename="camel"):
+    """What its node has given it: while it is made smaller, more than it asks for."""
+
+    name: str = ""
+    allocated_resources: dict[str, str] | None = None
+    resources: Resources | None = None
+
+
+class BoundStatus(Struct, frozen=True, rename="camel"):
+    container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
+
+
+class BoundSpec(Struct, frozen=True, rename="camel"):
+    node_name: str = ""
+    containers: list[Container] = []
+    init_containers: list[Container] | None = None
+    overhead: dict[str, str] | None = None
+    resources: Resources | None = None
+
+
+class WireBound(Struct, frozen=True, rename="camel"):
+    metadata: Meta = Meta()
+    spec: BoundSpec = BoundSpec()
+    status: BoundStatus = BoundStatus()
+
+
+class SizeStatus(Struct, frozen=True, rename="camel"):
+    allocatable: dict[str, str] = {}
+
+
+class WireSize(Struct, frozen=True, rename="camel"):
+    metadata: Meta = Meta()
+    status: SizeStatus = SizeStatus()
+
+
+def read_size(raw: bytes | msgspec.Raw) -> NodeSize:
+    wire = msgspec.json.decode(raw, type=WireSize)
+    return NodeSize(wire.metadata.name, wire.metadata.creation_timestamp, amounts(wire.status.allocatable.items()))
+
+
+def read_bound(raw: bytes | msgspec.Raw) -> Bound | None:
+    """None: it is on no node."""
+    wire = msgspec.json.decode(raw, type=WireBound)
+    spec, status = wire.spec, wire.status
+    if not spec.node_name:
+        return None
+    given = {one.name: one for one in (*(status.init_container_statuses or ()), *(status.container_statuses or ()))}
+    first = tuple(
+        (taken(one, given.get(one.name)), one.restart_policy == "Always") for one in spec.init_containers or ()
+    )
+    containers = tuple(taken(one, given.get(one.name)) for one in spec.containers)
+    whole = requests(spec.resources.requests if spec.resources else None)
+    asked: Asked = (containers, first, requests(spec.overhead), whole)
+    meta = wire.metadata
+    keys = keys_of(meta.namespace, meta.name, meta.uid, meta.labels, (one.uid for one in meta.owner_references))
+    return Bound(full_name(meta), spec.node_name, asked_by(asked), keys)
+
+
+def taken(container: Container, status: ContainerStatus | None) -> Written:
+    """The larger of what it asks for and what it has, as kube-scheduler counts a Pod that is resized (KEP-1287)."""
+    asked = container.resources.requests or {}
+    if status is None:
+        return requests(asked)
+    largest = dict(asked)
+    for given in (status.allocated_resources, status.resources.requests if status.resources else None):
+        for name, amount in (given or {}).items():
+            if name not in largest or is_more(amount, largest[name]):
+                largest[name] = amount
+    return requests(largest)
+
+
+def is_more(amount: str, other: str) -> bool:
+    try:
+        return amount != other and milli_of(amount) > milli_of(other)
+    except ValueError:  # what is no quantity asks for nothing, and says nothing
+        return False
+
+
+def requests(written: dict[str, str] | None) -> Written:
+    return tuple((written or {}).items())
+
+
+class Listener(Protocol):
+    """Hears what each was and is; None: there was none, there is none."""
+
+    def hear_node(self, before: NodeSize | None, after: NodeSize | None) -> None: ...
+    def hear_pod(self, before: Bound | None, after: Bound | None) -> None: ...
+    def hear_reservation(self, before: Reservation | None, after: Reservation | None) -> None: ...
+
+
+class RoomMirror:
+    """Tells a listener how the cluster is; runs until it is cancelled."""
+
+    def __init__(self, client: KubeClient, listener: Listener, pace: Pace = Pace()) -> None:
+        nodes = Resource("nodes", "/api/v1/nodes", read_size)
+        pods = Resource("pods", "/api/v1/pods", read_bound, fields=BOUND, key=full_name)
+        self._nodes = Reflector[NodeSize](client, nodes, no_wake, pace)
+        self._pods = Reflector[Bound](client, pods, no_wake, pace)
+        self._reservations = Reflector[Reservation](client, RESERVATIONS, no_wake, pace)
+        self._nodes.store.on_each(listener.hear_node)
+        self._pods.store.on_each(listener.hear_pod)
+        self._reservations.store.on_each(listener.hear_reservation)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for reflector in (self._nodes, self._pods, self._reservations):
+                group.create_task(reflector.run())
+
+    def is_synced(self) -> bool:
+        """Everything was listed once."""
+        return self._nodes.store.is_synced and self._pods.store.is_synced and self._reservations.store.is_synced
+
+    def hears(self) -> bool:
+        """Whether a Pod that is bound now would be heard of now: while they are listed anew it would not."""
+        return self._pods.is_following
+
+    def knows_reservations(self) -> bool:
+        """Whether all of them are known that there are now, whatever else is not."""
+        return not fault_of(self._reservations)
+
+    def bound(self) -> Iterable[Bound]:
+        return self._pods.store.view().values()
+
+    def stale(self) -> str:
+        """What is not known, or too old to be believed; empty: nothing."""
+        known = (self._nodes, self._pods, self._reservations)
+        return "; ".join(fault for one in known if (fault := fault_of(one)))
+
+
+def fault_of(reflector: Reflector[NodeSize] | Reflector[Bound] | Reflector[Reservation]) -> str:
+    age = reflector.store.age(elapsed())
+    STORE_AGE.labels(reflector.resource.name).set(min(age, 1e9))
+    if reflector.fault or age > MOST_SECONDS:
+        return f"{reflector.resource.name}: {reflector.fault or f'no sign of life for {age:.0f} s'}"
+    return ""
+
+
+def no_wake() -> None:
+    """Nobody waits for it: answers look at the rooms as they are."""

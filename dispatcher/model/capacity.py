@@ -1,0 +1,88 @@
+"""Free capacity of nodes: allocatable minus the requests of bound Pods, updated with every change.
+
+Only bound Pods that have not ended count, as in kube-scheduler. A Pod that kube-scheduler has chosen a node for and not
+bound yet is not known here. Amounts are in thousandths.
+"""
+
+from collections import defaultdict
+from datetime import datetime
+
+from msgspec import Struct
+
+from dispatcher.model.amounts import Amounts, added, less, without
+
+
+class NodeSize(Struct, frozen=True):
+    """What a node has for Pods, and since when it exists: one of the same name may be another."""
+
+    name: str
+    created_at: datetime
+    size: Amounts
+
+
+class Bound(Struct, frozen=True, gc=False):
+    """A Pod on a node; `name` with its namespace before a slash. `asks` is shared by all that ask alike; `keys`: what
+    a reservation may call it.
+    """
+
+    name: str
+    node: str
+    asks: Amounts
+    keys: tuple[str, ...] = ()
+
+
+class Room(Struct, frozen=True, gc=False):
+    """What is free of a node; below 0 where more is asked than it has."""
+
+    cpu: int
+    memory: int
+    created_at: datetime
+
+
+class Rooms:
+    """Hears of nodes and Pods, in any order; `of` has every node that is there."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, Room] = {}
+        self._nodes: dict[str, NodeSize] = {}
+        self._asked: dict[str, Amounts] = defaultdict(dict)
+
+    def hear_node(self, before: NodeSize | None, after: NodeSize | None) -> None:
+        if after is not None:
+            self._nodes[after.name] = after
+            self._measure(after.name)
+        elif before is not None:
+            self._nodes.pop(before.name, None)
+            self.of.pop(before.name, None)
+
+    def hear_pod(self, before: Bound | None, after: Bound | None) -> None:
+        if before is not None:
+            self._asked[before.node] = without(self._asked[before.node], before.asks)
+            self._measure(before.node)
+        if after is not None:
+            self._asked[after.node] = added(self._asked[after.node], after.asks)
+            self._measure(after.node)
+
+    def free_of(self, name: str) -> Amounts:
+        """Of every resource that the node has; nothing of one that is not there."""
+        node = self._nodes.get(name)
+        return less(node.size, self._asked.get(name, {})) if node is not None else {}
+
+    def compact(self) -> None:
+        """Lays all names and rooms side by side in memory. After a list they lie among the Pods that they were told
+        from, and to walk over 5,000 of them takes three times as long.
+        """
+        side_by_side = {
+            name.encode().decode(): Room(room.cpu + 0, room.memory + 0, room.created_at)
+            for name, room in self.of.items()
+        }
+        self.of.clear()
+        self.of.update(side_by_side)
+
+    def _measure(self, name: str) -> None:
+        asked = self._asked[name]
+        if not asked:
+            del self._asked[name]
+        if (node := self._nodes.get(name)) is not None:
+            free = less({"cpu": 0, "memory": 0, **node.size}, asked)
+            self.of[name] = Room(free["cpu"], free["memory"], node.created_at)

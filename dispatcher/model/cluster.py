@@ -1,0 +1,30 @@
+"""Pods and nodes, as decisions see them. Times are by the API server's clock."""
+
+from datetime import datetime
+
+from msgspec import Struct
+
+
+class Pod(Struct, frozen=True, kw_only=True):
+    """A Pod of this installation."""
+
+    name: str
+    uid: str
+    job_uid: str
+    queue: str
+    shape: str
+    created_at: datetime
+    phase: str = "Pending"
+    node_name: str = ""
+    unschedulable_since: datetime | None = None
+    waiting_reason: str = ""
+    had_run: bool = False
+    deleting: bool = False
+
+
+class Node(Struct, frozen=True, kw_only=True):
+    """A node; unreachable: its kubelet has not reported for so long that the cluster gave up on it."""
+
+    name: str
+    ready: bool
+    unreachable: bool

@@ -1,0 +1,88 @@
+"""Rows of the database: tasks and queues, as decisions see them. Times are by the database's clock."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct
+
+
+class Status(StrEnum):
+    """`tasks.status`."""
+
+    WAITING = "waiting"
+    PROCESSING = "processing"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    UNKNOWN = "unknown"  # of a newer schema: nothing is done about such a row
+
+
+TERMINAL = frozenset({Status.SUCCEEDED, Status.FAILED, Status.CANCELLED})
+
+
+class Task(Struct, frozen=True, kw_only=True):
+    """A row, without what only its Job is made from."""
+
+    id: int
+    queue: str
+    priority: int
+    run_at: datetime | None
+    timeout_seconds: int | None
+    max_failures: int
+    template: str
+    status: Status
+    attempt: int
+    launch: int
+    failures: int
+    job_uid: str | None
+    submitted_by: str
+    created_at: datetime
+    started_at: datetime | None
+    heartbeat_at: datetime | None
+    finished_at: datetime | None
+    cancel_requested_at: datetime | None
+    kind: bytes
+
+
+class Candidate(Struct, frozen=True, gc=False):
+    """A waiting row as the index has it: enough to drop it without reading the row."""
+
+    id: int
+    attempt: int
+    priority: int
+    queue: str
+    kind: bytes
+    submitted_by: str
+
+
+class Kind(Struct, frozen=True):
+    """What a template's bounds are judged by; rows of one kind get one verdict."""
+
+    digest: bytes
+    template: str
+    timeout_seconds: int | None
+    spec: dict[str, str]  # without command and args
+    spec_names: frozenset[str]
+    env_names: frozenset[str]
+
+
+class Request(Struct, frozen=True):
+    """What a row asks for: read only for rows that are about to be launched."""
+
+    task_id: int
+    attempt: int
+    env: dict[str, str]
+    spec: dict[str, Any]
+    cache_key: str | None
+
+
+class Queue(Struct, frozen=True):
+    """A declared queue, the defaults of `*` filled in; None: no cap."""
+
+    name: str
+    weight: int = 1
+    max_jobs: int | None = None
+    max_jobs_per_submitter: int | None = None
+    max_pending: int | None = None
+    paused_until: datetime | None = None

@@ -1,0 +1,56 @@
+"""What a decision says of a row: admit it, or hold it for a reason."""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+
+class HoldReason(StrEnum):
+    """Why a row is not launched now: stable codes, in the order in which they are looked for (DESIGN 6)."""
+
+    # from the row alone
+    UNKNOWN_TEMPLATE = "UnknownTemplate"
+    POLICY_DENIED = "PolicyDenied"
+    NOT_DUE = "NotDue"
+    PAUSED = "Paused"
+    # from its Jobs
+    NAME_COLLISION = "NameCollision"
+    POISON = "Poison"
+    EXITED_WITHOUT_REPORT = "ExitedWithoutReport"
+    LAUNCHES_EXHAUSTED = "LaunchesExhausted"
+    FAILURES_EXHAUSTED = "FailuresExhausted"
+    FINISHING = "Finishing"
+    BACKOFF = "Backoff"
+    TEMPLATE_FAILING = "TemplateFailing"
+    LAUNCHED = "Launched"
+    NODE_LOST = "NodeLost"
+    # from everything else
+    DISPATCHER_NOT_READY = "DispatcherNotReady"
+    SUBMITTER_CAP = "SubmitterCap"
+    QUEUE_CAP = "QueueCap"
+    JOB_CAP = "JobCap"
+    QUOTA_EXCEEDED = "QuotaExceeded"
+    PENDING_PODS = "PendingPods"
+    RATE_LIMITED = "RateLimited"
+    NEXT_CYCLE = "NextCycle"
+
+
+PARKED = frozenset({
+    HoldReason.UNKNOWN_TEMPLATE, HoldReason.POLICY_DENIED, HoldReason.NAME_COLLISION, HoldReason.POISON,
+    HoldReason.EXITED_WITHOUT_REPORT, HoldReason.LAUNCHES_EXHAUSTED, HoldReason.FAILURES_EXHAUSTED,
+})  # fmt: skip
+"""Held until a person, the row or the template changes; the janitor ends such rows."""
+
+
+class Hold(Struct, frozen=True):
+    """Not now, and why."""
+
+    reason: HoldReason
+    detail: str = ""
+
+
+class Admit(Struct, frozen=True):
+    """Launch it now."""
+
+
+Verdict = Admit | Hold

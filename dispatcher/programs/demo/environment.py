@@ -1,0 +1,243 @@
+"""Where a demo plays: a database, a cluster with two nodes, the dispatcher and the janitor, all kept alive.
+
+    den ─▶ Postgres, migrated ─▶ cluster (in this process, or somebody's) ─▶ nodes · dispatcher · janitor (processes)
+
+All that was begun is in the den, whose guard ends it when this process ends, in whatever way.
+"""
+
+import asyncio
+import os
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Final, Self
+
+import asyncpg
+import msgspec
+
+from dispatcher.kube.client import KubeClient
+from dispatcher.kube.credentials import log_in
+from dispatcher.kube.job_api import jobs_path
+from dispatcher.local.children import UNWRITABLE, Den, Keeper, Start, unwritable
+from dispatcher.local.cluster.cluster import EmbeddedCluster
+from dispatcher.local.postgres import SUPERUSER, Home, Postmaster, free_port
+from dispatcher.model.errors import DispatcherError
+from dispatcher.model.identity import job_selector
+from dispatcher.pg.migrate import migrate
+from dispatcher.pg.queries import query
+from dispatcher.programs.demo.samples import CACHE_ROOT, QUEUES, SECRET
+from dispatcher.settings.definition import KubeSettings
+
+NODES: Final = ("east", "west")
+NODE_SIZE: Final = ("--cpu", "4", "--memory", "2Gi", "--pods", "20")
+POSTGRES: Final = "postgres"
+MAX_JOBS: Final = 6
+READY_SECONDS: Final = 60
+LEAVE_SECONDS: Final = 10
+LOOK_SECONDS: Final = 0.05
+PROGRAMS: Final = ("dispatcher", "janitor")
+LOGINS: Final = ("demo", "reader", "task", "janitor", "observer")
+"""Each has a password of its own: the one that a container knows opens nothing that the container may not do."""
+
+
+class Stage:
+    """`async with Stage(templates, tell) as stage`. `tell` hears of what had to be started again."""
+
+    def __init__(
+        self, templates: Mapping[str, str], tell: Callable[[str], None], kubeconfig: str | None = None
+    ) -> None:
+        self._templates = templates
+        self._tell = tell
+        self._given = kubeconfig
+        self._stack = AsyncExitStack()
+        self._watches: list[asyncio.Task[None]] = []
+        self._den = Den()
+        self._passwords = {login: secrets.token_hex(16) for login in LOGINS}
+        self.installation = f"demo-{secrets.token_hex(3)}" if kubeconfig else "demo"
+        self.metrics_url = ""
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._open()
+        except BaseException as fault:
+            await self._stack.aclose()
+            if isinstance(fault, OSError):
+                is_full = fault.errno in UNWRITABLE
+                raise (
+                    unwritable(fault) if is_full else DispatcherError(f"it could not be started: {fault!r}")
+                ) from fault
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def _open(self) -> None:
+        self._stack.callback(self._den.close)
+        self._keeper = Keeper(self._den, self._tell)
+        self._stack.push_async_callback(self._end_watches)
+        for name, text in self._templates.items():
+            self.templates.mkdir(exist_ok=True)
+            (self.templates / f"{name}.yaml").write_text(text)
+        home = await asyncio.to_thread(Home, self._den.folder / "postgres", way=(self._den.folder,))
+        self._passwords[SUPERUSER] = home.password
+        self._postmaster = Postmaster(home, "demo")
+        await together(self._open_database(), self._open_cluster())
+        await self._open_programs()
+
+    async def _open_database(self) -> None:
+        await self._postmaster.initialise()
+        await self._keep(POSTGRES, self._start_postgres)
+        admin = await asyncpg.connect(self._postmaster.admin_url)
+        try:
+            await admin.execute(query("database", "demo"))
+        finally:
+            await admin.close()
+        owner_url = self.url(SUPERUSER)
+        await migrate(owner_url)
+        owner = await asyncpg.connect(owner_url)
+        try:
+            for login in LOGINS:
+                await owner.fetchval(query("password", "demo"), login, self._passwords[login])
+            await owner.execute(query("logins", "demo"))
+            for name, (cap, note) in QUEUES.items():
+                await owner.execute(query("queue", "demo"), name, cap, note)
+        finally:
+            await owner.close()
+
+    async def _start_postgres(self) -> asyncio.subprocess.Process:
+        await self._postmaster.start()
+        return self._postmaster.process
+
+    async def _open_cluster(self) -> None:
+        if self._given:
+            self.kubeconfig = Path(self._given)
+        else:
+            cluster = await self._stack.enter_async_context(EmbeddedCluster())
+            self.kubeconfig = cluster.write_kubeconfig(self._den.folder / "kubeconfig")
+        self.client = KubeClient(await log_in(KubeSettings(kubeconfig=str(self.kubeconfig))))
+        self._stack.push_async_callback(self.client.close)
+        if self._given:
+            self._stack.push_async_callback(self._leave_cluster)
+        else:
+            secret = {"metadata": {"name": SECRET}, "stringData": {"TASK_DATABASE_URL": self.url("task")}}
+            path = f"/api/v1/namespaces/{self.client.namespace}/secrets"
+            reply = await self.client.request("POST", path, msgspec.json.encode(secret))
+            reply.expect("make the Secret of the tasks")
+
+    async def _open_programs(self) -> None:
+        nodes, cache = ((), {}) if self._given else (NODES, {"CACHE_ROOT": CACHE_ROOT})
+        await together(
+            *map(self._keep_node, nodes),
+            self._keep_program("dispatcher", "run", "reader", MAX_JOBS=MAX_JOBS, **cache),
+            self._keep_program("janitor", "janitor", "janitor"),
+        )
+        await self._until_ready()
+
+    async def _keep_node(self, name: str) -> None:
+        where = ("--folder", str(self._den.folder / "nodes" / name), "--kubeconfig", str(self.kubeconfig))
+        asked = ("--name", name, *where, *NODE_SIZE)
+        await self._keep(name, self._keeper.program(name, "dispatcher.local", *asked))
+
+    async def _keep_program(self, name: str, command: str, login: str, **settings: object) -> None:
+        values = {
+            "DATABASE_URL": self.url(login), "KUBECONFIG": self.kubeconfig, "TEMPLATES_DIR": self.templates,
+            "INSTALLATION": self.installation, "POLL_SECONDS": 0.5, "LEASE_SECONDS": 5, "KUBE_WRITES_PER_SECOND": 200,
+            "TOMBSTONE_SECONDS": 2, **settings,
+        }  # fmt: skip
+
+        async def start() -> asyncio.subprocess.Process:
+            """On a port that is free now."""
+            address = f"127.0.0.1:{free_port()}"
+            if command == "run":
+                self.metrics_url = f"http://{address}/metrics"
+            env = {f"DISPATCHER_{key}": str(value) for key, value in {**values, "LISTEN_ADDRESS": address}.items()}
+            return await self._keeper.program(name, "dispatcher", command, env=env)()
+
+        await self._keep(name, start)
+
+    async def _keep(self, name: str, start: Start) -> None:
+        self._watches.append(await self._keeper.keep(name, start))
+
+    async def _end_watches(self) -> None:
+        for watch in self._watches:
+            watch.cancel()
+        await asyncio.gather(*self._watches, return_exceptions=True)
+
+    async def _until_ready(self) -> None:
+        """The nodes take Pods. What else is not there yet, rows can wait for."""
+        if self._given:
+            return
+        limit = time.monotonic() + READY_SECONDS
+        while True:
+            self.check()
+            found = msgspec.json.decode((await self.client.request("GET", "/api/v1/nodes")).body)["items"]
+            ready = {node["metadata"]["name"] for node in found if not node["spec"].get("taints")}
+            if ready == set(NODES):
+                return
+            if time.monotonic() > limit:
+                late = min(set(NODES) - ready)
+                raise DispatcherError(f"node {late} is not ready after {READY_SECONDS} s:\n{self._keeper.tail(late)}")
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _leave_cluster(self) -> None:
+        """Somebody's own: its Jobs and its lease go, once nobody makes new ones."""
+        await self._end_watches()
+        self._den.kill(*PROGRAMS)
+        namespace, limit = self.client.namespace, time.monotonic() + LEAVE_SECONDS
+        lease = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{self.installation}-leader"
+        await self.client.request("DELETE", lease)
+        while names := await self._jobs():
+            for name in names:
+                options = msgspec.json.encode({"propagationPolicy": "Foreground"})
+                await self.client.request("DELETE", f"{jobs_path(namespace)}/{name}", options)
+            if time.monotonic() > limit:
+                return
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _jobs(self) -> list[str]:
+        """Names of the demo's own."""
+        params = {"labelSelector": job_selector(self.installation)}
+        reply = await self.client.request("GET", jobs_path(self.client.namespace), params=params)
+        found = msgspec.json.decode(reply.expect("list the Jobs of the demo"))["items"]
+        return [job["metadata"]["name"] for job in found]
+
+    # What the play needs of it
+
+    @property
+    def templates(self) -> Path:
+        return self._den.folder / "templates"
+
+    def url(self, login: str) -> str:
+        return f"postgresql://{login}:{self._passwords[login]}@127.0.0.1:{self._postmaster.port}/demo"
+
+    async def reason(self, task_id: int) -> str:
+        """Why a row does not become a Job, as `dispatcher render` tells an operator."""
+        settings = {"DATABASE_URL": self.url("reader"), "TEMPLATES_DIR": self.templates, "LOG_LEVEL": "error"}
+        env = {f"DISPATCHER_{key}": str(value) for key, value in settings.items()}
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "dispatcher", "render", str(task_id), env={**os.environ, **env},
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        told = (await child.communicate())[1].decode(errors="replace").strip()
+        return told.splitlines()[-1] if child.returncode and told else ""
+
+    def check(self) -> None:
+        """Raises what ended for good: ChildFault, with the end of its log."""
+        for watch in self._watches:
+            if watch.done() and (fault := watch.exception()):
+                raise fault if isinstance(fault, DispatcherError) else DispatcherError(str(fault))
+
+
+async def together(*parts: Coroutine[None, None, None]) -> None:
+    """The first fault ends them all, and is raised."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for part in parts:
+                group.create_task(part)
+    except ExceptionGroup as faults:
+        raise faults.exceptions[0] from faults

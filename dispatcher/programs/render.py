@@ -1,0 +1,81 @@
+"""`dispatcher render`: the Job that a row, or a template, would get. Reads; makes nothing."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from dispatcher.jobs.catalog import Catalog
+from dispatcher.jobs.manifest import Site, build_job
+from dispatcher.jobs.policy import check_job
+from dispatcher.jobs.templates import Template
+from dispatcher.model.cache_history import Past
+from dispatcher.model.errors import DispatcherError
+from dispatcher.model.jobs import Manifest
+from dispatcher.model.launches import Launch, Order
+from dispatcher.model.tasks import Kind, Request, Status, Task
+from dispatcher.model.verdicts import Hold
+from dispatcher.pg.connect import Session
+from dispatcher.pg.tasks import look
+from dispatcher.placement.placing import plan_placement
+from dispatcher.programs.startup import site_of
+from dispatcher.settings.definition import Settings
+
+HIDDEN = "(hidden)"
+LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
+"""When a preview's row was inserted: a fixed time, so that two previews differ by their templates alone."""
+NO_DATABASE = "00000000-0000-0000-0000-000000000000"
+
+
+async def preview_row(task_id: int, settings: Settings) -> Manifest:
+    """The Job of the row's next launch; DispatcherError says why there is none."""
+    session = Session(lambda: settings.database.url)
+    try:
+        async with look(session) as rows:
+            tasks, requests = await rows.tasks([task_id]), await rows.requests([task_id])
+            kinds = await rows.kinds([task_id])
+            nodes = await rows.histories(keys_of(tasks, requests))
+            database_id = rows.database_id
+    finally:
+        await session.close()
+    if task_id not in tasks:
+        raise DispatcherError(f"there is no task {task_id}")
+    past = Past(next(iter(nodes.values()), ()))
+    return preview(tasks[task_id], (requests[task_id], past), kinds[0], database_id, settings)
+
+
+def keys_of(tasks: Mapping[int, Task], requests: Mapping[int, Request]) -> list[tuple[str, str]]:
+    return [(tasks[one.task_id].queue, one.cache_key) for one in requests.values() if one.cache_key is not None]
+
+
+def preview_template(name: str, settings: Settings) -> Manifest:
+    """The Job of a row that names the template and sets nothing."""
+    task = Task(
+        id=1, queue="default", priority=100, run_at=None, timeout_seconds=None, max_failures=3, template=name,
+        status=Status.WAITING, attempt=1, launch=0, failures=0, job_uid=None, submitted_by="somebody",
+        created_at=LONG_AGO, started_at=None, heartbeat_at=None, finished_at=None, cancel_requested_at=None, kind=b"",
+    )  # fmt: skip
+    kind = Kind(b"", name, None, {}, frozenset(), frozenset())
+    return preview(task, (Request(1, 1, {}, {}, None), Past()), kind, NO_DATABASE, settings)
+
+
+def preview(task: Task, asked: tuple[Request, Past], kind: Kind, database_id: str, settings: Settings) -> Manifest:
+    site = site_of(settings, settings.kube.namespace or "default")
+    catalog = Catalog(settings.jobs, frozenset(site.passed))
+    catalog.refresh()
+    if catalog.fault:
+        raise DispatcherError(catalog.fault)
+    offer = catalog.offer(kind)
+    if isinstance(offer, Hold):
+        raise DispatcherError(f"{offer.reason}: {offer.detail}")
+    request, past = asked
+    placement = plan_placement(task.queue, request, past, settings.placement)
+    order = Order(task, request, Launch(task.launch + 1), offer, database_id, placement, HIDDEN)
+    return rendered(order, catalog.templates[task.template], site)
+
+
+def rendered(order: Order, template: Template | str, site: Site) -> Manifest:
+    """The Job as it would be sent."""
+    assert isinstance(template, Template)  # it was offered
+    job = build_job(order, template, site)
+    if violation := check_job(job, order, template, site):
+        raise DispatcherError(f"PolicyDenied: {violation}")
+    return job

@@ -1,0 +1,36 @@
+"""What the programs derive from their settings: the database and the site of their Jobs."""
+
+import os
+from pathlib import Path
+
+from dispatcher.jobs.env import pass_env
+from dispatcher.jobs.manifest import Site
+from dispatcher.model.errors import DatabaseAway
+from dispatcher.pg.connect import Url
+from dispatcher.settings.definition import DatabaseSettings, Settings
+from dispatcher.settings.loading import reread
+
+
+def database_of(database: DatabaseSettings) -> Url:
+    """Where the database is, as its file says at each connect."""
+
+    def url() -> str | None:
+        try:
+            return reread("DATABASE_URL", database.url, os.environ, read_text)
+        except OSError as fault:
+            raise DatabaseAway(f"DISPATCHER_DATABASE_URL_FILE: {fault}") from fault
+
+    return url
+
+
+def site_of(settings: Settings, namespace: str) -> Site:
+    """What all Jobs of this installation have in common."""
+    kube, jobs = settings.kube, settings.jobs
+    passed = pass_env(os.environ, jobs.pass_env)
+    return Site(
+        kube.installation, namespace, jobs.timeout_seconds, jobs.start_deadline_seconds, settings.placement, passed
+    )
+
+
+def read_text(path: str) -> str:
+    return Path(path).read_text(encoding="utf-8")

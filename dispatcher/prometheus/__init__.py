@@ -1,0 +1,1 @@
+"""Adapter of Prometheus: the only importer of its HTTP API."""

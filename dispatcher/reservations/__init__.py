@@ -1,0 +1,1 @@
+"""What is reserved on nodes, for whom, and which Pods wait for it."""

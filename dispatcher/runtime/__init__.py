@@ -1,0 +1,1 @@
+"""What every program runs on: rounds, health, logs, metrics, clocks."""

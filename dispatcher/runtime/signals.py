@@ -1,0 +1,24 @@
+"""How a program of ours is told to stop: SIGTERM and SIGINT."""
+
+import asyncio
+import os
+import signal
+import threading
+from typing import Final
+
+LAST_SECONDS: Final = 27
+
+
+def stop_on_signals() -> asyncio.Event:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, end_soon, stop)
+    return stop
+
+
+def end_soon(stop: asyncio.Event) -> None:
+    """Stops in good order; what still hangs after that (a name server that never answers) does not keep us."""
+    stop.set()
+    last = threading.Timer(LAST_SECONDS, os._exit, (0,))
+    last.daemon = True
+    last.start()

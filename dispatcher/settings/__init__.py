@@ -1,0 +1,1 @@
+"""Settings: one definition each, read and checked together."""

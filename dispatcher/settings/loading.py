@@ -1,0 +1,144 @@
+"""Settings read: the environment in, all of them or all faults at once."""
+
+import dataclasses
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from ipaddress import ip_address
+from typing import Any, Final
+
+from msgspec import Struct
+
+from dispatcher.model.errors import SettingsError
+from dispatcher.model.quantity import parse_quantity
+from dispatcher.settings.definition import ExtenderSettings, JobSettings, Settings
+
+PREFIX: Final = "DISPATCHER_"
+INJECTED: Final = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT|SERVICE_PORT_.*|PORT|PORT_.*)")
+"""What Kubernetes puts into a container for a Service called dispatcher-…"""
+COMPONENTS: Final = {field.name: field.type for field in dataclasses.fields(Settings)}
+READ_FROM_FILE: Final = "_FILE"
+
+
+class Source(Struct, frozen=True):
+    """Where a value came from; for `dispatcher config` and the reference page."""
+
+    name: str
+    value: str
+    origin: str
+    default: str
+    meaning: str
+
+
+class Loaded(Struct, frozen=True):
+    """Settings, their sources, and warnings that stop nobody."""
+
+    settings: Settings
+    sources: tuple[Source, ...]
+    warnings: tuple[str, ...]
+
+
+def load(environ: Mapping[str, str], read_file: Callable[[str], str]) -> Loaded:
+    """All settings; SettingsError carries every fault at once. `read_file`: content of a path, or OSError."""
+    faults: list[str] = []
+    sources: list[Source] = []
+    parts: dict[str, Any] = {}
+    for part, component in COMPONENTS.items():
+        values = {}
+        for field in dataclasses.fields(component):  # type: ignore[arg-type]  # the classes above, by annotation
+            try:
+                value, origin = read_field(field, environ, read_file)
+            except ValueError as fault:
+                faults.append(str(fault))
+                continue
+            values[field.name] = value
+            sources.append(describe(field, value, origin))
+        if len(values) == len(dataclasses.fields(component)):  # type: ignore[arg-type]  # as above
+            parts[part] = component(**values)  # type: ignore[operator]  # as above
+    faults += [*crossed(parts.get("jobs")), *open_doors(parts.get("extender"))]
+    if faults:
+        raise SettingsError(tuple(faults))
+    return Loaded(Settings(**parts), tuple(sources), tuple(unknown_names(environ)))
+
+
+def crossed(jobs: JobSettings | None) -> Iterable[str]:
+    """Values that are fine alone and not together; nothing where one of them was not."""
+    for what in ("cpu", "memory") if jobs else ():
+        request, limit = getattr(jobs, f"{what}_request"), getattr(jobs, f"{what}_limit")
+        if parse_quantity(request) > parse_quantity(limit):
+            name = f"{PREFIX}{what.upper()}"
+            yield f"{name}_REQUEST is {request!r}: must not be over {name}_LIMIT {limit!r}"
+
+
+def open_doors(extender: ExtenderSettings | None) -> Iterable[str]:
+    """Whoever reaches the extender decides where Pods go: off loopback only who has a certificate may."""
+    host = extender.address.rpartition(":")[0].strip("[]") if extender else ""
+    if extender and not extender.tls_dir and not is_loopback(host):
+        where = f"{PREFIX}EXTENDER_ADDRESS is {extender.address!r}"
+        yield f"{where}: off loopback {PREFIX}EXTENDER_TLS_DIR must be set"
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def read_field(field: Any, environ: Mapping[str, str], read_file: Callable[[str], str]) -> tuple[Any, str]:
+    """Value and origin; ValueError names variable, value and rule (a secret's value never)."""
+    meta = field.metadata
+    name = PREFIX + meta["name"]
+    written, origin = environ.get(name), "environment"
+    if meta["secret"] and name + READ_FROM_FILE in environ:
+        if written is not None:
+            raise ValueError(f"{name} and {name}{READ_FROM_FILE} are both set: choose one")
+        origin = f"file {environ[name + READ_FROM_FILE]}"
+        try:
+            written = read_file(environ[name + READ_FROM_FILE]).strip()
+        except (OSError, UnicodeDecodeError) as fault:
+            words = fault if isinstance(fault, OSError) else "not a text file"
+            raise ValueError(f"{name}{READ_FROM_FILE}: {words}") from fault
+    if written is None or written == "":
+        return field.default, "default"
+    try:
+        return meta["read"](written), origin
+    except ValueError as fault:
+        shown = "(hidden)" if meta["secret"] else repr(written[:80])
+        raise ValueError(f"{name} is {shown}: {fault}") from fault
+
+
+def reread(name: str, value: str | None, environ: Mapping[str, str], read_file: Callable[[str], str]) -> str | None:
+    """A secret as its file holds it now (OSError: it went away); its value where no file was named."""
+    path = environ.get(PREFIX + name + READ_FROM_FILE)
+    return value if path is None else read_file(path).strip()
+
+
+def describe(field: Any, value: Any, origin: str) -> Source:
+    meta = field.metadata
+    hidden = meta["secret"] and value is not None
+    return Source(meta["name"], "(hidden)" if hidden else show(value), origin, show(field.default), meta["meaning"])
+
+
+def show(value: Any) -> str:
+    if value in (None, "", ()):
+        return "—"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ",".join(value) if isinstance(value, tuple) else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def known_names() -> set[str]:
+    fields = [field for component in COMPONENTS.values() for field in dataclasses.fields(component)]  # type: ignore[arg-type]  # as above
+    secret = {PREFIX + field.metadata["name"] + READ_FROM_FILE for field in fields if field.metadata["secret"]}
+    return {PREFIX + field.metadata["name"] for field in fields} | secret
+
+
+def unknown_names(environ: Iterable[str]) -> Iterable[str]:
+    """A warning for each variable of our prefix that nobody reads."""
+    known = known_names()
+    for name in sorted(environ):
+        if name.startswith(PREFIX) and name not in known and not INJECTED.fullmatch(name):
+            short = {one.removeprefix(PREFIX) for one in known}
+            near = difflib.get_close_matches(name.removeprefix(PREFIX), short, 1)
+            yield f"{name} is not a setting" + (f"; did you mean {PREFIX}{near[0]}?" if near else "")

@@ -18,7 +18,7 @@ from benchmarks.figures import Figure, run, tell
 from benchmarks.standing_cluster import standing_cluster
 from dispatcher import __version__
 from tests.controlplane.objects import write_kubeconfig
-from tests.scheduling.ours import OurExtender
+from tests.scheduling.own_extender import OurExtender
 
 NODES, PODS, CALLS = 5000, 50_000, 600
 MOST = {5000: 5.0, 500: 1.0}

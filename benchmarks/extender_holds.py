@@ -21,7 +21,7 @@ from benchmarks.standing_cluster import standing_cluster
 from dispatcher import __version__
 from tests.controlplane.objects import write_kubeconfig
 from tests.controlplane.waiting import wait_for
-from tests.scheduling.ours import OurExtender
+from tests.scheduling.own_extender import OurExtender
 
 RESERVATIONS, ROUNDS, CALLS = 10_000, 5, 300
 MOST, MEBIBYTES = 1.1, 180

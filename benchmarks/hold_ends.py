@@ -22,8 +22,8 @@ from tests.controlplane.api import KubeFault
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.waiting import wait_for
 from tests.deployed import DEPLOY, rendered
-from tests.scheduling.ground import Ground, grounds
-from tests.scheduling.ours import OurExtender, account
+from tests.scheduling.nodes_and_pods import Ground, grounds
+from tests.scheduling.own_extender import OurExtender, account
 from tests.scheduling.reserving import CPU, OURS, Plot, plot_of
 
 TIMES, MOST_SECONDS, LASTS_SECONDS = 10, 1.0, 4

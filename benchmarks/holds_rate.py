@@ -17,8 +17,8 @@ from benchmarks.scheduling_rate import MADE_AT_ONCE, make_nodes, rate
 from dispatcher import __version__
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.waiting import wait_for
-from tests.scheduling.ground import Ground
-from tests.scheduling.ours import OurExtender, account
+from tests.scheduling.nodes_and_pods import Ground
+from tests.scheduling.own_extender import OurExtender, account
 from tests.scheduling.reserving import Reserving
 
 NODES, RESERVATIONS, LEAST = 5000, 10_000, 0.9

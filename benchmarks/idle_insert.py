@@ -27,7 +27,7 @@ Begin = Callable[[], Awaitable[Callable[[], Awaitable[object]]]]
 """Asks for one Job and returns once that is answered; what it returns tidies up on its own side."""
 
 
-class Contender:
+class Candidate:
     """Somebody who makes Jobs in a namespace, and the watch that sees them."""
 
     def __init__(self, place: Place, begin: Begin) -> None:
@@ -83,21 +83,21 @@ async def insert_into(place: Place) -> Begin:
     return begin
 
 
-async def contenders(ground: Field, stack: AsyncExitStack) -> dict[str, Contender]:
+async def candidates(ground: Field, stack: AsyncExitStack) -> dict[str, Candidate]:
     """Ours last: the one binding of the nodes' role is that of the newest place."""
     place = await ground.place()
-    found = {"raw": Contender(place, await stack.enter_async_context(raw_client(place)))}
+    found = {"raw": Candidate(place, await stack.enter_async_context(raw_client(place)))}
     place = await ground.place()
     await stack.enter_async_context(toy.running(place))
-    found["toy"] = Contender(place, await insert_into(place))
+    found["toy"] = Candidate(place, await insert_into(place))
     place = await ground.place()
     dispatcher = await stack.enter_async_context(Dispatcher(place, **WITHOUT_LIMITS))
     await dispatcher.ready()
-    found["ours"] = Contender(place, await insert_into(place))
+    found["ours"] = Candidate(place, await insert_into(place))
     return found
 
 
-async def measure(them: Mapping[str, Contender]) -> None:
+async def measure(them: Mapping[str, Candidate]) -> None:
     watches = [asyncio.create_task(one.watch()) for one in them.values()]
     await moment(1)  # three watches begin; the first samples are thrown away
     for number in range(SAMPLES + WARM_UP):
@@ -113,7 +113,7 @@ async def measure(them: Mapping[str, Contender]) -> None:
 async def main() -> int:
     async with field() as ground, AsyncExitStack() as stack:
         ground.stop_controllers()
-        them = await contenders(ground, stack)
+        them = await candidates(ground, stack)
         await measure(them)
         versions = await ground.versions()
     p50, p99 = ({name: percentile(one.seen_ms, part) for name, one in them.items()} for part in (0.5, 0.99))

@@ -29,9 +29,9 @@ from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.objects import is_ready, node
 from tests.controlplane.processes import free_ports
-from tests.scheduling.ground import GROUND, Ground
 from tests.scheduling.kube_scheduler import KubeScheduler
-from tests.scheduling.ours import OurExtender, account
+from tests.scheduling.nodes_and_pods import GROUND, Ground
+from tests.scheduling.own_extender import OurExtender, account
 
 SIZES = (1000, 5000)
 SEEN_WHOLE = 1000

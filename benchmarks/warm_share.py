@@ -18,9 +18,9 @@ from dispatcher import __version__
 from dispatcher.placement.history import write_history
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
-from tests.scheduling.ground import Ground
 from tests.scheduling.kube_scheduler import KubeScheduler
-from tests.scheduling.ours import OurExtender, account
+from tests.scheduling.nodes_and_pods import Ground
+from tests.scheduling.own_extender import OurExtender, account
 
 SIZES = (200, 1000)
 KEYS, RUNS, AT_ONCE, SHARE = 50, 1000, 20, 0.95

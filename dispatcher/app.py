@@ -16,7 +16,7 @@ from aiohttp import web
 
 from dispatcher.admission.dispatch import Dispatch
 from dispatcher.admission.dispatch import World as DispatchWorld
-from dispatcher.admission.orders import Places
+from dispatcher.admission.orders import PlacementPlanner
 from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.launcher import Launcher
 from dispatcher.jobs.memory import Memory
@@ -28,7 +28,7 @@ from dispatcher.kube.credentials import log_in
 from dispatcher.kube.job_api import JobApi
 from dispatcher.kube.lease import Lease, lease_of
 from dispatcher.kube.mirror import Mirror
-from dispatcher.model.cache_history import Past, Use
+from dispatcher.model.cache_history import CacheHistory, Use
 from dispatcher.model.errors import DatabaseError
 from dispatcher.model.placement import Placement
 from dispatcher.model.tasks import Request
@@ -56,7 +56,7 @@ ACCESS_SECONDS = 60
 ACCESS_AGAIN_SECONDS = 2
 
 
-class Beside(Protocol):
+class Companion(Protocol):
     """Another program that runs in this process."""
 
     checks: Mapping[str, health.Check]
@@ -64,7 +64,7 @@ class Beside(Protocol):
     async def run(self, stop: asyncio.Event) -> None: ...
 
 
-async def run(settings: Settings, beside: Callable[[Settings, KubeClient], Beside] | None = None) -> None:
+async def run(settings: Settings, beside: Callable[[Settings, KubeClient], Companion] | None = None) -> None:
     """`dispatcher run`: until SIGTERM or SIGINT, then ends within 30 s."""
     client = KubeClient(await log_in(settings.kube))
     app = App(settings, client, beside(settings, client) if beside else None)
@@ -78,7 +78,7 @@ async def run(settings: Settings, beside: Callable[[Settings, KubeClient], Besid
 class App:
     """One running dispatcher."""
 
-    def __init__(self, settings: Settings, client: KubeClient, beside: Beside | None = None) -> None:
+    def __init__(self, settings: Settings, client: KubeClient, beside: Companion | None = None) -> None:
         self.settings = settings
         self._beside = beside
         kube, jobs = settings.kube, settings.jobs
@@ -103,7 +103,7 @@ class App:
         self.launcher = Launcher(Submitter(api, site, self._memory, ask_again), self._memory, self.catalog, rules)
         world = DispatchWorld(
             self.mirror.view, self.rows, lambda: self.access.fault, lambda: self.listener.is_listening, self.lease,
-            remover.remove, Places(self.place, self.uses_of, self.mirror.has_shown),
+            remover.remove, PlacementPlanner(self.place, self.uses_of, self.mirror.has_shown),
         )  # fmt: skip
         sweep_world = SweepWorld(self.mirror.view, self.rows, self.may_sweep, self.unanswered, remover.remove)
         dispatch = Dispatch(world, self.launcher, settings.admission, bucket)
@@ -161,7 +161,7 @@ class App:
         await self.session.close()
         await self.usage.close()
 
-    def place(self, queue: str, request: Request, past: Past) -> Placement:
+    def place(self, queue: str, request: Request, past: CacheHistory) -> Placement:
         return plan_placement(queue, request, past, self.settings.placement)
 
     def uses_of(self, key: tuple[str, str]) -> tuple[Use, ...]:

@@ -9,8 +9,8 @@ from rich.live import Live
 from rich.terminal_theme import DIMMED_MONOKAI
 
 from dispatcher.programs.demo.picture import draw
-from dispatcher.programs.demo.run import Options, Play
-from dispatcher.programs.demo.view import Scene
+from dispatcher.programs.demo.run import DemoRun, Options
+from dispatcher.programs.demo.view import DemoView
 from dispatcher.runtime.logs import configure_logs
 
 WIDTH = 96
@@ -38,31 +38,31 @@ SVG = f"""<svg class="rich-terminal" viewBox="0 0 {{width}} {{height}}" xmlns="h
 """
 
 
-class Filmed(Play):
+class Filmed(DemoRun):
     """A play that keeps what it shows."""
 
     def __init__(self) -> None:
         super().__init__(Options(tasks=40), Console(file=io.StringIO(), width=WIDTH))
-        self.frames: list[tuple[Scene, list[str]]] = []
+        self.frames: list[tuple[DemoView, list[str]]] = []
 
-    def _see(self, scene: Scene, live: Live | None) -> None:
-        super()._see(scene, live)
-        self.frames.append((scene, list(self._told)))
+    def _see(self, view: DemoView, live: Live | None) -> None:
+        super()._see(view, live)
+        self.frames.append((view, list(self._told)))
 
 
-def richness(frame: tuple[Scene, list[str]]) -> tuple[int, int]:
+def richness(frame: tuple[DemoView, list[str]]) -> tuple[int, int]:
     """How much there is to see."""
-    scene, _ = frame
-    return len(scene.states) + sum(node.pods > 0 for node in scene.nodes), -abs(len(scene.rows) // 2 - scene.ended)
+    view, _ = frame
+    return len(view.states) + sum(node.pods > 0 for node in view.nodes), -abs(len(view.rows) // 2 - view.ended)
 
 
 async def main() -> None:
     configure_logs("error")
     play = Filmed()
     await play.run(asyncio.Event())
-    number, (scene, told) = max(enumerate(play.frames), key=lambda pair: richness(pair[1]))
+    number, (view, told) = max(enumerate(play.frames), key=lambda pair: richness(pair[1]))
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
-    console.print(draw(scene, told, 2 + number / 5, WIDTH))
+    console.print(draw(view, told, 2 + number / 5, WIDTH))
     svg = console.export_svg(title="dispatcher demo", theme=DIMMED_MONOKAI, code_format=SVG, unique_id="demo")
     Path(__file__).with_name("demo.svg").write_text(svg, encoding="utf-8")
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from dispatcher.admission.orders import Places
+from dispatcher.admission.orders import PlacementPlanner
 from dispatcher.jobs.manifest import Site
-from dispatcher.jobs.observed import Rules, Scene, Sightings
+from dispatcher.jobs.observed import FirstSeen, ObservedCluster, Rules
 from dispatcher.jobs.overrides import plan_shape
 from dispatcher.jobs.templates import Template, judge_template
 from dispatcher.model import identity as ids
@@ -22,7 +22,7 @@ from dispatcher.model.jobs import Job, Manifest, Phase
 from dispatcher.model.launches import Launch, Offer, Order
 from dispatcher.model.placement import Placement
 from dispatcher.model.snapshot import Allowance, ClusterSnapshot
-from dispatcher.model.tasks import Candidate, Kind, Queue, Request, Status, Task
+from dispatcher.model.tasks import IndexedRow, Kind, Queue, Request, Status, Task
 from dispatcher.settings.definition import PlacementSettings
 
 NOW = datetime(2026, 3, 14, 12, tzinfo=UTC)
@@ -34,7 +34,7 @@ IMAGE = "registry.example/team-a/app:1"
 SITE = Site("dispatcher", "jobs", 3600, 1800, PlacementSettings(), {})
 RULES = Rules()
 NOWHERE = Placement()
-ANYWHERE = Places(lambda queue, request, past: NOWHERE, lambda key: (), lambda node: True)
+ANYWHERE = PlacementPlanner(lambda queue, request, past: NOWHERE, lambda key: (), lambda node: True)
 FIRST_LAUNCH = Launch(1)
 
 
@@ -63,8 +63,8 @@ def a_running_task(launch: int = 1, **changes: Any) -> Task:
     return a_task(**(held | {"job_uid": f"job-{changes.get('attempt', 1)}-{launch}"} | changes))
 
 
-def a_candidate(id_: int, **changes: Any) -> Candidate:
-    row = Candidate(id=id_, attempt=1, priority=100, queue="default", kind=b"kind", submitted_by="team_a")
+def an_indexed_row(id_: int, **changes: Any) -> IndexedRow:
+    row = IndexedRow(id=id_, attempt=1, priority=100, queue="default", kind=b"kind", submitted_by="team_a")
     return msgspec.structs.replace(row, **changes)
 
 
@@ -116,18 +116,18 @@ def a_node(name: str = "node-1", *, ready: bool = True, unreachable: bool = Fals
     return Node(name=name, ready=ready, unreachable=unreachable)
 
 
-def a_scene(
+def a_cluster(
     pods: Iterable[Pod] = (),
     nodes: Iterable[Node] = (),
     *,
-    sightings: Sightings | None = None,
+    sightings: FirstSeen | None = None,
     rules: Rules = RULES,
     at: datetime = NOW,
-) -> Scene:
+) -> ObservedCluster:
     by_job = defaultdict(list)
     for pod in pods:
         by_job[pod.job_uid].append(pod)
-    return Scene(at, at, by_job, {node.name: node for node in nodes}, sightings or Sightings(), rules)
+    return ObservedCluster(at, at, by_job, {node.name: node for node in nodes}, sightings or FirstSeen(), rules)
 
 
 def a_snapshot(*queues: Queue, **changes: Any) -> ClusterSnapshot:

@@ -19,11 +19,11 @@ from dispatcher.admission.heads import (
     Head,
     Index,
     Judge,
-    Line,
+    QueueSubmitter,
     grouped,
     is_at_cap,
     is_hiding,
-    line_of,
+    queue_submitter,
     turn,
 )
 from dispatcher.model.verdicts import HoldReason
@@ -41,14 +41,14 @@ class WideLook(NamedTuple):
     rows: int
 
 
-class Lines:
+class SubmitterScan:
     """Remembers how far each submitter's rows have to be looked at, and when that was done last."""
 
     def __init__(self, wanted: int) -> None:
         self._wanted = wanted
-        self._windows: dict[Line, int] = {}
-        self._denied: dict[Line, int] = {}
-        self._looked: dict[Line, WideLook] = {}
+        self._windows: dict[QueueSubmitter, int] = {}
+        self._denied: dict[QueueSubmitter, int] = {}
+        self._looked: dict[QueueSubmitter, WideLook] = {}
 
     async def heads(self, index: Index, judge: Judge, queues: Sequence[str]) -> dict[str, tuple[Head, bool]]:
         """The head of each queue, and whether held rows still hide others there."""
@@ -56,7 +56,7 @@ class Lines:
         wide = {line for line in first if self._may_widen(line, judge)}
         budget = Budget(WIDE_ROWS_A_LOOK, self._denied)
         windows = first | budget.grant({line: self._windows[line] for line in wide if line in self._windows})
-        read: dict[Line, Head] = {}
+        read: dict[QueueSubmitter, Head] = {}
         farthest = dict(first)
         for _ in range(ROUNDS):
             read |= await self._read(index, judge, windows)
@@ -69,18 +69,22 @@ class Lines:
         self._windows |= self._denied
         return {queue: merged(queue, read, first) for queue in queues}
 
-    def _may_widen(self, line: Line, judge: Judge) -> bool:
+    def _may_widen(self, line: QueueSubmitter, judge: Judge) -> bool:
         """A submitter at its cap has nothing to find, and after a wide look some time passes."""
         last = self._looked.get(line)
         rests = last is not None and abs(judge.snapshot.now - last.at) < rest_after(last.rows)
         return not rests and is_at_cap(*line, judge.snapshot) is None
 
-    async def _read(self, index: Index, judge: Judge, windows: Mapping[Line, int]) -> dict[Line, Head]:
-        rows = grouped(await index.candidates_of(windows), line_of) if windows else {}
+    async def _read(
+        self, index: Index, judge: Judge, windows: Mapping[QueueSubmitter, int]
+    ) -> dict[QueueSubmitter, Head]:
+        rows = grouped(await index.indexed_rows_of(windows), queue_submitter) if windows else {}
         await judge.learn(index, rows.values())
         return {line: judge.head(rows.get(line, ())) for line in windows}
 
-    def _wider(self, windows: Mapping[Line, int], read: Mapping[Line, Head], judge: Judge) -> dict[Line, int]:
+    def _wider(
+        self, windows: Mapping[QueueSubmitter, int], read: Mapping[QueueSubmitter, Head], judge: Judge
+    ) -> dict[QueueSubmitter, int]:
         """Submitters whose own rows are held, to be looked at further."""
         return {
             line: min(window * 8, WIDEST_WINDOW) for line, window in windows.items()
@@ -89,7 +93,11 @@ class Lines:
         }  # fmt: skip
 
     def _remember(
-        self, read: Mapping[Line, Head], first: Mapping[Line, int], farthest: Mapping[Line, int], judge: Judge
+        self,
+        read: Mapping[QueueSubmitter, Head],
+        first: Mapping[QueueSubmitter, int],
+        farthest: Mapping[QueueSubmitter, int],
+        judge: Judge,
     ) -> None:
         """What each line needed. A line that was not looked at beyond its first rows keeps what was known of it."""
         known, looked = self._windows, self._looked
@@ -116,7 +124,7 @@ def is_done(head: Head, window: int) -> bool:
     return (is_all or bool(head.able)) and HoldReason.NEXT_CYCLE not in head.held
 
 
-def window_for(line: Line, head: Head, first: int) -> dict[Line, int]:
+def window_for(line: QueueSubmitter, head: Head, first: int) -> dict[QueueSubmitter, int]:
     """What to ask for straight away in the next look; nothing where the first rows will do."""
     needed = min(len_held(head) + first, WIDEST_WINDOW)
     return {line: needed} if needed > 2 * first else {}
@@ -125,15 +133,15 @@ def window_for(line: Line, head: Head, first: int) -> dict[Line, int]:
 class Budget:
     """What the wide windows of one look may read together."""
 
-    def __init__(self, rows: int, urgent: Container[Line]) -> None:
+    def __init__(self, rows: int, urgent: Container[QueueSubmitter]) -> None:
         """`urgent`: those that were denied in the look before; they come first."""
-        self.denied: dict[Line, int] = {}
+        self.denied: dict[QueueSubmitter, int] = {}
         self._left = rows
         self._urgent = urgent
 
-    def grant(self, windows: Mapping[Line, int]) -> dict[Line, int]:
+    def grant(self, windows: Mapping[QueueSubmitter, int]) -> dict[QueueSubmitter, int]:
         """As many of the windows as there are rows left to read."""
-        granted: dict[Line, int] = {}
+        granted: dict[QueueSubmitter, int] = {}
         for line in sorted(windows, key=lambda line: (line not in self._urgent, line)):
             if windows[line] <= self._left:
                 granted[line] = windows[line]
@@ -143,7 +151,7 @@ class Budget:
         return granted
 
 
-def merged(queue: str, read: Mapping[Line, Head], first: Mapping[Line, int]) -> tuple[Head, bool]:
+def merged(queue: str, read: Mapping[QueueSubmitter, Head], first: Mapping[QueueSubmitter, int]) -> tuple[Head, bool]:
     """The head of a queue from those of its submitters; True: of one of them, a first window would still be full."""
     own = {line: head for line, head in read.items() if line[0] == queue}
     able = sorted((row for head in own.values() for row in head.able), key=turn)
@@ -159,7 +167,7 @@ def len_held(head: Head) -> int:
     return head.there - len(head.able)
 
 
-def first_windows(lines: Sequence[Line]) -> dict[Line, int]:
+def first_windows(lines: Sequence[QueueSubmitter]) -> dict[QueueSubmitter, int]:
     """As many rows of a queue as without its submitters, in equal parts, and a few of each at least."""
     of_queue = Counter(queue for queue, _ in lines)
     return {line: max(LEAST_WINDOW, FIRST_WINDOW // of_queue[line[0]]) for line in lines}

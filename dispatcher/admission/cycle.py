@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from dispatcher.admission.gates import Contender, judge
+from dispatcher.admission.gates import Candidate, judge
 from dispatcher.admission.order import plan_order
 from dispatcher.model.jobs import End
 from dispatcher.model.snapshot import ClusterSnapshot
@@ -14,24 +14,26 @@ from dispatcher.model.verdicts import Admit, Hold
 class Plan(Struct, frozen=True):
     """What to launch, in order; why the other rows are held; what to remove."""
 
-    launches: tuple[Contender, ...]
+    launches: tuple[Candidate, ...]
     holds: Mapping[int, Hold]
     ends: tuple[End, ...]
 
 
-def plan_cycle(snapshot: ClusterSnapshot, contenders: Iterable[Contender]) -> Plan:
+def plan_cycle(snapshot: ClusterSnapshot, candidates: Iterable[Candidate]) -> Plan:
     """Judges every contender once; each admitted one is folded into the snapshot."""
-    launches: list[Contender] = []
+    launches: list[Candidate] = []
     holds: dict[int, Hold] = {}
     ends: list[End] = []
-    for contender in plan_order(contenders, is_probing=snapshot.is_probing):
-        ends.extend(contender.standing.ends)
-        if contender.standing.verdict is None:
+    for candidate in plan_order(candidates, is_probing=snapshot.is_probing):
+        ends.extend(candidate.standing.ends)
+        if candidate.standing.verdict is None:
             continue
-        verdict = judge(contender, snapshot)
+        verdict = judge(candidate, snapshot)
         if isinstance(verdict, Admit):
-            launches.append(contender)
-            snapshot = snapshot.with_launch(contender.lane, contender.task.submitted_by, is_new=not contender.is_repeat)
+            launches.append(candidate)
+            snapshot = snapshot.with_launch(
+                candidate.group, candidate.task.submitted_by, is_new=not candidate.is_repeat
+            )
         else:
-            holds[contender.task.id] = verdict
+            holds[candidate.task.id] = verdict
     return Plan(tuple(launches), holds, tuple(ends))

@@ -21,12 +21,12 @@ import structlog
 from msgspec import Struct
 
 from dispatcher.admission.cycle import Plan, plan_cycle
-from dispatcher.admission.gates import Contender
+from dispatcher.admission.gates import Candidate
 from dispatcher.admission.heads import Index, Offers
-from dispatcher.admission.orders import Histories, Places, make_orders
+from dispatcher.admission.orders import Histories, PlacementPlanner, make_orders
 from dispatcher.admission.scan import Scan
-from dispatcher.model.jobs import End, Lane
-from dispatcher.model.launches import Order, Standing
+from dispatcher.model.jobs import End, LaunchGroup
+from dispatcher.model.launches import JobsVerdict, Order
 from dispatcher.model.snapshot import (
     Allowance,
     Brakes,
@@ -61,7 +61,7 @@ class Rows(Index, Histories, Protocol):
     frame: Frame
 
     async def tasks(self, ids: Sequence[int]) -> dict[int, Task]: ...
-    async def contenders(self, ids: Sequence[int]) -> tuple[dict[int, Task], dict[int, Request]]: ...
+    async def candidates(self, ids: Sequence[int]) -> tuple[dict[int, Task], dict[int, Request]]: ...
 
 
 class Rests(Protocol):
@@ -82,9 +82,9 @@ class Jobs(Offers, Protocol):
     def unseen_count(self) -> int: ...
     def tried_at(self, task_id: int) -> float: ...
     def resting(self) -> Mapping[int, Rests]: ...
-    def lanes(self, tasks: Mapping[int, Task]) -> tuple[frozenset[Lane], frozenset[Lane]]: ...
+    def groups(self, tasks: Mapping[int, Task]) -> tuple[frozenset[LaunchGroup], frozenset[LaunchGroup]]: ...
     def brakes(self) -> Brakes: ...
-    def standing(self, task: Task) -> Standing: ...
+    def standing(self, task: Task) -> JobsVerdict: ...
     async def launch(self, orders: Sequence[Order]) -> int: ...
 
 
@@ -104,7 +104,7 @@ class World(Struct, frozen=True):
     is_listening: Callable[[], bool]
     lead: Lead
     remove: Callable[[Sequence[End]], Awaitable[int]]
-    places: Places
+    places: PlacementPlanner
     clock: Clock = elapsed
 
 
@@ -166,13 +166,13 @@ class Dispatch:
         jobless = set(rows.frame.held) - known - resting.keys()
         self._jobless = len(jobless)  # parked ones among them stay, and must not hide those behind
         tasks = await rows.tasks(sorted(known | jobless))
-        snapshot = snapshot.with_lanes(*self._jobs.lanes(tasks))
+        snapshot = snapshot.with_groups(*self._jobs.groups(tasks))
         at = {id_: row.attempt for rows_ in (resting, tasks) for id_, row in rows_.items()}
         found = await self._scan.run(rows, snapshot, at)
-        waiting, requests = await rows.contenders(found.ids)
+        waiting, requests = await rows.candidates(found.ids)
         tasks |= waiting
-        contenders = await self._contenders(rows, tasks)
-        plan = plan_cycle(snapshot, contenders)
+        candidates = await self._candidates(rows, tasks)
+        plan = plan_cycle(snapshot, candidates)
         orders = await self._orders(rows, plan, requests)
         held = found.held + Counter((tasks[id_].queue, hold.reason) for id_, hold in plan.holds.items())
         held += Counter((row.queue, HoldReason.LAUNCHED) for id_, row in resting.items() if id_ not in tasks)
@@ -206,12 +206,12 @@ class Dispatch:
             return Hold(HoldReason.DISPATCHER_NOT_READY, f"NoLeader: {vacancy}")
         return None
 
-    async def _contenders(self, rows: Index, tasks: Mapping[int, Task]) -> list[Contender]:
+    async def _candidates(self, rows: Index, tasks: Mapping[int, Task]) -> list[Candidate]:
         unknown = {task.kind: task.id for task in tasks.values() if self._jobs.known_offer(task.kind) is None}
         for kind in await rows.kinds(list(unknown.values())) if unknown else ():
             self._jobs.offer(kind)
         return [
-            Contender(
+            Candidate(
                 task,
                 self._jobs.known_offer(task.kind) or NOT_JUDGED,
                 self._jobs.standing(task),

@@ -6,25 +6,25 @@ from typing import Final
 
 from msgspec import Struct
 
-from dispatcher.model.jobs import Lane
-from dispatcher.model.launches import Launch, Offer, Standing
+from dispatcher.model.jobs import LaunchGroup
+from dispatcher.model.launches import JobsVerdict, Launch, Offer
 from dispatcher.model.snapshot import ClusterSnapshot
 from dispatcher.model.tasks import Task
 from dispatcher.model.verdicts import Admit, Hold, HoldReason, Verdict
 
 
-class Contender(Struct, frozen=True):
+class Candidate(Struct, frozen=True):
     """A row that may be launched: what its template offers it, and what its Jobs say."""
 
     task: Task
     offer: Offer | Hold
-    standing: Standing
+    standing: JobsVerdict
     tried_at: float = float("-inf")
 
     @property
-    def lane(self) -> Lane:
+    def group(self) -> LaunchGroup:
         image = self.offer.image if isinstance(self.offer, Offer) else ""
-        return Lane(self.task.queue, self.task.template, image)
+        return LaunchGroup(self.task.queue, self.task.template, image)
 
     @property
     def is_repeat(self) -> bool:
@@ -34,92 +34,92 @@ class Contender(Struct, frozen=True):
 
 
 UNDER_WAY: Final = frozenset({HoldReason.LAUNCHED, HoldReason.NODE_LOST, HoldReason.FINISHING})
-Gate = Callable[[Contender, ClusterSnapshot], Hold | None]
+Gate = Callable[[Candidate, ClusterSnapshot], Hold | None]
 
 
-def under_way(contender: Contender, snapshot: ClusterSnapshot) -> Hold | None:
+def under_way(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
     """A row whose Job runs waits for that Job, whatever has become of its template or queue since."""
-    verdict = contender.standing.verdict
+    verdict = candidate.standing.verdict
     is_launched = isinstance(verdict, Hold) and verdict.reason in UNDER_WAY
     return verdict if isinstance(verdict, Hold) and is_launched and not snapshot.is_blind else None
 
 
-def template(contender: Contender, _: ClusterSnapshot) -> Hold | None:
+def template(candidate: Candidate, _: ClusterSnapshot) -> Hold | None:
     """UnknownTemplate, PolicyDenied: judged once for all rows of a kind."""
-    return contender.offer if isinstance(contender.offer, Hold) else None
+    return candidate.offer if isinstance(candidate.offer, Hold) else None
 
 
-def due(contender: Contender, snapshot: ClusterSnapshot) -> Hold | None:
-    run_at = contender.task.run_at
+def due(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
+    run_at = candidate.task.run_at
     return (
         Hold(HoldReason.NOT_DUE, f"runs at {run_at:%Y-%m-%d %H:%M:%S %Z}") if run_at and run_at > snapshot.now else None
     )
 
 
-def paused(contender: Contender, snapshot: ClusterSnapshot) -> Hold | None:
-    until = snapshot.queue(contender.task.queue).paused_until
+def paused(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
+    until = snapshot.queue(candidate.task.queue).paused_until
     return hold_until(until) if is_paused(until, snapshot.now) else None
 
 
-def blind(_: Contender, snapshot: ClusterSnapshot) -> Hold | None:
+def blind(_: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
     """With Jobs that may be out of date, nothing they say of a row can be told as its reason."""
     return snapshot.not_ready if snapshot.is_blind else None
 
 
-def jobs(contender: Contender, _: ClusterSnapshot) -> Hold | None:
-    verdict = contender.standing.verdict
+def jobs(candidate: Candidate, _: ClusterSnapshot) -> Hold | None:
+    verdict = candidate.standing.verdict
     return verdict if isinstance(verdict, Hold) else None
 
 
-def template_failing(contender: Contender, snapshot: ClusterSnapshot) -> Hold | None:
+def template_failing(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
     """One at a time is enough to learn that an image has come back."""
-    if contender.lane in snapshot.failing_lanes and contender.lane in snapshot.busy_lanes:
+    if candidate.group in snapshot.failing_groups and candidate.group in snapshot.busy_groups:
         return Hold(HoldReason.TEMPLATE_FAILING, "the last three launches of this image never started; one at a time")
     return None
 
 
-def ready(_: Contender, snapshot: ClusterSnapshot) -> Hold | None:
+def ready(_: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
     return snapshot.not_ready
 
 
-def submitter_cap(contender: Contender, snapshot: ClusterSnapshot) -> Hold | None:
-    task, cap = contender.task, snapshot.queue(contender.task.queue).max_jobs_per_submitter
+def submitter_cap(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
+    task, cap = candidate.task, snapshot.queue(candidate.task.queue).max_jobs_per_submitter
     return over(HoldReason.SUBMITTER_CAP, snapshot.load.by_submitter.get((task.queue, task.submitted_by), 0), cap)
 
 
-def queue_cap(contender: Contender, snapshot: ClusterSnapshot) -> Hold | None:
-    name = contender.task.queue
+def queue_cap(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
+    name = candidate.task.queue
     return over(HoldReason.QUEUE_CAP, snapshot.load.by_queue.get(name, 0), snapshot.queue(name).max_jobs)
 
 
-def job_cap(_: Contender, snapshot: ClusterSnapshot) -> Hold | None:
+def job_cap(_: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
     return over(HoldReason.JOB_CAP, snapshot.load.total, snapshot.max_jobs)
 
 
-def quota(_: Contender, snapshot: ClusterSnapshot) -> Hold | None:
+def quota(_: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
     return snapshot.quota
 
 
-def pending(contender: Contender, snapshot: ClusterSnapshot) -> Hold | None:
+def pending(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
     """The brake: launching more of a shape that nodes cannot take only lengthens the scheduler's queue."""
     if snapshot.is_strict:
         waiting = snapshot.pending.total
         return Hold(HoldReason.PENDING_PODS, f"{waiting} Pods are pending (mode any)") if waiting else None
-    if not isinstance(contender.offer, Offer):
+    if not isinstance(candidate.offer, Offer):
         return None
-    stuck = snapshot.pending.stuck_by_shape.get(contender.offer.shape, 0)
-    of_queue = snapshot.queue(contender.task.queue).max_pending
+    stuck = snapshot.pending.stuck_by_shape.get(candidate.offer.shape, 0)
+    of_queue = snapshot.queue(candidate.task.queue).max_pending
     most = snapshot.max_pending if of_queue is None else of_queue
     if stuck <= most:
         return None
     return Hold(HoldReason.PENDING_PODS, f"{stuck} Pods of this shape are unschedulable, {most} may be")
 
 
-def rate(_: Contender, snapshot: ClusterSnapshot) -> Hold | None:
+def rate(_: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
     return Hold(HoldReason.RATE_LIMITED, "KUBE_WRITES_PER_SECOND is used up") if snapshot.allowance.writes < 1 else None
 
 
-def batch(_: Contender, snapshot: ClusterSnapshot) -> Hold | None:
+def batch(_: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
     return Hold(HoldReason.NEXT_CYCLE) if snapshot.allowance.batch < 1 else None
 
 
@@ -145,12 +145,12 @@ GATES: Final[tuple[Gate, ...]] = (
 BEFORE_CAPS: Final = GATES[: GATES.index(submitter_cap)]
 
 
-def judge(contender: Contender, snapshot: ClusterSnapshot) -> Verdict:
+def judge(candidate: Candidate, snapshot: ClusterSnapshot) -> Verdict:
     """The first hold, or Admit."""
-    for gate in (*BEFORE_CAPS, rate, batch) if contender.is_repeat else GATES:
-        if (hold := gate(contender, snapshot)) is not None:
+    for gate in (*BEFORE_CAPS, rate, batch) if candidate.is_repeat else GATES:
+        if (hold := gate(candidate, snapshot)) is not None:
             return hold
-    assert isinstance(contender.standing.verdict, Launch)
+    assert isinstance(candidate.standing.verdict, Launch)
     return Admit()
 
 

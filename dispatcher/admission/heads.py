@@ -11,10 +11,10 @@ from typing import Final, Protocol, TypeVar
 from msgspec import Struct
 
 from dispatcher.admission.gates import over
-from dispatcher.model.jobs import Lane
+from dispatcher.model.jobs import LaunchGroup
 from dispatcher.model.launches import Offer
 from dispatcher.model.snapshot import ClusterSnapshot
-from dispatcher.model.tasks import Candidate, Kind
+from dispatcher.model.tasks import IndexedRow, Kind
 from dispatcher.model.verdicts import Hold, HoldReason
 
 K = TypeVar("K")
@@ -23,16 +23,16 @@ WIDEST_WINDOW: Final = 50_000
 ROUNDS: Final = 4
 KINDS_A_LOOK: Final = 3000
 """New kinds judged in one look, about 20 ms of work; rows of the others wait for the next."""
-Line = tuple[str, str]
+QueueSubmitter = tuple[str, str]
 """Queue and submitter: the rows of one submitter in one queue."""
 
 
 class Index(Protocol):
     """What is asked of the rows."""
 
-    async def candidates(self, windows: Mapping[str, int]) -> list[Candidate]: ...
-    async def submitters(self, queues: Sequence[str]) -> list[Line]: ...
-    async def candidates_of(self, windows: Mapping[Line, int]) -> list[Candidate]: ...
+    async def indexed_rows(self, windows: Mapping[str, int]) -> list[IndexedRow]: ...
+    async def submitters(self, queues: Sequence[str]) -> list[QueueSubmitter]: ...
+    async def indexed_rows_of(self, windows: Mapping[QueueSubmitter, int]) -> list[IndexedRow]: ...
     async def kinds(self, ids: Sequence[int]) -> list[Kind]: ...
 
 
@@ -41,7 +41,7 @@ class Offers(Protocol):
 
     def offer(self, kind: Kind) -> Offer | Hold: ...
     def known_offer(self, digest: bytes) -> Offer | Hold | None: ...
-    def parked(self, row: Candidate) -> Hold | None: ...
+    def parked(self, row: IndexedRow) -> Hold | None: ...
 
 
 class Head(Struct, frozen=True):
@@ -53,7 +53,7 @@ class Head(Struct, frozen=True):
     """
 
     there: int = 0
-    able: Sequence[Candidate] = ()
+    able: Sequence[IndexedRow] = ()
     held: Mapping[HoldReason, int] = {}
 
 
@@ -67,7 +67,7 @@ class Judge:
         self._known = known
         self._unjudged = KINDS_A_LOOK
 
-    async def learn(self, index: Index, groups: Iterable[Sequence[Candidate]]) -> None:
+    async def learn(self, index: Index, groups: Iterable[Sequence[IndexedRow]]) -> None:
         """Judges the kinds that were never seen, each by its last row; the groups take turns."""
         unknown = [[row for row in group if self._offers.known_offer(row.kind) is None] for group in groups]
         samples = list({row.kind: row.id for row in take_turns(unknown)}.values())[: self._unjudged]
@@ -75,23 +75,23 @@ class Judge:
         for kind in await index.kinds(samples) if samples else ():
             self._offers.offer(kind)
 
-    def head(self, rows: Sequence[Candidate]) -> Head:
+    def head(self, rows: Sequence[IndexedRow]) -> Head:
         """Which of these rows may be launched together, and the reasons of the others."""
-        able: list[Candidate] = []
+        able: list[IndexedRow] = []
         held: Counter[HoldReason] = Counter()
-        chosen: Counter[Line] = Counter()
+        chosen: Counter[QueueSubmitter] = Counter()
         for row in rows:
             if self._known.get(row.id) == row.attempt:
                 continue
-            hold = self._hold(row) or is_at_cap(*line_of(row), self.snapshot, chosen[line_of(row)])
+            hold = self._hold(row) or is_at_cap(*queue_submitter(row), self.snapshot, chosen[queue_submitter(row)])
             if hold is None:
                 able.append(row)
-                chosen[line_of(row)] += 1
+                chosen[queue_submitter(row)] += 1
             else:
                 held[hold.reason] += 1
         return Head(len(rows), able, held)
 
-    def _hold(self, row: Candidate) -> Hold | None:
+    def _hold(self, row: IndexedRow) -> Hold | None:
         offer = self._offers.known_offer(row.kind)
         if isinstance(offer, Hold):
             return offer
@@ -103,9 +103,9 @@ def is_hiding(head: Head, window: int, wanted: int) -> bool:
     return head.there >= window and len(head.able) < min(wanted, window // 2)
 
 
-def grouped(rows: Iterable[Candidate], key: Callable[[Candidate], K]) -> dict[K, list[Candidate]]:
+def grouped(rows: Iterable[IndexedRow], key: Callable[[IndexedRow], K]) -> dict[K, list[IndexedRow]]:
     """Each group's rows in their order; ready and due ones come from two indexes."""
-    found: dict[K, list[Candidate]] = defaultdict(list)
+    found: dict[K, list[IndexedRow]] = defaultdict(list)
     for row in rows:
         found[key(row)].append(row)
     for group in found.values():
@@ -113,20 +113,20 @@ def grouped(rows: Iterable[Candidate], key: Callable[[Candidate], K]) -> dict[K,
     return found
 
 
-def queue_of(row: Candidate) -> str:
+def queue_of(row: IndexedRow) -> str:
     return row.queue
 
 
-def line_of(row: Candidate) -> Line:
+def queue_submitter(row: IndexedRow) -> QueueSubmitter:
     return row.queue, row.submitted_by
 
 
-def turn(row: Candidate) -> tuple[int, int]:
+def turn(row: IndexedRow) -> tuple[int, int]:
     """Lower priorities first, then older rows."""
     return row.priority, row.id
 
 
-def take_turns(groups: Iterable[Sequence[Candidate]]) -> list[Candidate]:
+def take_turns(groups: Iterable[Sequence[IndexedRow]]) -> list[IndexedRow]:
     """The first row of every group, then the second: no group hides another."""
     ranked = [(rank, turn(row), row) for group in groups for rank, row in enumerate(group)]
     return [row for _, _, row in sorted(ranked, key=lambda place: place[:2])]
@@ -138,12 +138,12 @@ def is_at_cap(queue: str, submitter: str, snapshot: ClusterSnapshot, more: int =
     return over(HoldReason.SUBMITTER_CAP, snapshot.load.by_submitter.get((queue, submitter), 0) + more, cap)
 
 
-def why_passed(row: Candidate, offer: Offer | None, snapshot: ClusterSnapshot) -> Hold | None:
+def why_passed(row: IndexedRow, offer: Offer | None, snapshot: ClusterSnapshot) -> Hold | None:
     """A hold that many rows share, seen without reading the row; the gates judge the others."""
     if offer is None:
         return Hold(HoldReason.NEXT_CYCLE)
-    lane = Lane(row.queue, offer.template, offer.image)
-    if lane in snapshot.failing_lanes and lane in snapshot.busy_lanes:
+    group = LaunchGroup(row.queue, offer.template, offer.image)
+    if group in snapshot.failing_groups and group in snapshot.busy_groups:
         return Hold(HoldReason.TEMPLATE_FAILING)
     of_queue = snapshot.queue(row.queue).max_pending
     most = snapshot.max_pending if of_queue is None else of_queue

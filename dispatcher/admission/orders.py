@@ -5,8 +5,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from dispatcher.admission.gates import Contender
-from dispatcher.model.cache_history import Past, Use
+from dispatcher.admission.gates import Candidate
+from dispatcher.model.cache_history import CacheHistory, Use
 from dispatcher.model.identity import start_key
 from dispatcher.model.launches import Launch, Offer, Order
 from dispatcher.model.placement import Placement
@@ -26,7 +26,7 @@ class Histories(Protocol):
     async def histories(self, keys: Sequence[Key]) -> dict[Key, tuple[str, ...]]: ...
 
 
-class Places(Struct, frozen=True):
+class PlacementPlanner(Struct, frozen=True):
     """How launches are placed; nothing of it waits.
 
     plan: the placement of a row of a queue, by its past.
@@ -34,7 +34,7 @@ class Places(Struct, frozen=True):
     has_shown: whether the API server has shown a node of this name; a container's word alone is not believed.
     """
 
-    plan: Callable[[str, Request, Past], Placement]
+    plan: Callable[[str, Request, CacheHistory], Placement]
     uses: Callable[[Key], tuple[Use, ...]]
     has_shown: Callable[[str], bool]
 
@@ -44,11 +44,11 @@ class Means(Struct, frozen=True):
 
     database_id: str
     secret: tuple[bytes, bytes]
-    places: Places
+    places: PlacementPlanner
 
 
 async def make_orders(
-    rows: Histories, launches: Sequence[Contender], requests: Mapping[int, Request], places: Places
+    rows: Histories, launches: Sequence[Candidate], requests: Mapping[int, Request], places: PlacementPlanner
 ) -> list[Order]:
     """In the order of the launches; one query for those that were not read yet, and one for all histories."""
     if not launches:
@@ -60,7 +60,7 @@ async def make_orders(
     }
     nodes = await rows.histories(sorted(set(keys.values()))) if keys else {}
     shown = {key: tuple(filter(places.has_shown, names)) for key, names in nodes.items()}
-    pasts = {id_: Past(shown.get(key, ()), places.uses(key)) for id_, key in keys.items()}
+    pasts = {id_: CacheHistory(shown.get(key, ()), places.uses(key)) for id_, key in keys.items()}
     means = Means(rows.database_id, await rows.start_secret(), places)
     return [order for one in launches if (order := make_order(one, known.get(one.task.id), pasts, means))]
 
@@ -70,10 +70,12 @@ def cache_key(requests: Mapping[int, Request], task_id: int) -> str | None:
     return None if request is None else request.cache_key
 
 
-def make_order(contender: Contender, request: Request | None, pasts: Mapping[int, Past], means: Means) -> Order | None:
-    task, launch, offer = contender.task, contender.standing.verdict, contender.offer
+def make_order(
+    candidate: Candidate, request: Request | None, pasts: Mapping[int, CacheHistory], means: Means
+) -> Order | None:
+    task, launch, offer = candidate.task, candidate.standing.verdict, candidate.offer
     if request is None or not isinstance(launch, Launch) or not isinstance(offer, Offer):
         return None
-    placement = means.places.plan(task.queue, request, pasts.get(task.id, Past()))
+    placement = means.places.plan(task.queue, request, pasts.get(task.id, CacheHistory()))
     key = start_key(means.secret, task.id, task.created_at)
     return Order(task, request, launch, offer, means.database_id, placement, key)

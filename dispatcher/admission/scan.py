@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from dispatcher.admission.by_submitter import Lines
+from dispatcher.admission.by_submitter import SubmitterScan
 from dispatcher.admission.gates import is_paused, over
 from dispatcher.admission.heads import (
     FIRST_WINDOW,
@@ -23,7 +23,7 @@ from dispatcher.admission.heads import (
     take_turns,
 )
 from dispatcher.model.snapshot import ClusterSnapshot
-from dispatcher.model.tasks import Candidate
+from dispatcher.model.tasks import IndexedRow
 from dispatcher.model.verdicts import HoldReason
 
 
@@ -40,7 +40,7 @@ class Scan:
     def __init__(self, offers: Offers, wanted: int) -> None:
         self._offers = offers
         self._wanted = wanted
-        self._lines = Lines(wanted)
+        self._by_submitter = SubmitterScan(wanted)
         self._hidden: frozenset[str] = frozenset()
 
     async def run(self, index: Index, snapshot: ClusterSnapshot, known: Mapping[int, int]) -> Found:
@@ -49,7 +49,7 @@ class Scan:
         queues = open_queues(snapshot)
         heads = await self._in_order(index, judge, [queue for queue in queues if queue not in self._hidden])
         hidden = [queue for queue in queues if queue in self._hidden or self._is_hidden(heads[queue])]
-        by_submitter = await self._lines.heads(index, judge, hidden) if hidden else {}
+        by_submitter = await self._by_submitter.heads(index, judge, hidden) if hidden else {}
         self._hidden = frozenset(queue for queue, (_, is_hidden) in by_submitter.items() if is_hidden)
         heads |= {queue: head for queue, (head, _) in by_submitter.items()}
         chosen = take_turns([self._fitting(queue, head.able, snapshot) for queue, head in heads.items()])
@@ -58,14 +58,14 @@ class Scan:
 
     async def _in_order(self, index: Index, judge: Judge, queues: Sequence[str]) -> dict[str, Head]:
         windows = dict.fromkeys(queues, FIRST_WINDOW)
-        rows = grouped(await index.candidates(windows), queue_of) if windows else {}
+        rows = grouped(await index.indexed_rows(windows), queue_of) if windows else {}
         await judge.learn(index, rows.values())
         return {queue: judge.head(rows.get(queue, ())) for queue in queues}
 
     def _is_hidden(self, head: Head) -> bool:
         return is_hiding(head, FIRST_WINDOW, self._wanted)
 
-    def _fitting(self, name: str, able: Sequence[Candidate], snapshot: ClusterSnapshot) -> Sequence[Candidate]:
+    def _fitting(self, name: str, able: Sequence[IndexedRow], snapshot: ClusterSnapshot) -> Sequence[IndexedRow]:
         """No more than the queue's cap leaves, or its rows would keep those of others from being read."""
         queue = snapshot.queue(name)
         left = self._wanted if queue.max_jobs is None else queue.max_jobs - snapshot.load.by_queue.get(name, 0)

@@ -45,7 +45,7 @@ class Bodies:
     """Of one server."""
 
     def __init__(self) -> None:
-        self._held = 0
+        self._index = 0
         self._turn = asyncio.Lock()
         self._waiting = 0
 
@@ -66,13 +66,13 @@ class Bodies:
         try:
             yield place
         finally:
-            self._held -= place.held
+            self._index -= place.held
 
     def hold(self, size: int) -> None:
         """Bytes of a small body or its answer. Refused: there are too many."""
-        if self._held + size > HELD_BYTES:
+        if self._index + size > HELD_BYTES:
             raise Refused(503, f"small bodies and their answers hold {HELD_BYTES} bytes already: ask again")
-        self._held += size
+        self._index += size
 
     async def _take_turn(self) -> None:
         if self._waiting >= MOST_WAITING:

@@ -24,7 +24,7 @@ REMEMBERED: Final = 16
 Peer = tuple[str, int]
 
 
-class Callers:
+class ConfigurationCheck:
     """Hears of each call; `faults` are those of FAULTS that were seen."""
 
     def __init__(self) -> None:

@@ -21,8 +21,8 @@ from aiohttp import web
 from msgspec import Struct
 
 from dispatcher.extender.bodies import MOST_NODES, Bodies, Refused, check_names
-from dispatcher.extender.configuration_check import FAULTS, Callers, Peer
-from dispatcher.extender.node_filter import Gate, NotSynced
+from dispatcher.extender.configuration_check import FAULTS, ConfigurationCheck, Peer
+from dispatcher.extender.node_filter import NodeFilter, NotListed
 from dispatcher.extender.score import Score, Wish, read_wish, score, score_in_time
 from dispatcher.extender.wire import (
     NOTHING,
@@ -71,11 +71,11 @@ class Call(Struct, frozen=True):
 class Extender:
     """`rooms`: of nodes by name, as they are now; `gate`: who may have which."""
 
-    def __init__(self, rooms: Mapping[str, Room], gate: Gate, clock: Clock = elapsed) -> None:
+    def __init__(self, rooms: Mapping[str, Room], gate: NodeFilter, clock: Clock = elapsed) -> None:
         self._rooms = rooms
         self._gate = gate
         self._clock = clock
-        self._callers = Callers()
+        self._callers = ConfigurationCheck()
         self._bodies = Bodies()
         self._under_way = 0
         self._idle = asyncio.Event()
@@ -125,7 +125,7 @@ class Extender:
                     response = await place.send(request, written)
                     EXTENDER_SECONDS.labels(verb, outcome).observe(seconds)
                     return response
-            except (Refused, NotSynced, BadBody, web.RequestPayloadError, ConnectionError) as fault:
+            except (Refused, NotListed, BadBody, web.RequestPayloadError, ConnectionError) as fault:
                 status, outcome = judged(fault)
                 EXTENDER_SECONDS.labels(verb, outcome).observe(self._clock() - began)
                 return web.json_response({"Error": str(fault)}, status=status)
@@ -196,7 +196,7 @@ class Extender:
 
 def judged(fault: Exception) -> tuple[int, str]:
     """Status and outcome of what is not answered."""
-    if isinstance(fault, NotSynced):
+    if isinstance(fault, NotListed):
         return 503, "unsynced"
     if isinstance(fault, Refused):
         return fault.status, "busy" if fault.status == 503 else "bad"

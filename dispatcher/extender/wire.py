@@ -14,7 +14,7 @@ from msgspec import Raw, Struct
 
 from dispatcher.model.amounts import Amounts, Asked, asked_by
 from dispatcher.model.reservations import keys_of
-from dispatcher.reservations.pod_request import Asker
+from dispatcher.reservations.pod_request import PodRequest
 
 NOTHING: Final = msgspec.Raw(b"null")
 NONE: Final[Mapping[str, str]] = {}
@@ -200,9 +200,9 @@ def written(amounts: dict[str, str] | None, unset: Mapping[str, str]) -> tuple[t
     return tuple({**unset, **(amounts or {})}.items())
 
 
-def read_asker(pod: Pod) -> Asker:
+def read_pod_request(pod: Pod) -> PodRequest:
     meta, owners = pod.metadata, pod.metadata.owner_references or []
     keys = keys_of(meta.namespace, meta.name, meta.uid, meta.labels or {}, (owner.uid for owner in owners))
     controllers = {(owner.api_version, owner.kind) for owner in owners if owner.controller}
     is_exempt = (pod.spec.priority or 0) >= CRITICAL or not controllers.isdisjoint(OF_NODES)
-    return Asker(f"{meta.namespace}/{meta.name}", keys, asks(pod), is_exempt, meta.uid)
+    return PodRequest(f"{meta.namespace}/{meta.name}", keys, asks(pod), is_exempt, meta.uid)

@@ -16,7 +16,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from dispatcher.jobs.observed import Case, Scene, due_at
+from dispatcher.jobs.observed import ObservedCluster, TaskWithJobs, due_at
 from dispatcher.jobs.outcome import judge, remembered
 from dispatcher.model.jobs import Job, Phase
 from dispatcher.model.launches import Launch
@@ -49,13 +49,13 @@ class Closing(Struct, frozen=True):
 
 
 def plan_closing(
-    task: Task, jobs: Sequence[Job], scene: Scene, patience: timedelta, refusal: Hold | None = None
+    task: Task, jobs: Sequence[Job], cluster: ObservedCluster, patience: timedelta, refusal: Hold | None = None
 ) -> Closing | None:
     """`patience`: how long a parked row waits for a person. `refusal`: why no Job can be made of this row, by its
     template, its policy or the API server; it counts only where the table would launch.
     """
-    case = Case(task, jobs, scene)
-    verdict = judge(task, jobs, scene).verdict
+    case = TaskWithJobs(task, jobs, cluster)
+    verdict = judge(task, jobs, cluster).verdict
     if task.cancel_requested_at is not None:
         return cancelled(case)
     if isinstance(verdict, Launch):
@@ -63,14 +63,14 @@ def plan_closing(
     return parked(case, verdict, patience) if verdict and verdict.reason in PARKED else None
 
 
-def cancelled(case: Case) -> Closing | None:
+def cancelled(case: TaskWithJobs) -> Closing | None:
     """A cancel that its container can no longer answer."""
     if case.task.status is not Status.PROCESSING or not all(job.is_finished for job in case.of_attempt):
         return None
     return Closing(Act.CANCEL, case.task.id, case.task.attempt, case.task.launch)
 
 
-def parked(case: Case, hold: Hold, patience: timedelta) -> Closing | None:
+def parked(case: TaskWithJobs, hold: Hold, patience: timedelta) -> Closing | None:
     """A row that is held until somebody acts."""
     task, job = case.task, case.job
     if task.status is Status.PROCESSING and not (job and is_held_by(task, job) and is_ended(hold)):
@@ -90,9 +90,9 @@ def is_ended(hold: Hold) -> bool:
     return hold.reason not in {HoldReason.FAILURES_EXHAUSTED, HoldReason.LAUNCHES_EXHAUSTED}
 
 
-def returned(case: Case, hold: Hold) -> Closing | None:
+def returned(case: TaskWithJobs, hold: Hold) -> Closing | None:
     """A run whose container is gone: the next attempt, or failed where its failures are used up."""
-    task, now = case.task, case.scene.now
+    task, now = case.task, case.cluster.now
     unfinished = [job for job in case.of_attempt if job.launch >= task.launch and not job.is_finished]
     if unfinished or (task.heartbeat_at is not None and now - task.heartbeat_at < STALE):
         return None
@@ -108,18 +108,18 @@ def by_exit_code(task: Task, job: Job, hold: Hold) -> Closing:
     return Closing(act, task.id, task.attempt, job.launch, job.uid, error=error)
 
 
-def ended(case: Case, act: Act, hold: Hold) -> Closing:
+def ended(case: TaskWithJobs, act: Act, hold: Hold) -> Closing:
     task, job = case.task, case.job
     launch, uid = (job.launch, job.uid) if job else (0, None)
     return Closing(act, task.id, task.attempt, launch, uid, error=said(hold))
 
 
-def is_over(case: Case, patience: timedelta) -> bool:
+def is_over(case: TaskWithJobs, patience: timedelta) -> bool:
     """Whether a person had the time to act: since the Job's end, else since the row was due."""
-    task, job, scene = case.task, case.job, case.scene
+    task, job, cluster = case.task, case.job, case.cluster
     if job is not None:
-        return scene.cluster_now - (job.ended_at or job.created_at) >= patience
-    return scene.now - due_at(task) >= patience
+        return cluster.cluster_now - (job.ended_at or job.created_at) >= patience
+    return cluster.now - due_at(task) >= patience
 
 
 def said(hold: Hold) -> str:

@@ -8,17 +8,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from dispatcher.jobs.catalog import Catalog
-from dispatcher.jobs.launch_groups import busy_lanes, failing_lanes
+from dispatcher.jobs.launch_groups import busy_groups, failing_groups
 from dispatcher.jobs.memory import Memory, Unseen, plan_create
-from dispatcher.jobs.observed import Rules, Scene, Sightings
+from dispatcher.jobs.observed import FirstSeen, ObservedCluster, Rules
 from dispatcher.jobs.outcome import judge
 from dispatcher.jobs.resting import Rest, is_news, may_rest, plan_rest, still_resting
 from dispatcher.jobs.submit import Submitter
 from dispatcher.model.identity import job_name, task_identity
-from dispatcher.model.jobs import Job, Lane
-from dispatcher.model.launches import Launch, Offer, Order, Standing
+from dispatcher.model.jobs import Job, LaunchGroup
+from dispatcher.model.launches import JobsVerdict, Launch, Offer, Order
 from dispatcher.model.snapshot import Brakes, ClusterView
-from dispatcher.model.tasks import TERMINAL, Candidate, Kind, Task
+from dispatcher.model.tasks import TERMINAL, IndexedRow, Kind, Task
 from dispatcher.model.verdicts import Hold, HoldReason
 from dispatcher.runtime.clock import Clock, elapsed
 
@@ -34,14 +34,14 @@ class Launcher:
         self._catalog = catalog
         self._rules = rules
         self._clock = clock
-        self._sightings = Sightings()
+        self._sightings = FirstSeen()
         self._settled: set[str] = set()
         self._probed: set[str] = set()
         self._all: Sequence[Job] = ()
         self._jobs: Mapping[int, Sequence[Job]] = {}
         self._unseen: Mapping[int, Unseen] = {}
         self._resting: dict[int, Rest] = {}
-        self._scene: Scene | None = None
+        self._scene: ObservedCluster | None = None
         self._database_id = ""
 
     def begin(self, view: ClusterView, now: datetime, database_id: str) -> None:
@@ -52,7 +52,7 @@ class Launcher:
         self._memory.observe(view)
         self._submitter.tell_time(now)
         self._database_id = database_id
-        self._probed = {unseen.lane.template for unseen in self._memory.under_way()}
+        self._probed = {unseen.group.template for unseen in self._memory.under_way()}
         self._unseen = {unseen.task_id: unseen for unseen in self._memory.unseen.values()}
         self._all = list(view.jobs.values())
         self._jobs = jobs = defaultdict(list)
@@ -62,7 +62,7 @@ class Launcher:
         pods = defaultdict(list)
         for pod in view.pods.values():
             pods[pod.job_uid].append(pod)
-        self._scene = Scene(now, view.now, pods, view.nodes, self._sightings, self._rules)
+        self._scene = ObservedCluster(now, view.now, pods, view.nodes, self._sightings, self._rules)
         stuck = frozenset(pod.job_uid for pod in view.pods.values() if is_news(pod))
         self._resting = still_resting(self._resting, jobs, stuck, self._clock())
 
@@ -79,17 +79,17 @@ class Launcher:
 
     def in_flight(self) -> list[tuple[str, str]]:
         """(queue, submitter) of every unfinished Job and unseen create."""
-        unseen = [(u.lane.queue, u.submitted_by) for u in self._unseen.values()]
+        unseen = [(u.group.queue, u.submitted_by) for u in self._unseen.values()]
         return [(job.queue, job.submitted_by) for job in self._all if not job.is_finished] + unseen
 
     def unseen_count(self) -> int:
         """Creates that the view does not show."""
         return len(self._unseen)
 
-    def lanes(self, tasks: Mapping[int, Task]) -> tuple[frozenset[Lane], frozenset[Lane]]:
+    def groups(self, tasks: Mapping[int, Task]) -> tuple[frozenset[LaunchGroup], frozenset[LaunchGroup]]:
         """Those that fail, and those of them that are busy."""
-        failing = failing_lanes(tasks, self._all, self._seen)
-        return failing, busy_lanes(self._all, failing) | {unseen.lane for unseen in self._unseen.values()}
+        failing = failing_groups(tasks, self._all, self._seen)
+        return failing, busy_groups(self._all, failing) | {unseen.group for unseen in self._unseen.values()}
 
     def brakes(self) -> Brakes:
         """What the API server's answers ask for."""
@@ -103,7 +103,7 @@ class Launcher:
     def known_offer(self, digest: bytes) -> Offer | Hold | None:
         return self._catalog.known_offer(digest)
 
-    def parked(self, row: Candidate) -> Hold | None:
+    def parked(self, row: IndexedRow) -> Hold | None:
         """A hold by what the API server answered to this row, its kind or its template."""
         now, offer = self._clock(), self._catalog.known_offer(row.kind)
         template = self._memory.of_template(offer.template).hold(now) if isinstance(offer, Offer) else None
@@ -124,7 +124,7 @@ class Launcher:
             return Hold(HoldReason.DISPATCHER_NOT_READY, "ApiThrottled: one create of this template at a time")
         return None
 
-    def standing(self, task: Task) -> Standing:
+    def standing(self, task: Task) -> JobsVerdict:
         """What the row and its Jobs mean, and what this process knows of its own creates."""
         identity = task_identity(self._database_id, task.id, task.created_at)
         jobs = [job for job in self._jobs.get(task.id, ()) if job.identity == identity]
@@ -138,7 +138,7 @@ class Launcher:
         plan = plan_create(launch, self._unseen.get(task.id), name)
         if isinstance(plan, Launch):
             plan = self._braked(task) or plan
-        return Standing(plan, standing.ends)
+        return JobsVerdict(plan, standing.ends)
 
     async def launch(self, orders: Sequence[Order]) -> int:
         """Carries the orders out; returns how many, when all are on their way."""
@@ -164,7 +164,7 @@ class Launcher:
         """Until every create has its answer."""
         await self._submitter.drain()
 
-    def _let_rest(self, task: Task, jobs: Sequence[Job], standing: Standing) -> None:
+    def _let_rest(self, task: Task, jobs: Sequence[Job], standing: JobsVerdict) -> None:
         self._resting.pop(task.id, None)
         if len(jobs) != 1 or len(self._jobs[task.id]) != 1:
             return
@@ -175,7 +175,7 @@ class Launcher:
             self._resting[task.id] = plan_rest(task, jobs[0], pods, self._clock(), left)
 
     @property
-    def _seen(self) -> Scene:
+    def _seen(self) -> ObservedCluster:
         assert self._scene is not None  # begin comes first
         return self._scene
 

@@ -9,10 +9,10 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from dispatcher.model.jobs import Lane
+from dispatcher.model.jobs import LaunchGroup
 from dispatcher.model.launches import Launch, Order
 from dispatcher.model.snapshot import ClusterView
-from dispatcher.model.tasks import Candidate, Task
+from dispatcher.model.tasks import IndexedRow, Task
 from dispatcher.model.verdicts import Hold, HoldReason
 
 K = TypeVar("K")
@@ -36,7 +36,7 @@ class Unseen(Struct, frozen=True):
     name: str
     task_id: int
     attempt: int
-    lane: Lane
+    group: LaunchGroup
     submitted_by: str
     sent_at: float
     resource_version: str | None = None
@@ -44,7 +44,7 @@ class Unseen(Struct, frozen=True):
 
     @property
     def queue(self) -> str:
-        return self.lane.queue
+        return self.group.queue
 
     @property
     def is_answered(self) -> bool:
@@ -136,9 +136,9 @@ class Memory:
         """A webhook that fails for one template must not stop the others: a 500 stops its template alone."""
         return self._templates.setdefault(name, Breaker())
 
-    def begun(self, name: str, task: Task, lane: Lane, now: float) -> None:
+    def begun(self, name: str, task: Task, group: LaunchGroup, now: float) -> None:
         """From here on it counts, and nobody begins it a second time until `ended`."""
-        self.unseen[name] = Unseen(name, task.id, task.attempt, lane, task.submitted_by, now, is_under_way=True)
+        self.unseen[name] = Unseen(name, task.id, task.attempt, group, task.submitted_by, now, is_under_way=True)
 
     def sent(self, name: str, now: float) -> None:
         """The POST goes out only now: its question was asked before."""
@@ -227,7 +227,7 @@ class Memory:
         for brake in (self.api, self.quota, self.of_template(task.template)):
             brake.reset()
 
-    def parked(self, row: Task | Candidate, now: float) -> Hold | None:
+    def parked(self, row: Task | IndexedRow, now: float) -> Hold | None:
         """Why the API server will not take a row, or rows like it, as they are."""
         if (hold := self._parked.get((row.id, row.attempt))) is not None:
             return hold

@@ -28,7 +28,7 @@ class Rules(Struct, frozen=True):
     node_lost_seconds: int = 0
 
 
-class Sightings:
+class FirstSeen:
     """When this process first saw a thing that carries no time of its own; a restart begins anew."""
 
     def __init__(self) -> None:
@@ -45,23 +45,23 @@ class Sightings:
         self._asked = set()
 
 
-class Scene(Struct, frozen=True):
+class ObservedCluster(Struct, frozen=True):
     """What is seen of the cluster: Pods by the UID of their Job, nodes by name; and the two clocks."""
 
     now: datetime
     cluster_now: datetime
     pods: Mapping[str, Sequence[Pod]]
     nodes: Mapping[str, Node]
-    sightings: Sightings
+    sightings: FirstSeen
     rules: Rules = Rules()
 
 
-class Case(Struct, frozen=True):
+class TaskWithJobs(Struct, frozen=True):
     """One row with its Jobs, and N: the highest launch of this attempt that the Jobs or the row know of."""
 
     task: Task
     jobs: Sequence[Job]
-    scene: Scene
+    cluster: ObservedCluster
 
     @property
     def of_attempt(self) -> list[Job]:
@@ -77,7 +77,7 @@ class Case(Struct, frozen=True):
 
     @property
     def pods(self) -> Sequence[Pod]:
-        return self.scene.pods.get(self.job.uid, ()) if self.job else ()
+        return self.cluster.pods.get(self.job.uid, ()) if self.job else ()
 
 
 def due_at(task: Task) -> datetime:

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Final
 
-from dispatcher.jobs.observed import CANNOT_START, Case, Scene, stage
+from dispatcher.jobs.observed import CANNOT_START, ObservedCluster, TaskWithJobs, stage
 from dispatcher.model.cluster import Node, Pod
 from dispatcher.model.jobs import End, Job, Phase
-from dispatcher.model.launches import Ask, Launch, Standing
+from dispatcher.model.launches import Ask, JobsVerdict, Launch
 from dispatcher.model.tasks import TERMINAL, Status, Task
 from dispatcher.model.verdicts import Hold, HoldReason
 
@@ -28,50 +28,52 @@ FIRST_BACKOFF_SECONDS: Final = 10
 LONGEST_BACKOFF_SECONDS: Final = 300
 
 
-def judge(task: Task, jobs: Sequence[Job], scene: Scene) -> Standing:
+def judge(task: Task, jobs: Sequence[Job], cluster: ObservedCluster) -> JobsVerdict:
     """The first line of the table that applies."""
-    case = Case(task, jobs, scene)
+    case = TaskWithJobs(task, jobs, cluster)
     return next(standing for line in TABLE if (standing := line(case)) is not None)  # the last line is for all
 
 
-def unknown(case: Case) -> Standing | None:
-    return Standing(None) if case.task.status is Status.UNKNOWN else None
+def unknown(case: TaskWithJobs) -> JobsVerdict | None:
+    return JobsVerdict(None) if case.task.status is Status.UNKNOWN else None
 
 
-def terminal(case: Case) -> Standing | None:
+def terminal(case: TaskWithJobs) -> JobsVerdict | None:
     if case.task.status not in TERMINAL:
         return None
-    over = case.task.finished_at is not None and case.scene.now - case.task.finished_at >= GRACE
-    return Standing(None, tuple(delete(job, "its row is over") for job in case.jobs if over and is_left(job)))
+    over = case.task.finished_at is not None and case.cluster.now - case.task.finished_at >= GRACE
+    return JobsVerdict(None, tuple(delete(job, "its row is over") for job in case.jobs if over and is_left(job)))
 
 
-def older_attempt(case: Case) -> Standing | None:
+def older_attempt(case: TaskWithJobs) -> JobsVerdict | None:
     older = [job for job in case.jobs if job.attempt < case.task.attempt and not job.is_finished]
     if not older:
         return None
-    late = [job for job in older if case.scene.sightings.has_lasted(f"older/{job.uid}", case.scene.cluster_now, GRACE)]
+    late = [
+        job for job in older if case.cluster.sightings.has_lasted(f"older/{job.uid}", case.cluster.cluster_now, GRACE)
+    ]
     return finishing(
         f"attempt {older[0].attempt} is not over yet", [delete(job, "an older attempt") for job in late if is_left(job)]
     )
 
 
-def higher_attempt(case: Case) -> Standing | None:
+def higher_attempt(case: TaskWithJobs) -> JobsVerdict | None:
     higher = [job for job in case.jobs if job.attempt > case.task.attempt and not job.is_finished]
     if not higher:
         return None
     return finishing(f"a Job of the higher attempt {higher[0].attempt} runs: was the database restored?")
 
 
-def cancel_asked(case: Case) -> Standing | None:
+def cancel_asked(case: TaskWithJobs) -> JobsVerdict | None:
     asked = case.task.cancel_requested_at
     if asked is None:
         return None
-    late = case.scene.now - asked >= GRACE
+    late = case.cluster.now - asked >= GRACE
     unfinished = [job for job in case.of_attempt if is_left(job)]
     return finishing("a cancel was asked", [delete(job, "cancelled") for job in unfinished if late])
 
 
-def superseded(case: Case) -> Standing | None:
+def superseded(case: TaskWithJobs) -> JobsVerdict | None:
     left = [job for job in case.of_attempt if job.launch < case.last and not job.is_finished]
     if not left:
         return None
@@ -80,13 +82,13 @@ def superseded(case: Case) -> Standing | None:
     )
 
 
-def first_launch(case: Case) -> Standing | None:
+def first_launch(case: TaskWithJobs) -> JobsVerdict | None:
     if case.last > 0:
         return None
-    return Standing(Launch(1, ask=Ask.ALL_JOBS if case.task.attempt > 1 else Ask.NOTHING))
+    return JobsVerdict(Launch(1, ask=Ask.ALL_JOBS if case.task.attempt > 1 else Ask.NOTHING))
 
 
-def node_lost(case: Case) -> Standing | None:
+def node_lost(case: TaskWithJobs) -> JobsVerdict | None:
     """Kubernetes wants the Pod gone, and nobody is there to end its container.
 
     With a podFailurePolicy the Job says nothing of it before its own deadline: a terminating Pod has not failed yet.
@@ -94,19 +96,19 @@ def node_lost(case: Case) -> Standing | None:
     job = case.job
     if job is None or job.is_finished:
         return None
-    lost = [pod for pod in case.pods if pod.deleting and is_unreachable(case.scene.nodes.get(pod.node_name))]
+    lost = [pod for pod in case.pods if pod.deleting and is_unreachable(case.cluster.nodes.get(pod.node_name))]
     if not lost:
         return None
-    return Standing(Hold(HoldReason.NODE_LOST, f"node {lost[0].node_name} is unreachable"), forced(case, job, lost))
+    return JobsVerdict(Hold(HoldReason.NODE_LOST, f"node {lost[0].node_name} is unreachable"), forced(case, job, lost))
 
 
-def forced(case: Case, job: Job, lost: Sequence[Pod]) -> tuple[End, ...]:
+def forced(case: TaskWithJobs, job: Job, lost: Sequence[Pod]) -> tuple[End, ...]:
     """Once patience is over. A Job past its deadline lets go of a Pod that was deleted by force, and turns Failed.
     Before that its finalizer keeps the Pod, so the Job goes too: the row remembers its number, if it had started. A
     launch that had not is left to its deadline, because nothing else would remember it.
     """
-    patience = timedelta(seconds=case.scene.rules.node_lost_seconds)
-    sightings, now = case.scene.sightings, case.scene.cluster_now
+    patience = timedelta(seconds=case.cluster.rules.node_lost_seconds)
+    sightings, now = case.cluster.sightings, case.cluster.cluster_now
     late = [pod for pod in lost if patience and sightings.has_lasted(f"lost/{pod.uid}", now, patience)]
     pods = tuple(End("pods", pod.name, pod.uid, "its node is lost", grace_seconds=0) for pod in late)
     if not pods or job.phase is Phase.FAILING or job.deleting:
@@ -114,22 +116,22 @@ def forced(case: Case, job: Job, lost: Sequence[Pod]) -> tuple[End, ...]:
     return (*pods, delete(job, "its node is lost")) if case.task.launch == job.launch else ()
 
 
-def launched(case: Case) -> Standing | None:
+def launched(case: TaskWithJobs) -> JobsVerdict | None:
     job = case.job
     if job is None or (job.is_finished and not job.deleting):
         return None
     ends = [End("pods", pod.name, pod.uid, cause) for pod in case.pods if (cause := why_ended(case, job, pod))]
-    return Standing(Hold(HoldReason.LAUNCHED, stage(job, case.pods, case.scene.cluster_now)), tuple(ends))
+    return JobsVerdict(Hold(HoldReason.LAUNCHED, stage(job, case.pods, case.cluster.cluster_now)), tuple(ends))
 
 
-def started_once_only(case: Case) -> Standing | None:
+def started_once_only(case: TaskWithJobs) -> JobsVerdict | None:
     task = case.task
     if task.status is Status.PROCESSING and task.max_failures == 1 and task.launch > 0:
         return park(HoldReason.FAILURES_EXHAUSTED, "it had started, and max_failures is 1")
     return None
 
 
-def exit_code(case: Case) -> Standing | None:
+def exit_code(case: TaskWithJobs) -> JobsVerdict | None:
     job = case.job
     if job is None or job.report != "exit-code" or case.task.status is not Status.WAITING:
         return None
@@ -138,42 +140,42 @@ def exit_code(case: Case) -> Standing | None:
     return None
 
 
-def gone(case: Case) -> Standing | None:
+def gone(case: TaskWithJobs) -> JobsVerdict | None:
     if case.job is not None:
         return None
     unstarted, disrupted = remembered(case)
     since = case.task.started_at or case.task.created_at
-    return relaunch(case, unstarted, disrupted, case.scene.now - since)
+    return relaunch(case, unstarted, disrupted, case.cluster.now - since)
 
 
-def failed(case: Case) -> Standing | None:
+def failed(case: TaskWithJobs) -> JobsVerdict | None:
     if case.job is None or case.job.phase is not Phase.FAILED:
         return None
-    return relaunch(case, *remembered(case), case.scene.cluster_now - (case.job.ended_at or case.job.created_at))
+    return relaunch(case, *remembered(case), case.cluster.cluster_now - (case.job.ended_at or case.job.created_at))
 
 
-def exited_before_start(case: Case) -> Standing | None:
+def exited_before_start(case: TaskWithJobs) -> JobsVerdict | None:
     if case.task.launch == case.last:
         return None
     return park(HoldReason.EXITED_WITHOUT_REPORT, "its container ended with 0 and never called task_start")
 
 
-def exited_without_report(case: Case) -> Standing | None:
+def exited_without_report(case: TaskWithJobs) -> JobsVerdict | None:
     job = case.job
     if job is None or case.task.job_uid != job.uid:
         return None
-    if case.scene.cluster_now - (job.ended_at or job.created_at) < GRACE:
-        return Standing(Hold(HoldReason.LAUNCHED, "ended with 0; its report may be on the way"))
+    if case.cluster.cluster_now - (job.ended_at or job.created_at) < GRACE:
+        return JobsVerdict(Hold(HoldReason.LAUNCHED, "ended with 0; its report may be on the way"))
     return park(HoldReason.EXITED_WITHOUT_REPORT, "its container ended with 0 and never called task_finish")
 
 
-def refused_twin(case: Case) -> Standing | None:
+def refused_twin(case: TaskWithJobs) -> JobsVerdict | None:
     job = case.job
-    ended = (job.ended_at or job.created_at) if job else case.scene.cluster_now
-    return relaunch(case, *remembered(case), case.scene.cluster_now - ended)
+    ended = (job.ended_at or job.created_at) if job else case.cluster.cluster_now
+    return relaunch(case, *remembered(case), case.cluster.cluster_now - ended)
 
 
-TABLE: Final[tuple[Callable[[Case], Standing | None], ...]] = (
+TABLE: Final[tuple[Callable[[TaskWithJobs], JobsVerdict | None], ...]] = (
     unknown,
     terminal,
     older_attempt,
@@ -193,7 +195,7 @@ TABLE: Final[tuple[Callable[[Case], Standing | None], ...]] = (
 )
 
 
-def remembered(case: Case) -> tuple[int, int]:
+def remembered(case: TaskWithJobs) -> tuple[int, int]:
     """Launches of this attempt up to N that never started, and that were disrupted; missing Jobs count as disrupted."""
     seen = max(case.of_attempt, key=lambda job: job.launch, default=None)
     if seen is None:
@@ -209,9 +211,9 @@ def remembered(case: Case) -> tuple[int, int]:
     return unstarted, disrupted
 
 
-def relaunch(case: Case, unstarted: int, disrupted: int, waited: timedelta) -> Standing:
+def relaunch(case: TaskWithJobs, unstarted: int, disrupted: int, waited: timedelta) -> JobsVerdict:
     """Launch N + 1 while every budget lasts, after a pause that doubles."""
-    task, rules = case.task, case.scene.rules
+    task, rules = case.task, case.cluster.rules
     unreported = case.last - unstarted - disrupted
     if task.failures + unreported >= task.max_failures:
         return park(HoldReason.FAILURES_EXHAUSTED, f"{task.failures + unreported} failed runs of {task.max_failures}")
@@ -221,9 +223,9 @@ def relaunch(case: Case, unstarted: int, disrupted: int, waited: timedelta) -> S
         return park(HoldReason.LAUNCHES_EXHAUSTED, f"{case.last} launches, {disrupted} of them disrupted")
     left = backoff(case.last) - waited
     if left > timedelta(0):
-        return Standing(Hold(HoldReason.BACKOFF, f"launch {case.last + 1} in {left.total_seconds():.0f} s"))
+        return JobsVerdict(Hold(HoldReason.BACKOFF, f"launch {case.last + 1} in {left.total_seconds():.0f} s"))
     ask = Ask.THAT_JOB if case.job is None else Ask.NOTHING
-    return Standing(Launch(case.last + 1, unstarted, disrupted, ask))
+    return JobsVerdict(Launch(case.last + 1, unstarted, disrupted, ask))
 
 
 def backoff(launches: int) -> timedelta:
@@ -231,16 +233,16 @@ def backoff(launches: int) -> timedelta:
     return timedelta(seconds=min(FIRST_BACKOFF_SECONDS * 2 ** min(launches - 1, 10), LONGEST_BACKOFF_SECONDS))
 
 
-def why_ended(case: Case, job: Job, pod: Pod) -> str:
+def why_ended(case: TaskWithJobs, job: Job, pod: Pod) -> str:
     """Why a launch that has not started is given up; empty: it is not. Its Pod goes, its Job stays as memory."""
     if pod.phase != "Pending" or pod.deleting or pod.had_run or case.task.launch >= job.launch:
         return ""
-    scene = case.scene
+    cluster = case.cluster
     stuck = pod.waiting_reason in CANNOT_START
-    if stuck and scene.sightings.has_lasted(f"stuck/{pod.uid}", scene.cluster_now, GRACE):
+    if stuck and cluster.sightings.has_lasted(f"stuck/{pod.uid}", cluster.cluster_now, GRACE):
         return pod.waiting_reason
     # By the Pod's age: while somebody suspends the Job it has none, and the deadline stands still.
-    late = scene.cluster_now - pod.created_at >= timedelta(seconds=scene.rules.start_deadline_seconds)
+    late = cluster.cluster_now - pod.created_at >= timedelta(seconds=cluster.rules.start_deadline_seconds)
     return "the start deadline passed" if late and not job.suspended else ""
 
 
@@ -257,9 +259,9 @@ def delete(job: Job, cause: str) -> End:
     return End("jobs", job.name, job.uid, cause, resource_version=job.resource_version)
 
 
-def finishing(detail: str, ends: Iterable[End] = ()) -> Standing:
-    return Standing(Hold(HoldReason.FINISHING, detail), tuple(ends))
+def finishing(detail: str, ends: Iterable[End] = ()) -> JobsVerdict:
+    return JobsVerdict(Hold(HoldReason.FINISHING, detail), tuple(ends))
 
 
-def park(reason: HoldReason, detail: str) -> Standing:
-    return Standing(Hold(reason, detail))
+def park(reason: HoldReason, detail: str) -> JobsVerdict:
+    return JobsVerdict(Hold(reason, detail))

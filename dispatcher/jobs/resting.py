@@ -13,7 +13,7 @@ from msgspec import Struct
 from dispatcher.jobs.observed import CANNOT_START
 from dispatcher.model.cluster import Pod
 from dispatcher.model.jobs import Job, Phase
-from dispatcher.model.launches import Standing
+from dispatcher.model.launches import JobsVerdict
 from dispatcher.model.tasks import Task
 from dispatcher.model.verdicts import Hold, HoldReason
 
@@ -29,7 +29,7 @@ class Rest(Struct, frozen=True):
     until: float
 
 
-def may_rest(standing: Standing, job: Job, pods: Iterable[Pod]) -> bool:
+def may_rest(standing: JobsVerdict, job: Job, pods: Iterable[Pod]) -> bool:
     """Whether the row's only Job is under way, with nothing to remove and nothing to watch."""
     verdict = standing.verdict
     if standing.ends or not isinstance(verdict, Hold) or verdict.reason is not HoldReason.LAUNCHED:

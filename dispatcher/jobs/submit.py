@@ -15,7 +15,7 @@ from typing import Final, Protocol
 import structlog
 
 from dispatcher.jobs.answers import Meaning, are_over, is_absent, read_create
-from dispatcher.jobs.launch_groups import lane_of
+from dispatcher.jobs.launch_groups import group_of
 from dispatcher.jobs.manifest import Site, build_job
 from dispatcher.jobs.memory import Memory
 from dispatcher.jobs.observed import due_at
@@ -86,7 +86,7 @@ class Submitter:
             template = templates[order.task.template]
             assert isinstance(template, Template)
             await self._places.acquire()
-            self._memory.begun(name_of(order, self._site.installation), order.task, lane_of(order), self._clock())
+            self._memory.begun(name_of(order, self._site.installation), order.task, group_of(order), self._clock())
             task = asyncio.create_task(self._place(order, template))
             self._under_way.add(task)
             task.add_done_callback(self._ended)

@@ -15,7 +15,7 @@ from dispatcher.kube.objects import Meta, full_name
 from dispatcher.kube.reflector import Pace, Reflector
 from dispatcher.kube.reservations import RESERVATIONS
 from dispatcher.model.amounts import Asked, Written, amounts, asked_by, milli_of
-from dispatcher.model.capacity import Bound, NodeSize
+from dispatcher.model.capacity import BoundPod, NodeSize
 from dispatcher.model.reservations import Reservation, keys_of
 from dispatcher.runtime.clock import elapsed
 from dispatcher.runtime.metrics import STORE_AGE
@@ -43,12 +43,12 @@ class ContainerStatus(Struct, frozen=True, rename="camel"):
     resources: Resources | None = None
 
 
-class BoundStatus(Struct, frozen=True, rename="camel"):
+class BoundPodStatus(Struct, frozen=True, rename="camel"):
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
 
 
-class BoundSpec(Struct, frozen=True, rename="camel"):
+class BoundPodSpec(Struct, frozen=True, rename="camel"):
     node_name: str = ""
     containers: list[Container] = []
     init_containers: list[Container] | None = None
@@ -56,29 +56,29 @@ class BoundSpec(Struct, frozen=True, rename="camel"):
     resources: Resources | None = None
 
 
-class WireBound(Struct, frozen=True, rename="camel"):
+class WireBoundPod(Struct, frozen=True, rename="camel"):
     metadata: Meta = Meta()
-    spec: BoundSpec = BoundSpec()
-    status: BoundStatus = BoundStatus()
+    spec: BoundPodSpec = BoundPodSpec()
+    status: BoundPodStatus = BoundPodStatus()
 
 
-class SizeStatus(Struct, frozen=True, rename="camel"):
+class NodeSizeStatus(Struct, frozen=True, rename="camel"):
     allocatable: dict[str, str] = {}
 
 
-class WireSize(Struct, frozen=True, rename="camel"):
+class WireNodeSize(Struct, frozen=True, rename="camel"):
     metadata: Meta = Meta()
-    status: SizeStatus = SizeStatus()
+    status: NodeSizeStatus = NodeSizeStatus()
 
 
-def read_size(raw: bytes | msgspec.Raw) -> NodeSize:
-    wire = msgspec.json.decode(raw, type=WireSize)
+def read_node_size(raw: bytes | msgspec.Raw) -> NodeSize:
+    wire = msgspec.json.decode(raw, type=WireNodeSize)
     return NodeSize(wire.metadata.name, wire.metadata.creation_timestamp, amounts(wire.status.allocatable.items()))
 
 
-def read_bound(raw: bytes | msgspec.Raw) -> Bound | None:
+def read_bound_pod(raw: bytes | msgspec.Raw) -> BoundPod | None:
     """None: it is on no node."""
-    wire = msgspec.json.decode(raw, type=WireBound)
+    wire = msgspec.json.decode(raw, type=WireBoundPod)
     spec, status = wire.spec, wire.status
     if not spec.node_name:
         return None
@@ -91,7 +91,7 @@ def read_bound(raw: bytes | msgspec.Raw) -> Bound | None:
     asked: Asked = (containers, first, requests(spec.overhead), whole)
     meta = wire.metadata
     keys = keys_of(meta.namespace, meta.name, meta.uid, meta.labels, (one.uid for one in meta.owner_references))
-    return Bound(full_name(meta), spec.node_name, asked_by(asked), keys)
+    return BoundPod(full_name(meta), spec.node_name, asked_by(asked), keys)
 
 
 def taken(container: Container, status: ContainerStatus | None) -> Written:
@@ -122,18 +122,18 @@ class Listener(Protocol):
     """Hears what each was and is; None: there was none, there is none."""
 
     def hear_node(self, before: NodeSize | None, after: NodeSize | None) -> None: ...
-    def hear_pod(self, before: Bound | None, after: Bound | None) -> None: ...
+    def hear_pod(self, before: BoundPod | None, after: BoundPod | None) -> None: ...
     def hear_reservation(self, before: Reservation | None, after: Reservation | None) -> None: ...
 
 
-class RoomMirror:
+class CapacityMirror:
     """Tells a listener how the cluster is; runs until it is cancelled."""
 
     def __init__(self, client: KubeClient, listener: Listener, pace: Pace = Pace()) -> None:
-        nodes = Resource("nodes", "/api/v1/nodes", read_size)
-        pods = Resource("pods", "/api/v1/pods", read_bound, fields=BOUND, key=full_name)
+        nodes = Resource("nodes", "/api/v1/nodes", read_node_size)
+        pods = Resource("pods", "/api/v1/pods", read_bound_pod, fields=BOUND, key=full_name)
         self._nodes = Reflector[NodeSize](client, nodes, no_wake, pace)
-        self._pods = Reflector[Bound](client, pods, no_wake, pace)
+        self._pods = Reflector[BoundPod](client, pods, no_wake, pace)
         self._reservations = Reflector[Reservation](client, RESERVATIONS, no_wake, pace)
         self._nodes.store.on_each(listener.hear_node)
         self._pods.store.on_each(listener.hear_pod)
@@ -156,7 +156,7 @@ class RoomMirror:
         """Whether all of them are known that there are now, whatever else is not."""
         return not fault_of(self._reservations)
 
-    def bound(self) -> Iterable[Bound]:
+    def bound(self) -> Iterable[BoundPod]:
         return self._pods.store.view().values()
 
     def stale(self) -> str:
@@ -165,7 +165,7 @@ class RoomMirror:
         return "; ".join(fault for one in known if (fault := fault_of(one)))
 
 
-def fault_of(reflector: Reflector[NodeSize] | Reflector[Bound] | Reflector[Reservation]) -> str:
+def fault_of(reflector: Reflector[NodeSize] | Reflector[BoundPod] | Reflector[Reservation]) -> str:
     age = reflector.store.age(elapsed())
     STORE_AGE.labels(reflector.resource.name).set(min(age, 1e9))
     if reflector.fault or age > MOST_SECONDS:

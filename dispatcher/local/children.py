@@ -26,7 +26,7 @@ class ChildFault(DispatcherError):
     """A process ends again and again; the text has the end of its log."""
 
 
-class Den:
+class RunFolder:
     """A temporary folder, gone with everything that runs in it when this process is; whatever becomes of it."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ Start = Callable[[], Awaitable[asyncio.subprocess.Process]]
 class Keeper:
     """Keeps processes alive; `tell` hears of each that had to be started again."""
 
-    def __init__(self, den: Den, tell: Callable[[str], None]) -> None:
+    def __init__(self, den: RunFolder, tell: Callable[[str], None]) -> None:
         self._den = den
         self._tell = tell
 

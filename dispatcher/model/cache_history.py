@@ -20,7 +20,7 @@ class Run(Struct, frozen=True):
     ended: datetime
 
 
-class Past(Struct, frozen=True):
+class CacheHistory(Struct, frozen=True):
     """What is known of earlier runs of a queue's cache key: nodes, the newest first, and uses. Advice, no bound."""
 
     nodes: tuple[str, ...] = ()

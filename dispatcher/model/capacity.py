@@ -20,7 +20,7 @@ class NodeSize(Struct, frozen=True):
     size: Amounts
 
 
-class Bound(Struct, frozen=True, gc=False):
+class BoundPod(Struct, frozen=True, gc=False):
     """A Pod on a node; `name` with its namespace before a slash. `asks` is shared by all that ask alike; `keys`: what
     a reservation may call it.
     """
@@ -39,7 +39,7 @@ class Room(Struct, frozen=True, gc=False):
     created_at: datetime
 
 
-class Rooms:
+class NodeCapacities:
     """Hears of nodes and Pods, in any order; `of` has every node that is there."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Rooms:
             self._nodes.pop(before.name, None)
             self.of.pop(before.name, None)
 
-    def hear_pod(self, before: Bound | None, after: Bound | None) -> None:
+    def hear_pod(self, before: BoundPod | None, after: BoundPod | None) -> None:
         if before is not None:
             self._asked[before.node] = without(self._asked[before.node], before.asks)
             self._measure(before.node)

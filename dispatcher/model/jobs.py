@@ -9,7 +9,7 @@ from msgspec import Struct
 Manifest = dict[str, Any]
 
 
-class Lane(Struct, frozen=True):
+class LaunchGroup(Struct, frozen=True):
     """Launches that fail together: the same image under the same template for the same queue."""
 
     queue: str
@@ -62,9 +62,9 @@ class Job(Struct, frozen=True, kw_only=True):
         return self.phase is Phase.FAILED and self.reason == "PodFailurePolicy"
 
     @property
-    def lane(self) -> Lane:
+    def group(self) -> LaunchGroup:
         """Where a failure of this launch counts."""
-        return Lane(self.queue, self.template, self.image)
+        return LaunchGroup(self.queue, self.template, self.image)
 
 
 class End(Struct, frozen=True):

@@ -48,7 +48,7 @@ class Order(Struct, frozen=True):
     start_key: str = ""
 
 
-class Standing(Struct, frozen=True):
+class JobsVerdict(Struct, frozen=True):
     """What a row and its Jobs mean together (PROTOCOL 5): launch, hold, or nothing to do; and what to remove."""
 
     verdict: Launch | Hold | None

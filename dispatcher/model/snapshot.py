@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from dispatcher.model.cluster import Node, Pod
-from dispatcher.model.jobs import Job, Lane
+from dispatcher.model.jobs import Job, LaunchGroup
 from dispatcher.model.tasks import Queue
 from dispatcher.model.verdicts import Hold
 
@@ -105,24 +105,24 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
     is_blind: bool = False
     is_probing: bool = False
     quota: Hold | None = None
-    failing_lanes: frozenset[Lane] = frozenset()
-    busy_lanes: frozenset[Lane] = frozenset()
+    failing_groups: frozenset[LaunchGroup] = frozenset()
+    busy_groups: frozenset[LaunchGroup] = frozenset()
 
     def queue(self, name: str) -> Queue:
         return self.queues.get(name, NO_QUEUE)
 
-    def with_lanes(self, failing: frozenset[Lane], busy: frozenset[Lane]) -> "ClusterSnapshot":
+    def with_groups(self, failing: frozenset[LaunchGroup], busy: frozenset[LaunchGroup]) -> "ClusterSnapshot":
         """The picture with what the launches of each lane came to."""
-        return msgspec.structs.replace(self, failing_lanes=failing, busy_lanes=busy)
+        return msgspec.structs.replace(self, failing_groups=failing, busy_groups=busy)
 
-    def with_launch(self, lane: Lane, submitted_by: str, *, is_new: bool = True) -> "ClusterSnapshot":
+    def with_launch(self, group: LaunchGroup, submitted_by: str, *, is_new: bool = True) -> "ClusterSnapshot":
         """The picture after one more launch; one that is not new was counted before."""
         return msgspec.structs.replace(
             self,
-            load=self.load.with_job(lane.queue, submitted_by) if is_new else self.load,
+            load=self.load.with_job(group.queue, submitted_by) if is_new else self.load,
             pending=Pending(self.pending.total + 1, self.pending.stuck_by_shape),
             allowance=Allowance(self.allowance.writes - 1, self.allowance.batch - 1),
-            busy_lanes=self.busy_lanes | {lane},
+            busy_groups=self.busy_groups | {group},
         )
 
 

@@ -45,7 +45,7 @@ class Task(Struct, frozen=True, kw_only=True):
     kind: bytes
 
 
-class Candidate(Struct, frozen=True, gc=False):
+class IndexedRow(Struct, frozen=True, gc=False):
     """A waiting row as the index has it: enough to drop it without reading the row."""
 
     id: int

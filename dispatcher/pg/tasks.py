@@ -15,7 +15,7 @@ import msgspec
 from dispatcher.model.cache_history import Run
 from dispatcher.model.errors import DatabaseNotPrimary, DatabaseUnfit
 from dispatcher.model.snapshot import Frame
-from dispatcher.model.tasks import Candidate, Kind, Queue, Request, Status, Task
+from dispatcher.model.tasks import IndexedRow, Kind, Queue, Request, Status, Task
 from dispatcher.pg.connect import Session
 from dispatcher.pg.migrate import NEWEST
 from dispatcher.pg.queries import query
@@ -39,20 +39,20 @@ class Look:
         self.database_id: str = frame["database_id"]
         self.frame = Frame(msgspec.json.decode(frame["queues"], type=list[Queue]), frame["held"], frame["next_due"])
 
-    async def candidates(self, windows: Mapping[str, int]) -> list[Candidate]:
+    async def indexed_rows(self, windows: Mapping[str, int]) -> list[IndexedRow]:
         """The heads of queues; `windows`: rows of each at most."""
         return await self._all(
-            "candidates", lambda row: Candidate(*row), list(windows), list(windows.values()), self.now
+            "candidates", lambda row: IndexedRow(*row), list(windows), list(windows.values()), self.now
         )
 
     async def submitters(self, queues: Sequence[str]) -> list[tuple[str, str]]:
         """(queue, submitter) of everybody who has waiting rows in these queues."""
         return await self._all("submitters", tuple, list(queues), SUBMITTERS)
 
-    async def candidates_of(self, windows: Mapping[tuple[str, str], int]) -> list[Candidate]:
+    async def indexed_rows_of(self, windows: Mapping[tuple[str, str], int]) -> list[IndexedRow]:
         """The heads of submitters' own rows; `windows`: rows of each (queue, submitter) at most."""
         parameters = (*columns(list(windows)), list(windows.values()), self.now)
-        return await self._all("candidates_of", lambda row: Candidate(*row), *parameters)
+        return await self._all("candidates_of", lambda row: IndexedRow(*row), *parameters)
 
     async def kinds(self, ids: Sequence[int]) -> list[Kind]:
         return await self._all("kinds", read_kind, ids)
@@ -60,7 +60,7 @@ class Look:
     async def tasks(self, ids: Sequence[int]) -> dict[int, Task]:
         return {task.id: task for task in await self._all("tasks", read_task, ids)} if ids else {}
 
-    async def contenders(self, ids: Sequence[int]) -> tuple[dict[int, Task], dict[int, Request]]:
+    async def candidates(self, ids: Sequence[int]) -> tuple[dict[int, Task], dict[int, Request]]:
         """`tasks` and `requests` at once, for rows that are likely to be launched."""
         rows = await self._connection.fetch(query("contenders"), ids) if ids else ()
         return {row["id"]: read_task(row) for row in rows}, {row["id"]: read_request(row) for row in rows}

@@ -1,6 +1,6 @@
 """What is asked of kube-scheduler for one launch, from its row, its settings and what is known of earlier runs."""
 
-from dispatcher.model.cache_history import Past
+from dispatcher.model.cache_history import CacheHistory
 from dispatcher.model.identity import HISTORY_NODES, REAL_RESOURCES
 from dispatcher.model.placement import Placement
 from dispatcher.model.tasks import Request
@@ -11,7 +11,7 @@ from dispatcher.placement.usage import write_uses
 from dispatcher.settings.definition import PlacementSettings
 
 
-def plan_placement(queue: str, request: Request, past: Past, settings: PlacementSettings) -> Placement:
+def plan_placement(queue: str, request: Request, past: CacheHistory, settings: PlacementSettings) -> Placement:
     """Without a cache key there is no past. Preferences are written only where no scheduler of ours reads the notes."""
     key, notes = request.cache_key, dict[str, str]()
     if past.nodes:

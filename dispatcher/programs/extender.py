@@ -17,15 +17,15 @@ from typing import Any, Final
 import structlog
 from aiohttp import web
 
-from dispatcher.extender.node_filter import Known
+from dispatcher.extender.node_filter import ClusterFacts
 from dispatcher.extender.server import Extender
-from dispatcher.kube.capacity import RoomMirror
+from dispatcher.kube.capacity import CapacityMirror
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import log_in
-from dispatcher.model.capacity import Rooms
+from dispatcher.model.capacity import NodeCapacities
 from dispatcher.model.errors import SettingsError
 from dispatcher.programs.reporting import Reporting
-from dispatcher.reservations.book import Holds
+from dispatcher.reservations.book import ReservationBook
 from dispatcher.runtime import health
 from dispatcher.runtime.clock import elapsed
 from dispatcher.runtime.listening import listen
@@ -64,15 +64,15 @@ class Answering:
     def __init__(self, settings: Settings, client: KubeClient) -> None:
         """SettingsError: certificates that cannot be used."""
         self._settings = settings.extender
-        self._rooms = Rooms()
-        self._holds = Holds(self._rooms)
-        self._mirror = mirror = RoomMirror(client, self._holds)
-        known = Known(
+        self._rooms = NodeCapacities()
+        self._book = ReservationBook(self._rooms)
+        self._mirror = mirror = CapacityMirror(client, self._book)
+        known = ClusterFacts(
             is_synced=mirror.is_synced, is_certain=self._is_certain, now=lambda: client.now().timestamp(),
             bound=mirror.bound, fault=mirror.stale, hears=mirror.hears, elapsed=elapsed,
             is_certain_of_holds=mirror.knows_reservations,
         )  # fmt: skip
-        self._reporting = Reporting(client, known, self._holds)
+        self._reporting = Reporting(client, known, self._book)
         self._tls = Tls(settings.extender)
         self.checks: Mapping[str, health.Check] = {"extender": self._mirror.stale}
 
@@ -104,7 +104,7 @@ class Answering:
         return COMPACT_SECONDS if not self._mirror.stale() else SYNCING_SECONDS
 
     def _is_certain(self) -> bool:
-        return self._holds.knows_who_is_coming and not self._mirror.stale()
+        return self._book.knows_who_is_coming and not self._mirror.stale()
 
 
 async def drain(server: web.AppRunner, extender: Extender) -> None:

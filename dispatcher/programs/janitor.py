@@ -23,20 +23,20 @@ from msgspec import Struct
 
 from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.closing import Act, Closing, plan_closing
-from dispatcher.jobs.observed import Rules, Scene, Sightings, due_at
+from dispatcher.jobs.observed import FirstSeen, ObservedCluster, Rules, due_at
 from dispatcher.jobs.trial import Trial
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import log_in
 from dispatcher.kube.job_api import JobApi, jobs_path, pods_path
 from dispatcher.kube.listing import Resource, list_all
 from dispatcher.kube.objects import read_job, read_pod
-from dispatcher.model.cache_history import Past
+from dispatcher.model.cache_history import CacheHistory
 from dispatcher.model.cluster import Pod
 from dispatcher.model.errors import DispatcherError
 from dispatcher.model.identity import NO_KEY, job_selector, task_identity
 from dispatcher.model.jobs import Job
 from dispatcher.model.launches import Launch, Offer, Order
-from dispatcher.model.tasks import Candidate, Request, Task
+from dispatcher.model.tasks import IndexedRow, Request, Task
 from dispatcher.model.verdicts import Hold
 from dispatcher.pg.closings import LOCKED, Closings
 from dispatcher.pg.connect import Session
@@ -120,7 +120,7 @@ def pause_after(listing: float) -> float:
     return min(max(EVERY_SECONDS, SHARE * listing), SELDOM_SECONDS)
 
 
-def id_and_submitter(row: Candidate) -> tuple[int, str]:
+def id_and_submitter(row: IndexedRow) -> tuple[int, str]:
     return row.id, row.submitted_by
 
 
@@ -186,7 +186,7 @@ class Janitor:
     async def _read(self, rows: Look, seen: Seen) -> Read:
         queues = [queue.name for queue in rows.frame.queues if queue.name != "*"]
         lines = await rows.submitters(queues)
-        waiting = await rows.candidates_of(dict.fromkeys(lines, max(CLOSED_AT_ONCE, LOOKED_AT // max(1, len(lines)))))
+        waiting = await rows.indexed_rows_of(dict.fromkeys(lines, max(CLOSED_AT_ONCE, LOOKED_AT // max(1, len(lines)))))
         refused = await self._refused(rows, waiting)
         able = [row for row in waiting if self._trials.is_due(row) and self._is_offered(row)]
         oldest = [row.id for row in self._in_turn(able, id_and_submitter)[:OLDEST]]
@@ -211,10 +211,10 @@ class Janitor:
             own[whose(row)[1]].append(row)
         return [row for rank in zip_longest(*own.values()) for row in rank if row is not None]
 
-    def _is_offered(self, row: Candidate) -> bool:
+    def _is_offered(self, row: IndexedRow) -> bool:
         return isinstance(self.catalog.known_offer(row.kind), Offer)
 
-    async def _refused(self, rows: Look, found: Sequence[Candidate]) -> dict[int, Hold]:
+    async def _refused(self, rows: Look, found: Sequence[IndexedRow]) -> dict[int, Hold]:
         """Rows that their template refuses, once the templates have stood for a while; the oldest first."""
         if self.catalog.fault or elapsed() - self._templates_since < self._steady_seconds:
             return {}
@@ -237,13 +237,13 @@ class Janitor:
         request, offer = requests.get(task.id), self.catalog.known_offer(task.kind)
         if request is None or not isinstance(offer, Offer):
             return None
-        placement = plan_placement(task.queue, request, Past(), self._placement)
+        placement = plan_placement(task.queue, request, CacheHistory(), self._placement)
         return Order(task, request, Launch(1), offer, database_id, placement, NO_KEY)
 
     def _plan(self, task: Task, seen: Seen, read: Read, live: Sequence[Job] | None = None) -> Closing | None:
         jobs = self._own(task, seen.jobs.get(task.id, ()) if live is None else live, read.database_id)
-        scene = Scene(read.now, seen.now, seen.pods, {}, Sightings(), self._rules)
-        return plan_closing(task, jobs, scene, self._patience, read.refusals.get(task.id))
+        cluster = ObservedCluster(read.now, seen.now, seen.pods, {}, FirstSeen(), self._rules)
+        return plan_closing(task, jobs, cluster, self._patience, read.refusals.get(task.id))
 
     async def _carry_out(self, closings: Sequence[Closing], seen: Seen, read: Read) -> None:
         """All of them, whatever becomes of one; then the round ends with the first fault."""

@@ -12,7 +12,7 @@ from msgspec import Struct
 from dispatcher.jobs.templates import Template
 from dispatcher.jobs.trial import Trial
 from dispatcher.model.launches import Order
-from dispatcher.model.tasks import Candidate
+from dispatcher.model.tasks import IndexedRow
 from dispatcher.model.verdicts import Hold
 from dispatcher.runtime.clock import elapsed
 
@@ -42,7 +42,7 @@ class Trials:
         kept = {} if everything else self._tried
         self._tried = {key: tried for key, tried in kept.items() if now - tried.said_at < REMEMBERED_SECONDS}
 
-    def is_due(self, row: Candidate) -> bool:
+    def is_due(self, row: IndexedRow) -> bool:
         """True: the row was not tried within the hour, or its refusal is to be heard again."""
         tried = self._tried.get((row.id, row.attempt))
         return tried is None or (tried.hold is not None and elapsed() - tried.since >= self._steady_seconds)

@@ -7,7 +7,7 @@ from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.manifest import Site, build_job
 from dispatcher.jobs.policy import check_job
 from dispatcher.jobs.templates import Template
-from dispatcher.model.cache_history import Past
+from dispatcher.model.cache_history import CacheHistory
 from dispatcher.model.errors import DispatcherError
 from dispatcher.model.jobs import Manifest
 from dispatcher.model.launches import Launch, Order
@@ -38,7 +38,7 @@ async def preview_row(task_id: int, settings: Settings) -> Manifest:
         await session.close()
     if task_id not in tasks:
         raise DispatcherError(f"there is no task {task_id}")
-    past = Past(next(iter(nodes.values()), ()))
+    past = CacheHistory(next(iter(nodes.values()), ()))
     return preview(tasks[task_id], (requests[task_id], past), kinds[0], database_id, settings)
 
 
@@ -54,10 +54,12 @@ def preview_template(name: str, settings: Settings) -> Manifest:
         created_at=LONG_AGO, started_at=None, heartbeat_at=None, finished_at=None, cancel_requested_at=None, kind=b"",
     )  # fmt: skip
     kind = Kind(b"", name, None, {}, frozenset(), frozenset())
-    return preview(task, (Request(1, 1, {}, {}, None), Past()), kind, NO_DATABASE, settings)
+    return preview(task, (Request(1, 1, {}, {}, None), CacheHistory()), kind, NO_DATABASE, settings)
 
 
-def preview(task: Task, asked: tuple[Request, Past], kind: Kind, database_id: str, settings: Settings) -> Manifest:
+def preview(
+    task: Task, asked: tuple[Request, CacheHistory], kind: Kind, database_id: str, settings: Settings
+) -> Manifest:
     site = site_of(settings, settings.kube.namespace or "default")
     catalog = Catalog(settings.jobs, frozenset(site.passed))
     catalog.refresh()

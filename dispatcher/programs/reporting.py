@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import structlog
 
-from dispatcher.extender.node_filter import Gate, Known
+from dispatcher.extender.node_filter import ClusterFacts, NodeFilter
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.events import Events
 from dispatcher.kube.reservations import Reports
@@ -18,10 +18,10 @@ from dispatcher.model.errors import ClusterError, ClusterRefused
 from dispatcher.model.notices import Notices
 from dispatcher.model.reservations import Reservation
 from dispatcher.reservations.assumed_pods import TICK_SECONDS
-from dispatcher.reservations.book import KEPT_AWAY, UNCERTAIN, Holds
-from dispatcher.reservations.pod_request import Asker
+from dispatcher.reservations.book import KEPT_AWAY, UNCERTAIN, ReservationBook
+from dispatcher.reservations.pod_request import PodRequest
 from dispatcher.reservations.status import PHASES, ReservationStatus, turned
-from dispatcher.reservations.waiting_pods import Attempt
+from dispatcher.reservations.waiting_pods import WaitingPod
 from dispatcher.runtime.metrics import EVENTS, FAULTS, RESERVATIONS
 
 ROUND_SECONDS, BETWEEN_SECONDS, REFUSED_SECONDS = 0.25, 0.1, 5
@@ -33,14 +33,14 @@ log = structlog.get_logger(component="reporting")
 class Reporting:
     """Nothing is written, and no second counts, before everything was listed."""
 
-    def __init__(self, client: KubeClient, known: Known, holds: Holds) -> None:
+    def __init__(self, client: KubeClient, known: ClusterFacts, holds: ReservationBook) -> None:
         self._reports = Reports(client)
         self._events = Events(client, "dispatcher-extender")
-        self._known = known
-        self._holds = holds
+        self._facts = known
+        self._book = holds
         self._notices = Notices()
         self._refused: list[Reservation] = []
-        self.gate = Gate(holds, known, self._notices)
+        self.gate = NodeFilter(holds, known, self._notices)
 
     def rounds(self) -> Mapping[str, Callable[[], Coroutine[Any, Any, float]]]:
         return {
@@ -49,22 +49,22 @@ class Reporting:
         }  # fmt: skip
 
     async def _tick(self) -> float:
-        if self._known.is_synced() and self._known.hears():
-            self._holds.tick()
+        if self._facts.is_synced() and self._facts.hears():
+            self._book.tick()
         return TICK_SECONDS
 
     async def _wake(self) -> float:
         """Who was turned away and could come now is told so."""
-        if not self._known.is_synced():
+        if not self._facts.is_synced():
             return ROUND_SECONDS
-        could = self.gate.who_could()[:WRITES_AT_ONCE]
+        could = self.gate.ready_to_retry()[:WRITES_AT_ONCE]
         self._look_at("waking", await asyncio.gather(*map(self._wake_one, could)))
         return BETWEEN_SECONDS if could or self.gate.is_looking else ROUND_SECONDS
 
-    async def _wake_one(self, attempt: Attempt) -> ClusterError | None:
+    async def _wake_one(self, attempt: WaitingPod) -> ClusterError | None:
         """What keeps it from being told; then it is put off."""
         try:
-            await self._reports.wake(attempt.asker.name)
+            await self._reports.wake(attempt.request.name)
         except ClusterError as fault:
             self.gate.put_off(attempt)
             return fault
@@ -73,26 +73,26 @@ class Reporting:
 
     async def _ask_who_waits(self) -> float:
         """Whom the process before this one turned away: once, when it can be said what they could have."""
-        if not self._known.is_certain():
+        if not self._facts.is_certain():
             return ROUND_SECONDS
         for one in await self._reports.waiting():
             if KEPT_AWAY in one.why or UNCERTAIN in one.why:
-                self.gate.was_waiting(Asker(one.name, (), {}, uid=one.uid))
+                self.gate.was_waiting(PodRequest(one.name, (), {}, uid=one.uid))
         return ONCE
 
     async def _tell_statuses(self) -> float:
-        if self._known.is_synced() and not self._known.fault():
+        if self._facts.is_synced() and not self._facts.fault():
             for phase in PHASES:
-                RESERVATIONS.labels(phase).set(self._holds.phases[phase])
+                RESERVATIONS.labels(phase).set(self._book.phases[phase])
             for _ in range(STEPS):
-                due = [self._tell_one(one, told) for one, told in self._holds.statuses(self._known.now())]
+                due = [self._tell_one(one, told) for one, told in self._book.statuses(self._facts.now())]
                 self._look_at("statuses", await asyncio.gather(*due))
                 await asyncio.sleep(0)  # between them the loop belongs to kube-scheduler
         return ROUND_SECONDS
 
     async def _tell_again(self) -> float:
         while self._refused:
-            self._holds.again(self._refused.pop())
+            self._book.again(self._refused.pop())
         return REFUSED_SECONDS
 
     async def _tell_one(self, one: Reservation, told: ReservationStatus) -> ClusterError | None:

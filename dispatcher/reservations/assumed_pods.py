@@ -15,14 +15,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dispatcher.model.amounts import NOTHING, Amounts, added, without
-from dispatcher.reservations.pod_request import Asker
+from dispatcher.reservations.pod_request import PodRequest
 
-CHARGE_TICKS: Final = 10
+ASSUMED_TICKS: Final = 10
 TICK_SECONDS: Final = 1
 MOST_NAMES: Final = 20_000
 
 
-class Way(Struct, frozen=True, gc=False):
+class PossibleNodes(Struct, frozen=True, gc=False):
     """The nodes that a Pod was offered, but for those that it was refused; offered None: any."""
 
     offered: Collection[str] | None = None
@@ -36,21 +36,21 @@ class Way(Struct, frozen=True, gc=False):
         return (self.offered is None or node in self.offered) and node not in self.refused
 
 
-ANYWHERE: Final = Way()
+ANYWHERE: Final = PossibleNodes()
 
 
-class Charge(Struct, frozen=True, gc=False):
-    asker: Asker
-    way: Way
+class AssumedPod(Struct, frozen=True, gc=False):
+    request: PodRequest
+    way: PossibleNodes
     ends: int
     counts: bool
 
 
-class Charges:
+class AssumedPods:
     """By name, in the order in which they end."""
 
     def __init__(self) -> None:
-        self._charges: dict[str, Charge] = {}
+        self._assumed: dict[str, AssumedPod] = {}
         self._ticks = 0
         self._names = 0
         self.total: Amounts = NOTHING
@@ -59,50 +59,50 @@ class Charges:
     @property
     def are_whole(self) -> bool:
         """Nobody whom an earlier process let through is on its way any more."""
-        return self._ticks >= CHARGE_TICKS
+        return self._ticks >= ASSUMED_TICKS
 
-    def put(self, asker: Asker, way: Way, *, counts: bool) -> None:
+    def put(self, request: PodRequest, way: PossibleNodes, *, counts: bool) -> None:
         """Once; whoever is charged already is to be settled before."""
-        for less_precise in (Way(None, way.refused), ANYWHERE):
+        for less_precise in (PossibleNodes(None, way.refused), ANYWHERE):
             if self._names + way.names > MOST_NAMES:
                 way = less_precise
         self._names += way.names
-        self._charges[asker.name] = Charge(asker, way, self._ticks + CHARGE_TICKS, counts)
+        self._assumed[request.name] = AssumedPod(request, way, self._ticks + ASSUMED_TICKS, counts)
         if counts:
-            self.total = added(self.total, asker.asks)
+            self.total = added(self.total, request.asks)
 
     def count_all(self) -> None:
         """A hold has come, on a node to which any of them may be on its way."""
-        for name, charge in self._charges.items():
+        for name, charge in self._assumed.items():
             if not charge.counts:
-                self._charges[name] = replace(charge, counts=True)
-                self.total = added(self.total, charge.asker.asks)
+                self._assumed[name] = replace(charge, counts=True)
+                self.total = added(self.total, charge.request.asks)
 
-    def settle(self, name: str) -> bool:
+    def forget(self, name: str) -> bool:
         """It is no longer on its way. True: it was."""
-        charge = self._charges.pop(name, None)
+        charge = self._assumed.pop(name, None)
         if charge is None:
             return False
         self._names -= charge.way.names
         if charge.counts:
-            self.total = without(self.total, charge.asker.asks)
+            self.total = without(self.total, charge.request.asks)
         return True
 
     def beside(self, name: str) -> Amounts:
         """What the others ask for."""
-        own = self._charges.get(name)
-        return without(self.total, own.asker.asks) if own and own.counts else self.total
+        own = self._assumed.get(name)
+        return without(self.total, own.request.asks) if own and own.counts else self.total
 
-    def towards(self, node: str, but: str) -> Iterator[Asker]:
+    def towards(self, node: str, but: str) -> Iterator[PodRequest]:
         """Those that may be on their way to this very node; `but`: without this Pod."""
-        for name, charge in self._charges.items():
+        for name, charge in self._assumed.items():
             if charge.counts and name != but and charge.way.may_lead_to(node):
-                yield charge.asker
+                yield charge.request
 
     def tick(self) -> list[str]:
         """Those that are forgotten now."""
         self._ticks += 1
-        over = [name for name, charge in self._charges.items() if charge.ends <= self._ticks]
+        over = [name for name, charge in self._assumed.items() if charge.ends <= self._ticks]
         for name in over:
-            self.settle(name)
+            self.forget(name)
         return over

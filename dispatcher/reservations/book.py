@@ -24,11 +24,11 @@ from itertools import islice
 from typing import Final
 
 from dispatcher.model.amounts import NOTHING, Amounts, added, less
-from dispatcher.model.capacity import Bound, NodeSize, Rooms
+from dispatcher.model.capacity import BoundPod, NodeCapacities, NodeSize
 from dispatcher.model.reservations import Reservation, key_of
-from dispatcher.reservations.assumed_pods import ANYWHERE, Charges, Way
-from dispatcher.reservations.hold_index import Held
-from dispatcher.reservations.pod_request import Asker
+from dispatcher.reservations.assumed_pods import ANYWHERE, AssumedPods, PossibleNodes
+from dispatcher.reservations.hold_index import HoldIndex
+from dispatcher.reservations.pod_request import PodRequest
 from dispatcher.reservations.status import Around, ReservationStatus, is_echo, is_news, status_of
 
 LOOKED_AT: Final = 20
@@ -39,13 +39,13 @@ REFUSED: Final = f"{{}} {KEPT_AWAY}"
 UNCERTAIN: Final = "what is reserved is not known for certain"
 
 
-class Holds:
+class ReservationBook:
     """Hears of reservations, nodes and bound Pods, in any order."""
 
-    def __init__(self, rooms: Rooms) -> None:
+    def __init__(self, rooms: NodeCapacities) -> None:
         self._rooms = rooms
-        self._held = Held(rooms)
-        self._charges = Charges()
+        self._index = HoldIndex(rooms)
+        self._assumed = AssumedPods()
         self._reservations: dict[str, Reservation] = {}
         self._by_target: dict[str, list[str]] = defaultdict(list)
         self._bound: Counter[str] = Counter()
@@ -88,7 +88,7 @@ class Holds:
             if node is not None:
                 self._measure(node.name)
 
-    def hear_pod(self, before: Bound | None, after: Bound | None) -> None:
+    def hear_pod(self, before: BoundPod | None, after: BoundPod | None) -> None:
         self._rooms.hear_pod(before, after)
         if before is not None:
             for key in before.keys:
@@ -100,7 +100,7 @@ class Holds:
             self._bound.update(after.keys)
             for key in after.keys:
                 self._land(key, after.node)
-            self.changes += self._charges.settle(after.name)
+            self.changes += self._assumed.forget(after.name)
             self._measure(after.node)
 
     def pass_time(self, now: float) -> None:
@@ -113,76 +113,76 @@ class Holds:
 
     def tick(self) -> None:
         """A second has gone in which whatever came was heard."""
-        self.changes += len(self._charges.tick())
+        self.changes += len(self._assumed.tick())
 
     # What is asked
 
-    def refusals(self, asker: Asker, names: Collection[str], now: float) -> dict[str, str]:
+    def refusals(self, request: PodRequest, names: Collection[str], now: float) -> dict[str, str]:
         """Nodes that this Pod must not have, with the words that say why; last its own, before them those that lack
         least. Those it may have are charged with it.
         """
         self.pass_time(now)
-        self.changes += self._charges.settle(asker.name)
+        self.changes += self._assumed.forget(request.name)
         refused: dict[str, str] = {}
-        own = self.own_nodes(asker)
-        for name, why in self._refused(asker, names, own) if not asker.is_exempt else ():
+        own = self.own_nodes(request)
+        for name, why in self._refused(request, names, own) if not request.is_exempt else ():
             refused.pop(name, None)  # it stands where it lacks the last of what it lacks
             refused[name] = why
         for name in own.intersection(refused):
             refused[name] = refused.pop(name)
-        self._charge(asker, names, refused)
+        self._charge(request, names, refused)
         return refused
 
-    def closed(self, asker: Asker | None, names: Collection[str], now: float) -> dict[str, str]:
+    def closed(self, request: PodRequest | None, names: Collection[str], now: float) -> dict[str, str]:
         """In doubt: all nodes with a hold for others. None: nobody knows who asks."""
-        refused = {name: UNCERTAIN for name in self.nodes_of_others(asker, now) if name in names}
-        if asker is not None:
-            self.changes += self._charges.settle(asker.name)
-            self._charge(asker, names, refused)
+        refused = {name: UNCERTAIN for name in self.nodes_of_others(request, now) if name in names}
+        if request is not None:
+            self.changes += self._assumed.forget(request.name)
+            self._charge(request, names, refused)
         return refused
 
     def nodes(self, now: float) -> Collection[str]:
         """Those with a hold."""
         self.pass_time(now)
-        return self._held.nodes()
+        return self._index.nodes()
 
-    def nodes_of_others(self, asker: Asker | None, now: float) -> Collection[str]:
+    def nodes_of_others(self, request: PodRequest | None, now: float) -> Collection[str]:
         """Those with a hold that is not this Pod's. None: nobody knows whose."""
         self.pass_time(now)
-        own = self.own_nodes(asker) if asker is not None else set()
+        own = self.own_nodes(request) if request is not None else set()
         return [
-            node for node in self._held.nodes()
-            if asker is None or node not in own or self._held.left(node, self._held.held_for(asker.keys, node))
+            node for node in self._index.nodes()
+            if request is None or node not in own or self._index.left(node, self._index.held_for(request.keys, node))
         ]  # fmt: skip
 
-    def own_nodes(self, asker: Asker) -> set[str]:
+    def own_nodes(self, request: PodRequest) -> set[str]:
         """Where something is held for it."""
-        names = (name for key in asker.keys for name in self._by_target.get(key, ()))
+        names = (name for key in request.keys for name in self._by_target.get(key, ()))
         return {one.node for name in names if self._is_active(one := self._reservations[name])}
 
     @property
     def knows_who_is_coming(self) -> bool:
         """Whether all who are between filter and bind are charged, those that an earlier process let through too."""
-        return self._charges.are_whole
+        return self._assumed.are_whole
 
-    def is_bound(self, asker: Asker) -> bool:
-        return key_of("uid", asker.name.partition("/")[0], asker.uid) in self._bound
+    def is_bound(self, request: PodRequest) -> bool:
+        return key_of("uid", request.name.partition("/")[0], request.uid) in self._bound
 
-    def holding(self, asker: Asker, node: str) -> list[Reservation]:
+    def holding(self, request: PodRequest, node: str) -> list[Reservation]:
         """Those that keep this Pod off the node, for people."""
-        found = [one for one in self._held.on(node).values() if one.target not in asker.keys]
+        found = [one for one in self._index.on(node).values() if one.target not in request.keys]
         return sorted(found, key=lambda one: one.name)
 
-    def would_fit(self, asker: Asker, node: str, freed: Amounts = NOTHING) -> bool:
+    def would_fit(self, request: PodRequest, node: str, freed: Amounts = NOTHING) -> bool:
         """Whether the Pod may have the node once so much more of it is free."""
-        own = self._held.held_for(asker.keys, node)
-        left = self._held.left(node, own)
+        own = self._index.held_for(request.keys, node)
+        left = self._index.left(node, own)
         if not left:
             return True
-        charged = self._coming(asker, node) if own else self._charges.beside(asker.name)
+        charged = self._coming(request, node) if own else self._assumed.beside(request.name)
         return not any(
-            asker.asks.get(resource, 0) > 0
-            and asker.asks[resource] + charged.get(resource, 0) > amount + freed.get(resource, 0)
+            request.asks.get(resource, 0) > 0
+            and request.asks[resource] + charged.get(resource, 0) > amount + freed.get(resource, 0)
             for resource, amount in left.items()
         )
 
@@ -191,29 +191,29 @@ class Holds:
         gained, self._gained = self._gained, {}
         return gained
 
-    def _refused(self, asker: Asker, names: Collection[str], own: Collection[str]) -> Iterator[tuple[str, str]]:
+    def _refused(self, request: PodRequest, names: Collection[str], own: Collection[str]) -> Iterator[tuple[str, str]]:
         """Of each resource those with the least of it first."""
-        charged = self._charges.total
-        needed = {name: amount + charged.get(name, 0) for name, amount in asker.asks.items() if amount > 0}
-        for node, resource in self._held.below(needed):
-            if node in names and (node not in own or not self.would_fit(asker, node)):
+        charged = self._assumed.total
+        needed = {name: amount + charged.get(name, 0) for name, amount in request.asks.items() if amount > 0}
+        for node, resource in self._index.below(needed):
+            if node in names and (node not in own or not self.would_fit(request, node)):
                 yield node, REFUSED.format(resource)
 
-    def _charge(self, asker: Asker, names: Collection[str], refused: Collection[str]) -> None:
+    def _charge(self, request: PodRequest, names: Collection[str], refused: Collection[str]) -> None:
         if len(refused) < len(names):
-            may_have_one = any(node in names and node not in refused for node in self._held.nodes())
-            way = Way(names, refused) if self._held.is_crowded else ANYWHERE  # elsewhere nobody asks for it
-            self._charges.put(asker, way, counts=may_have_one)
+            may_have_one = any(node in names and node not in refused for node in self._index.nodes())
+            way = PossibleNodes(names, refused) if self._index.is_crowded else ANYWHERE  # elsewhere nobody asks for it
+            self._assumed.put(request, way, counts=may_have_one)
 
-    def _coming(self, asker: Asker, node: str) -> Amounts:
+    def _coming(self, request: PodRequest, node: str) -> Amounts:
         """What those who may be on their way to this node ask for, beyond what is held there for them: for one of them,
         where several come for the same hold.
         """
-        found, claimed = NOTHING, set(asker.keys)
-        for other in self._charges.towards(node, asker.name):
+        found, claimed = NOTHING, set(request.keys)
+        for other in self._assumed.towards(node, request.name):
             unclaimed = [key for key in other.keys if key not in claimed]
             claimed.update(unclaimed)
-            beyond = less(other.asks, self._held.held_for(unclaimed, node))
+            beyond = less(other.asks, self._index.held_for(unclaimed, node))
             found = added(found, {name: amount for name, amount in beyond.items() if amount > 0})
         return found
 
@@ -224,7 +224,7 @@ class Holds:
         self.pass_time(now)
         for node in list(islice(self._moved, LOOKED_AT)):
             del self._moved[node]
-            self._touched |= dict.fromkeys(self._held.on(node))
+            self._touched |= dict.fromkeys(self._index.on(node))
         for name in list(islice(self._touched, LOOKED_AT)):
             del self._touched[name]
             one = self._reservations.get(name)
@@ -243,7 +243,7 @@ class Holds:
             has_node=one.node in self._rooms.of,
             has_landed=one.uid in self._landed,
             landed_on=self._landed_on.get(one.uid, ""),
-            left=self._held.left(one.node),
+            left=self._index.left(one.node),
             twins=[name for name in self._by_target[one.target][: MOST_TWINS + 1] if name != one.name][:MOST_TWINS],
         )
 
@@ -254,8 +254,8 @@ class Holds:
         if one.has_landed or one.target in self._bound:
             self._landed.add(one.uid)
         if one.uid not in self._landed:
-            self._held.put(one)
-            self._charges.count_all()
+            self._index.put(one)
+            self._assumed.count_all()
             self._note_gain(one.node)  # for its target
             heappush(self._ends, (one.ends_at, one.name))
             if len(self._ends) > 2 * len(self._reservations) + LOOKED_AT:  # of ends that were changed
@@ -264,11 +264,11 @@ class Holds:
 
     def _end(self, one: Reservation) -> None:
         self._touch(one)
-        if self._held.drop(one):
+        if self._index.drop(one):
             self._note_gain(one.node)
 
     def _is_active(self, one: Reservation) -> bool:
-        return one.name in self._held.on(one.node)
+        return one.name in self._index.on(one.node)
 
     def _land(self, key: str, node: str) -> None:
         for name in self._by_target.get(key, ()):
@@ -289,8 +289,8 @@ class Holds:
 
     def _measure(self, node: str) -> None:
         """The node's room has changed."""
-        if node in self._held:
-            self._held.measure(node)
+        if node in self._index:
+            self._index.measure(node)
             self._note_gain(node)
 
     def _note_gain(self, node: str) -> None:

@@ -5,21 +5,21 @@ from types import MappingProxyType
 from typing import Final
 
 from dispatcher.model.amounts import NOTHING, Amounts, added, less, without
-from dispatcher.model.capacity import Rooms
+from dispatcher.model.capacity import NodeCapacities
 from dispatcher.model.reservations import Reservation
-from dispatcher.reservations.sorted_amounts import Ranks
+from dispatcher.reservations.sorted_amounts import SortedAmounts
 
 NONE: Final[Mapping[str, Reservation]] = MappingProxyType({})
 
 
-class Held:
+class HoldIndex:
     """Reservations that hold, by node; a thousand on one node cost each question as much as one."""
 
-    def __init__(self, rooms: Rooms) -> None:
+    def __init__(self, rooms: NodeCapacities) -> None:
         self._rooms = rooms
         self._on: dict[str, dict[str, Reservation]] = {}
         self._sums: dict[str, Amounts] = {}
-        self._left: dict[str, Ranks] = {}
+        self._left: dict[str, SortedAmounts] = {}
         self._for: dict[tuple[str, str], Amounts] = {}
         self._crowded: set[str] = set()
 
@@ -74,7 +74,7 @@ class Held:
         """The node's room has changed, or what is held there."""
         if node in self._on:
             for resource, amount in self.left(node).items():
-                self._left.setdefault(resource, Ranks()).put(node, amount)
+                self._left.setdefault(resource, SortedAmounts()).put(node, amount)
 
     def held_for(self, targets: Collection[str], node: str) -> Amounts:
         """In sum."""

@@ -7,7 +7,7 @@ from msgspec import Struct
 from dispatcher.model.amounts import Amounts
 
 
-class Asker(Struct, frozen=True, gc=False):
+class PodRequest(Struct, frozen=True, gc=False):
     """`name` with its namespace; `keys`: what a reservation may call it, each once; `is_exempt`: what a node cannot do
     without.
     """

@@ -3,7 +3,7 @@
 from bisect import bisect_left, insort
 
 
-class Ranks:
+class SortedAmounts:
     """Each name once, with its amount."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ import aiohttp
 import pytest_asyncio
 from aiohttp import web
 
-from dispatcher.extender.node_filter import closed_to_nobody
+from dispatcher.extender.node_filter import unreserved_filter
 from dispatcher.extender.server import Extender
 from dispatcher.programs.extender import KEEP_ALIVE_SECONDS, Tls
 from dispatcher.runtime.listening import listen
@@ -22,7 +22,7 @@ from tests.contract.bodies import ROOMS
 async def server() -> AsyncIterator[Asked]:
     settings = load({"DISPATCHER_EXTENDER_ADDRESS": "127.0.0.1:0"}, str).settings.extender
     runner = web.AppRunner(
-        Extender(ROOMS, closed_to_nobody()).app(),
+        Extender(ROOMS, unreserved_filter()).app(),
         access_log=None,
         keepalive_timeout=KEEP_ALIVE_SECONDS,
         shutdown_timeout=1,

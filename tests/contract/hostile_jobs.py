@@ -15,7 +15,7 @@ from dispatcher.jobs.manifest import Site, build_job
 from dispatcher.jobs.overrides import plan_shape
 from dispatcher.jobs.policy import check_job
 from dispatcher.jobs.templates import Template
-from dispatcher.model.cache_history import Past
+from dispatcher.model.cache_history import CacheHistory
 from dispatcher.model.identity import start_key
 from dispatcher.model.jobs import Manifest
 from dispatcher.model.launches import Launch, Offer, Order
@@ -117,7 +117,7 @@ class Renderer:
             assert isinstance(verdict, Hold), "a template that nobody has"
             return task
         offer = verdict if isinstance(verdict, Offer) else Offer("", plan_shape(template, {}), template.name)
-        placement = plan_placement(task.queue, request, Past(), self.site.placement)
+        placement = plan_placement(task.queue, request, CacheHistory(), self.site.placement)
         key = start_key(seen.secret, task.id, task.created_at)
         order = Order(task, request, Launch(1), offer, seen.database_id, placement, key)
         job = build_job(order, template, self.site)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pytest
 import pytest_asyncio
 
-from tests.contract.hand import Hand, following, playing_alone
-from tests.contract.hand_objects import TRACKING, condition, ended, pod_status, said, says
+from tests.contract.played_kubelet import PlayedKubelet, following, playing_alone
+from tests.contract.played_kubelet_objects import TRACKING, condition, ended, pod_status, said, says
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.sides import BOTH_SIDES
@@ -21,7 +21,7 @@ EXCEEDED = [("FailureTarget", "BackoffLimitExceeded"), ("Failed", "BackoffLimitE
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def hand(control_plane: ControlPlane) -> AsyncIterator[Hand]:
+async def hand(control_plane: ControlPlane) -> AsyncIterator[PlayedKubelet]:
     async with playing_alone(control_plane) as playing_here:
         yield playing_here
 
@@ -30,7 +30,7 @@ async def hand(control_plane: ControlPlane) -> AsyncIterator[Hand]:
 class Story:
     """One Job from its create to its end."""
 
-    hand: Hand
+    hand: PlayedKubelet
     made: Json
     placed: Json
     job: Json
@@ -41,7 +41,7 @@ class Story:
         return [job["status"] for job in self.versions]
 
 
-async def told(hand: Hand, job: str, exit_code: int) -> Story:
+async def told(hand: PlayedKubelet, job: str, exit_code: int) -> Story:
     """The story of a Job whose container ran and ended."""
     async with following(hand.plane, hand.jobs) as versions:
         made = await hand.submit(job)
@@ -61,7 +61,7 @@ async def told(hand: Hand, job: str, exit_code: int) -> Story:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def stories(hand: Hand) -> tuple[Story, Story]:
+async def stories(hand: PlayedKubelet) -> tuple[Story, Story]:
     told_here = await asyncio.gather(told(hand, "success", 0), told(hand, "failure", 3))
     await hand.submit("asleep", {"suspend": True})
     await hand.turn()
@@ -126,7 +126,7 @@ class TestItsPod:
         assert about["uid"] == success.made["metadata"]["uid"]
         assert success.placed["metadata"]["name"] in event["message"]
 
-    async def test_one_with_the_name_of_the_job_alone_is_none_of_its(self, hand: Hand) -> None:
+    async def test_one_with_the_name_of_the_job_alone_is_none_of_its(self, hand: PlayedKubelet) -> None:
         await hand.submit("namesake")
         own = await hand.pod_of("namesake")
         labels = {"job-name": "namesake", "batch.kubernetes.io/job-name": "namesake"}
@@ -194,7 +194,7 @@ class TestFailure:
             failure.placed["metadata"]["uid"]
         ]
 
-    async def test_why_kubelet_ended_a_pod_is_nothing_to_the_job(self, hand: Hand) -> None:
+    async def test_why_kubelet_ended_a_pod_is_nothing_to_the_job(self, hand: PlayedKubelet) -> None:
         """One that its node refused, one whose own deadline passed."""
         reasons = {
             "refused": {"phase": "Failed", "reason": "OutOfcpu", "message": "not enough cpu"},
@@ -209,13 +209,13 @@ class TestFailure:
 
 
 class TestSuspended:
-    async def test_it_gets_no_pod_and_says_so(self, hand: Hand, stories: tuple[Story, Story]) -> None:
+    async def test_it_gets_no_pod_and_says_so(self, hand: PlayedKubelet, stories: tuple[Story, Story]) -> None:
         job = await hand.until_said("Suspended", "asleep")
         assert said(job) == [("Suspended", "JobSuspended")]
         assert not {"startTime", "active"} & job["status"].keys()
         assert await hand.pods_of("asleep") == []
 
-    async def test_resumed_it_gets_its_pod_and_its_time_begins(self, hand: Hand) -> None:
+    async def test_resumed_it_gets_its_pod_and_its_time_begins(self, hand: PlayedKubelet) -> None:
         await hand.submit("woken", {"suspend": True})
         await hand.until_said("Suspended", "woken")
         await hand.change_job({"spec": {"suspend": False}}, "woken")
@@ -226,7 +226,7 @@ class TestSuspended:
         assert job["status"]["startTime"] >= job["metadata"]["creationTimestamp"]
         assert await hand.pod_of("woken")
 
-    async def test_while_it_runs_its_pod_is_deleted_and_not_counted_as_failed(self, hand: Hand) -> None:
+    async def test_while_it_runs_its_pod_is_deleted_and_not_counted_as_failed(self, hand: PlayedKubelet) -> None:
         await hand.submit("paused")
         name = await hand.pod_of("paused")
         await hand.run(name)

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tests.contract.hand import OWN, Hand, playing
-from tests.contract.hand_objects import NOT_READY, UNREACHABLE, taints
+from tests.contract.played_kubelet import OWN, PlayedKubelet, playing
+from tests.contract.played_kubelet_objects import NOT_READY, UNREACHABLE, taints
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.sides import BOTH_SIDES
 
@@ -24,18 +24,18 @@ async def ground(control_plane: ControlPlane) -> AsyncIterator[str]:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def hand(control_plane: ControlPlane, ground: str) -> AsyncIterator[Hand]:
+async def hand(control_plane: ControlPlane, ground: str) -> AsyncIterator[PlayedKubelet]:
     async with playing(control_plane, ground) as playing_here:
         yield playing_here
 
 
-async def test_a_new_one_is_made_with_a_taint_beside_its_own(hand: Hand) -> None:
+async def test_a_new_one_is_made_with_a_taint_beside_its_own(hand: PlayedKubelet) -> None:
     name = await hand.join(ready=False)
     node = await hand.plane.admin("GET", f"/api/v1/nodes/{name}")
     assert (taints(node), taints(node, OWN)) == (["NoSchedule"], ["NoSchedule"])
 
 
-async def test_the_answer_to_its_create_shows_the_taint(hand: Hand) -> None:
+async def test_the_answer_to_its_create_shows_the_taint(hand: PlayedKubelet) -> None:
     name = f"hand-{hand.own}-bare"
     hand.nodes.append(name)
     # Without a word about its readiness it loses the taint again at once: that is not asked here.
@@ -43,7 +43,7 @@ async def test_the_answer_to_its_create_shows_the_taint(hand: Hand) -> None:
     assert made["spec"]["taints"] == [{"key": NOT_READY, "effect": "NoSchedule"}]
 
 
-async def test_when_it_is_ready_only_its_own_taints_are_left(hand: Hand) -> None:
+async def test_when_it_is_ready_only_its_own_taints_are_left(hand: PlayedKubelet) -> None:
     name = await hand.join(ready=False)
     await hand.tell_node(name)
     node = await hand.until_node(name, lambda node: taints(node) == [], "it takes Pods")
@@ -53,7 +53,7 @@ async def test_when_it_is_ready_only_its_own_taints_are_left(hand: Hand) -> None
 @pytest.mark.parametrize(
     ("status", "key", "other"), [("False", NOT_READY, UNREACHABLE), ("Unknown", UNREACHABLE, NOT_READY)]
 )
-async def test_a_condition_becomes_a_taint_and_back(hand: Hand, status: str, key: str, other: str) -> None:
+async def test_a_condition_becomes_a_taint_and_back(hand: PlayedKubelet, status: str, key: str, other: str) -> None:
     name = await hand.join()
     await hand.tell_node(name, status)
     node = await hand.until_node(name, lambda node: "NoSchedule" in taints(node, key), "it is tainted")
@@ -62,7 +62,7 @@ async def test_a_condition_becomes_a_taint_and_back(hand: Hand, status: str, key
     await hand.until_node(name, lambda node: taints(node, key) == [], "it is as before")
 
 
-async def test_cordoned_it_is_tainted_until_it_is_open_again(hand: Hand) -> None:
+async def test_cordoned_it_is_tainted_until_it_is_open_again(hand: PlayedKubelet) -> None:
     name = await hand.join()
     await hand.change_node(name, {"spec": {"unschedulable": True}})
     await hand.until_node(name, lambda node: taints(node, CORDONED) == ["NoSchedule"], "it is tainted")
@@ -71,7 +71,7 @@ async def test_cordoned_it_is_tainted_until_it_is_open_again(hand: Hand) -> None
     assert node["spec"]["taints"] == [hand.taint]
 
 
-async def test_its_size_is_what_it_says(hand: Hand) -> None:
+async def test_its_size_is_what_it_says(hand: PlayedKubelet) -> None:
     name = await hand.join(size={"cpu": "3", "example.com/gpu": "1"})
     status = (await hand.plane.admin("GET", f"/api/v1/nodes/{name}"))["status"]
     assert status["capacity"] == status["allocatable"]

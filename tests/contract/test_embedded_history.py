@@ -11,7 +11,7 @@ import pytest_asyncio
 from dispatcher.local.cluster.cluster import EmbeddedCluster
 from dispatcher.local.cluster.kinds import NODE, POD, Target
 from tests.controlplane.waiting import wait_for
-from tests.scheduling.ours import OurExtender
+from tests.scheduling.own_extender import OurExtender
 
 Json = dict[str, Any]
 SIZE = {"cpu": "4", "memory": "4Gi", "pods": "10"}

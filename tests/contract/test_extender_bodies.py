@@ -17,7 +17,7 @@ import pytest_asyncio
 
 from tests.contract.asked import Asked
 from tests.contract.bodies import POD, POINTS, asking, node, padded, whole
-from tests.scheduling.ours import OurExtender
+from tests.scheduling.own_extender import OurExtender
 
 pytest_plugins = ["tests.contract.asked_fixtures", "tests.scheduling.fixtures"]
 MIB = 2**20

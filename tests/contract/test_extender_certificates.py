@@ -13,11 +13,11 @@ import pytest_asyncio
 
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import wait_for
-from tests.scheduling import hasty
+from tests.scheduling import fast_clock_extender
 from tests.scheduling.certificates import OF_CLIENTS, OF_SERVERS, Authority, Pair
-from tests.scheduling.ground import Ground
 from tests.scheduling.kube_scheduler import entry
-from tests.scheduling.ours import OurExtender
+from tests.scheduling.nodes_and_pods import Ground
+from tests.scheduling.own_extender import OurExtender
 from tests.scheduling.scripted import Serving, scripted
 
 pytest_plugins = ["tests.scheduling.fixtures"]
@@ -54,7 +54,7 @@ class Secured:
     async def look_again(self) -> None:
         """Returns when it has looked at its files after this call."""
         looks = self.ours.log.count("certificates")
-        await hasty.put_forward(self.ours)
+        await fast_clock_extender.put_forward(self.ours)
         await wait_for(lambda: self.ours.log.count("certificates") > looks, "it says what it found")
 
 
@@ -87,7 +87,7 @@ async def secured(look_only: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 @pytest_asyncio.fixture(loop_scope="session")
 async def renewing(look_only: Path, tmp_path: Path) -> AsyncIterator[Secured]:
     """Its files are changed, and its clock is put forward so that it looks at them again."""
-    async with secure(look_only, tmp_path, hasty.PROGRAM) as made:
+    async with secure(look_only, tmp_path, fast_clock_extender.PROGRAM) as made:
         yield made
 
 

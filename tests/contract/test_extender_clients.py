@@ -14,7 +14,7 @@ from tests.contract.asked import Asked
 from tests.contract.bodies import READABLE, SECRET, UNREADABLE, asking
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.waiting import wait_for
-from tests.scheduling.ours import OurExtender, account
+from tests.scheduling.own_extender import OurExtender, account
 
 pytest_plugins = ["tests.contract.asked_fixtures"]
 MANY = 200

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from tests.controlplane.api import Json
-from tests.scheduling.ground import Ground
 from tests.scheduling.kube_scheduler import entry
+from tests.scheduling.nodes_and_pods import Ground
 from tests.scheduling.scripted import Reply, Scripted, refuse
 from tests.scheduling.stage import ScriptedStage
 

@@ -21,7 +21,7 @@ from tests.contract.hostile_requests import HEALTHY, WORDS, Caller, Sent, a_requ
 from tests.contract.test_extender_bodies import PEAK_MIB, peak_mib
 from tests.property.profiles import IS_NIGHTLY
 from tests.property.test_extender_fuzz import GOOD
-from tests.scheduling.ours import OurExtender
+from tests.scheduling.own_extender import OurExtender
 
 pytest_plugins = ["tests.scheduling.fixtures"]
 REQUESTS = 100_000 if IS_NIGHTLY else 10_000

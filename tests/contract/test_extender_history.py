@@ -7,10 +7,10 @@ import pytest
 
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import wait_for
-from tests.scheduling.ground import Ground
 from tests.scheduling.kube_scheduler import KubeScheduler
-from tests.scheduling.ours import OurExtender
-from tests.scheduling.stage import Stage
+from tests.scheduling.nodes_and_pods import Ground
+from tests.scheduling.own_extender import OurExtender
+from tests.scheduling.stage import DemoEnvironment
 
 pytest_plugins = ["tests.scheduling.fixtures"]
 
@@ -24,19 +24,19 @@ async def warm(ground: Ground, scheduler: KubeScheduler, *history: str, **wanted
     return await ground.pod(scheduler, notes=noted(*history), **wanted)
 
 
-async def test_three_nodes_get_thirty_twenty_and_ten_points(our_stage: Stage) -> None:
+async def test_three_nodes_get_thirty_twenty_and_ten_points(our_stage: DemoEnvironment) -> None:
     first, _, third, fourth = our_stage.nodes
     pod, node = await our_stage.bound(notes=noted(third, first, fourth))
     assert node == third
     assert our_stage.added(pod) == [20, 0, 30, 10]
 
 
-async def test_a_pod_without_notes_gets_no_points_anywhere(our_stage: Stage) -> None:
+async def test_a_pod_without_notes_gets_no_points_anywhere(our_stage: DemoEnvironment) -> None:
     pod, _ = await our_stage.bound()
     assert our_stage.added(pod) == [0] * 4
 
 
-async def test_every_node_is_answered_for_so_that_ties_are_broken_by_lot(our_stage: Stage) -> None:
+async def test_every_node_is_answered_for_so_that_ties_are_broken_by_lot(our_stage: DemoEnvironment) -> None:
     pods = [await our_stage.pod(cpu=None, memory=None) for _ in range(20)]
     assert len(set(await our_stage.ground.bound(*pods))) > 1
     for pod in pods:
@@ -44,13 +44,13 @@ async def test_every_node_is_answered_for_so_that_ties_are_broken_by_lot(our_sta
         assert sorted(line["node"] for line in scored) == sorted(our_stage.nodes)
 
 
-async def test_a_node_that_stands_twice_in_it_takes_no_place_of_another(our_stage: Stage) -> None:
+async def test_a_node_that_stands_twice_in_it_takes_no_place_of_another(our_stage: DemoEnvironment) -> None:
     first, second, third, fourth = our_stage.nodes
     pod, _ = await our_stage.bound(notes=noted(first, first, second, third, fourth))
     assert our_stage.added(pod) == [30, 20, 10, 0]
 
 
-async def test_nodes_that_are_gone_take_no_points_from_those_behind_them(our_stage: Stage) -> None:
+async def test_nodes_that_are_gone_take_no_points_from_those_behind_them(our_stage: DemoEnvironment) -> None:
     pod, node = await our_stage.bound(notes=noted("no-such-node", our_stage.nodes[2]))
     assert node == our_stage.nodes[2]
     assert our_stage.added(pod) == [0, 0, 20, 0]
@@ -58,7 +58,7 @@ async def test_nodes_that_are_gone_take_no_points_from_those_behind_them(our_sta
 
 @pytest.mark.parametrize("written", ["", "n1", "{}", "5", "null", '["a", 5]', "[" * 2000, '"a"'])
 async def test_a_history_that_is_none_is_counted_and_binds_the_pod_as_without(
-    our_stage: Stage, ours: OurExtender, written: str
+    our_stage: DemoEnvironment, ours: OurExtender, written: str
 ) -> None:
     before = await ours.metric("dispatcher_extender_ignored_total", part="history-nodes")
     pod, _ = await our_stage.bound(notes={"history-nodes": written})

@@ -13,8 +13,8 @@ import pytest_asyncio
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.waiting import wait_for
-from tests.scheduling.ground import Ground, grounds
-from tests.scheduling.ours import OurExtender
+from tests.scheduling.nodes_and_pods import Ground, grounds
+from tests.scheduling.own_extender import OurExtender
 
 pytest_plugins = ["tests.scheduling.fixtures"]
 REAL = [

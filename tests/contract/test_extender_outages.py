@@ -7,8 +7,8 @@ from aiohttp import web
 
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import wait_for
-from tests.scheduling.ground import Ground
 from tests.scheduling.kube_scheduler import entry
+from tests.scheduling.nodes_and_pods import Ground
 from tests.scheduling.scripted import Reply, Scripted, Serving, pass_all, scripted
 from tests.scheduling.stage import ScriptedStage
 

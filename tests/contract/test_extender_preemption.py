@@ -3,8 +3,8 @@
 import pytest
 
 from tests.controlplane.api import Json
-from tests.scheduling.ground import Ground
 from tests.scheduling.kube_scheduler import entry
+from tests.scheduling.nodes_and_pods import Ground
 from tests.scheduling.scripted import Scripted, refuse
 
 pytest_plugins = ["tests.scheduling.fixtures"]
@@ -52,9 +52,9 @@ async def test_11_a_node_that_the_extender_drops_keeps_its_pods(ground: Ground, 
     survivor, victim = [await ground.occupy(node, cpu="900m") for node in (kept, taken)]
 
     def drop(asked: Json) -> Json:
-        candidates = dict(asked["NodeNameToMetaVictims"])
-        candidates.pop(kept, None)
-        return {"NodeNameToMetaVictims": candidates}
+        indexed_rows = dict(asked["NodeNameToMetaVictims"])
+        indexed_rows.pop(kept, None)
+        return {"NodeNameToMetaVictims": indexed_rows}
 
     extender.preempt = drop
     pod = await high(ground, extender)
@@ -82,8 +82,8 @@ async def test_11_in_the_other_mode_it_is_asked_with_whole_pods_and_answers_with
     (victim,) = await full(ground, 1)
 
     def echo(asked: Json) -> Json:
-        candidates = asked["NodeNameToVictims"].items()
-        uids = {node: [{"UID": pod["metadata"]["uid"]} for pod in told["Pods"]] for node, told in candidates}
+        indexed_rows = asked["NodeNameToVictims"].items()
+        uids = {node: [{"UID": pod["metadata"]["uid"]} for pod in told["Pods"]] for node, told in indexed_rows}
         return {"NodeNameToMetaVictims": {node: {"Pods": pods, "NumPDBViolations": 0} for node, pods in uids.items()}}
 
     extender.preempt = echo

@@ -16,9 +16,9 @@ from tests.controlplane.cluster import ControlPlane
 from tests.faults.http_proxy import KubeProxy, asks
 from tests.faults.http_verbs import hold
 from tests.faults.rules import Gate
-from tests.scheduling.ground import Ground
-from tests.scheduling.ours import OurExtender
-from tests.scheduling.stage import Stage
+from tests.scheduling.nodes_and_pods import Ground
+from tests.scheduling.own_extender import OurExtender
+from tests.scheduling.stage import DemoEnvironment
 
 pytest_plugins = ["tests.scheduling.fixtures"]
 FAULTS = "dispatcher_extender_config_faults"
@@ -34,7 +34,7 @@ async def changed(ours: OurExtender, **fields: Any) -> Json:
     return wanted
 
 
-async def test_01_two_calls_bind_a_pod_and_are_counted(our_stage: Stage, ours: OurExtender) -> None:
+async def test_01_two_calls_bind_a_pod_and_are_counted(our_stage: DemoEnvironment, ours: OurExtender) -> None:
     before = [await ours.answered(verb) for verb in ("filter", "prioritize")]
     for _ in range(3):
         await our_stage.bound()

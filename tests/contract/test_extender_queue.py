@@ -7,8 +7,8 @@ import pytest
 
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import wait_for
-from tests.scheduling.ground import Ground
 from tests.scheduling.kube_scheduler import KubeScheduler, entry
+from tests.scheduling.nodes_and_pods import Ground
 from tests.scheduling.scripted import Scripted, pass_all, refuse
 
 pytest_plugins = ["tests.scheduling.fixtures"]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.controlplane.waiting import wait_for
-from tests.scheduling.ground import Ground
-from tests.scheduling.ours import OurExtender
+from tests.scheduling.nodes_and_pods import Ground
+from tests.scheduling.own_extender import OurExtender
 from tests.scheduling.reserving import Plot, is_held, plot_of
 
 pytest_plugins = ["tests.scheduling.fixtures"]
@@ -21,7 +21,7 @@ async def test_five_minutes_of_skew_end_no_hold_early_and_none_late(
     ground: Ground, ours: OurExtender, look_only: Path, wrong_by: int
 ) -> None:
     wrong = OurExtender(look_only)
-    wrong.program = (sys.executable, "-m", "tests.scheduling.skewed", str(wrong_by))
+    wrong.program = (sys.executable, "-m", "tests.scheduling.skewed_clock_extender", str(wrong_by))
     async with wrong:
         await wrong.ready()
         plot = await plot_of(ground, wrong, ours)

@@ -14,8 +14,8 @@ from tests.controlplane.waiting import wait_for
 from tests.faults.http_proxy import Asked, KubeProxy, Verb, asks
 from tests.faults.http_verbs import status
 from tests.faults.rules import Rule
-from tests.scheduling.ground import Ground
-from tests.scheduling.ours import OurExtender
+from tests.scheduling.nodes_and_pods import Ground
+from tests.scheduling.own_extender import OurExtender
 from tests.scheduling.reserving import OURS, Plot, plot_of, why_held
 
 pytest_plugins = ["tests.scheduling.fixtures"]

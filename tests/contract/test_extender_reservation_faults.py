@@ -18,9 +18,9 @@ from tests.controlplane.waiting import wait_for
 from tests.faults.http_proxy import KubeProxy, asks
 from tests.faults.http_verbs import lag, status
 from tests.scheduling.electing import Electing
-from tests.scheduling.ground import Ground
 from tests.scheduling.ledger import Ledger
-from tests.scheduling.ours import OurExtender
+from tests.scheduling.nodes_and_pods import Ground
+from tests.scheduling.own_extender import OurExtender
 from tests.scheduling.reserving import CPU, OURS, Plot, is_held, plot_of, task
 
 pytest_plugins = ["tests.scheduling.fixtures"]

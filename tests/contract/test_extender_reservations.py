@@ -15,9 +15,9 @@ import pytest
 from dispatcher.model.identity import WOKEN_AT
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import wait_for
-from tests.scheduling.ground import GPU
 from tests.scheduling.ledger import Ledger
-from tests.scheduling.ours import OurExtender
+from tests.scheduling.nodes_and_pods import GPU
+from tests.scheduling.own_extender import OurExtender
 from tests.scheduling.reserving import CPU, OURS, Plot, is_held, task
 
 pytest_plugins = ["tests.scheduling.fixtures"]

@@ -15,10 +15,10 @@ import pytest
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.waiting import wait_for
 from tests.faults.http_proxy import KubeProxy
-from tests.scheduling import hasty
-from tests.scheduling.ground import Ground
-from tests.scheduling.ours import ACCOUNT, OurExtender
-from tests.scheduling.stage import Stage
+from tests.scheduling import fast_clock_extender
+from tests.scheduling.nodes_and_pods import Ground
+from tests.scheduling.own_extender import ACCOUNT, OurExtender
+from tests.scheduling.stage import DemoEnvironment
 
 pytest_plugins = ["tests.scheduling.fixtures"]
 OK = b"HTTP/1.1 200 OK"
@@ -60,17 +60,17 @@ async def test_14_it_answers_from_memory_when_it_cannot_reach_the_api_server(
 async def test_15_an_idle_connection_lives_longer_than_kube_scheduler_keeps_it(look_only: Path) -> None:
     """It keeps it for 90 s. The extender's clock is put forward, ours is not."""
     ours = OurExtender(look_only)
-    ours.program = hasty.PROGRAM
+    ours.program = fast_clock_extender.PROGRAM
     async with ours:
         await ours.ready()
         async with connected(ours.extender_port) as (reader, writer):
             writer.write(request(ours.extender_port))
             assert await answered(reader) == OK
-            await hasty.put_forward(ours)
+            await fast_clock_extender.put_forward(ours)
             writer.write(request(ours.extender_port))
             assert await answered(reader) == OK
-            await hasty.put_forward(ours)
-            await hasty.put_forward(ours)
+            await fast_clock_extender.put_forward(ours)
+            await fast_clock_extender.put_forward(ours)
             assert await reader.read() == b"", "and is closed in the end"
 
 
@@ -108,7 +108,7 @@ async def test_16_a_call_that_is_under_way_at_the_end_is_answered(look_only: Pat
 
 
 async def test_18_it_writes_nothing_and_notes_on_nodes_bring_it_no_calls(
-    control_plane: ControlPlane, our_stage: Stage, ours: OurExtender
+    control_plane: ControlPlane, our_stage: DemoEnvironment, ours: OurExtender
 ) -> None:
     unschedulable = await our_stage.pod(cpu="9000")
     await our_stage.ground.held(unschedulable, "Unschedulable", "Insufficient cpu")

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from tests.scheduling.ground import Ground
 from tests.scheduling.kube_scheduler import KubeScheduler, entry
-from tests.scheduling.ours import OurExtender
+from tests.scheduling.nodes_and_pods import Ground
+from tests.scheduling.own_extender import OurExtender
 from tests.scheduling.scripted import Scripted, Serving, points, scripted
 
 pytest_plugins = ["tests.scheduling.fixtures"]

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.controlplane.api import Json
-from tests.scheduling.ground import Ground
 from tests.scheduling.kube_scheduler import entry
+from tests.scheduling.nodes_and_pods import Ground
 from tests.scheduling.scripted import Scripted, points
 from tests.scheduling.stage import ScriptedStage
 

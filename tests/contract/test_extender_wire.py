@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.scheduling.ground import Ground
 from tests.scheduling.kube_scheduler import entry
+from tests.scheduling.nodes_and_pods import Ground
 from tests.scheduling.scripted import Scripted
 from tests.scheduling.stage import ScriptedStage
 

@@ -12,7 +12,7 @@ from dispatcher.jobs.answers import Meaning, read_create
 from dispatcher.kube.job_api import JobApi
 from dispatcher.model.jobs import ApiAnswer, End, Job, Manifest, Phase
 from tests.builders import DATABASE_ID, SITE
-from tests.contract.ours import RBAC, Account, dispatcher_account
+from tests.contract.own_jobs import RBAC, Account, dispatcher_account
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.sides import BOTH_SIDES

@@ -15,7 +15,7 @@ from dispatcher.kube.job_api import WRITE_SECONDS, JobApi
 from dispatcher.model.errors import ClusterAway, SettingsError
 from dispatcher.model.jobs import End
 from tests.builders import SITE
-from tests.contract.ours import Account, dispatcher_account
+from tests.contract.own_jobs import Account, dispatcher_account
 from tests.controlplane.cluster import ControlPlane
 
 BOUND_SECONDS = WRITE_SECONDS + 2

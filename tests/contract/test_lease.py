@@ -15,7 +15,7 @@ from dispatcher.kube.lease import Lease, lease_of
 from dispatcher.model.jobs import End
 from dispatcher.sweep.remove import Remover, read_delete
 from tests.builders import SITE
-from tests.contract.ours import Account, dispatcher_account
+from tests.contract.own_jobs import Account, dispatcher_account
 from tests.contract.scripted_lease import NAME, MovedClock, Turns
 from tests.contract.test_job_api import dying_namespace
 from tests.controlplane.api import Json

@@ -13,7 +13,7 @@ from dispatcher.kube.objects import UNREACHABLE, Page, read_job, read_node, read
 from dispatcher.model.cluster import Node, Pod
 from dispatcher.model.jobs import Job, Manifest, Phase
 from tests.builders import DATABASE_ID
-from tests.contract.ours import Account, dispatcher_account
+from tests.contract.own_jobs import Account, dispatcher_account
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
 

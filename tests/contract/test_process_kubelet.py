@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.contract.yard import Yard, conditions, opened, state
+from tests.contract.process_node import ProcessNode, conditions, opened, state
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.sides import BOTH_SIDES
 from tests.controlplane.waiting import wait_for
@@ -25,14 +25,16 @@ GONE = ("False", "PodFailed")
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def yard(control_plane: ControlPlane, namespace: str, database: Database, tmp_path: Path) -> AsyncIterator[Yard]:
+async def node_under_test(
+    control_plane: ControlPlane, namespace: str, database: Database, tmp_path: Path
+) -> AsyncIterator[ProcessNode]:
     async with opened(Place(control_plane, namespace, database, tmp_path)) as made:
         yield made
 
 
-async def test_exit_0(yard: Yard) -> None:
-    await yard.job("sh", "-c", "echo out")
-    status = await yard.pod("Succeeded")
+async def test_exit_0(node_under_test: ProcessNode) -> None:
+    await node_under_test.job("sh", "-c", "echo out")
+    status = await node_under_test.pod("Succeeded")
     assert state(status) == {"terminated": {"exitCode": 0, "reason": "Completed"}}
     assert conditions(status) == {
         "PodReadyToStartContainers": ("False", None),
@@ -43,101 +45,110 @@ async def test_exit_0(yard: Yard) -> None:
     }
     (container,) = status["containerStatuses"]
     assert (container["ready"], container["started"], container["restartCount"]) == (False, False, 0)
-    assert await yard.job_conditions("Complete") == {
+    assert await node_under_test.job_conditions("Complete") == {
         "SuccessCriteriaMet": "CompletionsReached",
         "Complete": "CompletionsReached",
     }
 
 
-async def test_exit_3_with_the_end_of_the_log_as_message(yard: Yard) -> None:
-    await yard.job("sh", "-c", "echo out; echo boom on stderr >&2; exit 3", **LOG_TAIL)
-    status = await yard.pod("Failed")
+async def test_exit_3_with_the_end_of_the_log_as_message(node_under_test: ProcessNode) -> None:
+    await node_under_test.job("sh", "-c", "echo out; echo boom on stderr >&2; exit 3", **LOG_TAIL)
+    status = await node_under_test.pod("Failed")
     message = "out\nboom on stderr\n"
     assert state(status) == {"terminated": {"exitCode": 3, "reason": "Error", "message": message}}
     assert (conditions(status)["Ready"], conditions(status)["Initialized"]) == (GONE, ("True", None))
-    assert set(await yard.job_conditions("Failed")) == {"FailureTarget", "Failed"}
-    assert (await yard.job_conditions("Failed"))["Failed"] == "BackoffLimitExceeded"
+    assert set(await node_under_test.job_conditions("Failed")) == {"FailureTarget", "Failed"}
+    assert (await node_under_test.job_conditions("Failed"))["Failed"] == "BackoffLimitExceeded"
 
 
-async def test_a_command_that_is_not_there(yard: Yard) -> None:
-    await yard.job("/no/such")
-    status = await yard.pod("Failed")
+async def test_a_command_that_is_not_there(node_under_test: ProcessNode) -> None:
+    await node_under_test.job("/no/such")
+    status = await node_under_test.pod("Failed")
     told = state(status)["terminated"]
     assert (told["exitCode"], told["reason"]) == (128, "StartError")
     assert told["message"].endswith('exec: "/no/such": no such file or directory')
     assert status["containerStatuses"][0]["state"]["terminated"]["startedAt"] == "1970-01-01T00:00:00Z"
-    await yard.job_conditions("Failed")
+    await node_under_test.job_conditions("Failed")
 
 
-async def test_a_secret_that_is_absent_keeps_it_waiting_and_never_fails(yard: Yard) -> None:
-    await yard.job("true", envFrom=[{"secretRef": {"name": "absent"}}])
-    status = await wait_for(lambda: [one for one in yard.statuses if "containerStatuses" in one], "a word of it", 20)
+async def test_a_secret_that_is_absent_keeps_it_waiting_and_never_fails(node_under_test: ProcessNode) -> None:
+    await node_under_test.job("true", envFrom=[{"secretRef": {"name": "absent"}}])
+    status = await wait_for(
+        lambda: [one for one in node_under_test.statuses if "containerStatuses" in one], "a word of it", 20
+    )
     assert state(status[-1]) == {
         "waiting": {"reason": "CreateContainerConfigError", "message": 'secret "absent" not found'}
     }
     assert status[-1]["phase"] == "Pending"
 
 
-async def test_the_jobs_own_deadline_deletes_the_pod(yard: Yard) -> None:
-    await yard.job("sleep", "100", spec={"activeDeadlineSeconds": 2}, pod={"terminationGracePeriodSeconds": 1})
-    status = await yard.pod("Failed")
+async def test_the_jobs_own_deadline_deletes_the_pod(node_under_test: ProcessNode) -> None:
+    await node_under_test.job(
+        "sleep", "100", spec={"activeDeadlineSeconds": 2}, pod={"terminationGracePeriodSeconds": 1}
+    )
+    status = await node_under_test.pod("Failed")
     assert state(status)["terminated"]["exitCode"] in {137, 143}
     assert "reason" not in status
-    assert await yard.job_conditions("Failed") == {"FailureTarget": "DeadlineExceeded", "Failed": "DeadlineExceeded"}
+    assert await node_under_test.job_conditions("Failed") == {
+        "FailureTarget": "DeadlineExceeded",
+        "Failed": "DeadlineExceeded",
+    }
 
 
-async def test_the_pods_own_deadline_leaves_it_failed_with_a_reason(yard: Yard) -> None:
-    await yard.job("sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.1; done", pod={"activeDeadlineSeconds": 2})
-    status = await yard.pod("Failed")
+async def test_the_pods_own_deadline_leaves_it_failed_with_a_reason(node_under_test: ProcessNode) -> None:
+    await node_under_test.job(
+        "sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.1; done", pod={"activeDeadlineSeconds": 2}
+    )
+    status = await node_under_test.pod("Failed")
     words = "Pod was active on the node longer than the specified deadline"
     assert (status["reason"], status["message"]) == ("DeadlineExceeded", words)
     assert state(status) == {"terminated": {"exitCode": 0, "reason": "Completed"}}
-    assert (await yard.job_conditions("Failed"))["Failed"] == "BackoffLimitExceeded"
+    assert (await node_under_test.job_conditions("Failed"))["Failed"] == "BackoffLimitExceeded"
 
 
-async def test_bound_past_the_scheduler_and_too_big(yard: Yard) -> None:
+async def test_bound_past_the_scheduler_and_too_big(node_under_test: ProcessNode) -> None:
     requests = {"requests": {"cpu": "100"}}
-    await yard.job("true", pod={"nodeName": yard.node.name}, resources=requests)
-    status = await yard.pod("Failed")
+    await node_under_test.job("true", pod={"nodeName": node_under_test.node.name}, resources=requests)
+    status = await node_under_test.pod("Failed")
     assert (status["reason"], status.get("containerStatuses"), status.get("conditions")) == ("OutOfcpu", None, None)
-    await yard.job_conditions("Failed")
+    await node_under_test.job_conditions("Failed")
 
 
-async def test_a_machine_that_crashed_and_boots(yard: Yard) -> None:
-    await yard.job("sleep", "100")
-    await yard.pod("Running")
-    await yard.node.kill()
-    crash(yard.node)
-    await yard.node.start()
-    assert state(await yard.pod("Failed")) == {"terminated": {"exitCode": 255, "reason": "Unknown"}}
-    await yard.job_conditions("Failed")
+async def test_a_machine_that_crashed_and_boots(node_under_test: ProcessNode) -> None:
+    await node_under_test.job("sleep", "100")
+    await node_under_test.pod("Running")
+    await node_under_test.node.kill()
+    crash(node_under_test.node)
+    await node_under_test.node.start()
+    assert state(await node_under_test.pod("Failed")) == {"terminated": {"exitCode": 255, "reason": "Unknown"}}
+    await node_under_test.job_conditions("Failed")
 
 
-async def test_a_kubelet_that_was_away_when_the_container_ended_tells_it_late(yard: Yard) -> None:
-    await yard.job("sh", "-c", "echo before; sleep 0.5; echo after; exit 4", **LOG_TAIL)
-    await yard.pod("Running")
-    await yard.node.kill()
-    place = next(yard.node.folder.glob("pods/*/containers/task"))
+async def test_a_kubelet_that_was_away_when_the_container_ended_tells_it_late(node_under_test: ProcessNode) -> None:
+    await node_under_test.job("sh", "-c", "echo before; sleep 0.5; echo after; exit 4", **LOG_TAIL)
+    await node_under_test.pod("Running")
+    await node_under_test.node.kill()
+    place = next(node_under_test.node.folder.glob("pods/*/containers/task"))
     await wait_for((place / "ended.json").exists, "it has ended", 10)
-    await yard.node.start()
-    status = await yard.pod("Failed")
+    await node_under_test.node.start()
+    status = await node_under_test.pod("Failed")
     assert state(status) == {"terminated": {"exitCode": 4, "reason": "Error", "message": "before\nafter\n"}}
     assert status["containerStatuses"][0]["restartCount"] == 0
 
 
 @pytest.mark.parametrize(("trap", "code"), [("trap 'exit 143' TERM", 143), ("trap '' TERM", 137)], ids=["obeys", "not"])
-async def test_a_pod_that_is_deleted(yard: Yard, tmp_path: Path, trap: str, code: int) -> None:
-    await yard.job("sh", "-c", f"{trap}; touch {tmp_path / 'trapped'}; while :; do sleep 0.1; done")
-    await yard.pod("Running")
+async def test_a_pod_that_is_deleted(node_under_test: ProcessNode, tmp_path: Path, trap: str, code: int) -> None:
+    await node_under_test.job("sh", "-c", f"{trap}; touch {tmp_path / 'trapped'}; while :; do sleep 0.1; done")
+    await node_under_test.pod("Running")
     await wait_for((tmp_path / "trapped").exists, "it is ready for a signal", 5)
-    await yard.delete_pod(2)
-    assert state(await yard.pod("Failed")) == {"terminated": {"exitCode": code, "reason": "Error"}}
-    await wait_for(lambda: not list(yard.node.folder.glob("pods/*")), "nothing is left on the node", 10)
+    await node_under_test.delete_pod(2)
+    assert state(await node_under_test.pod("Failed")) == {"terminated": {"exitCode": code, "reason": "Error"}}
+    await wait_for(lambda: not list(node_under_test.node.folder.glob("pods/*")), "nothing is left on the node", 10)
 
 
-async def test_what_is_no_process_is_refused_in_one_sentence(yard: Yard) -> None:
-    await yard.job()
-    status = await yard.pod("Failed")
+async def test_what_is_no_process_is_refused_in_one_sentence(node_under_test: ProcessNode) -> None:
+    await node_under_test.job()
+    status = await node_under_test.pod("Failed")
     words = "there are no images here, so container task needs a command"
     assert (status["reason"], status["message"]) == ("NotAProcess", words)
     assert "containerStatuses" not in status

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest_asyncio
 
-from tests.contract.yard import Yard, opened, state
+from tests.contract.process_node import ProcessNode, opened, state
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.sides import BOTH_SIDES
@@ -29,7 +29,7 @@ async def place(control_plane: ControlPlane, namespace: str, database: Database,
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def yard(place: Place) -> AsyncIterator[Yard]:
+async def node_under_test(place: Place) -> AsyncIterator[ProcessNode]:
     async with opened(place) as made:
         yield made
 
@@ -40,42 +40,48 @@ async def proxy(control_plane: ControlPlane) -> AsyncIterator[KubeProxy]:
         yield made
 
 
-async def phases(yard: Yard) -> dict[str, str]:
+async def phases(node_under_test: ProcessNode) -> dict[str, str]:
     """Of each Job's Pod."""
-    return {pod["metadata"]["labels"]["job-name"]: pod["status"]["phase"] for pod in await yard.pods()}
+    return {pod["metadata"]["labels"]["job-name"]: pod["status"]["phase"] for pod in await node_under_test.pods()}
 
 
-async def test_a_volume_without_its_config_map_keeps_it_waiting_until_there_is_one(yard: Yard) -> None:
+async def test_a_volume_without_its_config_map_keeps_it_waiting_until_there_is_one(
+    node_under_test: ProcessNode,
+) -> None:
     secret: Json = {"name": "maybe", "secret": {"secretName": "s", "optional": True}}
     volumes: list[Json] = [{"name": "v", "configMap": {"name": "later"}}, secret]
     mounts = [{"name": "v", "mountPath": "/etc/v"}, {"name": "maybe", "mountPath": "/etc/maybe", "subPath": "in/it"}]
-    await yard.job(
+    await node_under_test.job(
         "sh", "-c", 'cat "$1/a"; test -d "$2"; exit 3', "sh", "/etc/v", "/etc/maybe",
         pod={"volumes": volumes}, volumeMounts=mounts, terminationMessagePolicy="FallbackToLogsOnError",
     )  # fmt: skip
-    told = await wait_for(lambda: [one for one in yard.statuses if "containerStatuses" in one], "a word of it", 20)
+    told = await wait_for(
+        lambda: [one for one in node_under_test.statuses if "containerStatuses" in one], "a word of it", 20
+    )
     why = {"reason": "CreateContainerConfigError", "message": 'configmap "later" not found'}
     assert state(told[-1]) == {"waiting": why}
-    await yard.make("configmaps", metadata={"name": "later"}, data={"a": "text\n"})
-    assert state(await yard.pod("Failed"))["terminated"]["message"] == "text\n"
+    await node_under_test.make("configmaps", metadata={"name": "later"}, data={"a": "text\n"})
+    assert state(await node_under_test.pod("Failed"))["terminated"]["message"] == "text\n"
 
 
-async def test_a_pod_deleted_before_it_could_start_ends_and_lets_its_job_go_on(yard: Yard) -> None:
+async def test_a_pod_deleted_before_it_could_start_ends_and_lets_its_job_go_on(node_under_test: ProcessNode) -> None:
     """Its Job's finalizer holds it until it has ended."""
-    await yard.job("true", spec={"podFailurePolicy": DISRUPTION}, envFrom=[{"secretRef": {"name": "absent"}}])
-    await wait_for(lambda: [one for one in yard.statuses if "containerStatuses" in one], "a word of it", 20)
-    await yard.delete_pod(5)
-    assert state(await yard.pod("Failed"))["terminated"]["exitCode"] == 137
-    await yard.job_conditions("Failed")
+    await node_under_test.job(
+        "true", spec={"podFailurePolicy": DISRUPTION}, envFrom=[{"secretRef": {"name": "absent"}}]
+    )
+    await wait_for(lambda: [one for one in node_under_test.statuses if "containerStatuses" in one], "a word of it", 20)
+    await node_under_test.delete_pod(5)
+    assert state(await node_under_test.pod("Failed"))["terminated"]["exitCode"] == 137
+    await node_under_test.job_conditions("Failed")
 
 
-async def test_of_two_pods_that_come_together_and_are_too_big_together_one_runs(yard: Yard) -> None:
+async def test_of_two_pods_that_come_together_and_are_too_big_together_one_runs(node_under_test: ProcessNode) -> None:
     half = {"requests": {"cpu": "40"}}
     for name in ("a", "b"):
-        await yard.job("sleep", "60", name=name, pod={"nodeName": yard.node.name}, resources=half)
+        await node_under_test.job("sleep", "60", name=name, pod={"nodeName": node_under_test.node.name}, resources=half)
 
     async def settled() -> bool:
-        return sorted((await phases(yard)).values()) == ["Failed", "Running"]
+        return sorted((await phases(node_under_test)).values()) == ["Failed", "Running"]
 
     await wait_for(settled, "one runs and one is refused", 20)
 
@@ -83,53 +89,55 @@ async def test_of_two_pods_that_come_together_and_are_too_big_together_one_runs(
 async def test_a_slow_answer_about_one_pod_keeps_no_other_waiting(place: Place, proxy: KubeProxy) -> None:
     gate = Gate()
     rule = proxy.add(hold(gate), asks("get", "secrets"))
-    async with opened(place, proxy.url) as yard:
-        await yard.make("secrets", metadata={"name": "slow"})
-        await yard.job("true", name="slow", envFrom=[{"secretRef": {"name": "slow"}}])
+    async with opened(place, proxy.url) as node_under_test:
+        await node_under_test.make("secrets", metadata={"name": "slow"})
+        await node_under_test.job("true", name="slow", envFrom=[{"secretRef": {"name": "slow"}}])
         await wait_for(lambda: rule.seen, "its Secret is asked for", 20)
-        await yard.job("true", name="quick")
+        await node_under_test.job("true", name="quick")
 
         async def quick_is_over() -> bool:
-            return (await phases(yard)).get("quick") == "Succeeded"
+            return (await phases(node_under_test)).get("quick") == "Succeeded"
 
         await wait_for(quick_is_over, "the other one runs", 20)
-        assert (await phases(yard))["slow"] == "Pending"
+        assert (await phases(node_under_test))["slow"] == "Pending"
         gate.open()
 
         async def slow_is_over() -> bool:
-            return (await phases(yard))["slow"] == "Succeeded"
+            return (await phases(node_under_test))["slow"] == "Succeeded"
 
         await wait_for(slow_is_over, "then it runs, too", 20)
 
 
 async def test_an_end_that_nobody_takes_is_told_again_and_not_in_a_hot_loop(place: Place, proxy: KubeProxy) -> None:
-    async with opened(place, proxy.url) as yard:
+    async with opened(place, proxy.url) as node_under_test:
         rule = proxy.add(answer(503), asks("update", "pods/status"))
-        await yard.job("true")
+        await node_under_test.job("true")
         await wait_for(lambda: rule.hits >= 1, "it was told in vain", 20)
         began = time.monotonic()
         await wait_for(lambda: rule.hits >= 4, "and again", 20)
         assert time.monotonic() - began >= 2
         rule.end()
-        await yard.pod("Succeeded")
+        await node_under_test.pod("Succeeded")
 
 
 async def test_an_idle_node_says_nothing_but_that_it_lives(place: Place) -> None:
-    async with opened(place) as yard:
-        await yard.job("true")
-        await yard.pod("Succeeded")
-        before, seen = renewals(yard, place), writes(yard, place)
-        await wait_for(lambda: renewals(yard, place) >= before + 3, "three more signs of life", 30)
-        assert writes(yard, place) == seen
+    async with opened(place) as node_under_test:
+        await node_under_test.job("true")
+        await node_under_test.pod("Succeeded")
+        before, seen = renewals(node_under_test, place), writes(node_under_test, place)
+        await wait_for(lambda: renewals(node_under_test, place) >= before + 3, "three more signs of life", 30)
+        assert writes(node_under_test, place) == seen
 
 
-def renewals(yard: Yard, place: Place) -> int:
+def renewals(node_under_test: ProcessNode, place: Place) -> int:
     leases = place.control_plane.audit(verb="update", resource="leases", namespace="kube-node-lease")
-    return sum(event.object_ref.name == yard.node.name for event in leases)
+    return sum(event.object_ref.name == node_under_test.node.name for event in leases)
 
 
-def writes(yard: Yard, place: Place) -> int:
+def writes(node_under_test: ProcessNode, place: Place) -> int:
     """Of its node, and of its Pods."""
     plane = place.control_plane
-    of_node = [one for one in plane.audit(verb="update", resource="nodes") if one.object_ref.name == yard.node.name]
+    of_node = [
+        one for one in plane.audit(verb="update", resource="nodes") if one.object_ref.name == node_under_test.node.name
+    ]
     return len(of_node) + len(plane.audit(verb="update", resource="pods", namespace=place.namespace))

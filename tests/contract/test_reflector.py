@@ -17,7 +17,7 @@ from dispatcher.kube.reflector import Pace, Reflector
 from dispatcher.model.errors import ClusterRefused
 from dispatcher.model.jobs import Job, Manifest
 from tests.builders import SITE
-from tests.contract.ours import Account, dispatcher_account
+from tests.contract.own_jobs import Account, dispatcher_account
 from tests.contract.reflecting import QUICK, content, reflecting, relists
 from tests.controlplane.cluster import ControlPlane
 

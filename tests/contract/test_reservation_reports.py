@@ -9,17 +9,17 @@ import pytest_asyncio
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
-from dispatcher.extender.node_filter import Known
+from dispatcher.extender.node_filter import ClusterFacts
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import from_kubeconfig
 from dispatcher.kube.events import Events
 from dispatcher.kube.reservations import PATH, Reports, read_reservation
-from dispatcher.model.capacity import Rooms
+from dispatcher.model.capacity import NodeCapacities
 from dispatcher.model.errors import ClusterAway
 from dispatcher.model.notices import Notice
 from dispatcher.model.reservations import Reservation
 from dispatcher.programs.reporting import REFUSED_SECONDS, Reporting
-from dispatcher.reservations.book import Holds
+from dispatcher.reservations.book import ReservationBook
 from tests.controlplane.cluster import ControlPlane
 from tests.faults.http_proxy import KubeProxy, asks
 from tests.faults.http_verbs import status
@@ -93,11 +93,11 @@ async def test_a_status_that_is_refused_keeps_no_other_from_its_turn(
     namespace: str, through: tuple[KubeProxy, KubeClient]
 ) -> None:
     proxy, client = through
-    holds, names = Holds(Rooms()), [f"{namespace}/r{number}" for number in (1, 2, 3)]
+    holds, names = ReservationBook(NodeCapacities()), [f"{namespace}/r{number}" for number in (1, 2, 3)]
     for name in names:
         holds.hear_reservation(None, Reservation(name, name, "nowhere", {"cpu": 1}, name, float("inf")))
     rule = proxy.add(status(403), lambda asked: asks("patch", "nodereservations/status")(asked) and asked.name == "r1")
-    rounds = Reporting(client, Known(), holds).rounds()
+    rounds = Reporting(client, ClusterFacts(), holds).rounds()
     with capture_logs() as told:
         await rounds["statuses"]()
     assert [(line["event"], line["number"]) for line in told] == [("not written, tried again", 1)]

@@ -100,11 +100,11 @@ def _cache_folder(module: Module, go_version: str) -> Path:
     return cache / "pg-job-dispatcher" / f"{module.cache}-{digest.hexdigest()[:16]}"
 
 
-def find_go(*candidates: str | None) -> tuple[Path, str]:
+def find_go(*indexed_rows: str | None) -> tuple[Path, str]:
     """The first toolchain that is new enough for each go.mod, and its version."""
     needed = max((module.pinned(r"^go (\S+)$") or "" for module in MODULES), key=_numbers)
     seen = []
-    for go in candidates:
+    for go in indexed_rows:
         if go is None:
             continue
         asked = _go(Path(go), ["env", "GOVERSION"], Path("/"))

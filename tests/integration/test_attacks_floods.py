@@ -14,7 +14,7 @@ from dispatcher.admission.heads import WIDEST_WINDOW
 from dispatcher.admission.scan import Found, Scan
 from dispatcher.model.launches import Offer
 from dispatcher.model.snapshot import Load
-from dispatcher.model.tasks import Candidate, Kind
+from dispatcher.model.tasks import IndexedRow, Kind
 from dispatcher.model.verdicts import Hold, HoldReason
 from dispatcher.pg.connect import Session
 from dispatcher.pg.tasks import look
@@ -55,7 +55,7 @@ class Templates:
     def known_offer(self, digest: bytes) -> Offer | Hold | None:
         return self.known.get(digest)
 
-    def parked(self, _row: Candidate) -> Hold | None:
+    def parked(self, _row: IndexedRow) -> Hold | None:
         return None
 
 

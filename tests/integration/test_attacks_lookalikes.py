@@ -34,9 +34,9 @@ DEFAULT_PATH = '"$user", public'
 KEYS = [("default", "maps"), ("other", "maps")]
 Question = Callable[[Look, list[int]], Awaitable[object]]
 QUESTIONS: dict[str, Question] = {
-    "candidates": lambda rows, _: rows.candidates({"default": 10}),
-    "candidates_of": lambda rows, _: rows.candidates_of({("default", "team_b"): 10}),
-    "contenders": lambda rows, ids: rows.contenders(ids),
+    "candidates": lambda rows, _: rows.indexed_rows({"default": 10}),
+    "candidates_of": lambda rows, _: rows.indexed_rows_of({("default", "team_b"): 10}),
+    "contenders": lambda rows, ids: rows.candidates(ids),
     "histories": lambda rows, _: rows.histories(KEYS),
     "kinds": lambda rows, ids: rows.kinds(ids),
     "requests": lambda rows, ids: rows.requests(ids),

@@ -87,7 +87,7 @@ async def found_by_polling(database: Database) -> set[int]:
     session = Session(lambda: database.url("reader"))
     try:
         async with look(session) as rows:
-            return {row.id for row in await rows.candidates({"default": 100})}
+            return {row.id for row in await rows.indexed_rows({"default": 100})}
     finally:
         await session.close()
 

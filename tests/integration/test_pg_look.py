@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from dispatcher.model.errors import DatabaseAway, DatabaseUnfit
-from dispatcher.model.tasks import Candidate, Kind, Queue, Status
+from dispatcher.model.tasks import IndexedRow, Kind, Queue, Status
 from dispatcher.pg.connect import SESSION, Session
 from dispatcher.pg.migrate import NEWEST
 from dispatcher.pg.tasks import NEEDED_INDEXES, Look, look
@@ -34,7 +34,7 @@ async def session(database: Database) -> AsyncIterator[Session]:
 
 
 async def waiting(rows: Look) -> list[int]:
-    return [row.id for row in await rows.candidates({"default": 100})]
+    return [row.id for row in await rows.indexed_rows({"default": 100})]
 
 
 async def ids(session: Session) -> list[int]:
@@ -73,13 +73,13 @@ class TestSnapshot:
         )
         later = await database.insert_task(run_at=await in_an_hour(database))
         async with look(session) as rows:
-            (found,) = await rows.candidates({"default": 10, "nobodys": 10})
+            (found,) = await rows.indexed_rows({"default": 10, "nobodys": 10})
             (kind,) = await rows.kinds([task_id])
             task, request = (await rows.tasks([task_id]))[task_id], (await rows.requests([task_id]))[task_id]
-            assert await rows.contenders([task_id]) == ({task_id: task}, {task_id: request})
+            assert await rows.candidates([task_id]) == ({task_id: task}, {task_id: request})
             assert rows.frame.next_due == (await rows.tasks([later]))[later].run_at
             assert Queue("default") in rows.frame.queues
-        assert found == Candidate(task_id, 1, 7, "default", task.kind, "team_a")
+        assert found == IndexedRow(task_id, 1, 7, "default", task.kind, "team_a")
         assert kind == Kind(
             task.kind, "default", 60, {"image": "r.example/a:1"}, frozenset({"image", "args"}), frozenset({"A"})
         )

@@ -31,7 +31,7 @@ async def opened(url: str) -> AsyncIterator[Session]:
 
 async def ids(session: Session) -> list[int]:
     async with look(session) as rows:
-        return [row.id for row in await rows.candidates({"default": 100})]
+        return [row.id for row in await rows.indexed_rows({"default": 100})]
 
 
 async def works(session: Session) -> bool:

@@ -20,7 +20,7 @@ import pytest
 
 from dispatcher.local.postgres import SUPERUSER, has_name
 from dispatcher.pg.queries import query
-from dispatcher.programs.demo.environment import LOGINS, Stage
+from dispatcher.programs.demo.environment import LOGINS, DemoEnvironment
 from dispatcher.programs.demo.samples import templates
 from tests.controlplane.waiting import wait_for
 from tests.demoing import ACCOUNT, GONE_SECONDS, ITS_LAST_WORDS, Demo, as_account, demo
@@ -122,7 +122,7 @@ async def may_log_in(url: str) -> bool:
 
 
 async def test_the_password_of_a_login_opens_no_other_login() -> None:
-    async with Stage(templates(is_real=False), print) as stage:
+    async with DemoEnvironment(templates(is_real=False), print) as stage:
         urls = {login: stage.url(login) for login in (*LOGINS, SUPERUSER)}
         for login in urls:
             opened = {
@@ -133,7 +133,7 @@ async def test_the_password_of_a_login_opens_no_other_login() -> None:
 
 async def test_no_password_stands_in_what_others_may_see() -> None:
     """Statements of sessions, the log of a failure, the demo's own files, the arguments of every process."""
-    async with Stage(templates(is_real=False), print) as stage:
+    async with DemoEnvironment(templates(is_real=False), print) as stage:
         passwords = [URL.findall(stage.url(login))[0] for login in (*LOGINS, SUPERUSER)]
         owner, observer = [await asyncpg.connect(stage.url(login)) for login in (SUPERUSER, "observer")]
         for login, password in zip(LOGINS, passwords, strict=False):

@@ -24,7 +24,7 @@ from tests.deployed import DEPLOY, granted, overlaid, rendered
 from tests.dispatching import Dispatcher, Place
 from tests.journey.test_warm import Pool, pools
 from tests.scheduling.kube_scheduler import KubeScheduler
-from tests.scheduling.ours import OurExtender
+from tests.scheduling.own_extender import OurExtender
 
 SCHEDULER = DEPLOY / "scheduler"
 ACCOUNT = "dispatcher-scheduler"

@@ -9,8 +9,8 @@ from itertools import combinations
 from typing import Final, NamedTuple
 
 from dispatcher.admission.cycle import plan_cycle
-from dispatcher.admission.gates import Contender
-from dispatcher.model.launches import Launch, Offer, Standing
+from dispatcher.admission.gates import Candidate
+from dispatcher.model.launches import JobsVerdict, Launch, Offer
 from dispatcher.model.snapshot import plan_load
 from tests.builders import a_snapshot, a_task
 
@@ -60,9 +60,9 @@ def admitted(view: tuple[int, ...], unseen: Rows, rules: Rules) -> frozenset[Row
     holders = [("default", "team_a") for job in view if job in counted] + [("default", "team_a") for _ in mine]
     snapshot = a_snapshot(max_jobs=rules.cap, load=plan_load(holders))
     free = [row for row, job in enumerate(view) if job == NONE and row not in unseen]
-    contenders = [Contender(a_task(id=row + 1), OFFER, Standing(Launch(1))) for row in free]
+    candidates = [Candidate(a_task(id=row + 1), OFFER, JobsVerdict(Launch(1))) for row in free]
     plans = [
-        plan_cycle(snapshot, some) for count in range(1, len(free) + 1) for some in combinations(contenders, count)
+        plan_cycle(snapshot, some) for count in range(1, len(free) + 1) for some in combinations(candidates, count)
     ]
     return frozenset(frozenset(one.task.id - 1 for one in plan.launches) for plan in plans) - {frozenset()}
 

@@ -19,9 +19,9 @@ from tests.model.state import (
     REPORTED,
     SILENT,
     UNTOLD,
+    CacheHistory,
     Ghost,
     Job,
-    Past,
     State,
     find_uid,
     put,
@@ -71,7 +71,7 @@ def starts(world: World, state: State, who: Container) -> None:
         world.take("{} starts, and the answer is lost", who, gone_on(lost, who, UNTOLD))
 
 
-def accepted(state: State, who: Container) -> Past:
+def accepted(state: State, who: Container) -> CacheHistory:
     """A lost container counts as a failed run from now on where its Job failed or is gone: so it may look."""
     job, past = find_uid(state.jobs, who.uid), state.past
     looks_failed = job is None or job.phase == BROKEN
@@ -129,7 +129,7 @@ def failed_by_disruption(state: State, job: Job) -> State:
     return state._replace(jobs=put(state.jobs, job, ended))
 
 
-def remembering(state: State, job: Job) -> Past:
+def remembering(state: State, job: Job) -> CacheHistory:
     """A launch failed by itself: whether its run had started, as it was then."""
     past = state.past
     if is_over(state.row) or job.attempt != state.row.attempt:

@@ -14,13 +14,13 @@ import msgspec
 from dispatcher.jobs.answers import are_over
 from dispatcher.jobs.closing import Act, plan_closing
 from dispatcher.jobs.memory import Unseen, plan_create
-from dispatcher.jobs.observed import Case, Rules, Scene, Sightings
+from dispatcher.jobs.observed import FirstSeen, ObservedCluster, Rules, TaskWithJobs
 from dispatcher.jobs.outcome import TABLE, judge
 from dispatcher.model.identity import task_identity
 from dispatcher.model.jobs import End as Removal
 from dispatcher.model.jobs import Job as RealJob
-from dispatcher.model.jobs import Lane, Phase
-from dispatcher.model.launches import Launch, Standing
+from dispatcher.model.jobs import LaunchGroup, Phase
+from dispatcher.model.launches import JobsVerdict, Launch
 from dispatcher.model.tasks import Status, Task
 from dispatcher.model.verdicts import Hold, HoldReason
 from dispatcher.sweep.plan import Absences, why_swept
@@ -64,10 +64,10 @@ STATUS = {
 NODES = {"node": a_node("node"), "lost": a_node("lost", ready=False, unreachable=True)}
 REFUSAL = Hold(HoldReason.UNKNOWN_TEMPLATE, "no such template")
 
-Line = Callable[[Case], Standing | None]
+Line = Callable[[TaskWithJobs], JobsVerdict | None]
 
 
-class LongSeen(Sightings):
+class LongSeen(FirstSeen):
     """Everything was first seen long ago."""
 
     def has_lasted(self, key: str, now: datetime, duration: timedelta) -> bool:
@@ -92,7 +92,7 @@ def unseen(create: Create | None) -> Unseen | None:
     if create is None:
         return None
     version = "1" if create is MADE else None
-    return Unseen(name_of(create), 1, 1, Lane("q", "t", "i"), "somebody", 0, version)
+    return Unseen(name_of(create), 1, 1, LaunchGroup("q", "t", "i"), "somebody", 0, version)
 
 
 @dataclass
@@ -104,7 +104,7 @@ class Decisions:
     report: str = "sql"
     refusal: bool = False
     table: Sequence[Line] = TABLE
-    case: type[Case] = Case
+    case: type[TaskWithJobs] = TaskWithJobs
     swept_without: frozenset[str] = frozenset()
     rulings: dict[tuple[Row, View], Ruling] = field(default_factory=dict)
     sweeps: dict[tuple[Row, Seen], bool] = field(default_factory=dict)
@@ -156,10 +156,10 @@ class Decisions:
             hold = verdict.reason
         return Ruling(launch, hold, tuple(removal(end, by_uid) for end in standing.ends))
 
-    def _judge(self, task: Task, jobs: list[RealJob], scene: Scene) -> Standing:
-        if self.table is TABLE and self.case is Case:
-            return judge(task, jobs, scene)
-        case = self.case(task, jobs, scene)
+    def _judge(self, task: Task, jobs: list[RealJob], cluster: ObservedCluster) -> JobsVerdict:
+        if self.table is TABLE and self.case is TaskWithJobs:
+            return judge(task, jobs, cluster)
+        case = self.case(task, jobs, cluster)
         return next(standing for line in self.table if (standing := line(case)) is not None)
 
     def _sweep(self, row: Row, job: Seen) -> bool:
@@ -176,9 +176,9 @@ class Decisions:
         return is_due and bool(why_swept(self._job(job), task, LATER, Absences()))
 
     def _close(self, row: Row, view: View) -> Intent:
-        scene = self._scene(view)
+        cluster = self._scene(view)
         jobs = [self._job(job) for job in view]
-        found = plan_closing(self._task(row), jobs, scene, timedelta(0), REFUSAL if self.refusal else None)
+        found = plan_closing(self._task(row), jobs, cluster, timedelta(0), REFUSAL if self.refusal else None)
         if found is None:
             return None
         if found.act is Act.CANCEL:
@@ -220,7 +220,7 @@ class Decisions:
             report=self.report,
         )
 
-    def _scene(self, view: View) -> Scene:
+    def _scene(self, view: View) -> ObservedCluster:
         pods = {}
         for job in view:
             running = "Succeeded" if job.phase == COMPLETE else "Running"
@@ -236,7 +236,7 @@ class Decisions:
                 )
             ]
         rules = Rules(max_launches=self.max_launches, start_deadline_seconds=1, node_lost_seconds=1)
-        return Scene(LATER, LATER, pods, NODES, LongSeen(), rules)
+        return ObservedCluster(LATER, LATER, pods, NODES, LongSeen(), rules)
 
     @cached_property
     def _identity(self) -> str:

@@ -9,9 +9,9 @@ from typing import Final
 import msgspec
 
 from dispatcher.jobs import outcome
-from dispatcher.jobs.observed import Case
+from dispatcher.jobs.observed import TaskWithJobs
 from dispatcher.jobs.outcome import TABLE
-from dispatcher.model.launches import Standing
+from dispatcher.model.launches import JobsVerdict
 from tests.model.decisions import Line
 from tests.model.world import (
     DISRUPTION,
@@ -28,7 +28,7 @@ from tests.model.world import (
 )
 
 
-class JobsAlone(Case, frozen=True):
+class JobsAlone(TaskWithJobs, frozen=True):
     """N without the row."""
 
     @property
@@ -36,7 +36,7 @@ class JobsAlone(Case, frozen=True):
         return max([0, *(job.launch for job in self.of_attempt)])
 
 
-class RowAlone(Case, frozen=True):
+class RowAlone(TaskWithJobs, frozen=True):
     """N without the Jobs."""
 
     @property
@@ -44,18 +44,18 @@ class RowAlone(Case, frozen=True):
         return self.task.launch
 
 
-def any_uid(case: Case) -> Standing | None:
+def any_uid(case: TaskWithJobs) -> JobsVerdict | None:
     """`exited_without_report`, whoever holds the row."""
     uid = case.job.uid if case.job else None
     task = msgspec.structs.replace(case.task, job_uid=uid)
-    return outcome.exited_without_report(Case(task, case.jobs, case.scene))
+    return outcome.exited_without_report(TaskWithJobs(task, case.jobs, case.cluster))
 
 
 def without_line(*lines: Line) -> tuple[Line, ...]:
     return tuple(line for line in TABLE if line not in lines)
 
 
-def with_line(old: Line, new: Callable[[Case], Standing | None]) -> tuple[Line, ...]:
+def with_line(old: Line, new: Callable[[TaskWithJobs], JobsVerdict | None]) -> tuple[Line, ...]:
     return tuple(new if line is old else line for line in TABLE)
 
 

@@ -115,7 +115,7 @@ class Left(NamedTuple):
     foreign: int = 0
 
 
-class Past(NamedTuple):
+class CacheHistory(NamedTuple):
     """What the checks remember of the row's attempt: accepted launches as bits, and how many launches ended by
     themselves, started or not, as it was when their Job ended.
     """
@@ -128,7 +128,7 @@ class Past(NamedTuple):
 class State(NamedTuple):
     row: Row
     left: Left
-    past: Past = Past()
+    past: CacheHistory = CacheHistory()
     jobs: tuple[Job, ...] = ()
     ghosts: tuple[Ghost, ...] = ()
     view: View = ()
@@ -136,7 +136,7 @@ class State(NamedTuple):
     late: Create | None = None
     stale: View | Create | Row | None = None
     janitor: Intent = None
-    backup: tuple[Row, Past] | None = None
+    backup: tuple[Row, CacheHistory] | None = None
 
 
 def uid_of(attempt: int, launch: int, made: int) -> int:
@@ -210,6 +210,6 @@ def uids(part: object) -> list[int]:
         return [part.uid]
     if isinstance(part, Return):
         return [(part.token - 1) // 2]
-    if isinstance(part, Create | Left | Past) or not isinstance(part, tuple):
+    if isinstance(part, Create | Left | CacheHistory) or not isinstance(part, tuple):
         return []
     return [uid for one in part for uid in uids(one)] + [(one - 1) // 2 for one in part if isinstance(one, int)]

@@ -7,11 +7,11 @@ of fair steps alone; safety of all.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dispatcher.jobs.observed import Case
+from dispatcher.jobs.observed import TaskWithJobs
 from dispatcher.jobs.outcome import TABLE
 from tests.model.decisions import Decisions, Line
 from tests.model.row import Row, is_over
-from tests.model.state import Create, Left, Past, State, tidied, tidied_view
+from tests.model.state import CacheHistory, Create, Left, State, tidied, tidied_view
 
 DISRUPTION = "disruption"
 PARTITION = "partition"
@@ -70,7 +70,7 @@ class Rules:
 
     without: frozenset[str] = frozenset()
     table: Sequence[Line] = TABLE
-    case: type[Case] = Case
+    case: type[TaskWithJobs] = TaskWithJobs
 
 
 WHOLE = Rules()
@@ -144,5 +144,5 @@ def tidy(state: State, before: State) -> State:
 def moved(state: State, row: Row, left: Left | None = None) -> State:
     """With the row as it is now; what the checks remember begins anew with each attempt."""
     row = settled(row)
-    past = Past() if row.attempt != state.row.attempt or is_over(row) else state.past
+    past = CacheHistory() if row.attempt != state.row.attempt or is_over(row) else state.past
     return state._replace(row=row, past=past, left=left or state.left)

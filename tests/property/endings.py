@@ -7,7 +7,7 @@ the protocol parks by. There is no janitor in this world, which is who ends them
 from typing import Final
 
 from dispatcher.model.verdicts import PARKED, Hold, HoldReason
-from tests.property.rows import candidate
+from tests.property.rows import indexed_row
 from tests.property.world import World
 
 MOST_TURNS: Final = 240
@@ -44,7 +44,7 @@ def undone(world: World) -> list[str]:
 def why_open(world: World, id_: int) -> str:
     """Why a row should still have moved on; empty: it waits for a person, rightly."""
     task, leader = world.table.rows[id_].task, world.replicas["A"]
-    hold: object = leader.dispatch.decision.plan.holds.get(id_) or leader.launcher.parked(candidate(task))
+    hold: object = leader.dispatch.decision.plan.holds.get(id_) or leader.launcher.parked(indexed_row(task))
     hold = hold or leader.catalog.known_offer(task.kind)
     if not isinstance(hold, Hold):
         return f"{task.status}, never judged" if hold is None else f"{task.status}, passed over"

@@ -254,7 +254,7 @@ def check_reasons(look: Look, decision: Decision, resting: Set[int]) -> None:
     """
     plan = decision.plan
     alive = {id_ for id_ in look.read if id_ in look.rows and look.rows[id_].task.finished_at is None}
-    launched = {contender.task.id for contender in plan.launches}
+    launched = {candidate.task.id for candidate in plan.launches}
     assert launched.isdisjoint(plan.holds), "I19: held and launched"
     assert alive == launched | plan.holds.keys(), "I19: a row that was read has no reason"
     passed = sum(decision.held.values()) - len(plan.holds) - len(resting)

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from dispatcher.admission.gates import Contender
+from dispatcher.admission.gates import Candidate
 from dispatcher.model.jobs import Job
 from dispatcher.model.launches import Launch, Offer
 from dispatcher.model.snapshot import ClusterSnapshot
@@ -20,47 +20,47 @@ UNDER_WAY = ("Launched", "NodeLost", "Finishing")
 class Decided(Struct):
     """Rows launched so far, and the reasons of the others."""
 
-    launched: list[Contender]
+    launched: list[Candidate]
     new: list[Task]
     reasons: dict[int, str]
 
 
-def decide(picture: ClusterSnapshot, contenders: Sequence[Contender], before: Sequence[Job]) -> Decided:
+def decide(picture: ClusterSnapshot, candidates: Sequence[Candidate], before: Sequence[Job]) -> Decided:
     """`before`: what is in flight already, which the picture only has as counts."""
     done = Decided([], [], {})
-    waiting = list(contenders)
+    waiting = list(candidates)
     while waiting:
         key = [(one.tried_at if picture.is_probing else 0, one.task.priority, one.task.id) for one in waiting]
-        contender = waiting.pop(key.index(min(key)))
-        if contender.standing.verdict is None:
+        candidate = waiting.pop(key.index(min(key)))
+        if candidate.standing.verdict is None:
             continue
-        reason = next((word for word, holds in questions(picture, contender, before, done) if holds), "")
+        reason = next((word for word, holds in questions(picture, candidate, before, done) if holds), "")
         if reason:
-            done.reasons[contender.task.id] = reason
+            done.reasons[candidate.task.id] = reason
             continue
-        done.launched.append(contender)
-        if not is_repeat(contender):
-            done.new.append(contender.task)
+        done.launched.append(candidate)
+        if not is_repeat(candidate):
+            done.new.append(candidate.task)
     return done
 
 
-def is_repeat(contender: Contender) -> bool:
-    return isinstance(contender.standing.verdict, Launch) and contender.standing.verdict.is_repeat
+def is_repeat(candidate: Candidate) -> bool:
+    return isinstance(candidate.standing.verdict, Launch) and candidate.standing.verdict.is_repeat
 
 
 def questions(
-    picture: ClusterSnapshot, contender: Contender, before: Sequence[Job], done: Decided
+    picture: ClusterSnapshot, candidate: Candidate, before: Sequence[Job], done: Decided
 ) -> list[tuple[str, Any]]:
     """Every reason with whether it holds, in the order of the paper."""
-    asked = of_the_row(picture, contender) + of_its_jobs(picture, contender, before, done)
-    if not is_repeat(contender):
-        asked += of_the_caps(picture, contender, before, done)
+    asked = of_the_row(picture, candidate) + of_its_jobs(picture, candidate, before, done)
+    if not is_repeat(candidate):
+        asked += of_the_caps(picture, candidate, before, done)
     writes, batch = picture.allowance.writes - len(done.launched), picture.allowance.batch - len(done.launched)
     return [*asked, ("RateLimited", writes < 1), ("NextCycle", batch < 1)]
 
 
-def of_the_row(picture: ClusterSnapshot, contender: Contender) -> list[tuple[str, Any]]:
-    task, verdict, offer = contender.task, contender.standing.verdict, contender.offer
+def of_the_row(picture: ClusterSnapshot, candidate: Candidate) -> list[tuple[str, Any]]:
+    task, verdict, offer = candidate.task, candidate.standing.verdict, candidate.offer
     queue = picture.queues.get(task.queue)
     of_job = str(verdict.reason) if isinstance(verdict, Hold) else ""
     return [
@@ -74,20 +74,20 @@ def of_the_row(picture: ClusterSnapshot, contender: Contender) -> list[tuple[str
 
 
 def of_its_jobs(
-    picture: ClusterSnapshot, contender: Contender, before: Sequence[Job], done: Decided
+    picture: ClusterSnapshot, candidate: Candidate, before: Sequence[Job], done: Decided
 ) -> list[tuple[str, Any]]:
-    lane = contender.lane
-    is_busy = lane in picture.busy_lanes or lane in [one.lane for one in done.launched]
+    group = candidate.group
+    is_busy = group in picture.busy_groups or group in [one.group for one in done.launched]
     return [
-        ("TemplateFailing", lane in picture.failing_lanes and is_busy),
+        ("TemplateFailing", group in picture.failing_groups and is_busy),
         ("DispatcherNotReady", picture.not_ready is not None),
     ]
 
 
 def of_the_caps(
-    picture: ClusterSnapshot, contender: Contender, before: Sequence[Job], done: Decided
+    picture: ClusterSnapshot, candidate: Candidate, before: Sequence[Job], done: Decided
 ) -> list[tuple[str, Any]]:
-    task, offer = contender.task, contender.offer
+    task, offer = candidate.task, candidate.offer
     holders = [(job.queue, job.submitted_by) for job in before] + [(one.queue, one.submitted_by) for one in done.new]
     queue = picture.queues.get(task.queue)
     mine = [one for one in holders if one == (task.queue, task.submitted_by)]

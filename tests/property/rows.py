@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from dispatcher.model.identity import start_key
 from dispatcher.model.snapshot import Frame
-from dispatcher.model.tasks import TERMINAL, Candidate, Kind, Queue, Request, Status, Task
+from dispatcher.model.tasks import TERMINAL, IndexedRow, Kind, Queue, Request, Status, Task
 from tests.builders import DATABASE_ID
 from tests.property.timing import Timeline
 
@@ -159,7 +159,7 @@ class Look:
         self.listed: set[int] = set()
         self.read: set[int] = set()
 
-    async def candidates(self, windows: Mapping[str, int]) -> list[Candidate]:
+    async def indexed_rows(self, windows: Mapping[str, int]) -> list[IndexedRow]:
         """Of each queue the ready ones by (priority, id), then the due ones by (run_at, id)."""
         waiting: dict[str, list[Task]] = {name: [] for name in windows}
         for row in self.rows.values():
@@ -171,7 +171,7 @@ class Look:
         waiting = [row.task for row in self.rows.values() if row.task.status is Status.WAITING]
         return sorted({(task.queue, task.submitted_by) for task in waiting if task.queue in queues})
 
-    async def candidates_of(self, windows: Mapping[tuple[str, str], int]) -> list[Candidate]:
+    async def indexed_rows_of(self, windows: Mapping[tuple[str, str], int]) -> list[IndexedRow]:
         """The same, of each submitter in a queue."""
         own: dict[tuple[str, str], list[Task]] = {line: [] for line in windows}
         for row in self.rows.values():
@@ -180,10 +180,10 @@ class Look:
                 own[line].append(row.task)
         return [row for line, most in windows.items() for row in self._first(own[line], most)]
 
-    def _first(self, waiting: Sequence[Task], most: int) -> list[Candidate]:
+    def _first(self, waiting: Sequence[Task], most: int) -> list[IndexedRow]:
         ready = sorted((t.priority, t.id) for t in waiting if t.run_at is None)[:most]
         due = sorted((t.run_at, t.id) for t in waiting if t.run_at is not None and t.run_at <= self.now)
-        found = [candidate(self.rows[id_].task) for _, id_ in (*ready, *due[:most])]
+        found = [indexed_row(self.rows[id_].task) for _, id_ in (*ready, *due[:most])]
         self.listed |= {row.id for row in found}
         return found
 
@@ -198,7 +198,7 @@ class Look:
         self.read |= wanted
         return {id_: self.rows[id_].task for id_ in sorted(wanted) if id_ in self.rows}
 
-    async def contenders(self, ids: Iterable[int]) -> tuple[dict[int, Task], dict[int, Request]]:
+    async def candidates(self, ids: Iterable[int]) -> tuple[dict[int, Task], dict[int, Request]]:
         return await self.tasks(ids), await self.requests(ids)
 
     async def requests(self, ids: Iterable[int]) -> dict[int, Request]:
@@ -217,8 +217,8 @@ def plan_frame(now: datetime, rows: Mapping[int, Row], queues: Sequence[Queue], 
     return Frame(queues, held, min((at for at in coming if at > now), default=None))
 
 
-def candidate(task: Task) -> Candidate:
-    return Candidate(task.id, task.attempt, task.priority, task.queue, task.kind, task.submitted_by)
+def indexed_row(task: Task) -> IndexedRow:
+    return IndexedRow(task.id, task.attempt, task.priority, task.queue, task.kind, task.submitted_by)
 
 
 def kind(row: Row) -> Kind:

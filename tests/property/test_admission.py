@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.admission.cycle import plan_cycle
-from dispatcher.admission.gates import Contender
+from dispatcher.admission.gates import Candidate
 from dispatcher.admission.heads import take_turns
 from dispatcher.admission.order import plan_order
 from dispatcher.admission.scan import Scan
-from dispatcher.model.jobs import Job, Lane
-from dispatcher.model.launches import Launch, Offer, Standing
+from dispatcher.model.jobs import Job, LaunchGroup
+from dispatcher.model.launches import JobsVerdict, Launch, Offer
 from dispatcher.model.snapshot import Allowance, ClusterSnapshot, Pending, plan_load
-from dispatcher.model.tasks import Candidate, Kind
+from dispatcher.model.tasks import IndexedRow, Kind
 from dispatcher.model.verdicts import Hold, HoldReason
-from tests.builders import a_candidate, a_job, a_kind, a_queue, a_snapshot, a_task, ago, later
+from tests.builders import a_job, a_kind, a_queue, a_snapshot, a_task, ago, an_indexed_row, later
 from tests.indexing import RowIndex
 from tests.property.oracle import decide
 from tests.property.profiles import FACT
@@ -41,13 +41,13 @@ verdicts: st.SearchStrategy[Any] = st.one_of(
 
 
 @st.composite
-def many_contenders(draw: st.DrawFn) -> list[Contender]:
+def many_contenders(draw: st.DrawFn) -> list[Candidate]:
     number = draw(st.integers(0, 14))
     return [
-        Contender(
+        Candidate(
             a_task(id=id_, queue=draw(queues), submitted_by=draw(teams), priority=draw(st.integers(0, 2)),
                    run_at=draw(sometimes)),
-            draw(offers), Standing(draw(verdicts)), draw(st.sampled_from([float("-inf"), 1.0, 2.0])),
+            draw(offers), JobsVerdict(draw(verdicts)), draw(st.sampled_from([float("-inf"), 1.0, 2.0])),
         )
         for id_ in draw(st.permutations(range(number)))
     ]  # fmt: skip
@@ -60,7 +60,7 @@ def pictures(draw: st.DrawFn, before: Sequence[Job]) -> ClusterSnapshot:
                 paused_until=draw(sometimes))
         for name in QUEUES[:2]
     ]  # fmt: skip
-    lanes = frozenset(Lane(queue, "default", image) for queue in QUEUES for image in IMAGES)
+    groups = frozenset(LaunchGroup(queue, "default", image) for queue in QUEUES for image in IMAGES)
     not_ready = draw(st.sampled_from([None, None, None, Hold(HoldReason.DISPATCHER_NOT_READY)]))
     return a_snapshot(
         *declared, max_jobs=draw(st.integers(0, 12)), max_pending=draw(few), is_strict=draw(st.booleans()),
@@ -69,8 +69,8 @@ def pictures(draw: st.DrawFn, before: Sequence[Job]) -> ClusterSnapshot:
         allowance=Allowance(draw(st.integers(0, 20)), draw(st.integers(0, 20))), not_ready=not_ready,
         is_blind=not_ready is not None and draw(st.booleans()), is_probing=draw(st.booleans()),
         quota=draw(st.sampled_from([None, None, Hold(HoldReason.QUOTA_EXCEEDED)])),
-        failing_lanes=draw(st.frozensets(st.sampled_from(sorted(lanes, key=str)))),
-        busy_lanes=draw(st.frozensets(st.sampled_from(sorted(lanes, key=str)))),
+        failing_groups=draw(st.frozensets(st.sampled_from(sorted(groups, key=str)))),
+        busy_groups=draw(st.frozensets(st.sampled_from(sorted(groups, key=str)))),
     )  # fmt: skip
 
 
@@ -80,10 +80,10 @@ jobs = st.lists(st.builds(lambda queue, team: a_job(queue=queue, submitted_by=te
 @FACT
 @given(st.data(), jobs, many_contenders())
 def test_a_cycle_decides_as_somebody_would_who_counts_everything_anew(
-    data: st.DataObject, before: list[Job], contenders: list[Contender]
+    data: st.DataObject, before: list[Job], candidates: list[Candidate]
 ) -> None:
     picture = data.draw(pictures(before))
-    done, plan = decide(picture, contenders, before), plan_cycle(picture, contenders)
+    done, plan = decide(picture, candidates, before), plan_cycle(picture, candidates)
     assert [one.task.id for one in plan.launches] == [one.task.id for one in done.launched]
     assert {id_: str(hold.reason) for id_, hold in plan.holds.items()} == done.reasons
 
@@ -91,28 +91,28 @@ def test_a_cycle_decides_as_somebody_would_who_counts_everything_anew(
 @FACT
 @given(st.data(), jobs, many_contenders())
 def test_whose_turn_it_is_does_not_depend_on_how_rows_were_found(
-    data: st.DataObject, before: list[Job], contenders: list[Contender]
+    data: st.DataObject, before: list[Job], candidates: list[Candidate]
 ) -> None:
     picture = data.draw(pictures(before))
-    shuffled = data.draw(st.permutations(contenders))
-    assert plan_cycle(picture, shuffled) == plan_cycle(picture, contenders)
+    shuffled = data.draw(st.permutations(candidates))
+    assert plan_cycle(picture, shuffled) == plan_cycle(picture, candidates)
     for is_probing in (False, True):
-        assert plan_order(shuffled, is_probing=is_probing) == plan_order(contenders, is_probing=is_probing)
+        assert plan_order(shuffled, is_probing=is_probing) == plan_order(candidates, is_probing=is_probing)
 
 
 @FACT
 @given(many_contenders())
 def test_while_one_at_a_time_is_let_through_nobody_is_tried_twice_before_all_others_once(
-    contenders: list[Contender],
+    candidates: list[Candidate],
 ) -> None:
     """Whoever is tried moves to the end: n rows are tried within n looks."""
     tried, now = [], 10.0
-    for _ in contenders:
-        first = plan_order(contenders, is_probing=True)[0]
+    for _ in candidates:
+        first = plan_order(candidates, is_probing=True)[0]
         tried.append(first.task.id)
         now += 1
-        contenders = [msgspec.structs.replace(one, tried_at=now) if one is first else one for one in contenders]
-    assert sorted(tried) == sorted(one.task.id for one in contenders)
+        candidates = [msgspec.structs.replace(one, tried_at=now) if one is first else one for one in candidates]
+    assert sorted(tried) == sorted(one.task.id for one in candidates)
 
 
 rows = st.lists(st.tuples(st.integers(0, 3), st.sampled_from("abc")), max_size=30)
@@ -122,8 +122,8 @@ rows = st.lists(st.tuples(st.integers(0, 3), st.sampled_from("abc")), max_size=3
 @given(rows)
 def test_queues_take_turns(drawn: list[tuple[int, str]]) -> None:
     """Whatever is cut off behind: of two queues that both go on, neither is more than one row ahead."""
-    candidates = [a_candidate(id_, priority=priority, queue=queue) for id_, (priority, queue) in enumerate(drawn)]
-    heads = {name: sorted((row for row in candidates if row.queue == name), key=lambda row: (row.priority, row.id))
+    indexed_rows = [an_indexed_row(id_, priority=priority, queue=queue) for id_, (priority, queue) in enumerate(drawn)]
+    heads = {name: sorted((row for row in indexed_rows if row.queue == name), key=lambda row: (row.priority, row.id))
              for name in "abc"}  # fmt: skip
     taken = take_turns(heads.values())
     assert {name: [row for row in taken if row.queue == name] for name in "abc"} == heads
@@ -137,8 +137,8 @@ def test_queues_take_turns(drawn: list[tuple[int, str]]) -> None:
 class Shelf(RowIndex):
     """Rows and offers by kind: the good, the denied, and those that the API server refused."""
 
-    def __init__(self, candidates: list[Candidate], parked: set[int]) -> None:
-        super().__init__(candidates)
+    def __init__(self, indexed_rows: list[IndexedRow], parked: set[int]) -> None:
+        super().__init__(indexed_rows)
         self._parked = parked
         self._known: dict[bytes, Offer | Hold] = {}
 
@@ -153,7 +153,7 @@ class Shelf(RowIndex):
     def known_offer(self, digest: bytes) -> Offer | Hold | None:
         return self._known.get(digest)
 
-    def parked(self, row: Candidate) -> Hold | None:
+    def parked(self, row: IndexedRow) -> Hold | None:
         return Hold(HoldReason.POISON) if row.id in self._parked else None
 
 
@@ -170,7 +170,7 @@ async def test_every_row_of_the_head_is_read_or_has_one_reason_or_waits_for_a_pl
 ) -> None:
     """I19, and I7 for windows: up to a few thousand held rows hide nobody who could be launched."""
     drawn = [(queue, kind, bad) for queue, kind, bad, count in heaps for _ in range(count)]
-    table = [a_candidate(id_, queue=queue, kind=kind) for id_, (queue, kind, _) in enumerate(drawn)]
+    table = [an_indexed_row(id_, queue=queue, kind=kind) for id_, (queue, kind, _) in enumerate(drawn)]
     parked = {id_ for id_, (_, _, is_parked) in enumerate(drawn) if is_parked}
     shelf = Shelf(table, parked)
     picture = a_snapshot(a_queue("a", max_jobs=most), a_queue("b"))

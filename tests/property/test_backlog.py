@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.model.tasks import Queue
-from tests.property import mischief
+from tests.property import disturbances
 from tests.property.api import Fate
 from tests.property.profiles import STORY
 from tests.property.rows import Wish
@@ -60,7 +60,7 @@ def without_an_image(world: World) -> None:
     look(world)
     world.bring_up()
     for number in range(3):
-        mischief.act_pod(world, number, "image")
+        disturbances.act_pod(world, number, "image")
 
 
 def cancelled(world: World) -> None:

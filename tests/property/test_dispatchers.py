@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 from dispatcher.model.tasks import Queue
-from tests.property import mischief
+from tests.property import disturbances
 from tests.property.api import Fate
 from tests.property.endings import check_end
 from tests.property.profiles import WORLD
@@ -87,14 +87,14 @@ class Dispatchers(RuleBasedStateMachine):
     @precondition(lambda self: self.world.wires.held)
     @rule(number=numbers, fate=answers)
     def release(self, number: int, fate: Fate) -> None:
-        if (held := mischief.pick(self.world.wires.held, number)) is not None:
+        if (held := disturbances.pick(self.world.wires.held, number)) is not None:
             self.world.wires.release(held, fate)
         self.world.go_on()
 
     @precondition(lambda self: self.world.wires.late)
     @rule(number=numbers)
     def land(self, number: int) -> None:
-        if (late := mischief.pick(self.world.wires.late, number)) is not None:
+        if (late := disturbances.pick(self.world.wires.late, number)) is not None:
             self.world.wires.land(late)
 
     @rule(name=replicas, kind=st.sampled_from(["jobs", "jobs", "pods", "nodes"]), most=st.integers(1, 5))
@@ -130,24 +130,24 @@ class Dispatchers(RuleBasedStateMachine):
         world.wires.is_away = what == "away"
         world.cluster.is_quota_full, world.cluster.is_terminating = what == "quota", what == "terminating"
 
-    @rule(number=numbers, act=st.sampled_from(mischief.OF_CONTAINERS), then=thens)
+    @rule(number=numbers, act=st.sampled_from(disturbances.OF_CONTAINERS), then=thens)
     def container(self, number: int, act: str, then: str) -> None:
-        mischief.act_container(self.world, number, act)
+        disturbances.act_container(self.world, number, act)
         self._then(then)
 
-    @rule(number=numbers, act=st.sampled_from(mischief.OF_PODS), then=thens)
+    @rule(number=numbers, act=st.sampled_from(disturbances.OF_PODS), then=thens)
     def pod(self, number: int, act: str, then: str) -> None:
-        mischief.act_pod(self.world, number, act)
+        disturbances.act_pod(self.world, number, act)
         self._then(then)
 
-    @rule(number=numbers, act=st.sampled_from(mischief.OF_JOBS), then=thens)
+    @rule(number=numbers, act=st.sampled_from(disturbances.OF_JOBS), then=thens)
     def job(self, number: int, act: str, then: str) -> None:
-        mischief.act_job(self.world, number, act)
+        disturbances.act_job(self.world, number, act)
         self._then(then)
 
-    @rule(number=numbers, act=st.sampled_from(mischief.OF_ROWS), then=thens)
+    @rule(number=numbers, act=st.sampled_from(disturbances.OF_ROWS), then=thens)
     def row(self, number: int, act: str, then: str) -> None:
-        mischief.act_row(self.world, number, act)
+        disturbances.act_row(self.world, number, act)
         self._then(then)
 
     @rule(name=replicas, wish=plain(), fate=in_flight, lands=lands)
@@ -188,7 +188,7 @@ class Dispatchers(RuleBasedStateMachine):
     def move_on(self, wish: Wish, fate: Fate, act: str, is_cut: bool) -> None:
         """A row is cancelled, or begun anew, or waits, while its create is on its way and the watch may be silent."""
         self._send(self.world.laws.leader, wish, fate)
-        mischief.act_row(self.world, len(self.world.table.rows) - 1, act)
+        disturbances.act_row(self.world, len(self.world.table.rows) - 1, act)
         if is_cut and (leader := self.world.laws.leader) is not None:
             self.world.release_all()
             leader.view.catch_up()
@@ -266,7 +266,7 @@ class Dispatchers(RuleBasedStateMachine):
         """The end belongs to the run, but not to one that has failed already."""
         try:
             if sys.exc_info()[0] is None:
-                SEEN.update(mischief.facts(self.world))
+                SEEN.update(disturbances.facts(self.world))
                 check_end(self.world)
         finally:
             self.world.close()

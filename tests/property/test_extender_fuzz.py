@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.extender.node_filter import closed_to_nobody
+from dispatcher.extender.node_filter import unreserved_filter
 from dispatcher.extender.server import BadBody, Call, Extender
 from dispatcher.model.identity import HISTORY_NODES, REAL_RESOURCES
 from tests.contract.bodies import CONTAINER, POD, ROOMS, SECRET, asking, node, whole
@@ -90,7 +90,7 @@ class Judge:
     """Gives one body to each verb, and looks at what comes back."""
 
     def __init__(self) -> None:
-        self._extender = Extender(ROOMS, closed_to_nobody())
+        self._extender = Extender(ROOMS, unreserved_filter())
         self.outcomes: Counter[str] = Counter()
         self.refusals: set[str] = set()
 

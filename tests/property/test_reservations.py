@@ -11,11 +11,11 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dispatcher.model.capacity import Bound, NodeSize, Rooms
+from dispatcher.model.capacity import BoundPod, NodeCapacities, NodeSize
 from dispatcher.model.reservations import Reservation
-from dispatcher.reservations.assumed_pods import CHARGE_TICKS
-from dispatcher.reservations.book import Holds
-from dispatcher.reservations.pod_request import Asker
+from dispatcher.reservations.assumed_pods import ASSUMED_TICKS
+from dispatcher.reservations.book import ReservationBook
+from dispatcher.reservations.pod_request import PodRequest
 from tests.builders import NOW
 from tests.property.profiles import FACT
 
@@ -38,16 +38,16 @@ class Charged(Struct):
 
 
 class AgainstTheModel(RuleBasedStateMachine):
-    pods: Bundle[Asker] = Bundle("pods")
+    pods: Bundle[PodRequest] = Bundle("pods")
 
     @initialize()
     def begin(self) -> None:
         self.now, self.number = 0.0, 0
-        self.holds = Holds(Rooms())
+        self.holds = ReservationBook(NodeCapacities())
         self.nodes: dict[str, NodeSize] = {}
         self.reservations: dict[str, Reservation] = {}
         self.landed: set[str] = set()
-        self.bound: dict[str, Bound] = {}
+        self.bound: dict[str, BoundPod] = {}
         self.charges: dict[str, Charged] = {}
         self.ticks = 0
 
@@ -91,32 +91,32 @@ class AgainstTheModel(RuleBasedStateMachine):
           offered=st.sampled_from([NODES, NODES, ("a", "b"), ("c",)]))  # fmt: skip
     def asked(
         self, asks: dict[str, int], keys: frozenset[str], is_exempt: bool, again: bool, offered: tuple[str, ...]
-    ) -> Asker:
+    ) -> PodRequest:
         self.number += not again
-        asker = Asker(f"p{self.number}", keys, asks, is_exempt)
-        self.charges.pop(asker.name, None)
-        passed = set(offered) - set(self._refused(asker))
-        assert set(offered) - self.holds.refusals(asker, offered, self.now).keys() == passed
+        request = PodRequest(f"p{self.number}", keys, asks, is_exempt)
+        self.charges.pop(request.name, None)
+        passed = set(offered) - set(self._refused(request))
+        assert set(offered) - self.holds.refusals(request, offered, self.now).keys() == passed
         if passed:
             is_coming = any(map(self._active, passed))
-            self.charges[asker.name] = Charged(keys, asks, self.ticks + CHARGE_TICKS, is_coming, passed)
-        return asker
+            self.charges[request.name] = Charged(keys, asks, self.ticks + ASSUMED_TICKS, is_coming, passed)
+        return request
 
     @rule(asks=ASKS, keys=KEYS)
     def asked_in_doubt(self, asks: dict[str, int], keys: frozenset[str]) -> None:
         """Whoever is refused all is not on its way."""
-        asker = Asker("in doubt", keys, asks)
+        request = PodRequest("in doubt", keys, asks)
         of_others = {node for node in NODES if any(one.target not in keys for one in self._active(node))}
-        assert self.holds.closed(asker, of_others, self.now).keys() == of_others
-        assert set(self.holds.nodes_of_others(asker, self.now)) == of_others
+        assert self.holds.closed(request, of_others, self.now).keys() == of_others
+        assert set(self.holds.nodes_of_others(request, self.now)) == of_others
 
-    @rule(asker=consumes(pods), node=st.sampled_from(NODES))
-    def is_bound(self, asker: Asker, node: str) -> None:
-        made = Bound(asker.name, node, asker.asks, tuple(asker.keys))
-        self.holds.hear_pod(self.bound.get(asker.name), made)
-        self.bound[asker.name] = made
-        self.charges.pop(asker.name, None)
-        self.landed |= {one.uid for one in self.reservations.values() if one.target in asker.keys}
+    @rule(request=consumes(pods), node=st.sampled_from(NODES))
+    def is_bound(self, request: PodRequest, node: str) -> None:
+        made = BoundPod(request.name, node, request.asks, tuple(request.keys))
+        self.holds.hear_pod(self.bound.get(request.name), made)
+        self.bound[request.name] = made
+        self.charges.pop(request.name, None)
+        self.landed |= {one.uid for one in self.reservations.values() if one.target in request.keys}
 
     @rule(chance=st.randoms(use_true_random=False))
     def ends(self, chance: Random) -> None:
@@ -127,7 +127,7 @@ class AgainstTheModel(RuleBasedStateMachine):
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
 
-    @rule(ticks=st.sampled_from([1, CHARGE_TICKS // 2, CHARGE_TICKS]))
+    @rule(ticks=st.sampled_from([1, ASSUMED_TICKS // 2, ASSUMED_TICKS]))
     def is_at_work(self, ticks: int) -> None:
         for _ in range(ticks):
             self.holds.tick()
@@ -139,25 +139,25 @@ class AgainstTheModel(RuleBasedStateMachine):
             if one.node == node and one.uid not in self.landed and self.now < one.ends_at
         ]  # fmt: skip
 
-    def _refused(self, asker: Asker) -> Iterator[str]:
+    def _refused(self, request: PodRequest) -> Iterator[str]:
         on_the_way = [one for one in self.charges.values() if self.ticks < one.until and one.counts]
-        for node in NODES if not asker.is_exempt else ():
+        for node in NODES if not request.is_exempt else ():
             active = self._active(node)
             for resource in {resource for one in active for resource in one.amounts}:
                 size = self.nodes[node].size.get(resource, 0) if node in self.nodes else 0
                 used = sum(pod.asks.get(resource, 0) for pod in self.bound.values() if pod.node == node)
                 used = used if node in self.nodes and resource in self.nodes[node].size else 0
-                held = sum(one.amounts.get(resource, 0) for one in active if one.target not in asker.keys)
-                asked = asker.asks.get(resource, 0)
-                coming = sum(self._beyond(node, resource, asker, on_the_way))
+                held = sum(one.amounts.get(resource, 0) for one in active if one.target not in request.keys)
+                asked = request.asks.get(resource, 0)
+                coming = sum(self._beyond(node, resource, request, on_the_way))
                 if asked and held and asked + coming > size - used - held:
                     yield node
 
-    def _beyond(self, node: str, resource: str, asker: Asker, on_the_way: list[Charged]) -> Iterator[int]:
+    def _beyond(self, node: str, resource: str, request: PodRequest, on_the_way: list[Charged]) -> Iterator[int]:
         """What each of the others may take there. Where nothing is held for the asker, all of what they ask for, though
         they may be refused the node; else what is not held for them, and each hold counts once.
         """
-        unclaimed = [one for one in self._active(node) if one.target not in asker.keys]
+        unclaimed = [one for one in self._active(node) if one.target not in request.keys]
         is_own = len(unclaimed) < len(self._active(node))
         for other in on_the_way:
             if not is_own:

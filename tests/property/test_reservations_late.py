@@ -7,12 +7,12 @@ from random import Random
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from dispatcher.model.capacity import Bound, NodeSize, Rooms
+from dispatcher.model.capacity import BoundPod, NodeCapacities, NodeSize
 from dispatcher.model.reservations import Reservation, key_of
-from dispatcher.reservations.assumed_pods import CHARGE_TICKS
-from dispatcher.reservations.book import Holds
-from dispatcher.reservations.pod_request import Asker
-from dispatcher.reservations.waiting_pods import TurnedAway
+from dispatcher.reservations.assumed_pods import ASSUMED_TICKS
+from dispatcher.reservations.book import ReservationBook
+from dispatcher.reservations.pod_request import PodRequest
+from dispatcher.reservations.waiting_pods import WaitingPods
 from tests.builders import NOW
 from tests.property.profiles import FACT
 
@@ -22,13 +22,13 @@ SIZE = {"cpu": 4, "memory": 4}
 SMALL = st.fixed_dictionaries(dict.fromkeys(SCARCE, st.sampled_from([0, 1, 1, 2, 4])))
 WITHIN_SECONDS = 3
 """At most so long from filter until it is seen that a Pod is bound, or known that it is not."""
-NOBODY = Asker("nobody", (), {})
+NOBODY = PodRequest("nobody", (), {})
 
 
 @dataclass(frozen=True)
 class OnTheWay:
     since: int
-    asker: Asker
+    request: PodRequest
     node: str
 
 
@@ -42,14 +42,14 @@ class BehindAScheduler(RuleBasedStateMachine):
     def begin(self) -> None:
         self.number, self.now = 0, 0
         self.ran: set[str] = set()
-        self.holds = Holds(Rooms())
-        self.turned_away = TurnedAway()
+        self.holds = ReservationBook(NodeCapacities())
+        self.turned_away = WaitingPods()
         self.free = {node: dict(SIZE) for node in NODES}
         self.held: dict[str, Reservation] = {}
         self.on_the_way: list[OnTheWay] = []
         self.charged: dict[str, int] = {}
-        self.waits: dict[str, tuple[Asker, frozenset[str]]] = {}
-        self.bound: dict[str, Bound] = {}
+        self.waits: dict[str, tuple[PodRequest, frozenset[str]]] = {}
+        self.bound: dict[str, BoundPod] = {}
         for node in NODES:
             self.holds.hear_node(None, NodeSize(node, NOW, SIZE))
 
@@ -82,25 +82,25 @@ class BehindAScheduler(RuleBasedStateMachine):
     def _schedule(self, asks: dict[str, int], keys: frozenset[str], chance: Random) -> None:
         self.number += 1
         uid = f"u{self.number}"
-        asker = Asker(f"x/p{self.number}", keys | {key_of("uid", "x", uid)}, asks, uid=uid)
+        request = PodRequest(f"x/p{self.number}", keys | {key_of("uid", "x", uid)}, asks, uid=uid)
         fit = [node for node in NODES if all(self.free[node][one] >= amount for one, amount in asks.items())]
-        refused = self.holds.refusals(asker, fit, self.now)
-        self.turned_away.note(asker, refused)
+        refused = self.holds.refusals(request, fit, self.now)
+        self.turned_away.note(request, refused)
         assert not any(self._is_all_its_own(node, keys) for node in refused)
         if passed := [node for node in fit if node not in refused]:
             node = chance.choice(passed)
-            self._move(asker, node, -1)
-            self.on_the_way.append(OnTheWay(self.now, asker, node))
-            self.charged[asker.name] = self.now + CHARGE_TICKS
+            self._move(request, node, -1)
+            self.on_the_way.append(OnTheWay(self.now, request, node))
+            self.charged[request.name] = self.now + ASSUMED_TICKS
         else:
-            self.waits[asker.name] = asker, frozenset(refused)
+            self.waits[request.name] = request, frozenset(refused)
 
     @precondition(lambda self: self.on_the_way)
     @rule(chance=st.randoms(use_true_random=False))
     def is_seen_bound(self, chance: Random) -> None:
         one = self._arrived(chance)
-        self.held = {name: held for name, held in self.held.items() if held.target not in one.asker.keys}
-        made = Bound(one.asker.name, one.node, one.asker.asks, tuple(one.asker.keys))
+        self.held = {name: held for name, held in self.held.items() if held.target not in one.request.keys}
+        made = BoundPod(one.request.name, one.node, one.request.asks, tuple(one.request.keys))
         self.bound[made.name] = made
         self.holds.hear_pod(None, made)
         self.charged.pop(made.name)
@@ -110,7 +110,7 @@ class BehindAScheduler(RuleBasedStateMachine):
     def could_not_be_bound(self, chance: Random) -> None:
         """Nobody tells the extender."""
         one = self._arrived(chance)
-        self._move(one.asker, one.node, 1)
+        self._move(one.request, one.node, 1)
 
     @precondition(lambda self: self.bound)
     @rule(chance=st.randoms(use_true_random=False))
@@ -119,7 +119,7 @@ class BehindAScheduler(RuleBasedStateMachine):
         self._move(over, over.node, 1)
         self.holds.hear_pod(over, None)
 
-    @rule(seconds=st.sampled_from([1, 2, CHARGE_TICKS]))
+    @rule(seconds=st.sampled_from([1, 2, ASSUMED_TICKS]))
     def seconds_pass(self, seconds: int) -> None:
         """As long as nobody would be on the way for too long."""
         for _ in range(seconds):
@@ -134,9 +134,9 @@ class BehindAScheduler(RuleBasedStateMachine):
         """All of them, at once, and nobody else who waits."""
         self.holds.pass_time(self.now)
         self.turned_away.hear(self.holds.changes, self.holds.take_gained())
-        attempts = self.turned_away.who_could(self.holds.would_fit, self.holds.is_bound, self.now)
-        told = {one.asker.name: one for one in attempts}
-        could = [name for name, (asker, nodes) in self.waits.items() if any(map(partial(self._fits, asker), nodes))]
+        attempts = self.turned_away.ready_to_retry(self.holds.would_fit, self.holds.is_bound, self.now)
+        told = {one.request.name: one for one in attempts}
+        could = [name for name, (request, nodes) in self.waits.items() if any(map(partial(self._fits, request), nodes))]
         assert told.keys() & self.waits.keys() == set(could)
         assert not told.keys() & self.bound.keys()
         for name, one in told.items():
@@ -147,7 +147,7 @@ class BehindAScheduler(RuleBasedStateMachine):
     def what_is_held_is_free(self) -> None:
         """Or its target is on the way there."""
         for node in NODES if self.number else ():
-            coming = {key for one in self.on_the_way if one.node == node for key in one.asker.keys}
+            coming = {key for one in self.on_the_way if one.node == node for key in one.request.keys}
             for resource in SCARCE:
                 held = [one for one in self._held_on(node) if one.target not in coming]
                 assert sum(one.amounts.get(resource, 0) for one in held) <= self.free[node][resource]
@@ -167,13 +167,13 @@ class BehindAScheduler(RuleBasedStateMachine):
     def _is_all_its_own(self, node: str, keys: frozenset[str]) -> bool:
         return all(one.target in keys for one in self._held_on(node))
 
-    def _fits(self, asker: Asker, node: str) -> bool:
-        return self.holds.would_fit(asker, node)
+    def _fits(self, request: PodRequest, node: str) -> bool:
+        return self.holds.would_fit(request, node)
 
     def _arrived(self, chance: Random) -> OnTheWay:
         return self.on_the_way.pop(chance.randrange(len(self.on_the_way)))
 
-    def _move(self, pod: Asker | Bound, node: str, sign: int) -> None:
+    def _move(self, pod: PodRequest | BoundPod, node: str, sign: int) -> None:
         self.free[node] = {one: self.free[node][one] + sign * pod.asks[one] for one in SCARCE}
 
 

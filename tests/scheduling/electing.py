@@ -4,8 +4,8 @@ from pathlib import Path
 
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import wait_for
-from tests.scheduling.ground import Ground
 from tests.scheduling.kube_scheduler import KubeScheduler
+from tests.scheduling.nodes_and_pods import Ground
 
 SHORT = {"leaseDuration": "10s", "renewDeadline": "8s", "retryPeriod": "500ms"}
 

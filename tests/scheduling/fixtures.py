@@ -14,11 +14,11 @@ from dispatcher.kube.reservations import RESERVATIONS
 from tests.controlplane.api import KubeFault
 from tests.controlplane.cluster import ControlPlane
 from tests.deployed import DEPLOY, rendered
-from tests.scheduling.ground import Ground, grounds
-from tests.scheduling.ours import OurExtender, account
+from tests.scheduling.nodes_and_pods import Ground, grounds
+from tests.scheduling.own_extender import OurExtender, account
 from tests.scheduling.reserving import Plot, plot_of
 from tests.scheduling.scripted import Scripted, scripted
-from tests.scheduling.stage import ScriptedStage, Stage, scripted_stage, staged
+from tests.scheduling.stage import DemoEnvironment, ScriptedStage, scripted_stage, staged
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -89,7 +89,7 @@ async def plot(ground: Ground, ours: OurExtender) -> Plot:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def our_stage(
     control_plane: ControlPlane, ours: OurExtender, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Stage]:
+) -> AsyncIterator[DemoEnvironment]:
     """With our extender, and the configuration that it prints."""
     async with staged(control_plane, tmp_path_factory.mktemp("stage"), await ours.printed(), 4) as made:
         yield made

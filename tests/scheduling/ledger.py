@@ -9,7 +9,7 @@ from typing import Self
 from dispatcher.model.amounts import milli_of
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import wait_for
-from tests.scheduling.ground import Ground
+from tests.scheduling.nodes_and_pods import Ground
 
 
 class Ledger:

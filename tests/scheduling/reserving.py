@@ -8,9 +8,9 @@ from dispatcher.kube.reservations import PATH
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.waiting import wait_for
-from tests.scheduling.ground import Ground
 from tests.scheduling.kube_scheduler import KubeScheduler
-from tests.scheduling.ours import OurExtender
+from tests.scheduling.nodes_and_pods import Ground
+from tests.scheduling.own_extender import OurExtender
 
 CPU = "cpu is reserved for another Pod"
 WHOLE = {"cpu": "3900m"}

@@ -8,13 +8,13 @@ from typing import Any
 
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
-from tests.scheduling.ground import Ground, grounds
 from tests.scheduling.kube_scheduler import KubeScheduler, configuration, entry
+from tests.scheduling.nodes_and_pods import Ground, grounds
 from tests.scheduling.scripted import Scripted, scripted
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class DemoEnvironment:
     """Large nodes, so that the Pods of earlier tests weigh nothing."""
 
     ground: Ground
@@ -36,7 +36,7 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class ScriptedStage(Stage):
+class ScriptedStage(DemoEnvironment):
     """Its scheduler asks this extender, as it is recommended."""
 
     extender: Scripted
@@ -49,7 +49,7 @@ async def scripted_stage(plane: ControlPlane, folder: Path) -> AsyncIterator[Scr
 
 
 @asynccontextmanager
-async def staged(plane: ControlPlane, folder: Path, wanted: Json, number: int) -> AsyncIterator[Stage]:
+async def staged(plane: ControlPlane, folder: Path, wanted: Json, number: int) -> AsyncIterator[DemoEnvironment]:
     async with grounds(plane, folder) as ground:
         nodes = await ground.nodes(number, cpu="8000", memory="32000Gi", pods=10_000)
-        yield Stage(ground, ground.scheduler_of(wanted), nodes)
+        yield DemoEnvironment(ground, ground.scheduler_of(wanted), nodes)

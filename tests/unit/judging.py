@@ -4,39 +4,39 @@ from typing import Any
 
 from dispatcher.jobs.outcome import judge
 from dispatcher.model.jobs import Job
-from dispatcher.model.launches import Launch, Standing
+from dispatcher.model.launches import JobsVerdict, Launch
 from dispatcher.model.tasks import Task
 from dispatcher.model.verdicts import Hold, HoldReason
-from tests.builders import a_scene
+from tests.builders import a_cluster
 
 
-def look(task: Task, *jobs: Job, **scene: Any) -> Standing:
-    return judge(task, jobs, a_scene(**scene))
+def look(task: Task, *jobs: Job, **cluster: Any) -> JobsVerdict:
+    return judge(task, jobs, a_cluster(**cluster))
 
 
-def reason_of(standing: Standing) -> HoldReason:
+def reason_of(standing: JobsVerdict) -> HoldReason:
     assert isinstance(standing.verdict, Hold)
     return standing.verdict.reason
 
 
-def detail_of(standing: Standing) -> str:
+def detail_of(standing: JobsVerdict) -> str:
     assert isinstance(standing.verdict, Hold)
     return standing.verdict.detail
 
 
-def removed(standing: Standing) -> list[tuple[str, str]]:
+def removed(standing: JobsVerdict) -> list[tuple[str, str]]:
     """What goes, by kind and uid. A Job goes only in the version that was judged."""
     assert all((end.resource_version is not None) == (end.kind == "jobs") for end in standing.ends)
     return [(end.kind, end.uid) for end in standing.ends]
 
 
-def hold_of(task: Task, *jobs: Job, **scene: Any) -> Hold:
-    verdict = look(task, *jobs, **scene).verdict
+def hold_of(task: Task, *jobs: Job, **cluster: Any) -> Hold:
+    verdict = look(task, *jobs, **cluster).verdict
     assert isinstance(verdict, Hold), verdict
     return verdict
 
 
-def next_launch(task: Task, *jobs: Job, **scene: Any) -> Launch:
-    verdict = look(task, *jobs, **scene).verdict
+def next_launch(task: Task, *jobs: Job, **cluster: Any) -> Launch:
+    verdict = look(task, *jobs, **cluster).verdict
     assert isinstance(verdict, Launch), verdict
     return verdict

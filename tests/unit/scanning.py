@@ -7,9 +7,9 @@ from typing import Any
 from dispatcher.admission.scan import Found, Scan
 from dispatcher.model.launches import Offer
 from dispatcher.model.snapshot import ClusterSnapshot
-from dispatcher.model.tasks import Candidate, Kind
+from dispatcher.model.tasks import IndexedRow, Kind
 from dispatcher.model.verdicts import Hold, HoldReason
-from tests.builders import a_candidate, a_kind, a_snapshot
+from tests.builders import a_kind, a_snapshot, an_indexed_row
 from tests.indexing import RowIndex
 
 GOOD = Offer("app:1", "small", "default")
@@ -20,19 +20,19 @@ WANTED = 10
 class Table(RowIndex):
     """Waiting rows, as the index shows them; keeps what it was asked."""
 
-    def __init__(self, rows: Sequence[Candidate]) -> None:
+    def __init__(self, rows: Sequence[IndexedRow]) -> None:
         super().__init__(rows)
         self.windows: list[dict[str, int]] = []
         self.of_submitters: list[dict[str, int]] = []
         self.judged: list[int] = []
 
-    async def candidates(self, windows: Mapping[str, int]) -> list[Candidate]:
+    async def indexed_rows(self, windows: Mapping[str, int]) -> list[IndexedRow]:
         self.windows.append(dict(windows))
-        return await super().candidates(windows)
+        return await super().indexed_rows(windows)
 
-    async def candidates_of(self, windows: Mapping[tuple[str, str], int]) -> list[Candidate]:
+    async def indexed_rows_of(self, windows: Mapping[tuple[str, str], int]) -> list[IndexedRow]:
         self.of_submitters.append({submitter: most for (_, submitter), most in windows.items()})
-        return await super().candidates_of(windows)
+        return await super().indexed_rows_of(windows)
 
     async def kinds(self, ids: Sequence[int]) -> list[Kind]:
         self.judged.extend(ids)
@@ -54,12 +54,12 @@ class Book:
     def known_offer(self, digest: bytes) -> Offer | Hold | None:
         return self.known.get(digest)
 
-    def parked(self, row: Candidate) -> Hold | None:
+    def parked(self, row: IndexedRow) -> Hold | None:
         return self.refused.get(row.id)
 
 
-def rows(ids: Iterable[int], **changes: Any) -> list[Candidate]:
-    return [a_candidate(number, **changes) for number in ids]
+def rows(ids: Iterable[int], **changes: Any) -> list[IndexedRow]:
+    return [an_indexed_row(number, **changes) for number in ids]
 
 
 async def scan(

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.admission.cycle import Plan, plan_cycle
-from dispatcher.admission.gates import Contender
-from dispatcher.model.jobs import End, Lane
-from dispatcher.model.launches import Launch, Offer, Standing
+from dispatcher.admission.gates import Candidate
+from dispatcher.model.jobs import End, LaunchGroup
+from dispatcher.model.launches import JobsVerdict, Launch, Offer
 from dispatcher.model.snapshot import Allowance, ClusterSnapshot, plan_load
 from dispatcher.model.verdicts import Hold, HoldReason
 from tests.builders import FIRST_LAUNCH, a_queue, a_snapshot, a_task, later
@@ -18,16 +18,16 @@ from tests.builders import FIRST_LAUNCH, a_queue, a_snapshot, a_task, later
 END = End("jobs", "x", "uid", "superseded", "7")
 
 
-def a_contender(number: int, *, verdict: Any = FIRST_LAUNCH, ends: tuple[End, ...] = (), **row: Any) -> Contender:
-    return Contender(a_task(id=number, **row), Offer("app:1", "small", "default"), Standing(verdict, ends))
+def a_candidate(number: int, *, verdict: Any = FIRST_LAUNCH, ends: tuple[End, ...] = (), **row: Any) -> Candidate:
+    return Candidate(a_task(id=number, **row), Offer("app:1", "small", "default"), JobsVerdict(verdict, ends))
 
 
-def plan(*contenders: Contender, snapshot: ClusterSnapshot | None = None) -> Plan:
-    return plan_cycle(snapshot or a_snapshot(), contenders)
+def plan(*candidates: Candidate, snapshot: ClusterSnapshot | None = None) -> Plan:
+    return plan_cycle(snapshot or a_snapshot(), candidates)
 
 
 def launched(plan: Plan) -> list[int]:
-    return [contender.task.id for contender in plan.launches]
+    return [candidate.task.id for candidate in plan.launches]
 
 
 def reasons(plan: Plan) -> dict[int, str]:
@@ -39,11 +39,11 @@ def test_without_contenders_nothing_is_done() -> None:
 
 
 def test_rows_are_launched_in_their_turn() -> None:
-    assert launched(plan(a_contender(1), a_contender(2, priority=0), a_contender(3, priority=0))) == [2, 3, 1]
+    assert launched(plan(a_candidate(1), a_candidate(2, priority=0), a_candidate(3, priority=0))) == [2, 3, 1]
 
 
 def test_a_cap_takes_the_rows_whose_turn_it_is() -> None:
-    done = plan(*(a_contender(number) for number in (4, 1, 3, 2)), snapshot=a_snapshot(max_jobs=2))
+    done = plan(*(a_candidate(number) for number in (4, 1, 3, 2)), snapshot=a_snapshot(max_jobs=2))
     assert launched(done) == [1, 2]
     assert reasons(done) == {3: "JobCap", 4: "JobCap"}
     assert done.holds[4].detail == "2 of 2"
@@ -52,71 +52,71 @@ def test_a_cap_takes_the_rows_whose_turn_it_is() -> None:
 def test_each_cap_counts_what_was_admitted_before() -> None:
     queues = (a_queue(max_jobs=2, max_jobs_per_submitter=1), a_queue("other"))
     done = plan(
-        a_contender(1), a_contender(2), a_contender(3, submitted_by="b"), a_contender(4, submitted_by="c"),
-        a_contender(5, queue="other"), snapshot=a_snapshot(*queues),
+        a_candidate(1), a_candidate(2), a_candidate(3, submitted_by="b"), a_candidate(4, submitted_by="c"),
+        a_candidate(5, queue="other"), snapshot=a_snapshot(*queues),
     )  # fmt: skip
     assert launched(done) == [1, 3, 5]
     assert reasons(done) == {2: "SubmitterCap", 4: "QueueCap"}
 
 
 def test_the_rate_and_the_batch_end_a_cycle() -> None:
-    three = [a_contender(number) for number in (1, 2, 3)]
+    three = [a_candidate(number) for number in (1, 2, 3)]
     assert reasons(plan(*three, snapshot=a_snapshot(allowance=Allowance(2, 9)))) == {3: "RateLimited"}
     assert reasons(plan(*three, snapshot=a_snapshot(allowance=Allowance(9, 1)))) == {2: "NextCycle", 3: "NextCycle"}
 
 
 def test_in_the_strict_mode_one_pending_pod_is_enough() -> None:
-    done = plan(a_contender(1), a_contender(2), snapshot=a_snapshot(is_strict=True))
+    done = plan(a_candidate(1), a_candidate(2), snapshot=a_snapshot(is_strict=True))
     assert (launched(done), reasons(done)) == ([1], {2: "PendingPods"})
 
 
 def test_of_a_failing_image_one_launch_is_made() -> None:
-    failing = frozenset({Lane("default", "default", "app:1")})
-    done = plan(a_contender(1), a_contender(2), a_contender(3, queue="q"), snapshot=a_snapshot(failing_lanes=failing))
+    failing = frozenset({LaunchGroup("default", "default", "app:1")})
+    done = plan(a_candidate(1), a_candidate(2), a_candidate(3, queue="q"), snapshot=a_snapshot(failing_groups=failing))
     assert (launched(done), reasons(done)) == ([1, 3], {2: "TemplateFailing"})
 
 
 def test_a_held_row_takes_nothing_from_those_behind_it() -> None:
-    held = a_contender(1, verdict=Hold(HoldReason.BACKOFF))
-    done = plan(held, a_contender(2), snapshot=a_snapshot(max_jobs=1))
+    held = a_candidate(1, verdict=Hold(HoldReason.BACKOFF))
+    done = plan(held, a_candidate(2), snapshot=a_snapshot(max_jobs=1))
     assert (launched(done), reasons(done)) == ([2], {1: "Backoff"})
 
 
 def test_a_repeated_create_takes_no_second_slot() -> None:
-    repeat = a_contender(1, verdict=Launch(1, is_repeat=True))
+    repeat = a_candidate(1, verdict=Launch(1, is_repeat=True))
     full = a_snapshot(max_jobs=2, load=plan_load([("default", "team_a")]))
-    done = plan(repeat, a_contender(2), a_contender(3), snapshot=full)
+    done = plan(repeat, a_candidate(2), a_candidate(3), snapshot=full)
     assert (launched(done), reasons(done)) == ([1, 2], {3: "JobCap"})
 
 
 def test_what_is_to_be_removed_goes_whether_the_row_is_held_launched_or_over() -> None:
     done = plan(
-        a_contender(1, verdict=None, ends=(END,)),
-        a_contender(2, verdict=Hold(HoldReason.FINISHING), ends=(END, END)),
-        a_contender(3, ends=(END,)),
+        a_candidate(1, verdict=None, ends=(END,)),
+        a_candidate(2, verdict=Hold(HoldReason.FINISHING), ends=(END, END)),
+        a_candidate(3, ends=(END,)),
     )
     assert len(done.ends) == 4
     assert (launched(done), reasons(done)) == ([3], {2: "Finishing"})
 
 
 def test_a_row_that_is_over_is_neither_launched_nor_held() -> None:
-    assert plan(a_contender(1, verdict=None)) == Plan((), {}, ())
+    assert plan(a_candidate(1, verdict=None)) == Plan((), {}, ())
 
 
 @pytest.mark.parametrize("parked", [HoldReason.UNKNOWN_TEMPLATE, HoldReason.POLICY_DENIED])
 def test_a_launched_row_is_not_parked_because_its_template_changed(parked: HoldReason) -> None:
     """DESIGN 1.6: its reason is true. The janitor would end the row while its Job runs."""
-    launched = Contender(a_task(), Hold(parked), Standing(Hold(HoldReason.LAUNCHED, "Running")))
+    launched = Candidate(a_task(), Hold(parked), JobsVerdict(Hold(HoldReason.LAUNCHED, "Running")))
     assert reasons(plan(launched)) == {42: "Launched"}
 
 
 def test_a_row_that_is_being_cancelled_is_not_parked_either() -> None:
-    cancelled = Standing(Hold(HoldReason.FINISHING, "a cancel was asked"))
-    assert reasons(plan(Contender(a_task(), Hold(HoldReason.UNKNOWN_TEMPLATE), cancelled))) == {42: "Finishing"}
+    cancelled = JobsVerdict(Hold(HoldReason.FINISHING, "a cancel was asked"))
+    assert reasons(plan(Candidate(a_task(), Hold(HoldReason.UNKNOWN_TEMPLATE), cancelled))) == {42: "Finishing"}
 
 
 def test_a_launched_row_is_not_held_by_the_pause_of_its_queue() -> None:
-    running = a_contender(1, verdict=Hold(HoldReason.LAUNCHED, "Running"))
+    running = a_candidate(1, verdict=Hold(HoldReason.LAUNCHED, "Running"))
     assert reasons(plan(running, snapshot=a_snapshot(a_queue(paused_until=later(60))))) == {1: "Launched"}
 
 
@@ -133,13 +133,13 @@ def test_no_cap_is_ever_exceeded_and_nobody_is_held_without_need(
 ) -> None:  # fmt: skip
     before = [("a", "x"), ("a", "y"), ("b", "x")]
     queues = [a_queue(name, max_jobs=of_queue, max_jobs_per_submitter=of_submitter) for name in "ab"]
-    contenders = [
-        a_contender(number, priority=priority, queue=queue, submitted_by=submitter,
+    candidates = [
+        a_candidate(number, priority=priority, queue=queue, submitted_by=submitter,
                     verdict=Hold(HoldReason.BACKOFF) if held else Launch(1))
         for number, (priority, queue, submitter, held) in enumerate(rows)
     ]  # fmt: skip
     snapshot = a_snapshot(*queues, max_jobs=most, load=plan_load(before), allowance=Allowance(writes, batch))
-    done = plan(*contenders, snapshot=snapshot)
+    done = plan(*candidates, snapshot=snapshot)
     keys = [(one.task.queue, one.task.submitted_by) for one in done.launches]
     free = min(writes, batch, max(0, most - len(before)))
     assert len(done.launches) + len(done.holds) == len(rows)

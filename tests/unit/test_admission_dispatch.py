@@ -14,7 +14,7 @@ from dispatcher.jobs.observed import Rules
 from dispatcher.jobs.submit import Submitter
 from dispatcher.model.jobs import End
 from dispatcher.model.snapshot import ClusterView, Frame
-from dispatcher.model.tasks import Candidate, Kind, Request, Status, Task
+from dispatcher.model.tasks import IndexedRow, Kind, Request, Status, Task
 from dispatcher.runtime.clock import elapsed
 from dispatcher.runtime.rate import Bucket
 from dispatcher.settings.loading import load
@@ -24,13 +24,13 @@ from tests.builders import (
     IMAGE,
     NOW,
     SITE,
-    a_candidate,
     a_job,
     a_kind,
     a_queue,
     a_request,
     a_task,
     ago,
+    an_indexed_row,
 )
 from tests.unit.test_jobs_submit import Cluster
 
@@ -69,16 +69,16 @@ class Table:
     async def histories(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], tuple[str, ...]]:
         return {}
 
-    async def contenders(self, ids: Sequence[int]) -> tuple[dict[int, Task], dict[int, Request]]:
+    async def candidates(self, ids: Sequence[int]) -> tuple[dict[int, Task], dict[int, Request]]:
         return await self.tasks(ids), await self.requests(ids)
 
-    async def candidates(self, windows: Mapping[str, int]) -> list[Candidate]:
-        return [a_candidate(42)]
+    async def indexed_rows(self, windows: Mapping[str, int]) -> list[IndexedRow]:
+        return [an_indexed_row(42)]
 
     async def submitters(self, queues: Sequence[str]) -> list[tuple[str, str]]:
         return []
 
-    async def candidates_of(self, windows: Mapping[tuple[str, str], int]) -> list[Candidate]:
+    async def indexed_rows_of(self, windows: Mapping[tuple[str, str], int]) -> list[IndexedRow]:
         return []
 
     async def start_secret(self) -> tuple[bytes, bytes]:

@@ -5,33 +5,33 @@ from typing import Any
 import msgspec
 import pytest
 
-from dispatcher.admission.gates import GATES, Contender, judge, pending
-from dispatcher.model.jobs import Lane
-from dispatcher.model.launches import Launch, Offer, Standing
+from dispatcher.admission.gates import GATES, Candidate, judge, pending
+from dispatcher.model.jobs import LaunchGroup
+from dispatcher.model.launches import JobsVerdict, Launch, Offer
 from dispatcher.model.snapshot import Allowance, ClusterSnapshot, Load, Pending, plan_load
 from dispatcher.model.tasks import Queue, Task
 from dispatcher.model.verdicts import Admit, Hold, HoldReason
 from tests.builders import FIRST_LAUNCH, NOW, a_queue, a_snapshot, a_task, ago, later
 
 OFFER = Offer("app:1", "small", "default")
-LANE = Lane("default", "default", "app:1")
+LANE = LaunchGroup("default", "default", "app:1")
 STALE = Hold(HoldReason.DISPATCHER_NOT_READY, "StaleCache: jobs")
 LEADERLESS = Hold(HoldReason.DISPATCHER_NOT_READY, "NoLeader")
 FINISHING = Hold(HoldReason.FINISHING, "attempt 1 is not over yet")
 
 
-def a_contender(task: Task | None = None, offer: Offer | Hold = OFFER, verdict: Any = FIRST_LAUNCH) -> Contender:
-    return Contender(task or a_task(), offer, Standing(verdict))
+def a_candidate(task: Task | None = None, offer: Offer | Hold = OFFER, verdict: Any = FIRST_LAUNCH) -> Candidate:
+    return Candidate(task or a_task(), offer, JobsVerdict(verdict))
 
 
-def reason_of(contender: Contender, snapshot: ClusterSnapshot) -> HoldReason | None:
+def reason_of(candidate: Candidate, snapshot: ClusterSnapshot) -> HoldReason | None:
     """None: it is admitted."""
-    verdict = judge(contender, snapshot)
+    verdict = judge(candidate, snapshot)
     return verdict.reason if isinstance(verdict, Hold) else None
 
 
 def test_a_row_that_nothing_holds_is_admitted() -> None:
-    assert judge(a_contender(), a_snapshot()) == Admit()
+    assert judge(a_candidate(), a_snapshot()) == Admit()
 
 
 # Each gate by itself
@@ -40,18 +40,18 @@ def test_a_row_that_nothing_holds_is_admitted() -> None:
 @pytest.mark.parametrize("reason", [HoldReason.UNKNOWN_TEMPLATE, HoldReason.POLICY_DENIED])
 def test_a_row_whose_template_offers_nothing_is_held_as_its_kind_is(reason: HoldReason) -> None:
     hold = Hold(reason, "in words")
-    assert judge(a_contender(offer=hold), a_snapshot()) == hold
+    assert judge(a_candidate(offer=hold), a_snapshot()) == hold
 
 
 @pytest.mark.parametrize(
     ("seconds", "reason"), [(-1, None), (0, None), (0.001, HoldReason.NOT_DUE), (3600, HoldReason.NOT_DUE)]
 )
 def test_a_row_waits_for_its_time(seconds: float, reason: HoldReason | None) -> None:
-    assert reason_of(a_contender(a_task(run_at=later(seconds))), a_snapshot()) is reason
+    assert reason_of(a_candidate(a_task(run_at=later(seconds))), a_snapshot()) is reason
 
 
 def test_a_row_that_is_not_due_says_when_it_will_be() -> None:
-    verdict = judge(a_contender(a_task(run_at=later(3600))), a_snapshot())
+    verdict = judge(a_candidate(a_task(run_at=later(3600))), a_snapshot())
     assert verdict == Hold(HoldReason.NOT_DUE, "runs at 2026-03-14 13:00:00 UTC")
 
 
@@ -66,20 +66,20 @@ def test_a_row_that_is_not_due_says_when_it_will_be() -> None:
     ],
 )
 def test_a_paused_queue_holds_its_rows(until: object, verdict: object) -> None:
-    assert judge(a_contender(), a_snapshot(a_queue(paused_until=until))) == verdict
+    assert judge(a_candidate(), a_snapshot(a_queue(paused_until=until))) == verdict
 
 
 def test_what_its_jobs_say_is_the_rows_reason() -> None:
-    assert judge(a_contender(verdict=FINISHING), a_snapshot()) == FINISHING
+    assert judge(a_candidate(verdict=FINISHING), a_snapshot()) == FINISHING
 
 
 def test_a_failing_image_is_tried_one_at_a_time() -> None:
-    both = a_snapshot(failing_lanes=frozenset({LANE}), busy_lanes=frozenset({LANE}))
-    assert reason_of(a_contender(), both) is HoldReason.TEMPLATE_FAILING
-    assert reason_of(a_contender(), a_snapshot(failing_lanes=frozenset({LANE}))) is None
-    assert reason_of(a_contender(), a_snapshot(busy_lanes=frozenset({LANE}))) is None
-    assert reason_of(a_contender(offer=Offer("app:2", "small", "default")), both) is None
-    assert reason_of(a_contender(a_task(queue="other")), both) is None
+    both = a_snapshot(failing_groups=frozenset({LANE}), busy_groups=frozenset({LANE}))
+    assert reason_of(a_candidate(), both) is HoldReason.TEMPLATE_FAILING
+    assert reason_of(a_candidate(), a_snapshot(failing_groups=frozenset({LANE}))) is None
+    assert reason_of(a_candidate(), a_snapshot(busy_groups=frozenset({LANE}))) is None
+    assert reason_of(a_candidate(offer=Offer("app:2", "small", "default")), both) is None
+    assert reason_of(a_candidate(a_task(queue="other")), both) is None
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_failing_image_is_tried_one_at_a_time() -> None:
 def test_a_submitters_cap_is_his_own_in_each_queue(queue: str, submitter: str, reason: HoldReason | None) -> None:
     queues = (a_queue(max_jobs_per_submitter=2), a_queue("other", max_jobs_per_submitter=2))
     snapshot = a_snapshot(*queues, load=plan_load([("default", "team_a")] * 2 + [("other", "team_a")]))
-    assert reason_of(a_contender(a_task(queue=queue, submitted_by=submitter)), snapshot) is reason
+    assert reason_of(a_candidate(a_task(queue=queue, submitted_by=submitter)), snapshot) is reason
 
 
 @pytest.mark.parametrize(
@@ -97,21 +97,21 @@ def test_a_submitters_cap_is_his_own_in_each_queue(queue: str, submitter: str, r
 )
 def test_a_queues_cap_holds_when_it_is_reached(count: int, reason: HoldReason | None) -> None:
     snapshot = a_snapshot(a_queue(max_jobs=5), load=Load(count, {"default": count}))
-    assert reason_of(a_contender(), snapshot) is reason
+    assert reason_of(a_candidate(), snapshot) is reason
 
 
 @pytest.mark.parametrize(("count", "reason"), [(6, None), (7, HoldReason.JOB_CAP), (8, HoldReason.JOB_CAP)])
 def test_the_cap_over_all_holds_when_it_is_reached(count: int, reason: HoldReason | None) -> None:
-    assert reason_of(a_contender(), a_snapshot(max_jobs=7, load=Load(count))) is reason
+    assert reason_of(a_candidate(), a_snapshot(max_jobs=7, load=Load(count))) is reason
 
 
 def test_who_has_nothing_in_flight_is_below_a_cap_of_one() -> None:
     snapshot = a_snapshot(a_queue(max_jobs=1, max_jobs_per_submitter=1), max_jobs=1)
-    assert reason_of(a_contender(), snapshot) is None
+    assert reason_of(a_candidate(), snapshot) is None
 
 
 def test_a_cap_of_zero_lets_nobody_pass_and_says_so() -> None:
-    assert judge(a_contender(), a_snapshot(max_jobs=0)) == Hold(HoldReason.JOB_CAP, "0 of 0")
+    assert judge(a_candidate(), a_snapshot(max_jobs=0)) == Hold(HoldReason.JOB_CAP, "0 of 0")
 
 
 @pytest.mark.parametrize(
@@ -125,24 +125,24 @@ def test_more_stuck_pods_than_allowed_hold_their_shape(
     of_queue: int | None, stuck: int, reason: HoldReason | None
 ) -> None:
     snapshot = a_snapshot(a_queue(max_pending=of_queue), pending=Pending(9, {"small": stuck}))
-    assert reason_of(a_contender(), snapshot) is reason
-    assert reason_of(a_contender(offer=Offer("app:1", "large", "default")), snapshot) is None
+    assert reason_of(a_candidate(), snapshot) is reason
+    assert reason_of(a_candidate(offer=Offer("app:1", "large", "default")), snapshot) is None
 
 
 @pytest.mark.parametrize(("total", "reason"), [(0, None), (1, HoldReason.PENDING_PODS)])
 def test_the_strict_mode_holds_everything_for_any_pending_pod(total: int, reason: HoldReason | None) -> None:
     snapshot = a_snapshot(is_strict=True, max_pending=50, pending=Pending(total, {}))
-    assert reason_of(a_contender(), snapshot) is reason
+    assert reason_of(a_candidate(), snapshot) is reason
 
 
 def test_without_tokens_or_places_a_row_comes_again() -> None:
-    assert reason_of(a_contender(), a_snapshot(allowance=Allowance(0, 5))) is HoldReason.RATE_LIMITED
-    assert reason_of(a_contender(), a_snapshot(allowance=Allowance(-2, 5))) is HoldReason.RATE_LIMITED
-    assert reason_of(a_contender(), a_snapshot(allowance=Allowance(5, 0))) is HoldReason.NEXT_CYCLE
+    assert reason_of(a_candidate(), a_snapshot(allowance=Allowance(0, 5))) is HoldReason.RATE_LIMITED
+    assert reason_of(a_candidate(), a_snapshot(allowance=Allowance(-2, 5))) is HoldReason.RATE_LIMITED
+    assert reason_of(a_candidate(), a_snapshot(allowance=Allowance(5, 0))) is HoldReason.NEXT_CYCLE
 
 
 def test_the_brake_of_a_shape_asks_nothing_of_a_row_that_is_offered_none() -> None:
-    held = a_contender(offer=Hold(HoldReason.POLICY_DENIED))
+    held = a_candidate(offer=Hold(HoldReason.POLICY_DENIED))
     assert pending(held, a_snapshot(pending=Pending(9, {"small": 9}))) is None
 
 
@@ -156,7 +156,7 @@ class World(msgspec.Struct):
     run_at: Any = later(10)
     queue: Queue = a_queue(paused_until=later(10), max_jobs=0, max_jobs_per_submitter=0)
     verdict: Any = Hold(HoldReason.BACKOFF)
-    lanes: frozenset[Lane] = frozenset({LANE})
+    groups: frozenset[LaunchGroup] = frozenset({LANE})
     not_ready: Hold | None = LEADERLESS
     is_blind: bool = False
     max_jobs: int = 0
@@ -166,17 +166,17 @@ class World(msgspec.Struct):
 
     def reason(self) -> HoldReason | None:
         snapshot = a_snapshot(
-            self.queue, failing_lanes=self.lanes, busy_lanes=self.lanes, not_ready=self.not_ready,
+            self.queue, failing_groups=self.groups, busy_groups=self.groups, not_ready=self.not_ready,
             is_blind=self.is_blind, max_jobs=self.max_jobs, quota=self.quota, pending=self.pending,
             allowance=self.allowance,
         )  # fmt: skip
-        return reason_of(a_contender(a_task(run_at=self.run_at), self.offer, self.verdict), snapshot)
+        return reason_of(a_candidate(a_task(run_at=self.run_at), self.offer, self.verdict), snapshot)
 
 
 def test_the_first_hold_wins_in_the_order_of_the_design() -> None:
     healing: list[dict[str, Any]] = [
         {}, {"offer": OFFER}, {"run_at": None}, {"queue": a_queue(max_jobs=0, max_jobs_per_submitter=0)},
-        {"verdict": Launch(1)}, {"lanes": frozenset()}, {"not_ready": None}, {"queue": a_queue(max_jobs=0)},
+        {"verdict": Launch(1)}, {"groups": frozenset()}, {"not_ready": None}, {"queue": a_queue(max_jobs=0)},
         {"queue": a_queue()}, {"max_jobs": 1}, {"quota": None}, {"pending": Pending()}, {"allowance": Allowance(1, 0)},
         {"allowance": Allowance(1, 1)},
     ]  # fmt: skip
@@ -219,8 +219,8 @@ FULL: dict[str, Any] = {
 
 def test_no_cap_holds_a_create_again_that_counts_already() -> None:
     queue = a_queue(max_jobs=9, max_jobs_per_submitter=9)
-    assert judge(a_contender(verdict=REPEAT), a_snapshot(queue, **FULL)) == Admit()
-    assert reason_of(a_contender(), a_snapshot(queue, **FULL)) is HoldReason.SUBMITTER_CAP
+    assert judge(a_candidate(verdict=REPEAT), a_snapshot(queue, **FULL)) == Admit()
+    assert reason_of(a_candidate(), a_snapshot(queue, **FULL)) is HoldReason.SUBMITTER_CAP
 
 
 @pytest.mark.parametrize(
@@ -232,14 +232,14 @@ def test_no_cap_holds_a_create_again_that_counts_already() -> None:
     ],
 )
 def test_a_repeated_create_waits_for_readiness_and_for_the_rate(changes: dict[str, Any], reason: HoldReason) -> None:
-    assert reason_of(a_contender(verdict=REPEAT), a_snapshot(**changes)) is reason
+    assert reason_of(a_candidate(verdict=REPEAT), a_snapshot(**changes)) is reason
 
 
 def test_a_repeated_create_of_a_paused_queue_waits() -> None:
     snapshot = a_snapshot(a_queue(paused_until=later(10)))
-    assert reason_of(a_contender(verdict=REPEAT), snapshot) is HoldReason.PAUSED
+    assert reason_of(a_candidate(verdict=REPEAT), snapshot) is HoldReason.PAUSED
 
 
 def test_a_contender_that_is_offered_nothing_has_a_lane_without_image() -> None:
-    assert a_contender(offer=Hold(HoldReason.POLICY_DENIED)).lane == Lane("default", "default", "")
-    assert a_contender().lane == LANE
+    assert a_candidate(offer=Hold(HoldReason.POLICY_DENIED)).group == LaunchGroup("default", "default", "")
+    assert a_candidate().group == LANE

@@ -3,21 +3,21 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.admission.gates import Contender
+from dispatcher.admission.gates import Candidate
 from dispatcher.admission.order import plan_order
-from dispatcher.model.launches import Launch, Offer, Standing
+from dispatcher.model.launches import JobsVerdict, Launch, Offer
 from tests.builders import a_task
 
 OFFER = Offer("i", "s", "default")
 
 
-def contenders(*rows: tuple[int, int]) -> list[Contender]:
+def candidates(*rows: tuple[int, int]) -> list[Candidate]:
     """One for each (priority, id)."""
-    return [Contender(a_task(id=number, priority=priority), OFFER, Standing(Launch(1))) for priority, number in rows]
+    return [Candidate(a_task(id=number, priority=priority), OFFER, JobsVerdict(Launch(1))) for priority, number in rows]
 
 
 def turns(*rows: tuple[int, int]) -> list[int]:
-    return [contender.task.id for contender in plan_order(contenders(*rows))]
+    return [candidate.task.id for candidate in plan_order(candidates(*rows))]
 
 
 def test_lower_priorities_come_first_then_older_rows() -> None:
@@ -31,7 +31,7 @@ def test_nobody_is_lost_and_the_order_of_arrival_does_not_matter(rows: list[tupl
 
 def test_while_one_at_a_time_is_let_through_whoever_failed_last_comes_last() -> None:
     never, before, just_now = [
-        Contender(a_task(id=number, priority=9 - number), OFFER, Standing(Launch(1)), at)
+        Candidate(a_task(id=number, priority=9 - number), OFFER, JobsVerdict(Launch(1)), at)
         for number, at in ((1, float("-inf")), (2, 5.0), (3, 7.0))
     ]
     assert plan_order([just_now, before, never], is_probing=True) == [never, before, just_now]

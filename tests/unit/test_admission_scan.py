@@ -8,15 +8,15 @@ import pytest
 
 from dispatcher.admission.heads import FIRST_WINDOW, KINDS_A_LOOK, WIDEST_WINDOW
 from dispatcher.admission.scan import Found, Scan
-from dispatcher.model.jobs import Lane
+from dispatcher.model.jobs import LaunchGroup
 from dispatcher.model.launches import Offer
 from dispatcher.model.snapshot import ClusterSnapshot, Load, Pending, plan_load
-from dispatcher.model.tasks import Candidate
+from dispatcher.model.tasks import IndexedRow
 from dispatcher.model.verdicts import Hold, HoldReason
-from tests.builders import a_candidate, a_queue, a_snapshot, ago, later
+from tests.builders import a_queue, a_snapshot, ago, an_indexed_row, later
 from tests.unit.scanning import BAD, WANTED, Book, Table, rows, scan
 
-LANE = frozenset({Lane("default", "default", "app:1")})
+LANE = frozenset({LaunchGroup("default", "default", "app:1")})
 
 
 # What is read
@@ -37,8 +37,8 @@ async def test_rows_with_a_time_of_their_own_take_their_turn_among_the_others() 
     """They come from an index of their own, after the others."""
 
     class TwoIndexes(Table):
-        async def candidates(self, windows: Mapping[str, int]) -> list[Candidate]:
-            return list(reversed(await super().candidates(windows)))
+        async def indexed_rows(self, windows: Mapping[str, int]) -> list[IndexedRow]:
+            return list(reversed(await super().indexed_rows(windows)))
 
     assert (await scan(TwoIndexes([*rows([3, 4]), *rows([2], priority=1)]))).ids == [2, 3, 4]
 
@@ -133,15 +133,17 @@ async def test_a_shape_that_fits_nowhere_does_not_stand_before_the_others(
 
 async def test_a_broken_image_does_not_stand_before_the_others() -> None:
     """DESIGN 1.5: one broken image delays nobody else."""
-    lane = frozenset({Lane("default", "default", "broken:1")})
+    group = frozenset({LaunchGroup("default", "default", "broken:1")})
     table = Table([*rows(range(500), kind=b"broken"), *rows([900])])
-    snapshot = a_snapshot(failing_lanes=lane, busy_lanes=lane)
+    snapshot = a_snapshot(failing_groups=group, busy_groups=group)
     assert 900 in (await scan(table, Book({b"broken": Offer("broken:1", "small", "default")}), snapshot)).ids
 
 
-@pytest.mark.parametrize("lanes", [{"failing_lanes": LANE}, {"busy_lanes": LANE}], ids=["nothing runs", "all is well"])
-async def test_an_image_is_tried_again_where_nothing_runs(lanes: dict[str, Any]) -> None:
-    assert (await scan(Table(rows([1])), snapshot=a_snapshot(**lanes))).ids == [1]
+@pytest.mark.parametrize(
+    "groups", [{"failing_groups": LANE}, {"busy_groups": LANE}], ids=["nothing runs", "all is well"]
+)
+async def test_an_image_is_tried_again_where_nothing_runs(groups: dict[str, Any]) -> None:
+    assert (await scan(Table(rows([1])), snapshot=a_snapshot(**groups))).ids == [1]
 
 
 async def test_all_queues_together_are_read_up_to_twice_the_number_wanted() -> None:
@@ -222,7 +224,7 @@ async def test_a_kind_is_judged_once_by_one_of_its_rows() -> None:
 
 
 async def test_of_very_many_new_kinds_some_wait_for_the_next_look() -> None:
-    many = [a_candidate(number, kind=b"%d" % number) for number in range(KINDS_A_LOOK + 5)]
+    many = [an_indexed_row(number, kind=b"%d" % number) for number in range(KINDS_A_LOOK + 5)]
     table, book = Table(many), Book({b"%d" % number: BAD for number in range(KINDS_A_LOOK)})
     looking = Scan(book, WANTED)
     first = await looking.run(table, a_snapshot(), {})

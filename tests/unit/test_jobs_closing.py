@@ -16,26 +16,17 @@ from dispatcher.model.launches import Launch
 from dispatcher.model.tasks import TERMINAL, Status, Task
 from dispatcher.model.verdicts import Hold, HoldReason
 from tests.builders import (
-    NOW,
-    a_complete_job,
-    a_disrupted_job,
-    a_failed_job,
-    a_job,
-    a_pod,
-    a_running_task,
-    a_scene,
-    a_task,
-    ago,
-    later,
-)
+    NOW, a_cluster, a_complete_job, a_disrupted_job, a_failed_job, a_job,
+    a_pod, a_running_task, a_task, ago, later,
+)  # fmt: skip
 
 PATIENCE = timedelta(hours=1)  # the builders' finished Jobs ended an hour ago, and the row is as old
 EXIT: dict[str, Any] = {"report": "exit-code"}
 UNKNOWN = Hold(HoldReason.UNKNOWN_TEMPLATE, "no template nope")
 
 
-def plan(task: Task, *jobs: Job, refusal: Hold | None = None, **scene: Any) -> Closing | None:
-    return plan_closing(task, jobs, a_scene(**scene), PATIENCE, refusal)
+def plan(task: Task, *jobs: Job, refusal: Hold | None = None, **cluster: Any) -> Closing | None:
+    return plan_closing(task, jobs, a_cluster(**cluster), PATIENCE, refusal)
 
 
 def fence(closing: Closing | None) -> Closing | None:
@@ -181,10 +172,10 @@ def test_a_job_that_does_not_say_when_it_ended_counts_from_when_it_was_made() ->
 
 
 def test_ages_of_jobs_are_taken_by_the_cluster_and_of_rows_by_the_database() -> None:
-    scene = msgspec.structs.replace(a_scene(), now=later(3600))
-    assert plan_closing(a_task(), [a_complete_job(ended_at=NOW)], scene, PATIENCE) is None
-    scene = msgspec.structs.replace(a_scene(), cluster_now=later(3600))
-    assert plan_closing(a_task(created_at=NOW), [], scene, PATIENCE, UNKNOWN) is None
+    cluster = msgspec.structs.replace(a_cluster(), now=later(3600))
+    assert plan_closing(a_task(), [a_complete_job(ended_at=NOW)], cluster, PATIENCE) is None
+    cluster = msgspec.structs.replace(a_cluster(), cluster_now=later(3600))
+    assert plan_closing(a_task(created_at=NOW), [], cluster, PATIENCE, UNKNOWN) is None
 
 
 # Refusals: by the janitor's own templates, its policy, or the API server
@@ -297,7 +288,7 @@ def test_no_row_is_closed_over_a_job_at_work_nor_a_run_on_a_strangers_word(
     assert all(job.is_finished for job in of_attempt)
     assert (closing.task_id, closing.attempt) == (42, task.attempt)
     assert (closing.act is Act.CANCEL) == (task.cancel_requested_at is not None)
-    assert refusal or closing.act is Act.CANCEL or not isinstance(judge(task, jobs, a_scene()).verdict, Launch)
+    assert refusal or closing.act is Act.CANCEL or not isinstance(judge(task, jobs, a_cluster()).verdict, Launch)
     if task.status is Status.PROCESSING and closing.act in {Act.SUCCEED, Act.FAIL}:
         assert (closing.launch, closing.job_uid) == (task.launch, task.job_uid)
     if closing.act is Act.SUCCEED:

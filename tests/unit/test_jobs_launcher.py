@@ -8,7 +8,7 @@ from dispatcher.jobs.manifest import Site
 from dispatcher.jobs.memory import Memory
 from dispatcher.jobs.observed import Rules
 from dispatcher.jobs.submit import Submitter
-from dispatcher.model.jobs import ApiAnswer, End, Job, Lane, Manifest
+from dispatcher.model.jobs import ApiAnswer, End, Job, LaunchGroup, Manifest
 from dispatcher.model.launches import Launch
 from dispatcher.model.snapshot import ClusterView
 from dispatcher.model.verdicts import Hold, HoldReason
@@ -70,7 +70,7 @@ def test_an_unanswered_create_is_repeated_and_an_answered_one_is_awaited() -> No
     begin(launcher)
     assert launcher.standing(task).verdict == Launch(1)
     name = a_job(1, 1).name
-    memory.begun(name, task, Lane("default", "default", "app:1"), 0)
+    memory.begun(name, task, LaunchGroup("default", "default", "app:1"), 0)
     begin(launcher)
     assert launcher.standing(task).verdict == Hold(HoldReason.LAUNCHED, "its create is under way")
     memory.ended(name)
@@ -95,7 +95,7 @@ def test_another_database_is_not_held_by_what_was_parked_in_the_first() -> None:
 def test_a_row_whose_create_is_awaited_rests_and_one_that_nobody_answers_is_read() -> None:
     memory = Memory()
     launcher, task, name = a_launcher(memory), a_task(), a_job(1, 1).name
-    memory.begun(name, task, Lane("default", "default", "app:1"), 0)
+    memory.begun(name, task, LaunchGroup("default", "default", "app:1"), 0)
     begin(launcher)
     (resting,) = launcher.resting().values()
     assert (launcher.rows_to_read(), resting.attempt, resting.queue) == (set(), task.attempt, "default")

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from dispatcher.jobs.memory import LONGEST_PAUSE_SECONDS, MOST_REMEMBERED, Breaker, Memory, Unseen, plan_create
-from dispatcher.model.jobs import Lane
+from dispatcher.model.jobs import LaunchGroup
 from dispatcher.model.launches import Launch
 from dispatcher.model.snapshot import ClusterView
 from dispatcher.model.verdicts import Hold, HoldReason
-from tests.builders import NOW, a_candidate, a_job, a_task, an_order
+from tests.builders import NOW, a_job, a_task, an_indexed_row, an_order
 
 STOP = Hold(HoldReason.DISPATCHER_NOT_READY, "ApiThrottled")
 OTHER = Hold(HoldReason.DISPATCHER_NOT_READY, "Forbidden")
@@ -104,7 +104,7 @@ def test_a_success_ends_a_pause_at_once() -> None:
 # Unseen creates
 
 
-LANE = Lane("q", "default", "app:1")
+LANE = LaunchGroup("q", "default", "app:1")
 
 
 def view(*names: str, version: str = "") -> ClusterView:
@@ -121,7 +121,7 @@ def sent(*names: str) -> Memory:
 
 def test_a_create_is_unseen_from_its_first_byte_on() -> None:
     (unseen,) = sent("x").unseen.values()
-    assert (unseen.name, unseen.task_id, unseen.lane, unseen.submitted_by) == ("x", 42, LANE, "team_a")
+    assert (unseen.name, unseen.task_id, unseen.group, unseen.submitted_by) == ("x", 42, LANE, "team_a")
     assert unseen.sent_at == 5
     assert not unseen.is_answered
 
@@ -199,7 +199,7 @@ def test_a_parked_row_stays_parked_in_its_attempt_alone() -> None:
     memory = Memory()
     collision = Hold(HoldReason.NAME_COLLISION, "taken")
     memory.park(a_task(), collision)
-    assert memory.parked(a_task(), 0) == memory.parked(a_candidate(42), 0) == collision
+    assert memory.parked(a_task(), 0) == memory.parked(an_indexed_row(42), 0) == collision
     assert memory.parked(a_task(attempt=2), 0) is None
     assert memory.parked(a_task(id=43), 0) is None
 

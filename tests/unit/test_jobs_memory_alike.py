@@ -8,7 +8,7 @@ from dispatcher.jobs.memory import Memory
 from dispatcher.model.launches import Order
 from dispatcher.model.placement import Placement, Pool
 from dispatcher.model.verdicts import Hold, HoldReason
-from tests.builders import a_candidate, a_task, an_order
+from tests.builders import a_task, an_indexed_row, an_order
 
 POISON = Hold(HoldReason.POISON, "422")
 NINTH = an_order(task=a_task(id=9))
@@ -28,8 +28,8 @@ def test_rows_rest_after_three_refusals_of_rows_alike() -> None:
     memory = refused(3)
     assert memory.rests(NINTH, 0)
     held = Hold(HoldReason.POISON, "3 rows of this submitter, of this kind and placed alike were refused")
-    assert memory.parked(a_candidate(9), 0) == held
-    assert memory.parked(a_candidate(10), 0) is None, "a row that was not looked at has no reason yet"
+    assert memory.parked(an_indexed_row(9), 0) == held
+    assert memory.parked(an_indexed_row(10), 0) is None, "a row that was not looked at has no reason yet"
 
 
 @pytest.mark.parametrize(
@@ -52,8 +52,8 @@ def test_refusals_hold_no_rows_that_differ(other: Order) -> None:
 def test_rows_alike_are_tried_again_after_a_minute() -> None:
     memory = refused(3)
     assert memory.rests(NINTH, 0)
-    assert memory.parked(a_candidate(9), 59) is not None
-    assert memory.parked(a_candidate(9), 60) is None
+    assert memory.parked(an_indexed_row(9), 59) is not None
+    assert memory.parked(an_indexed_row(9), 60) is None
     assert not memory.rests(NINTH, 60)
     for number in range(3):
         memory.refused(an_order(task=a_task(id=number)), 60)
@@ -76,7 +76,7 @@ def test_many_refused_rows_of_a_submitter_let_one_a_second_through() -> None:
     assert memory.rests(an_order(task=a_task(id=12)), 1), "one of a batch is enough"
     memory.refused(an_order(task=a_task(id=10)), 1)
     assert memory.rests(an_order(task=a_task(id=11), cache_key="other"), 1.5)
-    assert memory.parked(a_candidate(9), 60) is not None, "a row that rests does so for a minute"
+    assert memory.parked(an_indexed_row(9), 60) is not None, "a row that rests does so for a minute"
 
 
 def test_many_refused_rows_hold_no_other_submitter_and_no_kind_that_was_taken() -> None:
@@ -100,13 +100,13 @@ def test_a_row_that_was_taken_clears_rows_alike_but_not_the_parked_ones() -> Non
     memory = refused(3)
     memory.accepted(an_order(task=a_task(id=7)))
     assert not memory.rests(NINTH, 0)
-    assert memory.parked(a_candidate(0), 0) == POISON
+    assert memory.parked(an_indexed_row(0), 0) == POISON
 
 
 def test_other_templates_give_every_parked_row_another_chance() -> None:
     memory = refused(3)
     assert memory.rests(NINTH, 0)
     memory.forget_rows()
-    assert memory.parked(a_candidate(0), 0) is None
-    assert memory.parked(a_candidate(9), 0) is None
+    assert memory.parked(an_indexed_row(0), 0) is None
+    assert memory.parked(an_indexed_row(9), 0) is None
     assert not memory.rests(NINTH, 0)

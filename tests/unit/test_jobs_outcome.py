@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from dispatcher.jobs.observed import Rules, Sightings
+from dispatcher.jobs.observed import FirstSeen, Rules
 from dispatcher.model.cluster import Pod
 from dispatcher.model.jobs import End, Job, Phase
-from dispatcher.model.launches import Ask, Launch, Standing
+from dispatcher.model.launches import Ask, JobsVerdict, Launch
 from dispatcher.model.tasks import Status, Task
 from dispatcher.model.verdicts import HoldReason
 from tests.builders import (
@@ -70,7 +70,7 @@ def test_a_new_attempt_waits_for_the_job_of_an_older_one(older: Job) -> None:
 
 
 def test_the_job_of_an_older_attempt_goes_60_seconds_after_it_was_first_seen() -> None:
-    seen, task, job = Sightings(), a_task(attempt=2), a_job(1, created_at=ago(9000))
+    seen, task, job = FirstSeen(), a_task(attempt=2), a_job(1, created_at=ago(9000))
     ends = [removed(look(task, job, sightings=seen, at=later(seconds))) for seconds in (0, 59, 60, 70)]
     assert ends == [[], [], [("jobs", "job-1-1")], [("jobs", "job-1-1")]]
 
@@ -148,11 +148,11 @@ def test_a_launch_below_the_newest_goes_at_once(jobs: tuple[Job, ...]) -> None:
 
 
 def test_a_new_row_is_launched_and_its_post_is_the_question() -> None:
-    assert look(a_task()) == Standing(Launch(1, 0, 0, Ask.NOTHING))
+    assert look(a_task()) == JobsVerdict(Launch(1, 0, 0, Ask.NOTHING))
 
 
 def test_the_first_launch_of_a_later_attempt_asks_for_all_jobs() -> None:
-    assert look(a_task(attempt=2)) == Standing(Launch(1, 0, 0, Ask.ALL_JOBS))
+    assert look(a_task(attempt=2)) == JobsVerdict(Launch(1, 0, 0, Ask.ALL_JOBS))
 
 
 # any | J FailureTarget, its Pod on a lost node | wait; after NODE_LOST_SECONDS force the Pod
@@ -162,15 +162,15 @@ LOST_POD = a_pod(FAILING, phase="Running", node_name="node-1", deleting=True, ha
 LOST_NODE = a_node(ready=False, unreachable=True)
 
 
-def look_at_lost_node(patience: int, seen: Sightings, seconds: float) -> Standing:
+def look_at_lost_node(patience: int, seen: FirstSeen, seconds: float) -> JobsVerdict:
     rules = Rules(node_lost_seconds=patience)
-    scene: dict[str, Any] = {"rules": rules, "sightings": seen, "at": later(seconds)}
-    return look(a_running_task(), FAILING, pods=[LOST_POD], nodes=[LOST_NODE], **scene)
+    cluster: dict[str, Any] = {"rules": rules, "sightings": seen, "at": later(seconds)}
+    return look(a_running_task(), FAILING, pods=[LOST_POD], nodes=[LOST_NODE], **cluster)
 
 
 @pytest.mark.fault(38)
 def test_a_lost_node_is_waited_for_without_end() -> None:
-    seen = Sightings()
+    seen = FirstSeen()
     for seconds in (0, 90_000):
         standing = look_at_lost_node(0, seen, seconds)
         assert reason_of(standing) is HoldReason.NODE_LOST
@@ -179,7 +179,7 @@ def test_a_lost_node_is_waited_for_without_end() -> None:
 
 @pytest.mark.fault(38)
 def test_after_node_lost_seconds_the_pod_is_forced_and_a_job_past_its_deadline_stays() -> None:
-    seen = Sightings()
+    seen = FirstSeen()
     assert [removed(look_at_lost_node(300, seen, seconds)) for seconds in (0, 299)] == [[], []]
     assert look_at_lost_node(300, seen, 300).ends == (
         End("pods", LOST_POD.name, LOST_POD.uid, "its node is lost", grace_seconds=0),
@@ -198,10 +198,10 @@ def test_after_node_lost_seconds_the_pod_is_forced_and_a_job_past_its_deadline_s
     ids=["its finalizer keeps the Pod", "on its way", "nothing else remembers it", "past its deadline"],
 )
 def test_a_job_on_a_lost_node_goes_only_where_its_row_remembers_it(task: Task, job: Job, gone: list[str]) -> None:
-    seen = Sightings()
+    seen = FirstSeen()
     for seconds in (0, 300):
-        scene: dict[str, Any] = {"rules": Rules(node_lost_seconds=300), "sightings": seen, "at": later(seconds)}
-        standing = look(task, job, pods=[LOST_POD], nodes=[LOST_NODE], **scene)
+        cluster: dict[str, Any] = {"rules": Rules(node_lost_seconds=300), "sightings": seen, "at": later(seconds)}
+        standing = look(task, job, pods=[LOST_POD], nodes=[LOST_NODE], **cluster)
         assert reason_of(standing) is HoldReason.NODE_LOST
     assert [end.kind for end in standing.ends] == gone
 
@@ -268,7 +268,7 @@ def test_the_start_deadline_is_a_setting_and_a_job_without_pod_has_its_own() -> 
 
 
 def test_the_start_deadline_stands_still_while_somebody_suspends_the_job() -> None:
-    seen, job = Sightings(), a_job(created_at=ago(1000), suspended=True)
+    seen, job = FirstSeen(), a_job(created_at=ago(1000), suspended=True)
     look(a_task(), job, sightings=seen)
     resumed = a_job(created_at=ago(1000))
     standing = look(a_task(), resumed, pods=[a_pod(resumed, created_at=later(5000))], sightings=seen, at=later(5001))
@@ -278,7 +278,7 @@ def test_the_start_deadline_stands_still_while_somebody_suspends_the_job() -> No
 @pytest.mark.fault(39)
 @pytest.mark.parametrize("reason", ["ErrImagePull", "InvalidImageName", "CreateContainerConfigError"])
 def test_a_broken_image_or_configuration_ends_a_launch_after_60_seconds(reason: str) -> None:
-    seen, job = Sightings(), a_job(created_at=NOW)
+    seen, job = FirstSeen(), a_job(created_at=NOW)
     pod = a_pod(job, waiting_reason=reason)
     standings = [look(a_task(), job, pods=[pod], sightings=seen, at=later(s)) for s in (0, 59, 60)]
     assert [removed(standing) for standing in standings] == [[], [], [("pods", pod.uid)]]
@@ -286,6 +286,6 @@ def test_a_broken_image_or_configuration_ends_a_launch_after_60_seconds(reason: 
 
 
 def test_a_container_that_is_being_created_is_given_until_the_start_deadline() -> None:
-    seen, job = Sightings(), a_job(created_at=NOW)
+    seen, job = FirstSeen(), a_job(created_at=NOW)
     pod = a_pod(job, waiting_reason="CrashLoopBackOff")
     assert [removed(look(a_task(), job, pods=[pod], sightings=seen, at=later(s))) for s in (0, 600)] == [[], []]

@@ -3,7 +3,7 @@
 import pytest
 
 from dispatcher.model.jobs import Job
-from dispatcher.model.launches import Launch, Standing
+from dispatcher.model.launches import JobsVerdict, Launch
 from dispatcher.model.tasks import Task
 from dispatcher.model.verdicts import HoldReason
 from tests.builders import (
@@ -38,7 +38,7 @@ def test_a_left_over_launch_that_started_ends_it_too() -> None:
 # waiting, report: exit-code | J Failed, not disrupted, its container had run | the janitor ends the row
 
 
-def look_at_exit_code(job: Job, *, had_run: bool = True, task: Task | None = None) -> Standing:
+def look_at_exit_code(job: Job, *, had_run: bool = True, task: Task | None = None) -> JobsVerdict:
     return look(task or a_task(), job, pods=[a_pod(job, phase="Failed", had_run=had_run)])
 
 

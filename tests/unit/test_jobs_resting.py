@@ -4,11 +4,11 @@ import pytest
 
 from dispatcher.jobs.resting import REST_SECONDS, may_rest, plan_rest, still_resting
 from dispatcher.model.jobs import Phase
-from dispatcher.model.launches import Launch, Standing
+from dispatcher.model.launches import JobsVerdict, Launch
 from dispatcher.model.verdicts import Hold, HoldReason
 from tests.builders import a_job, a_pod, a_task
 
-LAUNCHED = Standing(Hold(HoldReason.LAUNCHED, "Running"))
+LAUNCHED = JobsVerdict(Hold(HoldReason.LAUNCHED, "Running"))
 JOB = a_job(resource_version="7")
 REST = plan_rest(a_task(id=42), JOB, [a_pod(phase="Running")], 100, 1800)
 
@@ -21,14 +21,14 @@ def test_a_row_whose_job_runs_may_rest() -> None:
 @pytest.mark.parametrize(
     "standing",
     [
-        Standing(None),
-        Standing(Launch(1)),
-        Standing(Hold(HoldReason.FINISHING)),
-        Standing(LAUNCHED.verdict, ends=("something",)),  # type: ignore[arg-type]  # whatever it is
+        JobsVerdict(None),
+        JobsVerdict(Launch(1)),
+        JobsVerdict(Hold(HoldReason.FINISHING)),
+        JobsVerdict(LAUNCHED.verdict, ends=("something",)),  # type: ignore[arg-type]  # whatever it is
     ],
     ids=["nothing to do", "launch", "finishing", "to remove"],
 )
-def test_a_row_that_means_anything_else_is_read_again(standing: Standing) -> None:
+def test_a_row_that_means_anything_else_is_read_again(standing: JobsVerdict) -> None:
     assert not may_rest(standing, JOB, [])
 
 

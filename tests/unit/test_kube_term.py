@@ -17,7 +17,7 @@ from dispatcher.kube.term import RELEASED_SECONDS, Record, Sight, look_again, ma
 
 NEVER = float("-inf")
 Changes = dict[str, Any]
-Hand = tuple[float, Changes | None]
+PlayedKubelet = tuple[float, Changes | None]
 LENGTHS = st.integers(2, 300)
 
 
@@ -260,7 +260,7 @@ class TestTwoOfThem:
     @settings(max_examples=400)
     @given(st.sampled_from([2, 5, 15]), st.lists(TRIES, min_size=2, max_size=3), HANDS, DELETIONS)
     def test_whatever_a_hand_does_to_what_they_all_have_seen_they_never_trust_at_once(
-        self, seconds: int, lives: list[list[Try]], edits: list[Hand], deletions: list[Hand]
+        self, seconds: int, lives: list[list[Try]], edits: list[PlayedKubelet], deletions: list[PlayedKubelet]
     ) -> None:
         world = World()
         for moment, changes in edits + deletions:

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from dispatcher.model.jobs import Lane, Phase
+from dispatcher.model.jobs import LaunchGroup, Phase
 from dispatcher.model.tasks import TERMINAL, Status
 from dispatcher.model.verdicts import PARKED, HoldReason
 from tests.builders import IMAGE, a_complete_job, a_disrupted_job, a_failed_job, a_job, a_pod, a_snapshot, a_task
@@ -64,9 +64,9 @@ def test_only_the_pod_failure_policy_tells_of_a_disruption() -> None:
 
 
 def test_launches_of_one_image_template_and_queue_share_a_lane() -> None:
-    assert a_job(launch=1).lane == a_job(2, 3, task_id=7).lane == Lane("default", "default", IMAGE)
-    others = [a_job(queue="q").lane, a_job(template="t").lane, a_job(image="i").lane]
-    assert len({*others, a_job().lane}) == 4
+    assert a_job(launch=1).group == a_job(2, 3, task_id=7).group == LaunchGroup("default", "default", IMAGE)
+    others = [a_job(queue="q").group, a_job(template="t").group, a_job(image="i").group]
+    assert len({*others, a_job().group}) == 4
 
 
 @pytest.mark.parametrize("noun", [a_task(), a_job(), a_pod(), a_snapshot()])

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from dispatcher.model.cache_history import Past, Use
+from dispatcher.model.cache_history import CacheHistory, Use
 from dispatcher.model.identity import HISTORY_NODES, REAL_RESOURCES
 from dispatcher.model.placement import Placement, Pool
 from dispatcher.placement.cache import cache_path
@@ -117,11 +117,11 @@ def test_what_is_no_array_of_uses_is_none(written: str) -> None:
 
 
 def test_a_row_without_key_and_pool_goes_anywhere() -> None:
-    assert plan_placement("q", a_request(), Past(), PLAIN) == Placement()
+    assert plan_placement("q", a_request(), CacheHistory(), PLAIN) == Placement()
 
 
 def test_the_past_is_told_and_preferred_where_no_scheduler_of_ours_reads_it() -> None:
-    past = Past(("c", "b", "a", "z"), (Use(1, 2**20),))
+    past = CacheHistory(("c", "b", "a", "z"), (Use(1, 2**20),))
     plain = plan_placement("q", a_request(cache_key="k"), past, PLAIN)
     assert plain.preferred == ("c", "b", "a")
     assert plain.notes == {HISTORY_NODES: '["c","b","a"]', REAL_RESOURCES: '[{"cpu":"1000m","memory":"1Mi"}]'}
@@ -131,9 +131,9 @@ def test_the_past_is_told_and_preferred_where_no_scheduler_of_ours_reads_it() ->
 
 def test_a_cache_is_given_to_rows_with_a_key_where_there_is_a_root() -> None:
     rooted = PlacementSettings(cache_root="/var/cache")
-    assert plan_placement("q", a_request(cache_key="k"), Past(), rooted).cache_path == cache_path(
+    assert plan_placement("q", a_request(cache_key="k"), CacheHistory(), rooted).cache_path == cache_path(
         "/var/cache", "q", "k"
     )
-    assert plan_placement("q", a_request(cache_key=""), Past(), rooted).cache_path
-    assert not plan_placement("q", a_request(), Past(), rooted).cache_path
-    assert not plan_placement("q", a_request(cache_key="k"), Past(), PLAIN).cache_path
+    assert plan_placement("q", a_request(cache_key=""), CacheHistory(), rooted).cache_path
+    assert not plan_placement("q", a_request(), CacheHistory(), rooted).cache_path
+    assert not plan_placement("q", a_request(cache_key="k"), CacheHistory(), PLAIN).cache_path

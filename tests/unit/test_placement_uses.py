@@ -18,7 +18,7 @@ def a_run(number: int) -> Run:
     return Run(f"pod-{number}", NOW + timedelta(minutes=number), NOW + timedelta(minutes=number, seconds=9))
 
 
-class Past:
+class CacheHistory:
     """Runs of keys, and a Prometheus that knows of all but those in `unknown`."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Past:
 
 
 async def test_a_key_is_launched_without_until_its_use_is_known() -> None:
-    past = Past()
+    past = CacheHistory()
     assert past.uses.of(MAIN) == ()
     assert past.wakes == 1
     await past.uses.run_once()
@@ -53,7 +53,7 @@ async def test_a_key_is_launched_without_until_its_use_is_known() -> None:
 
 
 async def test_a_run_is_asked_for_once_and_a_new_one_is_found() -> None:
-    past = Past()
+    past = CacheHistory()
     past.uses.of(MAIN)
     await past.uses.run_once()
     past.of[MAIN].insert(0, a_run(3))
@@ -65,7 +65,7 @@ async def test_a_run_is_asked_for_once_and_a_new_one_is_found() -> None:
 
 
 async def test_a_run_of_which_nothing_is_known_is_left_out() -> None:
-    past = Past()
+    past = CacheHistory()
     past.unknown = {"pod-2"}
     past.uses.of(MAIN)
     await past.uses.run_once()
@@ -73,7 +73,7 @@ async def test_a_run_of_which_nothing_is_known_is_left_out() -> None:
 
 
 async def test_a_fault_is_the_rounds_and_the_key_is_still_wanted() -> None:
-    past = Past()
+    past = CacheHistory()
     past.fault = DispatcherError("away")
     past.uses.of(MAIN)
     with pytest.raises(DispatcherError):
@@ -85,13 +85,13 @@ async def test_a_fault_is_the_rounds_and_the_key_is_still_wanted() -> None:
 
 
 async def test_nobody_is_asked_while_nothing_is_wanted() -> None:
-    past = Past()
+    past = CacheHistory()
     assert await past.uses.run_once() == uses.PAUSE_SECONDS
     assert past.asked == []
 
 
 async def test_a_round_looks_up_a_few_keys_and_comes_again_at_once() -> None:
-    past = Past()
+    past = CacheHistory()
     for number in range(uses.KEYS_A_ROUND + 1):
         past.of["q", str(number)] = [a_run(number)]
         past.uses.of(("q", str(number)))
@@ -101,7 +101,7 @@ async def test_a_round_looks_up_a_few_keys_and_comes_again_at_once() -> None:
 
 
 async def test_as_many_keys_are_remembered_as_there_is_room_for() -> None:
-    past = Past()
+    past = CacheHistory()
     for number in range(uses.MOST_KEYS + uses.KEYS_A_ROUND):
         past.uses.of(("q", str(number)))
     while await past.uses.run_once() == 0:

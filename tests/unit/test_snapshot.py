@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.model.cluster import Pod
-from dispatcher.model.jobs import Job, Lane, Phase
+from dispatcher.model.jobs import Job, LaunchGroup, Phase
 from dispatcher.model.snapshot import Allowance, ClusterView, Load, Pending, effective_queues, plan_load, plan_pending
 from tests.builders import NOW, a_complete_job, a_job, a_pod, a_queue, a_snapshot, ago, later
 
 holders = st.lists(st.tuples(st.sampled_from(["a", "b"]), st.sampled_from(["x", "y", "z"])), max_size=20)
-LANE = Lane("default", "default", "app:1")
+LANE = LaunchGroup("default", "default", "app:1")
 
 
 def pending_of(*pods: Pod, jobs: tuple[Job, ...] = ()) -> Pending:
@@ -108,8 +108,8 @@ def test_an_admitted_launch_takes_a_slot_a_token_and_a_place_and_its_pod_is_pend
     assert after.load == plan_load([("default", "team_a")])
     assert after.allowance == Allowance(4, 3)
     assert after.pending == Pending(2, {"small": 1})
-    assert after.busy_lanes == {LANE}
-    assert (before.load, before.allowance, before.busy_lanes) == (Load(), Allowance(5, 4), frozenset())
+    assert after.busy_groups == {LANE}
+    assert (before.load, before.allowance, before.busy_groups) == (Load(), Allowance(5, 4), frozenset())
 
 
 def test_a_repeated_create_was_counted_before() -> None:
@@ -118,9 +118,9 @@ def test_a_repeated_create_was_counted_before() -> None:
 
 
 def test_lanes_are_put_into_the_picture() -> None:
-    other = Lane("default", "other", "app:1")
-    after = a_snapshot().with_lanes(frozenset({LANE}), frozenset({other}))
-    assert (after.failing_lanes, after.busy_lanes) == (frozenset({LANE}), frozenset({other}))
+    other = LaunchGroup("default", "other", "app:1")
+    after = a_snapshot().with_groups(frozenset({LANE}), frozenset({other}))
+    assert (after.failing_groups, after.busy_groups) == (frozenset({LANE}), frozenset({other}))
 
 
 # Queues

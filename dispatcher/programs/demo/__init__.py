@@ -27,13 +27,13 @@ def run(asked: Mapping[str, Any]) -> int:
     """The exit status: 0 shown to its end; 128 and the signal if stopped before. DispatcherError: it cannot be."""
     signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # nothing is begun before `perform` listens
     try:
-        from dispatcher.programs.demo.run import Options, Play, Terminal  # needs an extra
+        from dispatcher.programs.demo.run import DemoRun, Options, Terminal  # needs an extra
     except ModuleNotFoundError as fault:
         raise DispatcherError(MISSING.format(fault.name)) from fault
     configure_logs("error")
     os.umask(OWN_FILES)
     try:
-        return asyncio.run(perform(Play(Options(**asked), Terminal())))
+        return asyncio.run(perform(DemoRun(Options(**asked), Terminal())))
     except BrokenPipeError:  # whoever read has seen enough
         return 128 + signal.SIGPIPE
     finally:

@@ -22,7 +22,7 @@ import msgspec
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import log_in
 from dispatcher.kube.job_api import jobs_path
-from dispatcher.local.children import UNWRITABLE, Den, Keeper, Start, unwritable
+from dispatcher.local.children import UNWRITABLE, Keeper, RunFolder, Start, unwritable
 from dispatcher.local.cluster.cluster import EmbeddedCluster
 from dispatcher.local.postgres import SUPERUSER, Home, Postmaster, free_port
 from dispatcher.model.errors import DispatcherError
@@ -44,7 +44,7 @@ LOGINS: Final = ("demo", "reader", "task", "janitor", "observer")
 """Each has a password of its own: the one that a container knows opens nothing that the container may not do."""
 
 
-class Stage:
+class DemoEnvironment:
     """`async with Stage(templates, tell) as stage`. `tell` hears of what had to be started again."""
 
     def __init__(
@@ -55,7 +55,7 @@ class Stage:
         self._given = kubeconfig
         self._stack = AsyncExitStack()
         self._watches: list[asyncio.Task[None]] = []
-        self._den = Den()
+        self._den = RunFolder()
         self._passwords = {login: secrets.token_hex(16) for login in LOGINS}
         self.installation = f"demo-{secrets.token_hex(3)}" if kubeconfig else "demo"
         self.metrics_url = ""

@@ -15,7 +15,7 @@ from dispatcher.model.errors import ClusterError
 from dispatcher.model.identity import LABEL_INSTALLATION
 from dispatcher.model.quantity import parse_quantity
 from dispatcher.pg.queries import query
-from dispatcher.programs.demo.view import NodeLoad, Row, Scene
+from dispatcher.programs.demo.view import DemoView, NodeLoad, Row
 
 Json = dict[str, Any]
 SAMPLE: Final = re.compile(r"^(dispatcher_waiting_tasks|dispatcher_parked_tasks)\{(.*)\} (\S+)$", re.MULTILINE)
@@ -34,7 +34,7 @@ class Looker:
         self._mine = {"labelSelector": f"{LABEL_INSTALLATION}={installation}"}
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2))
         self._connection: asyncpg.Connection[asyncpg.Record] | None = None
-        self._last = Scene()
+        self._last = DemoView()
         self.metrics_url = ""
 
     async def close(self) -> None:
@@ -46,7 +46,7 @@ class Looker:
             self._connection.terminate()
             self._connection = None
 
-    async def look(self) -> Scene:
+    async def look(self) -> DemoView:
         rows, nodes = self._last.rows, self._last.nodes
         reasons: Mapping[tuple[str, str], int] | None = None
         parked = 0
@@ -58,7 +58,7 @@ class Looker:
         except AWAY:
             reasons = None
             self._disconnect()  # one that broke in the middle of an answer is good for nothing, and may not know it
-        self._last = Scene(rows, nodes, reasons, parked)
+        self._last = DemoView(rows, nodes, reasons, parked)
         return self._last
 
     async def _rows(self) -> list[Row]:

@@ -9,7 +9,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from dispatcher.programs.demo.view import STATES, NodeLoad, Scene
+from dispatcher.programs.demo.view import STATES, DemoView, NodeLoad
 
 WIDE: Final = 110
 """Columns from which on what happens stands beside what is."""
@@ -20,43 +20,43 @@ COLORS: Final = {
 }  # fmt: skip
 
 
-def draw(scene: Scene, told: Sequence[str], seconds: float, width: int) -> RenderableType:
+def draw(view: DemoView, told: Sequence[str], seconds: float, width: int) -> RenderableType:
     """`told`: what has happened, oldest first."""
-    lower: RenderableType = Group(nodes(scene), news(told))
+    lower: RenderableType = Group(nodes(view), news(told))
     if width >= WIDE:
         beside = Table.grid(expand=True, padding=(0, 1))
         beside.add_column(ratio=2)
         beside.add_column(ratio=3)
-        beside.add_row(nodes(scene), news(told))
+        beside.add_row(nodes(view), news(told))
         lower = beside
-    return Group(progress(scene, seconds, width), queues(scene, width), lower)
+    return Group(progress(view, seconds, width), queues(view, width), lower)
 
 
-def progress(scene: Scene, seconds: float, width: int) -> RenderableType:
-    total, left = len(scene.rows), len(scene.rows) - scene.ended
+def progress(view: DemoView, seconds: float, width: int) -> RenderableType:
+    total, left = len(view.rows), len(view.rows) - view.ended
     line = Table.grid(padding=(0, 1))
-    bar = ProgressBar(total=max(total, 1), completed=scene.ended, width=max(10, min(40, width - 36)))
-    line.add_row("tasks ended", bar, f"{scene.ended}/{total}", Text(f"{left} left, {seconds:.0f} s", style="dim"))
+    bar = ProgressBar(total=max(total, 1), completed=view.ended, width=max(10, min(40, width - 36)))
+    line.add_row("tasks ended", bar, f"{view.ended}/{total}", Text(f"{left} left, {seconds:.0f} s", style="dim"))
     return line
 
 
-def queues(scene: Scene, width: int) -> RenderableType:
+def queues(view: DemoView, width: int) -> RenderableType:
     """A line a queue; a narrow terminal has its states shortened."""
     table = Table(expand=True, box=None, header_style="bold", padding=(0, 1))
     table.add_column("queue", no_wrap=True)
     for state in STATES:
         table.add_column(state if width >= WIDE - 20 else state[:4], justify="right", style=COLORS[state])
     table.add_column("waits for", ratio=1, overflow="fold")
-    for queue in sorted({row.queue for row in scene.rows}):
-        rows = [row for row in scene.rows if row.queue == queue]
+    for queue in sorted({row.queue for row in view.rows}):
+        rows = [row for row in view.rows if row.queue == queue]
         counts = [sum(row.status == state for row in rows) for state in STATES]
-        table.add_row(queue, *(str(count or "·") for count in counts), scene.waiting_for(queue))
+        table.add_row(queue, *(str(count or "·") for count in counts), view.waiting_for(queue))
     return Panel(table, title="rows", title_align="left", border_style="dim")
 
 
-def nodes(scene: Scene) -> RenderableType:
+def nodes(view: DemoView) -> RenderableType:
     table = Table.grid(padding=(0, 1))
-    for node in scene.nodes:
+    for node in view.nodes:
         table.add_row(node.name, load(node), f"{node.pods} running")
     return Panel(table, title="nodes", title_align="left", border_style="dim")
 

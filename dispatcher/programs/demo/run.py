@@ -22,12 +22,12 @@ from dispatcher.local.containers import why_refused
 from dispatcher.model.errors import DispatcherError, TemplateError
 from dispatcher.model.verdicts import HoldReason
 from dispatcher.pg.queries import query
-from dispatcher.programs.demo.environment import Stage
+from dispatcher.programs.demo.environment import DemoEnvironment
 from dispatcher.programs.demo.observe import AWAY, Looker
 from dispatcher.programs.demo.picture import draw
 from dispatcher.programs.demo.samples import Sample, samples, templates
 from dispatcher.programs.demo.summary import GoOn, counts, go_on, table, why
-from dispatcher.programs.demo.view import Scene, news
+from dispatcher.programs.demo.view import DemoView, news
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 EVERY_SECONDS: Final = 0.2
@@ -61,7 +61,7 @@ class Options(Struct, frozen=True):
     kubeconfig: str | None = None
 
 
-class Play:
+class DemoRun:
     """One demo, in the terminal of `console`."""
 
     def __init__(self, options: Options, console: Console) -> None:
@@ -73,7 +73,7 @@ class Play:
         self._told: deque[str] = deque(maxlen=KEPT_NEWS)
         self._tells: dict[int, str] = {}
         self._then: dict[int, str] = {}
-        self._scene = Scene()
+        self._scene = DemoView()
         self._began = self._said_at = time.monotonic()
 
     async def run(self, stop: asyncio.Event) -> bool:
@@ -81,7 +81,7 @@ class Play:
         manifests = read_templates(self._options)
         statements = read_text(self._options.sql) if self._options.sql else ""
         cluster = f"for the cluster of {self._options.kubeconfig}" if self._options.kubeconfig else IN_MEMORY
-        stage = Stage(manifests, self._say, self._options.kubeconfig)
+        stage = DemoEnvironment(manifests, self._say, self._options.kubeconfig)
         self._announce(f"Starting Postgres, the dispatcher and the janitor, {cluster}")
         async with stage:
             looker = Looker(stage.url("observer"), stage.client, stage.installation, passing(manifests))
@@ -90,7 +90,7 @@ class Play:
             finally:
                 await looker.close()
 
-    async def _perform(self, stage: Stage, looker: Looker, stop: asyncio.Event, statements: str) -> bool:
+    async def _perform(self, stage: DemoEnvironment, looker: Looker, stop: asyncio.Event, statements: str) -> bool:
         looker.metrics_url = stage.metrics_url
         self._announce(f"Ready after {time.monotonic() - self._began:.1f} s")
         self._team_url, began = stage.url("demo"), time.monotonic()
@@ -141,7 +141,7 @@ class Play:
         if sample.then:
             self._then[task_id] = sample.then
 
-    async def _show(self, stage: Stage, looker: Looker, stop: asyncio.Event, *, is_kept: bool) -> bool:
+    async def _show(self, stage: DemoEnvironment, looker: Looker, stop: asyncio.Event, *, is_kept: bool) -> bool:
         """True: all is at rest."""
         with Live(console=self._console, auto_refresh=False) if not self._is_plain else nullcontext() as live:
             while not stop.is_set():
@@ -154,15 +154,15 @@ class Play:
                 await wait(stop, EVERY_SECONDS)
         return is_kept
 
-    def _see(self, scene: Scene, live: Live | None) -> None:
-        for words in news(self._scene, scene):
+    def _see(self, view: DemoView, live: Live | None) -> None:
+        for words in news(self._scene, view):
             self._say(words)
-        self._scene = scene
+        self._scene = view
         if self._is_plain:
             self._break_silence()
         if live is not None:
             seconds = time.monotonic() - self._began
-            live.update(draw(scene, list(self._told), seconds, self._console.width), refresh=True)
+            live.update(draw(view, list(self._told), seconds, self._console.width), refresh=True)
 
     async def _act(self) -> bool:
         """As their submitter would: cancels what runs for ever, retries what has failed. True: it is not over."""
@@ -178,7 +178,7 @@ class Play:
                 self._say(f"task {task_id}: its submitter asks to {self._then.pop(task_id)} it")
         return bool(due)
 
-    async def _tell_end(self, stage: Stage, seconds: float) -> None:
+    async def _tell_end(self, stage: DemoEnvironment, seconds: float) -> None:
         waiting = [row for row in self._scene.rows if row.status == "waiting"]
         reasons = {row.id: why(self._scene, row) for row in waiting}
         for row in waiting[:MOST_ASKED]:

@@ -6,7 +6,7 @@ from typing import Final
 from msgspec import Struct
 from rich.table import Table
 
-from dispatcher.programs.demo.view import STATES, Row, Scene, first_line, outcome
+from dispatcher.programs.demo.view import STATES, DemoView, Row, first_line, outcome
 
 MOST_ROWS: Final = 40
 WORDS: Final = {
@@ -27,7 +27,7 @@ class GoOn(Struct, frozen=True):
     is_kept: bool
 
 
-def table(scene: Scene, tells: Mapping[int, str], reasons: Mapping[int, str]) -> Table:
+def table(view: DemoView, tells: Mapping[int, str], reasons: Mapping[int, str]) -> Table:
     """A line a task; of many, those that tell something, and those that did not succeed."""
     made = Table(box=None, header_style="bold", padding=(0, 1), expand=True)
     for name in ("task", "queue", "status"):
@@ -35,15 +35,15 @@ def table(scene: Scene, tells: Mapping[int, str], reasons: Mapping[int, str]) ->
     made.add_column("runs", justify="right")
     made.add_column("on", no_wrap=True)
     made.add_column("what it shows, and what came of it", ratio=1, overflow="fold")
-    for row in chosen(scene.rows, tells):
+    for row in chosen(view.rows, tells):
         words = "; ".join(part for part in (tells.get(row.id, ""), came_of(row, reasons)) if part)
         made.add_row(str(row.id), row.queue, row.status, str(runs(row)), row.node or "", words)
     return made
 
 
-def why(scene: Scene, row: Row) -> str:
+def why(view: DemoView, row: Row) -> str:
     """Why a row of that queue waits, as far as its queue tells."""
-    codes = sorted({reason for queue, reason in scene.reasons or {} if queue == row.queue and reason != "Launched"})
+    codes = sorted({reason for queue, reason in view.reasons or {} if queue == row.queue and reason != "Launched"})
     return "; ".join(f"{code}: {WORDS[code]}" if code in WORDS else code for code in codes)
 
 
@@ -63,11 +63,11 @@ def came_of(row: Row, reasons: Mapping[int, str]) -> str:
     return outcome(row).removeprefix(": ")
 
 
-def counts(scene: Scene, seconds: float) -> str:
+def counts(view: DemoView, seconds: float) -> str:
     """`20 tasks in 9 s: 17 succeeded, 1 cancelled, 2 waiting`"""
-    states = scene.states
+    states = view.states
     told = ", ".join(f"{states[state]} {state}" for state in reversed(STATES) if states[state])
-    return f"{len(scene.rows)} tasks in {seconds:.0f} s: {told or 'none'}"
+    return f"{len(view.rows)} tasks in {seconds:.0f} s: {told or 'none'}"
 
 
 def go_on(place: GoOn) -> list[str]:

@@ -39,7 +39,7 @@ class NodeLoad(Struct, frozen=True):
     pods: int
 
 
-class Scene(Struct, frozen=True):
+class DemoView(Struct, frozen=True):
     """`reasons`: waiting rows by queue and reason; `parked`: rows that wait for a person. None: not known now."""
 
     rows: Sequence[Row] = ()
@@ -70,7 +70,7 @@ class Scene(Struct, frozen=True):
         return ", ".join([*words, f"{in_line} in line"] if self.reasons and in_line > 0 else words)
 
 
-def news(before: Scene, after: Scene) -> list[str]:
+def news(before: DemoView, after: DemoView) -> list[str]:
     """What became of rows, in plain words; what comes in crowds is counted."""
     known = {row.id: row for row in before.rows}
     new = [row for row in after.rows if row.id not in known and row.status == "waiting"]
@@ -80,11 +80,9 @@ def news(before: Scene, after: Scene) -> list[str]:
     return told + [words for words in parked(after) if words not in parked(before)]
 
 
-def parked(scene: Scene) -> list[str]:
+def parked(view: DemoView) -> list[str]:
     """Rows that a person has to look at."""
-    told = sorted(
-        (queue, reason, count) for (queue, reason), count in (scene.reasons or {}).items() if reason in PARKED
-    )
+    told = sorted((queue, reason, count) for (queue, reason), count in (view.reasons or {}).items() if reason in PARKED)
     return [f"{count} parked in queue {queue}: {reason}" for queue, reason, count in told if count]
 
 

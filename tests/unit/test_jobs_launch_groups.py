@@ -4,28 +4,28 @@ from typing import Any
 
 import pytest
 
-from dispatcher.jobs.launch_groups import failing_lanes, has_started
+from dispatcher.jobs.launch_groups import failing_groups, has_started
 from dispatcher.model.cluster import Pod
-from dispatcher.model.jobs import Job, Lane, Phase
+from dispatcher.model.jobs import Job, LaunchGroup, Phase
 from dispatcher.model.tasks import Task
 from tests.builders import (
     IMAGE,
+    a_cluster,
     a_complete_job,
     a_disrupted_job,
     a_failed_job,
     a_job,
     a_pod,
     a_running_task,
-    a_scene,
     a_task,
     ago,
 )
 
-LANE = Lane("default", "default", IMAGE)
+LANE = LaunchGroup("default", "default", IMAGE)
 
 
-def failing(*jobs: Job, pods: tuple[Pod, ...] = (), tasks: tuple[Task, ...] = (a_task(),)) -> frozenset[Lane]:
-    return failing_lanes({task.id: task for task in tasks}, jobs, a_scene(pods))
+def failing(*jobs: Job, pods: tuple[Pod, ...] = (), tasks: tuple[Task, ...] = (a_task(),)) -> frozenset[LaunchGroup]:
+    return failing_groups({task.id: task for task in tasks}, jobs, a_cluster(pods))
 
 
 def broken(launch: int, minutes_ago: float, **changes: Any) -> Job:
@@ -65,7 +65,7 @@ ROWS = tuple(a_task(id=number) for number in range(1, 9))
 def test_a_launch_tells_whether_it_started_or_nothing(
     job: Job, task: Task | None, pods: list[Pod], started: bool | None
 ) -> None:
-    assert has_started(task, job, a_scene(pods)) is started
+    assert has_started(task, job, a_cluster(pods)) is started
 
 
 # What three launches tell
@@ -100,7 +100,7 @@ def test_lanes_do_not_mix() -> None:
 def test_several_lanes_may_fail_at_once() -> None:
     other = [broken(number, number, image="other") for number in (4, 5, 6)]
     mine = [broken(number, number) for number in (1, 2, 3)]
-    assert failing(*other, *mine, tasks=ROWS) == {LANE, Lane("default", "default", "other")}
+    assert failing(*other, *mine, tasks=ROWS) == {LANE, LaunchGroup("default", "default", "other")}
 
 
 def test_launches_that_found_no_room_say_nothing_of_their_image() -> None:

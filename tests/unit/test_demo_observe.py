@@ -32,7 +32,7 @@ async def test_a_connection_that_broke_in_the_middle_of_an_answer_is_given_up(mo
 
     monkeypatch.setattr(looker, "_reasons", no_reasons)
     monkeypatch.setattr(looker, "_connection", broken)
-    scene = await looker.look()
-    assert (scene.rows, scene.reasons) == ((), None)
+    cluster = await looker.look()
+    assert (cluster.rows, cluster.reasons) == ((), None)
     assert broken.is_terminated
     await looker.close()

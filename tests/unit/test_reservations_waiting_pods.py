@@ -3,7 +3,7 @@
 import pytest
 
 from dispatcher.reservations.waiting_pods import LOOKED_AT, MOST, MOST_NAMES, MOST_NODES, NEAREST
-from tests.unit.keeping import Kept, an_asker, anything, nobody, nothing
+from tests.unit.waiting import Kept, an_asker, anything, nobody, nothing
 
 
 def test_who_could_have_one_of_its_nodes_is_told_until_it_knows_and_others_are_not() -> None:
@@ -12,7 +12,7 @@ def test_who_could_have_one_of_its_nodes_is_told_until_it_knows_and_others_are_n
     kept.note(2, "c")
     for _ in range(2):
         (found,) = kept.attempts(lambda _, node: node == "b")
-        assert found.asker.name == "team/p1"
+        assert found.request.name == "team/p1"
     kept.all.forget(found)
     assert kept.could(anything) == ["team/p2"]
 
@@ -66,9 +66,11 @@ def test_everybody_is_asked_about_a_gain_whoever_came_first() -> None:
     kept, nodes = Kept(), [f"n{number}" for number in range(NEAREST + 1)]
     for number in range(LOOKED_AT + 1):
         kept.note(number, *nodes)
-    assert kept.could(lambda asker, node: (asker.name, node) == (f"team/p{LOOKED_AT}", "n0"), "n0") == []
-    found = kept.all.who_could(lambda asker, node: (asker.name, node) == (f"team/p{LOOKED_AT}", "n0"), nobody, 0)
-    assert [one.asker.name for one in found] == [f"team/p{LOOKED_AT}"]
+    assert kept.could(lambda request, node: (request.name, node) == (f"team/p{LOOKED_AT}", "n0"), "n0") == []
+    found = kept.all.ready_to_retry(
+        lambda request, node: (request.name, node) == (f"team/p{LOOKED_AT}", "n0"), nobody, 0
+    )
+    assert [one.request.name for one in found] == [f"team/p{LOOKED_AT}"]
 
 
 def test_of_too_many_nodes_in_all_a_few_of_each_pod_are_remembered() -> None:
@@ -114,8 +116,8 @@ def test_everybody_has_a_turn(number: int) -> None:
     kept.all.hear(99, ())
     found = list[str]()
     for _ in range(4):
-        for attempt in kept.all.who_could(lambda asker, _: asker.name == f"team/p{number}", nobody, 0):
-            found.append(attempt.asker.name)
+        for attempt in kept.all.ready_to_retry(lambda request, _: request.name == f"team/p{number}", nobody, 0):
+            found.append(attempt.request.name)
             kept.all.forget(attempt)
     assert found == [f"team/p{number}"]
 
@@ -124,7 +126,7 @@ def test_nobody_is_looked_at_again_before_something_has_changed() -> None:
     kept = Kept()
     kept.note(1, "a")
     assert kept.could(nothing) == []
-    assert kept.all.who_could(anything, nobody, 0) == []
+    assert kept.all.ready_to_retry(anything, nobody, 0) == []
     assert kept.could(anything) == ["team/p1"]
 
 
@@ -134,10 +136,10 @@ def test_those_who_had_their_turn_have_another_after_a_change_in_the_middle() ->
         kept.note(number, *[f"n{node}" for node in range(NEAREST + 1)])
     assert kept.could(nothing, "n0") == []
     assert kept.all.is_looking
-    (found,) = kept.attempts(lambda asker, node: (asker.name, node) == ("team/p0", "n0"), "n0")
-    assert found.asker.name == "team/p0"
+    (found,) = kept.attempts(lambda request, node: (request.name, node) == ("team/p0", "n0"), "n0")
+    assert found.request.name == "team/p0"
     kept.all.forget(found)
-    kept.all.who_could(nothing, nobody, 0)
+    kept.all.ready_to_retry(nothing, nobody, 0)
     assert not kept.all.is_looking
 
 
@@ -147,7 +149,7 @@ def test_a_change_without_a_gain_counts_as_well_for_those_who_had_their_turn() -
     for number in range(LOOKED_AT + 1):
         kept.note(number, "a")
     assert kept.could(nothing) == []
-    assert kept.could(lambda asker, _: asker.name == "team/p0") == ["team/p0"]
+    assert kept.could(lambda request, _: request.name == "team/p0") == ["team/p0"]
 
 
 def test_when_all_who_waited_are_gone_the_next_have_their_turn() -> None:
@@ -206,5 +208,5 @@ def test_who_may_not_push_keeps_its_turn_and_its_doubt() -> None:
     kept.all.hear(99, ())
     for number in (1, 2):
         kept.all.note_push(an_asker(number), ["b"])
-    found = kept.all.who_could(lambda asker, node: (asker.name, node) == ("team/p2", "a"), nobody, 0)
-    assert [one.asker.name for one in found] == ["team/p1", "team/p2"]
+    found = kept.all.ready_to_retry(lambda request, node: (request.name, node) == ("team/p2", "a"), nobody, 0)
+    assert [one.request.name for one in found] == ["team/p1", "team/p2"]

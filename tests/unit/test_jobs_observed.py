@@ -4,11 +4,22 @@ from datetime import timedelta
 
 import pytest
 
-from dispatcher.jobs.observed import CANNOT_START, Case, Sightings, stage
+from dispatcher.jobs.observed import CANNOT_START, FirstSeen, TaskWithJobs, stage
 from dispatcher.model.cluster import Pod
 from dispatcher.model.jobs import Job, Phase
 from dispatcher.model.tasks import Task
-from tests.builders import NOW, a_complete_job, a_failed_job, a_job, a_pod, a_running_task, a_scene, a_task, ago, later
+from tests.builders import (
+    NOW,
+    a_cluster,
+    a_complete_job,
+    a_failed_job,
+    a_job,
+    a_pod,
+    a_running_task,
+    a_task,
+    ago,
+    later,
+)
 
 MINUTE = timedelta(seconds=60)
 
@@ -28,17 +39,17 @@ MINUTE = timedelta(seconds=60)
 def test_the_newest_launch_is_that_of_the_attempts_jobs_or_of_the_row(
     task: Task, jobs: list[Job], last: int, newest: str | None
 ) -> None:
-    case = Case(task, jobs, a_scene())
+    case = TaskWithJobs(task, jobs, a_cluster())
     assert case.last == last
     assert (case.job.uid if case.job else None) == newest
 
 
 def test_the_pods_of_a_case_are_those_of_its_newest_job() -> None:
     one, two = a_failed_job(1, 1), a_job(1, 2)
-    scene = a_scene(pods=[a_pod(one), a_pod(two)])
-    assert Case(a_task(), [one, two], scene).pods == [a_pod(two)]
-    assert Case(a_task(), [a_job(1, 3)], scene).pods == ()
-    assert Case(a_task(), [], scene).pods == ()
+    cluster = a_cluster(pods=[a_pod(one), a_pod(two)])
+    assert TaskWithJobs(a_task(), [one, two], cluster).pods == [a_pod(two)]
+    assert TaskWithJobs(a_task(), [a_job(1, 3)], cluster).pods == ()
+    assert TaskWithJobs(a_task(), [], cluster).pods == ()
 
 
 @pytest.mark.parametrize(
@@ -75,25 +86,25 @@ def test_a_container_that_is_being_created_may_still_start() -> None:
 
 
 def test_what_is_first_seen_now_has_lasted_no_time() -> None:
-    seen = Sightings()
+    seen = FirstSeen()
     assert seen.has_lasted("a", NOW, timedelta(0))
     assert not seen.has_lasted("b", NOW, MINUTE)
 
 
 def test_a_sighting_lasts_from_its_first_look_on() -> None:
-    seen = Sightings()
+    seen = FirstSeen()
     assert [seen.has_lasted("a", later(s), MINUTE) for s in (0, 30, 59, 60, 61)] == [False, False, False, True, True]
 
 
 def test_each_thing_has_a_time_of_its_own() -> None:
-    seen = Sightings()
+    seen = FirstSeen()
     seen.has_lasted("a", NOW, MINUTE)
     assert not seen.has_lasted("b", later(60), MINUTE)
     assert seen.has_lasted("a", later(60), MINUTE)
 
 
 def test_what_a_cycle_did_not_see_begins_anew() -> None:
-    seen = Sightings()
+    seen = FirstSeen()
     for key in ("kept", "lost"):
         seen.has_lasted(key, NOW, MINUTE)
     seen.forget_the_rest()

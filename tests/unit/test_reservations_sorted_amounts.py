@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.reservations.sorted_amounts import Ranks
+from dispatcher.reservations.sorted_amounts import SortedAmounts
 
 NAMES = st.sampled_from("abcdef")
 AMOUNTS = st.integers(-3, 3)
@@ -11,7 +11,7 @@ AMOUNTS = st.integers(-3, 3)
 
 @given(st.lists(st.tuples(NAMES, AMOUNTS | st.none())), AMOUNTS)
 def test_those_below_are_found_whatever_came_and_went(changes: list[tuple[str, int | None]], limit: int) -> None:
-    ranks, known = Ranks(), dict[str, int]()
+    ranks, known = SortedAmounts(), dict[str, int]()
     for name, amount in changes:
         if amount is None:
             ranks.drop(name)

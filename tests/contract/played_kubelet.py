@@ -10,7 +10,7 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
-from tests.contract.hand_objects import (
+from tests.contract.played_kubelet_objects import (
     ended,
     is_bound,
     is_unschedulable,
@@ -29,7 +29,7 @@ OWN = "hand.test.internal/own"
 SIZE = {"cpu": "4", "memory": "8Gi", "pods": "20"}
 
 
-class Hand:
+class PlayedKubelet:
     """The nodes, Jobs and Pods of one test."""
 
     def __init__(self, plane: ControlPlane, namespace: str) -> None:
@@ -249,8 +249,8 @@ class Hand:
 
 
 @asynccontextmanager
-async def playing(plane: ControlPlane, namespace: str) -> AsyncIterator[Hand]:
-    hand = Hand(plane, namespace)
+async def playing(plane: ControlPlane, namespace: str) -> AsyncIterator[PlayedKubelet]:
+    hand = PlayedKubelet(plane, namespace)
     try:
         yield hand
     finally:
@@ -261,7 +261,7 @@ async def playing(plane: ControlPlane, namespace: str) -> AsyncIterator[Hand]:
 
 
 @asynccontextmanager
-async def playing_alone(plane: ControlPlane) -> AsyncIterator[Hand]:
+async def playing_alone(plane: ControlPlane) -> AsyncIterator[PlayedKubelet]:
     """With one node, in a namespace of its own: for tests that share them and tell their Jobs apart by name."""
     namespace = await plane.create_namespace()
     try:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.model.amounts import Amounts
-from dispatcher.model.capacity import Bound, NodeSize, Room, Rooms
+from dispatcher.model.capacity import BoundPod, NodeCapacities, NodeSize, Room
 from tests.builders import NOW, later
 
 LARGE = {"cpu": 8000, "memory": 1000, "pods": 110_000}
@@ -19,12 +19,12 @@ def a_size(name: str = "a", size: Amounts = LARGE, age: float = 0) -> NodeSize:
     return NodeSize(name, NOW - timedelta(seconds=age), size)
 
 
-def a_bound(node: str = "a", asks: Amounts = SMALL, name: str = "default/x") -> Bound:
-    return Bound(name, node, asks)
+def a_bound(node: str = "a", asks: Amounts = SMALL, name: str = "default/x") -> BoundPod:
+    return BoundPod(name, node, asks)
 
 
-def rooms_of(*heard: NodeSize | Bound) -> Rooms:
-    rooms = Rooms()
+def rooms_of(*heard: NodeSize | BoundPod) -> NodeCapacities:
+    rooms = NodeCapacities()
     for one in heard:
         if isinstance(one, NodeSize):
             rooms.hear_node(None, one)
@@ -34,7 +34,7 @@ def rooms_of(*heard: NodeSize | Bound) -> Rooms:
 
 
 def test_of_nothing_nothing_is_known() -> None:
-    assert Rooms().of == {}
+    assert NodeCapacities().of == {}
 
 
 def test_an_empty_node_is_free() -> None:
@@ -71,7 +71,7 @@ def test_a_pod_that_asks_for_nothing_takes_nothing() -> None:
 
 
 @pytest.mark.parametrize("after", [None, a_bound(asks={"cpu": 500}), a_bound("b")])
-def test_a_pod_that_goes_shrinks_or_moves_leaves_its_room_to_others(after: Bound | None) -> None:
+def test_a_pod_that_goes_shrinks_or_moves_leaves_its_room_to_others(after: BoundPod | None) -> None:
     rooms = rooms_of(a_size(), a_size("b"), a_bound())
     rooms.hear_pod(a_bound(), after)
     taken = after.asks if after is not None and after.node == "a" else {}
@@ -115,7 +115,7 @@ steps = st.lists(
 )
 
 
-def counted(nodes: Mapping[str, NodeSize], pods: Mapping[str, Bound]) -> dict[str, Room]:
+def counted(nodes: Mapping[str, NodeSize], pods: Mapping[str, BoundPod]) -> dict[str, Room]:
     """From scratch."""
     asked = {
         name: {what: sum(pod.asks[what] for pod in pods.values() if pod.node == name) for what in ("cpu", "memory")}
@@ -129,27 +129,27 @@ def counted(nodes: Mapping[str, NodeSize], pods: Mapping[str, Bound]) -> dict[st
 
 @given(steps)
 def test_whatever_comes_and_goes_the_room_is_as_if_counted_now(steps: list[tuple[str, str, object]]) -> None:
-    rooms, nodes, pods = Rooms(), dict[str, NodeSize](), dict[str, Bound]()
+    rooms, nodes, pods = NodeCapacities(), dict[str, NodeSize](), dict[str, BoundPod]()
     for kind, name, told in steps:
         if kind == "node":
             size = a_size(name, told, age=len(nodes)) if isinstance(told, dict) else None
             rooms.hear_node(nodes.pop(name, None), size)
             nodes |= {name: size} if size else {}
         else:
-            bound = Bound(name, *told) if isinstance(told, tuple) else None
+            bound = BoundPod(name, *told) if isinstance(told, tuple) else None
             rooms.hear_pod(pods.pop(name, None), bound)
             pods |= {name: bound} if bound else {}
         assert rooms.of == counted(nodes, pods)
 
 
 def test_rooms_are_as_they_were_when_they_have_been_laid_side_by_side() -> None:
-    rooms = Rooms()
+    rooms = NodeCapacities()
     for name in ("a", "b"):
         rooms.hear_node(None, NodeSize(name, NOW, {"cpu": 4000, "memory": 10**12}))
-    rooms.hear_pod(None, Bound("jobs/p", "a", {"cpu": 1000}))
+    rooms.hear_pod(None, BoundPod("jobs/p", "a", {"cpu": 1000}))
     before, seen = dict(rooms.of), rooms.of
     rooms.compact()
     assert rooms.of is seen
     assert rooms.of == before
-    rooms.hear_pod(Bound("jobs/p", "a", {"cpu": 1000}), None)
+    rooms.hear_pod(BoundPod("jobs/p", "a", {"cpu": 1000}), None)
     assert rooms.of["a"].cpu == 4000

@@ -12,7 +12,7 @@ from dispatcher.extender.configuration_check import (
     TURNS_WITHIN_SECONDS,
     TWO_CALLERS,
     UNCACHED,
-    Callers,
+    ConfigurationCheck,
     Peer,
 )
 
@@ -25,7 +25,7 @@ class Heard:
     """Calls of one kind after another, a second apart; what was said of them, each at its time."""
 
     def __init__(self) -> None:
-        self.callers = Callers()
+        self.callers = ConfigurationCheck()
         self.now = 0.0
         self.said: list[str] = []
 

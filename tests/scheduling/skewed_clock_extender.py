@@ -1,6 +1,6 @@
 """Our extender on a machine whose clock is wrong by as many seconds as the first argument says.
 
-python -m tests.scheduling.skewed 300 extender
+python -m tests.scheduling.skewed_clock_extender 300 extender
 """
 
 import sys

@@ -3,10 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
-from dispatcher.model.capacity import Bound, NodeSize, Rooms
+from dispatcher.model.capacity import BoundPod, NodeCapacities, NodeSize
 from dispatcher.model.reservations import Reservation, key_of
-from dispatcher.reservations.book import Holds
-from dispatcher.reservations.pod_request import Asker
+from dispatcher.reservations.book import ReservationBook
+from dispatcher.reservations.pod_request import PodRequest
 from dispatcher.reservations.status import Around, ReservationStatus, kept_from, status_of, turned
 from tests.builders import NOW
 
@@ -90,7 +90,7 @@ class Told:
     """Reservations whose statuses somebody keeps."""
 
     def __init__(self) -> None:
-        self.holds = Holds(Rooms())
+        self.holds = ReservationBook(NodeCapacities())
         self.known: dict[str, Reservation] = {}
 
     def put(self, one: Reservation) -> None:
@@ -141,17 +141,17 @@ def test_an_end_is_told(told: Told) -> None:
 
 
 def test_a_landing_is_told(told: Told) -> None:
-    told.holds.hear_pod(None, Bound("team/p", "b", {"cpu": 1}, (OURS,)))
+    told.holds.hear_pod(None, BoundPod("team/p", "b", {"cpu": 1}, (OURS,)))
     assert told.round() == {"team/r": "Landed"}
     assert told.known["team/r"].message == "its Pod is on node b"
 
 
 def test_a_node_that_is_taken_by_others_is_told(told: Told) -> None:
-    told.holds.hear_pod(None, Bound("team/p", "a", {"cpu": 3000, "memory": 0}, ("uid team/u",)))
+    told.holds.hear_pod(None, BoundPod("team/p", "a", {"cpu": 3000, "memory": 0}, ("uid team/u",)))
     assert told.round() == {"team/r": "Active"}
     assert told.known["team/r"].message == "less is free than is held: cpu lacks 1"
-    assert told.holds.is_bound(Asker("team/p", (), {}, uid="u"))
-    assert not told.holds.is_bound(Asker("team/p", (), {}, uid="another of that name"))
+    assert told.holds.is_bound(PodRequest("team/p", (), {}, uid="u"))
+    assert not told.holds.is_bound(PodRequest("team/p", (), {}, uid="another of that name"))
 
 
 def test_nobody_waits_for_a_reservation_that_is_gone(told: Told) -> None:
@@ -186,7 +186,7 @@ def test_nor_is_it_said_meanwhile_that_its_node_is_missing(told: Told) -> None:
 def test_where_it_landed_is_said_once_by_whoever_saw_it_first(told: Told) -> None:
     """Another extender, which began later, may have seen another Pod of the same Job."""
     told.put(replace(ONE, phase="Landed", message="its Pod is on node a"))
-    told.holds.hear_pod(None, Bound("team/p", "b", {"cpu": 1}, (OURS,)))
+    told.holds.hear_pod(None, BoundPod("team/p", "b", {"cpu": 1}, (OURS,)))
     assert told.round() == {}
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dispatcher.kube.capacity import read_bound
+from dispatcher.kube.capacity import read_bound_pod
 
 
 def a_pod(status: dict[str, Any], **spec: Any) -> bytes:
@@ -34,14 +34,14 @@ def told(**given: Any) -> dict[str, Any]:
     ids=str,
 )
 def test_while_it_is_resized_the_larger_counts(status: dict[str, Any], cpu: int) -> None:
-    bound = read_bound(a_pod(status))
+    bound = read_bound_pod(a_pod(status))
     assert bound is not None
     assert bound.asks["cpu"] == cpu
     assert bound.asks["memory"] == 2**30 * 1000
 
 
 def test_a_resource_that_only_the_node_knows_of_counts() -> None:
-    bound = read_bound(a_pod(told(allocatedResources={"example.com/gpu": "1"})))
+    bound = read_bound_pod(a_pod(told(allocatedResources={"example.com/gpu": "1"})))
     assert bound is not None
     assert bound.asks["example.com/gpu"] == 1000
 
@@ -49,18 +49,21 @@ def test_a_resource_that_only_the_node_knows_of_counts() -> None:
 def test_a_sidecar_counts_as_its_node_has_it() -> None:
     sidecar = {"name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": "100m"}}}
     status = {"initContainerStatuses": [{"name": "s", "allocatedResources": {"cpu": "200m"}}]}
-    bound = read_bound(a_pod(status, initContainers=[sidecar]))
+    bound = read_bound_pod(a_pod(status, initContainers=[sidecar]))
     assert bound is not None
     assert bound.asks["cpu"] == 700
 
 
 def test_those_that_ask_alike_share_one_answer() -> None:
     """Tens of thousands of Pods would else fill the memory."""
-    one, other = read_bound(a_pod({})), read_bound(a_pod(told(allocatedResources={"cpu": "500m", "memory": "1Gi"})))
+    one, other = (
+        read_bound_pod(a_pod({})),
+        read_bound_pod(a_pod(told(allocatedResources={"cpu": "500m", "memory": "1Gi"}))),
+    )
     assert one is not None
     assert other is not None
     assert one.asks is other.asks
 
 
 def test_a_pod_without_a_node_takes_nothing() -> None:
-    assert read_bound(a_pod({}, nodeName="")) is None
+    assert read_bound_pod(a_pod({}, nodeName="")) is None

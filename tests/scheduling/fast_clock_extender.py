@@ -1,6 +1,6 @@
 """Our extender on a loop whose clock can be put forward: what waits for minutes is due at once.
 
-python -m tests.scheduling.hasty extender     settings as ever; SIGUSR1 puts the clock forward, and says so
+python -m tests.scheduling.fast_clock_extender extender    SIGUSR1 puts the clock forward, and a line says so
 """
 
 import asyncio
@@ -12,11 +12,11 @@ from dispatcher.programs import extender
 from dispatcher.programs.startup import read_text
 from dispatcher.settings.loading import load
 from tests.controlplane.waiting import wait_for
-from tests.scheduling.ours import OurExtender
+from tests.scheduling.own_extender import OurExtender
 
 FORWARD_SECONDS = 290
 SAID = "the clock is put forward"
-PROGRAM = (sys.executable, "-m", "tests.scheduling.hasty")
+PROGRAM = (sys.executable, "-m", "tests.scheduling.fast_clock_extender")
 
 
 class HastyLoop(asyncio.SelectorEventLoop):
@@ -44,6 +44,6 @@ async def run(loop: HastyLoop) -> None:
 
 
 if __name__ == "__main__":
-    hasty = HastyLoop()
-    with asyncio.Runner(loop_factory=lambda: hasty) as runner:
-        runner.run(run(hasty))
+    fast_clock_extender = HastyLoop()
+    with asyncio.Runner(loop_factory=lambda: fast_clock_extender) as runner:
+        runner.run(run(fast_clock_extender))

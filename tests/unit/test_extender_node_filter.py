@@ -2,12 +2,12 @@
 
 import pytest
 
-from dispatcher.extender.node_filter import Known, NotSynced, closed_to_nobody
+from dispatcher.extender.node_filter import ClusterFacts, NotListed, unreserved_filter
 from dispatcher.extender.wire import MetaPod, MetaVictims, Pod
-from dispatcher.model.capacity import Bound
+from dispatcher.model.capacity import BoundPod
 from dispatcher.model.reservations import Reservation, key_of, keys_of
 from dispatcher.reservations.book import UNCERTAIN
-from tests.unit.gating import CPU, NODES, a_gate, a_pod
+from tests.unit.a_node_filter import CPU, NODES, a_gate, a_pod
 
 TARGETS: dict[str, tuple[str, object]] = {
     "its name": ("podName", "p"), "its UID": ("uid", "u"), "the UID of its Job": ("uid", "j"),
@@ -80,7 +80,7 @@ def test_in_doubt_a_target_may_have_the_node_where_all_that_is_held_is_its_own()
     assert gate.spared(a_pod(), {"a": MetaVictims()}).keys() == {"a"}
     assert gate.look(a_pod(), NODES) == {}
     more = Reservation("team/s", "s", "a", {"cpu": 1}, key_of("podName", "team", "other"), float("inf"))
-    gate._holds.hear_reservation(None, more)
+    gate._book.hear_reservation(None, more)
     assert gate.refusals(a_pod(), NODES) == {"a": UNCERTAIN}
 
 
@@ -97,26 +97,26 @@ def test_a_pod_that_cannot_be_read_is_kept_from_what_is_held() -> None:
 
 @pytest.mark.parametrize("question", ["refusals", "spared", "look"])
 def test_before_everything_is_listed_nobody_can_say(question: str) -> None:
-    with pytest.raises(NotSynced, match=r"are not all listed yet: $"):
+    with pytest.raises(NotListed, match=r"are not all listed yet: $"):
         getattr(a_gate(is_synced=False), question)(a_pod(), {})
 
 
 def test_what_is_not_said_to_be_unknown_is_known() -> None:
-    known = Known()
+    known = ClusterFacts()
     assert (known.is_synced(), known.is_certain(), known.now(), list(known.bound())) == (True, True, 0, [])
     assert (known.fault(), known.is_certain_of_holds(), known.elapsed()) == ("", True, 0)
 
 
 def test_without_reservations_it_is_open() -> None:
-    assert closed_to_nobody().refusals(a_pod(), NODES) == {}
-    assert closed_to_nobody().spared(None, {"a": MetaVictims()}) == {"a": MetaVictims()}
+    assert unreserved_filter().refusals(a_pod(), NODES) == {}
+    assert unreserved_filter().spared(None, {"a": MetaVictims()}) == {"a": MetaVictims()}
 
 
 # Preemption
 
 
-def a_victim(uid: str, cpu: int, node: str = "a") -> Bound:
-    return Bound(f"team/{uid}", node, {"cpu": cpu, "pods": 1000}, keys_of("team", uid, uid, {}, ()))
+def a_victim(uid: str, cpu: int, node: str = "a") -> BoundPod:
+    return BoundPod(f"team/{uid}", node, {"cpu": cpu, "pods": 1000}, keys_of("team", uid, uid, {}, ()))
 
 
 def test_a_node_whose_victims_would_not_make_enough_room_is_left_alone() -> None:

@@ -12,7 +12,7 @@ from tests.dispatching import Place
 from tests.noding import POOL, Node
 
 
-class Yard:
+class ProcessNode:
     """A node of its own, Jobs for it, and every status that its Pods ever had."""
 
     def __init__(self, place: Place, node: Node) -> None:
@@ -75,9 +75,9 @@ class Yard:
 
 
 @asynccontextmanager
-async def opened(place: Place, url: str | None = None) -> AsyncIterator[Yard]:
+async def opened(place: Place, url: str | None = None) -> AsyncIterator[ProcessNode]:
     """`url`: where its kubelet finds the API server, if not at its own address."""
-    made = Yard(place, Node(place, "yard", url))
+    made = ProcessNode(place, Node(place, "yard", url))
     following = asyncio.create_task(made.follow())
     try:
         await made.node.start()

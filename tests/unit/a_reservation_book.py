@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from dispatcher.model.capacity import Bound, NodeSize, Rooms
+from dispatcher.model.capacity import BoundPod, NodeCapacities, NodeSize
 from dispatcher.model.reservations import Reservation, key_of
-from dispatcher.reservations.book import REFUSED, Holds
-from dispatcher.reservations.pod_request import Asker
+from dispatcher.reservations.book import REFUSED, ReservationBook
+from dispatcher.reservations.pod_request import PodRequest
 from tests.builders import NOW
 
 SIZE = {"cpu": 3900, "memory": 8000, "pods": 110_000}
@@ -22,30 +22,30 @@ def a_reservation(name: str = "team/r", *, node: str = "a", **more: object) -> R
 
 def an_asker(
     cpu: int = 3000, *keys: str, name: str = "team/p", also: Mapping[str, int] = MappingProxyType({})
-) -> Asker:
-    return Asker(name, keys, {"cpu": cpu, "pods": 1000, **also})
+) -> PodRequest:
+    return PodRequest(name, keys, {"cpu": cpu, "pods": 1000, **also})
 
 
-def bound(asker: Asker, node: str) -> Bound:
-    return Bound(asker.name, node, asker.asks, tuple(asker.keys))
+def bound(request: PodRequest, node: str) -> BoundPod:
+    return BoundPod(request.name, node, request.asks, tuple(request.keys))
 
 
-class Stage:
+class DemoEnvironment:
     """Nodes of 3900m, and what is held on them."""
 
     def __init__(self, *reservations: Reservation, nodes: str = "abc", size: Mapping[str, int] = SIZE) -> None:
-        self.holds = Holds(Rooms())
+        self.holds = ReservationBook(NodeCapacities())
         self.nodes = tuple(nodes)
         for name in nodes:
             self.holds.hear_node(None, NodeSize(name, NOW, size))
         for one in reservations:
             self.holds.hear_reservation(None, one)
 
-    def refused(self, asker: Asker, now: float = 0) -> dict[str, str]:
-        return self.holds.refusals(asker, self.nodes, now)
+    def refused(self, request: PodRequest, now: float = 0) -> dict[str, str]:
+        return self.holds.refusals(request, self.nodes, now)
 
-    def bind(self, asker: Asker, node: str) -> None:
-        self.holds.hear_pod(None, bound(asker, node))
+    def bind(self, request: PodRequest, node: str) -> None:
+        self.holds.hear_pod(None, bound(request, node))
 
     def tick(self, times: int) -> None:
         for _ in range(times):

@@ -1,7 +1,7 @@
 """Whoever cannot be told is told later, and keeps no other waiting."""
 
 from dispatcher.reservations.waiting_pods import LATE_AT_ONCE, LONGEST_PAUSE_SECONDS, MOST_TRIES
-from tests.unit.keeping import Kept, anything, nobody, nothing
+from tests.unit.waiting import Kept, anything, nobody, nothing
 
 
 def test_one_that_cannot_be_told_lets_the_others_be_told_and_is_given_up_in_the_end() -> None:
@@ -13,7 +13,7 @@ def test_one_that_cannot_be_told_lets_the_others_be_told_and_is_given_up_in_the_
     for _ in range(MOST_TRIES - 1):
         kept.now += LONGEST_PAUSE_SECONDS
         first, second = kept.attempts(anything)
-        assert (first.asker.name, second.asker.name) == ("team/p1", "team/p2")
+        assert (first.request.name, second.request.name) == ("team/p1", "team/p2")
         kept.all.put_off(first, kept.now)
     kept.now += LONGEST_PAUSE_SECONDS
     assert kept.could(anything) == ["team/p2"]
@@ -23,10 +23,10 @@ def test_one_that_was_put_off_is_told_when_its_time_has_come_though_nothing_has_
     kept = Kept()
     kept.note(1, "a")
     kept.all.put_off(kept.attempts(anything)[0], 0)
-    assert kept.all.who_could(anything, nobody, 0.4) == []
-    (late,) = kept.all.who_could(nothing, nobody, 0.5)
+    assert kept.all.ready_to_retry(anything, nobody, 0.4) == []
+    (late,) = kept.all.ready_to_retry(nothing, nobody, 0.5)
     kept.all.forget(late)
-    assert kept.all.who_could(anything, nobody, 99) == []
+    assert kept.all.ready_to_retry(anything, nobody, 99) == []
 
 
 def test_one_that_was_put_off_and_turned_away_anew_is_judged_anew() -> None:
@@ -34,7 +34,7 @@ def test_one_that_was_put_off_and_turned_away_anew_is_judged_anew() -> None:
     kept.note(1, "a")
     kept.all.put_off(kept.attempts(anything)[0], 0)
     kept.note(1, "b")
-    assert kept.all.who_could(nothing, nobody, 99) == []
+    assert kept.all.ready_to_retry(nothing, nobody, 99) == []
     assert kept.could(lambda _, node: node == "b") == ["team/p1"]
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 
-from dispatcher.extender.node_filter import Gate, Known, yes
+from dispatcher.extender.node_filter import ClusterFacts, NodeFilter, yes
 from dispatcher.extender.wire import Pod
-from dispatcher.model.capacity import Bound, NodeSize, Rooms
+from dispatcher.model.capacity import BoundPod, NodeCapacities, NodeSize
 from dispatcher.model.notices import Notices
 from dispatcher.model.reservations import Reservation, key_of
-from dispatcher.reservations.book import REFUSED, Holds
+from dispatcher.reservations.book import REFUSED, ReservationBook
 from tests.builders import NOW
 
 CPU = REFUSED.format("cpu")
@@ -28,9 +28,11 @@ def a_pod(cpu: str = "3", *, priority: int | None = None, **meta: Any) -> Pod:
     return msgspec.json.decode(msgspec.json.encode({"metadata": metadata | meta, "spec": spec}), type=Pod)
 
 
-def a_gate(target: str = key_of("podName", "team", "other"), bound: tuple[Bound, ...] = (), **known: bool) -> Gate:
+def a_gate(
+    target: str = key_of("podName", "team", "other"), bound: tuple[BoundPod, ...] = (), **known: bool
+) -> NodeFilter:
     """Two nodes of four cores; two are held on `a` until in a minute."""
-    holds = Holds(Rooms())
+    holds = ReservationBook(NodeCapacities())
     for name in NODES:
         holds.hear_node(None, NodeSize(name, NOW, {"cpu": 4000, "pods": 110_000}))
     for pod in bound:
@@ -38,12 +40,12 @@ def a_gate(target: str = key_of("podName", "team", "other"), bound: tuple[Bound,
     ends_at = (NOW + timedelta(minutes=1)).timestamp()
     holds.hear_reservation(None, Reservation("team/r", "r", "a", {"cpu": 2000}, target, ends_at))
     said = {name: lambda answer=answer: answer for name, answer in known.items()}
-    return Gate(holds, Known(now=NOW.timestamp, bound=lambda: bound, **said), Notices())
+    return NodeFilter(holds, ClusterFacts(now=NOW.timestamp, bound=lambda: bound, **said), Notices())
 
 
-def a_gate_with_clock(is_certain: Callable[[], bool] = yes) -> tuple[Gate, list[float]]:
+def a_gate_with_clock(is_certain: Callable[[], bool] = yes) -> tuple[NodeFilter, list[float]]:
     """As `a_gate`; its clock stands still."""
     seconds = [NOW.timestamp()]
     gate = a_gate()
-    known = Known(is_certain=is_certain, now=lambda: seconds[0], elapsed=lambda: seconds[0])
-    return Gate(gate._holds, known, Notices()), seconds
+    known = ClusterFacts(is_certain=is_certain, now=lambda: seconds[0], elapsed=lambda: seconds[0])
+    return NodeFilter(gate._book, known, Notices()), seconds

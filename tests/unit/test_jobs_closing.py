@@ -16,8 +16,17 @@ from dispatcher.model.launches import Launch
 from dispatcher.model.tasks import TERMINAL, Status, Task
 from dispatcher.model.verdicts import Hold, HoldReason
 from tests.builders import (
-    NOW, a_cluster, a_complete_job, a_disrupted_job, a_failed_job, a_job,
-    a_pod, a_running_task, a_task, ago, later,
+    NOW,
+    a_cluster,
+    a_complete_job,
+    a_disrupted_job,
+    a_failed_job,
+    a_job,
+    a_pod,
+    a_running_task,
+    a_task,
+    ago,
+    later,
 )  # fmt: skip
 
 PATIENCE = timedelta(hours=1)  # the builders' finished Jobs ended an hour ago, and the row is as old
@@ -255,8 +264,6 @@ def test_the_bound_of_launches_is_the_installations() -> None:
     assert plan(a_task(), job) is None
     assert fence(plan(a_task(), job, rules=Rules(max_launches=2))) == ends(Act.FAIL, 2)
 
-
-# What holds whatever the row and its Jobs are
 
 PHASES = st.sampled_from(list(Phase))
 JOBS = st.builds(

@@ -66,7 +66,6 @@ def returns(failures: int = 1, launch: int = 1) -> Closing:
 
 
 CANCELS = Closing(Act.CANCEL, 42, 1, 1)
-# row, its Jobs, the act and its fence; what is said of the container is in the next table
 TABLE: list[tuple[str, Task, tuple[Job, ...], Closing | None]] = [
     ("waiting, never launched", a_task(), (), None),
     ("waiting, Job at work", a_task(), (a_job(),), None),

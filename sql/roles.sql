@@ -1,4 +1,4 @@
--- The group roles of the dispatcher (INTERFACE: SQL). Roles belong to the whole server, so this file is safe to run
+-- The group roles of the dispatcher (docs/rights.md). Roles belong to the whole server, so this file is safe to run
 -- again and from two databases at once. `dispatcher migrate` runs it where its login may create roles; elsewhere an
 -- administrator runs it once. None of them can log in: every program and every team gets its own login as a member.
 DO $roles$

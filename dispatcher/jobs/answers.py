@@ -1,4 +1,4 @@
-"""What the API server's answer to a create means (DESIGN 5)."""
+"""What the API server's answer to a create means (docs/protocol.md, section 4)."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -61,5 +61,5 @@ def is_absent(answer: ApiAnswer) -> bool:
 
 
 def are_over(jobs: Iterable[Job], identity: str) -> bool:
-    """What a later attempt's first create waits for: no Job of the row is unfinished (PROTOCOL 3.2)."""
+    """What a later attempt's first create waits for: no Job of the row is unfinished (docs/protocol.md, section 4)."""
     return all(job.is_finished for job in jobs if job.identity == identity)

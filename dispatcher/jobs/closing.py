@@ -1,4 +1,4 @@
-"""What the janitor does about a row that nobody else will move on: PROTOCOL 7, by the very table that launches.
+"""What the janitor does about a row that stands still (docs/protocol.md, section 8), by the table that launches.
 
 Each closing is one compare-and-set on what was read: the attempt, and the run's token or the Job that was judged. So a
 dispatcher, a container or a second janitor may act in between, and the late call changes nothing.

@@ -1,7 +1,7 @@
 """What this process remembers of its own creates. A cache: losing it costs a request, never correctness.
 
 Unseen creates count against the caps until the watch has shown them; unanswered ones until it is known what became of
-them. That is what keeps a cap when the watch lags, and one unanswered create per row (PROTOCOL 3.3).
+them. That is what keeps a cap when the watch lags, and one unanswered create per row (docs/protocol.md, section 4).
 """
 
 from typing import TypeVar
@@ -57,7 +57,7 @@ class Unseen(Struct, frozen=True):
 
 
 def plan_create(launch: Launch, unseen: Unseen | None, name: str) -> Launch | Hold:
-    """A launch that the table asks for, as far as our own last create of the row allows it (PROTOCOL 3.3): one
+    """A launch of the table, as far as our own last create of the row allows it (docs/protocol.md, section 4): one
     unanswered create at a time, repeated under its name only while the row read anew still asks for that name.
     """
     if unseen is None:

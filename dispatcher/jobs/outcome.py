@@ -1,4 +1,4 @@
-"""What a row and its Jobs mean together: PROTOCOL 5, line by line.
+"""What a row and its Jobs mean together: the table of docs/protocol.md, section 6, line by line.
 
 Each function below is one line of that table and answers only where its line applies; the first answer counts. It is
 pure, so that a model checker and a janitor can ask the very function that production asks.

@@ -1,4 +1,4 @@
-"""Job templates: plain Job manifests whose own annotations open them to rows (INTERFACE 4).
+"""Job templates: plain Job manifests whose own annotations open them to rows (docs/author.md).
 
 A template is trusted, but not blindly: whatever would break "one launch = one Job = one Pod", or would make a bound
 mean something else than it says, is a fault when the file is read, with the field's name, and launches nothing.

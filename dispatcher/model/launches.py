@@ -19,7 +19,7 @@ class Offer(Struct, frozen=True):
 
 
 class Ask(StrEnum):
-    """What has to be asked live before a launch, because a view may lag (PROTOCOL 3.2)."""
+    """What has to be asked live before a launch, because a view may lag (docs/protocol.md, section 4)."""
 
     NOTHING = "nothing"
     THAT_JOB = "that-job"
@@ -49,7 +49,7 @@ class Order(Struct, frozen=True):
 
 
 class JobsVerdict(Struct, frozen=True):
-    """What a row and its Jobs mean together (PROTOCOL 5): launch, hold, or nothing to do; and what to remove."""
+    """What a row and its Jobs mean together (docs/protocol.md, section 6): a launch, a hold or nothing; and deletes."""
 
     verdict: Launch | Hold | None
     ends: tuple[End, ...] = ()

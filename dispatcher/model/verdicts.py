@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class HoldReason(StrEnum):
-    """Why a row is not launched now: stable codes, in the order in which they are looked for (DESIGN 6)."""
+    """Why a row is not launched now: stable codes, in the order of the gates (docs/protocol.md, section 6)."""
 
     # from the row alone
     UNKNOWN_TEMPLATE = "UnknownTemplate"

@@ -1,4 +1,4 @@
-"""Pools: which nodes a row is bound to. The first that is named counts, and no other (DESIGN 8)."""
+"""Pools: which nodes a row is bound to. The first that is named counts, and no other (docs/settings.md, Placement)."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -2,7 +2,7 @@
 
     Jobs and Pods ─▶ rows ─▶ jobs.closing (pure, by the dispatcher's own table) ─▶ the task's Jobs, live ─▶ one CAS
 
-It is the only program of ours that writes to the database, under a role and by functions of its own (PROTOCOL 7). It
+It is the only program of ours that writes to the database, by functions of its own (docs/protocol.md, section 8). It
 needs no leader: each call is only valid for what was read, so a second janitor or a dispatcher may act in between.
 
 Not guaranteed: promptness. A row that a container would have moved on in a second may wait here for a round and, where

@@ -1,4 +1,4 @@
-"""Every metric, by the names of INTERFACE 7. Base units; no label ever holds a task, Job or node name."""
+"""Every metric; docs/metrics.md is made from this file. Base units; no label ever holds a task, Job or node name."""
 
 from typing import Final
 

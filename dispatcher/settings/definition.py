@@ -1,6 +1,6 @@
 """Settings: one definition each; the reference page is made from it, and `loading` reads the environment by it.
 
-Each class belongs to one component. A field's default is that of INTERFACE 1; its metadata say how it is read.
+Each class belongs to one component. The metadata of a field say how it is read; docs/settings.md lists all fields.
 """
 
 import dataclasses

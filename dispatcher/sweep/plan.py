@@ -1,4 +1,4 @@
-"""Which finished Jobs may go (PROTOCOL 6). A finished Job is the only memory of its launch: it stays while it counts.
+"""Which finished Jobs may go (docs/protocol.md, section 7). A finished Job is the only memory of its launch.
 
 Invariant: a Job goes only when its row, read after the Job was seen finished, is over or past its attempt. A Job of a
 higher attempt than the row's stays: the database was restored, and the Job is what tells.

@@ -1,4 +1,4 @@
-"""task_cancel and task_retry: what a submitter does to its rows, whatever their containers do (PROTOCOL 2)."""
+"""task_cancel and task_retry: a submitter acts on rows, whatever containers do (docs/protocol.md, section 3)."""
 
 from __future__ import annotations
 

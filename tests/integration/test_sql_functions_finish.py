@@ -1,4 +1,4 @@
-"""task_finish: the newest start reports, once; the same report again gets the same answer (PROTOCOL 2)."""
+"""task_finish: the newest start reports, once; a repeated report gets the same answer (docs/protocol.md, section 3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Row locks order racing calls: whatever the order, one of them wins and the rest are told so (PROTOCOL 2)."""
+"""Row locks order racing calls: in any order one of them wins, the others learn it (docs/protocol.md, section 3)."""
 
 from __future__ import annotations
 

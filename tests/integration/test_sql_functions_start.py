@@ -1,4 +1,4 @@
-"""task_start: at most one accepted start per (attempt, launch), and numbers only grow (PROTOCOL 2)."""
+"""task_start: at most one accepted start per (attempt, launch), and numbers only grow (docs/protocol.md, section 3)."""
 
 from __future__ import annotations
 

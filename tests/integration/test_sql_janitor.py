@@ -1,4 +1,4 @@
-"""The janitor's functions: each is one compare-and-set, and every condition of it counts (PROTOCOL 7)."""
+"""The janitor's functions are compare-and-sets, and every condition counts (docs/protocol.md, section 8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Old rows are deleted in batches, oldest first; what lives stays (PROTOCOL 7)."""
+"""Old rows are deleted in batches, oldest first; what lives stays (docs/protocol.md, section 8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose rows a submitter sees and acts on; and how the schema itself is closed (INTERFACE 2, DESIGN 4)."""
+"""Whose rows a submitter sees and acts on; and how the schema itself is closed (docs/rights.md, THREAT_MODEL.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One row under every function in any order, by several Pods, against a model of PROTOCOL 2 in Python."""
+"""One row under every function in any order, by several Pods, against a model of docs/protocol.md, section 3."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PODS = [Pod("a", "job-1"), Pod("b", "job-1"), Pod("a", "job-2"), Pod("b", "job-2
 
 @dataclass
 class Model:
-    """PROTOCOL 2 in the words of Python. A holder is a launch that started and may report."""
+    """docs/protocol.md, section 3, in the words of Python. A holder is a launch that started and may report."""
 
     max_failures: int
     status: str = "waiting"

@@ -1,4 +1,4 @@
-"""What must hold: S1-S6, S8-S11 and I1 of PROTOCOL 8. Where one does not, `Broken` says which and how."""
+"""What must hold: S1-S6, S8-S11 and I1 of docs/protocol.md, section 10. If one does not, `Broken` tells which."""
 
 from collections.abc import Sequence
 from functools import cache

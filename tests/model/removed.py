@@ -1,4 +1,4 @@
-"""The rules of PROTOCOL, each taken out, and the run in which that is found. Nothing is patched: a rule in `outcome`'s
+"""The rules of docs/protocol.md, each taken out, and the run that finds it. Nothing is patched: a rule in `outcome`'s
 table is taken out of a copy of the table, one in SQL out of `row`, one of a shell out of the model's own few lines.
 """
 
@@ -64,7 +64,7 @@ ANY_UID: Final = with_line(outcome.exited_without_report, any_uid)
 
 @dataclass(frozen=True)
 class Removed:
-    """A rule of a section of PROTOCOL; `breaks`: how the property that shows it begins."""
+    """A rule of a section of docs/protocol.md; `breaks`: how the property that shows it begins."""
 
     section: str
     rule: str

@@ -1,4 +1,4 @@
-"""The WHERE clauses of the functions that move a row (PROTOCOL 2 and 7), on small tuples.
+"""The WHERE clauses of the functions that move a row (docs/protocol.md, sections 3 and 8), on small tuples.
 
 `without` names the conjuncts that are left out, so that the model can show what each of them is for; in production none
 is. `test_row_against_sql` holds all this against the functions in `sql/`.

@@ -104,7 +104,7 @@ Intent = Row | Return | End | tuple[int, int] | None
 
 
 class Left(NamedTuple):
-    """What may still happen; and `foreign`: somebody deleted a tombstone of a live row, which PROTOCOL 9 excepts."""
+    """What may still happen. `foreign`: somebody deleted a tombstone of a live row (docs/protocol.md, section 11)."""
 
     faults: int = 0
     cancels: int = 0

@@ -1,4 +1,4 @@
-"""Every rule is needed: without it something of PROTOCOL 8 breaks, and the shortest trace to it is short."""
+"""Every rule is needed: without it a law breaks (docs/protocol.md, section 10), and the shortest trace is short."""
 
 import pytest
 

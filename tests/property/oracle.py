@@ -1,5 +1,5 @@
 """A cycle's decision as a child would make it: row by row, counting everything anew from lists. It shares no code with
-the gates, only their words and the order in which DESIGN 6 names them.
+the gates, only their words and the order of docs/protocol.md, section 6.
 """
 
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ def is_repeat(candidate: Candidate) -> bool:
 def questions(
     picture: ClusterSnapshot, candidate: Candidate, before: Sequence[Job], done: Decided
 ) -> list[tuple[str, Any]]:
-    """Every reason with whether it holds, in the order of the paper."""
+    """Every reason with whether it holds, in the order of the gates."""
     asked = of_the_row(picture, candidate) + of_its_jobs(picture, candidate, before, done)
     if not is_repeat(candidate):
         asked += of_the_caps(picture, candidate, before, done)

@@ -1,4 +1,4 @@
-"""The table of tasks as PROTOCOL 2 has it: plain records, five functions, and snapshots to read.
+"""The table of tasks (docs/protocol.md, section 3): plain records, five functions, and snapshots to read.
 
 Each function is one compare-and-set: a call that hits no row changes nothing. What Postgres does beyond that (roles,
 validation, wake-ups) has suites of its own.

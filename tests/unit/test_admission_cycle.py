@@ -105,7 +105,7 @@ def test_a_row_that_is_over_is_neither_launched_nor_held() -> None:
 
 @pytest.mark.parametrize("parked", [HoldReason.UNKNOWN_TEMPLATE, HoldReason.POLICY_DENIED])
 def test_a_launched_row_is_not_parked_because_its_template_changed(parked: HoldReason) -> None:
-    """DESIGN 1.6: its reason is true. The janitor would end the row while its Job runs."""
+    """ARCHITECTURE, promise 6: its reason is true. The janitor would end the row while its Job runs."""
     launched = Candidate(a_task(), Hold(parked), JobsVerdict(Hold(HoldReason.LAUNCHED, "Running")))
     assert reasons(plan(launched)) == {42: "Launched"}
 

@@ -1,4 +1,4 @@
-"""The gates and their order: DESIGN 6. The first hold wins and is the row's one true reason."""
+"""The gates and their order (docs/protocol.md, section 6). The first hold wins and is the row's one true reason."""
 
 from typing import Any
 

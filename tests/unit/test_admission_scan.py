@@ -132,7 +132,7 @@ async def test_a_shape_that_fits_nowhere_does_not_stand_before_the_others(
 
 
 async def test_a_broken_image_does_not_stand_before_the_others() -> None:
-    """DESIGN 1.5: one broken image delays nobody else."""
+    """ARCHITECTURE, promise 5: one broken image delays nobody else."""
     group = frozenset({LaunchGroup("default", "default", "broken:1")})
     table = Table([*rows(range(500), kind=b"broken"), *rows([900])])
     snapshot = a_snapshot(failing_groups=group, busy_groups=group)
@@ -156,7 +156,7 @@ async def test_all_queues_together_are_read_up_to_twice_the_number_wanted() -> N
 
 
 async def test_the_rows_of_one_queue_do_not_keep_those_of_another_from_being_read() -> None:
-    """DESIGN 1.5: nothing starves. What holds the urgent ones may be known to the gates alone."""
+    """ARCHITECTURE, promise 5: nothing starves. What holds the urgent ones may be known to the gates alone."""
     queues = (a_queue("a"), a_queue("b"), a_queue("c"))
     urgent = [*rows(range(50), queue="a", priority=0), *rows(range(50, 100), queue="b", priority=0)]
     found = await scan(Table([*urgent, *rows([900], queue="c")]), snapshot=a_snapshot(*queues))

@@ -1,4 +1,4 @@
-"""What the API server's answer to a create means: the table of DESIGN 5."""
+"""What the API server's answer to a create means: the table of docs/protocol.md, section 4."""
 
 import pytest
 from hypothesis import given
@@ -65,7 +65,7 @@ def test_a_namespace_that_ends_is_told_by_its_cause_before_any_text() -> None:
     )
 )
 def test_whatever_does_not_say_not_made_for_certain_may_have_been_made(answer: ApiAnswer) -> None:
-    """PROTOCOL 3.3: only these statuses say that nothing was made, or that the name is taken."""
+    """docs/protocol.md, section 4: only these statuses say that nothing was made, or that the name is taken."""
     certain = {400, 401, 403, 404, 413, 422}
     meaning = read_create(answer)
     if 200 <= answer.status < 300:

@@ -1,4 +1,4 @@
-"""What the janitor does about a row (PROTOCOL 7), over the states of row and Jobs that PROTOCOL 5 tells apart."""
+"""What the janitor does about a row, over the states of row and Jobs (docs/protocol.md, sections 8 and 6)."""
 
 from datetime import timedelta
 from typing import Any

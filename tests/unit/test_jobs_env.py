@@ -1,4 +1,4 @@
-"""The container's environment: INTERFACE 3. What a row says arrives bit by bit, and replaces nothing that is closed."""
+"""The container's environment (docs/author.md). Words of a row arrive bit by bit, and replace nothing closed."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""TemplateFailing (DESIGN 6): the newest three launches of a queue, template and image never started."""
+"""TemplateFailing: the newest three launches of a queue, template and image never started."""
 
 from typing import Any
 
@@ -104,7 +104,7 @@ def test_several_lanes_may_fail_at_once() -> None:
 
 
 def test_launches_that_found_no_room_say_nothing_of_their_image() -> None:
-    """DESIGN 6: for image or configuration reasons. These were ended by the start deadline, their Pods are gone."""
+    """A lane fails by image or configuration only. These were ended by the start deadline, their Pods are gone."""
     late = [
         a_failed_job(1, 1, task_id=number, uid=f"late-{number}", created_at=ago(1800 + number), ended_at=ago(number))
         for number in (1, 2, 3)

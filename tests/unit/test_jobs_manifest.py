@@ -1,4 +1,4 @@
-"""The Job of a launch: INTERFACE 3 and 4, DESIGN 5."""
+"""The Job of a launch (docs/protocol.md, section 1, and docs/author.md)."""
 
 import copy
 from typing import Any

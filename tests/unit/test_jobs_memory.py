@@ -167,7 +167,7 @@ def test_a_repeated_create_waits_for_its_answer_again() -> None:
     assert memory.under_way() == []
 
 
-# What a create of ours that nobody has seen yet means for the next (PROTOCOL 3.3)
+# What a create of ours that nobody has seen yet means for the next (docs/protocol.md, section 4)
 
 
 def an_unseen(**changes: Any) -> Unseen:

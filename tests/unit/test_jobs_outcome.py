@@ -1,4 +1,4 @@
-"""The decision table of PROTOCOL 5, line by line and in its order, down to Jobs that are there.
+"""The table of docs/protocol.md, section 6, line by line and in its order, down to Jobs that are there.
 
 Jobs that are over: test_jobs_outcome_over. Launch numbers and budgets: test_jobs_outcome_budgets.
 """

@@ -1,4 +1,4 @@
-"""Launch numbers, what a Job remembers of those before it, and how long it goes on: PROTOCOL 4 and 5, DESIGN 7."""
+"""Launch numbers, counts of earlier launches, and budgets: docs/protocol.md, sections 5 and 6."""
 
 from datetime import datetime, timedelta
 

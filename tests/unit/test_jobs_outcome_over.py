@@ -1,4 +1,4 @@
-"""The decision table of PROTOCOL 5, line by line, from where the newest Job is over or gone."""
+"""The table of docs/protocol.md, section 6, line by line, from where the newest Job is over or gone."""
 
 import pytest
 

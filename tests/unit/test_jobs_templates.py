@@ -1,4 +1,4 @@
-"""Templates: INTERFACE 4. What would break "one launch = one Pod" is a fault with the field's name."""
+"""Templates (docs/author.md). What would break "one launch = one Pod" is a fault with the field's name."""
 
 from fractions import Fraction
 from typing import Any

@@ -23,7 +23,7 @@ def test_reasons_are_declared_in_the_order_in_which_they_are_looked_for() -> Non
 
 
 def test_a_parked_row_is_one_that_the_janitor_may_end() -> None:
-    """PROTOCOL 5, the list under the table."""
+    """docs/protocol.md, section 6, the list under the table."""
     assert {str(reason) for reason in PARKED} == {
         "UnknownTemplate", "PolicyDenied", "NameCollision", "Poison", "ExitedWithoutReport", "LaunchesExhausted",
         "FailuresExhausted",

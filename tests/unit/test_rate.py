@@ -1,4 +1,4 @@
-"""The write rate: INTERFACE 1, KUBE_WRITES_PER_SECOND, "burst twice that"; creates before sweeps."""
+"""The write rate (docs/settings.md, KUBE_WRITES_PER_SECOND): "burst twice that"; creates before sweeps."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Settings: INTERFACE 1. Environment in; settings, or all faults at once."""
+"""Settings (docs/settings.md). Environment in; settings, or all faults at once."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Which finished Jobs may go: PROTOCOL 6. A finished Job is the only memory of its launch."""
+"""Which finished Jobs may go: docs/protocol.md, section 7. A finished Job is the only memory of its launch."""
 
 from datetime import timedelta
 from typing import Any

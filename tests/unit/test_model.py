@@ -8,7 +8,7 @@ from dispatcher.model.tasks import TERMINAL, Status
 from dispatcher.model.verdicts import PARKED, HoldReason
 from tests.builders import IMAGE, a_complete_job, a_disrupted_job, a_failed_job, a_job, a_pod, a_snapshot, a_task
 
-ORDER_OF_DESIGN_6 = [
+ORDER_OF_THE_GATES = [
     "UnknownTemplate", "PolicyDenied", "NotDue", "Paused",
     "NameCollision", "Poison", "ExitedWithoutReport", "LaunchesExhausted", "FailuresExhausted", "Finishing", "Backoff",
     "TemplateFailing",
@@ -19,7 +19,7 @@ ORDER_OF_DESIGN_6 = [
 
 def test_reasons_are_declared_in_the_order_in_which_they_are_looked_for() -> None:
     launched_already = {"Launched", "NodeLost"}
-    assert [reason for reason in HoldReason if reason not in launched_already] == ORDER_OF_DESIGN_6
+    assert [reason for reason in HoldReason if reason not in launched_already] == ORDER_OF_THE_GATES
 
 
 def test_a_parked_row_is_one_that_the_janitor_may_end() -> None:

@@ -165,9 +165,6 @@ def test_a_run_is_returned_only_once_it_has_been_silent_for_a_minute(seconds: fl
     assert (plan(a_running_task(max_failures=1, heartbeat_at=at)) is not None) is returned
 
 
-# Park: a person has the time to act
-
-
 @pytest.mark.parametrize(("seconds", "is_ended"), [(0, False), (3599, False), (3600, True)])
 @pytest.mark.parametrize("task", [a_task(), a_running_task()], ids=["waiting", "its own Job"])
 def test_a_parked_row_fails_after_a_while_from_its_jobs_end(task: Task, seconds: float, is_ended: bool) -> None:

@@ -12,6 +12,8 @@ from collections.abc import Container, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
+import msgspec
+
 from dispatcher.admission.heads import (
     FIRST_WINDOW,
     ROUNDS,
@@ -35,10 +37,16 @@ WIDE_ROWS_A_LOOK: Final = 100_000
 
 
 class WideLook(NamedTuple):
-    """The last look beyond a submitter's first rows: when, by the database's clock, and how many rows were read."""
+    """The last look beyond a submitter's first rows.
+
+    at: when, by the database's clock.
+    rows: how many rows were read.
+    held: how many of them wait for each reason.
+    """
 
     at: datetime
     rows: int
+    held: Mapping[HoldReason, int]
 
 
 class SubmitterScan:
@@ -67,7 +75,15 @@ class SubmitterScan:
         self._remember(read, first, farthest, judge)
         self._denied = budget.denied
         self._windows |= self._denied
-        return {queue: merged(queue, read, first) for queue in queues}
+        told = read | {
+            line: self._as_last_told(line, read[line], first[line]) for line in read if farthest[line] == first[line]
+        }
+        return {queue: merged(queue, told, first) for queue in queues}
+
+    def _as_last_told(self, line: QueueSubmitter, head: Head, first: int) -> Head:
+        """The counts of the last wide look, until the rows behind the first ones are read again."""
+        last = self._looked.get(line)
+        return msgspec.structs.replace(head, held=last.held) if last is not None and len_held(head) >= first else head
 
     def _may_widen(self, line: QueueSubmitter, judge: Judge) -> bool:
         """A submitter at its cap has nothing to find, and after a wide look some time passes."""
@@ -106,7 +122,7 @@ class SubmitterScan:
             if farthest[line] > first[line]:
                 self._windows |= window_for(line, head, first[line])
                 if is_done(head, farthest[line]):
-                    self._looked[line] = WideLook(judge.snapshot.now, head.there)
+                    self._looked[line] = WideLook(judge.snapshot.now, head.there, head.held)
                 continue
             if line in known:
                 self._windows[line] = known[line]

@@ -15,7 +15,7 @@ FOREIGN: Final = "0" * 64
 OF_CONTAINERS: Final = ("enter", "enter", "again", "succeeded", "failed", "retry", "report", "exit", "crash", "crash")
 OF_PODS: Final = ("bind", "evict", "part", "lose", "find", "delete", "image", "stuck")
 OF_JOBS: Final = ("pod", "delete", "delete", "erase", "bury", "bury-alive", "foreign")
-OF_ROWS: Final = ("cancel", "cancel", "retry", "retry", "poison", "hide", "show", "drop", "beat")
+OF_ROWS: Final = ("cancel", "cancel", "retry", "retry", "poison", "poison-next", "hide", "show", "drop", "beat")
 
 
 def pick(things: Iterable[T], number: int) -> T | None:
@@ -89,13 +89,13 @@ def act_job(world: World, number: int, act: str) -> None:
 
 def act_row(world: World, number: int, act: str) -> None:
     table = world.table
-    id_ = pick(world.open_rows() if act == "poison" else table.rows, number)
+    id_ = pick(world.open_rows() if act.startswith("poison") else table.rows, number)
     if id_ is None:
         return
     if act in {"cancel", "retry"}:
         table.cancel(id_) if act == "cancel" else table.retry(id_)
-    elif act == "poison":
-        world.cluster.poison.add(str(id_))
+    elif act.startswith("poison"):
+        world.cluster.poison.add(str(table.next_id if act == "poison-next" else id_))
     elif act == "hide":
         table.hidden.add(id_)
     elif act == "show":

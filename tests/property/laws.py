@@ -49,6 +49,7 @@ class Laws:
         self.relaunches = self.deletes = 0
         self.breach: AssertionError | None = None
         self._orders: dict[str, Order] = {}
+        self._listed: dict[int, frozenset[int]] = {}  # rows that looks of a replica have listed so far
         self.term = 0
         self._terms: dict[str, int] = {}  # in which a create was decided first, not repeated
         self._decided_at: dict[str, int] = {}
@@ -99,7 +100,8 @@ class Laws:
         assert not (decision.orders and replica.seen and replica.seen.stale), "I6: launched by a view that is too old"
         collided = {id_ for id_, hold in decision.plan.holds.items() if hold.reason is HoldReason.NAME_COLLISION}
         assert collided <= self.met, "I19: NameCollision, and nobody else has its name"
-        check_reasons(look, decision, replica.launcher.resting().keys() - look.read)
+        self._listed[id(replica)] = self._listed.get(id(replica), frozenset()) | look.listed
+        check_reasons(look, decision, replica.launcher.resting().keys() - look.read, self._listed[id(replica)])
 
     @contextlib.contextmanager
     def _noted(self) -> Iterator[None]:
@@ -248,9 +250,9 @@ def is_due(order: Order, look: Look) -> bool:
     return task.status in {Status.WAITING, Status.PROCESSING} and not is_paused and not is_early
 
 
-def check_reasons(look: Look, decision: Decision, resting: Set[int]) -> None:
+def check_reasons(look: Look, decision: Decision, resting: Set[int], listed: Set[int]) -> None:
     """I19: of the rows that were read, each is over, launched, or held for one reason; so are those that rest. The
-    other listed ones are held by their kind or were not looked at.
+    other listed ones are held by their kind. So may be rows that an earlier wide look listed.
     """
     plan = decision.plan
     alive = {id_ for id_ in look.read if id_ in look.rows and look.rows[id_].task.finished_at is None}
@@ -258,7 +260,7 @@ def check_reasons(look: Look, decision: Decision, resting: Set[int]) -> None:
     assert launched.isdisjoint(plan.holds), "I19: held and launched"
     assert alive == launched | plan.holds.keys(), "I19: a row that was read has no reason"
     passed = sum(decision.held.values()) - len(plan.holds) - len(resting)
-    unread = look.listed - look.read - resting
+    unread = listed - look.read - resting
     assert 0 <= passed <= len(unread), f"I19: {passed} reasons for {len(unread)} rows"
     for id_, hold in plan.holds.items():
         task, queue = look.rows[id_].task, effective_queues(look.frame.queues).get(look.rows[id_].task.queue)

@@ -58,6 +58,11 @@ class Table:
         self._ids = 0
         self._tokens = 0
 
+    @property
+    def next_id(self) -> int:
+        """Of the row that is inserted next."""
+        return self._ids + 1
+
     def insert(self, wish: Wish) -> int:
         self._ids += 1
         id_ = self._ids

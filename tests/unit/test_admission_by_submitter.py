@@ -3,6 +3,7 @@
 from dispatcher.admission.heads import FIRST_WINDOW
 from dispatcher.admission.scan import Scan
 from dispatcher.model.snapshot import plan_load
+from dispatcher.model.verdicts import HoldReason
 from tests.builders import a_queue, a_snapshot, later
 from tests.unit.scanning import BAD, WANTED, Book, Table, rows, scan
 
@@ -63,6 +64,14 @@ async def test_new_rows_behind_bad_ones_of_their_submitter_are_found_after_a_whi
     table.rows = [*table.rows, *rows([20_000])]
     assert (await looking.run(table, a_snapshot(now=later(1.9)), {})).ids == []
     assert (await looking.run(table, a_snapshot(now=later(2)), {})).ids == [20_000]
+
+
+async def test_counts_of_a_wide_look_are_told_until_the_next_one() -> None:
+    table = Table(rows(range(10_000), kind=b"bad"))
+    looking = Scan(Book({b"bad": BAD}), WANTED)
+    for seconds in (0, 1, 2):
+        found = await looking.run(table, a_snapshot(now=later(seconds)), {})
+        assert found.held == {("default", HoldReason.POLICY_DENIED): 10_000}
 
 
 async def test_a_submitter_that_reached_its_cap_is_not_looked_at_further_and_its_window_is_kept() -> None:

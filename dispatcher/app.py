@@ -14,8 +14,7 @@ from typing import Protocol
 import structlog
 from aiohttp import web
 
-from dispatcher.admission.dispatch import Dispatch
-from dispatcher.admission.dispatch import World as DispatchWorld
+from dispatcher.admission.dispatch import Dispatch, DispatchPorts
 from dispatcher.admission.orders import PlacementPlanner
 from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.launcher import Launcher
@@ -45,8 +44,7 @@ from dispatcher.runtime.rate import Bucket
 from dispatcher.runtime.rounds import Rounds, Wake, calm_collector
 from dispatcher.runtime.signals import stop_on_signals
 from dispatcher.settings.definition import Settings
-from dispatcher.sweep.collect import Sweep
-from dispatcher.sweep.collect import World as SweepWorld
+from dispatcher.sweep.collect import Sweep, SweepPorts
 from dispatcher.sweep.remove import Remover
 
 log = structlog.get_logger(component="app")
@@ -64,10 +62,10 @@ class Companion(Protocol):
     async def run(self, stop: asyncio.Event) -> None: ...
 
 
-async def run(settings: Settings, beside: Callable[[Settings, KubeClient], Companion] | None = None) -> None:
+async def run(settings: Settings, companion: Callable[[Settings, KubeClient], Companion] | None = None) -> None:
     """`dispatcher run`: until SIGTERM or SIGINT, then ends within 30 s."""
     client = KubeClient(await log_in(settings.kube))
-    app = App(settings, client, beside(settings, client) if beside else None)
+    app = App(settings, client, companion(settings, client) if companion else None)
     try:
         await app.run(stop_on_signals())
     finally:
@@ -78,9 +76,9 @@ async def run(settings: Settings, beside: Callable[[Settings, KubeClient], Compa
 class App:
     """One running dispatcher."""
 
-    def __init__(self, settings: Settings, client: KubeClient, beside: Companion | None = None) -> None:
+    def __init__(self, settings: Settings, client: KubeClient, companion: Companion | None = None) -> None:
         self.settings = settings
-        self._beside = beside
+        self._companion = companion
         kube, jobs = settings.kube, settings.jobs
         namespace = kube.namespace or client.namespace
         site, database_url = site_of(settings, namespace), database_of(settings.database)
@@ -101,14 +99,16 @@ class App:
         self.catalog.refresh()
         rules = Rules(jobs.max_launches, jobs.start_deadline_seconds, jobs.node_lost_seconds)
         self.launcher = Launcher(Submitter(api, site, self._memory, ask_again), self._memory, self.catalog, rules)
-        world = DispatchWorld(
+        ports = DispatchPorts(
             self.mirror.view, self.rows, lambda: self.access.fault, lambda: self.listener.is_listening, self.lease,
             remover.remove, PlacementPlanner(self.place, self.uses_of, self.mirror.has_shown),
         )  # fmt: skip
-        sweep_world = SweepWorld(self.mirror.view, self.rows, self.may_sweep, self.unanswered, remover.remove)
-        dispatch = Dispatch(world, self.launcher, settings.admission, bucket)
+        sweep_ports = SweepPorts(
+            self.mirror.view, self.rows, self.may_sweep, self._memory.creates.unanswered, remover.remove
+        )
+        dispatch = Dispatch(ports, self.launcher, settings.admission, bucket)
         self.dispatching = Rounds("dispatch", dispatch.run_once, self.wake)
-        self.sweeping = Rounds("sweep", Sweep(sweep_world, settings.sweep, bucket).run_once, Wake())
+        self.sweeping = Rounds("sweep", Sweep(sweep_ports, settings.sweep, bucket).run_once, Wake())
         self.leading = Rounds("lease", self.lease.run_once, Wake())
         self.asking = Rounds("access", self.ask_access, ask_again)
         self.usage = Usage(settings.placement.prometheus_url, Session(database_url), namespace)
@@ -121,7 +121,7 @@ class App:
         try:
             async with asyncio.TaskGroup() as adapters:
                 running = [self.leading.run(asyncio.Event()), self.mirror.run(), self.listener.run()]
-                running += [self._beside.run(stop)] if self._beside else []
+                running += [self._companion.run(stop)] if self._companion else []
                 tasks = [adapters.create_task(part) for part in running]
                 calm_collector()
                 is_drained = await self._run_stages(stop)
@@ -198,9 +198,6 @@ class App:
     def may_sweep(self) -> bool:
         return not self.access.fault and self.lease.is_trusted()
 
-    def unanswered(self) -> frozenset[str]:
-        return frozenset(unseen.name for unseen in self._memory.unseen.values() if not unseen.is_answered)
-
     def health_app(self) -> web.Application:
         checks: dict[str, health.Check] = {
             "database": lambda: self.dispatching.fault,
@@ -209,9 +206,9 @@ class App:
             "access": lambda: self.access.fault,
             "leader": self.lease.vacancy,
             "templates": lambda: self.catalog.fault or ("" if self.catalog.templates else NO_TEMPLATE),
-            "api": lambda: hold.detail if (hold := self.launcher.brakes().api) else "",
+            "api": lambda: hold.detail if (hold := self._memory.api.hold(elapsed())) else "",
         }
-        return health.build_app({**checks, **(self._beside.checks if self._beside else {})})
+        return health.build_app({**checks, **(self._companion.checks if self._companion else {})})
 
 
 NO_TEMPLATE = "none: set DISPATCHER_IMAGE for the built-in one, or DISPATCHER_TEMPLATES_DIR"

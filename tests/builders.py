@@ -13,8 +13,9 @@ import msgspec
 
 from dispatcher.admission.orders import PlacementPlanner
 from dispatcher.jobs.manifest import Site
-from dispatcher.jobs.observed import FirstSeen, ObservedCluster, Rules
+from dispatcher.jobs.observed import ObservedCluster, Rules
 from dispatcher.jobs.overrides import plan_shape
+from dispatcher.jobs.picture import JobsPicture, by_task
 from dispatcher.jobs.templates import Template, judge_template
 from dispatcher.model import identity as ids
 from dispatcher.model.cluster import Node, Pod
@@ -23,6 +24,7 @@ from dispatcher.model.launches import Launch, Offer, Order
 from dispatcher.model.placement import Placement
 from dispatcher.model.snapshot import Allowance, ClusterSnapshot
 from dispatcher.model.tasks import IndexedRow, Kind, Queue, Request, Status, Task
+from dispatcher.model.verdicts import Hold
 from dispatcher.settings.definition import PlacementSettings
 
 NOW = datetime(2026, 3, 14, 12, tzinfo=UTC)
@@ -120,14 +122,36 @@ def a_cluster(
     pods: Iterable[Pod] = (),
     nodes: Iterable[Node] = (),
     *,
-    sightings: FirstSeen | None = None,
+    first_seen: Mapping[str, datetime] | None = None,
     rules: Rules = RULES,
     at: datetime = NOW,
 ) -> ObservedCluster:
     by_job = defaultdict(list)
     for pod in pods:
         by_job[pod.job_uid].append(pod)
-    return ObservedCluster(at, at, by_job, {node.name: node for node in nodes}, sightings or FirstSeen(), rules)
+    return ObservedCluster(at, at, by_job, {node.name: node for node in nodes}, first_seen or {}, rules)
+
+
+class NoOffers:
+    """Templates that were never asked."""
+
+    def offer(self, kind: Kind) -> Offer | Hold:
+        raise AssertionError(f"{kind} is not judged here")
+
+    def known_offer(self, digest: bytes) -> None:
+        return None
+
+
+def a_picture(jobs: Iterable[Job] = (), cluster: ObservedCluster | None = None, **changes: Any) -> JobsPicture:
+    """What these Jobs mean to their rows. This process remembers no creates."""
+    picture = JobsPicture(
+        installation="dispatcher",
+        database_id=DATABASE_ID,
+        cluster=cluster or a_cluster(),
+        jobs=by_task(jobs),
+        offers=NoOffers(),
+    )
+    return msgspec.structs.replace(picture, **changes)
 
 
 def a_snapshot(*queues: Queue, **changes: Any) -> ClusterSnapshot:

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from dispatcher.admission.gates import over_submitter_cap
 from dispatcher.admission.heads import (
     FIRST_WINDOW,
     ROUNDS,
@@ -23,7 +24,6 @@ from dispatcher.admission.heads import (
     Judge,
     QueueSubmitter,
     grouped,
-    is_at_cap,
     is_hiding,
     queue_submitter,
     turn,
@@ -32,7 +32,7 @@ from dispatcher.model.verdicts import HoldReason
 
 LEAST_WINDOW: Final = 20
 WIDE_ROWS_A_SECOND: Final = 5000
-"""Of one submitter: after a wide look only its first rows are read for as long as that look was wide."""
+"""Of one submitter: after a wide look only its first rows are read, the longer the more rows were held."""
 WIDE_ROWS_A_LOOK: Final = 100_000
 
 
@@ -40,13 +40,19 @@ class WideLook(NamedTuple):
     """The last look beyond a submitter's first rows.
 
     at: when, by the database's clock.
-    rows: how many rows were read.
-    held: how many of them wait for each reason.
+    held: how many rows wait for each reason.
     """
 
     at: datetime
-    rows: int
     held: Mapping[HoldReason, int]
+
+    @property
+    def until(self) -> datetime:
+        """When the next one may be. Only rows that are held for their own sake count: rows with a Job under way, and
+        rows that wait for a cap, are read again at once, because the next row to launch stands behind them.
+        """
+        bad = sum(count for reason, count in self.held.items() if reason is not HoldReason.SUBMITTER_CAP)
+        return self.at + timedelta(seconds=bad / WIDE_ROWS_A_SECOND)
 
 
 class SubmitterScan:
@@ -88,8 +94,8 @@ class SubmitterScan:
     def _may_widen(self, line: QueueSubmitter, judge: Judge) -> bool:
         """A submitter at its cap has nothing to find, and after a wide look some time passes."""
         last = self._looked.get(line)
-        rests = last is not None and abs(judge.snapshot.now - last.at) < rest_after(last.rows)
-        return not rests and is_at_cap(*line, judge.snapshot) is None
+        rests = last is not None and last.at <= judge.snapshot.now < last.until
+        return not rests and over_submitter_cap(*line, judge.snapshot) is None
 
     async def _read(
         self, index: Index, judge: Judge, windows: Mapping[QueueSubmitter, int]
@@ -105,7 +111,7 @@ class SubmitterScan:
         return {
             line: min(window * 8, WIDEST_WINDOW) for line, window in windows.items()
             if window < WIDEST_WINDOW and is_hiding(read[line], window, self._wanted)
-            and is_at_cap(*line, judge.snapshot, len(read[line].able)) is None
+            and over_submitter_cap(*line, judge.snapshot, len(read[line].able)) is None
         }  # fmt: skip
 
     def _remember(
@@ -122,16 +128,12 @@ class SubmitterScan:
             if farthest[line] > first[line]:
                 self._windows |= window_for(line, head, first[line])
                 if is_done(head, farthest[line]):
-                    self._looked[line] = WideLook(judge.snapshot.now, head.there, head.held)
+                    self._looked[line] = WideLook(judge.snapshot.now, head.held)
                 continue
             if line in known:
                 self._windows[line] = known[line]
-            if line in looked and is_at_cap(*line, judge.snapshot) is None:
+            if line in looked and over_submitter_cap(*line, judge.snapshot) is None:
                 self._looked[line] = looked[line]
-
-
-def rest_after(rows: int) -> timedelta:
-    return timedelta(seconds=rows / WIDE_ROWS_A_SECOND)
 
 
 def is_done(head: Head, window: int) -> bool:

@@ -1,11 +1,11 @@
-"""One cycle's decision: contenders in their order, each judged against the picture that those before it left."""
+"""One cycle's decision: candidates in their order, each judged by the picture that the admitted ones before it left."""
 
 from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
 from dispatcher.admission.gates import Candidate, judge
-from dispatcher.admission.order import plan_order
+from dispatcher.admission.order import LaunchOrder
 from dispatcher.model.jobs import End
 from dispatcher.model.snapshot import ClusterSnapshot
 from dispatcher.model.verdicts import Admit, Hold
@@ -20,20 +20,20 @@ class Plan(Struct, frozen=True):
 
 
 def plan_cycle(snapshot: ClusterSnapshot, candidates: Iterable[Candidate]) -> Plan:
-    """Judges every contender once; each admitted one is folded into the snapshot."""
+    """Judges every candidate once. Each admitted one changes the snapshot for those after it."""
     launches: list[Candidate] = []
     holds: dict[int, Hold] = {}
     ends: list[End] = []
-    for candidate in plan_order(candidates, is_probing=snapshot.is_probing):
-        ends.extend(candidate.standing.ends)
-        if candidate.standing.verdict is None:
+    order = LaunchOrder(candidates, is_probing=snapshot.is_probing)
+    while (candidate := order.pop(snapshot)) is not None:
+        ends.extend(candidate.jobs.ends)
+        if candidate.jobs.verdict is None:
             continue
         verdict = judge(candidate, snapshot)
         if isinstance(verdict, Admit):
             launches.append(candidate)
-            snapshot = snapshot.with_launch(
-                candidate.group, candidate.task.submitted_by, is_new=not candidate.is_repeat
-            )
+            submitter, is_new = candidate.task.submitted_by, not candidate.is_repeat
+            snapshot = snapshot.with_launch(candidate.group, submitter, is_new=is_new)
         else:
             holds[candidate.task.id] = verdict
     return Plan(tuple(launches), holds, tuple(ends))

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from itertools import count
-from typing import Final, Protocol
+from typing import Final, Generic, Protocol, TypeVar
 
 import structlog
 from msgspec import Struct
@@ -23,6 +23,7 @@ from msgspec import Struct
 from dispatcher.admission.cycle import Plan, plan_cycle
 from dispatcher.admission.gates import Candidate
 from dispatcher.admission.heads import Index, Offers
+from dispatcher.admission.kinds import learn_kinds
 from dispatcher.admission.orders import Histories, PlacementPlanner, make_orders
 from dispatcher.admission.scan import Scan
 from dispatcher.model.jobs import End, LaunchGroup
@@ -37,7 +38,7 @@ from dispatcher.model.snapshot import (
     plan_load,
     plan_pending,
 )
-from dispatcher.model.tasks import Queue, Request, Task
+from dispatcher.model.tasks import Request, Task
 from dispatcher.model.verdicts import PARKED, Hold, HoldReason
 from dispatcher.runtime.clock import Clock, elapsed
 from dispatcher.runtime.metrics import CYCLE_SECONDS, CYCLE_TASKS, PARKED_TASKS, WAITING_TASKS
@@ -61,10 +62,10 @@ class Rows(Index, Histories, Protocol):
     frame: Frame
 
     async def tasks(self, ids: Sequence[int]) -> dict[int, Task]: ...
-    async def candidates(self, ids: Sequence[int]) -> tuple[dict[int, Task], dict[int, Request]]: ...
+    async def waiting(self, ids: Sequence[int]) -> tuple[dict[int, Task], dict[int, Request]]: ...
 
 
-class Rests(Protocol):
+class RestingRow(Protocol):
     """A row that need not be read."""
 
     @property
@@ -73,19 +74,29 @@ class Rests(Protocol):
     def queue(self) -> str: ...
 
 
-class Jobs(Offers, Protocol):
-    """The stage that follows: what Jobs mean, and launching."""
+class Picture(Offers, Protocol):
+    """What Jobs mean to rows, as the next stage tells it for one cycle. Nothing in it changes."""
 
-    def begin(self, view: ClusterView, now: datetime, database_id: str) -> None: ...
+    @property
+    def brakes(self) -> Brakes: ...
     def rows_to_read(self) -> set[int]: ...
+    def resting(self) -> Mapping[int, RestingRow]: ...
     def in_flight(self) -> list[tuple[str, str]]: ...
     def unseen_count(self) -> int: ...
+    def launch_groups(self, tasks: Mapping[int, Task]) -> tuple[frozenset[LaunchGroup], frozenset[LaunchGroup]]: ...
     def tried_at(self, task_id: int) -> float: ...
-    def resting(self) -> Mapping[int, Rests]: ...
-    def groups(self, tasks: Mapping[int, Task]) -> tuple[frozenset[LaunchGroup], frozenset[LaunchGroup]]: ...
-    def brakes(self) -> Brakes: ...
-    def standing(self, task: Task) -> JobsVerdict: ...
-    async def launch(self, orders: Sequence[Order]) -> int: ...
+    def judge_row(self, task: Task) -> JobsVerdict: ...
+
+
+P = TypeVar("P", bound=Picture)
+"""The picture that the next stage takes, and gets back."""
+
+
+class Jobs(Protocol[P]):
+    """The stage that follows: it takes the picture of a cycle, and carries out what was decided by it."""
+
+    def picture(self, view: ClusterView, now: datetime, database_id: str) -> P: ...
+    async def launch(self, picture: P, judged: Sequence[tuple[Task, JobsVerdict]], orders: Sequence[Order]) -> int: ...
 
 
 class Lead(Protocol):
@@ -95,8 +106,8 @@ class Lead(Protocol):
     def vacancy(self) -> str: ...
 
 
-class World(Struct, frozen=True):
-    """Where a cycle's facts come from, and where removals go."""
+class DispatchPorts(Struct, frozen=True):
+    """Where the facts of a cycle come from, and where deletes go."""
 
     view: Callable[[], ClusterView]
     rows: Callable[[int], AbstractAsyncContextManager[Rows]]
@@ -104,13 +115,19 @@ class World(Struct, frozen=True):
     is_listening: Callable[[], bool]
     lead: Lead
     remove: Callable[[Sequence[End]], Awaitable[int]]
-    places: PlacementPlanner
+    planner: PlacementPlanner
     clock: Clock = elapsed
 
 
 class Decision(Struct, frozen=True):
-    """What one look came to; `due`: seconds until the next row with a time."""
+    """What one cycle decided.
 
+    candidates: the rows that were judged.
+    held: how many rows of a queue wait for a reason.
+    due: seconds until the next row with a `run_at`.
+    """
+
+    candidates: Sequence[Candidate]
     plan: Plan
     orders: Sequence[Order]
     held: Mapping[tuple[str, HoldReason], int]
@@ -122,75 +139,80 @@ class Decision(Struct, frozen=True):
         return bool(self.plan.launches) or any(reason in COMES_AGAIN for _, reason in self.held)
 
 
-class Dispatch:
-    """Runs cycles; what it keeps between them is a memory of sizes, never of work."""
+class Dispatch(Generic[P]):
+    """Runs cycles. What it keeps between them is a memory of sizes, never of work."""
 
-    def __init__(self, world: World, jobs: Jobs, settings: AdmissionSettings, bucket: Bucket) -> None:
-        self._world = world
+    def __init__(self, ports: DispatchPorts, jobs: Jobs[P], settings: AdmissionSettings, bucket: Bucket) -> None:
+        self._ports = ports
         self._jobs = jobs
         self._settings = settings
         self._bucket = bucket
-        self._scan = Scan(jobs, BATCH)
+        self._scan = Scan(BATCH)
         self._empty = 0
-        self._jobless = 0
+        self._without_job = 0
         self._numbers = count(1)
 
     async def run_once(self) -> float:
-        """One cycle; returns in how many seconds to look again at the latest."""
+        """One cycle. Returns in how many seconds to look again at the latest."""
         with structlog.contextvars.bound_contextvars(cycle=next(self._numbers)):
-            term = self._world.lead.term()
-            view = self._world.view()  # 1 Jobs first, and fixed
+            term = self._ports.lead.term()
+            view = self._ports.view()  # 1 Jobs first, and fixed
             began = time.perf_counter()
-            async with self._world.rows(self._held_at_most(view)) as rows:  # 2 rows second, in one snapshot
-                decision = await self._decide(view, rows)  # 3 one picture, one decision
+            async with self._ports.rows(self._held_at_most(view)) as rows:  # 2 rows second, in one snapshot
+                picture = self._jobs.picture(view, rows.now, rows.database_id)  # 3 one picture
+                decision = await self._decide(view, rows, picture)  # 4 one decision
             CYCLE_SECONDS.observe(time.perf_counter() - began)
-            async with asyncio.TaskGroup() as acts:  # 4 act: a slow delete must not keep a create waiting
-                leads = term != 0 and self._world.lead.term() == term
-                if leads and not view.stale and decision.plan.ends:
-                    acts.create_task(self._remove(decision.plan.ends[:BATCH]))
-                self._bucket.take(await self._jobs.launch(decision.orders if leads else []))
+            leads = term != 0 and self._ports.lead.term() == term
+            await self._act(picture, decision, leads=leads, deletes=leads and not view.stale)  # 5 act
             report(decision)
-            return self._pause(decision)  # 5 come again
+            return self._pause(decision)  # 6 come again
 
     def _held_at_most(self, view: ClusterView) -> int:
-        """Held rows to ask for: those without a Job must not be hidden by those with one."""
-        return len(view.jobs) + self._jobs.unseen_count() + self._jobless + SPARE
+        """How many rows that a container holds or held are asked for: rows with a Job must not hide those without."""
+        return len(view.jobs) + self._without_job + SPARE
+
+    async def _act(self, picture: P, decision: Decision, *, leads: bool, deletes: bool) -> None:
+        """Deletes and creates side by side: a slow delete must not keep a create waiting."""
+        judged = [(candidate.task, candidate.jobs) for candidate in decision.candidates]
+        async with asyncio.TaskGroup() as acts:
+            if deletes and decision.plan.ends:
+                acts.create_task(self._remove(decision.plan.ends[:BATCH]))
+            self._bucket.take(await self._jobs.launch(picture, judged, decision.orders if leads else []))
 
     async def _remove(self, ends: Sequence[End]) -> None:
-        self._bucket.take(await self._world.remove(ends))
+        self._bucket.take(await self._ports.remove(ends))
 
-    async def _decide(self, view: ClusterView, rows: Rows) -> Decision:
-        self._jobs.begin(view, rows.now, rows.database_id)
-        known, resting = self._jobs.rows_to_read(), self._jobs.resting()
-        snapshot = self._picture(view, rows.now, rows.frame.queues)
-        jobless = set(rows.frame.held) - known - resting.keys()
-        self._jobless = len(jobless)  # parked ones among them stay, and must not hide those behind
-        tasks = await rows.tasks(sorted(known | jobless))
-        snapshot = snapshot.with_groups(*self._jobs.groups(tasks))
+    async def _decide(self, view: ClusterView, rows: Rows, picture: P) -> Decision:
+        known, resting = picture.rows_to_read(), picture.resting()
+        snapshot = self._snapshot(view, rows, picture)
+        without_job = set(rows.frame.held) - known - resting.keys()
+        # Parked rows among them stay, and must not hide those behind them.
+        self._without_job = len(without_job) + picture.unseen_count()
+        tasks = await rows.tasks(sorted(known | without_job))
+        snapshot = snapshot.with_groups(*picture.launch_groups(tasks))
         at = {id_: row.attempt for rows_ in (resting, tasks) for id_, row in rows_.items()}
-        found = await self._scan.run(rows, snapshot, at)
-        waiting, requests = await rows.candidates(found.ids)
+        found = await self._scan.run(rows, picture, snapshot, at)
+        waiting, requests = await rows.waiting(found.ids)
         tasks |= waiting
-        candidates = await self._candidates(rows, tasks)
+        candidates = await self._candidates(rows, picture, tasks)
         plan = plan_cycle(snapshot, candidates)
         orders = await self._orders(rows, plan, requests)
         held = found.held + Counter((tasks[id_].queue, hold.reason) for id_, hold in plan.holds.items())
         held += Counter((row.queue, HoldReason.LAUNCHED) for id_, row in resting.items() if id_ not in tasks)
-        return Decision(plan, orders, held, seconds_until(rows.frame.next_due, rows.now))
+        return Decision(candidates, plan, orders, held, seconds_until(rows.frame.next_due, rows.now))
 
-    def _picture(self, view: ClusterView, now: datetime, queues: Sequence[Queue]) -> ClusterSnapshot:
-        """What the gates look at."""
-        settings, brakes = self._settings, self._jobs.brakes()
-        grace = settings.pending_grace_seconds
+    def _snapshot(self, view: ClusterView, rows: Rows, picture: Picture) -> ClusterSnapshot:
+        """The picture that the gates look at."""
+        settings, brakes = self._settings, picture.brakes
         return ClusterSnapshot(
-            now=now,
-            queues=effective_queues(queues),
+            now=rows.now,
+            queues=effective_queues(rows.frame.queues),
             max_jobs=settings.max_jobs,
             max_pending=settings.max_pending,
             is_strict=settings.pending_mode == "any",
-            load=plan_load(self._jobs.in_flight()),
-            pending=plan_pending(view, self._jobs.unseen_count(), grace),
-            allowance=Allowance(self._bucket.left(self._world.clock()), brakes.places(BATCH)),
+            load=plan_load(picture.in_flight()),
+            pending=plan_pending(view, picture.unseen_count(), settings.pending_grace_seconds),
+            allowance=Allowance(self._bucket.left(self._ports.clock()), brakes.places(BATCH)),
             not_ready=self._not_ready(view) or brakes.api,
             is_blind=bool(view.stale),
             is_probing=brakes.is_probing,
@@ -200,39 +222,38 @@ class Dispatch:
     def _not_ready(self, view: ClusterView) -> Hold | None:
         if view.stale:
             return Hold(HoldReason.DISPATCHER_NOT_READY, f"StaleCache: {view.stale}")
-        if missing := self._world.not_allowed():
+        if missing := self._ports.not_allowed():
             return Hold(HoldReason.DISPATCHER_NOT_READY, f"Forbidden: {missing}")
-        if vacancy := self._world.lead.vacancy():
+        if vacancy := self._ports.lead.vacancy():
             return Hold(HoldReason.DISPATCHER_NOT_READY, f"NoLeader: {vacancy}")
         return None
 
-    async def _candidates(self, rows: Index, tasks: Mapping[int, Task]) -> list[Candidate]:
-        unknown = {task.kind: task.id for task in tasks.values() if self._jobs.known_offer(task.kind) is None}
-        for kind in await rows.kinds(list(unknown.values())) if unknown else ():
-            self._jobs.offer(kind)
+    async def _candidates(self, rows: Index, picture: Picture, tasks: Mapping[int, Task]) -> list[Candidate]:
+        unknown = {task.kind: task.id for task in tasks.values() if picture.known_offer(task.kind) is None}
+        await learn_kinds(rows, picture, list(unknown.values()))
         return [
             Candidate(
                 task,
-                self._jobs.known_offer(task.kind) or NOT_JUDGED,
-                self._jobs.standing(task),
-                self._jobs.tried_at(task.id),
+                picture.known_offer(task.kind) or NOT_JUDGED,
+                picture.judge_row(task),
+                picture.tried_at(task.id),
             )
-            for task in sorted(tasks.values(), key=lambda task: (self._jobs.tried_at(task.id), task.priority, task.id))
+            for task in sorted(tasks.values(), key=lambda task: (picture.tried_at(task.id), task.priority, task.id))
         ]
 
     async def _orders(self, rows: Rows, plan: Plan, requests: Mapping[int, Request]) -> list[Order]:
-        """Launches with what their Jobs are made from; a replica that does not lead plans, and leaves it at that."""
-        if not plan.launches or not self._world.lead.term():
+        """What the Jobs are made from. A replica that does not lead only plans."""
+        if not plan.launches or not self._ports.lead.term():
             return []
-        return await make_orders(rows, plan.launches, requests, self._world.places)
+        return await make_orders(rows, plan.launches, requests, self._ports.planner)
 
     def _pause(self, decision: Decision) -> float:
-        if not self._world.lead.term():
+        if not self._ports.lead.term():
             return self._settings.poll_seconds
         if len(decision.plan.launches) == BATCH:
             return 0.001  # there are more, and the answers to these come in meanwhile
         self._empty = 0 if decision.comes_again else self._empty + 1
-        longest = self._settings.poll_seconds if self._world.is_listening() else DEAF_SECONDS
+        longest = self._settings.poll_seconds if self._ports.is_listening() else DEAF_SECONDS
         return max(0.001, min(TAIL_SECONDS if self._empty < TAIL_LOOKS else longest, longest, decision.due))
 
 

@@ -18,7 +18,7 @@ class Candidate(Struct, frozen=True):
 
     task: Task
     offer: Offer | Hold
-    standing: JobsVerdict
+    jobs: JobsVerdict
     tried_at: float = float("-inf")
 
     @property
@@ -29,7 +29,7 @@ class Candidate(Struct, frozen=True):
     @property
     def is_repeat(self) -> bool:
         """Admitted before, its answer never came: no cap holds it again, it counts already."""
-        verdict = self.standing.verdict
+        verdict = self.jobs.verdict
         return isinstance(verdict, Launch) and verdict.is_repeat
 
 
@@ -39,7 +39,7 @@ Gate = Callable[[Candidate, ClusterSnapshot], Hold | None]
 
 def under_way(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
     """A row whose Job runs waits for that Job, whatever has become of its template or queue since."""
-    verdict = candidate.standing.verdict
+    verdict = candidate.jobs.verdict
     is_launched = isinstance(verdict, Hold) and verdict.reason in UNDER_WAY
     return verdict if isinstance(verdict, Hold) and is_launched and not snapshot.is_blind else None
 
@@ -66,14 +66,18 @@ def blind(_: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
     return snapshot.not_ready if snapshot.is_blind else None
 
 
-def jobs(candidate: Candidate, _: ClusterSnapshot) -> Hold | None:
-    verdict = candidate.standing.verdict
+def by_jobs(candidate: Candidate, _: ClusterSnapshot) -> Hold | None:
+    verdict = candidate.jobs.verdict
     return verdict if isinstance(verdict, Hold) else None
 
 
 def template_failing(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
-    """One at a time is enough to learn that an image has come back."""
-    if candidate.group in snapshot.failing_groups and candidate.group in snapshot.busy_groups:
+    return group_failing(candidate.group, snapshot)
+
+
+def group_failing(group: LaunchGroup, snapshot: ClusterSnapshot) -> Hold | None:
+    """One launch at a time is enough to learn that an image can start again."""
+    if group in snapshot.failing_groups and group in snapshot.busy_groups:
         return Hold(HoldReason.TEMPLATE_FAILING, "the last three launches of this image never started; one at a time")
     return None
 
@@ -83,13 +87,21 @@ def ready(_: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
 
 
 def submitter_cap(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
-    task, cap = candidate.task, snapshot.queue(candidate.task.queue).max_jobs_per_submitter
-    return over(HoldReason.SUBMITTER_CAP, snapshot.load.by_submitter.get((task.queue, task.submitted_by), 0), cap)
+    return over_submitter_cap(candidate.task.queue, candidate.task.submitted_by, snapshot)
+
+
+def over_submitter_cap(queue: str, submitter: str, snapshot: ClusterSnapshot, more: int = 0) -> Hold | None:
+    """Whether the Jobs of a submitter, and so many more rows, use up its cap."""
+    cap = snapshot.queue(queue).max_jobs_per_submitter
+    return over(HoldReason.SUBMITTER_CAP, snapshot.load.by_submitter.get((queue, submitter), 0) + more, cap)
 
 
 def queue_cap(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
-    name = candidate.task.queue
-    return over(HoldReason.QUEUE_CAP, snapshot.load.by_queue.get(name, 0), snapshot.queue(name).max_jobs)
+    return over_queue_cap(candidate.task.queue, snapshot)
+
+
+def over_queue_cap(queue: str, snapshot: ClusterSnapshot) -> Hold | None:
+    return over(HoldReason.QUEUE_CAP, snapshot.load.by_queue.get(queue, 0), snapshot.queue(queue).max_jobs)
 
 
 def job_cap(_: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
@@ -101,14 +113,19 @@ def quota(_: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
 
 
 def pending(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
-    """The brake: launching more of a shape that nodes cannot take only lengthens the scheduler's queue."""
     if snapshot.is_strict:
         waiting = snapshot.pending.total
         return Hold(HoldReason.PENDING_PODS, f"{waiting} Pods are pending (mode any)") if waiting else None
-    if not isinstance(candidate.offer, Offer):
+    offer = candidate.offer
+    return too_many_stuck(candidate.task.queue, offer.shape, snapshot) if isinstance(offer, Offer) else None
+
+
+def too_many_stuck(queue: str, shape: str, snapshot: ClusterSnapshot) -> Hold | None:
+    """More launches of a shape that nodes cannot take would only lengthen the queue of kube-scheduler."""
+    if snapshot.is_strict:
         return None
-    stuck = snapshot.pending.stuck_by_shape.get(candidate.offer.shape, 0)
-    of_queue = snapshot.queue(candidate.task.queue).max_pending
+    stuck = snapshot.pending.stuck_by_shape.get(shape, 0)
+    of_queue = snapshot.queue(queue).max_pending
     most = snapshot.max_pending if of_queue is None else of_queue
     if stuck <= most:
         return None
@@ -129,7 +146,7 @@ GATES: Final[tuple[Gate, ...]] = (
     due,
     paused,
     blind,
-    jobs,
+    by_jobs,
     template_failing,
     ready,
     submitter_cap,
@@ -150,7 +167,7 @@ def judge(candidate: Candidate, snapshot: ClusterSnapshot) -> Verdict:
     for gate in (*BEFORE_CAPS, rate, batch) if candidate.is_repeat else GATES:
         if (hold := gate(candidate, snapshot)) is not None:
             return hold
-    assert isinstance(candidate.standing.verdict, Launch)
+    assert isinstance(candidate.jobs.verdict, Launch)
     return Admit()
 
 

@@ -10,11 +10,12 @@ from typing import Final, Protocol, TypeVar
 
 from msgspec import Struct
 
-from dispatcher.admission.gates import over
+from dispatcher.admission.gates import group_failing, over_submitter_cap, too_many_stuck
+from dispatcher.admission.kinds import Kinds, KnownOffers, learn_kinds
 from dispatcher.model.jobs import LaunchGroup
 from dispatcher.model.launches import Offer
 from dispatcher.model.snapshot import ClusterSnapshot
-from dispatcher.model.tasks import IndexedRow, Kind
+from dispatcher.model.tasks import IndexedRow
 from dispatcher.model.verdicts import Hold, HoldReason
 
 K = TypeVar("K")
@@ -27,21 +28,18 @@ QueueSubmitter = tuple[str, str]
 """Queue and submitter: the rows of one submitter in one queue."""
 
 
-class Index(Protocol):
-    """What is asked of the rows."""
+class Index(Kinds, Protocol):
+    """The indexes of waiting rows."""
 
     async def indexed_rows(self, windows: Mapping[str, int]) -> list[IndexedRow]: ...
     async def submitters(self, queues: Sequence[str]) -> list[QueueSubmitter]: ...
     async def indexed_rows_of(self, windows: Mapping[QueueSubmitter, int]) -> list[IndexedRow]: ...
-    async def kinds(self, ids: Sequence[int]) -> list[Kind]: ...
 
 
-class Offers(Protocol):
-    """What is asked of the templates, and of the memory of refused creates."""
+class Offers(KnownOffers, Protocol):
+    """What the templates offer, and which rows the API server refused."""
 
-    def offer(self, kind: Kind) -> Offer | Hold: ...
-    def known_offer(self, digest: bytes) -> Offer | Hold | None: ...
-    def parked(self, row: IndexedRow) -> Hold | None: ...
+    def refused(self, row: IndexedRow) -> Hold | None: ...
 
 
 class Head(Struct, frozen=True):
@@ -72,8 +70,7 @@ class Judge:
         unknown = [[row for row in group if self._offers.known_offer(row.kind) is None] for group in groups]
         samples = list({row.kind: row.id for row in take_turns(unknown)}.values())[: self._unjudged]
         self._unjudged -= len(samples)
-        for kind in await index.kinds(samples) if samples else ():
-            self._offers.offer(kind)
+        await learn_kinds(index, self._offers, samples)
 
     def head(self, rows: Sequence[IndexedRow]) -> Head:
         """Which of these rows may be launched together, and the reasons of the others."""
@@ -83,7 +80,9 @@ class Judge:
         for row in rows:
             if self._known.get(row.id) == row.attempt:
                 continue
-            hold = self._hold(row) or is_at_cap(*queue_submitter(row), self.snapshot, chosen[queue_submitter(row)])
+            hold = self._hold(row) or over_submitter_cap(
+                *queue_submitter(row), self.snapshot, chosen[queue_submitter(row)]
+            )
             if hold is None:
                 able.append(row)
                 chosen[queue_submitter(row)] += 1
@@ -95,7 +94,7 @@ class Judge:
         offer = self._offers.known_offer(row.kind)
         if isinstance(offer, Hold):
             return offer
-        return self._offers.parked(row) or why_passed(row, offer, self.snapshot)
+        return self._offers.refused(row) or why_passed(row, offer, self.snapshot)
 
 
 def is_hiding(head: Head, window: int, wanted: int) -> bool:
@@ -132,21 +131,9 @@ def take_turns(groups: Iterable[Sequence[IndexedRow]]) -> list[IndexedRow]:
     return [row for _, _, row in sorted(ranked, key=lambda place: place[:2])]
 
 
-def is_at_cap(queue: str, submitter: str, snapshot: ClusterSnapshot, more: int = 0) -> Hold | None:
-    """Whether the cap of a submitter is used up by its Jobs and so many more rows."""
-    cap = snapshot.queue(queue).max_jobs_per_submitter
-    return over(HoldReason.SUBMITTER_CAP, snapshot.load.by_submitter.get((queue, submitter), 0) + more, cap)
-
-
 def why_passed(row: IndexedRow, offer: Offer | None, snapshot: ClusterSnapshot) -> Hold | None:
-    """A hold that many rows share, seen without reading the row; the gates judge the others."""
+    """A hold that many rows share, seen without reading the row. The gates judge the rows that are read."""
     if offer is None:
         return Hold(HoldReason.NEXT_CYCLE)
     group = LaunchGroup(row.queue, offer.template, offer.image)
-    if group in snapshot.failing_groups and group in snapshot.busy_groups:
-        return Hold(HoldReason.TEMPLATE_FAILING)
-    of_queue = snapshot.queue(row.queue).max_pending
-    most = snapshot.max_pending if of_queue is None else of_queue
-    if not snapshot.is_strict and snapshot.pending.stuck_by_shape.get(offer.shape, 0) > most:
-        return Hold(HoldReason.PENDING_PODS)
-    return None
+    return group_failing(group, snapshot) or too_many_stuck(row.queue, offer.shape, snapshot)

@@ -1,16 +1,16 @@
 """Launches become orders: with what their Jobs are made from, and what earlier runs of their cache keys tell."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
 
 from dispatcher.admission.gates import Candidate
 from dispatcher.model.cache_history import CacheHistory, Use
-from dispatcher.model.identity import start_key
+from dispatcher.model.identity import NO_KEY, start_key
 from dispatcher.model.launches import Launch, Offer, Order
 from dispatcher.model.placement import Placement
-from dispatcher.model.tasks import Request
+from dispatcher.model.tasks import Request, Task
 
 Key = tuple[str, str]
 """Queue and cache key."""
@@ -26,56 +26,75 @@ class Histories(Protocol):
     async def histories(self, keys: Sequence[Key]) -> dict[Key, tuple[str, ...]]: ...
 
 
-class PlacementPlanner(Struct, frozen=True):
-    """How launches are placed; nothing of it waits.
+PlanPlacement = Callable[[str, Request, CacheHistory], Placement]
 
-    plan: the placement of a row of a queue, by its past.
+
+class PlacementPlanner(Struct, frozen=True):
+    """How launches are placed. Nothing of it waits.
+
+    plan: the placement of a row of a queue, by its cache history.
     uses: what earlier runs of a cache key really used.
-    has_shown: whether the API server has shown a node of this name; a container's word alone is not believed.
+    has_shown: whether the API server has shown a node of this name. A container's word alone is not believed.
     """
 
-    plan: Callable[[str, Request, CacheHistory], Placement]
+    plan: PlanPlacement
     uses: Callable[[Key], tuple[Use, ...]]
     has_shown: Callable[[str], bool]
 
 
-class Means(Struct, frozen=True):
-    """What all Jobs of one cycle are made with."""
+class OrderInputs(Struct, frozen=True):
+    """What all Jobs of one cycle are made with.
+
+    database_id: the database that the rows are from.
+    secret: what start keys are derived from; None where no Job is made.
+    plan: the placement of a row of a queue, by its cache history.
+    """
 
     database_id: str
-    secret: tuple[bytes, bytes]
-    places: PlacementPlanner
+    secret: tuple[bytes, bytes] | None
+    plan: PlanPlacement
 
 
 async def make_orders(
-    rows: Histories, launches: Sequence[Candidate], requests: Mapping[int, Request], places: PlacementPlanner
+    rows: Histories, launches: Sequence[Candidate], requests: Mapping[int, Request], planner: PlacementPlanner
 ) -> list[Order]:
-    """In the order of the launches; one query for those that were not read yet, and one for all histories."""
+    """Orders, in the order of the launches. One query reads requests that are missing, and one reads all histories."""
     if not launches:
         return []
     missing = [one.task.id for one in launches if one.task.id not in requests]
     known = {**requests, **(await rows.requests(missing) if missing else {})}
-    keys = {
-        one.task.id: (one.task.queue, key) for one in launches if (key := cache_key(known, one.task.id)) is not None
-    }
+    keys = cache_keys([one.task for one in launches], known)
     nodes = await rows.histories(sorted(set(keys.values()))) if keys else {}
-    shown = {key: tuple(filter(places.has_shown, names)) for key, names in nodes.items()}
-    pasts = {id_: CacheHistory(shown.get(key, ()), places.uses(key)) for id_, key in keys.items()}
-    means = Means(rows.database_id, await rows.start_secret(), places)
-    return [order for one in launches if (order := make_order(one, known.get(one.task.id), pasts, means))]
+    shown = {key: tuple(filter(planner.has_shown, names)) for key, names in nodes.items()}
+    histories = {id_: CacheHistory(shown.get(key, ()), planner.uses(key)) for id_, key in keys.items()}
+    inputs = OrderInputs(rows.database_id, await rows.start_secret(), planner.plan)
+    return [order for one in launches if (order := order_of(one, known.get(one.task.id), histories, inputs))]
 
 
-def cache_key(requests: Mapping[int, Request], task_id: int) -> str | None:
-    request = requests.get(task_id)
-    return None if request is None else request.cache_key
+def cache_keys(tasks: Iterable[Task], requests: Mapping[int, Request]) -> dict[int, Key]:
+    """Queue and cache key of the tasks that have a cache key."""
+    found = ((task, requests.get(task.id)) for task in tasks)
+    return {
+        task.id: (task.queue, request.cache_key)
+        for task, request in found
+        if request is not None and request.cache_key is not None
+    }
+
+
+def order_of(
+    candidate: Candidate, request: Request | None, histories: Mapping[int, CacheHistory], inputs: OrderInputs
+) -> Order | None:
+    launch, offer = candidate.jobs.verdict, candidate.offer
+    if request is None or not isinstance(launch, Launch) or not isinstance(offer, Offer):
+        return None
+    history = histories.get(candidate.task.id, CacheHistory())
+    return make_order(candidate.task, request, (launch, offer), history, inputs)
 
 
 def make_order(
-    candidate: Candidate, request: Request | None, pasts: Mapping[int, CacheHistory], means: Means
-) -> Order | None:
-    task, launch, offer = candidate.task, candidate.standing.verdict, candidate.offer
-    if request is None or not isinstance(launch, Launch) or not isinstance(offer, Offer):
-        return None
-    placement = means.places.plan(task.queue, request, pasts.get(task.id, CacheHistory()))
-    key = start_key(means.secret, task.id, task.created_at)
-    return Order(task, request, launch, offer, means.database_id, placement, key)
+    task: Task, request: Request, launch: tuple[Launch, Offer], history: CacheHistory, inputs: OrderInputs
+) -> Order:
+    """One launch of a row, with all that its Job is made from."""
+    placement = inputs.plan(task.queue, request, history)
+    key = start_key(inputs.secret, task.id, task.created_at) if inputs.secret else NO_KEY
+    return Order(task, request, *launch, inputs.database_id, placement, key)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from dispatcher.admission.by_submitter import SubmitterScan
-from dispatcher.admission.gates import is_paused, over
+from dispatcher.admission.gates import is_paused, over_queue_cap
 from dispatcher.admission.heads import (
     FIRST_WINDOW,
     Head,
@@ -37,15 +37,14 @@ class Found(Struct, frozen=True):
 class Scan:
     """Remembers which queues are read by submitter."""
 
-    def __init__(self, offers: Offers, wanted: int) -> None:
-        self._offers = offers
+    def __init__(self, wanted: int) -> None:
         self._wanted = wanted
         self._by_submitter = SubmitterScan(wanted)
         self._hidden: frozenset[str] = frozenset()
 
-    async def run(self, index: Index, snapshot: ClusterSnapshot, known: Mapping[int, int]) -> Found:
-        """`known`: rows that are judged anyway, or need not be, at this attempt."""
-        judge = Judge(self._offers, snapshot, known)
+    async def run(self, index: Index, offers: Offers, snapshot: ClusterSnapshot, known: Mapping[int, int]) -> Found:
+        """`known`: attempts of the rows that are judged in any case, or need not be judged."""
+        judge = Judge(offers, snapshot, known)
         queues = open_queues(snapshot)
         heads = await self._in_order(index, judge, [queue for queue in queues if queue not in self._hidden])
         hidden = [queue for queue in queues if queue in self._hidden or self._is_hidden(heads[queue])]
@@ -77,6 +76,5 @@ def open_queues(snapshot: ClusterSnapshot) -> list[str]:
     return [
         queue.name
         for queue in snapshot.queues.values()
-        if not is_paused(queue.paused_until, snapshot.now)
-        and not over(HoldReason.QUEUE_CAP, snapshot.load.by_queue.get(queue.name, 0), queue.max_jobs)
+        if not is_paused(queue.paused_until, snapshot.now) and not over_queue_cap(queue.name, snapshot)
     ]

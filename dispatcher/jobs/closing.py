@@ -9,15 +9,15 @@ would launch again: then the next launch takes it over by its fence.
 Not guaranteed: that the Jobs are current. The shell lists them after the rows were read.
 """
 
-from collections.abc import Sequence
 from datetime import timedelta
 from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct
 
-from dispatcher.jobs.observed import ObservedCluster, TaskWithJobs, due_at
-from dispatcher.jobs.outcome import judge, remembered
+from dispatcher.jobs.observed import TaskWithJobs, due_at
+from dispatcher.jobs.outcome import remembered
+from dispatcher.jobs.picture import JobsPicture
 from dispatcher.model.jobs import Job, Phase
 from dispatcher.model.launches import Launch
 from dispatcher.model.tasks import Status, Task
@@ -48,14 +48,15 @@ class Closing(Struct, frozen=True):
     error: str = ""
 
 
-def plan_closing(
-    task: Task, jobs: Sequence[Job], cluster: ObservedCluster, patience: timedelta, refusal: Hold | None = None
-) -> Closing | None:
-    """`patience`: how long a parked row waits for a person. `refusal`: why no Job can be made of this row, by its
-    template, its policy or the API server; it counts only where the table would launch.
+def plan_closing(picture: JobsPicture, task: Task, patience: timedelta, refusal: Hold | None = None) -> Closing | None:
+    """What the janitor does about a row; None: nothing.
+
+    patience: how long a parked row waits for a person.
+    refusal: why no Job can be made of the row, by its template, its policy or the API server. It counts only where the
+        table of outcomes would launch.
     """
-    case = TaskWithJobs(task, jobs, cluster)
-    verdict = judge(task, jobs, cluster).verdict
+    case = TaskWithJobs(task, picture.jobs_of(task), picture.cluster)
+    verdict = picture.judge_row(task).verdict
     if task.cancel_requested_at is not None:
         return cancelled(case)
     if isinstance(verdict, Launch):

@@ -28,32 +28,27 @@ class Rules(Struct, frozen=True):
     node_lost_seconds: int = 0
 
 
-class FirstSeen:
-    """When this process first saw a thing that carries no time of its own; a restart begins anew."""
-
-    def __init__(self) -> None:
-        self._first: dict[str, datetime] = {}
-        self._asked: set[str] = set()
-
-    def has_lasted(self, key: str, now: datetime, duration: timedelta) -> bool:
-        self._asked.add(key)
-        return now - self._first.setdefault(key, now) >= duration
-
-    def forget_the_rest(self) -> None:
-        """Ends a cycle: what was not seen in it begins anew when it is seen again."""
-        self._first = {key: at for key, at in self._first.items() if key in self._asked}
-        self._asked = set()
-
-
 class ObservedCluster(Struct, frozen=True):
-    """What is seen of the cluster: Pods by the UID of their Job, nodes by name; and the two clocks."""
+    """The cluster as one cycle sees it.
+
+    now: the database's clock.
+    cluster_now: the API server's clock.
+    pods: Pods by the UID of their Job.
+    nodes: nodes by name.
+    first_seen: when this process first saw a state that carries no time of its own, by the API server's clock.
+    rules: the settings that the table of outcomes needs.
+    """
 
     now: datetime
     cluster_now: datetime
     pods: Mapping[str, Sequence[Pod]]
     nodes: Mapping[str, Node]
-    sightings: FirstSeen
+    first_seen: Mapping[str, datetime] = {}
     rules: Rules = Rules()
+
+    def has_lasted(self, key: str, duration: timedelta) -> bool:
+        """Whether the state `key` was first seen so long ago. The first look begins its time."""
+        return self.cluster_now - self.first_seen.get(key, self.cluster_now) >= duration
 
 
 class TaskWithJobs(Struct, frozen=True):

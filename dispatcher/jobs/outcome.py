@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Final
 
+from msgspec.structs import replace
+
 from dispatcher.jobs.observed import CANNOT_START, ObservedCluster, TaskWithJobs, stage
 from dispatcher.model.cluster import Node, Pod
 from dispatcher.model.jobs import End, Job, Phase
@@ -49,12 +51,10 @@ def older_attempt(case: TaskWithJobs) -> JobsVerdict | None:
     older = [job for job in case.jobs if job.attempt < case.task.attempt and not job.is_finished]
     if not older:
         return None
-    late = [
-        job for job in older if case.cluster.sightings.has_lasted(f"older/{job.uid}", case.cluster.cluster_now, GRACE)
-    ]
-    return finishing(
-        f"attempt {older[0].attempt} is not over yet", [delete(job, "an older attempt") for job in late if is_left(job)]
-    )
+    keys = {f"older/{job.uid}": job for job in older}
+    late = [job for key, job in keys.items() if case.cluster.has_lasted(key, GRACE) and is_left(job)]
+    held = finishing(f"attempt {older[0].attempt} is not over yet", [delete(job, "an older attempt") for job in late])
+    return replace(held, seen=tuple(keys))
 
 
 def higher_attempt(case: TaskWithJobs) -> JobsVerdict | None:
@@ -99,17 +99,23 @@ def node_lost(case: TaskWithJobs) -> JobsVerdict | None:
     lost = [pod for pod in case.pods if pod.deleting and is_unreachable(case.cluster.nodes.get(pod.node_name))]
     if not lost:
         return None
-    return JobsVerdict(Hold(HoldReason.NODE_LOST, f"node {lost[0].node_name} is unreachable"), forced(case, job, lost))
+    hold = Hold(HoldReason.NODE_LOST, f"node {lost[0].node_name} is unreachable")
+    return JobsVerdict(hold, forced(case, job, lost), tuple(map(lost_key, lost)))
+
+
+def lost_key(pod: Pod) -> str:
+    return f"lost/{pod.uid}"
 
 
 def forced(case: TaskWithJobs, job: Job, lost: Sequence[Pod]) -> tuple[End, ...]:
-    """Once patience is over. A Job past its deadline lets go of a Pod that was deleted by force, and turns Failed.
-    Before that its finalizer keeps the Pod, so the Job goes too: the row remembers its number, if it had started. A
-    launch that had not is left to its deadline, because nothing else would remember it.
+    """Deletes by force, once NODE_LOST_SECONDS are over (0: never).
+
+    A Job past its deadline lets go of a Pod that was deleted by force, and turns Failed. Before that its finalizer
+    keeps the Pod, so the Job is deleted too: the row remembers the launch, if it had started. A launch that had not
+    started is left to its deadline, because nothing else would remember it.
     """
     patience = timedelta(seconds=case.cluster.rules.node_lost_seconds)
-    sightings, now = case.cluster.sightings, case.cluster.cluster_now
-    late = [pod for pod in lost if patience and sightings.has_lasted(f"lost/{pod.uid}", now, patience)]
+    late = [pod for pod in lost if patience and case.cluster.has_lasted(lost_key(pod), patience)]
     pods = tuple(End("pods", pod.name, pod.uid, "its node is lost", grace_seconds=0) for pod in late)
     if not pods or job.phase is Phase.FAILING or job.deleting:
         return pods
@@ -121,7 +127,8 @@ def launched(case: TaskWithJobs) -> JobsVerdict | None:
     if job is None or (job.is_finished and not job.deleting):
         return None
     ends = [End("pods", pod.name, pod.uid, cause) for pod in case.pods if (cause := why_ended(case, job, pod))]
-    return JobsVerdict(Hold(HoldReason.LAUNCHED, stage(job, case.pods, case.cluster.cluster_now)), tuple(ends))
+    stuck = tuple(stuck_key(pod) for pod in case.pods if pod.waiting_reason in CANNOT_START)
+    return JobsVerdict(Hold(HoldReason.LAUNCHED, stage(job, case.pods, case.cluster.cluster_now)), tuple(ends), stuck)
 
 
 def started_once_only(case: TaskWithJobs) -> JobsVerdict | None:
@@ -233,15 +240,18 @@ def backoff(launches: int) -> timedelta:
     return timedelta(seconds=min(FIRST_BACKOFF_SECONDS * 2 ** min(launches - 1, 10), LONGEST_BACKOFF_SECONDS))
 
 
+def stuck_key(pod: Pod) -> str:
+    return f"stuck/{pod.uid}"
+
+
 def why_ended(case: TaskWithJobs, job: Job, pod: Pod) -> str:
-    """Why a launch that has not started is given up; empty: it is not. Its Pod goes, its Job stays as memory."""
+    """Why a launch that has not started is given up; empty: it is not. Its Pod is deleted, its Job stays as memory."""
     if pod.phase != "Pending" or pod.deleting or pod.had_run or case.task.launch >= job.launch:
         return ""
     cluster = case.cluster
-    stuck = pod.waiting_reason in CANNOT_START
-    if stuck and cluster.sightings.has_lasted(f"stuck/{pod.uid}", cluster.cluster_now, GRACE):
+    if pod.waiting_reason in CANNOT_START and cluster.has_lasted(stuck_key(pod), GRACE):
         return pod.waiting_reason
-    # By the Pod's age: while somebody suspends the Job it has none, and the deadline stands still.
+    # By the Pod's age: a suspended Job has no Pod, so the deadline stands still meanwhile.
     late = cluster.cluster_now - pod.created_at >= timedelta(seconds=cluster.rules.start_deadline_seconds)
     return "the start deadline passed" if late and not job.suspended else ""
 

@@ -10,8 +10,8 @@ from typing import Final, Protocol
 
 from dispatcher.jobs.answers import Meaning, is_absent, read_create
 from dispatcher.jobs.manifest import Site, build_job
+from dispatcher.jobs.memory import is_ours
 from dispatcher.jobs.policy import check_job
-from dispatcher.jobs.submit import is_ours
 from dispatcher.jobs.templates import Template
 from dispatcher.model.identity import name_of
 from dispatcher.model.jobs import ApiAnswer, Manifest

@@ -49,7 +49,13 @@ class Order(Struct, frozen=True):
 
 
 class JobsVerdict(Struct, frozen=True):
-    """What a row and its Jobs mean together (docs/protocol.md, section 6): a launch, a hold or nothing; and deletes."""
+    """What a row and its Jobs mean together (docs/protocol.md, section 6).
+
+    verdict: the next launch, a hold, or None when there is nothing to do.
+    ends: objects to delete.
+    seen: states without a time of their own; their first sighting is remembered from cycle to cycle.
+    """
 
     verdict: Launch | Hold | None
     ends: tuple[End, ...] = ()
+    seen: tuple[str, ...] = ()

@@ -60,7 +60,7 @@ class Look:
     async def tasks(self, ids: Sequence[int]) -> dict[int, Task]:
         return {task.id: task for task in await self._all("tasks", read_task, ids)} if ids else {}
 
-    async def candidates(self, ids: Sequence[int]) -> tuple[dict[int, Task], dict[int, Request]]:
+    async def waiting(self, ids: Sequence[int]) -> tuple[dict[int, Task], dict[int, Request]]:
         """`tasks` and `requests` at once, for rows that are likely to be launched."""
         rows = await self._connection.fetch(query("contenders"), ids) if ids else ()
         return {row["id"]: read_task(row) for row in rows}, {row["id"]: read_request(row) for row in rows}

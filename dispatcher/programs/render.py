@@ -2,7 +2,11 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
 
+import msgspec
+
+from dispatcher.admission.orders import OrderInputs, make_order
 from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.manifest import Site, build_job
 from dispatcher.jobs.policy import check_job
@@ -68,10 +72,10 @@ def preview(
     offer = catalog.offer(kind)
     if isinstance(offer, Hold):
         raise DispatcherError(f"{offer.reason}: {offer.detail}")
-    request, past = asked
-    placement = plan_placement(task.queue, request, past, settings.placement)
-    order = Order(task, request, Launch(task.launch + 1), offer, database_id, placement, HIDDEN)
-    return rendered(order, catalog.templates[task.template], site)
+    request, history = asked
+    inputs = OrderInputs(database_id, None, partial(plan_placement, settings=settings.placement))
+    order = make_order(task, request, (Launch(task.launch + 1), offer), history, inputs)
+    return rendered(msgspec.structs.replace(order, start_key=HIDDEN), catalog.templates[task.template], site)
 
 
 def rendered(order: Order, template: Template | str, site: Site) -> Manifest:

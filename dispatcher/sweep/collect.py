@@ -31,7 +31,7 @@ class Rows(Protocol):
     async def tasks(self, ids: Sequence[int]) -> dict[int, Task]: ...
 
 
-class World(Struct, frozen=True):
+class SweepPorts(Struct, frozen=True):
     """Where a sweep's facts come from, and where removals go. `unanswered`: names of creates without an answer."""
 
     view: Callable[[], ClusterView]
@@ -45,8 +45,8 @@ class World(Struct, frozen=True):
 class Sweep:
     """Runs sweeps; a removal takes only tokens that creates leave."""
 
-    def __init__(self, world: World, settings: SweepSettings, bucket: Bucket) -> None:
-        self._world = world
+    def __init__(self, ports: SweepPorts, settings: SweepSettings, bucket: Bucket) -> None:
+        self._ports = ports
         self._tombstone = timedelta(seconds=settings.tombstone_seconds)
         self._bucket = bucket
         self._absences = Absences()
@@ -54,20 +54,20 @@ class Sweep:
 
     async def run_once(self) -> float:
         """One sweep; nothing is removed by a view that is too old, or by a replica that does not lead."""
-        view = self._world.view()
+        view = self._ports.view()
         report(view.jobs)
-        if view.stale or not self._world.may_write():
+        if view.stale or not self._ports.may_write():
             return EVERY_SECONDS
         due = self._take_turns(plan_due(view.jobs.values(), view.now, self._tombstone))
-        spare = min(BATCH, self._bucket.spare(self._world.clock()))
+        spare = min(BATCH, self._bucket.spare(self._ports.clock()))
         if not due or not spare:
             return EVERY_SECONDS
-        async with self._world.rows() as rows:
+        async with self._ports.rows() as rows:
             tasks = await rows.tasks(sorted({job.task_id for job in due}))
             ends = plan_sweep(due, tasks, rows.database_id, rows.now, self._absences)
-        unanswered = self._world.unanswered()
+        unanswered = self._ports.unanswered()
         ends = [end for end in ends if end.name not in unanswered][:spare]
-        self._bucket.take(await self._world.remove(ends))
+        self._bucket.take(await self._ports.remove(ends))
         return EVERY_SECONDS
 
     def _take_turns(self, due: Sequence[Job]) -> Sequence[Job]:

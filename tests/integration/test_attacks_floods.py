@@ -55,7 +55,7 @@ class Templates:
     def known_offer(self, digest: bytes) -> Offer | Hold | None:
         return self.known.get(digest)
 
-    def parked(self, _row: IndexedRow) -> Hold | None:
+    def refused(self, _row: IndexedRow) -> Hold | None:
         return None
 
 
@@ -82,7 +82,7 @@ async def one_look(database: Database, queue: str) -> tuple[Found, float]:
     try:
         async with look(session) as rows:
             began = time.monotonic()
-            found = await Scan(Templates(), WANTED).run(rows, snapshot, {})
+            found = await Scan(WANTED).run(rows, Templates(), snapshot, {})
             return found, time.monotonic() - began
     finally:
         await session.close()

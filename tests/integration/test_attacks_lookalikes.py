@@ -36,7 +36,7 @@ Question = Callable[[Look, list[int]], Awaitable[object]]
 QUESTIONS: dict[str, Question] = {
     "candidates": lambda rows, _: rows.indexed_rows({"default": 10}),
     "candidates_of": lambda rows, _: rows.indexed_rows_of({("default", "team_b"): 10}),
-    "contenders": lambda rows, ids: rows.candidates(ids),
+    "contenders": lambda rows, ids: rows.waiting(ids),
     "histories": lambda rows, _: rows.histories(KEYS),
     "kinds": lambda rows, ids: rows.kinds(ids),
     "requests": lambda rows, ids: rows.requests(ids),

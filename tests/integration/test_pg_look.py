@@ -76,7 +76,7 @@ class TestSnapshot:
             (found,) = await rows.indexed_rows({"default": 10, "nobodys": 10})
             (kind,) = await rows.kinds([task_id])
             task, request = (await rows.tasks([task_id]))[task_id], (await rows.requests([task_id]))[task_id]
-            assert await rows.candidates([task_id]) == ({task_id: task}, {task_id: request})
+            assert await rows.waiting([task_id]) == ({task_id: task}, {task_id: request})
             assert rows.frame.next_due == (await rows.tasks([later]))[later].run_at
             assert Queue("default") in rows.frame.queues
         assert found == IndexedRow(task_id, 1, 7, "default", task.kind, "team_a")

@@ -12,7 +12,8 @@ import pytest
 
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import log_in
-from dispatcher.programs.janitor import CLOSED_AT_ONCE, Janitor
+from dispatcher.programs.janitor import Janitor
+from dispatcher.programs.janitor_rows import CLOSED_AT_ONCE
 from dispatcher.settings.loading import load
 from tests.controlplane.sides import EMBEDDED_SIDE
 from tests.dispatching import Place

@@ -13,9 +13,9 @@ import msgspec
 
 from dispatcher.jobs.answers import are_over
 from dispatcher.jobs.closing import Act, plan_closing
-from dispatcher.jobs.memory import Unseen, plan_create
-from dispatcher.jobs.observed import FirstSeen, ObservedCluster, Rules, TaskWithJobs
+from dispatcher.jobs.observed import ObservedCluster, Rules, TaskWithJobs
 from dispatcher.jobs.outcome import TABLE, judge
+from dispatcher.jobs.unseen import Unseen, plan_create
 from dispatcher.model.identity import task_identity
 from dispatcher.model.jobs import End as Removal
 from dispatcher.model.jobs import Job as RealJob
@@ -24,7 +24,7 @@ from dispatcher.model.launches import JobsVerdict, Launch
 from dispatcher.model.tasks import Status, Task
 from dispatcher.model.verdicts import Hold, HoldReason
 from dispatcher.sweep.plan import Absences, why_swept
-from tests.builders import CREATED, DATABASE_ID, NOW, a_job, a_node, a_pod, a_task
+from tests.builders import CREATED, DATABASE_ID, NOW, a_job, a_node, a_picture, a_pod, a_task
 from tests.model.row import CANCELLED, FAILED, PROCESSING, SUCCEEDED, WAITING, End, Return, Row
 from tests.model.state import (
     ACTIVE,
@@ -67,11 +67,11 @@ REFUSAL = Hold(HoldReason.UNKNOWN_TEMPLATE, "no such template")
 Line = Callable[[TaskWithJobs], JobsVerdict | None]
 
 
-class LongSeen(FirstSeen):
+class LongSeen(dict[str, datetime]):
     """Everything was first seen long ago."""
 
-    def has_lasted(self, key: str, now: datetime, duration: timedelta) -> bool:
-        return True
+    def get(self, key: str, default: object = None) -> datetime:
+        return LONG_AGO
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ class Decisions:
     def _close(self, row: Row, view: View) -> Intent:
         cluster = self._scene(view)
         jobs = [self._job(job) for job in view]
-        found = plan_closing(self._task(row), jobs, cluster, timedelta(0), REFUSAL if self.refusal else None)
+        found = plan_closing(a_picture(jobs, cluster), self._task(row), timedelta(0), REFUSAL if self.refusal else None)
         if found is None:
             return None
         if found.act is Act.CANCEL:

@@ -44,7 +44,7 @@ def undone(world: World) -> list[str]:
 def why_open(world: World, id_: int) -> str:
     """Why a row should still have moved on; empty: it waits for a person, rightly."""
     task, leader = world.table.rows[id_].task, world.replicas["A"]
-    hold: object = leader.dispatch.decision.plan.holds.get(id_) or leader.launcher.parked(indexed_row(task))
+    hold: object = leader.dispatch.decision.plan.holds.get(id_) or leader.dispatch.picture.refused(indexed_row(task))
     hold = hold or leader.catalog.known_offer(task.kind)
     if not isinstance(hold, Hold):
         return f"{task.status}, never judged" if hold is None else f"{task.status}, passed over"

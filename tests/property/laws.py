@@ -101,7 +101,7 @@ class Laws:
         collided = {id_ for id_, hold in decision.plan.holds.items() if hold.reason is HoldReason.NAME_COLLISION}
         assert collided <= self.met, "I19: NameCollision, and nobody else has its name"
         self._listed[id(replica)] = self._listed.get(id(replica), frozenset()) | look.listed
-        check_reasons(look, decision, replica.launcher.resting().keys() - look.read, self._listed[id(replica)])
+        check_reasons(look, decision, replica.dispatch.picture.resting().keys() - look.read, self._listed[id(replica)])
 
     @contextlib.contextmanager
     def _noted(self) -> Iterator[None]:

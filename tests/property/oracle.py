@@ -32,7 +32,7 @@ def decide(picture: ClusterSnapshot, candidates: Sequence[Candidate], before: Se
     while waiting:
         key = [(one.tried_at if picture.is_probing else 0, one.task.priority, one.task.id) for one in waiting]
         candidate = waiting.pop(key.index(min(key)))
-        if candidate.standing.verdict is None:
+        if candidate.jobs.verdict is None:
             continue
         reason = next((word for word, holds in questions(picture, candidate, before, done) if holds), "")
         if reason:
@@ -45,7 +45,7 @@ def decide(picture: ClusterSnapshot, candidates: Sequence[Candidate], before: Se
 
 
 def is_repeat(candidate: Candidate) -> bool:
-    return isinstance(candidate.standing.verdict, Launch) and candidate.standing.verdict.is_repeat
+    return isinstance(candidate.jobs.verdict, Launch) and candidate.jobs.verdict.is_repeat
 
 
 def questions(
@@ -60,7 +60,7 @@ def questions(
 
 
 def of_the_row(picture: ClusterSnapshot, candidate: Candidate) -> list[tuple[str, Any]]:
-    task, verdict, offer = candidate.task, candidate.standing.verdict, candidate.offer
+    task, verdict, offer = candidate.task, candidate.jobs.verdict, candidate.offer
     queue = picture.queues.get(task.queue)
     of_job = str(verdict.reason) if isinstance(verdict, Hold) else ""
     return [

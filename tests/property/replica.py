@@ -6,21 +6,20 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from dispatcher.admission.dispatch import Decision, Dispatch
-from dispatcher.admission.dispatch import World as DispatchWorld
+from dispatcher.admission.dispatch import Decision, Dispatch, DispatchPorts
 from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.launcher import Launcher
 from dispatcher.jobs.manifest import Site
 from dispatcher.jobs.memory import Memory
 from dispatcher.jobs.observed import Rules
+from dispatcher.jobs.picture import JobsPicture
 from dispatcher.jobs.submit import Submitter
 from dispatcher.model.errors import DispatcherError
 from dispatcher.model.jobs import End
 from dispatcher.model.snapshot import ClusterView
 from dispatcher.runtime.rate import Bucket
 from dispatcher.settings.definition import AdmissionSettings, JobSettings, PlacementSettings, SweepSettings
-from dispatcher.sweep.collect import Sweep
-from dispatcher.sweep.collect import World as SweepWorld
+from dispatcher.sweep.collect import Sweep, SweepPorts
 from dispatcher.sweep.remove import Remover
 from tests.builders import ANYWHERE
 from tests.property.api import Api, Wires
@@ -36,14 +35,18 @@ ADMISSION: Final = AdmissionSettings(max_jobs=4, pending_grace_seconds=30)
 SWEEPING: Final = SweepSettings(tombstone_seconds=60)
 
 
-class Watching(Dispatch):
+class Watching(Dispatch[JobsPicture]):
     """A dispatch whose last decision can be looked at."""
 
     decision: Decision
+    picture: JobsPicture
     decided: Callable[[Look, Decision], None]
 
-    async def _decide(self, view: ClusterView, rows: Look) -> Decision:  # type: ignore[override]  # our rows alone
-        self.decision = await super()._decide(view, rows)
+    async def _decide(  # type: ignore[override]  # our rows alone
+        self, view: ClusterView, rows: Look, picture: JobsPicture
+    ) -> Decision:
+        self.picture = picture
+        self.decision = await super()._decide(view, rows, picture)
         self.decided(rows, self.decision)
         return self.decision
 
@@ -103,10 +106,10 @@ class Replica:
         self.catalog = Catalog(JobSettings(templates_dir=TEMPLATES), frozenset(PASSED))
         submitter = Submitter(self.api, SITE, self.memory, self._note_refusal, self.clock)
         self.launcher = Launcher(submitter, self.memory, self.catalog, RULES, self.clock)
-        world = DispatchWorld(
+        world = DispatchPorts(
             self._look, self.database.rows, str, lambda: True, self, self._remove, ANYWHERE, self.clock
         )
-        sweeping = SweepWorld(
+        sweeping = SweepPorts(
             self._glance, self.database.rows_to_sweep, self.is_trusted, self.unanswered, remover.remove, self.clock
         )
         bucket = Bucket(50, self.clock())
@@ -125,7 +128,7 @@ class Replica:
         return ""
 
     def unanswered(self) -> frozenset[str]:
-        return frozenset(unseen.name for unseen in self.memory.unseen.values() if not unseen.is_answered)
+        return self.memory.creates.unanswered()
 
     def is_busy(self, stage: str) -> bool:
         return stage in self._tasks
@@ -158,7 +161,7 @@ class Replica:
 
     def is_idle(self) -> bool:
         """Neither in a round nor waiting for the answer to a create."""
-        return all(task.done() for task in self._tasks.values()) and not self.memory.under_way()
+        return all(task.done() for task in self._tasks.values()) and not self.memory.creates.under_way()
 
     async def _calm(self) -> None:
         """Long enough for everything to have ended, or come to its next question to the world."""

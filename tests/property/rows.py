@@ -203,7 +203,7 @@ class Look:
         self.read |= wanted
         return {id_: self.rows[id_].task for id_ in sorted(wanted) if id_ in self.rows}
 
-    async def candidates(self, ids: Iterable[int]) -> tuple[dict[int, Task], dict[int, Request]]:
+    async def waiting(self, ids: Iterable[int]) -> tuple[dict[int, Task], dict[int, Request]]:
         return await self.tasks(ids), await self.requests(ids)
 
     async def requests(self, ids: Iterable[int]) -> dict[int, Request]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dispatcher.admission.cycle import plan_cycle
 from dispatcher.admission.gates import Candidate
 from dispatcher.admission.heads import take_turns
-from dispatcher.admission.order import plan_order
+from dispatcher.admission.order import LaunchOrder
 from dispatcher.admission.scan import Scan
 from dispatcher.model.jobs import Job, LaunchGroup
 from dispatcher.model.launches import JobsVerdict, Launch, Offer
@@ -77,6 +77,11 @@ def pictures(draw: st.DrawFn, before: Sequence[Job]) -> ClusterSnapshot:
 jobs = st.lists(st.builds(lambda queue, team: a_job(queue=queue, submitted_by=team), queues, teams), max_size=5)
 
 
+def in_order(candidates: list[Candidate], *, is_probing: bool) -> list[Candidate]:
+    order = LaunchOrder(candidates, is_probing=is_probing)
+    return list(iter(lambda: order.pop(a_snapshot()), None))
+
+
 @FACT
 @given(st.data(), jobs, many_contenders())
 def test_a_cycle_decides_as_somebody_would_who_counts_everything_anew(
@@ -97,7 +102,7 @@ def test_whose_turn_it_is_does_not_depend_on_how_rows_were_found(
     shuffled = data.draw(st.permutations(candidates))
     assert plan_cycle(picture, shuffled) == plan_cycle(picture, candidates)
     for is_probing in (False, True):
-        assert plan_order(shuffled, is_probing=is_probing) == plan_order(candidates, is_probing=is_probing)
+        assert in_order(shuffled, is_probing=is_probing) == in_order(candidates, is_probing=is_probing)
 
 
 @FACT
@@ -108,7 +113,7 @@ def test_while_one_at_a_time_is_let_through_nobody_is_tried_twice_before_all_oth
     """Whoever is tried moves to the end: n rows are tried within n looks."""
     tried, now = [], 10.0
     for _ in candidates:
-        first = plan_order(candidates, is_probing=True)[0]
+        first = in_order(candidates, is_probing=True)[0]
         tried.append(first.task.id)
         now += 1
         candidates = [msgspec.structs.replace(one, tried_at=now) if one is first else one for one in candidates]
@@ -153,7 +158,7 @@ class Shelf(RowIndex):
     def known_offer(self, digest: bytes) -> Offer | Hold | None:
         return self._known.get(digest)
 
-    def parked(self, row: IndexedRow) -> Hold | None:
+    def refused(self, row: IndexedRow) -> Hold | None:
         return Hold(HoldReason.POISON) if row.id in self._parked else None
 
 
@@ -174,7 +179,7 @@ async def test_every_row_of_the_head_is_read_or_has_one_reason_or_waits_for_a_pl
     parked = {id_ for id_, (_, _, is_parked) in enumerate(drawn) if is_parked}
     shelf = Shelf(table, parked)
     picture = a_snapshot(a_queue("a", max_jobs=most), a_queue("b"))
-    found = await Scan(shelf, 10).run(shelf, picture, {})
+    found = await Scan(10).run(shelf, shelf, picture, {})
     able = {name: [row.id for row in table if row.queue == name and row.kind == b"good" and row.id not in parked]
             for name in "ab"}  # fmt: skip
     room = {"a": 10 if most is None else min(most, 10), "b": 10}

@@ -1,5 +1,6 @@
 """Asks the decision table, and reads what it says."""
 
+from datetime import datetime
 from typing import Any
 
 from dispatcher.jobs.outcome import judge
@@ -7,11 +8,17 @@ from dispatcher.model.jobs import Job
 from dispatcher.model.launches import JobsVerdict, Launch
 from dispatcher.model.tasks import Task
 from dispatcher.model.verdicts import Hold, HoldReason
-from tests.builders import a_cluster
+from tests.builders import NOW, a_cluster
 
 
-def look(task: Task, *jobs: Job, **cluster: Any) -> JobsVerdict:
-    return judge(task, jobs, a_cluster(**cluster))
+def look(task: Task, *jobs: Job, seen: dict[str, datetime] | None = None, **cluster: Any) -> JobsVerdict:
+    """`seen`: what is remembered from one look to the next, as cycles do."""
+    seen = {} if seen is None else seen
+    found = judge(task, jobs, a_cluster(first_seen=seen, **cluster))
+    first = {key: seen.get(key, cluster.get("at", NOW)) for key in found.seen}
+    seen.clear()
+    seen.update(first)
+    return found
 
 
 def reason_of(standing: JobsVerdict) -> HoldReason:

@@ -45,7 +45,7 @@ class Book:
     """Offers by kind, each unknown until it was judged; rows that the API server refused."""
 
     offers: Mapping[bytes, Offer | Hold]
-    refused: Mapping[int, Hold] = field(default_factory=dict)
+    refusals: Mapping[int, Hold] = field(default_factory=dict)
     known: dict[bytes, Offer | Hold] = field(default_factory=dict)
 
     def offer(self, kind: Kind) -> Offer | Hold:
@@ -54,12 +54,23 @@ class Book:
     def known_offer(self, digest: bytes) -> Offer | Hold | None:
         return self.known.get(digest)
 
-    def parked(self, row: IndexedRow) -> Hold | None:
-        return self.refused.get(row.id)
+    def refused(self, row: IndexedRow) -> Hold | None:
+        return self.refusals.get(row.id)
 
 
 def rows(ids: Iterable[int], **changes: Any) -> list[IndexedRow]:
     return [an_indexed_row(number, **changes) for number in ids]
+
+
+class Looking:
+    """A scan that asks the same book in every look."""
+
+    def __init__(self, book: Book, wanted: int) -> None:
+        self._book = book
+        self._scan = Scan(wanted)
+
+    async def run(self, table: Table, snapshot: ClusterSnapshot, known: Mapping[int, int]) -> Found:
+        return await self._scan.run(table, self._book, snapshot, known)
 
 
 async def scan(
@@ -68,4 +79,4 @@ async def scan(
     snapshot: ClusterSnapshot | None = None,
     known: Mapping[int, int] = {},
 ) -> Found:
-    return await Scan(book or Book({}), WANTED).run(table, snapshot or a_snapshot(), known)
+    return await Looking(book or Book({}), WANTED).run(table, snapshot or a_snapshot(), known)

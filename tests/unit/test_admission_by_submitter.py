@@ -1,17 +1,16 @@
 """A queue whose first rows are held is read by submitter, so that the rows of one never hide those of another."""
 
 from dispatcher.admission.heads import FIRST_WINDOW
-from dispatcher.admission.scan import Scan
 from dispatcher.model.snapshot import plan_load
 from dispatcher.model.verdicts import HoldReason
 from tests.builders import a_queue, a_snapshot, later
-from tests.unit.scanning import BAD, WANTED, Book, Table, rows, scan
+from tests.unit.scanning import BAD, WANTED, Book, Looking, Table, rows, scan
 
 
 async def test_sixty_thousand_rows_of_a_submitter_at_its_cap_hide_no_other() -> None:
     snapshot = a_snapshot(a_queue(max_jobs_per_submitter=1), load=plan_load([("default", "noisy")]))
     table = Table([*rows(range(60_000), submitted_by="noisy"), *rows([70_000])])
-    looking = Scan(Book({}), WANTED)
+    looking = Looking(Book({}), WANTED)
     for _ in range(2):
         assert (await looking.run(table, snapshot, {})).ids == [70_000]
     assert table.of_submitters == [{"noisy": 100, "team_a": 100}] * 2, "what a cap holds is not searched"
@@ -28,7 +27,7 @@ async def test_rows_beyond_what_a_cap_leaves_do_not_stand_before_others() -> Non
 
 async def test_bad_rows_of_one_submitter_hide_no_other_however_many() -> None:
     table = Table([*rows(range(60_000), submitted_by="noisy", kind=b"bad"), *rows([70_000])])
-    looking = Scan(Book({b"bad": BAD}), WANTED)
+    looking = Looking(Book({b"bad": BAD}), WANTED)
     for _ in range(2):
         assert (await looking.run(table, a_snapshot(), {})).ids == [70_000]
 
@@ -50,7 +49,7 @@ async def test_each_of_many_submitters_is_read_in_every_look() -> None:
 
 async def test_ten_thousand_held_rows_are_read_every_two_seconds() -> None:
     table = Table([*rows(range(10_000), submitted_by="noisy", kind=b"bad"), *rows([70_000])])
-    looking = Scan(Book({b"bad": BAD}), WANTED)
+    looking = Looking(Book({b"bad": BAD}), WANTED)
     for tenth in range(41):
         table.of_submitters.clear()
         assert (await looking.run(table, a_snapshot(now=later(tenth / 10)), {})).ids == [70_000]
@@ -59,16 +58,36 @@ async def test_ten_thousand_held_rows_are_read_every_two_seconds() -> None:
 
 async def test_new_rows_behind_bad_ones_of_their_submitter_are_found_after_a_while() -> None:
     table = Table(rows(range(10_000), kind=b"bad"))
-    looking = Scan(Book({b"bad": BAD}), WANTED)
+    looking = Looking(Book({b"bad": BAD}), WANTED)
     assert (await looking.run(table, a_snapshot(), {})).ids == []
     table.rows = [*table.rows, *rows([20_000])]
     assert (await looking.run(table, a_snapshot(now=later(1.9)), {})).ids == []
     assert (await looking.run(table, a_snapshot(now=later(2)), {})).ids == [20_000]
 
 
+async def test_rows_behind_those_under_way_are_found_in_every_look() -> None:
+    """A burst: rows wait in the table until their containers start."""
+    table, known = Table(rows(range(3000))), dict[int, int]()
+    looking = Looking(Book({}), WANTED)
+    for number in range(300):
+        found = await looking.run(table, a_snapshot(now=later(number / 100)), known)
+        assert found.ids[:WANTED] == list(range(number * WANTED, number * WANTED + WANTED))
+        known |= dict.fromkeys(found.ids[:WANTED], 1)
+
+
+async def test_the_next_row_of_a_capped_submitter_is_found_when_a_job_ends() -> None:
+    table, queue = Table(rows(range(3000))), a_queue(max_jobs_per_submitter=1000)
+    looking, known = Looking(Book({}), WANTED), dict.fromkeys(range(999), 1)
+    for row in (999, 1000):
+        load = plan_load([("default", "team_a")] * 999)
+        found = await looking.run(table, a_snapshot(queue, load=load, now=later(row / 10_000)), known)
+        assert found.ids == [row]
+        known[row] = 1
+
+
 async def test_counts_of_a_wide_look_are_told_until_the_next_one() -> None:
     table = Table(rows(range(10_000), kind=b"bad"))
-    looking = Scan(Book({b"bad": BAD}), WANTED)
+    looking = Looking(Book({b"bad": BAD}), WANTED)
     for seconds in (0, 1, 2):
         found = await looking.run(table, a_snapshot(now=later(seconds)), {})
         assert found.held == {("default", HoldReason.POLICY_DENIED): 10_000}
@@ -78,7 +97,7 @@ async def test_a_submitter_that_reached_its_cap_is_not_looked_at_further_and_its
     queue = a_queue(max_jobs_per_submitter=1)
     full = a_snapshot(queue, load=plan_load([("default", "team_a")]))
     table = Table([*rows(range(10_000), kind=b"bad"), *rows([20_000])])
-    looking = Scan(Book({b"bad": BAD}), WANTED)
+    looking = Looking(Book({b"bad": BAD}), WANTED)
     assert (await looking.run(table, a_snapshot(queue), {})).ids == [20_000]
     table.of_submitters.clear()
     assert (await looking.run(table, full, {})).ids == []
@@ -94,7 +113,7 @@ async def test_wide_windows_share_what_a_look_may_read() -> None:
     bad = [row for n, name in enumerate(names)
            for row in rows(range(n * 50_000, n * 50_000 + 40_000), submitted_by=name, kind=b"bad")]  # fmt: skip
     good = [row for n, name in enumerate(names) for row in rows([n * 50_000 + 45_000], submitted_by=name)]
-    table, looking, found = Table([*bad, *good]), Scan(Book({b"bad": BAD}), WANTED), set[int]()
+    table, looking, found = Table([*bad, *good]), Looking(Book({b"bad": BAD}), WANTED), set[int]()
     for _ in range(6):
         table.of_submitters.clear()
         found |= set((await looking.run(table, a_snapshot(), {})).ids)
@@ -105,7 +124,7 @@ async def test_wide_windows_share_what_a_look_may_read() -> None:
 
 async def test_a_queue_is_read_in_its_order_again_when_its_head_is_free() -> None:
     noisy = rows(range(60_000), submitted_by="noisy")
-    table, looking = Table([*noisy, *rows([70_000])]), Scan(Book({}), WANTED)
+    table, looking = Table([*noisy, *rows([70_000])]), Looking(Book({}), WANTED)
     full = a_snapshot(a_queue(max_jobs_per_submitter=1), load=plan_load([("default", "noisy")]))
     assert (await looking.run(table, full, {})).ids == [70_000]
     for _ in range(2):
@@ -118,6 +137,6 @@ async def test_good_rows_behind_very_many_bad_ones_of_one_among_many_are_found_i
     table = Table(
         [*held, *rows(range(10_000, 40_000), submitted_by="deep", kind=b"bad"), *rows([50_000], submitted_by="deep")]
     )
-    looking = Scan(Book({b"bad": BAD}), WANTED)
+    looking = Looking(Book({b"bad": BAD}), WANTED)
     assert (await looking.run(table, a_snapshot(), {})).ids == []
     assert (await looking.run(table, a_snapshot(), {})).ids == [50_000]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from dispatcher.admission.dispatch import Dispatch, World
+from dispatcher.admission.dispatch import Dispatch, DispatchPorts
 from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.launcher import Launcher
 from dispatcher.jobs.memory import Memory
@@ -69,7 +69,7 @@ class Table:
     async def histories(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], tuple[str, ...]]:
         return {}
 
-    async def candidates(self, ids: Sequence[int]) -> tuple[dict[int, Task], dict[int, Request]]:
+    async def waiting(self, ids: Sequence[int]) -> tuple[dict[int, Task], dict[int, Request]]:
         return await self.tasks(ids), await self.requests(ids)
 
     async def indexed_rows(self, windows: Mapping[str, int]) -> list[IndexedRow]:
@@ -97,8 +97,8 @@ class Place:
         settings, memory = load({"DISPATCHER_IMAGE": IMAGE}, str).settings, Memory()
         catalog = Catalog(settings.jobs, frozenset())
         self._launcher = Launcher(Submitter(self.cluster, SITE, memory, lambda: None), memory, catalog, Rules())
-        world = World(self.view, self.rows, lambda: "", lambda: True, self.lead, self.remove, ANYWHERE)
-        self._dispatch = Dispatch(world, self._launcher, settings.admission, Bucket(100, elapsed()))
+        ports = DispatchPorts(self.view, self.rows, lambda: "", lambda: True, self.lead, self.remove, ANYWHERE)
+        self._dispatch = Dispatch(ports, self._launcher, settings.admission, Bucket(100, elapsed()))
 
     def view(self) -> ClusterView:
         self._pass("view")

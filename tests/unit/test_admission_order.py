@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.admission.gates import Candidate
-from dispatcher.admission.order import plan_order
+from dispatcher.admission.order import LaunchOrder
 from dispatcher.model.launches import JobsVerdict, Launch, Offer
-from tests.builders import a_task
+from tests.builders import a_snapshot, a_task
 
 OFFER = Offer("i", "s", "default")
 
@@ -16,8 +16,13 @@ def candidates(*rows: tuple[int, int]) -> list[Candidate]:
     return [Candidate(a_task(id=number, priority=priority), OFFER, JobsVerdict(Launch(1))) for priority, number in rows]
 
 
+def in_order(some: list[Candidate], *, is_probing: bool = False) -> list[Candidate]:
+    order = LaunchOrder(some, is_probing=is_probing)
+    return list(iter(lambda: order.pop(a_snapshot()), None))
+
+
 def turns(*rows: tuple[int, int]) -> list[int]:
-    return [candidate.task.id for candidate in plan_order(candidates(*rows))]
+    return [candidate.task.id for candidate in in_order(candidates(*rows))]
 
 
 def test_lower_priorities_come_first_then_older_rows() -> None:
@@ -34,5 +39,5 @@ def test_while_one_at_a_time_is_let_through_whoever_failed_last_comes_last() -> 
         Candidate(a_task(id=number, priority=9 - number), OFFER, JobsVerdict(Launch(1)), at)
         for number, at in ((1, float("-inf")), (2, 5.0), (3, 7.0))
     ]
-    assert plan_order([just_now, before, never], is_probing=True) == [never, before, just_now]
-    assert plan_order([just_now, before, never]) == [just_now, before, never]
+    assert in_order([just_now, before, never], is_probing=True) == [never, before, just_now]
+    assert in_order([just_now, before, never]) == [just_now, before, never]

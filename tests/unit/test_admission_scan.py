@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from dispatcher.admission.heads import FIRST_WINDOW, KINDS_A_LOOK, WIDEST_WINDOW
-from dispatcher.admission.scan import Found, Scan
+from dispatcher.admission.scan import Found
 from dispatcher.model.jobs import LaunchGroup
 from dispatcher.model.launches import Offer
 from dispatcher.model.snapshot import ClusterSnapshot, Load, Pending, plan_load
 from dispatcher.model.tasks import IndexedRow
 from dispatcher.model.verdicts import Hold, HoldReason
 from tests.builders import a_queue, a_snapshot, ago, an_indexed_row, later
-from tests.unit.scanning import BAD, WANTED, Book, Table, rows, scan
+from tests.unit.scanning import BAD, WANTED, Book, Looking, Table, rows, scan
 
 LANE = frozenset({LaunchGroup("default", "default", "app:1")})
 
@@ -179,7 +179,7 @@ async def test_past_thirty_thousand_held_rows_the_first_good_one_is_found() -> N
 async def test_the_widest_window_is_the_last() -> None:
     table = Table(rows(range(WIDEST_WINDOW + 5), kind=b"bad"))
     book = Book({b"bad": BAD})
-    looking = Scan(book, WANTED)
+    looking = Looking(book, WANTED)
     for seconds in (0, 10):
         assert (await looking.run(table, a_snapshot(now=later(seconds)), {})).ids == []
     widths = [window["team_a"] for window in table.of_submitters]
@@ -188,7 +188,7 @@ async def test_the_widest_window_is_the_last() -> None:
 
 async def test_the_next_cycle_asks_for_as_much_straight_away_and_later_for_less() -> None:
     table, book = Table([*rows(range(1000), kind=b"bad"), *rows([9000])]), Book({b"bad": BAD})
-    looking = Scan(book, WANTED)
+    looking = Looking(book, WANTED)
     await looking.run(table, a_snapshot(), {})
     assert (await looking.run(table, a_snapshot(now=later(1)), {})).ids == [9000]
     assert [window["team_a"] for window in table.of_submitters] == [200, 1600, 1200]
@@ -217,7 +217,7 @@ async def test_a_queue_with_few_places_and_a_long_line_is_not_looked_at_further(
 
 async def test_a_kind_is_judged_once_by_one_of_its_rows() -> None:
     table, book = Table([*rows(range(50)), *rows(range(50, 60), kind=b"bad")]), Book({b"bad": BAD})
-    looking = Scan(book, WANTED)
+    looking = Looking(book, WANTED)
     for _ in range(3):
         await looking.run(table, a_snapshot(), {})
     assert len(table.judged) == 2
@@ -226,7 +226,7 @@ async def test_a_kind_is_judged_once_by_one_of_its_rows() -> None:
 async def test_of_very_many_new_kinds_some_wait_for_the_next_look() -> None:
     many = [an_indexed_row(number, kind=b"%d" % number) for number in range(KINDS_A_LOOK + 5)]
     table, book = Table(many), Book({b"%d" % number: BAD for number in range(KINDS_A_LOOK)})
-    looking = Scan(book, WANTED)
+    looking = Looking(book, WANTED)
     first = await looking.run(table, a_snapshot(), {})
     assert len(table.judged) == KINDS_A_LOOK
     assert first.held[("default", HoldReason.NEXT_CYCLE)] == 5

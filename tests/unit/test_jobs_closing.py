@@ -22,6 +22,7 @@ from tests.builders import (
     a_disrupted_job,
     a_failed_job,
     a_job,
+    a_picture,
     a_pod,
     a_running_task,
     a_task,
@@ -35,7 +36,7 @@ UNKNOWN = Hold(HoldReason.UNKNOWN_TEMPLATE, "no template nope")
 
 
 def plan(task: Task, *jobs: Job, refusal: Hold | None = None, **cluster: Any) -> Closing | None:
-    return plan_closing(task, jobs, a_cluster(**cluster), PATIENCE, refusal)
+    return plan_closing(a_picture(jobs, a_cluster(**cluster)), task, PATIENCE, refusal)
 
 
 def fence(closing: Closing | None) -> Closing | None:
@@ -178,9 +179,9 @@ def test_a_job_that_does_not_say_when_it_ended_counts_from_when_it_was_made() ->
 
 def test_ages_of_jobs_are_taken_by_the_cluster_and_of_rows_by_the_database() -> None:
     cluster = msgspec.structs.replace(a_cluster(), now=later(3600))
-    assert plan_closing(a_task(), [a_complete_job(ended_at=NOW)], cluster, PATIENCE) is None
+    assert plan_closing(a_picture([a_complete_job(ended_at=NOW)], cluster), a_task(), PATIENCE) is None
     cluster = msgspec.structs.replace(a_cluster(), cluster_now=later(3600))
-    assert plan_closing(a_task(created_at=NOW), [], cluster, PATIENCE, UNKNOWN) is None
+    assert plan_closing(a_picture([], cluster), a_task(created_at=NOW), PATIENCE, UNKNOWN) is None
 
 
 # Refusals: by the janitor's own templates, its policy, or the API server
@@ -209,9 +210,8 @@ def test_a_refused_row_has_an_hour_from_when_it_was_due(task: Task, is_ended: bo
 
 
 def test_a_refused_row_has_an_hour_from_the_end_of_its_newest_job() -> None:
-    task = a_task(created_at=ago(90_000))
-    assert plan(task, a_failed_job(ended_at=ago(3599)), refusal=UNKNOWN) is None
-    assert fence(plan(task, a_failed_job(), refusal=UNKNOWN)) == ends(Act.FAIL)
+    assert plan(a_task(), a_failed_job(ended_at=ago(3599)), refusal=UNKNOWN) is None
+    assert fence(plan(a_task(), a_failed_job(), refusal=UNKNOWN)) == ends(Act.FAIL)
 
 
 @pytest.mark.parametrize("jobs", [(a_job(),), (a_failed_job(ended_at=NOW),), (a_job(1, 1), a_failed_job(1, 2))])

@@ -1,5 +1,6 @@
 """What the Jobs stage tells a cycle, and what it keeps between two."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 from dispatcher.jobs.catalog import Catalog
@@ -7,14 +8,17 @@ from dispatcher.jobs.launcher import Launcher
 from dispatcher.jobs.manifest import Site
 from dispatcher.jobs.memory import Memory
 from dispatcher.jobs.observed import Rules
+from dispatcher.jobs.picture import JobsPicture
 from dispatcher.jobs.submit import Submitter
-from dispatcher.model.jobs import ApiAnswer, End, Job, LaunchGroup, Manifest
-from dispatcher.model.launches import Launch
+from dispatcher.model.cluster import Pod
+from dispatcher.model.jobs import ApiAnswer, Job, LaunchGroup, Manifest
+from dispatcher.model.launches import JobsVerdict, Launch
 from dispatcher.model.snapshot import ClusterView
+from dispatcher.model.tasks import Status, Task
 from dispatcher.model.verdicts import Hold, HoldReason
 from dispatcher.settings.definition import PlacementSettings
 from dispatcher.settings.loading import load
-from tests.builders import DATABASE_ID, NOW, a_job, a_task
+from tests.builders import DATABASE_ID, NOW, a_complete_job, a_job, a_pod, a_task
 
 SITE = Site("dispatcher", "work", 3600, 1800, PlacementSettings(), {})
 
@@ -37,71 +41,98 @@ def a_launcher(memory: Memory) -> Launcher:
     return Launcher(Submitter(Silence(), SITE, memory, lambda: None), memory, catalog, Rules())
 
 
-def begin(launcher: Launcher, *jobs: Job, seconds: float = 0, database_id: str = DATABASE_ID) -> None:
+def look(
+    launcher: Launcher, *jobs: Job, pods: Sequence[Pod] = (), seconds: float = 0, database_id: str = DATABASE_ID
+) -> JobsPicture:
     now = NOW + timedelta(seconds=seconds)
-    launcher.begin(ClusterView(now, {job.name: job for job in jobs}, {}, {}), now, database_id)
+    view = ClusterView(now, {job.name: job for job in jobs}, {pod.name: pod for pod in pods}, {})
+    return launcher.picture(view, now, database_id)
+
+
+async def judge(launcher: Launcher, picture: JobsPicture, *tasks: Task) -> list[JobsVerdict]:
+    """A cycle that judges these rows, and ends."""
+    judged = [(task, picture.judge_row(task)) for task in tasks]
+    await launcher.launch(picture, judged, [])
+    return [verdict for _, verdict in judged]
 
 
 async def test_a_cycle_that_judged_nothing_does_not_begin_the_graces_anew() -> None:
     launcher, older, task = a_launcher(Memory()), a_job(1, 1), a_task(attempt=2)
-    begin(launcher, older)
-    assert launcher.standing(task).ends == ()
-    await launcher.launch([])
-    begin(launcher, older, seconds=30)  # the database went away: no row was judged
-    begin(launcher, older, seconds=61)
-    assert [end.uid for end in launcher.standing(task).ends] == [older.uid]
+    (first,) = await judge(launcher, look(launcher, older), task)
+    assert first.ends == ()
+    look(launcher, older, seconds=30)  # the database went away: no row was judged
+    (second,) = await judge(launcher, look(launcher, older, seconds=61), task)
+    assert [end.uid for end in second.ends] == [older.uid]
 
 
-async def test_what_was_not_seen_in_a_judged_cycle_begins_anew() -> None:
+async def test_a_state_not_seen_in_a_judged_cycle_begins_anew() -> None:
     launcher, older, task = a_launcher(Memory()), a_job(1, 1), a_task(attempt=2)
-    begin(launcher, older)
-    launcher.standing(task)
-    await launcher.launch([])
-    begin(launcher, seconds=30)
-    await launcher.launch([])
-    begin(launcher, older, seconds=61)
-    ends: tuple[End, ...] = launcher.standing(task).ends
-    assert ends == ()
+    await judge(launcher, look(launcher, older), task)
+    await judge(launcher, look(launcher, seconds=30))
+    (found,) = await judge(launcher, look(launcher, older, seconds=61), task)
+    assert found.ends == ()
 
 
 def test_an_unanswered_create_is_repeated_and_an_answered_one_is_awaited() -> None:
     memory = Memory()
     launcher, task = a_launcher(memory), a_task()
-    begin(launcher)
-    assert launcher.standing(task).verdict == Launch(1)
+    assert look(launcher).judge_row(task).verdict == Launch(1)
     name = a_job(1, 1).name
-    memory.begun(name, task, LaunchGroup("default", "default", "app:1"), 0)
-    begin(launcher)
-    assert launcher.standing(task).verdict == Hold(HoldReason.LAUNCHED, "its create is under way")
-    memory.ended(name)
-    begin(launcher)
-    assert launcher.standing(task).verdict == Launch(1, is_repeat=True)
-    assert launcher.in_flight() == [("default", task.submitted_by)]
-    memory.answered(name, "12")
-    begin(launcher)
-    assert launcher.standing(task).verdict == Hold(HoldReason.LAUNCHED, "Created")
+    memory.creates.begin(name, task, LaunchGroup("default", "default", "app:1"), 0)
+    assert look(launcher).judge_row(task).verdict == Hold(HoldReason.LAUNCHED, "its create is under way")
+    memory.creates.end(name)
+    assert look(launcher).judge_row(task).verdict == Launch(1, is_repeat=True)
+    assert look(launcher).in_flight() == [("default", task.submitted_by)]
+    memory.creates.answered(name, "12")
+    assert look(launcher).judge_row(task).verdict == Hold(HoldReason.LAUNCHED, "Created")
 
 
-def test_another_database_is_not_held_by_what_was_parked_in_the_first() -> None:
+def test_another_database_is_not_held_by_rows_parked_in_the_first() -> None:
     memory = Memory()
     launcher, task = a_launcher(memory), a_task()
-    begin(launcher)
-    memory.park(task, Hold(HoldReason.POISON))
-    assert launcher.standing(task).verdict == Hold(HoldReason.POISON)
-    begin(launcher, database_id="00000000-0000-0000-0000-000000000001")
-    assert launcher.standing(task).verdict == Launch(1)
+    look(launcher)
+    memory.refusals.park(task, Hold(HoldReason.POISON))
+    assert look(launcher).judge_row(task).verdict == Hold(HoldReason.POISON)
+    other = look(launcher, database_id="00000000-0000-0000-0000-000000000001")
+    assert other.judge_row(task).verdict == Launch(1)
 
 
-def test_a_row_whose_create_is_awaited_rests_and_one_that_nobody_answers_is_read() -> None:
+def test_a_row_whose_create_is_awaited_rests_and_one_without_an_answer_is_read() -> None:
     memory = Memory()
     launcher, task, name = a_launcher(memory), a_task(), a_job(1, 1).name
-    memory.begun(name, task, LaunchGroup("default", "default", "app:1"), 0)
-    begin(launcher)
-    (resting,) = launcher.resting().values()
-    assert (launcher.rows_to_read(), resting.attempt, resting.queue) == (set(), task.attempt, "default")
-    memory.ended(name)
-    begin(launcher)
-    assert (launcher.rows_to_read(), launcher.resting()) == ({task.id}, {})
-    memory.answered(name, "12")
-    begin(launcher)
-    assert (launcher.rows_to_read(), [*launcher.resting()]) == (set(), [task.id])
+    memory.creates.begin(name, task, LaunchGroup("default", "default", "app:1"), 0)
+    picture = look(launcher)
+    (resting,) = picture.resting().values()
+    assert (picture.rows_to_read(), resting.attempt, resting.queue) == (set(), task.attempt, "default")
+    memory.creates.end(name)
+    picture = look(launcher)
+    assert (picture.rows_to_read(), picture.resting()) == ({task.id}, {})
+    memory.creates.answered(name, "12")
+    picture = look(launcher)
+    assert (picture.rows_to_read(), [*picture.resting()]) == (set(), [task.id])
+
+
+async def test_a_row_whose_job_is_under_way_rests_until_the_job_changes() -> None:
+    launcher, job, task = a_launcher(Memory()), a_job(resource_version="7"), a_task()
+    await judge(launcher, look(launcher, job), task)
+    assert look(launcher, job).rows_to_read() == set()
+    assert look(launcher, a_job(resource_version="8")).rows_to_read() == {task.id}
+    assert look(launcher, job, pods=[a_pod(job, deleting=True)]).rows_to_read() == {task.id}
+    assert look(launcher).rows_to_read() == set()
+
+
+async def test_a_finished_job_of_a_row_that_is_over_is_not_read_again() -> None:
+    launcher, job = a_launcher(Memory()), a_complete_job()
+    assert look(launcher, job).rows_to_read() == {job.task_id}
+    await judge(launcher, look(launcher, job), a_task(status=Status.SUCCEEDED, finished_at=NOW))
+    assert look(launcher, job).rows_to_read() == set()
+
+
+def test_a_picture_answers_the_same_whatever_is_learned_meanwhile() -> None:
+    memory = Memory()
+    launcher, task = a_launcher(memory), a_task()
+    picture = look(launcher)
+    memory.creates.begin(a_job(1, 1).name, task, LaunchGroup("default", "default", "app:1"), 0)
+    memory.refusals.park(task, Hold(HoldReason.POISON))
+    memory.of_template("default").trip(Hold(HoldReason.DISPATCHER_NOT_READY), 0)
+    assert (picture.judge_row(task).verdict, picture.in_flight()) == (Launch(1), [])

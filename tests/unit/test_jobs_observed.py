@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from dispatcher.jobs.observed import CANNOT_START, FirstSeen, TaskWithJobs, stage
+from dispatcher.jobs.observed import CANNOT_START, TaskWithJobs, stage
 from dispatcher.model.cluster import Pod
 from dispatcher.model.jobs import Job, Phase
 from dispatcher.model.tasks import Task
@@ -82,33 +82,20 @@ def test_a_container_that_is_being_created_may_still_start() -> None:
     assert not CANNOT_START & {"", "ContainerCreating", "PodInitializing"}
 
 
-# Sightings
+# States without a time of their own
 
 
-def test_what_is_first_seen_now_has_lasted_no_time() -> None:
-    seen = FirstSeen()
-    assert seen.has_lasted("a", NOW, timedelta(0))
-    assert not seen.has_lasted("b", NOW, MINUTE)
+def test_a_state_seen_first_now_has_lasted_no_time() -> None:
+    assert a_cluster().has_lasted("a", timedelta(0))
+    assert not a_cluster().has_lasted("a", MINUTE)
 
 
-def test_a_sighting_lasts_from_its_first_look_on() -> None:
-    seen = FirstSeen()
-    assert [seen.has_lasted("a", later(s), MINUTE) for s in (0, 30, 59, 60, 61)] == [False, False, False, True, True]
+def test_a_state_lasts_from_its_first_look_on() -> None:
+    lasted = [a_cluster(first_seen={"a": NOW}, at=later(s)).has_lasted("a", MINUTE) for s in (0, 30, 59, 60, 61)]
+    assert lasted == [False, False, False, True, True]
 
 
-def test_each_thing_has_a_time_of_its_own() -> None:
-    seen = FirstSeen()
-    seen.has_lasted("a", NOW, MINUTE)
-    assert not seen.has_lasted("b", later(60), MINUTE)
-    assert seen.has_lasted("a", later(60), MINUTE)
-
-
-def test_what_a_cycle_did_not_see_begins_anew() -> None:
-    seen = FirstSeen()
-    for key in ("kept", "lost"):
-        seen.has_lasted(key, NOW, MINUTE)
-    seen.forget_the_rest()
-    seen.has_lasted("kept", later(30), MINUTE)
-    seen.forget_the_rest()
-    assert seen.has_lasted("kept", later(60), MINUTE)
-    assert not seen.has_lasted("lost", later(60), MINUTE)
+def test_each_state_has_a_time_of_its_own() -> None:
+    cluster = a_cluster(first_seen={"a": NOW}, at=later(60))
+    assert cluster.has_lasted("a", MINUTE)
+    assert not cluster.has_lasted("b", MINUTE)

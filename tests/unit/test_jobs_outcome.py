@@ -3,11 +3,12 @@
 Jobs that are over: test_jobs_outcome_over. Launch numbers and budgets: test_jobs_outcome_budgets.
 """
 
+from datetime import datetime
 from typing import Any
 
 import pytest
 
-from dispatcher.jobs.observed import FirstSeen, Rules
+from dispatcher.jobs.observed import Rules
 from dispatcher.model.cluster import Pod
 from dispatcher.model.jobs import End, Job, Phase
 from dispatcher.model.launches import Ask, JobsVerdict, Launch
@@ -70,8 +71,8 @@ def test_a_new_attempt_waits_for_the_job_of_an_older_one(older: Job) -> None:
 
 
 def test_the_job_of_an_older_attempt_goes_60_seconds_after_it_was_first_seen() -> None:
-    seen, task, job = FirstSeen(), a_task(attempt=2), a_job(1, created_at=ago(9000))
-    ends = [removed(look(task, job, sightings=seen, at=later(seconds))) for seconds in (0, 59, 60, 70)]
+    seen, task, job = dict[str, datetime](), a_task(attempt=2), a_job(1, created_at=ago(9000))
+    ends = [removed(look(task, job, seen=seen, at=later(seconds))) for seconds in (0, 59, 60, 70)]
     assert ends == [[], [], [("jobs", "job-1-1")], [("jobs", "job-1-1")]]
 
 
@@ -162,15 +163,15 @@ LOST_POD = a_pod(FAILING, phase="Running", node_name="node-1", deleting=True, ha
 LOST_NODE = a_node(ready=False, unreachable=True)
 
 
-def look_at_lost_node(patience: int, seen: FirstSeen, seconds: float) -> JobsVerdict:
+def look_at_lost_node(patience: int, seen: dict[str, datetime], seconds: float) -> JobsVerdict:
     rules = Rules(node_lost_seconds=patience)
-    cluster: dict[str, Any] = {"rules": rules, "sightings": seen, "at": later(seconds)}
+    cluster: dict[str, Any] = {"rules": rules, "seen": seen, "at": later(seconds)}
     return look(a_running_task(), FAILING, pods=[LOST_POD], nodes=[LOST_NODE], **cluster)
 
 
 @pytest.mark.fault(38)
 def test_a_lost_node_is_waited_for_without_end() -> None:
-    seen = FirstSeen()
+    seen = dict[str, datetime]()
     for seconds in (0, 90_000):
         standing = look_at_lost_node(0, seen, seconds)
         assert reason_of(standing) is HoldReason.NODE_LOST
@@ -179,7 +180,7 @@ def test_a_lost_node_is_waited_for_without_end() -> None:
 
 @pytest.mark.fault(38)
 def test_after_node_lost_seconds_the_pod_is_forced_and_a_job_past_its_deadline_stays() -> None:
-    seen = FirstSeen()
+    seen = dict[str, datetime]()
     assert [removed(look_at_lost_node(300, seen, seconds)) for seconds in (0, 299)] == [[], []]
     assert look_at_lost_node(300, seen, 300).ends == (
         End("pods", LOST_POD.name, LOST_POD.uid, "its node is lost", grace_seconds=0),
@@ -198,9 +199,9 @@ def test_after_node_lost_seconds_the_pod_is_forced_and_a_job_past_its_deadline_s
     ids=["its finalizer keeps the Pod", "on its way", "nothing else remembers it", "past its deadline"],
 )
 def test_a_job_on_a_lost_node_goes_only_where_its_row_remembers_it(task: Task, job: Job, gone: list[str]) -> None:
-    seen = FirstSeen()
+    seen = dict[str, datetime]()
     for seconds in (0, 300):
-        cluster: dict[str, Any] = {"rules": Rules(node_lost_seconds=300), "sightings": seen, "at": later(seconds)}
+        cluster: dict[str, Any] = {"rules": Rules(node_lost_seconds=300), "seen": seen, "at": later(seconds)}
         standing = look(task, job, pods=[LOST_POD], nodes=[LOST_NODE], **cluster)
         assert reason_of(standing) is HoldReason.NODE_LOST
     assert [end.kind for end in standing.ends] == gone
@@ -268,24 +269,24 @@ def test_the_start_deadline_is_a_setting_and_a_job_without_pod_has_its_own() -> 
 
 
 def test_the_start_deadline_stands_still_while_somebody_suspends_the_job() -> None:
-    seen, job = FirstSeen(), a_job(created_at=ago(1000), suspended=True)
-    look(a_task(), job, sightings=seen)
+    seen, job = dict[str, datetime](), a_job(created_at=ago(1000), suspended=True)
+    look(a_task(), job, seen=seen)
     resumed = a_job(created_at=ago(1000))
-    standing = look(a_task(), resumed, pods=[a_pod(resumed, created_at=later(5000))], sightings=seen, at=later(5001))
+    standing = look(a_task(), resumed, pods=[a_pod(resumed, created_at=later(5000))], seen=seen, at=later(5001))
     assert removed(standing) == []
 
 
 @pytest.mark.fault(39)
 @pytest.mark.parametrize("reason", ["ErrImagePull", "InvalidImageName", "CreateContainerConfigError"])
 def test_a_broken_image_or_configuration_ends_a_launch_after_60_seconds(reason: str) -> None:
-    seen, job = FirstSeen(), a_job(created_at=NOW)
+    seen, job = dict[str, datetime](), a_job(created_at=NOW)
     pod = a_pod(job, waiting_reason=reason)
-    standings = [look(a_task(), job, pods=[pod], sightings=seen, at=later(s)) for s in (0, 59, 60)]
+    standings = [look(a_task(), job, pods=[pod], seen=seen, at=later(s)) for s in (0, 59, 60)]
     assert [removed(standing) for standing in standings] == [[], [], [("pods", pod.uid)]]
     assert standings[2].ends[0].cause == reason
 
 
 def test_a_container_that_is_being_created_is_given_until_the_start_deadline() -> None:
-    seen, job = FirstSeen(), a_job(created_at=NOW)
+    seen, job = dict[str, datetime](), a_job(created_at=NOW)
     pod = a_pod(job, waiting_reason="CrashLoopBackOff")
-    assert [removed(look(a_task(), job, pods=[pod], sightings=seen, at=later(s))) for s in (0, 600)] == [[], []]
+    assert [removed(look(a_task(), job, pods=[pod], seen=seen, at=later(s))) for s in (0, 600)] == [[], []]

@@ -70,12 +70,12 @@ async def submitted(cluster: Cluster, order: Order, memory: Memory | None = None
 
 
 def parked(memory: Memory, order: Order) -> Hold | None:
-    return memory.parked(order.task, elapsed())
+    return memory.refusals.rows().hold(order.task, elapsed())
 
 
 async def test_a_lost_answer_counts_until_it_is_known_and_pauses_creates() -> None:
     memory = await submitted(Cluster(), an_order())
-    (unseen,) = memory.unseen.values()
+    (unseen,) = memory.creates.by_name.values()
     assert not unseen.is_answered
     assert memory.api.hold(elapsed()) is not None
 
@@ -83,7 +83,7 @@ async def test_a_lost_answer_counts_until_it_is_known_and_pauses_creates() -> No
 async def test_that_exists_and_is_ours_is_success() -> None:
     order = an_order()
     memory = await submitted(Cluster([EXISTS], [ApiAnswer(200, job=made(order))]), order)
-    assert [unseen.is_answered for unseen in memory.unseen.values()] == [True]
+    assert [unseen.is_answered for unseen in memory.creates.by_name.values()] == [True]
     assert parked(memory, order) is None
 
 
@@ -100,7 +100,7 @@ async def test_a_get_that_says_nothing_parks_nobody() -> None:
         order = an_order()
         memory = await submitted(Cluster([EXISTS], [get]), order)
         assert parked(memory, order) is None
-        assert len(memory.unseen) == 1
+        assert len(memory.creates.by_name) == 1
 
 
 @pytest.mark.fault(14)
@@ -110,12 +110,12 @@ async def test_a_full_quota_that_hides_our_own_job_is_success() -> None:
     full = ApiAnswer(403, "Forbidden", "jobs is forbidden: exceeded quota: q")
     memory = await submitted(Cluster([full], [ApiAnswer(200, job=made(order))]), order)
     assert memory.quota.hold(elapsed()) is None
-    assert len(memory.unseen) == 1
+    assert len(memory.creates.by_name) == 1
 
 
 async def test_a_success_without_our_job_is_unknown() -> None:
     memory = await submitted(Cluster([ApiAnswer(200)]), an_order())
-    assert [unseen.is_answered for unseen in memory.unseen.values()] == [False]
+    assert [unseen.is_answered for unseen in memory.creates.by_name.values()] == [False]
     assert memory.api.is_probing
 
 
@@ -130,8 +130,8 @@ async def test_a_500_pauses_its_template_alone() -> None:
 async def test_a_refused_repeat_does_not_forget_that_the_first_may_land() -> None:
     again = an_order(launch=Launch(1, is_repeat=True))
     refused = ApiAnswer(401, "Unauthorized")
-    assert len((await submitted(Cluster([refused]), again)).unseen) == 1
-    assert (await submitted(Cluster([refused]), an_order())).unseen == {}
+    assert len((await submitted(Cluster([refused]), again)).creates.by_name) == 1
+    assert (await submitted(Cluster([refused]), an_order())).creates.by_name == {}
 
 
 @pytest.mark.fault(49)
@@ -153,7 +153,7 @@ async def test_a_job_that_is_there_is_not_asked_for_at_every_look() -> None:
     cluster = Cluster(gets=[ApiAnswer(200, job=made(order))])
     memory = await submitted(cluster, order)
     assert cluster.created == []
-    assert memory.is_deferred(order.task.id, elapsed())
+    assert order.task.id in memory.known(elapsed()).deferred
 
 
 async def test_a_later_attempt_waits_for_every_unfinished_job_of_its_row() -> None:
@@ -161,7 +161,7 @@ async def test_a_later_attempt_waits_for_every_unfinished_job_of_its_row() -> No
     busy = Cluster(jobs=[made(order)])
     memory = await submitted(busy, order)
     assert busy.created == []
-    assert memory.is_deferred(order.task.id, elapsed())
+    assert order.task.id in memory.known(elapsed()).deferred
     free = Cluster(jobs=[FOREIGN])
     await submitted(free, order)
     assert len(free.created) == 1
@@ -178,13 +178,13 @@ class TestHeldBack:
         cluster = Cluster([HELD_BACK], [LOST])
         await submitted(cluster, order, memory)
         assert len(cluster.created) == 1
-        assert memory.unseen == {}
+        assert memory.creates.by_name == {}
         for brake in (memory.api, memory.quota, memory.of_template("default")):
             assert brake.hold(now) is None
             assert not brake.is_probing
         assert parked(memory, order) is None
-        assert memory.tried_at(order.task.id) == float("-inf")
-        assert not memory.is_deferred(order.task.id, now)
+        assert order.task.id not in memory.known(now).tried_at
+        assert order.task.id not in memory.known(now).deferred
 
     async def test_nobody_asks_the_cluster_what_became_of_it(self) -> None:
         cluster = Cluster([HELD_BACK], [ApiAnswer(200, job=FOREIGN)])  # a GET would say: the name is taken
@@ -194,10 +194,10 @@ class TestHeldBack:
 
     async def test_of_a_repeat_the_first_is_still_counted(self) -> None:
         memory = await submitted(Cluster([LOST]), an_order())
-        (first,) = memory.unseen
+        (first,) = memory.creates.by_name
         await submitted(Cluster([HELD_BACK]), an_order(launch=Launch(1, is_repeat=True)), memory_at_rest(memory))
-        assert list(memory.unseen) == [first]
-        assert not memory.unseen[first].is_answered
+        assert list(memory.creates.by_name) == [first]
+        assert not memory.creates.by_name[first].is_answered
 
     async def test_it_ends_no_pause_that_an_answer_asked_for(self) -> None:
         memory = Memory()

@@ -1,0 +1,42 @@
+"""Pauses that answers of the API server ask for."""
+
+from typing import Final
+
+from dispatcher.model.verdicts import Hold
+
+PAUSE_SECONDS: Final = 0.5
+LONGEST_PAUSE_SECONDS: Final = 30
+LONGEST_WISH_SECONDS: Final = 300
+"""A Retry-After is obeyed up to here. Then one create asks again."""
+
+
+class Breaker:
+    """Stops creates after an answer that asks for it. After the pause, one create at a time shows whether to go on."""
+
+    def __init__(self) -> None:
+        self._failures = 0
+        self._until = float("-inf")
+        self._hold: Hold | None = None
+
+    def trip(self, hold: Hold, now: float, at_least: float = 0) -> None:
+        """Opens for a pause that doubles, or for as long as the server asks."""
+        if now < self._until and self._failures:
+            at_least, doubling = max(at_least, self._until - now), 0.0
+        else:
+            doubling = min(PAUSE_SECONDS * 2**self._failures, LONGEST_PAUSE_SECONDS)
+            self._failures = min(self._failures + 1, 16)
+        self._until = now + max(min(at_least, LONGEST_WISH_SECONDS), doubling)
+        self._hold = hold
+
+    def reset(self) -> None:
+        self._failures = 0
+        self._until = float("-inf")
+        self._hold = None
+
+    def hold(self, now: float) -> Hold | None:
+        return self._hold if now < self._until else None
+
+    @property
+    def is_probing(self) -> bool:
+        """A create failed, and none has succeeded since: one at a time is enough to learn more."""
+        return self._failures > 0

@@ -1,0 +1,214 @@
+"""What this installation's Jobs and creates mean to rows, at one moment. Built once per cycle; nothing in it changes.
+
+    view, memory, templates, what the last cycle carried over ─▶ JobsPicture ─▶ judge_row(task) ─▶ JobsVerdict
+                                                                             ─▶ carry(judged)   ─▶ Carried
+
+The dispatcher and the janitor ask the same picture about a row. A question changes nothing: what the next cycle has to
+know of this one is a value, `Carried`.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Protocol
+
+import msgspec
+from msgspec import Struct
+
+from dispatcher.jobs.launch_groups import busy_groups, failing_groups
+from dispatcher.jobs.memory import OPEN, KnownCreates
+from dispatcher.jobs.observed import ObservedCluster, Rules
+from dispatcher.jobs.outcome import judge
+from dispatcher.jobs.resting import Rest, is_news, may_rest, plan_rest, still_resting
+from dispatcher.jobs.unseen import Unseen, plan_create
+from dispatcher.model.identity import job_name, task_identity
+from dispatcher.model.jobs import Job, LaunchGroup
+from dispatcher.model.launches import JobsVerdict, Launch, Offer
+from dispatcher.model.snapshot import Brakes, ClusterView
+from dispatcher.model.tasks import TERMINAL, IndexedRow, Kind, Task
+from dispatcher.model.verdicts import Hold, HoldReason
+
+Judged = Sequence[tuple[Task, JobsVerdict]]
+"""The rows that a cycle judged, each with its verdict."""
+
+
+class Offers(Protocol):
+    """What templates offer to kinds of rows. A kind is judged once, until a template changes."""
+
+    def offer(self, kind: Kind) -> Offer | Hold: ...
+    def known_offer(self, digest: bytes) -> Offer | Hold | None: ...
+
+
+class Carried(Struct, frozen=True):
+    """What one cycle has to know of those before it. Losing it costs time, never correctness.
+
+    first_seen: when a state that carries no time of its own was seen first.
+    settled: UIDs of finished Jobs that mean nothing any more.
+    resting: rows that need not be read, by task.
+    """
+
+    first_seen: Mapping[str, datetime] = {}
+    settled: frozenset[str] = frozenset()
+    resting: Mapping[int, Rest] = {}
+
+
+class JobsPicture(Struct, frozen=True, kw_only=True):
+    """The picture of one cycle.
+
+    installation: prefix of all names of Jobs.
+    database_id: the database that the rows are from.
+    cluster: Pods, nodes and clocks.
+    jobs: all Jobs of the installation, by task.
+    creates: creates of this process, and what their answers asked for.
+    offers: what the templates offer.
+    carried: what earlier cycles left, without what is over.
+    at: when the picture was taken, in seconds of this process's clock.
+    """
+
+    installation: str
+    database_id: str
+    cluster: ObservedCluster
+    jobs: Mapping[int, Sequence[Job]]
+    offers: Offers
+    creates: KnownCreates = KnownCreates()
+    carried: Carried = Carried()
+    at: float = 0
+
+    @property
+    def brakes(self) -> Brakes:
+        """What the API server's answers ask for all creates."""
+        return self.creates.brakes
+
+    def rows_to_read(self) -> set[int]:
+        """Tasks with a Job whose meaning is still open, or with a create whose answer was lost."""
+        open_jobs = {job.task_id for job in self._all() if job.uid not in self.carried.settled}
+        unknown = {unseen.task_id for unseen in self.creates.unseen.values() if not unseen.is_awaited}
+        return (open_jobs - self.carried.resting.keys()) | unknown
+
+    def resting(self) -> Mapping[int, Rest | Unseen]:
+        """Rows that need not be read: their create is awaited, or their Job is as it was when they were judged."""
+        awaited = {unseen.task_id: unseen for unseen in self.creates.unseen.values() if unseen.is_awaited}
+        return {**self.carried.resting, **awaited}
+
+    def in_flight(self) -> list[tuple[str, str]]:
+        """(queue, submitter) of every unfinished Job and unseen create."""
+        unseen = [(one.queue, one.submitted_by) for one in self.creates.unseen.values()]
+        return [(job.queue, job.submitted_by) for job in self._all() if not job.is_finished] + unseen
+
+    def unseen_count(self) -> int:
+        """Creates that the view does not show."""
+        return len(self.creates.unseen)
+
+    def launch_groups(self, tasks: Mapping[int, Task]) -> tuple[frozenset[LaunchGroup], frozenset[LaunchGroup]]:
+        """Launch groups that fail, and those of them that have a launch under way."""
+        jobs = list(self._all())
+        failing = failing_groups(tasks, jobs, self.cluster)
+        return failing, busy_groups(jobs, failing) | {unseen.group for unseen in self.creates.unseen.values()}
+
+    def offer(self, kind: Kind) -> Offer | Hold:
+        return self.offers.offer(kind)
+
+    def known_offer(self, digest: bytes) -> Offer | Hold | None:
+        return self.offers.known_offer(digest)
+
+    def refused(self, row: IndexedRow) -> Hold | None:
+        """A hold by what the API server answered to this row, to rows alike or to their template."""
+        offer = self.offers.known_offer(row.kind)
+        template = self.creates.templates.get(offer.template, OPEN).hold if isinstance(offer, Offer) else None
+        return template or self.creates.refused.hold(row, self.at)
+
+    def tried_at(self, task_id: int) -> float:
+        """When a create of the row failed last, in seconds of this process's clock."""
+        return self.creates.tried_at.get(task_id, float("-inf"))
+
+    def judge_row(self, task: Task) -> JobsVerdict:
+        """What the row and its Jobs mean, as far as this process's own creates of it allow a launch."""
+        found = judge(task, self.jobs_of(task), self.cluster)
+        if not isinstance(found.verdict, Launch):
+            return found
+        name = job_name(self.installation, task.id, self._identity(task), task.attempt, found.verdict.number)
+        plan = plan_create(found.verdict, self.creates.unseen.get(task.id), name)
+        if isinstance(plan, Launch):
+            plan = self._why_wait(task) or plan
+        return msgspec.structs.replace(found, verdict=plan)
+
+    def jobs_of(self, task: Task) -> list[Job]:
+        """The row's own Jobs. A Job that only carries our labels is not among them."""
+        identity = self._identity(task)
+        return [job for job in self.jobs.get(task.id, ()) if job.identity == identity]
+
+    def with_jobs(self, task_id: int, jobs: Sequence[Job]) -> "JobsPicture":
+        """The picture with other Jobs of one task, such as those of a live LIST."""
+        return msgspec.structs.replace(self, jobs={**self.jobs, task_id: jobs})
+
+    def carry(self, judged: Judged) -> Carried:
+        """What the next cycle has to know, after these rows were judged."""
+        resting = dict(self.carried.resting)
+        settled = set(self.carried.settled)
+        for task, found in judged:
+            resting.pop(task.id, None)
+            jobs = self.jobs_of(task)
+            settled |= {job.uid for job in jobs if is_settled(job, task)}
+            if (rest := self._rest(task, jobs, found)) is not None:
+                resting[task.id] = rest
+        known, now = self.carried.first_seen, self.cluster.cluster_now
+        first_seen = {key: known.get(key, now) for _, found in judged for key in found.seen}
+        return Carried(first_seen, frozenset(settled), resting)
+
+    def _all(self) -> Iterable[Job]:
+        return (job for jobs in self.jobs.values() for job in jobs)
+
+    def _identity(self, task: Task) -> str:
+        return task_identity(self.database_id, task.id, task.created_at)
+
+    def _why_wait(self, task: Task) -> Hold | None:
+        """What answers ask of this row: to wait for the watch, for good, or for its template."""
+        if task.id in self.creates.deferred:
+            return Hold(HoldReason.LAUNCHED, "its Job is there; the watch does not show it yet")
+        brake = self.creates.templates.get(task.template, OPEN)
+        if (hold := self.creates.refused.hold(task, self.at) or brake.hold) is not None:
+            return hold
+        if brake.is_probing and task.template in self.probed():
+            return Hold(HoldReason.DISPATCHER_NOT_READY, "ApiThrottled: one create of this template at a time")
+        return None
+
+    def probed(self) -> set[str]:
+        """Templates with a create under way."""
+        return {unseen.group.template for unseen in self.creates.unseen.values() if unseen.is_under_way}
+
+    def _rest(self, task: Task, jobs: Sequence[Job], found: JobsVerdict) -> Rest | None:
+        if len(jobs) != 1 or len(self.jobs[task.id]) != 1:
+            return None
+        pods, now = self.cluster.pods.get(jobs[0].uid, ()), self.cluster.cluster_now
+        if not may_rest(found, jobs[0], pods):
+            return None
+        since = max([pod.created_at for pod in pods], default=now)
+        left = self.cluster.rules.start_deadline_seconds - (now - since).total_seconds()
+        return plan_rest(task, jobs[0], pods, self.at, left)
+
+
+def is_settled(job: Job, task: Task) -> bool:
+    """A finished Job of a row that is over, or of a past attempt, means nothing more: a past attempt never returns."""
+    return job.is_finished and (task.attempt > job.attempt or task.status in TERMINAL)
+
+
+def observe(view: ClusterView, now: datetime, rules: Rules, first_seen: Mapping[str, datetime]) -> ObservedCluster:
+    """The view, as the table of outcomes looks at it. `now` is the database's clock."""
+    pods = defaultdict(list)
+    for pod in view.pods.values():
+        pods[pod.job_uid].append(pod)
+    return ObservedCluster(now, view.now, pods, view.nodes, first_seen, rules)
+
+
+def by_task(jobs: Iterable[Job]) -> Mapping[int, Sequence[Job]]:
+    found = defaultdict(list)
+    for job in jobs:
+        found[job.task_id].append(job)
+    return found
+
+
+def still_carried(carried: Carried, view: ClusterView, jobs: Mapping[int, Sequence[Job]], at: float) -> Carried:
+    """Without Jobs that are gone, and rows whose rest is over."""
+    settled = carried.settled & {job.uid for job in view.jobs.values()}
+    with_news = frozenset(pod.job_uid for pod in view.pods.values() if is_news(pod))
+    return Carried(carried.first_seen, settled, still_resting(carried.resting, jobs, with_news, at))

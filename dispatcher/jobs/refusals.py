@@ -1,0 +1,128 @@
+"""Rows that the API server refuses as they are, and rows alike.
+
+A refused row is held until it or a template changes. Three refused rows hold rows alike for a minute, because each try
+costs a write. Rows of another submitter are never held by them.
+"""
+
+from collections.abc import Mapping
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from dispatcher.model.launches import Order
+from dispatcher.model.tasks import IndexedRow, Task
+from dispatcher.model.verdicts import Hold, HoldReason
+
+K = TypeVar("K")
+V = TypeVar("V")
+ALIKE_SECONDS: Final = 60
+REFUSED_ROWS_ALIKE: Final = 3
+REFUSED_ROWS_OF_A_SUBMITTER: Final = 10
+REFUSED_EVERY_SECONDS: Final = 1
+"""How often another row of a submitter with many refused rows is tried: each try costs a write that others wait for."""
+MOST_REMEMBERED: Final = 100_000
+Attempt = tuple[int, int]
+"""Task and attempt: a refusal ends with the attempt."""
+Likeness = tuple[str, bytes, str | None, bytes]
+
+
+def likeness(order: Order) -> Likeness:
+    """Submitter, kind, cache key and placement: rows that share them get the same Job but for its command.
+
+    A container says where it ran, so a placement may hold what another team's container said. And the rows of one
+    submitter must not hold those of another.
+    """
+    placement = msgspec.json.encode(order.placement, order="deterministic")
+    return order.task.submitted_by, order.task.kind, order.request.cache_key, placement
+
+
+class RefusedRows(Struct, frozen=True):
+    """The refused rows, as one cycle sees them.
+
+    parked: rows held until they or a template change.
+    resting: rows held because rows alike were refused, and until when.
+    """
+
+    parked: Mapping[Attempt, Hold] = {}
+    resting: Mapping[Attempt, tuple[Hold, float]] = {}
+
+    def hold(self, row: Task | IndexedRow, now: float) -> Hold | None:
+        """Why the API server would not take the row, or rows like it, as they are."""
+        if (hold := self.parked.get((row.id, row.attempt))) is not None:
+            return hold
+        hold, until = self.resting.get((row.id, row.attempt), (None, now))
+        return hold if now < until else None
+
+
+class Refusals:
+    """Remembers refusals, at most MOST_REMEMBERED of each sort."""
+
+    def __init__(self) -> None:
+        self._parked: dict[Attempt, Hold] = {}
+        self._resting: dict[Attempt, tuple[Hold, float]] = {}
+        self._alike: dict[Likeness, tuple[int, float]] = {}
+        self._of_submitter: dict[str, tuple[int, float]] = {}
+        self._taken: dict[tuple[str, bytes], float] = {}
+
+    def rows(self) -> RefusedRows:
+        """A copy of what is held."""
+        return RefusedRows(dict(self._parked), dict(self._resting))
+
+    def park(self, task: Task, hold: Hold) -> None:
+        """Holds a row until it or a template changes."""
+        trimmed(self._parked)[task.id, task.attempt] = hold
+
+    def refused(self, order: Order, now: float) -> None:
+        """Counts a row that the API server will not take as it is."""
+        submitter, kind = order.task.submitted_by, order.task.kind
+        count_up(self._alike, likeness(order), now)
+        count_up(self._of_submitter, submitter, now)
+        self._taken.pop((submitter, kind), None)
+
+    def rests(self, order: Order, now: float) -> bool:
+        """True: rows alike were refused. The row is not tried again before a minute is over."""
+        hold = self._why_to_rest(order, now) if self._alike else None
+        if hold is not None:
+            trimmed(self._resting)[order.task.id, order.task.attempt] = (hold, now + ALIKE_SECONDS)
+        return hold is not None
+
+    def accepted(self, order: Order) -> None:
+        """A Job was made: rows alike may be tried again."""
+        if self._alike:
+            self._alike.pop(likeness(order), None)
+            trimmed(self._taken)[order.task.submitted_by, order.task.kind] = 0
+
+    def forget(self) -> None:
+        for known in (self._parked, self._resting, self._alike, self._of_submitter, self._taken):
+            known.clear()
+
+    def _why_to_rest(self, order: Order, now: float) -> Hold | None:
+        submitter = order.task.submitted_by
+        count, last = self._alike.get(likeness(order), (0, now))
+        if count >= REFUSED_ROWS_ALIKE and now - last < ALIKE_SECONDS:
+            return Hold(
+                HoldReason.POISON, f"{count} rows of this submitter, of this kind and placed alike were refused"
+            )
+        count, last = self._of_submitter.get(submitter, (0, now))
+        is_new = (submitter, order.task.kind) not in self._taken
+        if not is_new or count < REFUSED_ROWS_OF_A_SUBMITTER:
+            return None
+        if now - last < REFUSED_EVERY_SECONDS:
+            told = "rows of this submitter were refused; others of new kinds are tried one a second"
+            return Hold(HoldReason.POISON, f"{count} {told}")
+        self._of_submitter[submitter] = (count, now)  # the one row of this second
+        return None
+
+
+def count_up(known: dict[K, tuple[int, float]], key: K, now: float) -> None:
+    """One more, and when. After a minute without any, the count begins anew."""
+    count, last = known.get(key, (0, now))
+    trimmed(known)[key] = (1 if now - last >= ALIKE_SECONDS else count + 1, now)
+
+
+def trimmed(known: dict[K, V]) -> dict[K, V]:
+    """Without its oldest entry where there are too many."""
+    if len(known) >= MOST_REMEMBERED:
+        known.pop(next(iter(known)))
+    return known

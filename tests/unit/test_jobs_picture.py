@@ -1,0 +1,69 @@
+"""What one picture says of a row: its Jobs, this process's own creates, and what the API server answered."""
+
+import pytest
+
+from dispatcher.jobs.memory import KnownCreates, TemplateBrake
+from dispatcher.jobs.refusals import RefusedRows
+from dispatcher.jobs.unseen import Unseen
+from dispatcher.model.jobs import LaunchGroup
+from dispatcher.model.launches import Launch
+from dispatcher.model.verdicts import Hold, HoldReason
+from tests.builders import a_cluster, a_failed_job, a_job, a_picture, a_pod, a_task
+
+STOP = Hold(HoldReason.DISPATCHER_NOT_READY, "ApiThrottled: 500 webhook")
+POISON = Hold(HoldReason.POISON, "422")
+OTHER_CREATE = Unseen("other", 7, 1, LaunchGroup("q", "default", "app:1"), "team_b", 0, is_under_way=True)
+
+
+@pytest.mark.parametrize(
+    ("creates", "verdict"),
+    [
+        (KnownCreates(), Launch(1)),
+        (KnownCreates(deferred=frozenset({42})), HoldReason.LAUNCHED),
+        (KnownCreates(refused=RefusedRows({(42, 1): POISON})), HoldReason.POISON),
+        (KnownCreates(refused=RefusedRows({(42, 2): POISON})), Launch(1)),
+        (KnownCreates(templates={"default": TemplateBrake(STOP, is_probing=True)}), HoldReason.DISPATCHER_NOT_READY),
+        (KnownCreates(templates={"default": TemplateBrake(is_probing=True)}), Launch(1)),
+        (
+            KnownCreates(templates={"default": TemplateBrake(is_probing=True)}, unseen={7: OTHER_CREATE}),
+            HoldReason.DISPATCHER_NOT_READY,
+        ),
+        (KnownCreates(templates={"other": TemplateBrake(STOP, is_probing=True)}), Launch(1)),
+    ],
+    ids=["nothing", "deferred", "refused", "attempt over", "paused", "probing", "probed", "another template"],
+)
+def test_a_launch_waits_for_what_answers_asked_of_the_row(creates: KnownCreates, verdict: Launch | HoldReason) -> None:
+    found = a_picture(creates=creates).judge_row(a_task()).verdict
+    assert (found.reason if isinstance(found, Hold) else found) == verdict
+
+
+def test_a_row_is_judged_by_its_own_jobs() -> None:
+    foreign = a_job(identity="0" * 64)
+    assert a_picture([foreign]).judge_row(a_task()).verdict == Launch(1)
+    found = a_picture([foreign, a_job()]).judge_row(a_task()).verdict
+    assert isinstance(found, Hold)
+    assert found.reason is HoldReason.LAUNCHED
+
+
+def test_the_jobs_of_one_task_can_be_replaced_by_those_of_a_live_list() -> None:
+    picture = a_picture([a_job(), a_job(task_id=7)])
+    assert picture.with_jobs(42, []).judge_row(a_task()).verdict == Launch(1)
+    assert picture.with_jobs(42, []).jobs.keys() == {42, 7}
+
+
+def test_rows_with_anything_to_watch_do_not_rest() -> None:
+    task, job = a_task(), a_job()
+    stuck = a_cluster([a_pod(job, waiting_reason="ImagePullBackOff")])
+    for picture in (a_picture([job], stuck), a_picture([job, a_failed_job(1, 2)]), a_picture()):
+        assert picture.carry([(task, picture.judge_row(task))]).resting == {}
+    quiet = a_picture([job])
+    assert quiet.carry([(task, quiet.judge_row(task))]).resting.keys() == {42}
+
+
+def test_states_are_first_seen_once() -> None:
+    task, job = a_task(), a_job()
+    cluster = a_cluster([a_pod(job, waiting_reason="ImagePullBackOff")])
+    picture = a_picture([job], cluster)
+    first = picture.carry([(task, picture.judge_row(task))]).first_seen
+    assert list(first.values()) == [cluster.cluster_now]
+    assert a_picture().carry([]).first_seen == {}

@@ -1,0 +1,100 @@
+"""Creates of this process that the watch has not shown yet."""
+
+from typing import Any
+
+import pytest
+
+from dispatcher.jobs.unseen import Unseen, UnseenCreates, plan_create
+from dispatcher.model.jobs import LaunchGroup
+from dispatcher.model.launches import Launch
+from dispatcher.model.snapshot import ClusterView
+from dispatcher.model.verdicts import Hold, HoldReason
+from tests.builders import NOW, a_job, a_task
+
+LANE = LaunchGroup("q", "default", "app:1")
+
+
+def view(*names: str, version: str = "") -> ClusterView:
+    return ClusterView(NOW, {name: a_job(name=name) for name in names}, {}, {}, jobs_version=version)
+
+
+def sent(*names: str) -> UnseenCreates:
+    creates = UnseenCreates()
+    for name in names:
+        creates.begin(name, a_task(queue="q"), LANE, now=5)
+        creates.end(name)
+    return creates
+
+
+def test_a_create_is_unseen_from_its_first_byte_on() -> None:
+    (unseen,) = sent("x").by_name.values()
+    assert (unseen.name, unseen.task_id, unseen.group, unseen.submitted_by) == ("x", 42, LANE, "team_a")
+    assert unseen.sent_at == 5
+    assert not unseen.is_answered
+
+
+@pytest.mark.fault(11)
+def test_an_unanswered_create_is_forgotten_only_when_the_view_shows_it() -> None:
+    creates = sent("x", "y")
+    creates.observe(view("other", version="999999"))
+    assert set(creates.by_name) == {"x", "y"}
+    creates.observe(view("x"))
+    assert set(creates.by_name) == {"y"}
+
+
+def test_an_answered_create_that_came_and_went_is_forgotten_by_version() -> None:
+    creates = sent("x")
+    creates.answered("x", "100")
+    assert creates.by_name["x"].is_answered
+    creates.observe(view(version="99"))
+    assert set(creates.by_name) == {"x"}
+    creates.observe(view(version="100"))
+    assert creates.by_name == {}
+
+
+def test_what_was_not_made_is_forgotten_at_once_and_twice_is_no_harm() -> None:
+    creates = sent("x")
+    creates.forget("x")
+    creates.forget("x")
+    creates.answered("x", "100")
+    assert creates.by_name == {}
+
+
+def test_a_repeated_create_waits_for_its_answer_again() -> None:
+    creates = sent("x")
+    creates.begin("x", a_task(), LANE, now=9)
+    (unseen,) = creates.by_name.values()
+    assert (unseen.sent_at, unseen.is_answered, unseen.is_under_way) == (9, False, True)
+    assert creates.under_way() == [unseen]
+    creates.sent("x", now=20)  # its question took a while, and it can land as late as after any other POST
+    creates.sent("never begun", now=20)
+    assert [one.sent_at for one in creates.by_name.values()] == [20]
+    creates.end("x")
+    creates.end("never begun")
+    assert creates.under_way() == []
+
+
+def an_unseen(**changes: Any) -> Unseen:
+    return Unseen("x", 42, 1, LANE, "team_a", 0, **changes)
+
+
+@pytest.mark.parametrize(
+    ("unseen", "plan"),
+    [
+        (None, Launch(2)),
+        (an_unseen(is_under_way=True), HoldReason.LAUNCHED),
+        (an_unseen(resource_version="7"), HoldReason.LAUNCHED),
+        (an_unseen(), Launch(2, is_repeat=True)),
+        (Unseen("another", 42, 1, LANE, "team_a", 0), HoldReason.FINISHING),
+    ],
+    ids=["none", "under way", "answered", "unanswered, the same name", "unanswered, another name"],
+)
+def test_one_unanswered_create_of_a_row_at_a_time(unseen: Unseen | None, plan: Launch | HoldReason) -> None:
+    found = plan_create(Launch(2), unseen, "x")
+    assert (found.reason if isinstance(found, Hold) else found) == plan
+
+
+def test_unanswered_creates_may_or_may_not_have_made_a_job() -> None:
+    creates = sent("x", "y")
+    creates.answered("x", "100")
+    assert creates.unanswered() == {"y"}

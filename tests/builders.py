@@ -144,11 +144,13 @@ class NoOffers:
 
 def a_picture(jobs: Iterable[Job] = (), cluster: ObservedCluster | None = None, **changes: Any) -> JobsPicture:
     """What these Jobs mean to their rows. This process remembers no creates."""
+    all_jobs = list(jobs)
     picture = JobsPicture(
         installation="dispatcher",
         database_id=DATABASE_ID,
         cluster=cluster or a_cluster(),
-        jobs=by_task(jobs),
+        all_jobs=all_jobs,
+        jobs=by_task(all_jobs),
         offers=NoOffers(),
     )
     return msgspec.structs.replace(picture, **changes)

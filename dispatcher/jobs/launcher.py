@@ -35,12 +35,14 @@ class Launcher:
         self._database_id = database_id
         self._memory.creates.observe(view)
         self._submitter.tell_time(now)
-        at, jobs = self._clock(), by_task(view.jobs.values())
+        at, all_jobs = self._clock(), list(view.jobs.values())
+        jobs = by_task(all_jobs)
         carried = still_carried(self._carried, view, jobs, at)
         return JobsPicture(
             installation=self._submitter.installation,
             database_id=database_id,
             cluster=observe(view, now, self._rules, carried.first_seen),
+            all_jobs=all_jobs,
             jobs=jobs,
             offers=self._catalog,
             creates=self._memory.known(at),

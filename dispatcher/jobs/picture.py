@@ -58,7 +58,8 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
     installation: prefix of all names of Jobs.
     database_id: the database that the rows are from.
     cluster: Pods, nodes and clocks.
-    jobs: all Jobs of the installation, by task.
+    all_jobs: all Jobs of the installation.
+    jobs: the same, by task.
     creates: creates of this process, and what their answers asked for.
     offers: what the templates offer.
     carried: what earlier cycles left, without what is over.
@@ -68,6 +69,7 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
     installation: str
     database_id: str
     cluster: ObservedCluster
+    all_jobs: Sequence[Job]
     jobs: Mapping[int, Sequence[Job]]
     offers: Offers
     creates: KnownCreates = KnownCreates()
@@ -81,7 +83,7 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
 
     def rows_to_read(self) -> set[int]:
         """Tasks with a Job whose meaning is still open, or with a create whose answer was lost."""
-        open_jobs = {job.task_id for job in self._all() if job.uid not in self.carried.settled}
+        open_jobs = {job.task_id for job in self.all_jobs if job.uid not in self.carried.settled}
         unknown = {unseen.task_id for unseen in self.creates.unseen.values() if not unseen.is_awaited}
         return (open_jobs - self.carried.resting.keys()) | unknown
 
@@ -93,7 +95,7 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
     def in_flight(self) -> list[tuple[str, str]]:
         """(queue, submitter) of every unfinished Job and unseen create."""
         unseen = [(one.queue, one.submitted_by) for one in self.creates.unseen.values()]
-        return [(job.queue, job.submitted_by) for job in self._all() if not job.is_finished] + unseen
+        return [(job.queue, job.submitted_by) for job in self.all_jobs if not job.is_finished] + unseen
 
     def unseen_count(self) -> int:
         """Creates that the view does not show."""
@@ -101,9 +103,8 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
 
     def launch_groups(self, tasks: Mapping[int, Task]) -> tuple[frozenset[LaunchGroup], frozenset[LaunchGroup]]:
         """Launch groups that fail, and those of them that have a launch under way."""
-        jobs = list(self._all())
-        failing = failing_groups(tasks, jobs, self.cluster)
-        return failing, busy_groups(jobs, failing) | {unseen.group for unseen in self.creates.unseen.values()}
+        failing = failing_groups(tasks, self.all_jobs, self.cluster)
+        return failing, busy_groups(self.all_jobs, failing) | {unseen.group for unseen in self.creates.unseen.values()}
 
     def offer(self, kind: Kind) -> Offer | Hold:
         return self.offers.offer(kind)
@@ -154,9 +155,6 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
         known, now = self.carried.first_seen, self.cluster.cluster_now
         first_seen = {key: known.get(key, now) for _, found in judged for key in found.seen}
         return Carried(first_seen, frozenset(settled), resting)
-
-    def _all(self) -> Iterable[Job]:
-        return (job for jobs in self.jobs.values() for job in jobs)
 
     def _identity(self, task: Task) -> str:
         return task_identity(self.database_id, task.id, task.created_at)

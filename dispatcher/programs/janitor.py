@@ -148,11 +148,13 @@ class Janitor:
 
     def _picture(self, view: ClusterView, rows: Look) -> JobsPicture:
         """What the Jobs mean to the rows. The janitor makes no Jobs, so it remembers no creates."""
+        jobs = list(view.jobs.values())
         return JobsPicture(
             installation=self._installation,
             database_id=rows.database_id,
             cluster=observe(view, rows.now, self._rules, {}),
-            jobs=by_task(view.jobs.values()),
+            all_jobs=jobs,
+            jobs=by_task(jobs),
             offers=self.catalog,
         )
 

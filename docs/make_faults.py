@@ -1,6 +1,6 @@
 """Writes `docs/faults.md` from `tests/faults/matrix.py` and the markers of the tests. See `make docs`.
 
-The tests are read, not imported: a marker stands on a test, or on a class of tests, as
+This program parses the tests and does not import them. A test, or a class of tests, has a marker such as
 `@pytest.mark.fault(3, 4)` or `@pytest.mark.museum("bug")`.
 """
 
@@ -20,25 +20,26 @@ HEAD: Final = """\
 <!-- Made from tests/faults/matrix.py and the tests by `make docs`. Change it there. -->
 # Faults
 
-What goes wrong sooner or later, what is right then, and the tests that show it. Behind `faults`, `journey`, `contract`
-and `integration` stand real servers: Postgres with standbys, etcd, kube-apiserver, its controllers and scheduler.
+This page lists faults that happen sooner or later, the correct behaviour, and the tests that show it. The tests in
+`faults`, `journey`, `contract` and `integration` use real servers: Postgres with standbys, etcd, kube-apiserver, its
+controllers and scheduler.
 """
 MUSEUM_HEAD: Final = """\
 ## Museum
 
-Bugs that others had and that had to be found. Each test would find the bug here.
+Other projects had these bugs. Each test would find the same bug in this project.
 
-| bug | what it did | found by |
+| bug | effect | found by |
 |---|---|---|
 """
 FAULT_HEAD: Final = """\
-| | fault | right | shown by |
+| | fault | correct behaviour | shown by |
 |---|---|---|---|
 """
 
 
 class Claim(NamedTuple):
-    """A test and something that it says of itself by a marker: the number of a fault, or the name of a bug."""
+    """One argument of a marker on a test: the number of a fault, or the name of a bug."""
 
     path: str
     test: str
@@ -47,7 +48,7 @@ class Claim(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """File and name, to be read."""
+        """File and name as words, for the page."""
         suite, _, file = self.path.removeprefix("tests/").removesuffix(".py").rpartition("/")
         words = self.test.removeprefix("test_").replace("_", " ")
         return f"`{suite}/{file.removeprefix('test_')}` {words}"
@@ -55,7 +56,7 @@ class Claim(NamedTuple):
 
 @cache
 def claims() -> tuple[Claim, ...]:
-    """Of all tests, in the order of their files."""
+    """The claims of all tests, in the order of their files."""
     files = sorted((ROOT / "tests").rglob("test_*.py"))
     return tuple(claim for file in files for claim in claims_of(file.read_text(encoding="utf-8"), shown(file)))
 
@@ -86,7 +87,7 @@ def marks(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> Iterat
 
 
 def marks_in(node: ast.AST) -> Iterator[tuple[str, Any]]:
-    """What `pytest.mark.fault(3, 4)` says: ("fault", 3) and ("fault", 4)."""
+    """The arguments of a marker: `pytest.mark.fault(3, 4)` yields ("fault", 3) and ("fault", 4)."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr not in MARKERS:
         return
     if ast.unparse(node.func) == f"pytest.mark.{node.func.attr}":

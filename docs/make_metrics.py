@@ -13,7 +13,8 @@ HEAD: Final = """\
 <!-- Made from dispatcher/metrics.py by `make docs`. Change it there. -->
 # Metrics
 
-`GET /metrics` on LISTEN_ADDRESS, Prometheus text. Base units; no label ever holds the name of a task, a Job or a node.
+`GET /metrics` on LISTEN_ADDRESS returns Prometheus text. Values have base units. No label ever holds the name of a
+task, a Job or a node.
 
 | name | kind | labels | meaning |
 |---|---|---|---|

@@ -1,4 +1,4 @@
-"""Makes `docs/demo.svg`: a moment of a real `dispatcher demo`, as terminals show it. `python -m docs.make_picture`."""
+"""Writes `docs/demo.svg`: one frame of a real `dispatcher demo` in a terminal. Run: `python -m docs.make_picture`."""
 
 import asyncio
 import io
@@ -38,8 +38,8 @@ SVG = f"""<svg class="rich-terminal" viewBox="0 0 {{width}} {{height}}" xmlns="h
 """
 
 
-class Filmed(DemoRun):
-    """A play that keeps what it shows."""
+class Filmed(Play):
+    """A demo that keeps its frames."""
 
     def __init__(self) -> None:
         super().__init__(Options(tasks=40), Console(file=io.StringIO(), width=WIDTH))
@@ -50,10 +50,10 @@ class Filmed(DemoRun):
         self.frames.append((view, list(self._told)))
 
 
-def richness(frame: tuple[DemoView, list[str]]) -> tuple[int, int]:
-    """How much there is to see."""
-    view, _ = frame
-    return len(view.states) + sum(node.pods > 0 for node in view.nodes), -abs(len(view.rows) // 2 - view.ended)
+def richness(frame: tuple[Scene, list[str]]) -> tuple[int, int]:
+    """A sort key: frames with more states and busy nodes are higher, then frames with about half of the rows ended."""
+    scene, _ = frame
+    return len(scene.states) + sum(node.pods > 0 for node in scene.nodes), -abs(len(scene.rows) // 2 - scene.ended)
 
 
 async def main() -> None:

@@ -1,7 +1,7 @@
 """Writes `docs/rights.md` from a migrated database and from what `deploy/` renders. See `make docs`.
 
-It starts a Postgres of its own (or uses the one that TEST_DATABASE_URL names) and builds kustomize where it is missing.
-tests/integration/test_rights.py and tests/contract/test_account_rights.py compare the page with both.
+This program starts its own Postgres, or uses the one that TEST_DATABASE_URL names. It builds kustomize if it is
+missing. tests/integration/test_rights.py and tests/contract/test_account_rights.py compare the page with both sources.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ HEAD: Final = """\
 <!-- Made from the catalog of a migrated database and from deploy/ by `make docs`. Change rights there. -->
 # Rights
 
-What each role may do in the database, and each ServiceAccount in the cluster. Tests compare this page with a real
-database and a real API server: a right that is not written here fails the build.
+This page lists the rights of each role in the database, and of each ServiceAccount in the cluster. Tests compare the
+page with a real database and a real API server: a right that is missing here fails the build.
 """
 
 
 async def read_catalog(connection: asyncpg.Connection[asyncpg.Record]) -> Catalog:
-    """What the database says; `search_path` must be bare. Sorted here: its own order depends on its collation."""
+    """The catalog; `search_path` names no schema of ours. Sorted here: the server's order depends on its collation."""
 
     async def rows(name: str, *arguments: object) -> list[dict[str, Any]]:
         found = [ordered(row) for row in await connection.fetch(query(name, "rights"), *arguments)]
@@ -51,12 +51,12 @@ async def read_catalog(connection: asyncpg.Connection[asyncpg.Record]) -> Catalo
 
 
 def ordered(row: asyncpg.Record) -> dict[str, Any]:
-    """Columns of a table keep their order; other lists have none."""
+    """A row with its lists sorted. Columns of a table keep their order; other lists have no order."""
     return {key: sorted(value) if isinstance(value, list) and key != "columns" else value for key, value in row.items()}
 
 
 async def migrated_catalog() -> Catalog:
-    """Of a new database."""
+    """The catalog of a new, migrated database."""
     server = await PostgresServer.launch()
     try:
         database = await server.create_database()
@@ -73,7 +73,7 @@ async def migrated_catalog() -> Catalog:
 
 
 def installations() -> dict[str, tuple[Json, ...]]:
-    """What each folder of `deploy/` puts into a cluster, if that says anything about rights."""
+    """The objects that each folder of `deploy/` renders, for the folders with objects about rights."""
     folders = sorted(file.parent for file in DEPLOY.rglob("kustomization.yaml"))
     found = {folder.relative_to(DEPLOY).as_posix(): rendered(folder) for folder in folders}
     return {folder: objects for folder, objects in found.items() if any(one["kind"] in RBAC_KINDS for one in objects)}

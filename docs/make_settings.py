@@ -1,4 +1,4 @@
-"""Writes `docs/settings.md` from `dispatcher/config.py`: there is no second list to forget. See `make docs`."""
+"""Writes `docs/settings.md` from `dispatcher/config.py`, so no second list of settings exists. See `make docs`."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -23,10 +23,11 @@ HEAD: Final = f"""\
 <!-- Made from dispatcher/config.py by `make docs`. Change it there. -->
 # Settings
 
-Environment variables. An empty one is an unset one. `dispatcher config` shows the effective settings and where each
-comes from; all faults are printed at once, with exit status 2. A name with the prefix `{PREFIX}` that nobody reads is a
-warning with the nearest known name, and a fault in `dispatcher config`; what Kubernetes injects for a Service is
-ignored. Durations are seconds, sizes and cpu are Kubernetes quantities, lists are comma separated.
+Settings are environment variables. An empty variable counts as unset. `dispatcher config` shows the effective settings
+and the source of each. Programs print all faults at once, with exit status 2. An unknown name with the prefix
+`{PREFIX}` causes a warning with the nearest known name, and a fault in `dispatcher config`. Variables that Kubernetes
+injects for a Service are ignored. Durations are in seconds. Sizes and cpu are Kubernetes quantities. Lists are comma
+separated.
 """
 NOT_EVEN_A_WORD: Final = "\0"
 
@@ -53,7 +54,7 @@ def row(field: Any) -> str:
 
 
 def rule(read: Any) -> str:
-    """What a wrong value is told: the reader itself says what it takes."""
+    """The rule of a setting, from the message of its reader for a wrong value."""
     try:
         read(NOT_EVEN_A_WORD)
     except ValueError as fault:

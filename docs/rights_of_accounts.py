@@ -1,6 +1,7 @@
-"""The second part of `docs/rights.md`: what the manifests of `deploy/` allow to whom in the cluster. Pure.
+"""The second part of `docs/rights.md`: the rights that the manifests of `deploy/` give in the cluster. Pure.
 
-A role that the manifests bind but do not hold is written by its name: its rules are those of the cluster's own version.
+The manifests can bind a role that they do not define. The page then has only its name. Its rules depend on the
+cluster's version.
 """
 
 from collections import defaultdict
@@ -13,21 +14,22 @@ from docs.rights_of_roles import NOTHING, listed, section
 CLUSTER: Final = "*cluster*"
 ALL_OF_ROLE: Final = "everything that it allows"
 VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
-"""In the order of the page; others come after them."""
+"""The order of verbs on the page; other verbs come after these."""
 AGGREGATED: Final = "rbac.authorization.k8s.io/aggregate-to-"
 HEAD: Final = """\
 ## Cluster
 
-A right in *cluster* holds for objects outside of namespaces, and in every namespace. No names: every object. Besides
-these, every account may ask about itself and discover the API. `deploy/base/policy.yaml` narrows what Jobs may be.
+A right in *cluster* holds for objects outside of namespaces, and in every namespace. A right without names holds for
+every object. Every account may also ask about itself and discover the API. `deploy/base/policy.yaml` restricts Jobs
+further.
 """
 Json = Mapping[str, Any]
 
 
 class Right(NamedTuple):
-    """One verb on one resource; where: a namespace, or CLUSTER. No name: every object.
+    """One verb on one resource. `where` is a namespace, or CLUSTER. No name: every object.
 
-    A resource that begins with `/` is a path. A right to a whole role has its name, and no resource.
+    A resource that begins with `/` is a path. A right to a whole role has the role's name and no resource.
     """
 
     subject: str
@@ -39,7 +41,7 @@ class Right(NamedTuple):
 
     @property
     def of(self) -> str:
-        """As kubectl writes resources."""
+        """The resource in the form of kubectl."""
         if self.verb == ALL_OF_ROLE:
             return f"`{self.name}`"
         resource, slash, part = self.resource.partition("/") if self.resource[0] != "/" else (self.resource, "", "")
@@ -47,7 +49,7 @@ class Right(NamedTuple):
 
 
 def accounts_part(installations: Mapping[str, Sequence[Json]]) -> str:
-    """The part of the page as Markdown; `installations`: what each folder of `deploy/` renders."""
+    """The part of the page as Markdown. `installations`: the objects that each folder of `deploy/` renders."""
     verbs: dict[tuple[str, ...], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for folder, objects in installations.items():
         for right in rights_of(objects):
@@ -65,7 +67,7 @@ def unquoted(key: Iterable[str]) -> list[str]:
 
 
 def rows_of(key: tuple[str, ...], verbs_by_folder: Mapping[str, Iterable[str]]) -> Iterator[tuple[str, ...]]:
-    """One line for all folders that give the same."""
+    """One line for all folders that give the same verbs."""
     subject, where, resource, name = key
     folders: dict[str, list[str]] = defaultdict(list)
     for folder, verbs in verbs_by_folder.items():
@@ -79,7 +81,7 @@ def place(verb: str) -> tuple[int, str]:
 
 
 def rights_of(objects: Iterable[Json]) -> set[Right]:
-    """What the objects allow to everybody whom they name, and to those who are given one of their roles."""
+    """The rights of every subject that the objects name, and of later holders of their roles."""
     objects = tuple(objects)
     roles = {role_key(one): one for one in objects if one["kind"] in ("Role", "ClusterRole")}
     bindings = [one for one in objects if one["kind"] in ("RoleBinding", "ClusterRoleBinding")]
@@ -100,7 +102,7 @@ def role_key(role: Json) -> tuple[str, str, str]:
 
 
 def bound_key(binding: Json) -> tuple[str, str, str]:
-    """A RoleBinding may give a ClusterRole, too: in its own namespace alone."""
+    """The key of the bound role. A RoleBinding may also give a ClusterRole, only in its own namespace."""
     kind, name = binding["roleRef"]["kind"], binding["roleRef"]["name"]
     return kind, binding["metadata"]["namespace"] if kind == "Role" else "", name
 
@@ -118,7 +120,7 @@ def bound(binding: Json, roles: Mapping[tuple[str, str, str], Json]) -> Iterator
 
 
 def later_holders(role: Json, *, is_bound: bool) -> list[str]:
-    """Whoever has a role that this one becomes a part of by its labels; of a role without use, whoever is given it."""
+    """Holders of the roles that include this role by its labels. An unbound role counts for its own later holders."""
     labels = role["metadata"].get("labels", {})
     wholes = [key.removeprefix(AGGREGATED) for key, on in labels.items() if key.startswith(AGGREGATED) and on == "true"]
     alone = [] if wholes or is_bound else [role["metadata"]["name"]]

@@ -1,6 +1,6 @@
-"""The first part of `docs/rights.md`: what the group roles may do in the database; `make_rights` reads it.
+"""The first part of `docs/rights.md`: the rights of the group roles in the database. `make_rights` reads the catalog.
 
-A right that this file knows no letter for stands in the page by its full name, so nothing is left out.
+A right without a letter in this file has its full name on the page, so no right is left out.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,14 +23,15 @@ LETTERS: Final = {
     "MAINTAIN": "M",
 }
 BY_COLUMN: Final = ("SELECT", "INSERT", "UPDATE", "REFERENCES")
-"""Rights that a column can have. On a table they are those of every column, of later ones, too."""
+"""Rights that a column can have. On a table they hold for every column, also for later columns."""
 NOTHING: Final = "—"
 HEAD: Final = """\
 ## Database
 
-`dispatch_owner` owns everything and is left out below. Columns name roles without `dispatch_`. A capital letter holds
-for the whole table and for columns that come later, a small one for that column alone: S SELECT, I INSERT, U UPDATE,
-F REFERENCES; of all of it: D DELETE, T TRUNCATE, G TRIGGER, M MAINTAIN. `+`: may be passed on.
+`dispatch_owner` owns everything and is left out below. Column heads name roles without `dispatch_`. The letters for
+columns are S SELECT, I INSERT, U UPDATE, F REFERENCES. A capital letter is a right on the whole table and on columns
+that come later. A small letter is a right on that column alone. The letters for the whole table are D DELETE, T
+TRUNCATE, G TRIGGER, M MAINTAIN. `+` means that the role may pass the right on.
 """
 
 
@@ -42,7 +43,7 @@ class Role(NamedTuple):
 
 
 class Relation(NamedTuple):
-    """A table, a view or a sequence; `row_security`: on, off or forced."""
+    """A table, a view or a sequence; `row_security` is on, off or forced."""
 
     name: str
     kind: str
@@ -58,7 +59,7 @@ class Function(NamedTuple):
 
 
 class Policy(NamedTuple):
-    """`visible`: its USING; `writable`: its WITH CHECK."""
+    """A policy of row security; `visible` is its USING, `writable` its WITH CHECK."""
 
     relation: str
     name: str
@@ -70,7 +71,7 @@ class Policy(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """One privilege of one grantee on an object; `part`: a column, empty: the whole object."""
+    """One privilege of one grantee on an object; `part` is a column, or empty for the whole object."""
 
     kind: str
     name: str
@@ -81,7 +82,7 @@ class Grant(NamedTuple):
 
 
 class Default(NamedTuple):
-    """What new objects of an owner give to others."""
+    """The rights that new objects of an owner give to other roles."""
 
     owner: str
     place: str
@@ -90,7 +91,7 @@ class Default(NamedTuple):
 
 
 class Catalog(NamedTuple):
-    """All that the catalog of a migrated database says about rights."""
+    """The rights in the catalog of a migrated database."""
 
     roles: Sequence[Role]
     relations: Sequence[Relation]
@@ -111,7 +112,7 @@ def roles_part(catalog: Catalog) -> str:
 
 
 def holders_of(grants: Iterable[Grant]) -> tuple[str, ...]:
-    """The roles of the project and PUBLIC, then whoever else has a right."""
+    """The roles of the project and PUBLIC, then all other roles with a right."""
     strangers = {grant.grantee for grant in grants} - {*ROLES, PUBLIC}
     return (*ROLES, PUBLIC, *sorted(strangers))
 
@@ -146,18 +147,18 @@ def relation_section(relation: Relation, grants: Sequence[Grant], holders: Seque
 
 
 def whole_letters(own: Sequence[Grant], holder: str) -> str:
-    """Rights that no column has."""
+    """Rights on the whole table that a column cannot have."""
     return letters(one for one in own if one.grantee == holder and not one.part and one.privilege not in BY_COLUMN)
 
 
 def column_letters(own: Sequence[Grant], column: str, holder: str) -> str:
-    """Capital: granted on the table, so on every column; small: on this column alone."""
+    """Capital letters are granted on the table, so on every column; small letters on this column alone."""
     theirs = [one for one in own if one.grantee == holder and one.privilege in BY_COLUMN]
     return letters(one for one in theirs if not one.part).upper() + letters(one for one in theirs if one.part == column)
 
 
 def letters(grants: Iterable[Grant]) -> str:
-    """`+`: may be passed on."""
+    """One letter per right; `+` means that the right may be passed on."""
     return "".join(LETTERS.get(one.privilege, f" {one.privilege}") + "+" * one.grantable for one in ordered(grants))
 
 
@@ -206,7 +207,7 @@ def policy_section(policies: Sequence[Policy]) -> str:
 
 
 def rest_section(catalog: Catalog) -> str:
-    """What most installations have none of."""
+    """Kinds of rights that most installations do not have."""
     named: Mapping[str, Sequence[str]] = {
         "Rights on types": told(catalog.grants, "type"),
         "Rights on the database beyond those of a new one": told(catalog.grants, "database"),
@@ -224,7 +225,7 @@ def rest_section(catalog: Catalog) -> str:
 
 
 def told(grants: Iterable[Grant], kind: str) -> list[str]:
-    """Sentences of one kind of object, whatever its name."""
+    """One line for each right on a kind of object."""
     return [f"{one.name}: {in_words(one)}" for one in grants if one.kind == kind]
 
 
@@ -250,5 +251,5 @@ def listed(words: Sequence[str]) -> str:
 
 
 def code(words: Sequence[str]) -> str:
-    """A bar would end the cell of the table."""
+    """Words as code. A bar is escaped, because it would end the cell of the table."""
     return listed(["`" + word.replace("|", r"\|").replace("\n", " ") + "`" for word in words])

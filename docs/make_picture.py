@@ -38,7 +38,7 @@ SVG = f"""<svg class="rich-terminal" viewBox="0 0 {{width}} {{height}}" xmlns="h
 """
 
 
-class Filmed(Play):
+class Filmed(DemoRun):
     """A demo that keeps its frames."""
 
     def __init__(self) -> None:
@@ -50,10 +50,10 @@ class Filmed(Play):
         self.frames.append((view, list(self._told)))
 
 
-def richness(frame: tuple[Scene, list[str]]) -> tuple[int, int]:
+def richness(frame: tuple[DemoView, list[str]]) -> tuple[int, int]:
     """A sort key: frames with more states and busy nodes are higher, then frames with about half of the rows ended."""
-    scene, _ = frame
-    return len(scene.states) + sum(node.pods > 0 for node in scene.nodes), -abs(len(scene.rows) // 2 - scene.ended)
+    view, _ = frame
+    return len(view.states) + sum(node.pods > 0 for node in view.nodes), -abs(len(view.rows) // 2 - view.ended)
 
 
 async def main() -> None:

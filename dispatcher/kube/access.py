@@ -1,6 +1,7 @@
-"""Whether our identity may do what the work needs, asked before the work needs it (SelfSubjectAccessReview).
+"""Checks that our identity has the rights that the work needs (SelfSubjectAccessReview), before they are needed.
 
-Each verb is asked for where it is used: Jobs and Pods in the namespace of Jobs, the lease in our own, nodes in none.
+Each verb is checked where it is used: Jobs and Pods in the namespace of Jobs, the lease in our own namespace, nodes
+cluster-wide.
 """
 
 import itertools
@@ -24,7 +25,7 @@ OF_CLUSTER: Final[tuple[Rule, ...]] = (("", "nodes", ("list", "watch")),)
 
 
 class Question(Struct, frozen=True):
-    """One verb on one resource; no namespace: cluster-wide; no name: of every object."""
+    """One verb on one resource. No namespace means cluster-wide. No name means every object."""
 
     group: str
     resource: str
@@ -37,7 +38,7 @@ class Question(Struct, frozen=True):
 
 
 def questions(namespace: str, lease: LeaseName, *, with_nodes: bool) -> Iterator[Question]:
-    """Everything that a dispatcher does with these places. A create cannot be limited by name: RBAC does not see it."""
+    """All verbs that a dispatcher uses. A create is asked without a name, because RBAC cannot limit it by name."""
     for group, resource, verbs in OF_JOBS:
         yield from (Question(group, resource, verb, namespace) for verb in verbs)
     yield Question(LEASES_GROUP, "leases", "create", lease.namespace)
@@ -56,7 +57,7 @@ class Review(Struct, frozen=True):
 
 
 class Access:
-    """Verbs that are missing; `fault` is empty when none is."""
+    """The check of our rights. `fault` names the missing verbs and is empty if none is missing."""
 
     def __init__(self, client: KubeClient, namespace: str, lease: LeaseName, *, with_nodes: bool) -> None:
         self._client = client
@@ -64,7 +65,7 @@ class Access:
         self.fault = "not asked yet"
 
     async def check(self) -> None:
-        """Asks for every verb; an API server that cannot be asked leaves the fault that says so."""
+        """Asks for every verb. `fault` also tells if the API server cannot be asked."""
         try:
             missing = [asked for asked in self._questions if not await self._may(asked)]
         except ClusterError as fault:
@@ -81,7 +82,7 @@ class Access:
 
 
 def told(missing: Iterable[Question]) -> Iterator[str]:
-    """What is missing, one place after the other."""
+    """The missing verbs as text, one item for each namespace."""
     for namespace, asked in itertools.groupby(missing, lambda one: one.namespace):
         where = f"in namespace {namespace}" if namespace else "cluster-wide"
         yield f"{where} not allowed: {', '.join(map(str, asked))}"

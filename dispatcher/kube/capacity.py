@@ -1,6 +1,4 @@
-"""Nodes, bound Pods and reservations of the whole cluster, as far as free room is told from them, and how they are
-followed.
-"""
+"""Reads and follows nodes, bound Pods and reservations of the whole cluster, to compute the free room of nodes."""
 
 import asyncio
 from collections.abc import Iterable
@@ -21,7 +19,7 @@ from dispatcher.runtime.clock import elapsed
 from dispatcher.runtime.metrics import STORE_AGE
 
 BOUND: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
-"""Ended Pods ask for nothing; those without a node ask nobody yet."""
+"""Pods that use room: not ended, and bound to a node."""
 MOST_SECONDS: Final = 100
 
 
@@ -36,7 +34,7 @@ class Container(Struct, frozen=True, rename="camel"):
 
 
 class ContainerStatus(Struct, frozen=True, rename="camel"):
-    """What its node has given it: while it is made smaller, more than it asks for."""
+    """Resources that the node has given the container: more than its requests while the container is made smaller."""
 
     name: str = ""
     allocated_resources: dict[str, str] | None = None
@@ -77,7 +75,7 @@ def read_node_size(raw: bytes | msgspec.Raw) -> NodeSize:
 
 
 def read_bound_pod(raw: bytes | msgspec.Raw) -> BoundPod | None:
-    """None: it is on no node."""
+    """Reads a bound Pod. Returns None for a Pod without a node."""
     wire = msgspec.json.decode(raw, type=WireBoundPod)
     spec, status = wire.spec, wire.status
     if not spec.node_name:
@@ -95,7 +93,7 @@ def read_bound_pod(raw: bytes | msgspec.Raw) -> BoundPod | None:
 
 
 def taken(container: Container, status: ContainerStatus | None) -> Written:
-    """The larger of what it asks for and what it has, as kube-scheduler counts a Pod that is resized (KEP-1287)."""
+    """The larger of request and given amount of each resource. kube-scheduler counts a resized Pod so (KEP-1287)."""
     asked = container.resources.requests or {}
     if status is None:
         return requests(asked)
@@ -110,7 +108,7 @@ def taken(container: Container, status: ContainerStatus | None) -> Written:
 def is_more(amount: str, other: str) -> bool:
     try:
         return amount != other and milli_of(amount) > milli_of(other)
-    except ValueError:  # what is no quantity asks for nothing, and says nothing
+    except ValueError:  # an unreadable quantity counts as nothing
         return False
 
 
@@ -119,7 +117,7 @@ def requests(written: dict[str, str] | None) -> Written:
 
 
 class Listener(Protocol):
-    """Hears what each was and is; None: there was none, there is none."""
+    """Hears each change. `before` is None for a new object, `after` is None for a deleted one."""
 
     def hear_node(self, before: NodeSize | None, after: NodeSize | None) -> None: ...
     def hear_pod(self, before: BoundPod | None, after: BoundPod | None) -> None: ...
@@ -127,7 +125,7 @@ class Listener(Protocol):
 
 
 class CapacityMirror:
-    """Tells a listener how the cluster is; runs until it is cancelled."""
+    """Tells a listener each change of nodes, bound Pods and reservations."""
 
     def __init__(self, client: KubeClient, listener: Listener, pace: Pace = Pace()) -> None:
         nodes = Resource("nodes", "/api/v1/nodes", read_node_size)
@@ -140,27 +138,28 @@ class CapacityMirror:
         self._reservations.store.on_each(listener.hear_reservation)
 
     async def run(self) -> None:
+        """Runs until it is cancelled."""
         async with asyncio.TaskGroup() as group:
             for reflector in (self._nodes, self._pods, self._reservations):
                 group.create_task(reflector.run())
 
     def is_synced(self) -> bool:
-        """Everything was listed once."""
+        """Whether all three resources were listed once."""
         return self._nodes.store.is_synced and self._pods.store.is_synced and self._reservations.store.is_synced
 
     def hears(self) -> bool:
-        """Whether a Pod that is bound now would be heard of now: while they are listed anew it would not."""
+        """Whether news of a Pod that is bound now would arrive at once. During a relist it would not."""
         return self._pods.is_following
 
     def knows_reservations(self) -> bool:
-        """Whether all of them are known that there are now, whatever else is not."""
+        """Whether the reservations are fresh, even if nodes or Pods are not."""
         return not fault_of(self._reservations)
 
     def bound(self) -> Iterable[BoundPod]:
         return self._pods.store.view().values()
 
     def stale(self) -> str:
-        """What is not known, or too old to be believed; empty: nothing."""
+        """The stores that are not listed yet or too old to decide by, with reasons; empty if all are fresh."""
         known = (self._nodes, self._pods, self._reservations)
         return "; ".join(fault for one in known if (fault := fault_of(one)))
 
@@ -174,4 +173,4 @@ def fault_of(reflector: Reflector[NodeSize] | Reflector[BoundPod] | Reflector[Re
 
 
 def no_wake() -> None:
-    """Nobody waits for it: answers look at the rooms as they are."""
+    """No component waits for a change: each answer of the extender reads the room as it is then."""

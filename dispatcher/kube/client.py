@@ -1,7 +1,7 @@
-"""A thin client of the Kubernetes API: bytes out, status and bytes in.
+"""A thin client of the Kubernetes API: it sends bytes and returns a status and bytes.
 
-Two sessions, so that long watches and short requests never starve each other. No proxy from the environment, no client
-side model, and a limit on every wait: a server that says nothing is a fault, never a pause.
+Watches and short requests have separate sessions, so that they never starve each other. Proxy settings of the
+environment are ignored. Every wait has a limit: a silent server is a fault.
 """
 
 import json
@@ -26,7 +26,7 @@ from dispatcher.runtime.metrics import KUBE_REQUESTS, KUBE_SECONDS
 REQUEST_SECONDS: Final = 30
 CONNECT_SECONDS: Final = 5
 SILENCE_SECONDS: Final = 90
-"""Of a watch: bookmarks come about each minute."""
+"""Limit for a watch without a line. Bookmarks come about once a minute."""
 LINE_BYTES: Final = 4 * 2**20
 NETWORK_FAULTS: Final = (aiohttp.ClientError, TimeoutError, OSError, ValueError)
 CONTENT: Final = {"PATCH": {"Content-Type": "application/merge-patch+json"}}
@@ -34,11 +34,11 @@ S = TypeVar("S")
 
 
 class WatchSilent(ClusterAway):
-    """Nothing came for so long that the stream may be dead; on a quiet resource it may as well live."""
+    """A watch brought no line for too long. The stream may be dead, or the resource may be quiet."""
 
 
 class Question(Struct, frozen=True):
-    """One request, as it may be asked again."""
+    """One request, kept so that it can be sent again."""
 
     method: str
     path: str
@@ -48,21 +48,21 @@ class Question(Struct, frozen=True):
 
 
 class Reply(Struct, frozen=True):
-    """An answer that was read to its end."""
+    """An answer whose body was read to its end."""
 
     status: int
     body: bytes
     retry_after: float = 0
 
     def expect(self, doing: str) -> bytes:
-        """The body of a success; ClusterRefused says what was refused."""
+        """The body of a successful answer. Raises ClusterRefused for any other answer."""
         if self.status < 300:
             return self.body
         status = read_status(self.body)
         raise ClusterRefused(doing, self.status, status.reason, status.message)
 
     def read(self, doing: str, what: type[S]) -> S:
-        """A success as what it should be. ClusterAway: somebody else answered, a proxy or a login page."""
+        """Decodes a successful answer as `what`. Raises ClusterAway if a proxy or a login page answered instead."""
         try:
             return msgspec.json.decode(self.expect(doing), type=what)
         except UNREADABLE as fault:
@@ -70,7 +70,7 @@ class Reply(Struct, frozen=True):
 
 
 class KubeClient:
-    """Requests to one API server, as one identity; a watch is given up after `silence` seconds without a line."""
+    """Requests to one API server, as one identity. A watch ends after `silence` seconds without a line."""
 
     def __init__(self, login: Login, silence: float = SILENCE_SECONDS) -> None:
         self._login = login
@@ -89,11 +89,11 @@ class KubeClient:
 
     @property
     def own_namespace(self) -> str | None:
-        """Of our own ServiceAccount; None outside a cluster."""
+        """Namespace of our ServiceAccount; None outside a cluster."""
         return self._login.own_namespace
 
     def now(self) -> datetime:
-        """By the API server's clock."""
+        """The time by the API server's clock."""
         return self._clock.now()
 
     async def request(
@@ -104,7 +104,10 @@ class KubeClient:
         params: Mapping[str, str] | None = None,
         seconds: float = REQUEST_SECONDS,
     ) -> Reply:
-        """One request; a refused token is read again, once. ClusterAway: no answer, so it may have been done."""
+        """Sends one request. After a 401 the token is read again, once.
+
+        Raises ClusterAway without an answer: the API server may have carried out the request.
+        """
         question = Question(method, path, body, params, seconds)
         reply = await self._once(question, False)
         return await self._once(question, True) if reply.status == 401 else reply
@@ -120,9 +123,9 @@ class KubeClient:
                 headers=await self._headers(again) | CONTENT.get(question.method, {}),
                 ssl=self._login.tls or True,
                 timeout=aiohttp.ClientTimeout(total=question.seconds, sock_connect=CONNECT_SECONDS),
-                allow_redirects=False,  # to a login page, say: that is no answer
+                allow_redirects=False,  # a redirect, for example to a login page, is no answer
             ) as answer:
-                if answer.status < 400:  # the API server's own word, and not that of something before it
+                if answer.status < 400:  # an error may come from a proxy, with the proxy's clock
                     self._clock.hear(answer.headers.get("Date"))
                 content = await answer.read()
                 code = str(answer.status)
@@ -134,7 +137,10 @@ class KubeClient:
             KUBE_SECONDS.labels(question.method, resource).observe(time.perf_counter() - began)
 
     async def watch(self, path: str, params: Mapping[str, str], seconds: float) -> AsyncGenerator[bytes, None]:
-        """Lines of a watch until the server ends it, in at most about `seconds`. The first yield is empty: accepted."""
+        """Yields the lines of a watch until the server ends it, after about `seconds` at most.
+
+        The first yield is empty. It says that the watch was accepted.
+        """
         timeout = aiohttp.ClientTimeout(total=seconds + 30, sock_connect=CONNECT_SECONDS, sock_read=self._silence)
         asked = {**params, "watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(int(seconds))}
         try:
@@ -164,9 +170,9 @@ class KubeClient:
 
 def open_session(limit: int) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
-        # Idle connections outlive quiet spells but not the server's own limit of 90 s.
+        # Idle connections are kept for reuse, but not until the server's own limit of 90 s.
         connector=aiohttp.TCPConnector(limit=limit, keepalive_timeout=60, socket_factory=patient_socket),
-        # Lists above 128 KB would come gzipped, and the API server pays for it.
+        # Otherwise lists above 128 KB come gzipped, which costs the API server CPU time.
         headers={"User-Agent": f"pg-job-dispatcher/{__version__}", "Accept-Encoding": "identity"},
         read_bufsize=LINE_BYTES,
         trust_env=False,
@@ -175,7 +181,7 @@ def open_session(limit: int) -> aiohttp.ClientSession:
 
 
 def patient_socket(address: tuple[object, ...]) -> socket.socket:
-    """A socket that notices a dead peer: HTTP/1.1 has no ping of its own."""
+    """A socket that notices a dead peer. HTTP/1.1 has no ping."""
     family, kind, protocol, *_ = address
     made = socket.socket(family, kind, protocol)  # type: ignore[arg-type] # aiohttp's AddrInfo is a loose tuple
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -190,7 +196,7 @@ def seconds_of(header: str | None) -> float:
 
 
 def resource_of(path: str) -> str:
-    """`jobs` of `/apis/batch/v1/namespaces/x/jobs/name`: a bounded label, never a name."""
+    """The resource in a path: `jobs` in `/apis/batch/v1/namespaces/x/jobs/name`. Metrics use it as a bounded label."""
     parts = path.split("/")
     version = parts.index("v1") if "v1" in parts else 0
     rest = parts[version + 1 :]

@@ -1,4 +1,4 @@
-"""How to reach and convince the API server: inside a cluster by the Pod's service account, outside by a kubeconfig."""
+"""Address and credentials of the API server: the Pod's service account in a cluster, a kubeconfig outside."""
 
 import os
 import ssl
@@ -17,27 +17,27 @@ REREAD_SECONDS: Final = 60
 
 
 class Login(Struct, frozen=True):
-    """Where the server is, and who we are there."""
+    """Address of the API server, and our credentials there."""
 
     url: str
     tls: ssl.SSLContext | None
     token: Callable[[bool], Awaitable[str | None]]
-    """Gives a bearer token; with True a fresh one, because the old one was refused."""
+    """Returns a bearer token. True asks for a fresh one, because the old one was refused."""
     namespace: str
-    """Where Jobs are made if no setting says so."""
+    """Namespace for Jobs if DISPATCHER_NAMESPACE is not set."""
     own_namespace: str | None = None
-    """Of our own ServiceAccount; None outside a cluster."""
+    """Namespace of our ServiceAccount; None outside a cluster."""
 
 
 async def log_in(kube: KubeSettings) -> Login:
-    """The Pod's service account, or a kubeconfig. A kubeconfig that a setting names wins."""
+    """Uses the Pod's service account, or a kubeconfig. A kubeconfig that a setting names comes first."""
     if kube.kubeconfig is None and (login := in_cluster()) is not None:
         return login
     return await from_kubeconfig(kube.kubeconfig or os.environ.get("KUBECONFIG"), kube.context)
 
 
 def in_cluster(account: Path = ACCOUNT) -> Login | None:
-    """None: this is not a Pod."""
+    """Login with the Pod's service account. Returns None outside a Pod."""
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host or not (account / "token").is_file():
         return None
@@ -48,7 +48,7 @@ def in_cluster(account: Path = ACCOUNT) -> Login | None:
 
 
 class TokenFile:
-    """A projected token: rotated by kubelet, so it is read again each minute, and when it was refused."""
+    """A projected token. kubelet rotates it, so it is read again each minute, and when it was refused."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -63,8 +63,8 @@ class TokenFile:
 
 
 async def from_kubeconfig(path: str | None, context: str | None) -> Login:
-    """A kubeconfig with whatever it uses to log in (certificates, exec plugins, OIDC)."""
-    # Imported here: it costs 0.3 s and 40 MiB that a Pod in the cluster never needs.
+    """Login with a kubeconfig, by certificates, exec plugins or OIDC."""
+    # Imported here, because the import costs 0.3 s and 40 MiB, and a Pod in the cluster never needs it.
     from kubernetes_asyncio import client, config
 
     target, named = client.Configuration(), f"KUBECONFIG: {path or '~/.kube/config'}"
@@ -75,7 +75,7 @@ async def from_kubeconfig(path: str | None, context: str | None) -> Login:
     try:
         await load()
         contexts, current = config.list_kube_config_contexts(config_file=path)
-    except Exception as fault:  # an exec plugin or a half-written file fails in any way
+    except Exception as fault:  # exec plugins and half-written files raise any exception
         raise SettingsError((f"{named}: {fault}",)) from fault
 
     active = next((known for known in contexts or () if known["name"] == context), current) or {"context": {}}
@@ -84,7 +84,7 @@ async def from_kubeconfig(path: str | None, context: str | None) -> Login:
         if refused:
             try:
                 await load()
-            except Exception as fault:  # as above; the next refusal tries again
+            except Exception as fault:  # as above; the next refused token leads to another try
                 raise ClusterAway(f"{named}: {fault}") from fault
         bearer = target.api_key.get("BearerToken")
         return bearer.removeprefix("Bearer ") if bearer else None
@@ -93,7 +93,7 @@ async def from_kubeconfig(path: str | None, context: str | None) -> Login:
 
 
 def tls_of(target: object) -> ssl.SSLContext | None:
-    """The TLS side of a loaded kubeconfig."""
+    """TLS context of a loaded kubeconfig; None without https."""
     if not str(getattr(target, "host", "")).startswith("https"):
         return None
     context = ssl.create_default_context(cafile=getattr(target, "ssl_ca_cert", None))

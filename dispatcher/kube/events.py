@@ -1,4 +1,4 @@
-"""Events (core/v1): words about an object, which the API server keeps for an hour."""
+"""Writes Events (core/v1) about objects. The API server keeps them for an hour."""
 
 import hashlib
 from typing import Any, Final
@@ -12,7 +12,7 @@ from dispatcher.model.notices import Notice
 from dispatcher.runtime.metrics import EVENTS
 
 VERSIONS: Final = {"Pod": "v1", "NodeReservation": "dispatcher.internal/v1alpha1"}
-"""Of the kinds that we tell something about."""
+"""apiVersion of each kind that we write Events about."""
 KNOWN: Final = 409
 BUSY, BROKEN = 429, 500
 LONGEST_NAME, LONGEST_WORDS = 200, 1024
@@ -20,15 +20,17 @@ log = structlog.get_logger(component="kube.events")
 
 
 class Events:
-    """`component`: who tells it."""
+    """Writes Events. `component` is the source that they name."""
 
     def __init__(self, client: KubeClient, component: str) -> None:
         self._client = client
         self._component = component
 
     async def tell(self, notice: Notice) -> None:
-        """One Event for an object and a reason: what was said before is replaced. ClusterError: try again. What is
-        refused for good, because the namespace goes, say, is told in the log.
+        """Writes one Event for an object and a reason, in place of an earlier one.
+
+        Raises ClusterError if a later try may succeed. A final refusal only goes to the log, for example while the
+        namespace is being deleted.
         """
         event = self._event(notice)
         namespace, name = event["metadata"]["namespace"], event["metadata"]["name"]
@@ -65,6 +67,6 @@ class Events:
 
 
 def name_of(notice: Notice, name: str) -> str:
-    """The same for the same object and reason."""
+    """Name of the Event. The same object and reason give the same name."""
     digest = hashlib.sha256(f"{notice.uid}/{notice.reason}".encode()).hexdigest()[:16]
     return f"{name[:LONGEST_NAME].rstrip('.-')}.{digest}"

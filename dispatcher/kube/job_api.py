@@ -1,4 +1,4 @@
-"""Writes and live questions about Jobs and Pods. Answers are values: what they mean is decided elsewhere."""
+"""Creates, reads and deletes Jobs, and deletes Pods. Answers are values; `jobs.answers` decides what they mean."""
 
 from collections.abc import Callable
 from typing import Final
@@ -11,9 +11,8 @@ from dispatcher.model.identity import job_selector
 from dispatcher.model.jobs import ApiAnswer, End, Job, Manifest
 
 WRITE_SECONDS: Final = 10
-"""Also told to the server: it bounds how late a write of ours can land."""
 SERVER_SECONDS: Final = 8
-
+"""The server's limit, sent as `timeout`. It bounds how late a write of ours can take effect."""
 
 WITHHELD: Final = ApiAnswer(0, message="not sent: this replica does not lead any more", is_sent=False)
 
@@ -31,7 +30,10 @@ def pods_path(namespace: str) -> str:
 
 
 class JobApi:
-    """The namespace of one installation. `may_write` is asked last, at each write: a term may end while we waited."""
+    """Calls in the namespace of one installation's Jobs.
+
+    `may_write` is asked directly before each write, because a term may end while a write waits.
+    """
 
     def __init__(
         self, client: KubeClient, namespace: str, installation: str, may_write: Callable[[], bool] = always
@@ -43,14 +45,14 @@ class JobApi:
         self._installation = installation
 
     async def create(self, manifest: Manifest) -> ApiAnswer:
-        """POST, told to refuse unknown fields. Status 0: unknown, it may have been done, unless it was not sent."""
+        """POST that refuses unknown fields. Status 0: the Job may have been made, unless the POST was not sent."""
         if not self._may_write():
             return WITHHELD
         params = {"fieldValidation": "Strict", "timeout": f"{SERVER_SECONDS}s"}
         return await self._ask("POST", self._jobs, encode(manifest), params)
 
     async def try_create(self, manifest: Manifest) -> ApiAnswer:
-        """As `create`, up to the point where it would be kept: nothing is made."""
+        """The same POST as a dry run: the API server checks it and stores nothing."""
         params = {"fieldValidation": "Strict", "dryRun": "All", "timeout": f"{SERVER_SECONDS}s"}
         return await self._ask("POST", self._jobs, encode(manifest), params)
 
@@ -59,14 +61,14 @@ class JobApi:
         return await self._ask("GET", f"{self._jobs}/{name}", None, None)
 
     async def list_task(self, task_id: int) -> list[Job]:
-        """A consistent list of one task's Jobs; ClusterError: not known."""
+        """A consistent list of one task's Jobs. Raises ClusterError if they are not known."""
         params = {"labelSelector": job_selector(self._installation, task_id)}
         reply = await self._client.request("GET", self._jobs, params=params, seconds=WRITE_SECONDS)
         page = reply.read(f"list Jobs of task {task_id}", Page)
         return [job for raw in page.items if (job := read_job(raw)) is not None]
 
     async def delete(self, end: End) -> ApiAnswer:
-        """DELETE with preconditions: it hits this very object, as it was judged, or nothing."""
+        """DELETE with preconditions: it deletes the object as it was judged, or nothing."""
         if not self._may_write():
             return WITHHELD
         only_if = {"uid": end.uid}
@@ -74,7 +76,7 @@ class JobApi:
             only_if["resourceVersion"] = end.resource_version
         options: Manifest = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": only_if}
         if end.kind == "jobs":
-            options["propagationPolicy"] = "Foreground"  # by default batch/v1 leaves its Pods behind
+            options["propagationPolicy"] = "Foreground"  # the default of batch/v1 leaves the Pods behind
         if end.grace_seconds is not None:
             options["gracePeriodSeconds"] = end.grace_seconds
         path = f"{self._jobs if end.kind == 'jobs' else self._pods}/{end.name}"
@@ -92,7 +94,7 @@ def read_answer(reply: Reply) -> ApiAnswer:
     if reply.status < 300:
         try:
             return ApiAnswer(reply.status, job=read_job(reply.body))
-        except UNREADABLE:  # a truncated body: done, but what was made has to be asked for
+        except UNREADABLE:  # a truncated body: the call is done, and only a GET can tell what was made
             return ApiAnswer(0, message="the answer was not whole")
     status = read_status(reply.body)
     details = status.details

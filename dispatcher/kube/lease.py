@@ -1,10 +1,14 @@
-"""The leader lease: every replica plans, one of them writes.
+"""The leader lease. Every replica plans; only the leader writes.
 
-A lease is no fence (client-go says so of its own): names keep two leaders harmless for a row, and what a deposed one
-has in flight may pass a cap. What this file promises is that no write is begun after the trust in our own term is over.
+This file promises that no write begins after the trust in our own term has ended. A lease is no fence, as client-go
+says of its own lease. Two leaders are harmless for a row because of the Job names, but writes that a deposed leader
+had on their way may exceed a cap.
 
-Failure story: an API server that is away ends the term by time; a process that was paused finds its term over when it
-wakes up, because the clock is asked at each write; a lease that somebody deletes is made anew by whoever comes first.
+Failure story:
+
+* The API server is away: the term ends by time.
+* The process was paused: each write asks the clock, so a process that wakes up finds its term over.
+* The lease was deleted: the first replica that may take it creates it again.
 """
 
 import asyncio
@@ -29,20 +33,24 @@ from dispatcher.runtime.metrics import FAULTS, LEADER
 log = structlog.get_logger(component="kube.lease")
 
 LONGEST_SECONDS: Final = 300
-"""As long as a lease may be set: what somebody wrote by hand must not keep us waiting for longer."""
+"""The longest lease length that the settings allow. A longer length that somebody wrote by hand is cut to it."""
 LARGEST: Final = 2**31 - 1
+"""The largest `leaseTransitions`, an int32."""
 LEASES_GROUP: Final = "coordination.k8s.io"
 
 
 class LeaseName(Struct, frozen=True):
-    """Where the lease of an installation stands: beside our programs, so that nobody who makes Jobs reaches it."""
+    """Namespace and name of an installation's lease.
+
+    The lease is in the namespace of our programs, so that accounts that only create Jobs cannot write it.
+    """
 
     namespace: str
     name: str
 
 
 def lease_of(installation: str, namespace: str) -> LeaseName:
-    """`namespace`: that of our own ServiceAccount; outside a cluster, that of Jobs."""
+    """Name of the lease. `namespace`: our ServiceAccount's namespace, or outside a cluster the namespace of Jobs."""
     return LeaseName(namespace, f"{installation}-leader")
 
 
@@ -60,7 +68,7 @@ class WireLease(Wire, frozen=True):
 
 
 class Lease:
-    """One replica's view of the lease of its installation; `won` is called whenever a term begins."""
+    """One replica's part in the election of its installation. `run_once` keeps, takes or reads the lease."""
 
     def __init__(self, client: KubeClient, lease: LeaseName, seconds: int, clock: Clock = elapsed) -> None:
         self.me = f"{socket.gethostname()}_{uuid.uuid4()}"
@@ -78,6 +86,7 @@ class Lease:
         LEADER.set_function(lambda: float(self.is_trusted()))
 
     def on_winning(self, listener: Callable[[], None]) -> None:
+        """Calls `listener` whenever a term of this replica begins."""
         self._won = listener
 
     def is_trusted(self) -> bool:
@@ -85,17 +94,17 @@ class Lease:
         return self._clock() < self._trusted_until
 
     def term(self) -> int:
-        """The number of our term; 0: we do not lead. What was seen in one term is not acted upon in another."""
+        """Number of our term, from 1; 0 if we do not lead. A cycle acts only in the term in which it looked."""
         return self._terms if self.is_trusted() else 0
 
     def vacancy(self) -> str:
-        """Why nobody leads; empty: somebody does, we or another."""
+        """Why there is no leader; empty if this replica or another one leads."""
         if self.is_trusted() or (self._sight is not None and not self._is_free(self._sight)):
             return ""
         return f"lease {self._name}: {self._fault or 'its holder is gone'}"
 
     async def run_once(self) -> float:
-        """One try; returns in how many seconds to try again."""
+        """Tries once to keep, take or read the lease. Returns the seconds until the next try."""
         try:
             async with asyncio.timeout(self._seconds / 3):
                 await self._try(self._clock())
@@ -108,11 +117,11 @@ class Lease:
         return pause(self._sight, self.me, self._seconds, self._clock())
 
     async def release(self) -> None:
-        """Gives the lease up, after the last write has been answered; another replica need not wait for its end."""
+        """Gives the lease up, so that another replica need not wait for its end. Call it after the last answer."""
         self._trusted_until = float("-inf")
         try:
             async with asyncio.timeout(self._seconds / 3):
-                for _ in range(2):  # a renewal that was cut off may still land before our word
+                for _ in range(2):  # a cancelled renewal may still reach the API server first and cause a conflict
                     await self._read()
                     if self._sight is None or not self._holds():
                         return
@@ -125,7 +134,7 @@ class Lease:
             log.warning("the lease could not be given up: it ends by itself", fault=str(fault) or "no answer in time")
 
     async def _try(self, began: float) -> None:
-        for _ in range(2):  # somebody may be faster, or have put his hand on it: then it is read in the same try
+        for _ in range(2):  # after a conflict with a rival or an edit by hand, the same try reads the lease again
             if not (self._is_current and self._holds()):
                 await self._read()
             if not self._may_take():
@@ -139,7 +148,7 @@ class Lease:
             self._trusted_until = float("-inf")
 
     def _trust(self, until: float) -> None:
-        """A term goes on only where trust never ended: a rival's may lie between."""
+        """Trusts our term until `until`. A new term begins if trust had ended, because a rival may have led since."""
         is_new = not self.is_trusted()
         self._trusted_until = until
         if is_new and self.is_trusted():
@@ -148,7 +157,7 @@ class Lease:
             self._won()
 
     def _may_take(self) -> bool:
-        """Ours, given up, over; or emptied by a hand while we lead."""
+        """True if the lease is absent, ours, released or expired, or if its holder was removed while we lead."""
         sight = self._sight
         is_ours = sight is None or self._holds() or (self.is_trusted() and not sight.record.holder)
         return is_ours or (sight is not None and self._is_free(sight))
@@ -181,7 +190,7 @@ class Lease:
         await self._send("PUT", f"{self._path}/{self._name}", self._body(record, holder))
 
     async def _send(self, method: str, path: str, body: bytes) -> None:
-        """A write; a rival that was faster is no fault: the lease is read again next time."""
+        """Sends a write. A conflict with a faster rival is no fault: the lease is read again."""
         self._is_current = False
         try:
             reply = await self._client.request(
@@ -204,7 +213,7 @@ class Lease:
         self._sight, self._is_current = look_again(self._sight, record, self._clock()), True
 
     def _body(self, record: Record | None, holder: str) -> bytes:
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")  # for people: nobody compares it
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")  # for people; no program compares it
         is_new = record is None or record.holder != holder
         spec = {
             "holderIdentity": holder,

@@ -1,4 +1,4 @@
-"""A consistent list of one resource, in pages, each object read as the fact it is."""
+"""Lists one resource consistently, in pages, and reads each object as a fact."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -20,10 +20,15 @@ def by_name(meta: Meta) -> str:
 
 
 class Resource(Struct, Generic[T], frozen=True):
-    """What is listed: its path, which of it (by label and by field), and how an object becomes a fact (None: not ours).
+    """Which objects to list, and how to read them.
 
-    `key`: the fact's name, told from metadata alone. `is_optional`: where the API server does not know the kind (404),
-    there is none of it.
+    name: name in metrics, logs and faults.
+    path: path of the collection.
+    read: makes a fact of an object; None: the object is not ours.
+    selector: label selector.
+    fields: field selector.
+    key: the fact's name, from metadata alone.
+    is_optional: a 404 means that the API server does not know the kind, so there are no such objects.
     """
 
     name: str
@@ -36,19 +41,22 @@ class Resource(Struct, Generic[T], frozen=True):
 
     @property
     def which(self) -> dict[str, str]:
-        """As a list and a watch are asked for it."""
+        """Query parameters that select the objects, for a list and for a watch."""
         return {"labelSelector": self.selector} | ({"fieldSelector": self.fields} if self.fields else {})
 
 
 class Listed(Struct, Generic[T], frozen=True):
-    """All of it, as of one resource version."""
+    """All objects, as of one resource version."""
 
     items: Sequence[T]
     resource_version: str
 
 
 async def list_all(client: KubeClient, resource: Resource[T], params: Mapping[str, str] = {}) -> Listed[T]:
-    """Consistent, unless `params` name a resourceVersion: never from a cache that lags. ClusterError: not known."""
+    """Lists all objects. The list never comes from a lagging cache, unless `params` name a resourceVersion.
+
+    Raises ClusterError if any page is missing.
+    """
     found: list[T] = []
     which = {"limit": str(PAGE), **resource.which}
     asked = {**which, **params}
@@ -57,7 +65,7 @@ async def list_all(client: KubeClient, resource: Resource[T], params: Mapping[st
         if not page.metadata.continue_:
             return Listed(found, page.metadata.resource_version)
         asked = {**which, "continue": page.metadata.continue_}
-        await asyncio.sleep(0)  # between pages the loop belongs to others
+        await asyncio.sleep(0)  # lets other coroutines run between pages
 
 
 def read_page(resource: Resource[T], reply: Reply, found: list[T]) -> Page:

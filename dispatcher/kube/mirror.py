@@ -1,4 +1,4 @@
-"""The cluster as we see it: three reflectors, and one picture of them."""
+"""Local copies of Jobs, Pods and nodes: three reflectors, and one view of all of them."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,11 +16,11 @@ from dispatcher.runtime.clock import elapsed
 from dispatcher.runtime.metrics import STORE_AGE
 
 MOST_SECONDS = 100
-"""Bookmarks come about each minute, and 90 s of silence end a watch: older than this is not known any more."""
+"""A store without proof for longer is stale. Bookmarks come about once a minute; 90 s of silence end a watch."""
 
 
 class Mirror:
-    """Jobs and Pods of the installation, and the nodes where they may be watched."""
+    """Jobs and Pods of the installation and, if `with_nodes`, the nodes of the cluster."""
 
     def __init__(
         self, client: KubeClient, namespace: str, installation: str, *, with_nodes: bool, pace: Pace = Pace()
@@ -41,7 +41,7 @@ class Mirror:
         self._listeners.append(listener)
 
     def relist(self) -> None:
-        """Unknown until Jobs and Pods were listed anew: whoever begins to lead counts from a list of its own term."""
+        """Makes Jobs and Pods stale until they are listed again. A new leader counts from a list of its own term."""
         self._jobs.relist()
         self._pods.relist()
 
@@ -53,7 +53,7 @@ class Mirror:
                 group.create_task(self._nodes.run())
 
     def has_shown(self, node: str) -> bool:
-        """Whether the API server has shown a node of this name; where nodes are not watched, by a Pod of ours on it."""
+        """Whether the API server has shown a node of this name. If nodes are not watched, a Pod of ours shows it."""
         return node in (self._nodes.store if self._with_nodes else self._nodes_of_pods)
 
     def _remember_node(self, _before: Pod | None, pod: Pod | None) -> None:
@@ -61,7 +61,7 @@ class Mirror:
             self._nodes_of_pods.add(pod.node_name)
 
     def view(self) -> ClusterView:
-        """What is known at this moment; it stays as it is."""
+        """The cluster as known at this moment. The view does not change later."""
         return ClusterView(
             now=self._client.now(),
             jobs=self._jobs.store.view(),
@@ -72,7 +72,7 @@ class Mirror:
         )
 
     def stale(self) -> str:
-        """Which store is not known, or too old to decide by; empty: none."""
+        """The stores that are not listed yet or too old to decide by, with reasons; empty if all are fresh."""
         faults = (self._fault_of(reflector) for reflector in (self._jobs, self._pods, self._nodes))
         return "; ".join(fault for fault in faults if fault)
 

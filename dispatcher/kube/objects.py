@@ -1,7 +1,7 @@
-"""API objects as they come over the wire, trimmed to the fields that decisions read, and how they become facts.
+"""API objects in JSON, with only the fields that decisions read, and the functions that make facts of them.
 
-Every field has a default: a missing key must never be a fault, and what is not declared is skipped by the parser. But
-a list without its version is none: the `{}` of some proxy must not count as a cluster without Jobs.
+Every field has a default, so a missing key is never a fault. The parser skips fields that are not declared. A list
+is the exception. A list must have its version, so that the `{}` of a proxy is not read as a cluster without Jobs.
 """
 
 from collections.abc import Sequence
@@ -18,15 +18,15 @@ from dispatcher.model.jobs import Job, Phase
 UNREACHABLE = "node.kubernetes.io/unreachable"
 LARGEST_ID = 2**63 - 1
 BEGINNING = datetime.fromisoformat("1970-01-02T00:00:00+00:00")
-"""kubelet reports the start of a container that could not be started as 1970."""
+"""kubelet reports 1970-01-01 as the start of a container that could not be started."""
 
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What a body that is nobody's JSON leads to."""
+"""Exceptions for a body that is not the expected JSON."""
 
 
 class Wire(Struct, rename="camel", frozen=True):
-    """Base of all: camelCase on the wire."""
+    """Base of all API objects. Field names are camelCase in JSON."""
 
 
 class OwnerReference(Wire, frozen=True):
@@ -47,7 +47,7 @@ class Meta(Wire, frozen=True):
 
 
 def full_name(meta: Meta) -> str:
-    """Of an object among those of other namespaces."""
+    """`namespace/name`, which is unique over all namespaces."""
     return f"{meta.namespace}/{meta.name}"
 
 
@@ -142,7 +142,7 @@ class Page(Wire, frozen=True):
 
 
 class Event(Wire, frozen=True):
-    """One line of a watch; `object` is decoded when its type is known."""
+    """One line of a watch. `object` stays raw until the event's type is known."""
 
     type: str = ""
     object: msgspec.Raw = msgspec.Raw()
@@ -169,7 +169,7 @@ class ApiStatus(Wire, frozen=True):
 
 
 def read_job(raw: bytes | msgspec.Raw) -> Job | None:
-    """A Job of ours; None: its identity is not ours, whatever its labels say, and it is never touched."""
+    """Reads a Job of ours. Returns None without our identity: such a Job is never touched, whatever its labels say."""
     wire = msgspec.json.decode(raw, type=WireJob)
     labels, notes = wire.metadata.labels, wire.metadata.annotations
     try:
@@ -177,7 +177,7 @@ def read_job(raw: bytes | msgspec.Raw) -> Job | None:
         identity, database_id = notes[ids.IDENTITY], notes[ids.DATABASE_ID]
     except (KeyError, ValueError):
         return None
-    if not 0 < numbers[0] <= LARGEST_ID:  # no row has it, and the database could not even be asked for it
+    if not 0 < numbers[0] <= LARGEST_ID:  # no row has such an id, and a query with it would fail
         return None
     phase, condition = read_phase(wire.status.conditions)
     return Job(
@@ -206,7 +206,10 @@ def read_job(raw: bytes | msgspec.Raw) -> Job | None:
 
 
 def read_phase(conditions: Sequence[Condition]) -> tuple[Phase, Condition]:
-    """Complete and Failed are final; FailureTarget says that it will fail once its Pod is gone."""
+    """A Job's phase, and the condition that says so.
+
+    Complete and Failed are final. FailureTarget means that the Job fails once its Pod is gone.
+    """
     true = {condition.type: condition for condition in conditions if condition.status == "True"}
     for kind, phase in (("Complete", Phase.COMPLETE), ("Failed", Phase.FAILED), ("FailureTarget", Phase.FAILING)):
         if kind in true:
@@ -215,13 +218,13 @@ def read_phase(conditions: Sequence[Condition]) -> tuple[Phase, Condition]:
 
 
 def image_of(containers: Sequence[Container]) -> str:
-    """Image of the container `task`, else of the first."""
+    """Image of the container `task`, otherwise of the first container."""
     named = [container.image for container in containers if container.name == "task"]
     return named[0] if named else next((container.image for container in containers), "")
 
 
 def count(written: str | None) -> int:
-    """A number that we wrote; what somebody else put there is none."""
+    """Reads a count that we wrote. Any other text counts as 0."""
     return int(written) if written and written.isdecimal() and len(written) < 10 else 0
 
 
@@ -260,7 +263,7 @@ def waiting_reason(statuses: Sequence[ContainerStatus]) -> str:
 
 
 def has_run(states: ContainerStates) -> bool:
-    """Its process existed, which a container that failed with StartError never had."""
+    """Whether the container's process existed. A container that failed with StartError never had one."""
     if states.running is not None:
         return True
     ended = states.terminated
@@ -275,7 +278,7 @@ def read_node(raw: bytes | msgspec.Raw) -> Node | None:
 
 
 def read_status(body: bytes) -> ApiStatus:
-    """The Status of a failed answer. Proxies answer in plain text: then that is the message."""
+    """The Status of a failed answer. The plain text of a proxy becomes the message."""
     try:
         return msgspec.json.decode(body, type=ApiStatus)
     except UNREADABLE:

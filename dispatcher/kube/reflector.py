@@ -1,13 +1,16 @@
-"""A reflector keeps one store equal to the API server's objects of one kind: list, then watch, and never silently stop.
+"""A reflector keeps one store equal to the API server's objects of one kind, by list and watch. It never just stops.
 
-What it does that naive watches do not (client-go's reflector, kopf #847, airflow #36998 are the museum):
-the list is consistent (no resourceVersion=0) and paged; bookmarks move the version; a watch is ended after at most five
-minutes and after 90 s of silence; whatever interrupts it (410 as a status or as an event in the stream, a refusal, a
-broken line, an event out of order) is followed by a pause and a new list, because a stream that is merely accepted
-proves nothing; pauses are jittered and double until a watch lives, so that a refusing server is never hit in a hot
-loop; and a list every ten minutes shows, as a metric, whether the watch ever lied.
+Simple watches lack these rules (sources: client-go's reflector, kopf #847, airflow #36998):
 
-Not guaranteed: that the store is current. `Store.age` says since when it is unproven, and decisions stop by it.
+* Lists are consistent (no resourceVersion=0) and paged.
+* Bookmarks move the resource version.
+* A watch ends after at most five minutes, and after 90 s of silence.
+* Every interruption is followed by a pause and a new list: 410 as a status or as an event in the stream, a refusal, a
+  broken line, an event out of order. An accepted stream alone proves nothing.
+* Pauses are jittered and double until a watch lives, so that a refusing server is never called in a hot loop.
+* A list every ten minutes shows, as a metric, whether the watch missed a change.
+
+Not guaranteed: that the store is current. `Store.age` is the time since the last proof, and decisions stop by it.
 """
 
 import asyncio
@@ -33,13 +36,19 @@ log = structlog.get_logger(component="kube.reflector")
 YIELD_EVERY: Final = 100
 KIND_SECONDS: Final = 5
 SHORTEST_SECONDS: Final = 1
-"""A watch that lived for less is a fault, whatever it brought."""
+"""A watch that ends sooner is a fault, even if it brought events."""
 EVENTS: Final = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK"})
 T = TypeVar("T", bound=Named)
 
 
 class Pace(Struct, frozen=True):
-    """Seconds. Watches and relists are jittered, so that replicas do not reconnect together."""
+    """Times in seconds. Jitter adds up to a fifth to `watch` and `relist`, so that replicas do not reconnect together.
+
+    watch: length of one watch.
+    relist: time from one list to the next, as long as the watch works.
+    first_pause: longest pause after a first fault.
+    longest_pause: upper limit of all pauses.
+    """
 
     watch: float = 240
     relist: float = 600
@@ -48,13 +57,17 @@ class Pace(Struct, frozen=True):
 
 
 class Bare(Wire, frozen=True):
-    """Any object, for its metadata."""
+    """Any object, read only for its metadata."""
 
     metadata: Meta = Meta()
 
 
 class Reflector(Generic[T]):
-    """Runs until it is cancelled; `changed` is called whenever the store changed."""
+    """Keeps `store` current, and calls `changed` after each change.
+
+    fault: why the store must not be used; empty if it may.
+    is_following: whether a watch is open now.
+    """
 
     def __init__(
         self, client: KubeClient, resource: Resource[T], changed: Callable[[], None],
@@ -73,14 +86,15 @@ class Reflector(Generic[T]):
         self._following: asyncio.Timeout | None = None
 
     def relist(self) -> None:
-        """Nothing that is known now counts until a list that begins after this call is in."""
+        """Makes the store stale until a list that begins after this call has been read."""
         self.fault = "a new list is under way"
         self._is_asked = True
         if self._following is not None:
             self._following.reschedule(0)
-            self._following = None  # one end is enough
+            self._following = None  # the watch needs to be ended only once
 
     async def run(self) -> None:
+        """Lists and watches until it is cancelled."""
         cause = "start"
         while True:
             try:
@@ -97,7 +111,7 @@ class Reflector(Generic[T]):
     async def _list(self, cause: str) -> None:
         is_check = cause == "due" and not self._is_asked
         self._is_asked = False
-        # As of where the store stands: what has changed since would look like a lie of the watch.
+        # A check lists at the store's own version. Later changes would look like changes that the watch missed.
         standing = {"resourceVersion": self.store.resource_version, "resourceVersionMatch": "Exact"}
         listed = await list_all(self._client, self.resource, standing if is_check else {})
         if self.store.has_passed(listed.resource_version):
@@ -110,7 +124,7 @@ class Reflector(Generic[T]):
         self._changed()
 
     async def _follow_until_asked(self) -> str:
-        """As `_follow`, but a call of `relist` ends it."""
+        """Like `_follow`, but a call of `relist` ends it."""
         scope = asyncio.timeout(0 if self._is_asked else None)
         try:
             async with scope:
@@ -124,7 +138,7 @@ class Reflector(Generic[T]):
             self._following = None
 
     async def _follow(self) -> str:
-        """Watches from the list on; returns why a new list is needed."""
+        """Watches from the last list on. Returns the cause of the next list."""
         relist_at = elapsed() + self._pace.relist * self._chance.uniform(1, 1.2)
         while (left := relist_at - elapsed()) > 0:
             began, moved = elapsed(), False
@@ -142,7 +156,7 @@ class Reflector(Generic[T]):
         return "due"
 
     async def _watch(self, seconds: float) -> bool:
-        """One watch to its end. True: it brought something."""
+        """Reads one watch to its end. Returns True if it brought an event."""
         params = {"resourceVersion": self.store.resource_version, **self.resource.which}
         number = 0
         async with aclosing(self._client.watch(self.resource.path, params, max(seconds, 1))) as lines:
@@ -155,7 +169,7 @@ class Reflector(Generic[T]):
                         self.store.prove(elapsed())
                     number += 1
                     if number % YIELD_EVERY == 0:
-                        await asyncio.sleep(0)  # buffered lines never suspend, and a burst would hold the loop
+                        await asyncio.sleep(0)  # reading buffered lines never suspends: a burst would block the loop
             finally:
                 self.is_following = False
         return number > 1
@@ -182,13 +196,13 @@ class Reflector(Generic[T]):
             self._changed()
 
     async def _wait_for_kind(self) -> None:
-        """There is none of it, until somebody adds the kind to the cluster."""
+        """Waits for a kind that the cluster does not have yet. Until then the store is empty and valid."""
         self.store.replace((), "", elapsed())
         self.fault = ""
         await asyncio.sleep(KIND_SECONDS)
 
     async def _pause(self, fault: ClusterError) -> None:
-        """Full jitter between nothing and a limit that doubles."""
+        """Sleeps for a quarter of a limit up to the whole limit, at random. The limit doubles with each fault."""
         self.fault = str(fault)
         limit = min(self._pace.first_pause * 2**self._pauses, self._pace.longest_pause)
         self._pauses = min(self._pauses + 1, 16)

@@ -1,4 +1,4 @@
-"""NodeReservations as they come over the wire (deploy/crd), where they are listed, and what is written about them."""
+"""NodeReservations (deploy/crd): how they are read and listed, and what the extender writes about them."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -19,14 +19,14 @@ from dispatcher.model.reservations import Reservation, key_of
 GROUP: Final = "/apis/dispatcher.internal/v1alpha1"
 PATH: Final = f"{GROUP}/nodereservations"
 GONE: Final = {404, 409}
-"""It is no more, or another one of the same name."""
+"""The object is gone, or its name belongs to another object now."""
 FINAL: Final = {400, 413, 422}
-"""Of this one object. What is forbidden may be allowed again."""
+"""The write is refused for this object for ever. 403 is missing here, because a right may be granted later."""
 log = structlog.get_logger(component="kube.reservations")
 
 
 class WireTarget(Struct, frozen=True, rename="camel"):
-    """One of them is set."""
+    """One field is set."""
 
     pod_name: str | None = None
     job_name: str | None = None
@@ -54,14 +54,15 @@ class WireReservation(Struct, frozen=True):
 
 
 class Bare(Struct, frozen=True):
-    """Any of them, for its name."""
+    """Any NodeReservation, read only for its name."""
 
     metadata: Meta = Meta()
 
 
 def read_reservation(raw: bytes | msgspec.Raw) -> Reservation | None:
-    """None: it is not as deploy/crd would have it, from a time before, say. It holds nothing: to know of none instead
-    would stop all who ask.
+    """Reads a NodeReservation. Returns None if it does not fit deploy/crd, for example if it is older than that schema.
+
+    An unreadable reservation holds nothing. Failing the whole list would block every Pod.
     """
     try:
         return reservation_of(msgspec.json.decode(raw, type=WireReservation))
@@ -72,7 +73,7 @@ def read_reservation(raw: bytes | msgspec.Raw) -> Reservation | None:
 
 
 def reservation_of(wire: WireReservation) -> Reservation:
-    """OverflowError: it would end after all time."""
+    """Raises OverflowError if the end is later than any date."""
     meta, spec = wire.metadata, wire.spec
     ends_at = spec.expires_at or meta.creation_timestamp + timedelta(seconds=spec.ttl_seconds)
     held = amounts((name, str(amount)) for name, amount in spec.resources.items())
@@ -90,7 +91,7 @@ def reservation_of(wire: WireReservation) -> Reservation:
 
 
 def target_of(namespace: str, target: WireTarget) -> str:
-    """By the one field that is set; a target without any is nobody's."""
+    """The target's key, made from the field that is set. A target without a field matches no Pod."""
     named = msgspec.to_builtins(target)
     kind, value = next(((kind, value) for kind, value in named.items() if value is not None), ("", ""))
     return key_of(kind, namespace, value)
@@ -111,7 +112,7 @@ class WireWaiting(Struct, frozen=True):
 
 
 class Waiting(Struct, frozen=True):
-    """A Pod without a node; `why`: in kube-scheduler's words."""
+    """A Pod without a node. `why`: the reason in kube-scheduler's words."""
 
     name: str
     uid: str
@@ -128,8 +129,10 @@ UNPLACED: Final = Resource("pods", "/api/v1/pods", read_waiting, fields="spec.no
 
 
 class Reports:
-    """What the extender writes: statuses, and the note on a Pod that has kube-scheduler ask again. ClusterError: try
-    again. What is gone by now is done, and what is refused for good is told in the log.
+    """The extender's writes: statuses of reservations, and the annotation that makes kube-scheduler try a Pod again.
+
+    Raises ClusterError if a later try may succeed. A write to an object that is gone counts as done. A final refusal
+    goes to the log.
     """
 
     def __init__(self, client: KubeClient) -> None:
@@ -141,13 +144,16 @@ class Reports:
         await self._patch(path, {"metadata": {"uid": one.uid}, "status": {"phase": phase, "message": message}})
 
     async def wake(self, pod: str) -> None:
-        """`pod` with its namespace. By `pods/status`: who may patch `pods` may set any Pod's image."""
+        """Makes kube-scheduler try a Pod again. `pod`: `namespace/name`.
+
+        The patch goes to `pods/status`, because the right to patch `pods` is also the right to change images.
+        """
         namespace, _, name = pod.partition("/")
         note = {WOKEN_AT: self._client.now().isoformat()}
         await self._patch(f"/api/v1/namespaces/{namespace}/pods/{name}/status", {"metadata": {"annotations": note}})
 
     async def waiting(self) -> Sequence[Waiting]:
-        """Pods that no scheduler has found a node for."""
+        """Pending Pods without a node."""
         return (await list_all(self._client, UNPLACED)).items
 
     async def _patch(self, path: str, change: object) -> None:

@@ -1,7 +1,7 @@
-"""The API server's clock, as its answers tell it: ages and ends are taken against the clock that set them.
+"""The API server's clock, estimated from its answers. Ages are measured with the clock that set the times of objects.
 
-An answer names a second that has begun, so the estimate lags by up to one. It is kept as long as answers do not
-contradict it, and each of them that comes early in its second brings it nearer.
+An answer names the second that has begun, so the estimate lags by up to a second. The estimate stays until an answer
+contradicts it. An answer that comes early in its second improves the estimate.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ SECOND = timedelta(seconds=1)
 
 
 class ServerClock:
-    """`began`: this machine's own word, until the first answer; `clock`: seconds, from whenever."""
+    """The estimate. `began`: this machine's time, used until the first answer. `clock`: monotonic seconds."""
 
     def __init__(self, began: datetime, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -24,9 +24,9 @@ class ServerClock:
         return told + timedelta(seconds=self._clock() - at)
 
     def hear(self, date: str | None) -> None:
-        """The Date header of an answer. One that is no date leaves the clock as it is."""
+        """Takes the Date header of an answer. Text that is no date changes nothing."""
         if date is None or date == self._date:
-            return  # a second has many answers, and the first says most
+            return  # of many answers in one second, the first is the most exact
         self._date = date
         try:
             told = parsedate_to_datetime(date).astimezone(UTC)

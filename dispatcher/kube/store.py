@@ -1,4 +1,4 @@
-"""What a reflector knows: objects by name, the resource version it stands at, and when it last had proof of that."""
+"""The local copy of one resource: objects by name, their resource version, and the time of the last proof."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Generic, Protocol, TypeVar
@@ -13,11 +13,16 @@ T = TypeVar("T", bound=Named)
 
 
 def hear_nothing(_before: object, _after: object) -> None:
-    """Whoever only looks at the whole."""
+    """The default listener: it ignores changes."""
 
 
 class Store(Generic[T]):
-    """Objects of one resource. Before the first list it is not synced, and nothing may be decided by it."""
+    """Objects of one resource. No decision may use them before the first list.
+
+    is_synced: whether a list was read.
+    resource_version: the version that the objects have reached.
+    proven_at: monotonic seconds of the last sign of life from the API server.
+    """
 
     def __init__(self) -> None:
         self._hear: Callable[[T | None, T | None], None] = hear_nothing
@@ -27,18 +32,18 @@ class Store(Generic[T]):
         self.proven_at = float("-inf")
 
     def on_each(self, hear: Callable[[T | None, T | None], None]) -> None:
-        """`hear` of each object that changes: what it was, and what it is; None: there was none, there is none."""
+        """Calls `hear(before, after)` for each change. `before` is None for a new object, `after` for a deleted one."""
         self._hear = hear
 
     def __contains__(self, name: str) -> bool:
         return name in self._items
 
     def view(self) -> Mapping[str, T]:
-        """A copy that stays as it is while a cycle waits for rows."""
+        """A copy that does not change while a cycle waits for rows."""
         return dict(self._items)
 
     def replace(self, items: Iterable[T], resource_version: str, now: float) -> bool:
-        """The whole list. True: something was not as the watch had told (drift)."""
+        """Takes a whole list. Returns True if it differs from what the watch had told (drift)."""
         fresh = {item.name: item for item in items}
         differs = self.is_synced and fresh != self._items
         before, self._items = self._items, fresh
@@ -50,7 +55,7 @@ class Store(Generic[T]):
         return differs
 
     def put(self, item: T) -> bool:
-        """True: it says something new. A node's heartbeat, for one, does not."""
+        """Stores an object. Returns True if a field changed. A node's heartbeat changes none of our fields."""
         before = self._items.get(item.name)
         self._items[item.name] = item
         if before == item:
@@ -65,12 +70,12 @@ class Store(Generic[T]):
         return before is not None
 
     def has_passed(self, resource_version: str) -> bool:
-        """Whether it stands at a later version already (KEP-5504: versions are ordered integers)."""
+        """Whether the store has reached a later version (KEP-5504: versions are ordered integers)."""
         ours, theirs = self.resource_version, resource_version
         return ours.isdecimal() and theirs.isdecimal() and int(ours) > int(theirs)
 
     def prove(self, now: float, resource_version: str = "") -> None:
-        """A sign of life from the server, at monotonic `now`."""
+        """Notes a sign of life from the API server. `now`: monotonic seconds."""
         self.proven_at = now
         self.resource_version = resource_version or self.resource_version
 

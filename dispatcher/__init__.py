@@ -1,4 +1,4 @@
-"""The dispatcher: waiting rows of a Postgres table become Kubernetes Jobs, and go away again.
+"""The dispatcher makes Kubernetes Jobs from waiting rows of a Postgres table, and deletes them after the rows are over.
 
      row              gates                  Job                 node                 gone
      pg: tasks ─▶ admission.dispatch ─▶ jobs.submit ─▶ kube-scheduler, kubelet ─▶ sweep.collect
@@ -6,7 +6,7 @@
        │  + poll      (pure)                409 = ours                               delete Job
        └── the task's container: task_start → heartbeat → task_finish (SQL, compare-and-set)
 
-The folders are the stages, in the order of the journey. `app.py` draws how they are joined.
+Each folder is one stage of this drawing. `app.py` draws how the stages are joined.
 """
 
 __version__ = "0.1.0"

@@ -6,26 +6,26 @@ import sys
 
 
 def main() -> None:
-    """`exec` stands in other people's images and starts with each of their tasks: it loads only what it needs."""
-    if sys.version_info < (3, 11):  # noqa: UP036  # whoever starts us from a checkout is told, not shown a trace
+    """Runs a command. `exec` runs in images of other teams, once for each task, so it loads only what it needs."""
+    if sys.version_info < (3, 11):  # noqa: UP036  # a start from a checkout ends with a message, not with a trace
         sys.exit("dispatcher needs Python 3.11 or later; this is " + sys.version.split()[0])
     if sys.argv[1:2] == ["exec"]:
         from dispatcher.programs.exec_isolated import start_isolated
 
-        # PID 1 has no default; the driver takes a while to load
+        # PID 1 has no default action for SIGTERM, and the driver takes a while to load.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
         start_isolated()
         from dispatcher.programs.exec import main as run_command
 
         sys.exit(run_command(sys.argv[2:]))
-    # While modules are loaded an exception may get lost, in a callback of the interpreter's own.
+    # While modules are loaded, KeyboardInterrupt may be raised in a callback of the interpreter and get lost.
     interrupted = signal.signal(signal.SIGINT, lambda *_: os._exit(130))
     from dispatcher.cli import main as run_cli
 
     signal.signal(signal.SIGINT, interrupted)
     try:
         run_cli()
-    except KeyboardInterrupt:  # before anybody listens for it
+    except KeyboardInterrupt:  # before the event loop handles the signal
         sys.exit(130)
 
 

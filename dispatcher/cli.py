@@ -1,4 +1,4 @@
-"""The commands. Exit status: 0 done, 1 it could not be done or a fault was found, 2 wrong usage or settings."""
+"""The commands. Exit status: 0 done; 1 the command failed or found a fault; 2 wrong usage or settings."""
 
 import asyncio
 import os
@@ -25,7 +25,7 @@ A_FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 def main() -> None:
-    """Entry point; faults of ours are one message, not a trace."""
+    """Entry point. Our own faults end with one message, without a trace."""
     try:
         commands.main(standalone_mode=False)
     except click.exceptions.Exit as done:
@@ -51,7 +51,7 @@ def commands() -> None:
 
 
 @commands.command()
-@click.option("--with-extender", is_flag=True, help="Answer kube-scheduler, too; readiness and metrics are shared.")
+@click.option("--with-extender", is_flag=True, help="Also answer kube-scheduler; readiness and metrics are shared.")
 def run(with_extender: bool) -> None:
     """Dispatch until SIGTERM."""
     loaded = load_settings()
@@ -61,16 +61,16 @@ def run(with_extender: bool) -> None:
 
 
 @commands.command("janitor")
-@click.option("--dry-run", is_flag=True, help="One round: say what would be done, do nothing.")
+@click.option("--dry-run", is_flag=True, help="Run one round, print what it would do, change nothing.")
 def janitor_command(dry_run: bool) -> None:
-    """Move on the rows that nobody else will, until SIGTERM."""
+    """End parked rows, return runs whose container is gone, delete old rows. Until SIGTERM."""
     turn(janitor.run(load_settings().settings, dry_run=dry_run))
 
 
 @commands.command("extender")
-@click.option("--print-scheduler-config", is_flag=True, help="Show the KubeSchedulerConfiguration it is made for.")
+@click.option("--print-scheduler-config", is_flag=True, help="Print the KubeSchedulerConfiguration that it needs.")
 def extender_command(print_scheduler_config: bool) -> None:
-    """Answer kube-scheduler: which nodes a Pod may have, and which have its cache warm. Until SIGTERM."""
+    """Tell kube-scheduler which nodes a Pod may use, and which of them have its cache. Until SIGTERM."""
     settings = load_settings().settings
     if print_scheduler_config:
         shown = build_configuration(settings)
@@ -81,13 +81,13 @@ def extender_command(print_scheduler_config: bool) -> None:
 
 @commands.command("demo")
 @click.option("--tasks", default=20, show_default=True, type=click.IntRange(1, 5000), help="How many sample tasks.")
-@click.option("--keep", is_flag=True, help="Stay until Ctrl-C, for rows of your own.")
-@click.option("--plain", is_flag=True, help="Lines instead of a picture.")
-@click.option("--sql", type=A_FILE, help="Your own INSERTs, in place of the samples.")
+@click.option("--keep", is_flag=True, help="Run until Ctrl-C, so that you can insert rows of your own.")
+@click.option("--plain", is_flag=True, help="Print lines instead of a picture.")
+@click.option("--sql", type=A_FILE, help="Your own INSERTs, instead of the samples.")
 @click.option("--template", type=A_FILE, help="Your own Job manifest, as template `default`.")
-@click.option("--kubeconfig", type=A_FILE, help="A real cluster, in place of the one in memory.")
+@click.option("--kubeconfig", type=A_FILE, help="A real cluster, instead of the one in memory.")
 def demo_command(**asked: Any) -> None:
-    """See it work: Postgres, a cluster and all programs, on this machine, gone without trace."""
+    """Run Postgres, a cluster and all programs on this machine, and remove everything at the end."""
     from dispatcher.programs import demo  # its packages are an extra
 
     sys.exit(demo.run(asked))
@@ -96,14 +96,14 @@ def demo_command(**asked: Any) -> None:
 @commands.command("exec", context_settings={"ignore_unknown_options": True})
 @click.argument("cmd", nargs=-1, type=click.UNPROCESSED)
 def exec_command(cmd: tuple[str, ...]) -> None:
-    """Run a task's command inside its container, and report for it: `dispatcher exec -- CMD…`."""
-    sys.exit(run_command(cmd))  # reached through this module only; `__main__` comes before all these imports
+    """Run a task's command in its container and report its outcome: `dispatcher exec -- CMD…`."""
+    sys.exit(run_command(cmd))  # only for calls of this module: `__main__` runs `exec` before these imports
 
 
 @commands.command()
-@click.option("--check", is_flag=True, help="Apply nothing; exit 1 if something is pending.")
+@click.option("--check", is_flag=True, help="Apply nothing; exit 1 if a migration is pending.")
 def migrate(check: bool) -> None:
-    """Bring the database to this version's schema."""
+    """Migrate the database to this version's schema."""
     pending = turn(apply_migrations(load_settings().settings.database.url, check=check))
     for name in pending:
         click.echo(f"{'pending' if check else 'applied'} {name}")
@@ -114,7 +114,7 @@ def migrate(check: bool) -> None:
 
 @commands.command()
 @click.argument("task_id", metavar="[ID]", type=int, required=False)
-@click.option("--template", metavar="NAME", help="A row of this template that sets nothing.")
+@click.option("--template", metavar="NAME", help="Use a row that names this template and sets nothing else.")
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of YAML.")
 def render(task_id: int | None, template: str | None, as_json: bool) -> None:
     """Show the Job of a row, or of a template."""
@@ -129,7 +129,7 @@ def render(task_id: int | None, template: str | None, as_json: bool) -> None:
 @commands.command()
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
 def config(as_json: bool) -> None:
-    """Show the effective settings and where each comes from."""
+    """Show the effective settings and the origin of each."""
     loaded = load_settings()
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(loaded.sources)).decode())
@@ -147,9 +147,9 @@ def load_settings() -> Loaded:
 
 
 def turn(work: Coroutine[Any, Any, Any]) -> Any:
-    """Runs to the end, on uvloop where there is one."""
+    """Runs a coroutine to its end, on uvloop if it is installed."""
     try:
-        import uvloop  # a fifth less CPU a create; the plain loop does the same work
+        import uvloop  # saves a fifth of the CPU time of a create; the event loop of asyncio works, too
     except ImportError:
         return asyncio.run(work)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

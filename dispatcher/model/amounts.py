@@ -1,9 +1,13 @@
-"""What Pods ask of a node, as kube-scheduler counts it, in whole thousandths (of a core, of a byte, of a Pod).
+"""Resource requests of Pods, counted as kube-scheduler does, in whole thousandths of a core, a byte or a Pod.
 
-Whole numbers, because thousands of nodes are compared for every Pod. What is finer than a thousandth is rounded up, as
-kube-scheduler does. Rule: `component-helpers/resource.PodRequests` (containers side by side, init containers before
-them one after another, sidecars among those from their turn on; what the Pod says for all of them counts instead;
-overhead on top).
+Amounts are whole numbers, because thousands of nodes are compared for every Pod. Finer amounts are rounded up, as
+kube-scheduler does. The rule is `component-helpers/resource.PodRequests`:
+
+* Containers run at the same time: their requests are added.
+* Init containers run before them, one after another: the highest request counts, if it is above that sum.
+* A sidecar is an init container that keeps running: it counts together with everything that starts after it.
+* A request for the Pod as a whole replaces these numbers.
+* Overhead is added at the end.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,9 +20,9 @@ from dispatcher.model.quantity import parse_quantity
 Amounts = Mapping[str, int]
 NOTHING: Final[Amounts] = MappingProxyType({})
 Written = tuple[tuple[str, str], ...]
-"""Requests as they stand in a manifest."""
+"""Requests as in a manifest: (resource, quantity) pairs."""
 Asked = tuple[tuple[Written, ...], tuple[tuple[Written, bool], ...], Written, Written]
-"""Containers; init containers, and whether each is a sidecar; overhead; what the Pod asks for as a whole."""
+"""Requests of one Pod: containers, init containers (each with: is it a sidecar?), overhead, the Pod as a whole."""
 
 
 MOST_CONTAINERS: Final = 8
@@ -27,13 +31,13 @@ MOST_NAMES: Final = 8
 
 @lru_cache(maxsize=8192)
 def milli_of(written: str) -> int:
-    """`1500m` is 1500. ValueError: no quantity."""
+    """Thousandths of a quantity: `1500m` is 1500. Raises ValueError for any other text."""
     thousandths = parse_quantity(written) * 1000
     return -(-thousandths.numerator // thousandths.denominator)
 
 
 def amounts(written: Iterable[tuple[str, str]]) -> dict[str, int]:
-    """What is no quantity asks for nothing: the API server has refused it before."""
+    """Amounts by resource. Text that is no quantity is left out: the API server refuses objects with such text."""
     found = {}
     for name, amount in written:
         try:
@@ -52,7 +56,7 @@ def less(some: Amounts, gone: Amounts) -> dict[str, int]:
 
 
 def without(some: Amounts, gone: Amounts) -> dict[str, int]:
-    """What is left, by what there is any left of."""
+    """`some` less `gone`, without the resources of which 0 is left."""
     return {name: left for name in some if (left := some[name] - gone.get(name, 0))}
 
 
@@ -61,9 +65,9 @@ def highest(some: Amounts, more: Amounts) -> dict[str, int]:
 
 
 def asked_by(asked: Asked) -> Amounts:
-    """All that one Pod asks for; it is a Pod, too. Shared by all Pods that ask alike: not to be written to."""
+    """All requests of one Pod, and one Pod (`pods`). Pods with equal requests share the result: never change it."""
     is_plain = len(asked[0]) + len(asked[1]) <= MOST_CONTAINERS and all(len(one) <= MOST_NAMES for one in asked[0])
-    return remembered(asked) if is_plain else total_of(asked)  # a memory of anything would be anybody's to fill
+    return remembered(asked) if is_plain else total_of(asked)  # large requests of others must not fill the cache
 
 
 @lru_cache(maxsize=4096)
@@ -72,15 +76,15 @@ def remembered(asked: Asked) -> Amounts:
 
 
 def total_of(asked: Asked) -> Amounts:
-    containers, first, overhead, whole = asked
-    beside: Amounts = {}
+    containers, init_containers, overhead, whole = asked
+    sidecars: Amounts = {}
     peak: Amounts = {}
-    for written, is_sidecar in first:
+    for written, is_sidecar in init_containers:
         needs = amounts(written)
         if is_sidecar:
-            beside = added(beside, needs)
-        peak = highest(peak, beside if is_sidecar else added(beside, needs))
-    total = beside
+            sidecars = added(sidecars, needs)
+        peak = highest(peak, sidecars if is_sidecar else added(sidecars, needs))
+    total = sidecars
     for written in containers:
         total = added(total, amounts(written))
     everything = added({**highest(total, peak), **amounts(whole)}, amounts(overhead))

@@ -1,4 +1,4 @@
-"""What is known of earlier runs of a cache key."""
+"""Earlier runs of a cache key."""
 
 from datetime import datetime
 
@@ -6,14 +6,14 @@ from msgspec import Struct
 
 
 class Use(Struct, frozen=True):
-    """What a run really used, on the average: cores and bytes."""
+    """Average real use of a run: `cpu` in cores, `memory` in bytes."""
 
     cpu: float
     memory: float
 
 
 class Run(Struct, frozen=True):
-    """A run that succeeded: its Pod, and when, by the database's clock."""
+    """A run that succeeded: its Pod, its start and its end. Times are by the database's clock."""
 
     pod: str
     began: datetime
@@ -21,7 +21,7 @@ class Run(Struct, frozen=True):
 
 
 class CacheHistory(Struct, frozen=True):
-    """What is known of earlier runs of a queue's cache key: nodes, the newest first, and uses. Advice, no bound."""
+    """Nodes (newest first) and real use of earlier runs of a queue's cache key. It is advice, not a limit."""
 
     nodes: tuple[str, ...] = ()
     uses: tuple[Use, ...] = ()

@@ -1,7 +1,7 @@
 """Free capacity of nodes: allocatable minus the requests of bound Pods, updated with every change.
 
-Only bound Pods that have not ended count, as in kube-scheduler. A Pod that kube-scheduler has chosen a node for and not
-bound yet is not known here. Amounts are in thousandths.
+Only bound Pods that have not ended count, as in kube-scheduler. A Pod is not known here while kube-scheduler has chosen
+its node but not bound it. Amounts are in thousandths.
 """
 
 from collections import defaultdict
@@ -13,7 +13,7 @@ from dispatcher.model.amounts import Amounts, added, less, without
 
 
 class NodeSize(Struct, frozen=True):
-    """What a node has for Pods, and since when it exists: one of the same name may be another."""
+    """A node: `size` is what it has for Pods, `created_at` tells it from an earlier node of the same name."""
 
     name: str
     created_at: datetime
@@ -21,8 +21,12 @@ class NodeSize(Struct, frozen=True):
 
 
 class BoundPod(Struct, frozen=True, gc=False):
-    """A Pod on a node; `name` with its namespace before a slash. `asks` is shared by all that ask alike; `keys`: what
-    a reservation may call it.
+    """A Pod on a node.
+
+    name: `namespace/name`.
+    node: name of the node.
+    asks: the Pod's requests; Pods with equal requests share one object.
+    keys: names by which a reservation may call the Pod.
     """
 
     name: str
@@ -32,7 +36,7 @@ class BoundPod(Struct, frozen=True, gc=False):
 
 
 class Room(Struct, frozen=True, gc=False):
-    """What is free of a node; below 0 where more is asked than it has."""
+    """Free capacity of a node. An amount is below 0 if Pods request more than the node has."""
 
     cpu: int
     memory: int
@@ -40,7 +44,7 @@ class Room(Struct, frozen=True, gc=False):
 
 
 class NodeCapacities:
-    """Hears of nodes and Pods, in any order; `of` has every node that is there."""
+    """Free capacity of every known node (`of`), from changes of nodes and Pods in any order."""
 
     def __init__(self) -> None:
         self.of: dict[str, Room] = {}
@@ -64,13 +68,14 @@ class NodeCapacities:
             self._measure(after.node)
 
     def free_of(self, name: str) -> Amounts:
-        """Of every resource that the node has; nothing of one that is not there."""
+        """Free amount of each resource of a node; empty for an unknown node."""
         node = self._nodes.get(name)
         return less(node.size, self._asked.get(name, {})) if node is not None else {}
 
     def compact(self) -> None:
-        """Lays all names and rooms side by side in memory. After a list they lie among the Pods that they were told
-        from, and to walk over 5,000 of them takes three times as long.
+        """Moves all names and free capacities next to each other in memory.
+
+        After a list they lie between the Pods that were read. A walk over 5,000 of them then takes three times as long.
         """
         side_by_side = {
             name.encode().decode(): Room(room.cpu + 0, room.memory + 0, room.created_at)

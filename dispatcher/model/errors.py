@@ -1,4 +1,4 @@
-"""Faults. A refusal is a value (`model.Hold`); these are what could not be known or done.
+"""Exceptions for what could not be known or done. A refusal is a value (`model.Hold`), not an exception.
 
     DispatcherError
     ├── SettingsError       the environment does not say how to run: exit 2
@@ -8,16 +8,16 @@
     │   ├── DatabaseNotPrimary
     │   └── DatabaseUnfit   schema, index or privilege is not what this version needs
     └── ClusterError        the Kubernetes API does not do what was asked
-        ├── ClusterAway     no connection, no answer in time, an answer of nobody's
-        ├── ClusterRefused  it answered with a Status: carries code and reason
+        ├── ClusterAway     no connection, no answer in time, an answer that is not Kubernetes'
+        ├── ClusterRefused  the API server answered with a failure Status: code and reason
         └── ClusterStale    a store is too old to decide by
 
-Adapters translate once, with `from`; nothing above them knows a driver's exception.
+Adapters translate exceptions of drivers once, with `from`. Other code never sees a driver's exception.
 """
 
 
 class DispatcherError(Exception):
-    """Every fault of ours."""
+    """Base of all faults that we raise."""
 
 
 class SettingsError(DispatcherError):
@@ -43,7 +43,7 @@ class DatabaseAway(DatabaseError):
 
 
 class DatabaseNotPrimary(DatabaseError):
-    """The server is in recovery: its rows may be old, so nothing is decided by them."""
+    """The server is in recovery. Its rows may be old, so no decision uses them."""
 
     code = "DbNotPrimary"
 

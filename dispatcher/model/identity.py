@@ -1,8 +1,8 @@
-"""The only home of names, labels and annotations.
+"""All names, labels and annotations of our objects are defined here.
 
-A Job's name is a function of the row's identity, attempt and launch, never of image, version or time: two dispatchers,
-and two versions of this program, must agree on it. Labels are how we find things; the identity annotation proves that
-a thing is ours, because a name of 8 hex digits can be met by chance and a label can be set by anybody.
+A Job's name is made from the row's identity, attempt and launch, never from image, version or time: two dispatchers,
+and two versions of this program, must make the same name. We find our objects by labels. The identity annotation
+proves that an object is ours, because 8 hex digits in a name may be equal by chance, and anybody can set a label.
 """
 
 import hashlib
@@ -46,21 +46,22 @@ OPENINGS: Final = frozenset({ROW_MAY_SET, MAX_CPU, MAX_MEMORY, MAX_SECONDS, IMAG
 """Annotations that a template may carry; any other of our domain is a fault."""
 
 NO_KEY: Final = "00000000-0000-0000-0000-000000000000"
-"""In place of a start key, where no Job is made: the janitor may not read the secret."""
+"""Stands for the start key where no Job is made. The janitor may not read the secret."""
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 CONTROLLER_UID: Final = "batch.kubernetes.io/controller-uid"
 
 
-@lru_cache(maxsize=10_000)  # asked for several times a cycle of every row with a Job
+@lru_cache(maxsize=10_000)  # each cycle needs it several times for every row with a Job
 def task_identity(database_id: str, task_id: int, created_at: datetime) -> str:
-    """Digest of what makes a row this row, and no other of another or a re-made database."""
+    """Digest that identifies a row among all rows of all databases, also of databases that were made again."""
     moment = created_at.astimezone(UTC).isoformat(timespec="microseconds")
     return hashlib.sha256(f"{database_id}/{task_id}/{moment}".encode()).hexdigest()
 
 
 def start_key(secret: tuple[bytes, bytes], task_id: int, created_at: datetime) -> str:
-    """The key that the container of a row proves itself with: HMAC-SHA-256, its first 16 bytes as a UUID. `secret`: the
-    inner and outer block of the key. `dispatch.start_keys` in sql/ derives the same.
+    """The key that proves a container's right to start its row: the first 16 bytes of an HMAC-SHA-256, as a UUID.
+
+    `secret`: the inner and the outer block of the HMAC key. `dispatch.start_keys` in sql/ derives the same key.
     """
     inner, outer = secret
     moment = (created_at - EPOCH) // timedelta(microseconds=1)
@@ -70,7 +71,7 @@ def start_key(secret: tuple[bytes, bytes], task_id: int, created_at: datetime) -
 
 
 def job_name(installation: str, task_id: int, identity: str, attempt: int, launch: int) -> str:
-    """At most 57 characters, so that Pod names made from it stay legal."""
+    """Name of a Job. It has at most 57 characters, so that the names of its Pods are legal."""
     suffix = "" if launch == 1 else f"r{launch}"
     return f"{installation}-{task_id}-{identity[:8]}-{attempt}{suffix}"
 
@@ -80,7 +81,7 @@ def identity_of(order: Order) -> str:
 
 
 def name_of(order: Order, installation: str, launch: int | None = None) -> str:
-    """Name of an order's Job, or of another launch's."""
+    """Name of an order's Job, or of the Job of another launch of the same attempt."""
     number = order.launch.number if launch is None else launch
     return job_name(installation, order.task.id, identity_of(order), order.task.attempt, number)
 

@@ -1,4 +1,4 @@
-"""Jobs of Kubernetes, as decisions see them, and what the API server answers. Times are by the API server's clock."""
+"""Jobs as decisions see them, and answers of the API server. Times are by the API server's clock."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -18,7 +18,7 @@ class LaunchGroup(Struct, frozen=True):
 
 
 class Phase(StrEnum):
-    """What a Job's conditions say. Counts are never asked: Pods go, conditions stay."""
+    """Phase of a Job by its conditions. Counts of Pods are never used: Pods go, conditions stay."""
 
     ACTIVE = "active"
     FAILING = "failing"  # FailureTarget: its Pod is not gone yet
@@ -27,7 +27,14 @@ class Phase(StrEnum):
 
 
 class Job(Struct, frozen=True, kw_only=True):
-    """A batch/v1 Job of this installation."""
+    """A batch/v1 Job of this installation.
+
+    image: image of its container `task`.
+    reason, ended_at: reason and time of the condition that gives the phase.
+    deleting: whether a deletion has begun.
+    unstarted, disrupted: counts of the launches before it (docs/protocol.md, section 5).
+    report: `sql`, or `exit-code` if the outcome of the Job is the report.
+    """
 
     name: str
     uid: str
@@ -53,17 +60,17 @@ class Job(Struct, frozen=True, kw_only=True):
 
     @property
     def is_finished(self) -> bool:
-        """Over by its conditions; a Job being deleted still counts until it is gone."""
+        """Whether its conditions say that it is over. A Job that is being deleted counts until it is gone."""
         return self.phase in {Phase.COMPLETE, Phase.FAILED}
 
     @property
     def was_disrupted(self) -> bool:
-        """Its one podFailurePolicy rule, FailJob on DisruptionTarget, is what failed it."""
+        """Whether its one podFailurePolicy rule, FailJob on DisruptionTarget, has failed it."""
         return self.phase is Phase.FAILED and self.reason == "PodFailurePolicy"
 
     @property
     def group(self) -> LaunchGroup:
-        """Where a failure of this launch counts."""
+        """The group for which a failure of this launch counts."""
         return LaunchGroup(self.queue, self.template, self.image)
 
 
@@ -79,7 +86,15 @@ class End(Struct, frozen=True):
 
 
 class ApiAnswer(Struct, frozen=True):
-    """What the API server said to one write or GET; status 0: nothing, so it may or may not have been done."""
+    """Answer of the API server to one write or GET.
+
+    status: HTTP status; 0 without an answer: a write may have been carried out.
+    reason, message, causes: from the Status of a failure.
+    retry_after: seconds to wait, as the server asks; 0 if it does not.
+    job: the Job in a successful answer.
+    is_sent: False if the request was held back.
+    is_told: whether the API server itself answered; the answer of a proxy is not believed.
+    """
 
     status: int
     reason: str = ""
@@ -87,5 +102,5 @@ class ApiAnswer(Struct, frozen=True):
     causes: tuple[str, ...] = ()
     retry_after: float = 0
     job: Job | None = None
-    is_sent: bool = True  # False: it was held back, nothing was asked of anybody
-    is_told: bool = True  # by the API server itself: what a proxy answers in its place is nobody's word
+    is_sent: bool = True
+    is_told: bool = True

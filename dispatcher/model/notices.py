@@ -1,4 +1,4 @@
-"""What is to be told about an object: it becomes an Event, which `kubectl describe` shows below the object."""
+"""Notices about objects. A notice becomes an Event, which `kubectl describe` shows below the object."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,7 +10,13 @@ MOST, MOST_TRIES = 1000, 10
 
 
 class Notice(Struct, frozen=True, gc=False):
-    """`name` with its namespace before a slash; `uid`: an object of the same name may be another."""
+    """One notice.
+
+    kind, name: the object; `name` is `namespace/name`.
+    uid: tells the object from another one of the same name.
+    reason, words: reason and message of the Event.
+    is_warning: type Warning instead of Normal.
+    """
 
     kind: str
     name: str
@@ -21,17 +27,17 @@ class Notice(Struct, frozen=True, gc=False):
 
 
 class Notices:
-    """In the order in which they came up; of an object and a reason the newest alone.
+    """Notices that wait to be written, oldest first. Each object and reason has only its newest notice.
 
-    Not guaranteed: that all are told. Of a burst MOST wait for their turn, and the rest is dropped, as is one that
-    could not be told MOST_TRIES times.
+    Not guaranteed: that all are written. At most MOST notices wait, and further ones are dropped. A notice that could
+    not be written MOST_TRIES times is dropped, too.
     """
 
     def __init__(self) -> None:
         self._due: dict[tuple[str, str], Notice] = {}
         self._tries: Counter[tuple[str, str]] = Counter()
         self.dropped: Counter[str] = Counter()
-        """How many, by reason."""
+        """Number of dropped notices, by reason."""
 
     def say(self, notice: Notice) -> None:
         key = notice.uid, notice.reason
@@ -41,18 +47,18 @@ class Notices:
             self.dropped[notice.reason] += 1
 
     def due(self, most: int) -> Sequence[Notice]:
-        """Those that are next; they stay until they are told."""
+        """The next notices, `most` at most. They stay until `told` removes them."""
         return list(islice(self._due.values(), most))
 
     def told(self, notice: Notice) -> None:
-        """Unless there is a newer one by now."""
+        """Removes a notice that was written, unless a newer one has replaced it."""
         key = notice.uid, notice.reason
         if self._due.get(key) is notice:
             del self._due[key]
             self._tries.pop(key, None)
 
     def put_off(self, notice: Notice) -> None:
-        """It could not be told: the others first."""
+        """Moves a notice that could not be written behind the others."""
         key = notice.uid, notice.reason
         self._tries[key] += 1
         newest = self._due.pop(key, notice)

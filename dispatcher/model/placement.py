@@ -1,4 +1,4 @@
-"""Where a Pod has to go, and where it had better go."""
+"""Nodes that a Pod must use, and nodes that it should use."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class Pool(Struct, frozen=True):
-    """The set of nodes that a Pod is bound to, by a label of theirs; private: it has them for itself, by a taint."""
+    """A set of nodes that have one label. `is_private`: a taint keeps all other Pods away."""
 
     label: str
     value: str
@@ -14,7 +14,13 @@ class Pool(Struct, frozen=True):
 
 
 class Placement(Struct, frozen=True):
-    """Where a Pod has to go, where it had better go, what is told of it there, and the cache that it finds."""
+    """Placement of one Pod.
+
+    pool: the nodes that it must use; None: any node.
+    preferred: names of the nodes that it should use, the last used one first.
+    notes: annotations of the Pod about earlier runs.
+    cache_path: its cache directory on the node; empty: none.
+    """
 
     pool: Pool | None = None
     preferred: tuple[str, ...] = ()

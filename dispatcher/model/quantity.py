@@ -22,7 +22,7 @@ WRITTEN: Final = re.compile(
 
 @lru_cache(maxsize=4096)
 def parse_quantity(written: str) -> Fraction:
-    """The value of a quantity in its base unit (cores, bytes). `ValueError` names what is not one."""
+    """The value of a quantity in its base unit (cores, bytes). Raises ValueError for any other text."""
     match = WRITTEN.fullmatch(written)
     if match is None:
         raise ValueError(f'"{written[:40]}" is not a Kubernetes quantity such as "500m" or "2Gi"')

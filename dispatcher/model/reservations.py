@@ -1,4 +1,4 @@
-"""NodeReservations, and the names by which a reservation may call a Pod."""
+"""NodeReservations, and the keys by which a reservation names a Pod."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -14,9 +14,14 @@ JOB_NAMES: Final = ("batch.kubernetes.io/job-name", "job-name")
 
 
 class Reservation(Struct, frozen=True, gc=False):
-    """A NodeReservation: so much of a node is held for a Pod still to come. `name` with its namespace; `target`: one of
-    the Pod's keys; `made_at` and `ends_at` in seconds of the API server's clock; `phase` and `message`: as its status
-    says.
+    """A NodeReservation: an amount of a node that is held for a Pod to come.
+
+    name: `namespace/name`.
+    node: name of the node.
+    amounts: held amount of each resource.
+    target: one of the Pod's keys.
+    made_at, ends_at: seconds of the API server's clock.
+    phase, message: from its status.
     """
 
     name: str
@@ -31,13 +36,14 @@ class Reservation(Struct, frozen=True, gc=False):
 
     @property
     def has_landed(self) -> bool:
-        """For good: of what a status says, this alone counts."""
+        """Whether its target has landed. Landed is final, and no other phase of a status is ever used."""
         return self.phase == LANDED
 
 
 def key_of(kind: str, namespace: str, value: object) -> str:
-    """What a reservation is for, and what a Pod answers to: `jobName builds/dispatcher-7-…`. `kind`: a field of the
-    reservation's target.
+    """A key that a reservation's target and its Pod share, such as `jobName builds/dispatcher-7-…`.
+
+    `kind`: a field of the reservation's target.
     """
     return f"{kind} {namespace}/{value}"
 
@@ -45,7 +51,7 @@ def key_of(kind: str, namespace: str, value: object) -> str:
 def keys_of(
     namespace: str, name: str, uid: str, labels: Mapping[str, str], owners: Iterable[str]
 ) -> tuple[str, ...]:  # fmt: skip
-    """All that a Pod answers to, each once. `uid` is that of the Pod, or of its Job (`owners`)."""
+    """All keys of a Pod, each once. Keys of kind `uid` have the uid of the Pod or of an owner, such as its Job."""
     jobs = {labels[label] for label in JOB_NAMES if label in labels}
     tasks = [labels[LABEL_TASK_ID]] if LABEL_TASK_ID in labels else []
     return (

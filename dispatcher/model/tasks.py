@@ -8,21 +8,21 @@ from msgspec import Struct
 
 
 class Status(StrEnum):
-    """`tasks.status`."""
+    """Values of `tasks.status`."""
 
     WAITING = "waiting"
     PROCESSING = "processing"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELLED = "cancelled"
-    UNKNOWN = "unknown"  # of a newer schema: nothing is done about such a row
+    UNKNOWN = "unknown"  # written by a newer schema; such a row is left alone
 
 
 TERMINAL = frozenset({Status.SUCCEEDED, Status.FAILED, Status.CANCELLED})
 
 
 class Task(Struct, frozen=True, kw_only=True):
-    """A row, without what only its Job is made from."""
+    """A row, without the columns that only its Job needs."""
 
     id: int
     queue: str
@@ -46,7 +46,7 @@ class Task(Struct, frozen=True, kw_only=True):
 
 
 class IndexedRow(Struct, frozen=True, gc=False):
-    """A waiting row as the index has it: enough to drop it without reading the row."""
+    """A waiting row with the columns of the index. They suffice to drop it without reading the row."""
 
     id: int
     attempt: int
@@ -57,7 +57,7 @@ class IndexedRow(Struct, frozen=True, gc=False):
 
 
 class Kind(Struct, frozen=True):
-    """What a template's bounds are judged by; rows of one kind get one verdict."""
+    """The part of a row that a template's bounds are checked against. Rows of one kind get one verdict."""
 
     digest: bytes
     template: str
@@ -68,7 +68,7 @@ class Kind(Struct, frozen=True):
 
 
 class Request(Struct, frozen=True):
-    """What a row asks for: read only for rows that are about to be launched."""
+    """The columns of a row that its Job is made from. They are read only for rows that are about to be launched."""
 
     task_id: int
     attempt: int
@@ -78,7 +78,7 @@ class Request(Struct, frozen=True):
 
 
 class Queue(Struct, frozen=True):
-    """A declared queue, the defaults of `*` filled in; None: no cap."""
+    """A declared queue, with the defaults of queue `*` filled in. A cap of None means: no cap."""
 
     name: str
     weight: int = 1

@@ -1,4 +1,4 @@
-"""What a decision says of a row: admit it, or hold it for a reason."""
+"""Verdicts about a row: admit it, or hold it for a reason."""
 
 from enum import StrEnum
 
@@ -43,14 +43,14 @@ PARKED = frozenset({
 
 
 class Hold(Struct, frozen=True):
-    """Not now, and why."""
+    """The row is not launched now; `reason` and `detail` say why."""
 
     reason: HoldReason
     detail: str = ""
 
 
 class Admit(Struct, frozen=True):
-    """Launch it now."""
+    """The row may be launched now."""
 
 
 Verdict = Admit | Hold

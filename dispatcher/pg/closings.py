@@ -1,4 +1,4 @@
-"""The janitor's calls: one compare-and-set each, on a session of its own that may write."""
+"""The janitor's calls. Each one is a compare-and-set, on a separate session that may write."""
 
 from typing import Final
 
@@ -9,14 +9,16 @@ LOCKED: Final = "locked"
 WRITING: Final = {
     "default_transaction_read_only": "off",
     "application_name": "dispatcher-janitor",
-    "lock_timeout": "1000",  # rows are never waited for; this is for what locks whole tables
+    "lock_timeout": "1000",  # for locks of whole tables; the functions never wait for a row
 }
 DELETED_AT_ONCE: Final = 1000
 
 
 class Closings:
-    """As `dispatch_janitor`. Each answer is the row's new status; None: somebody else was faster, nothing changed;
-    LOCKED: another transaction holds the row, nothing changed.
+    """Calls with a login of `dispatch_janitor`. An answer is the row's new status, None or LOCKED.
+
+    None: the row is no longer as judged, so nothing changed.
+    LOCKED: another transaction holds the row, so nothing changed.
     """
 
     def __init__(self, url: Url) -> None:
@@ -26,22 +28,22 @@ class Closings:
         await self._session.close()
 
     async def give_back(self, task_id: int, fence: tuple[int, int, bytes], failures: int, error: str) -> str | None:
-        """The run of (attempt, launch, digest of its token): next attempt, or failed."""
+        """Returns a run: next attempt, or failed. `fence`: attempt, launch and token digest of the run."""
         return await self._call("return", task_id, *fence, failures, error)
 
     async def end(self, task_id: int, fence: tuple[int, int, str | None], outcome: str, error: str) -> str | None:
-        """By the Job of (attempt, launch, UID); without a UID only a row of which no Job was made."""
+        """Ends a row. `fence`: attempt, launch and uid of the Job judged; without a uid only a waiting row matches."""
         return await self._call("end", task_id, *fence, outcome, error)
 
     async def cancel(self, task_id: int, attempt: int, run_digest: bytes) -> str | None:
         return await self._call("cancel", task_id, attempt, run_digest)
 
     async def delete_old(self, days: int) -> int:
-        """Rows deleted: a batch at most."""
+        """Deletes rows that ended `days` ago, one batch at most. Returns their number."""
         return int(await self._call("delete", days, DELETED_AT_ONCE) or 0)
 
     async def count_old(self, days: int) -> int:
-        """Rows that `delete_old` would delete."""
+        """Number of rows that `delete_old` would delete."""
         return int(await self._call("old", days, DELETED_AT_ONCE) or 0)
 
     async def _call(self, name: str, *parameters: object) -> str | None:

@@ -1,8 +1,12 @@
-"""One connection to the primary, reopened when it breaks.
+"""One connection to the primary, opened again after a fault.
 
-Every fault of the driver is translated here, once: `DatabaseAway` (no connection, no answer in time: worth trying
-again), `DatabaseUnfit` (schema, index or privilege: a person has to act). Both stop launches and deletes, and neither
-ends the program.
+All faults of the driver are translated here:
+
+* `DatabaseAway`: no connection, or no answer in time. Another try may succeed.
+* `DatabaseNotPrimary`: no server of the URL is the primary.
+* `DatabaseUnfit`: schema, index or privilege is wrong. A person has to act.
+
+Each of these faults stops launches and deletes, but never ends the program.
 """
 
 import asyncio
@@ -22,17 +26,17 @@ log = structlog.get_logger(component="pg.connect")
 
 CONNECT_SECONDS: Final = 5
 ANSWER_SECONDS: Final = 8
-"""A little over the server's own limit, so that a silent network is told from a slow query."""
+"""Longer than the server's statement_timeout, so that a slow query does not look like a silent network."""
 SESSION: Final = {
-    # Settings of a group role do not reach its members, so each session asks for what it needs.
+    # Members of a group role do not inherit its settings, so each session sets all that it needs.
     "application_name": "dispatcher",
-    # Objects that others make in schema public, or in one named after the login, are never found by their name.
+    # Names are never looked up in schema public or in a schema named after the login: others may create objects there.
     "search_path": "pg_catalog, pg_temp",
     "default_transaction_read_only": "on",
     "statement_timeout": "5000",
     "idle_in_transaction_session_timeout": "10000",
-    # Every statement has one good plan, whatever its parameters, and planning costs as much as running it. A plan that
-    # was made while the table was small must do for a large one, until statistics change: so by index, always.
+    # Every statement has one good plan for all parameters, and planning costs as much as running it. A plan that was
+    # made for a small table is used for a large one until statistics change, so every plan has to use the indexes.
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
     "jit": "off",
@@ -54,7 +58,7 @@ NETWORK_FAULTS: Final = (
 
 @contextlib.contextmanager
 def translated() -> Iterator[None]:
-    """The driver's faults as ours. Messages name the fault, never a parameter or a row."""
+    """Translates faults of the driver. Messages name the fault, never a parameter or a row."""
     try:
         yield
     except asyncpg.TargetServerAttributeNotMatched as fault:
@@ -68,11 +72,11 @@ def translated() -> Iterator[None]:
 
 
 Url = Callable[[], str | None]
-"""Where the database is; asked at each connect, because a file may hold it. None: libpq's PG* variables."""
+"""Returns the database URL, or None for libpq's PG* variables. Called at each connect: a file may hold the URL."""
 
 
 async def open_connection(url: str | None, **settings: str) -> asyncpg.Connection:
-    """A new session with the primary; several hosts may be named. Raises the first host's fault if none is."""
+    """Opens a session with the primary. `url` may name several hosts. Without a primary, raises the first fault."""
     first: DatabaseError | None = None
     for host in each_host(url):
         try:
@@ -84,7 +88,7 @@ async def open_connection(url: str | None, **settings: str) -> asyncpg.Connectio
 
 
 def each_host(url: str | None) -> list[str | None]:
-    """A URL for each host: the driver's time limit is for all hosts together, and a dead machine would use it up."""
+    """One URL for each host. The driver's time limit is for all hosts together, and a dead host would use it up."""
     parts = re.fullmatch(r"([^/]*//(?:[^/?]*@)?)([^/?@]*)(.*)", url or "", re.DOTALL)
     return [f"{parts[1]}{host}{parts[3]}" for host in parts[2].split(",")] if parts else [url]
 
@@ -103,7 +107,7 @@ async def connect_to(url: str | None, **settings: str) -> asyncpg.Connection:
 
 @contextlib.contextmanager
 def readable_url() -> Iterator[None]:
-    """The driver's words on a URL it cannot read may hold the password: they are not repeated."""
+    """Replaces the driver's message about an unreadable URL, because that message may hold the password."""
     try:
         yield
     except (ValueError, OverflowError):
@@ -114,7 +118,7 @@ def readable_url() -> Iterator[None]:
 
 
 class Session:
-    """One connection for one role; whoever uses it has it alone. `settings`: besides those of every session."""
+    """One connection for one role, with one user at a time. `settings` are added to the settings of every session."""
 
     def __init__(self, url: Url, settings: Mapping[str, str] = {}) -> None:
         self._url = url
@@ -124,7 +128,7 @@ class Session:
 
     @contextlib.asynccontextmanager
     async def use(self) -> AsyncIterator[asyncpg.Connection]:
-        """The connection. Any fault drops it: what state it was in is not worth a guess."""
+        """Gives the connection. Any fault drops it, because the state of the session is then unknown."""
         async with self._lock:
             connection = await self._opened()
             try:
@@ -140,7 +144,7 @@ class Session:
 
     async def _opened(self) -> asyncpg.Connection:
         if self._connection is None or self._connection.is_closed():
-            # A fail-over takes a second or two; a longer outage is the caller's next round, not a silent wait here.
+            # A fail-over takes a second or two. During a longer outage the caller tries again in its next round.
             attempts = AsyncRetrying(
                 retry=retry_if_exception_type(DatabaseAway),
                 wait=wait_random_exponential(multiplier=0.2, max=1),

@@ -1,7 +1,7 @@
-"""LISTEN on a connection of its own. A notification means "look", never "here is the work".
+"""LISTEN on a separate connection. A notification only means that rows should be read; it carries no work.
 
-Not guaranteed: that any notification arrives; they are debounced, and lost while the connection is away. The safety
-poll finds what they miss. While LISTEN cannot be had, `is_listening` is false and the caller polls faster.
+Not guaranteed: that a notification arrives. Notifications are debounced, and are lost while the connection is away. The
+safety poll finds such rows. While LISTEN does not work, `is_listening` is false and the caller polls faster.
 """
 
 import asyncio
@@ -22,11 +22,11 @@ CHANNELS: Final = ("dispatch_tasks", "dispatch_done")
 PING_SECONDS: Final = 10
 PONG_SECONDS: Final = 5
 AGAIN_SECONDS: Final = 0.2
-"""A server that takes connections and ends them at once is not asked in a hot loop."""
+"""Pause before a reconnect. It prevents a hot loop if a server accepts connections and ends them at once."""
 
 
 class Listener:
-    """Calls `wake` on every notification, and after every reconnect: nothing is replayed."""
+    """Calls `wake` on every notification, and after every reconnect, because notifications are not repeated."""
 
     def __init__(self, url: Url, wake: Callable[[], None]) -> None:
         self._url = url
@@ -34,7 +34,7 @@ class Listener:
         self.is_listening = False
 
     async def run(self) -> None:
-        """Ends only by cancellation."""
+        """Runs until it is cancelled."""
         attempts = AsyncRetrying(
             retry=retry_if_exception_type(DatabaseError),
             wait=wait_random_exponential(multiplier=0.4, max=10),
@@ -62,7 +62,7 @@ class Listener:
         return connection
 
     async def _keep(self, connection: asyncpg.Connection) -> None:
-        """Pings until the connection breaks: a dead TCP connection is silent."""
+        """Sends pings until the connection breaks, because a dead TCP connection is silent."""
         closed = asyncio.Event()
         connection.add_termination_listener(lambda _: closed.set())
         try:
@@ -87,7 +87,7 @@ def tell(state: RetryCallState) -> None:
 
 
 async def wait_quietly(event: asyncio.Event, seconds: float) -> None:
-    """Until the event is set, or the time is over."""
+    """Waits until the event is set or the time is over."""
     try:
         async with asyncio.timeout(seconds):
             await event.wait()

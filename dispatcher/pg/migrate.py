@@ -1,7 +1,7 @@
-"""`dispatcher migrate`: applies `sql/` in order, each file once, in a transaction of its own.
+"""`dispatcher migrate`: applies the files of `sql/migrations` in order, each one once, in a separate transaction.
 
-Safe to run twice and from two places at once (advisory lock). A file that was applied is never changed: its checksum is
-kept, and a difference is a fault. It runs as an administrator's login; objects belong to `dispatch_owner`.
+The command may run twice, also at the same time (advisory lock). An applied file must not change: its checksum is
+stored, and another checksum is a fault. The login is an administrator's; all objects belong to `dispatch_owner`.
 """
 
 import hashlib
@@ -32,7 +32,10 @@ ROLES: Final = ("dispatch_owner", "dispatch_reader", "dispatch_submitter", "disp
 
 
 class Migration(Struct, frozen=True):
-    """One file of `sql/migrations`: `NNNN_{pre,post}_what.sql`. Post files ship a release after the code that left."""
+    """One file of `sql/migrations`: `NNNN_{pre,post}_what.sql`.
+
+    A post file ships one release after the code that needed the old shape has gone.
+    """
 
     version: int
     name: str
@@ -50,11 +53,14 @@ def read_migrations() -> list[Migration]:
 
 
 NEWEST: Final = max(migration.version for migration in read_migrations())
-"""The schema that this version was written for."""
+"""The schema version that this program needs."""
 
 
 async def migrate(database_url: str | None, *, check: bool = False) -> list[str]:
-    """Applies what is pending and names it; with `check` only names it. DatabaseUnfit names a changed file."""
+    """Applies pending migrations and returns their names. `check`: apply nothing.
+
+    Raises DatabaseUnfit if an applied file has changed.
+    """
     connection = await open_connection(database_url, **WRITING)
     connection.add_log_listener(tell_notice)
     try:
@@ -73,7 +79,7 @@ async def migrate(database_url: str | None, *, check: bool = False) -> list[str]
 
 
 async def take_lock(connection: asyncpg.Connection) -> None:
-    """One migration at a time in this database. Any login may take the lock, so its holder is named while we wait."""
+    """Waits for the lock of the migration in this database. Any login may take it, so the log names the holder."""
     begun, told_at = elapsed(), float("-inf")
     while not await is_taken(connection):
         holders = await connection.fetch(query("holders", "migrate"), LOCK)
@@ -87,7 +93,7 @@ async def take_lock(connection: asyncpg.Connection) -> None:
 
 
 async def is_taken(connection: asyncpg.Connection) -> bool:
-    """Waits for the lock as long as lock_timeout says."""
+    """Waits for the lock, at most for lock_timeout. Returns whether it is ours."""
     try:
         await connection.execute(query("lock", "migrate"), LOCK)
     except asyncpg.LockNotAvailableError:
@@ -96,13 +102,13 @@ async def is_taken(connection: asyncpg.Connection) -> bool:
 
 
 def tell_notice(_: object, notice: asyncpg.PostgresLogMessage) -> None:
-    """What a migration has to say to the operator."""
+    """Logs a notice of a migration for the operator."""
     if notice.severity_en == "NOTICE" and notice.sqlstate == "00000" and notice.hint:
         log.warning(notice.message, next_step=notice.hint)
 
 
 def plan_migrations(applied: dict[int, tuple[str, str]], known: list[Migration]) -> list[Migration]:
-    """What is still to be applied."""
+    """Migrations that are not applied yet. Raises DatabaseUnfit if an applied one has changed."""
     for migration in known:
         name, checksum = applied.get(migration.version, (migration.name, migration.checksum))
         if checksum != migration.checksum:
@@ -121,7 +127,7 @@ async def read_applied(connection: asyncpg.Connection) -> dict[int, tuple[str, s
 
 
 async def prepare(connection: asyncpg.Connection) -> None:
-    """Roles where the login may make them, and the schema."""
+    """Creates the schema, and the roles if the login may create roles."""
     if await connection.fetchval(query("may_create_roles", "migrate")):
         await connection.execute((sql_folder() / "roles.sql").read_text(encoding="utf-8"))
     missing = await connection.fetch(query("missing_roles", "migrate"), list(ROLES))
@@ -135,7 +141,7 @@ async def prepare(connection: asyncpg.Connection) -> None:
 
 
 async def check_owner(connection: asyncpg.Connection) -> None:
-    """Before anything in the schema is read: whoever owns it may have put things of their own there."""
+    """Refuses a schema of another owner, who may have put functions into it. Call this before reading the schema."""
     owner = await connection.fetchval(query("schema_owner", "migrate"))
     if owner not in {None, "dispatch_owner"}:
         raise DatabaseUnfit(

@@ -1,4 +1,4 @@
-"""The statements of `sql/`, by file name. No SQL text stands in Python."""
+"""The statements of `sql/`, by file name. Python files hold no SQL text."""
 
 from functools import cache
 from importlib.resources import files
@@ -6,11 +6,11 @@ from importlib.resources.abc import Traversable
 
 
 def sql_folder() -> Traversable:
-    """`sql/` as it travels in the package."""
+    """The folder `sql/` in the installed package."""
     return files("dispatcher") / "sql"
 
 
 @cache
 def query(name: str, folder: str = "queries") -> str:
-    """One statement."""
+    """Text of one statement."""
     return (sql_folder() / folder / f"{name}.sql").read_text(encoding="utf-8")

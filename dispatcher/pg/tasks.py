@@ -1,7 +1,7 @@
-"""Rows as one look sees them: one read-only snapshot of the primary, taken for one cycle.
+"""Reads rows in one read-only snapshot of the primary, taken for one cycle.
 
-Invariant: whether the server is the primary is read in the same snapshot as the rows. A standby's rows may be old, and
-a task that is done there still waits; the usual measure of lag is NULL on a fresh standby, that is, never too large.
+Invariant: the snapshot of the rows also tells whether the server is the primary. Rows of a standby may be old: a task
+that is done may still wait there. The usual measure of lag does not help: it is NULL on a fresh standby.
 """
 
 import contextlib
@@ -40,17 +40,17 @@ class Look:
         self.frame = Frame(msgspec.json.decode(frame["queues"], type=list[Queue]), frame["held"], frame["next_due"])
 
     async def indexed_rows(self, windows: Mapping[str, int]) -> list[IndexedRow]:
-        """The heads of queues; `windows`: rows of each at most."""
+        """The first waiting rows of each queue. `windows`: most rows by queue."""
         return await self._all(
             "candidates", lambda row: IndexedRow(*row), list(windows), list(windows.values()), self.now
         )
 
     async def submitters(self, queues: Sequence[str]) -> list[tuple[str, str]]:
-        """(queue, submitter) of everybody who has waiting rows in these queues."""
+        """(queue, submitter) of all submitters with waiting rows in these queues."""
         return await self._all("submitters", tuple, list(queues), SUBMITTERS)
 
     async def indexed_rows_of(self, windows: Mapping[tuple[str, str], int]) -> list[IndexedRow]:
-        """The heads of submitters' own rows; `windows`: rows of each (queue, submitter) at most."""
+        """The first waiting rows of each submitter. `windows`: most rows by (queue, submitter)."""
         parameters = (*columns(list(windows)), list(windows.values()), self.now)
         return await self._all("candidates_of", lambda row: IndexedRow(*row), *parameters)
 
@@ -61,7 +61,7 @@ class Look:
         return {task.id: task for task in await self._all("tasks", read_task, ids)} if ids else {}
 
     async def waiting(self, ids: Sequence[int]) -> tuple[dict[int, Task], dict[int, Request]]:
-        """`tasks` and `requests` at once, for rows that are likely to be launched."""
+        """`tasks` and `requests` in one query, for rows that are likely to be launched."""
         rows = await self._connection.fetch(query("contenders"), ids) if ids else ()
         return {row["id"]: read_task(row) for row in rows}, {row["id"]: read_request(row) for row in rows}
 
@@ -69,30 +69,31 @@ class Look:
         return {request.task_id: request for request in await self._all("requests", read_request, ids)}
 
     async def histories(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], tuple[str, ...]]:
-        """Nodes where each (queue, cache key) succeeded last, the newest first; those without any are left out.
+        """Nodes where each (queue, cache key) succeeded last, newest first. Keys without such a node are left out.
 
-        One step of the query's recursion is one node: the newest run that was on none before. A step reads at most
-        1,000 entries of the index, so that a key with 100,000 runs on one node costs no more than one with a few.
+        Each step of the query's recursion finds one node: the node of the newest run that was on no earlier node. A
+        step reads at most 1,000 index entries, so that a key with 100,000 runs on one node costs no more than a key
+        with a few.
         """
         rows = await self._connection.fetch(query("histories"), *columns(keys), NODES)
         return {(row["queue"], row["cache_key"]): tuple(row["nodes"]) for row in rows}
 
     async def runs(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], list[Run]]:
-        """The newest runs of each (queue, cache key) that succeeded, the newest first."""
+        """The newest successful runs of each (queue, cache key), newest first."""
         found: dict[tuple[str, str], list[Run]] = {key: [] for key in keys}
         for queue, key, *run in await self._connection.fetch(query("runs"), *columns(keys), RUNS):
             found[queue, key].append(Run(*run))
         return found
 
     async def start_secret(self) -> tuple[bytes, bytes]:
-        """What start keys are derived from; for the dispatcher's role alone."""
+        """The secret from which start keys are derived. Only the dispatcher's role may read it."""
         row = await self._connection.fetchrow(query("start_secret"))
         if row is None:
             raise DatabaseUnfit("dispatch.secrets is empty: its owner calls dispatch.rotate_secrets()")
         return row["start_inner"], row["start_outer"]
 
     async def run_digests(self, ids: Sequence[int]) -> dict[int, bytes]:
-        """Which run holds each row, by the digest of its token; for the janitor's role alone."""
+        """Digest of the run token that holds each row. Only the janitor's role may read it."""
         rows = await self._connection.fetch(query("run_digests", "janitor"), ids)
         return {row["id"]: row["run_digest"] for row in rows}
 
@@ -102,17 +103,17 @@ class Look:
 
 @contextlib.asynccontextmanager
 async def look(session: Session, held_at_most: int = 0) -> AsyncIterator[Look]:
-    """A snapshot to decide by, framed with so many of the held rows. DatabaseError says why there is none."""
+    """Opens a snapshot to decide by. `held_at_most`: most held rows in its frame. Raises DatabaseError without one."""
     async with session.use() as connection:
         transaction = connection.transaction(isolation="repeatable_read", readonly=True)
         await transaction.start()
         frame = await connection.fetchrow(query("frame"), list(NEEDED_INDEXES), held_at_most)
         yield Look(connection, fit(frame))
-        await transaction.commit()  # else no rollback: the session is dropped, and a frozen server would not answer
+        await transaction.commit()  # no rollback after a fault: the session is dropped; a frozen server never answers
 
 
 def fit(frame: asyncpg.Record | None) -> asyncpg.Record:
-    """The frame of a snapshot that may be acted upon."""
+    """The frame, if decisions may use its snapshot. Raises DatabaseError otherwise."""
     if frame is not None and frame["in_recovery"]:
         raise DatabaseNotPrimary("the server is in recovery (a standby): name the primary in DATABASE_URL")
     if frame is None or frame["version"] < NEWEST:
@@ -151,7 +152,7 @@ def read_request(row: asyncpg.Record) -> Request:
 
 
 def read_texts(written: str) -> dict[str, str]:
-    """An object of strings. What only an administrator could put in is read as text, and is no fault of the cycle."""
+    """Reads a JSON object of strings. Other values become text: only an administrator can write them."""
     found = msgspec.json.decode(written)
     pairs = found.items() if isinstance(found, dict) else ()
     return {name: value if isinstance(value, str) else msgspec.json.encode(value).decode() for name, value in pairs}

@@ -1,8 +1,7 @@
-"""Asks a Prometheus what a Pod really used. Advice: whatever goes wrong here costs nobody a launch.
+"""Asks Prometheus for the resources that a Pod really used. The answer is advice: a fault here stops no launch.
 
-The series are those of cAdvisor, as every kubelet exports them; the pause container and the sums that cAdvisor makes
-of a Pod are left out, or all would count twice. A run shorter than two scrapes has left nothing to take a rate of, and
-is not known.
+The series come from cAdvisor, as every kubelet exports them. The pause container and cAdvisor's sums over a Pod are
+left out, because everything would count twice. A run shorter than two scrapes has no rate, so its use is unknown.
 """
 
 import math
@@ -20,15 +19,15 @@ ANSWER_SECONDS: Final = 5
 LARGEST_ANSWER: Final = 2**20
 SERIES: Final = '{{namespace={namespace},pod={pod},container!="",container!="POD"}}[{milliseconds}ms]'
 ONCE: Final = "max by (container, id) "
-"""A node may be scraped by two jobs. `id` is the cgroup: another one after each restart of the container."""
+"""Counts each container once, although two jobs may scrape a node. `id` is the cgroup, new after each restart."""
 CPU: Final = f"sum({ONCE}(rate(container_cpu_usage_seconds_total{SERIES})))"
 SCRAPED: Final = f"container_memory_working_set_bytes{SERIES}"
 MEMORY: Final = f"sum({ONCE}(sum_over_time({SCRAPED}))) / max(sum by (container) ({ONCE}(count_over_time({SCRAPED}))))"
-"""Over the scrapes of the container that had most: one that ran for a part of the time counts for that part."""
+"""Average over the scrapes of the container that had most. A container that ran for a part counts for that part."""
 
 
 class PrometheusFault(DispatcherError):
-    """No answer in time, no answer of a Prometheus, or an error of its own."""
+    """No answer in time, an answer that is not Prometheus', or an error that Prometheus reports."""
 
 
 class Sample(Struct, frozen=True):
@@ -41,7 +40,7 @@ class Result(Struct, frozen=True, rename={"kind": "resultType"}):
 
 
 class Reply(Struct, frozen=True):
-    """`/api/v1/query`, as the HTTP API of Prometheus has it."""
+    """Answer of `/api/v1/query` (HTTP API of Prometheus)."""
 
     status: str
     data: Result | None = None
@@ -49,7 +48,7 @@ class Reply(Struct, frozen=True):
 
 
 class Prometheus:
-    """`url`: its root; the API is below it."""
+    """Queries to one Prometheus. `url`: its root, without `/api`."""
 
     def __init__(self, url: str) -> None:
         self._url = f"{url.rstrip('/')}/api/v1/query"
@@ -59,7 +58,7 @@ class Prometheus:
         await self._session.close()
 
     async def use_of(self, namespace: str, pod: str, began: datetime, ended: datetime) -> Use | None:
-        """Mean use of a Pod over that time; None: nothing is known of it. PrometheusFault."""
+        """Mean use of a Pod from `began` to `ended`; None if it is unknown. Raises PrometheusFault."""
         milliseconds = max(1, (ended - began) // timedelta(milliseconds=1))
         names = {"namespace": quoted(namespace), "pod": quoted(pod), "milliseconds": milliseconds}
         cpu = await self._ask(CPU.format(**names), ended)
@@ -67,7 +66,7 @@ class Prometheus:
         return None if cpu is None or memory is None else Use(cpu, memory)
 
     async def _ask(self, query: str, at: datetime) -> float | None:
-        """One number as of that time; None: there is no such series."""
+        """The number that a query gives for that time; None if there is no such series."""
         try:
             asked = {"query": query, "time": f"{at.timestamp():.3f}"}
             async with self._session.post(self._url, data=asked, allow_redirects=False) as answer:
@@ -91,12 +90,12 @@ async def read_bounded(answer: aiohttp.ClientResponse) -> bytes:
 
 
 def quoted(text: str) -> Any:
-    """As PromQL has strings: those of JSON are some of Go's."""
+    """A string in PromQL, which has the syntax of Go. Each JSON string is a Go string, too."""
     return msgspec.json.encode(text).decode()
 
 
 def number(written: str) -> float | None:
-    """None: not a number that a machine could have used."""
+    """Reads a number. Returns None unless it is finite and not negative."""
     try:
         found = float(written)
     except ValueError:

@@ -1,1 +1,1 @@
-"""What every program runs on: rounds, health, logs, metrics, clocks."""
+"""Parts that every program uses: rounds, health, logs, metrics, clocks."""

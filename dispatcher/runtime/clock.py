@@ -1,7 +1,7 @@
-"""The clock of ages and terms: it goes on while the machine is suspended or moved, and nobody sets it.
+"""The clock for ages and terms. It runs on while the machine is suspended or migrated, and cannot be set.
 
-`time.monotonic` stands still meanwhile on Linux: a replica that wakes up would trust its lease and its caches although
-an hour has passed.
+`time.monotonic` stands still during a suspend on Linux. A replica that wakes up after an hour would trust its lease and
+its caches.
 """
 
 import time
@@ -12,5 +12,5 @@ WITH_SLEEP = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def elapsed() -> float:
-    """Seconds since some moment in the past."""
+    """Seconds since a fixed moment in the past."""
     return time.clock_gettime(WITH_SLEEP)

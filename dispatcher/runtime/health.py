@@ -1,8 +1,8 @@
-"""`/healthz`, `/readyz`, `/metrics`.
+"""HTTP paths `/healthz`, `/readyz` and `/metrics`.
 
-Ready means "can do its work": each check is asked when the question comes, and the body names what is missing. Alive
-means only that the loop turns, which an answer proves by itself: a restart would not bring a database back, and would
-take the caches away.
+Ready means that the program can do its work. Each request asks every check, and the body names what is missing. Alive
+means only that the event loop runs, which any answer proves. A missing database must not cause a restart: a restart
+would not bring it back, and would lose the caches.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from dispatcher.runtime.listening import listen
 
 Check = Callable[[], str]
-"""What is missing; empty: nothing."""
+"""Returns a text that names what is missing; empty if nothing is."""
 
 
 async def healthz(_: web.Request) -> web.Response:
@@ -37,7 +37,7 @@ def build_app(checks: Mapping[str, Check]) -> web.Application:
 
 
 async def serve(app: web.Application, address: str) -> web.AppRunner:
-    """At DISPATCHER_LISTEN_ADDRESS. SettingsError: it cannot listen there."""
+    """Serves at DISPATCHER_LISTEN_ADDRESS. Raises SettingsError if it cannot listen there."""
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=2)
     await listen(runner, "DISPATCHER_LISTEN_ADDRESS", address)
     return runner

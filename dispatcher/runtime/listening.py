@@ -1,4 +1,4 @@
-"""Where an HTTP server of ours listens, whom it answers there, and how it leaves off."""
+"""Start and end of an HTTP server of ours, and the check of the Host header on loopback."""
 
 import asyncio
 import re
@@ -15,12 +15,13 @@ from dispatcher.model.errors import SettingsError
 ALL_INTERFACES: Final = None
 OWN_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 HOST: Final = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]+)(?::\d*)?")
-"""A name or an address, and a port that may be missing."""
+"""A name or an address, with or without a port."""
 
 
 async def listen(runner: web.AppRunner, setting: str, address: str, tls: ssl.SSLContext | None = None) -> None:
-    """At HOST:PORT, which that setting names; an empty host means every interface. On loopback it answers only requests
-    to a name of this machine. SettingsError: it cannot.
+    """Listens at `address` (HOST:PORT), the value of `setting`. An empty host means every interface.
+
+    On loopback the server answers only requests to a name of this machine. Raises SettingsError if it cannot listen.
     """
     host, _, port = address.rpartition(":")
     try:
@@ -33,7 +34,7 @@ async def listen(runner: web.AppRunner, setting: str, address: str, tls: ssl.SSL
 
 
 async def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches it. OSError: there is no such host."""
+    """Whether only this machine reaches the host. Raises OSError if there is no such host."""
     if not host:
         return False
     found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
@@ -41,8 +42,10 @@ async def is_loopback(host: str) -> bool:
 
 
 def answering_to(host: str) -> Middleware:
-    """A web page can let a name of its own point to loopback (DNS rebinding), and a browser on this
-    machine would ask us for it; that name is then the Host of the request.
+    """Middleware that refuses requests to other hosts than `host` and loopback names. It stops DNS rebinding.
+
+    A web page can let its own name point to loopback. A browser on this machine then sends us the page's requests, with
+    that name as Host.
     """
     names = dict.fromkeys((*OWN_NAMES, host.lower()))
 
@@ -58,13 +61,13 @@ def answering_to(host: str) -> Middleware:
 
 
 def name_of(host: str) -> str:
-    """Of a Host header, without its port; empty: it is none."""
+    """The name in a Host header, without its port; empty if the header is invalid."""
     found = HOST.fullmatch(host)
     return found[1].lower() if found else ""
 
 
-class Site(web.TCPSite):  # noqa: TID251  # the one place that mends it
-    """Whoever was taken before it stops is known to the server, which answers or lets go."""
+class Site(web.TCPSite):  # noqa: TID251  # the one place that works around its fault
+    """A TCP site that knows every accepted connection when it stops, so that it answers or closes each of them."""
 
     async def stop(self) -> None:
         if isinstance(self._server, asyncio.Server):
@@ -73,10 +76,12 @@ class Site(web.TCPSite):  # noqa: TID251  # the one place that mends it
 
 
 async def take_nobody_new(server: asyncio.Server) -> None:
-    """To be awaited before `close`: a connection that was accepted in the same turn of the loop would be lost there
-    without being closed, and its client left waiting (https://github.com/python/cpython/issues/109564, open).
+    """Stops accepting connections. Await this before `close`.
+
+    Otherwise `close` loses a connection that was accepted in the same turn of the event loop: it is never closed, and
+    its client waits (https://github.com/python/cpython/issues/109564, open).
     """
     loop = asyncio.get_running_loop()
     for listener in server.sockets:
         loop.remove_reader(listener.fileno())
-    await asyncio.sleep(0)  # the turn in which they are made known
+    await asyncio.sleep(0)  # in this turn of the loop the server learns of accepted connections

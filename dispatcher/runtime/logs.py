@@ -1,4 +1,4 @@
-"""Structured logs: JSON lines, text on a terminal. Ids are bound where a thing is worked on; env values never come."""
+"""Structured logs: JSON lines, text on a terminal. Lines carry the ids of tasks and Jobs, and never values of env."""
 
 import logging
 import sys
@@ -11,14 +11,14 @@ from aiohttp.web import RequestPayloadError
 
 
 def configure_logs(level: str, *, as_text: bool | None = None) -> None:
-    """Once, at start. Libraries speak through the same lines, from WARNING on: at DEBUG some print whole bodies."""
+    """Configures logs, once at start. Libraries log from WARNING on, because some print whole bodies at DEBUG."""
     is_text = sys.stderr.isatty() if as_text is None else as_text
     added: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    # Plain tracebacks: the pretty ones print local variables, among them the secrets of rows.
+    # Plain tracebacks, because pretty ones print local variables, and these hold secrets of rows.
     finish: list[Any] = (
         [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
         if is_text
@@ -38,7 +38,7 @@ def configure_logs(level: str, *, as_text: bool | None = None) -> None:
 
 
 def without_quotation(record: logging.LogRecord) -> bool:
-    """The server quotes what it cannot parse, which may be a piece of a body: only what was wrong is told."""
+    """Removes quoted requests from log lines. aiohttp's server quotes what it cannot parse, maybe a part of a body."""
     fault = record.exc_info[1] if record.exc_info else None
     if isinstance(fault, HttpProcessingError | RequestPayloadError):
         record.msg, record.args, record.exc_info = f"{record.getMessage()}: {type(fault).__name__}", (), None

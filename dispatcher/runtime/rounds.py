@@ -1,8 +1,8 @@
-"""Rounds: a component's `run_once`, again and again, woken early, supervised, stopped gracefully.
+"""Rounds call a component's `run_once` again and again. They can be woken early and stopped gracefully.
 
-A fault of ours (no database, no API server) ends a round, never the program: it is logged, counted, told by readiness,
-and the next round tries again. Anything else is a bug: it is logged with its trace, and after too many in a row the
-program ends, because a restart is then the better hope.
+A fault of ours (no database, no API server) ends a round, never the program. The fault is logged, counted and shown by
+readiness, and the next round tries again. Any other exception is a bug. A bug is logged with its trace. After too many
+bugs in a row the program ends, because a restart is then more likely to help.
 """
 
 import asyncio
@@ -24,13 +24,16 @@ LONGEST_PAUSE_SECONDS: Final = 15
 
 
 def calm_collector() -> None:
-    """What start-up made lives for ever, and a cycle makes thousands of short-lived rows: neither needs a walk."""
+    """Makes the garbage collector run less often, because it would find nothing.
+
+    Objects of the start-up live for ever, and the thousands of rows of a cycle are freed without it.
+    """
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
 
 
 class Wake:
-    """Something happened: the next round starts now. Many wake-ups before it make one."""
+    """Starts the next round at once. Several calls before a round count as one."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -40,7 +43,7 @@ class Wake:
         self._event.set()
 
     def soon(self) -> None:
-        """In a moment: a burst of watch events makes one round, not one each."""
+        """Starts the next round in a moment, so that a burst of watch events makes only one round."""
         if self._later is None:
             self._later = asyncio.get_running_loop().call_later(SOON_SECONDS, self._now)
 
@@ -49,7 +52,7 @@ class Wake:
         self._event.set()
 
     async def wait(self, seconds: float) -> bool:
-        """True: woken; False: the time is over."""
+        """Waits for a call, at most `seconds`. Returns True if there was one."""
         try:
             async with asyncio.timeout(seconds):
                 await self._event.wait()
@@ -60,7 +63,7 @@ class Wake:
 
 
 class Rounds:
-    """One component's rounds. `run_once` says in how many seconds to come again, at the latest."""
+    """Rounds of one component. `run_once` returns the seconds until the next round, at the latest."""
 
     def __init__(self, name: str, run_once: Callable[[], Coroutine[Any, Any, float]], wake: Wake) -> None:
         self.fault = "no round has ended yet"
@@ -71,7 +74,7 @@ class Rounds:
         self._bugs = 0
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until `stop`; a round that has begun is ended first."""
+        """Runs rounds until `stop` is set. A round that has begun is completed first."""
         while not stop.is_set():
             await self._wake.wait(await self._round())
 

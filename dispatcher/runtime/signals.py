@@ -1,4 +1,4 @@
-"""How a program of ours is told to stop: SIGTERM and SIGINT."""
+"""SIGTERM and SIGINT stop our programs."""
 
 import asyncio
 import os
@@ -17,7 +17,7 @@ def stop_on_signals() -> asyncio.Event:
 
 
 def end_soon(stop: asyncio.Event) -> None:
-    """Stops in good order; what still hangs after that (a name server that never answers) does not keep us."""
+    """Begins a graceful stop. After LAST_SECONDS the process ends even if a call hangs, such as a DNS lookup."""
     stop.set()
     last = threading.Timer(LAST_SECONDS, os._exit, (0,))
     last.daemon = True

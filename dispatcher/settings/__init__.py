@@ -1,1 +1,1 @@
-"""Settings: one definition each, read and checked together."""
+"""Settings: each has one definition; all are read and checked together."""

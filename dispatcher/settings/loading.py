@@ -1,4 +1,4 @@
-"""Settings read: the environment in, all of them or all faults at once."""
+"""Reads settings from the environment. The result is all settings, or all faults at once."""
 
 import dataclasses
 import difflib
@@ -15,13 +15,13 @@ from dispatcher.settings.definition import ExtenderSettings, JobSettings, Settin
 
 PREFIX: Final = "DISPATCHER_"
 INJECTED: Final = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT|SERVICE_PORT_.*|PORT|PORT_.*)")
-"""What Kubernetes puts into a container for a Service called dispatcher-…"""
+"""Names of the variables that Kubernetes adds to a container for a Service called dispatcher-…"""
 COMPONENTS: Final = {field.name: field.type for field in dataclasses.fields(Settings)}
 READ_FROM_FILE: Final = "_FILE"
 
 
 class Source(Struct, frozen=True):
-    """Where a value came from; for `dispatcher config` and the reference page."""
+    """A setting's value and its origin, for `dispatcher config`."""
 
     name: str
     value: str
@@ -31,7 +31,7 @@ class Source(Struct, frozen=True):
 
 
 class Loaded(Struct, frozen=True):
-    """Settings, their sources, and warnings that stop nobody."""
+    """Settings, their sources, and warnings. A warning does not stop the program."""
 
     settings: Settings
     sources: tuple[Source, ...]
@@ -39,7 +39,7 @@ class Loaded(Struct, frozen=True):
 
 
 def load(environ: Mapping[str, str], read_file: Callable[[str], str]) -> Loaded:
-    """All settings; SettingsError carries every fault at once. `read_file`: content of a path, or OSError."""
+    """Reads all settings. Raises SettingsError with every fault. `read_file`: content of a path, or OSError."""
     faults: list[str] = []
     sources: list[Source] = []
     parts: dict[str, Any] = {}
@@ -62,7 +62,7 @@ def load(environ: Mapping[str, str], read_file: Callable[[str], str]) -> Loaded:
 
 
 def crossed(jobs: JobSettings | None) -> Iterable[str]:
-    """Values that are fine alone and not together; nothing where one of them was not."""
+    """Faults of values that are valid alone but not together. `jobs` is None if a value alone has a fault."""
     for what in ("cpu", "memory") if jobs else ():
         request, limit = getattr(jobs, f"{what}_request"), getattr(jobs, f"{what}_limit")
         if parse_quantity(request) > parse_quantity(limit):
@@ -71,7 +71,7 @@ def crossed(jobs: JobSettings | None) -> Iterable[str]:
 
 
 def open_doors(extender: ExtenderSettings | None) -> Iterable[str]:
-    """Whoever reaches the extender decides where Pods go: off loopback only who has a certificate may."""
+    """A fault if the extender listens outside loopback without certificates. Its callers decide where Pods go."""
     host = extender.address.rpartition(":")[0].strip("[]") if extender else ""
     if extender and not extender.tls_dir and not is_loopback(host):
         where = f"{PREFIX}EXTENDER_ADDRESS is {extender.address!r}"
@@ -86,7 +86,7 @@ def is_loopback(host: str) -> bool:
 
 
 def read_field(field: Any, environ: Mapping[str, str], read_file: Callable[[str], str]) -> tuple[Any, str]:
-    """Value and origin; ValueError names variable, value and rule (a secret's value never)."""
+    """Value and origin of a setting. Raises ValueError with variable, value and rule, never with a secret's value."""
     meta = field.metadata
     name = PREFIX + meta["name"]
     written, origin = environ.get(name), "environment"
@@ -109,7 +109,7 @@ def read_field(field: Any, environ: Mapping[str, str], read_file: Callable[[str]
 
 
 def reread(name: str, value: str | None, environ: Mapping[str, str], read_file: Callable[[str], str]) -> str | None:
-    """A secret as its file holds it now (OSError: it went away); its value where no file was named."""
+    """A secret as its file holds it now, or `value` if no file was named. Raises OSError if the file is gone."""
     path = environ.get(PREFIX + name + READ_FROM_FILE)
     return value if path is None else read_file(path).strip()
 
@@ -135,7 +135,7 @@ def known_names() -> set[str]:
 
 
 def unknown_names(environ: Iterable[str]) -> Iterable[str]:
-    """A warning for each variable of our prefix that nobody reads."""
+    """A warning for each variable of our prefix that is no setting."""
     known = known_names()
     for name in sorted(environ):
         if name.startswith(PREFIX) and name not in known and not INJECTED.fullmatch(name):

@@ -1,4 +1,4 @@
-"""How the text of a setting becomes its value. ValueError says the rule; the caller adds name and value."""
+"""Readers make a setting's value from its text. They raise ValueError with the rule; callers add name and value."""
 
 import re
 from collections.abc import Callable

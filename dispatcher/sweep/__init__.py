@@ -1,1 +1,1 @@
-"""Job → gone: finished Jobs whose row is over are cleared away, never earlier."""
+"""Job → gone: deletes finished Jobs after their attempt is over, never earlier."""

@@ -1,4 +1,4 @@
-"""One sweep: finished Jobs whose time is over, their rows read anew from the primary, and the removals that follow."""
+"""One sweep: finds finished Jobs whose tombstone time is over, reads their rows from the primary, deletes Jobs."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -23,7 +23,7 @@ EVERY_SECONDS: Final = 1
 
 
 class Rows(Protocol):
-    """What it asks of the rows."""
+    """The part of the database that a sweep reads."""
 
     now: datetime
     database_id: str
@@ -32,7 +32,15 @@ class Rows(Protocol):
 
 
 class SweepPorts(Struct, frozen=True):
-    """Where a sweep's facts come from, and where removals go. `unanswered`: names of creates without an answer."""
+    """Sources of a sweep's facts, and the way to delete.
+
+    view: the cluster as known now.
+    rows: opens a snapshot of the database.
+    may_write: whether this replica leads.
+    unanswered: names of creates without an answer.
+    remove: sends deletes and returns their number.
+    clock: monotonic seconds.
+    """
 
     view: Callable[[], ClusterView]
     rows: Callable[[], AbstractAsyncContextManager[Rows]]
@@ -43,7 +51,7 @@ class SweepPorts(Struct, frozen=True):
 
 
 class Sweep:
-    """Runs sweeps; a removal takes only tokens that creates leave."""
+    """Runs sweeps. Deletes use only write tokens that creates leave over."""
 
     def __init__(self, ports: SweepPorts, settings: SweepSettings, bucket: Bucket) -> None:
         self._ports = ports
@@ -53,7 +61,7 @@ class Sweep:
         self._start = 0
 
     async def run_once(self) -> float:
-        """One sweep; nothing is removed by a view that is too old, or by a replica that does not lead."""
+        """Runs one sweep and returns the seconds until the next. A stale view or a missing lease stops all deletes."""
         view = self._ports.view()
         report(view.jobs)
         if view.stale or not self._ports.may_write():
@@ -71,7 +79,7 @@ class Sweep:
         return EVERY_SECONDS
 
     def _take_turns(self, due: Sequence[Job]) -> Sequence[Job]:
-        """A bounded part, another each time: Jobs of parked rows stay, and must not stand in the way of others."""
+        """At most LOOKED_AT of the due Jobs, in turns. Jobs of parked rows stay due and must not block the others."""
         self._absences.keep_only(job.uid for job in due)
         if len(due) <= LOOKED_AT:
             return due

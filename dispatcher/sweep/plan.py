@@ -1,7 +1,7 @@
-"""Which finished Jobs may go (docs/protocol.md, section 7). A finished Job is the only memory of its launch.
+"""Decides which finished Jobs to delete (docs/protocol.md, section 7). A finished Job is the only memory of its launch.
 
-Invariant: a Job goes only when its row, read after the Job was seen finished, is over or past its attempt. A Job of a
-higher attempt than the row's stays: the database was restored, and the Job is what tells.
+Invariant: a Job is deleted only if its row is past the Job's attempt, or is terminal in that attempt. The row is read
+after the Job was seen finished. A Job of a higher attempt than its row's stays: it shows a restore of the database.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,13 +18,13 @@ CONFIRM_EVERY: Final = timedelta(seconds=10)
 
 
 class Absences:
-    """How often each Job's row was looked for in vain. A row may be missing by mistake: a restore, a wrong database."""
+    """Counts how often each Job's row was not found. A restore or a wrong database makes rows missing by mistake."""
 
     def __init__(self) -> None:
         self._seen: dict[str, tuple[int, datetime]] = {}
 
     def confirm(self, uid: str, now: datetime) -> bool:
-        """Counts one more look; True: absent often enough, far enough apart."""
+        """Counts one more look that found no row. Returns True after CONFIRMATIONS looks, CONFIRM_EVERY apart."""
         times, last = self._seen.get(uid, (0, now - CONFIRM_EVERY))
         if now - last >= CONFIRM_EVERY:
             times, last = times + 1, now
@@ -32,7 +32,7 @@ class Absences:
         return times >= CONFIRMATIONS
 
     def forget(self, uid: str) -> None:
-        """Its row is there: looking for it begins anew."""
+        """The row of this Job was found, so its count begins anew."""
         self._seen.pop(uid, None)
 
     def keep_only(self, uids: Iterable[str]) -> None:
@@ -41,7 +41,7 @@ class Absences:
 
 
 def plan_due(jobs: Iterable[Job], cluster_now: datetime, tombstone: timedelta) -> list[Job]:
-    """Finished Jobs past their tombstone time, or beyond the newest thousand; oldest first."""
+    """Finished Jobs past their tombstone time, or beyond the newest MOST_TOMBSTONES; oldest first."""
     finished = sorted((job for job in jobs if job.is_finished and not job.deleting), key=ended_at)
     beyond = len(finished) - MOST_TOMBSTONES
     return [job for rank, job in enumerate(finished) if rank < beyond or cluster_now - ended_at(job) >= tombstone]
@@ -50,7 +50,7 @@ def plan_due(jobs: Iterable[Job], cluster_now: datetime, tombstone: timedelta) -
 def plan_sweep(
     due: Sequence[Job], tasks: Mapping[int, Task], database_id: str, now: datetime, absences: Absences
 ) -> list[End]:
-    """Removals, in the order of `due`. `tasks` was read after the Jobs were seen finished."""
+    """Deletes, in the order of `due`. `tasks` were read after the Jobs were seen finished."""
     return [
         End("jobs", job.name, job.uid, cause, resource_version=job.resource_version)
         for job in due
@@ -59,7 +59,7 @@ def plan_sweep(
 
 
 def why_swept(job: Job, task: Task | None, now: datetime, absences: Absences) -> str:
-    """Why a finished Job means nothing any more; empty: it does."""
+    """Why a finished Job is no longer needed; empty if it is still needed."""
     if task is None or task_identity(job.database_id, task.id, task.created_at) != job.identity:
         return "its row is gone" if absences.confirm(job.uid, now) else ""
     absences.forget(job.uid)

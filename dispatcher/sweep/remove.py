@@ -1,4 +1,4 @@
-"""Carries removals out: bounded, with preconditions, each outcome counted. What failed is planned anew, not retried."""
+"""Sends deletes: bounded, with preconditions, each outcome counted. A failed delete is planned again, not retried."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -14,11 +14,11 @@ log = structlog.get_logger(component="sweep.remove")
 
 AT_A_TIME: Final = 8
 AGAIN_SECONDS: Final = 10
-"""A removal is not sent again while the watch may still have to show its effect."""
+"""A delete is not sent again for so long, because the watch may still have to show its effect."""
 
 
 class Deletes(Protocol):
-    """What it asks of the cluster."""
+    """The call to the cluster that a remover needs."""
 
     async def delete(self, end: End) -> ApiAnswer: ...
 
@@ -27,7 +27,7 @@ class Remover:
     """Deletes objects."""
 
     def __init__(self, deletes: Deletes, refused: Callable[[], None], clock: Clock = elapsed) -> None:
-        """`refused`: our identity may not delete any more."""
+        """`refused` is called when our identity may not delete any more."""
         self._deletes = deletes
         self._refused = refused
         self._clock = clock
@@ -35,7 +35,7 @@ class Remover:
         self._sent: dict[str, float] = {}
 
     async def remove(self, ends: Sequence[End]) -> int:
-        """Returns how many deletes were sent."""
+        """Deletes each object unless it was tried within AGAIN_SECONDS. Returns the number of tries."""
         now = self._clock()
         self._sent = {uid: at for uid, at in self._sent.items() if now - at < AGAIN_SECONDS}
         wanted = {end.uid: end for end in ends if end.uid not in self._sent}
@@ -57,7 +57,7 @@ class Remover:
 
 
 def read_delete(answer: ApiAnswer) -> str:
-    """404 is success; 409: it changed since it was judged, so it is judged anew."""
+    """Outcome of a delete. 404 is a success. 409: the object changed since it was judged, so it is judged anew."""
     if not answer.is_sent:
         return "not-sent"
     if 200 <= answer.status < 300:

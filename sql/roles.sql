@@ -1,6 +1,6 @@
--- The group roles of the dispatcher (docs/rights.md). Roles belong to the whole server, so this file is safe to run
--- again and from two databases at once. `dispatcher migrate` runs it where its login may create roles; elsewhere an
--- administrator runs it once. None of them can log in: every program and every team gets its own login as a member.
+-- The group roles of the dispatcher (docs/rights.md). Roles belong to the whole server, so this file may run again, and
+-- from two databases at the same time. `dispatcher migrate` runs it if its login may create roles; otherwise an
+-- administrator runs it once. Group roles cannot log in: every program and every team gets its own login as a member.
 DO $roles$
 DECLARE
     wanted text;
@@ -19,15 +19,15 @@ BEGIN
                 EXECUTE pg_catalog.format('CREATE ROLE %I NOLOGIN NOINHERIT', wanted);
             END IF;
         EXCEPTION WHEN duplicate_object OR unique_violation THEN
-            NULL; -- another database's migration made it a moment ago
+            NULL; -- the migration of another database made it a moment ago
         END;
     END LOOP;
-    -- A role with CREATEROLE administers what it made but is no member of it (Postgres 16): the migration needs SET ROLE.
+    -- Since Postgres 16, a login with CREATEROLE is no member of the roles that it made, and the migration needs SET ROLE.
     IF NOT (SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user) THEN
         BEGIN
             EXECUTE 'GRANT dispatch_owner TO CURRENT_USER';
         EXCEPTION WHEN insufficient_privilege THEN
-            NULL; -- somebody else made the role, and made this login a member: that is enough
+            NULL; -- another login made the role, and this login only has to be a member
         END;
     END IF;
 END

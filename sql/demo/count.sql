@@ -1,2 +1,2 @@
--- How many rows there are.
+-- Number of rows.
 SELECT count(*) FROM dispatch.tasks

@@ -1,2 +1,2 @@
--- The demo's own database.
+-- Creates the demo's own database.
 CREATE DATABASE demo

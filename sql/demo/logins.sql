@@ -1,5 +1,5 @@
--- One login per role of an installation, on a server that ends with the demo. Whoever can log in here runs commands as
--- the demo's owner, so each has a random password of its own; the log does not show them should a statement here fail.
+-- Creates one login for each role of an installation, on a server that ends with the demo. A login here can run commands
+-- as the demo's owner, so each login has its own random password. If a statement here fails, the log does not show them.
 DO $logins$
 DECLARE
     wanted record;

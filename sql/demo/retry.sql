@@ -1,2 +1,2 @@
--- As a submitter does. $1 bigint task.
+-- Retries a task, as its submitter would. $1 bigint task.
 SELECT dispatch.task_retry($1)

@@ -1,4 +1,4 @@
--- What the demo shows of each row; results that are long are not shown.
+-- The columns that the demo shows of each row. A long result is left out.
 SELECT id, queue, status, attempt, error, node_name,
        CASE WHEN length(result::text) < 2000 THEN result::text END AS result,
        extract(epoch FROM coalesce(finished_at, now()) - started_at)::float8 AS seconds

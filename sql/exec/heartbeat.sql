@@ -1,2 +1,2 @@
--- A sign of life: continue, cancel or lost. $1 text run token.
+-- Sends a sign of life. Gives continue, cancel or lost. $1 text run token.
 SELECT dispatch.task_heartbeat($1::text::uuid)

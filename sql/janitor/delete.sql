@@ -1,2 +1,2 @@
--- Deletes rows that ended so many days ago. $1 int days, $2 int rows at most.
+-- Deletes rows that ended more than $1 days ago. $1 int days, $2 int most rows.
 SELECT dispatch.janitor_delete($1, $2)

@@ -1,2 +1,2 @@
--- What was applied.
+-- Applied migrations.
 SELECT version, name, checksum FROM dispatch.schema_version

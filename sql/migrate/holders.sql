@@ -1,4 +1,4 @@
--- Who holds the lock of the migration. $1 bigint key.
+-- Sessions that hold the lock of the migration. $1 bigint key.
 SELECT a.pid, a.usename::text AS login, a.backend_start AS since
 FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid)
 WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1

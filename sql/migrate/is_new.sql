@@ -1,2 +1,2 @@
--- Whether nothing was ever applied here.
+-- Whether no migration was ever applied here.
 SELECT to_regclass('dispatch.schema_version') IS NULL

@@ -1,2 +1,2 @@
--- The schema, before its first table.
+-- Creates the schema, before its first table.
 CREATE SCHEMA IF NOT EXISTS dispatch AUTHORIZATION dispatch_owner

@@ -1,4 +1,4 @@
--- Waiting rows that are due, the head of each queue; columns in the order of model.Candidate. $1 text[] queues, $2 int[] rows of each at most, $3 timestamptz now.
+-- The first due waiting rows of each queue; columns in the order of model.tasks.IndexedRow. $1 text[] queues, $2 int[] most rows of each, $3 timestamptz now.
 SELECT head.id, head.attempt, head.priority, q.name AS queue, head.kind, head.submitted_by
 FROM unnest($1::text[], $2::int[]) AS q(name, most)
 CROSS JOIN LATERAL (

@@ -1,4 +1,4 @@
--- Waiting rows that are due, the head of each submitter's own rows in a queue; columns in the order of model.Candidate. $1 text[] queues, $2 text[] submitters, $3 int[] rows of each at most, $4 timestamptz now.
+-- The first due waiting rows of each submitter in a queue; columns in the order of model.tasks.IndexedRow. $1 text[] queues, $2 text[] submitters, $3 int[] most rows of each, $4 timestamptz now.
 SELECT head.id, head.attempt, head.priority, q.name AS queue, head.kind, q.submitted_by
 FROM unnest($1::text[], $2::text[], $3::int[]) AS q(name, submitted_by, most)
 CROSS JOIN LATERAL (

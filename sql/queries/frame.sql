@@ -1,4 +1,4 @@
--- First statement of every look: takes the snapshot, says whether it is one to act upon, and frames it: the declared queues (a few hundred rows at most), rows that a container holds or held (one whose Job is gone must be launched again), and when the next row with a time becomes due. $1 text[] needed indexes, $2 int held rows at most.
+-- First statement of every look: takes the snapshot, tells whether decisions may use it, and gives its frame. The frame is: the declared queues (a few hundred rows at most), the rows that a container holds or held, and the time at which the next row becomes due. A held row whose Job is gone must be launched again. $1 text[] needed indexes, $2 int most held rows.
 SELECT pg_is_in_recovery() AS in_recovery, statement_timestamp() AS now, version, database_id::text AS database_id,
        ARRAY(SELECT name FROM unnest($1::text[]) AS name
              WHERE (SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('dispatch.' || name)) IS NOT TRUE

@@ -1,4 +1,4 @@
--- The newest runs of each queue's cache key that succeeded. $1 text[] queues, $2 text[] cache keys, $3 int runs at most.
+-- The newest successful runs of each queue's cache key. $1 text[] queues, $2 text[] cache keys, $3 int most runs.
 SELECT wanted.queue, wanted.cache_key, run.pod_name, run.started_at, run.finished_at
 FROM unnest($1::text[], $2::text[]) AS wanted (queue, cache_key)
 CROSS JOIN LATERAL (

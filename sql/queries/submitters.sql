@@ -1,4 +1,4 @@
--- Who has waiting rows in each queue, found by skipping from one to the next in the index. $1 text[] queues, $2 int submitters of each at most.
+-- Submitters with waiting rows in each queue. The query skips through the index, from one submitter to the next. $1 text[] queues, $2 int most submitters of each.
 SELECT DISTINCT q.name AS queue, found.submitted_by
 FROM unnest($1::text[]) AS q(name)
 CROSS JOIN LATERAL (

@@ -1,4 +1,4 @@
--- Default privileges of this database: what somebody's new objects give to others.
+-- Default privileges of this database: rights that a role's new objects give to others.
 SELECT role.rolname AS owner,
        COALESCE(place.nspname, 'every schema') AS place,
        CASE kept.defaclobjtype WHEN 'r' THEN 'tables' WHEN 'S' THEN 'sequences' WHEN 'f' THEN 'functions'

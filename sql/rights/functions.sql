@@ -1,4 +1,4 @@
--- Functions of schema dispatch: whose rights they run with, and where they look names up.
+-- Functions of schema dispatch: the role whose rights they use, and the schemas in which they find names.
 SELECT pg_catalog.format('%s(%s)', routine.proname, pg_catalog.oidvectortypes(routine.proargtypes)) AS signature,
        routine.prosecdef AS security_definer,
        routine.prorettype = 'pg_catalog.trigger'::pg_catalog.regtype AS is_trigger,

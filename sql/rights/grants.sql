@@ -1,4 +1,4 @@
--- Every right on schema dispatch, on what it holds, and on the database beyond what every new database gives. Not the owners' own.
+-- Every right on schema dispatch, on its objects, and on the database beyond those of every new database. Rights of owners are left out.
 WITH held (kind, name, part, owner, acl) AS (
     SELECT 'schema', place.nspname::text, '', place.nspowner,
            COALESCE(place.nspacl, pg_catalog.acldefault('n', place.nspowner))

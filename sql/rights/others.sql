@@ -1,4 +1,4 @@
--- What the other statements would miss: rights of the group roles outside schema dispatch, and objects in it that are not dispatch_owner's. $1 text[] names.
+-- Rights that the other statements miss: rights of the group roles outside schema dispatch, and objects in it that dispatch_owner does not own. $1 text[] names.
 SELECT pg_catalog.format('%s: %s %s', role.rolname,
                          CASE link.deptype WHEN 'o' THEN 'owns' WHEN 'r' THEN 'is named by' ELSE 'has rights on' END,
                          pg_catalog.pg_describe_object(link.classid, link.objid, link.objsubid)) AS what

@@ -1,4 +1,4 @@
-"""What Pods ask for, as kube-scheduler counts it."""
+"""Requests of Pods, counted as kube-scheduler does."""
 
 import pytest
 
@@ -16,36 +16,36 @@ def test_quantities_are_whole_thousandths_rounded_up(written: str, milli: int) -
     assert milli_of(written) == milli
 
 
-def test_what_is_no_quantity_is_said_to_be_none() -> None:
+def test_milli_of_rejects_text_that_is_no_quantity() -> None:
     with pytest.raises(ValueError, match="1Ki1"):
         milli_of("1Ki1")
 
 
-def test_what_is_no_quantity_asks_for_nothing() -> None:
+def test_amounts_leave_out_text_that_is_no_quantity() -> None:
     assert amounts([("cpu", "1"), ("memory", "a lot")]) == {"cpu": 1000}
 
 
-def test_a_pod_asks_for_its_containers_together_and_is_a_pod() -> None:
+def test_a_pod_requests_the_sum_of_its_containers_and_one_pod() -> None:
     assert asked_by(((ONE, TWO), (), (), ())) == {"cpu": 3000, "memory": 1_024_000, "pods": 1000}
 
 
-def test_an_init_container_counts_where_it_asks_for_more() -> None:
+def test_an_init_container_counts_where_it_requests_more() -> None:
     assert asked_by(((ONE,), ((TWO, False),), (), ())) == {"cpu": 2000, "memory": 1_024_000, "pods": 1000}
     assert asked_by(((TWO,), ((ONE, False),), (), ())) == {"cpu": 2000, "memory": 1_024_000, "pods": 1000}
 
 
-def test_a_sidecar_counts_beside_what_comes_after_it() -> None:
+def test_a_sidecar_counts_with_all_that_starts_after_it() -> None:
     assert asked_by(((ONE,), ((ONE, True),), (), ()))["cpu"] == 2000
     assert asked_by(((ONE,), ((ONE, True), (TWO, False)), (), ()))["cpu"] == 3000
     assert asked_by(((ONE,), ((TWO, False), (ONE, True)), (), ()))["cpu"] == 2000
 
 
-def test_what_is_asked_for_the_whole_pod_counts_instead() -> None:
+def test_a_request_for_the_whole_pod_replaces_those_of_containers() -> None:
     assert asked_by(((TWO,), ((TWO, False),), ONE, (("cpu", "1500m"),)))["cpu"] == 2500
     assert asked_by(((TWO,), (), (), (("cpu", "1500m"),)))["memory"] == 1_024_000
 
 
-def test_overhead_comes_on_top() -> None:
+def test_overhead_is_added_at_the_end() -> None:
     assert asked_by(((ONE,), ((TWO, False),), ONE, ()))["cpu"] == 3000
 
 
@@ -55,7 +55,7 @@ def test_sums_and_differences_go_by_name() -> None:
     assert highest({"cpu": 3}, {"cpu": 1, "gpu": 7}) == {"cpu": 3, "gpu": 7}
 
 
-def test_a_pod_of_many_parts_is_counted_and_not_remembered() -> None:
+def test_a_pod_with_many_requests_is_counted_but_not_cached() -> None:
     before = remembered.cache_info().currsize
     assert asked_by(((ONE,) * 9, (), (), ()))["cpu"] == 9000
     many = tuple((f"example.org/{number}", "1") for number in range(9))

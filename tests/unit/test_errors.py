@@ -1,4 +1,4 @@
-"""Faults: one small tree, so that each layer catches what it can answer for."""
+"""The tree of faults. Each layer catches the base class that it can handle."""
 
 import pytest
 
@@ -20,17 +20,17 @@ from dispatcher.model import errors
         (errors.ClusterError("a"), errors.DispatcherError),
     ],
 )
-def test_a_fault_is_of_its_kind(fault: Exception, kind: type[Exception]) -> None:
+def test_each_fault_has_its_base_class(fault: Exception, kind: type[Exception]) -> None:
     assert isinstance(fault, kind)
 
 
-def test_a_refusal_carries_what_the_server_said_and_not_a_novel() -> None:
+def test_a_refusal_carries_the_servers_message_cut_short() -> None:
     fault = errors.ClusterRefused("list jobs", 403, "Forbidden", "no " * 500)
     assert (fault.status, fault.reason) == (403, "Forbidden")
     assert str(fault).startswith("list jobs: 403 Forbidden: no no")
     assert len(str(fault)) < 340
 
 
-def test_a_database_that_must_not_be_asked_says_so_by_its_code() -> None:
+def test_each_database_fault_has_its_code() -> None:
     codes = [errors.DatabaseAway.code, errors.DatabaseNotPrimary.code, errors.DatabaseUnfit.code]
     assert codes == ["DbAway", "DbNotPrimary", "DbUnfit"]

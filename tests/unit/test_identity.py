@@ -1,4 +1,4 @@
-"""Names, labels and selectors: what two versions of the program, side by side, must agree on."""
+"""Names, labels and selectors. Two versions of the program that run at the same time must agree on them."""
 
 import re
 from datetime import UTC, datetime, timedelta, timezone
@@ -21,7 +21,7 @@ rows = st.tuples(st.uuids().map(str), st.integers(1, 2**63 - 1), st.datetimes(ti
 @pytest.mark.fault(34)
 @pytest.mark.museum("version-dependent name")
 def test_the_golden_identity_never_changes() -> None:
-    """A living installation holds Jobs under it: another value here launches every row a second time."""
+    """Jobs of living installations have this identity. Another value would launch every row a second time."""
     assert ids.task_identity(DATABASE_ID, 42, AT) == GOLDEN
 
 
@@ -33,7 +33,7 @@ def test_the_golden_names_never_change() -> None:
 
 
 @pytest.mark.fault(7)
-def test_an_identity_is_of_the_row_alone_and_of_all_that_makes_it_this_row() -> None:
+def test_identity_depends_on_database_id_and_creation_of_the_row() -> None:
     others = {
         ids.task_identity(OTHER_DATABASE, 42, AT),
         ids.task_identity(DATABASE_ID, 43, AT),
@@ -44,7 +44,7 @@ def test_an_identity_is_of_the_row_alone_and_of_all_that_makes_it_this_row() -> 
 
 
 @given(rows, st.integers(-14, 14))
-def test_a_moment_is_the_same_in_every_time_zone(row: tuple[str, int, datetime], hours: int) -> None:
+def test_identity_is_the_same_in_every_time_zone(row: tuple[str, int, datetime], hours: int) -> None:
     database, number, at = row
     try:
         elsewhere = at.astimezone(timezone(timedelta(hours=hours)))
@@ -90,7 +90,7 @@ def test_two_launches_of_a_row_never_share_a_name(attempt: int, launch: int, oth
     assert (one == two) == ((attempt, launch) == (other, number))
 
 
-def test_an_orders_name_is_of_its_launch_or_of_another() -> None:
+def test_an_orders_name_has_its_launch_or_a_given_one() -> None:
     order = an_order(task=a_task(attempt=2), launch=Launch(3))
     digest = ids.identity_of(order)[:8]
     assert ids.name_of(order, "dispatcher") == f"dispatcher-42-{digest}-2r3"

@@ -1,4 +1,4 @@
-"""What a Pod takes of its node, as it is read from the API: no less than kube-scheduler counts."""
+"""Resources that a Pod takes from its node, read from the API: never less than kube-scheduler counts."""
 
 from typing import Any
 
@@ -33,20 +33,20 @@ def told(**given: Any) -> dict[str, Any]:
     ],
     ids=str,
 )
-def test_while_it_is_resized_the_larger_counts(status: dict[str, Any], cpu: int) -> None:
+def test_a_resized_container_counts_with_the_larger_amount(status: dict[str, Any], cpu: int) -> None:
     bound = read_bound_pod(a_pod(status))
     assert bound is not None
     assert bound.asks["cpu"] == cpu
     assert bound.asks["memory"] == 2**30 * 1000
 
 
-def test_a_resource_that_only_the_node_knows_of_counts() -> None:
+def test_a_resource_that_only_the_status_names_counts() -> None:
     bound = read_bound_pod(a_pod(told(allocatedResources={"example.com/gpu": "1"})))
     assert bound is not None
     assert bound.asks["example.com/gpu"] == 1000
 
 
-def test_a_sidecar_counts_as_its_node_has_it() -> None:
+def test_a_sidecar_counts_with_its_allocated_resources() -> None:
     sidecar = {"name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": "100m"}}}
     status = {"initContainerStatuses": [{"name": "s", "allocatedResources": {"cpu": "200m"}}]}
     bound = read_bound_pod(a_pod(status, initContainers=[sidecar]))
@@ -54,8 +54,8 @@ def test_a_sidecar_counts_as_its_node_has_it() -> None:
     assert bound.asks["cpu"] == 700
 
 
-def test_those_that_ask_alike_share_one_answer() -> None:
-    """Tens of thousands of Pods would else fill the memory."""
+def test_pods_with_equal_requests_share_one_object() -> None:
+    """Otherwise tens of thousands of Pods would fill the memory."""
     one, other = (
         read_bound_pod(a_pod({})),
         read_bound_pod(a_pod(told(allocatedResources={"cpu": "500m", "memory": "1Gi"}))),
@@ -65,5 +65,5 @@ def test_those_that_ask_alike_share_one_answer() -> None:
     assert one.asks is other.asks
 
 
-def test_a_pod_without_a_node_takes_nothing() -> None:
+def test_a_pod_without_a_node_is_not_read() -> None:
     assert read_bound_pod(a_pod({}, nodeName="")) is None

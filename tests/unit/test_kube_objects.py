@@ -1,4 +1,4 @@
-"""Jobs, lists and failures as they come over the wire, and the facts that decisions read from them."""
+"""Jobs, lists and failures in JSON, and the facts that are read from them."""
 
 import json
 from typing import Any
@@ -15,7 +15,7 @@ from tests.unit.wire import AT, DOMAIN, THEN, a_condition, written
 
 
 def a_wire_job(**changes: Any) -> dict[str, Any]:
-    """A Job as the API server gives it back: what we sent, what it added, and changes such as spec__suspend."""
+    """A Job as the API server returns it: our manifest, the server's fields, and changes such as spec__suspend."""
     order = an_order(task=a_task(attempt=2), launch=Launch(3, unstarted=1, disrupted=1))
     wire = build_job(order, a_template(), SITE)
     wire["metadata"] |= {"uid": "u-1", "resourceVersion": "771", "creationTimestamp": AT, "managedFields": [{}]}
@@ -36,7 +36,7 @@ def job_of(wire: dict[str, Any]) -> Job:
 # Jobs
 
 
-def test_a_job_that_we_sent_is_read_back_as_what_it_is() -> None:
+def test_a_job_that_we_sent_is_read_back_with_all_its_facts() -> None:
     job, order = job_of(a_wire_job()), an_order(task=a_task(attempt=2), launch=Launch(3))
     assert (job.name, job.uid, job.resource_version) == (
         build_job(order, a_template(), SITE)["metadata"]["name"],
@@ -63,14 +63,14 @@ def test_a_job_without_our_numbers_is_not_ours(label: str, value: str | None) ->
 
 
 @pytest.mark.parametrize("number", ["0", "-1", str(2**63)])
-def test_a_job_of_a_row_that_cannot_be_is_not_ours(number: str) -> None:
+def test_a_job_with_an_impossible_row_id_is_not_ours(number: str) -> None:
     wire = a_wire_job()
     wire["metadata"]["labels"][f"{DOMAIN}/task-id"] = number
     assert read_job(written(wire)) is None
 
 
 @pytest.mark.parametrize("number", [1, 2**63 - 1])
-def test_any_number_that_a_row_can_have_is(number: int) -> None:
+def test_a_job_with_any_possible_row_id_is_ours(number: int) -> None:
     wire = a_wire_job()
     wire["metadata"]["labels"][f"{DOMAIN}/task-id"] = str(number)
     assert job_of(wire).task_id == number
@@ -78,13 +78,13 @@ def test_any_number_that_a_row_can_have_is(number: int) -> None:
 
 @pytest.mark.fault(51)
 @pytest.mark.parametrize("annotation", ["identity", "database-id"])
-def test_a_job_without_our_proof_is_not_ours_whatever_its_labels_say(annotation: str) -> None:
+def test_a_job_without_our_identity_is_not_ours_despite_its_labels(annotation: str) -> None:
     wire = a_wire_job()
     del wire["metadata"]["annotations"][f"{DOMAIN}/{annotation}"]
     assert read_job(written(wire)) is None
 
 
-def test_an_object_of_anybody_is_not_ours() -> None:
+def test_a_foreign_object_is_not_ours() -> None:
     assert read_job(b"{}") is None
     assert (
         read_job(written({"metadata": {"name": "theirs"}, "spec": {"template": {"spec": {"containers": []}}}})) is None
@@ -92,14 +92,14 @@ def test_an_object_of_anybody_is_not_ours() -> None:
 
 
 @pytest.mark.parametrize("value", ["", "-1", "x", "1.0", "²", "٣٣x", "9" * 5000])
-def test_counts_that_somebody_else_wrote_are_none(value: str) -> None:
+def test_an_unreadable_count_is_zero(value: str) -> None:
     wire = a_wire_job()
     wire["metadata"]["annotations"] |= {f"{DOMAIN}/unstarted": value, f"{DOMAIN}/disrupted": value}
     job = job_of(wire)
     assert (job.unstarted, job.disrupted) == (0, 0)
 
 
-def test_what_an_older_version_did_not_write_has_its_default() -> None:
+def test_fields_that_an_older_version_did_not_write_have_defaults() -> None:
     wire = a_wire_job()
     for name in ("unstarted", "disrupted", "report", "submitted-by"):
         del wire["metadata"]["annotations"][f"{DOMAIN}/{name}"]
@@ -131,7 +131,7 @@ def test_what_an_older_version_did_not_write_has_its_default() -> None:
          "CompletionsReached"),
     ],
 )  # fmt: skip
-def test_conditions_say_the_phase_and_counts_are_never_asked(
+def test_conditions_give_the_phase_and_counts_are_never_used(
     conditions: list[dict[str, str]], phase: Phase, reason: str
 ) -> None:
     job = job_of(a_wire_job(status__succeeded=1, status__failed=1, status__conditions=conditions))
@@ -139,11 +139,11 @@ def test_conditions_say_the_phase_and_counts_are_never_asked(
     assert job.ended_at == (None if phase is Phase.ACTIVE else THEN)
 
 
-def test_no_conditions_at_all_are_an_active_job() -> None:
+def test_a_job_without_conditions_is_active() -> None:
     assert read_phase([])[0] is Phase.ACTIVE
 
 
-def test_a_job_that_somebody_deletes_or_suspends_says_so() -> None:
+def test_a_deleted_or_suspended_job_is_read_as_such() -> None:
     assert job_of(a_wire_job(metadata__deletionTimestamp=AT)).deleting
     assert job_of(a_wire_job(spec__suspend=True)).suspended
     assert not job_of(a_wire_job(spec__suspend=None)).suspended
@@ -158,7 +158,7 @@ def test_a_job_that_somebody_deletes_or_suspends_says_so() -> None:
         ([], ""),
     ],
 )
-def test_the_image_is_that_of_the_container_of_the_task(containers: list[dict[str, str]], image: str) -> None:
+def test_the_image_comes_from_the_container_task(containers: list[dict[str, str]], image: str) -> None:
     assert job_of(a_wire_job(spec__template={"spec": {"containers": containers}})).image == image
 
 
@@ -168,22 +168,22 @@ def test_the_image_is_that_of_the_container_of_the_task(containers: list[dict[st
 @pytest.mark.parametrize(
     "body", [b"{}", b'{"items": []}', b'{"metadata": {}}', b'{"metadata": {"resourceVersion": ""}}']
 )
-def test_a_list_without_its_version_is_none(body: bytes) -> None:
+def test_a_list_without_its_version_is_a_fault(body: bytes) -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.json.decode(body, type=Page)
 
 
-def test_a_page_says_where_it_stands_and_whether_there_is_more() -> None:
+def test_a_page_has_its_version_and_its_continue_token() -> None:
     page = msgspec.json.decode(b'{"metadata": {"resourceVersion": "7", "continue": "next"}, "items": [{}]}', type=Page)
     assert (page.metadata.resource_version, page.metadata.continue_, len(page.items)) == ("7", "next", 1)
 
 
-def test_an_event_keeps_its_object_as_it_came() -> None:
+def test_an_event_keeps_its_object_raw() -> None:
     event = msgspec.json.decode(b'{"type": "ADDED", "object": {"kind":"Job"}}', type=Event)
     assert (event.type, bytes(event.object)) == ("ADDED", b'{"kind":"Job"}')
 
 
-def test_a_failure_says_why_and_when_to_come_again() -> None:
+def test_a_failure_has_its_reason_and_its_retry_time() -> None:
     body = {"kind": "Status", "reason": "TooManyRequests", "message": "slow down", "code": 429,
             "details": {"retryAfterSeconds": 3, "causes": [{"reason": "R", "message": "m"}]}}  # fmt: skip
     status = read_status(written(body))
@@ -198,7 +198,7 @@ def test_a_failure_says_why_and_when_to_come_again() -> None:
     [(b"Bad Gateway", "Bad Gateway"), (b"", ""), (b"[]", "[]"), (b'{"code": "x"}', '{"code": "x"}'),
      (b"<html>\xff", "<html>�"), (b"x" * 5000, "x" * 300)],
 )  # fmt: skip
-def test_an_answer_that_is_no_status_is_its_own_message(body: bytes, message: str) -> None:
+def test_an_answer_without_a_status_becomes_the_message(body: bytes, message: str) -> None:
     status = read_status(body)
     assert (status.message, status.reason, status.code) == (message, "", 0)
 
@@ -207,5 +207,5 @@ def test_a_manifest_is_sent_as_json() -> None:
     assert json.loads(encode({"kind": "Job", "metadata": {"name": "ä"}})) == {"kind": "Job", "metadata": {"name": "ä"}}
 
 
-def test_an_object_among_those_of_other_namespaces_has_a_full_name() -> None:
+def test_a_full_name_has_namespace_and_name() -> None:
     assert full_name(Meta(name="a", namespace="team")) == "team/a"

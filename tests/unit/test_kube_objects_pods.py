@@ -1,4 +1,4 @@
-"""Pods and nodes as they come over the wire, and the facts that decisions read from them."""
+"""Pods and nodes in JSON, and the facts that are read from them."""
 
 from datetime import datetime
 from typing import Any
@@ -35,7 +35,7 @@ def test_a_pod_belongs_to_the_job_that_controls_it() -> None:
     assert pod_of(deletionTimestamp=AT).deleting
 
 
-def test_an_object_with_nothing_in_it_is_a_pod_that_waits() -> None:
+def test_an_empty_object_is_a_pending_pod() -> None:
     pod = read_pod(b"{}")
     assert pod is not None
     assert (pod.phase, pod.had_run, pod.unschedulable_since, pod.waiting_reason) == ("Pending", False, None, "")
@@ -67,9 +67,7 @@ def test_a_pod_is_unschedulable_since_the_scheduler_said_so(condition: dict[str,
                                 a_status(waiting={"reason": "InvalidImageName"})]}, "InvalidImageName"),
     ],
 )  # fmt: skip
-def test_what_keeps_a_container_waiting_is_told_unless_it_is_just_being_made(
-    statuses: dict[str, Any], reason: str
-) -> None:
+def test_the_waiting_reason_is_read_unless_the_container_starts_normally(statuses: dict[str, Any], reason: str) -> None:
     assert pod_of(statuses).waiting_reason == reason
 
 

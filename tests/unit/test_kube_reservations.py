@@ -1,4 +1,4 @@
-"""NodeReservations as they are read: one that makes no sense holds nothing, and keeps nobody from the others."""
+"""Reading of NodeReservations. An unreadable one holds nothing, and the others are still read."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ def kept(**spec: Any) -> bytes:
     return msgspec.json.encode({"metadata": META, "spec": SPEC | spec})
 
 
-def test_it_holds_so_much_of_a_node_for_one_until_then() -> None:
+def test_a_reservation_has_node_amounts_target_and_end() -> None:
     one = read_reservation(kept())
     assert one is not None
     assert (one.name, one.node, one.amounts) == ("team/r", "a", {"cpu": 2000, "memory": 5000})
@@ -31,20 +31,20 @@ def test_it_holds_so_much_of_a_node_for_one_until_then() -> None:
     ],
     ids=str,
 )  # fmt: skip
-def test_one_that_cannot_be_read_holds_nothing_and_is_told(spec: dict[str, Any]) -> None:
+def test_an_unreadable_reservation_holds_nothing_and_is_logged(spec: dict[str, Any]) -> None:
     with capture_logs() as told:
         assert read_reservation(kept(**spec)) is None
     assert [(line["name"], line["log_level"]) for line in told] == [("team/r", "warning")]
 
 
 @pytest.mark.parametrize("amount", ["1e1000", "much", "-1", "0"])
-def test_an_amount_that_is_none_is_not_held(amount: str) -> None:
+def test_an_invalid_amount_is_not_held(amount: str) -> None:
     one = read_reservation(kept(resources={"cpu": amount, "memory": "1"}))
     assert one is not None
     assert one.amounts == {"memory": 1000}
 
 
-def test_a_pod_that_waits_is_read_with_the_words_of_kube_scheduler() -> None:
+def test_a_waiting_pod_has_the_message_of_kube_scheduler() -> None:
     conditions = [
         {"type": "Other", "message": "x"},
         {"type": "PodScheduled", "message": "0/1 nodes", "status": "False"},

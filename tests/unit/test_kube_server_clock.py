@@ -1,4 +1,4 @@
-"""What time it is at the API server, told from answers that name whole seconds."""
+"""The API server's time, estimated from answers that name whole seconds."""
 
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -11,7 +11,7 @@ SERVER = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
 class Answers:
-    """Of a server whose clock is right, to a machine whose clock may be wrong."""
+    """Answers of a server with a correct clock, to a machine whose clock may be wrong."""
 
     def __init__(self, wrong_by: float = 0) -> None:
         self.at = 0.25
@@ -31,13 +31,13 @@ class Answers:
 
 
 @pytest.mark.parametrize("wrong_by", [-300, -1, 0, 1, 300])
-def test_after_one_answer_it_lags_by_less_than_a_second_whatever_this_machine_says(wrong_by: float) -> None:
+def test_the_clock_lags_by_less_than_a_second_after_one_answer(wrong_by: float) -> None:
     answers = Answers(wrong_by)
     answers.come(after=0.5)
     assert 0 <= answers.lag < 1
 
 
-def test_it_comes_nearer_with_each_answer_and_never_goes_away_again() -> None:
+def test_the_clock_never_gets_worse_with_more_answers() -> None:
     answers, lags = Answers(300), []
     for pause in (0.7, 1.6, 0.55, 3.3, 0.85, 7.77):
         answers.come(after=pause)
@@ -46,7 +46,7 @@ def test_it_comes_nearer_with_each_answer_and_never_goes_away_again() -> None:
     assert 0 <= lags[-1] < 0.1
 
 
-def test_a_server_whose_clock_is_set_is_believed() -> None:
+def test_the_clock_follows_a_server_whose_clock_is_set() -> None:
     answers = Answers()
     answers.come(after=0.1)
     for change in (-60, 60):
@@ -55,7 +55,7 @@ def test_a_server_whose_clock_is_set_is_believed() -> None:
 
 
 @pytest.mark.parametrize("date", [None, "", "yesterday", "Fri, 99 May 2026 12:00:00 GMT"])
-def test_what_is_no_date_says_nothing(date: str | None) -> None:
+def test_an_unreadable_date_changes_nothing(date: str | None) -> None:
     answers = Answers()
     before = answers.clock.now()
     answers.clock.hear(date)

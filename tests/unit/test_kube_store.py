@@ -1,4 +1,4 @@
-"""What a reflector knows: objects by name, and since when it is proven."""
+"""The store of a reflector: objects by name, and the age of the last proof."""
 
 import math
 
@@ -15,20 +15,20 @@ def a_store(*nodes: Node, version: str = "100", now: float = 50) -> Store[Node]:
     return store
 
 
-def test_before_the_first_list_nothing_is_known_and_it_was_never_proven() -> None:
+def test_a_store_without_a_list_is_empty_and_infinitely_old() -> None:
     store: Store[Node] = Store()
     assert (store.is_synced, store.resource_version, store.view()) == (False, "", {})
     assert store.age(now=1e9) == math.inf
 
 
-def test_a_list_is_the_whole_truth() -> None:
+def test_a_list_replaces_all_objects() -> None:
     store = a_store(a_node("a"), a_node("b"))
     assert store.replace([a_node("b"), a_node("c")], "200", now=60)
     assert store.view() == {"b": a_node("b"), "c": a_node("c")}
     assert (store.is_synced, store.resource_version, store.age(now=61)) == (True, "200", 1)
 
 
-def test_a_first_list_is_no_drift_and_neither_is_one_that_says_the_same() -> None:
+def test_a_first_list_and_an_equal_list_are_no_drift() -> None:
     store: Store[Node] = Store()
     assert not store.replace([a_node("a")], "100", now=0)
     assert not store.replace([a_node("a")], "200", now=10)
@@ -36,7 +36,7 @@ def test_a_first_list_is_no_drift_and_neither_is_one_that_says_the_same() -> Non
     assert store.replace([], "400", now=30)
 
 
-def test_a_view_stays_as_it_is() -> None:
+def test_a_view_does_not_change() -> None:
     store = a_store(a_node("a"))
     before = store.view()
     store.put(a_node("b"))
@@ -45,7 +45,7 @@ def test_a_view_stays_as_it_is() -> None:
     assert store.view() == {"b": a_node("b")}
 
 
-def test_only_what_says_something_new_is_news() -> None:
+def test_only_a_changed_object_counts_as_a_change() -> None:
     store = a_store(a_node("a"))
     assert not store.put(a_node("a")), "a heartbeat"
     assert store.put(a_node("a", ready=False))
@@ -54,7 +54,7 @@ def test_only_what_says_something_new_is_news() -> None:
     assert not store.drop("b")
 
 
-def test_a_sign_of_life_renews_the_proof_and_moves_the_version_only_if_it_has_one() -> None:
+def test_a_sign_of_life_renews_the_proof_and_may_move_the_version() -> None:
     store = a_store(now=50)
     store.prove(now=70)
     assert (store.age(now=75), store.resource_version) == (5, "100")
@@ -67,7 +67,7 @@ def test_a_sign_of_life_renews_the_proof_and_moves_the_version_only_if_it_has_on
     [("100", "99", True), ("100", "100", False), ("99", "100", False), ("1000", "999", True), ("", "1", False),
      ("1", "", False), ("x", "1", False), ("2", "1a", False)],
 )  # fmt: skip
-def test_versions_are_compared_as_numbers_and_anything_else_not_at_all(ours: str, theirs: str, passed: bool) -> None:
+def test_versions_are_compared_only_as_numbers(ours: str, theirs: str, passed: bool) -> None:
     assert a_store(version=ours).has_passed(theirs) is passed
 
 

@@ -1,4 +1,4 @@
-"""Who leads, as far as one replica can know; and that two of them, however slow their calls, never trust at once."""
+"""Trust in a term. In a simulation, replicas with slow calls never trust their terms at the same time."""
 
 import heapq
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +17,7 @@ from dispatcher.kube.term import RELEASED_SECONDS, Record, Sight, look_again, ma
 
 NEVER = float("-inf")
 Changes = dict[str, Any]
-PlayedKubelet = tuple[float, Changes | None]
+TimedEdit = tuple[float, Changes | None]
 LENGTHS = st.integers(2, 300)
 
 
@@ -31,7 +31,7 @@ class TestSight:
         [("rival", 15, 15, 15), ("rival", 60, 2, 60), ("rival", 1, 15, 15), ("", 15, 15, 15), ("", 60, 2, 60),
          ("", 0, 15, 15), ("", 2, 15, 15), ("", RELEASED_SECONDS, 300, 0)],
     )  # fmt: skip
-    def test_the_longer_of_two_lengths_is_waited_for_and_only_a_marked_release_is_free_at_once(
+    def test_a_rival_waits_the_longer_length_unless_the_lease_was_released(
         self, holder: str, theirs: float, ours: float, waited: float
     ) -> None:
         assert Sight(a_record(holder, theirs), seen_at=100).free_at(ours) == 100 + waited
@@ -44,7 +44,7 @@ class TestSight:
         renewed = look_again(again, a_record(version="2"), 112)
         assert renewed == Sight(a_record(version="2"), 112)
 
-    def test_what_a_new_version_says_counts_from_then_on(self) -> None:
+    def test_a_new_version_counts_from_the_moment_it_was_seen(self) -> None:
         sight = look_again(look_again(None, a_record(seconds=300), 0), a_record("other", 15, "2"), 10)
         assert (sight.record.holder, sight.free_at(15)) == ("other", 25)
 
@@ -53,13 +53,11 @@ class TestTerm:
     @pytest.mark.fault(30)
     @pytest.mark.museum("trust from the end of a renewal")
     @given(st.floats(0, 1e9), LENGTHS)
-    def test_trust_ends_a_margin_before_the_length_that_counts_from_the_start_of_the_call(
-        self, began: float, seconds: int
-    ) -> None:
+    def test_trust_ends_a_margin_before_call_start_plus_length(self, began: float, seconds: int) -> None:
         assert trusted_until(began, seconds) == pytest.approx(began + seconds - margin(seconds))
 
     @given(LENGTHS)
-    def test_the_margin_is_a_tenth_and_never_nothing_or_all(self, seconds: int) -> None:
+    def test_the_margin_is_from_a_tenth_to_a_quarter_of_the_length(self, seconds: int) -> None:
         assert margin(seconds) >= 0.5
         assert margin(seconds) >= seconds / 10
         assert margin(seconds) <= seconds / 4
@@ -81,11 +79,11 @@ class TestPause:
 
     @pytest.mark.parametrize("seconds", [2, 15, 300])
     @pytest.mark.parametrize("sight", [None, Sight(a_record("", 1), 100), Sight(a_record(), 100)])
-    def test_who_lost_a_race_comes_again_soon(self, sight: Sight | None, seconds: float) -> None:
+    def test_a_replica_that_lost_a_race_tries_again_soon(self, sight: Sight | None, seconds: float) -> None:
         assert 0 < pause(sight, "me", seconds, 115) <= min(1, seconds / 5)
 
     @given(st.sampled_from(["", "rival"]), st.integers(0, 300), LENGTHS, st.floats(0, 400))
-    def test_a_rival_never_sleeps_for_more_than_a_second_or_past_the_end_of_its_wait(
+    def test_a_rival_sleeps_at_most_a_second_and_never_past_its_wait(
         self, holder: str, theirs: int, ours: int, waited: float
     ) -> None:
         sight = Sight(a_record(holder, theirs), 100)
@@ -109,7 +107,7 @@ class TestPause:
 
 
 class Try(Struct, frozen=True):
-    """One try of a replica: how long it waits before, how long each call is under way, and what becomes of a write."""
+    """One try of a replica: the pause before it, the way of each call out and back, and the fate of a write."""
 
     before: float
     out: float
@@ -118,11 +116,11 @@ class Try(Struct, frozen=True):
 
 
 class NoAnswer(Exception):
-    """Whatever became of the write, the try is over."""
+    """No answer comes, so the try is over, whether the write takes effect or not."""
 
 
 class World:
-    """The lease at the API server, events in the order of one clock, and who trusts its term."""
+    """The lease at the API server, events in the order of one clock, and the trust of each replica."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -148,19 +146,19 @@ class World:
             self.at(self.now + wait, lambda: self._step(replica))
 
     def write(self, known: Record | None, holder: str, seconds: float) -> Record | None:
-        """As the API server: only who knows the version replaces it, or makes it. None: a conflict."""
+        """Writes the lease like the API server. Returns None after a conflict: the caller must know the version."""
         if (self.record and self.record.resource_version) != (known and known.resource_version):
             return None
         self.record = a_record(holder, seconds if holder else RELEASED_SECONDS, str(next(self._numbers)))
         return self.record
 
     def edit(self, changes: Changes | None) -> None:
-        """A hand writes over the lease, or deletes it."""
+        """Edits the lease by hand, or deletes it."""
         version = {"resource_version": str(next(self._numbers))}
         self.record = replace(self.record, **changes | version) if self.record and changes else None
 
     def trust(self, me: str, until: float) -> None:
-        """`me` trusts its term from now on; whoever else still does is the split that must not be."""
+        """Notes that `me` trusts its term from now on. Fails if another replica still trusts its own term."""
         for other, their_end in self.trusted.items():
             assert other == me or their_end <= self.now or until <= self.now, f"{other} and {me} at {self.now}"
         self.trusted[me] = until
@@ -169,7 +167,7 @@ class World:
 
 
 class Replica:
-    """Tries as `dispatcher.kube.lease` does: reads unless it knows its own lease, then writes what it may, twice."""
+    """Tries as `dispatcher.kube.lease` does, at most twice: reads unless the lease is its own, writes if it may."""
 
     def __init__(self, world: World, me: str, seconds: float) -> None:
         self._world, self._me, self._seconds = world, me, seconds
@@ -217,7 +215,7 @@ class Replica:
         world, self._is_current = self._world, False
         known = self._sight.record if self._sight and not self._sight.record.is_gone else None
         if each.fate in {"lost", "late"}:
-            if each.fate == "late":  # it lands when nobody waits for its answer any more
+            if each.fate == "late":  # the write takes effect after the replica gave up waiting
                 world.at(world.now + each.out, lambda: world.write(known, holder, self._seconds))
             yield each.back
             raise NoAnswer
@@ -244,45 +242,45 @@ AT_ONCE = Try(0, 0, 0, "done")
 MOMENTS = st.floats(0.01, 60)
 EDITS: list[Changes] = [{"holder": "b"}, {"holder": ""}, {"seconds": 0}, {"holder": "", "seconds": 0}]
 HANDS = st.lists(st.tuples(MOMENTS, st.sampled_from(EDITS)), max_size=4)
-DELETIONS = st.lists(st.tuples(MOMENTS, st.none()), max_size=1)  # a rival that sees two may take them for one
+DELETIONS = st.lists(st.tuples(MOMENTS, st.none()), max_size=1)  # a rival may mistake two deletions for one
 BY_HAND = pytest.mark.parametrize("hand", [None, {"holder": ""}], ids=["deleted", "emptied"])
 
 
-class TestTwoOfThem:
+class TestReplicas:
     @pytest.mark.fault(30)
     @pytest.mark.museum("trust from the end of a renewal")
     @settings(max_examples=400)
     @given(st.lists(st.tuples(st.sampled_from([2, 5, 15]), TRIES), min_size=2, max_size=3))
-    def test_however_slow_their_calls_they_never_trust_at_once(self, lives: list[tuple[int, list[Try]]]) -> None:
+    def test_replicas_never_trust_at_once_however_slow_their_calls(self, lives: list[tuple[int, list[Try]]]) -> None:
         world = World()
         world.run(*(Replica(world, f"replica-{n}", seconds).run(tries) for n, (seconds, tries) in enumerate(lives)))
 
     @settings(max_examples=400)
     @given(st.sampled_from([2, 5, 15]), st.lists(TRIES, min_size=2, max_size=3), HANDS, DELETIONS)
-    def test_whatever_a_hand_does_to_what_they_all_have_seen_they_never_trust_at_once(
-        self, seconds: int, lives: list[list[Try]], edits: list[PlayedKubelet], deletions: list[PlayedKubelet]
+    def test_replicas_never_trust_at_once_after_edits_of_a_known_lease(
+        self, seconds: int, lives: list[list[Try]], edits: list[TimedEdit], deletions: list[TimedEdit]
     ) -> None:
         world = World()
         for moment, changes in edits + deletions:
             world.at(moment, partial(world.edit, changes))
         world.run(*(Replica(world, f"replica-{n}", seconds).run([AT_ONCE, *tries]) for n, tries in enumerate(lives)))
 
-    def test_a_slow_renewal_that_was_done_early_does_not_stretch_the_term(self) -> None:
+    def test_a_slow_renewal_does_not_stretch_the_term(self) -> None:
         world = World()
-        slow = Try(1, 0, 13, "done")  # asked and done at 1, answered at 14: good until 14.5, no longer
+        slow = Try(1, 0, 13, "done")  # carried out at 1, answered at 14: trusted only until 14.5
         rival = [Try(1.25, 0, 0, "done"), Try(14.75, 0, 0, "done"), Try(0.25, 0, 0, "done")]  # at 1.25, 16 and 16.25
         world.run(Replica(world, "a", 15).run([AT_ONCE, slow]), Replica(world, "b", 15).run(rival))
         assert world.trusted == {"a": 14.5, "b": 29.75}
         assert world.terms == ["a", "b"]
 
-    def test_what_is_given_up_is_taken_at_once(self) -> None:
+    def test_a_released_lease_is_taken_at_once(self) -> None:
         world = World()
         given_up = [AT_ONCE, Try(1, 0, 0, "release")]
         world.run(Replica(world, "a", 15).run(given_up), Replica(world, "b", 15).run([Try(1.5, 0, 0, "done")]))
         assert world.trusted == {"a": NEVER, "b": 15}
 
     @BY_HAND
-    def test_what_a_hand_empties_its_leader_takes_back_and_a_rival_waits_for(self, hand: Changes | None) -> None:
+    def test_a_leader_takes_an_emptied_lease_back_while_a_rival_waits(self, hand: Changes | None) -> None:
         world, looks = World(), [AT_ONCE, *[Try(1, 0, 0, "done")] * 14]
         world.at(2, lambda: world.edit(hand))
         world.run(Replica(world, "a", 15).run([AT_ONCE, Try(5, 0, 0, "done")]), Replica(world, "b", 15).run(looks))
@@ -291,7 +289,7 @@ class TestTwoOfThem:
 
     @BY_HAND
     @pytest.mark.parametrize(("waited", "trusted"), [(14.9, NEVER), (15, 42.5)])
-    def test_who_no_longer_trusts_its_term_waits_like_a_rival(
+    def test_a_replica_without_trust_waits_like_a_rival(
         self, hand: Changes | None, waited: float, trusted: float
     ) -> None:
         world = World()

@@ -1,4 +1,4 @@
-"""The nouns: stable codes, and what a Job says of itself."""
+"""Stable codes of rows, and properties of Jobs."""
 
 import msgspec
 import pytest
@@ -17,12 +17,12 @@ ORDER_OF_THE_GATES = [
 ]  # fmt: skip
 
 
-def test_reasons_are_declared_in_the_order_in_which_they_are_looked_for() -> None:
+def test_hold_reasons_are_declared_in_the_order_of_the_gates() -> None:
     launched_already = {"Launched", "NodeLost"}
     assert [reason for reason in HoldReason if reason not in launched_already] == ORDER_OF_THE_GATES
 
 
-def test_a_parked_row_is_one_that_the_janitor_may_end() -> None:
+def test_parked_reasons_are_those_that_the_janitor_may_end() -> None:
     """docs/protocol.md, section 6, the list under the table."""
     assert {str(reason) for reason in PARKED} == {
         "UnknownTemplate", "PolicyDenied", "NameCollision", "Poison", "ExitedWithoutReport", "LaunchesExhausted",
@@ -31,7 +31,7 @@ def test_a_parked_row_is_one_that_the_janitor_may_end() -> None:
 
 
 @pytest.mark.fault(9)
-def test_three_statuses_are_terminal_and_what_nobody_knows_is_not() -> None:
+def test_three_statuses_are_terminal_and_unknown_is_not() -> None:
     assert {str(status) for status in Status} == {
         "waiting",
         "processing",
@@ -49,13 +49,13 @@ def test_three_statuses_are_terminal_and_what_nobody_knows_is_not() -> None:
     [(Phase.ACTIVE, False), (Phase.FAILING, False), (Phase.COMPLETE, True), (Phase.FAILED, True)],
 )
 @pytest.mark.parametrize("deleting", [False, True])
-def test_a_job_is_finished_by_its_conditions_being_deleted_or_not(
+def test_conditions_decide_whether_a_job_is_finished_and_deletion_does_not(
     phase: Phase, is_finished: bool, deleting: bool
 ) -> None:
     assert a_job(phase=phase, deleting=deleting).is_finished is is_finished
 
 
-def test_only_the_pod_failure_policy_tells_of_a_disruption() -> None:
+def test_a_disruption_is_known_only_by_the_pod_failure_policy() -> None:
     assert a_disrupted_job().was_disrupted
     assert not a_failed_job(reason="BackoffLimitExceeded").was_disrupted
     assert not a_failed_job(reason="DeadlineExceeded").was_disrupted
@@ -63,13 +63,13 @@ def test_only_the_pod_failure_policy_tells_of_a_disruption() -> None:
     assert not a_job(phase=Phase.FAILING, reason="PodFailurePolicy").was_disrupted, "its Pod is not gone yet"
 
 
-def test_launches_of_one_image_template_and_queue_share_a_lane() -> None:
+def test_launches_of_one_image_template_and_queue_share_a_group() -> None:
     assert a_job(launch=1).group == a_job(2, 3, task_id=7).group == LaunchGroup("default", "default", IMAGE)
     others = [a_job(queue="q").group, a_job(template="t").group, a_job(image="i").group]
     assert len({*others, a_job().group}) == 4
 
 
 @pytest.mark.parametrize("noun", [a_task(), a_job(), a_pod(), a_snapshot()])
-def test_what_is_judged_cannot_change_meanwhile(noun: msgspec.Struct) -> None:
+def test_judged_objects_are_immutable(noun: msgspec.Struct) -> None:
     with pytest.raises(AttributeError):
         setattr(noun, noun.__struct_fields__[0], None)

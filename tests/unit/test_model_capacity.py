@@ -1,4 +1,4 @@
-"""What is free of nodes, kept up with every change that is heard of, in whatever order they come."""
+"""Free capacity of nodes, after changes of nodes and Pods in any order."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -33,7 +33,7 @@ def rooms_of(*heard: NodeSize | BoundPod) -> NodeCapacities:
     return rooms
 
 
-def test_of_nothing_nothing_is_known() -> None:
+def test_capacities_are_empty_at_first() -> None:
     assert NodeCapacities().of == {}
 
 
@@ -41,37 +41,37 @@ def test_an_empty_node_is_free() -> None:
     assert rooms_of(a_size()).of == {"a": Room(8000, 1000, NOW)}
 
 
-def test_what_pods_on_it_ask_for_is_not() -> None:
+def test_requests_of_bound_pods_are_not_free() -> None:
     assert rooms_of(a_size(), a_size("b"), a_bound(), a_bound(name="default/y")).of == {
         "a": Room(6000, 800, NOW),
         "b": Room(8000, 1000, NOW),
     }
 
 
-def test_pods_may_be_heard_of_before_their_node() -> None:
+def test_pods_may_be_heard_before_their_node() -> None:
     rooms = rooms_of(a_bound())
     assert rooms.of == {}
     rooms.hear_node(None, a_size())
     assert rooms.of["a"] == Room(7000, 900, NOW)
 
 
-def test_more_may_be_asked_for_than_there_is() -> None:
+def test_free_capacity_is_negative_if_pods_request_too_much() -> None:
     assert rooms_of(a_size(size=SMALL), *[a_bound()] * 3).of["a"] == Room(-2000, -200, NOW)
 
 
-def test_a_node_that_does_not_say_what_it_has_has_nothing() -> None:
+def test_a_node_without_allocatable_amounts_has_no_capacity() -> None:
     assert rooms_of(a_size(size={}), a_size("b", {"cpu": 5}), a_bound()).of == {
         "a": Room(-1000, -100, NOW),
         "b": Room(5, 0, NOW),
     }
 
 
-def test_a_pod_that_asks_for_nothing_takes_nothing() -> None:
+def test_a_pod_without_requests_takes_no_capacity() -> None:
     assert rooms_of(a_size(), a_bound(asks={"pods": 1000})).of["a"] == Room(8000, 1000, NOW)
 
 
 @pytest.mark.parametrize("after", [None, a_bound(asks={"cpu": 500}), a_bound("b")])
-def test_a_pod_that_goes_shrinks_or_moves_leaves_its_room_to_others(after: BoundPod | None) -> None:
+def test_a_pod_that_goes_shrinks_or_moves_frees_its_capacity(after: BoundPod | None) -> None:
     rooms = rooms_of(a_size(), a_size("b"), a_bound())
     rooms.hear_pod(a_bound(), after)
     taken = after.asks if after is not None and after.node == "a" else {}
@@ -79,13 +79,13 @@ def test_a_pod_that_goes_shrinks_or_moves_leaves_its_room_to_others(after: Bound
     assert rooms.of["b"] == (Room(7000, 900, NOW) if after == a_bound("b") else Room(8000, 1000, NOW))
 
 
-def test_a_node_that_grows_or_is_another_has_the_same_pods() -> None:
+def test_a_changed_or_recreated_node_keeps_its_pods() -> None:
     rooms = rooms_of(a_size(size=SMALL), a_bound())
     rooms.hear_node(a_size(size=SMALL), a_size(age=-60))
     assert rooms.of == {"a": Room(7000, 900, later(60))}
 
 
-def test_a_node_that_is_gone_is_not_known_and_its_pods_are_when_it_is_back() -> None:
+def test_a_node_that_comes_back_has_its_pods_again() -> None:
     rooms = rooms_of(a_size(), a_bound())
     rooms.hear_node(a_size(), None)
     assert rooms.of == {}
@@ -95,7 +95,7 @@ def test_a_node_that_is_gone_is_not_known_and_its_pods_are_when_it_is_back() -> 
     assert rooms.of["a"] == Room(6000, 800, NOW)
 
 
-def test_what_was_never_there_can_go() -> None:
+def test_a_removal_of_unknown_nodes_and_pods_changes_nothing() -> None:
     rooms = rooms_of(a_size())
     rooms.hear_node(None, None)
     rooms.hear_node(a_size("b"), None)
@@ -103,7 +103,7 @@ def test_what_was_never_there_can_go() -> None:
     assert rooms.of == {"a": Room(8000, 1000, NOW)}
 
 
-# In any order
+# Changes in any order
 
 SIZES: st.SearchStrategy[dict[str, int]] = st.builds(dict, cpu=st.integers(0, 9), memory=st.integers(0, 9))
 steps = st.lists(
@@ -116,7 +116,7 @@ steps = st.lists(
 
 
 def counted(nodes: Mapping[str, NodeSize], pods: Mapping[str, BoundPod]) -> dict[str, Room]:
-    """From scratch."""
+    """Free capacity, computed from all nodes and Pods."""
     asked = {
         name: {what: sum(pod.asks[what] for pod in pods.values() if pod.node == name) for what in ("cpu", "memory")}
         for name in nodes
@@ -128,7 +128,7 @@ def counted(nodes: Mapping[str, NodeSize], pods: Mapping[str, BoundPod]) -> dict
 
 
 @given(steps)
-def test_whatever_comes_and_goes_the_room_is_as_if_counted_now(steps: list[tuple[str, str, object]]) -> None:
+def test_free_capacity_after_any_changes_equals_a_fresh_count(steps: list[tuple[str, str, object]]) -> None:
     rooms, nodes, pods = NodeCapacities(), dict[str, NodeSize](), dict[str, BoundPod]()
     for kind, name, told in steps:
         if kind == "node":
@@ -142,7 +142,7 @@ def test_whatever_comes_and_goes_the_room_is_as_if_counted_now(steps: list[tuple
         assert rooms.of == counted(nodes, pods)
 
 
-def test_rooms_are_as_they_were_when_they_have_been_laid_side_by_side() -> None:
+def test_compacting_does_not_change_free_capacity() -> None:
     rooms = NodeCapacities()
     for name in ("a", "b"):
         rooms.hear_node(None, NodeSize(name, NOW, {"cpu": 4000, "memory": 10**12}))

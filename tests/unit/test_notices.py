@@ -1,4 +1,4 @@
-"""What is to be told waits for its turn: the newest of each, and not more than can be told."""
+"""The queue of notices: the newest one for each object and reason, and at most a fixed number."""
 
 from dispatcher.model.notices import MOST, MOST_TRIES, Notice, Notices
 
@@ -7,7 +7,7 @@ def a_notice(number: int = 1, words: str = "x", reason: str = "Refused") -> Noti
     return Notice("Pod", f"team/p{number}", f"u{number}", reason, words)
 
 
-def test_they_are_told_in_their_order_and_stay_until_they_were() -> None:
+def test_notices_come_in_order_and_stay_until_they_are_told() -> None:
     notices = Notices()
     for number in range(3):
         notices.say(a_notice(number))
@@ -16,7 +16,7 @@ def test_they_are_told_in_their_order_and_stay_until_they_were() -> None:
     assert notices.due(2) == [a_notice(1), a_notice(2)]
 
 
-def test_the_newest_words_for_an_object_and_a_reason_replace_the_others() -> None:
+def test_a_newer_notice_for_an_object_and_a_reason_replaces_the_older() -> None:
     notices = Notices()
     for words in ("old", "new"):
         notices.say(a_notice(words=words))
@@ -24,7 +24,7 @@ def test_the_newest_words_for_an_object_and_a_reason_replace_the_others() -> Non
     assert [one.words for one in notices.due(10)] == ["new", "x"]
 
 
-def test_what_comes_while_one_is_told_is_told_too() -> None:
+def test_a_notice_that_comes_during_a_write_is_kept() -> None:
     notices = Notices()
     notices.say(a_notice(words="old"))
     (old,) = notices.due(1)
@@ -33,7 +33,7 @@ def test_what_comes_while_one_is_told_is_told_too() -> None:
     assert [one.words for one in notices.due(1)] == ["new"]
 
 
-def test_of_too_many_the_last_are_dropped_and_counted() -> None:
+def test_notices_beyond_the_limit_are_dropped_and_counted() -> None:
     notices = Notices()
     for number in range(MOST + 2):
         notices.say(a_notice(number))
@@ -43,7 +43,7 @@ def test_of_too_many_the_last_are_dropped_and_counted() -> None:
     assert notices.dropped == {"Refused": 2}
 
 
-def test_one_that_cannot_be_told_lets_the_others_be_told_and_is_dropped_in_the_end() -> None:
+def test_a_failing_notice_goes_behind_the_others_and_is_dropped_at_last() -> None:
     notices = Notices()
     for number in (1, 2):
         notices.say(a_notice(number))

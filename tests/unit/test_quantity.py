@@ -1,4 +1,4 @@
-"""Quantities mean what Kubernetes means by them."""
+"""Quantities have the values that Kubernetes gives them."""
 
 import contextlib
 from fractions import Fraction
@@ -35,7 +35,7 @@ def test_a_quantity_has_the_value_that_kubernetes_gives_it(written: str, value: 
 
 
 @pytest.mark.parametrize("written", NOT_QUANTITIES)
-def test_what_kubernetes_refuses_is_refused(written: str) -> None:
+def test_text_that_kubernetes_refuses_is_refused(written: str) -> None:
     with pytest.raises(ValueError, match="is not a Kubernetes quantity"):
         parse_quantity(written)
 
@@ -46,7 +46,7 @@ def test_only_the_ten_ascii_digits_are_digits(written: str) -> None:
         parse_quantity(written)
 
 
-def test_the_message_shows_the_value_but_not_a_novel() -> None:
+def test_the_message_shows_the_value_cut_short() -> None:
     with pytest.raises(ValueError, match=r'^"x{40}" is not') as fault:
         parse_quantity("x" * 5000)
     assert len(str(fault.value)) < 120
@@ -63,6 +63,6 @@ def test_fractions_are_never_rounded(whole: int, billionths: int) -> None:
 
 
 @given(st.text(alphabet="0123456789.+-eEnumkMGTPKi \n", max_size=12))
-def test_any_text_is_a_value_of_bearable_size_or_a_value_error(written: str) -> None:
+def test_any_text_is_a_bounded_value_or_a_value_error(written: str) -> None:
     with contextlib.suppress(ValueError):
         assert abs(parse_quantity(written)) < 10**130

@@ -1,4 +1,4 @@
-"""The write rate (docs/settings.md, KUBE_WRITES_PER_SECOND): "burst twice that"; creates before sweeps."""
+"""The write rate (docs/settings.md, KUBE_WRITES_PER_SECOND): the burst is twice the rate; creates before sweeps."""
 
 import pytest
 from hypothesis import given
@@ -23,7 +23,7 @@ def test_tokens_come_back_at_the_rate_up_to_the_burst(seconds: float, tokens: in
     assert bucket.left(now=1000 + seconds) == tokens
 
 
-def test_looking_often_loses_no_part_of_a_token() -> None:
+def test_frequent_looks_lose_no_part_of_a_token() -> None:
     bucket = Bucket(1, now=0)
     bucket.take(2)
     assert [bucket.left(now=step / 4) for step in range(1, 9)] == [0, 0, 0, 1, 1, 1, 1, 2]
@@ -44,7 +44,7 @@ def test_even_the_slowest_rate_leaves_something_to_a_sweep() -> None:
     assert (bucket.left(now=0), bucket.spare(now=0)) == (2, 1)
 
 
-def test_what_was_taken_over_the_level_is_paid_back_first() -> None:
+def test_tokens_taken_beyond_the_level_are_paid_back_first() -> None:
     bucket = Bucket(10, now=0)
     bucket.take(25)
     assert bucket.left(now=0.4) < 1
@@ -52,8 +52,8 @@ def test_what_was_taken_over_the_level_is_paid_back_first() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 5), st.integers(0, 40)), max_size=40))
-def test_no_second_sees_more_than_burst_and_rate(steps: list[tuple[float, int]]) -> None:
-    """Whoever takes at most what is left never exceeds the burst plus the rate times the time."""
+def test_taken_tokens_never_exceed_burst_plus_rate_times_time(steps: list[tuple[float, int]]) -> None:
+    """A caller that takes at most what is left never exceeds burst plus rate times time."""
     bucket, now, taken = Bucket(7, now=0), 0.0, 0
     for pause, wanted in steps:
         now += pause

@@ -1,4 +1,4 @@
-"""The page of rights, from manifests: whom a rule reaches, where, and how it is written."""
+"""The page of rights, made from manifests: the accounts, the place and the text of each rule."""
 
 import pytest
 
@@ -36,13 +36,13 @@ def test_a_cluster_role_reaches_as_far_as_its_binding(kind: str, where: str) -> 
     assert f"| `n/a` | {where} | `pods` |  | get patch | base |" in found
 
 
-def test_a_role_of_another_namespace_is_not_the_one_that_is_bound() -> None:
+def test_a_binding_does_not_use_a_role_of_another_namespace() -> None:
     found = lines(role("Role", PODS, namespace="m"), binding("RoleBinding", "Role", SUBJECT))
     assert "| `n/a` | n | `Role r` |  | everything that it allows | base |" in found
     assert "| whoever has `r` | m | `pods` |  | get patch | base |" in found
 
 
-def test_a_role_that_only_the_cluster_has_is_named() -> None:
+def test_a_role_that_only_the_cluster_has_is_named_without_its_rules() -> None:
     found = lines(binding("ClusterRoleBinding", "ClusterRole", SUBJECT, name="admin"))
     assert "| `n/a` | *cluster* | `ClusterRole admin` |  | everything that it allows | base |" in found
 
@@ -55,7 +55,7 @@ def test_groups_and_users_have_lines_of_their_own(kind: str) -> None:
     assert f"| {kind} `all` | *cluster* | `pods` |  | get patch | base |" in found
 
 
-def test_an_aggregated_role_is_a_part_of_the_other_even_if_it_is_bound() -> None:
+def test_an_aggregated_role_is_shown_for_its_target_even_if_it_is_bound() -> None:
     labels = {"rbac.authorization.k8s.io/aggregate-to-edit": "true", "rbac.authorization.k8s.io/aggregate-to-view": ""}
     given = role("ClusterRole", PODS, **labels)
     for objects in ([given], [given, binding("ClusterRoleBinding", "ClusterRole", SUBJECT)]):
@@ -75,7 +75,7 @@ def test_an_account_without_rights_is_shown() -> None:
     assert "| `n/a` | — | — |  | — | base |" in lines(ACCOUNT)
 
 
-def test_installations_that_give_the_same_share_a_line() -> None:
+def test_installations_with_equal_rights_share_a_line() -> None:
     objects = [role("Role", PODS, namespace="n"), binding("RoleBinding", "Role", SUBJECT)]
     less = [role("Role", {**PODS, "verbs": ["get"]}, namespace="n"), objects[1]]
     found = accounts_part({"two": objects, "one": objects, "three": less}).splitlines()

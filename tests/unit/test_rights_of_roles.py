@@ -1,4 +1,4 @@
-"""The page of rights, from a catalog: how each right is written, and that none is left out."""
+"""The page of rights, made from a catalog: the text of each right, and that no right is left out."""
 
 import pytest
 

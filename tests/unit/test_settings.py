@@ -1,4 +1,4 @@
-"""Settings (docs/settings.md). Environment in; settings, or all faults at once."""
+"""Settings (docs/settings.md). The environment gives all settings, or all faults at once."""
 
 from collections.abc import Mapping
 
@@ -43,14 +43,14 @@ def test_every_setting_has_the_default_of_the_interface() -> None:
     assert {source.name: source.default for source in read({}).sources} == INTERFACE_1
 
 
-def test_nothing_set_is_all_defaults_and_no_warning() -> None:
+def test_settings_without_variables_are_all_defaults_without_warning() -> None:
     loaded = read({})
     assert {source.origin for source in loaded.sources} == {"default"}
     assert loaded.warnings == ()
     assert all(source.value == source.default and source.meaning for source in loaded.sources)
 
 
-def test_an_empty_variable_is_one_that_is_not_set() -> None:
+def test_an_empty_variable_counts_as_unset() -> None:
     assert read(dict.fromkeys(INTERFACE_1, "")).settings == read({}).settings
 
 
@@ -190,7 +190,7 @@ def test_all_faults_come_at_once_in_the_order_of_the_settings() -> None:
     ]  # fmt: skip
 
 
-def test_the_error_says_every_fault_on_a_line_of_its_own() -> None:
+def test_the_error_has_one_line_for_each_fault() -> None:
     with pytest.raises(SettingsError) as raised:
         read({"MAX_JOBS": "x", "LOG_LEVEL": "y"})
     assert str(raised.value).splitlines() == list(raised.value.faults)
@@ -207,7 +207,7 @@ def test_a_secret_is_never_shown() -> None:
     assert "hunter2" not in str(loaded.sources)
 
 
-def test_a_secret_may_stand_in_a_file_and_its_last_line_break_is_not_part_of_it() -> None:
+def test_a_secret_from_a_file_loses_its_last_line_break() -> None:
     loaded = read({"DATABASE_URL_FILE": "/run/url"}, {"/run/url": "postgresql://db/x\n"})
     assert loaded.settings.database.url == "postgresql://db/x"
     assert (loaded.sources[0].value, loaded.sources[0].origin) == ("(hidden)", "file /run/url")
@@ -222,7 +222,7 @@ def test_a_file_that_cannot_be_read_is_a_fault() -> None:
     assert faults_of({"DATABASE_URL_FILE": "/absent"}) == ("DISPATCHER_DATABASE_URL_FILE: no such file: /absent",)
 
 
-def test_a_file_that_is_no_text_is_a_fault_that_names_its_variable() -> None:
+def test_a_binary_file_is_a_fault_that_names_its_variable() -> None:
     def not_text(_: str) -> str:
         return b"\xff".decode()
 
@@ -230,14 +230,14 @@ def test_a_file_that_is_no_text_is_a_fault_that_names_its_variable() -> None:
         load({"DISPATCHER_DATABASE_URL_FILE": "/run/url"}, not_text)
 
 
-def test_a_secret_of_a_file_is_read_again_and_one_of_a_variable_is_kept() -> None:
+def test_reread_reads_a_file_again_and_keeps_a_variable() -> None:
     environ, files = {"DISPATCHER_DATABASE_URL_FILE": "/run/url"}, {"/run/url": "new\n"}
     assert reread("DATABASE_URL", "old", environ, files.__getitem__) == "new"
     assert reread("DATABASE_URL", "old", {}, files.__getitem__) == "old"
     assert reread("DATABASE_URL", None, {}, files.__getitem__) is None
 
 
-def test_what_is_no_secret_has_no_file() -> None:
+def test_a_setting_that_is_no_secret_has_no_file_variable() -> None:
     assert read({"IMAGE_FILE": "/run/image"}).warnings[0].startswith("DISPATCHER_IMAGE_FILE is not a setting")
 
 
@@ -259,11 +259,11 @@ def test_an_unknown_name_is_a_warning_with_the_nearest_known_one() -> None:
     )
 
 
-def test_a_name_that_is_like_no_other_is_a_warning_too() -> None:
+def test_an_unknown_name_without_a_similar_one_is_a_warning() -> None:
     assert read({"Q" * 60: "1"}).warnings == (f"DISPATCHER_{'Q' * 60} is not a setting",)
 
 
-def test_variables_of_others_are_none_of_our_business() -> None:
+def test_variables_without_our_prefix_are_ignored() -> None:
     assert list(unknown_names(["PATH", "MAX_JOBS", "dispatcher_max_jobs"])) == []
 
 
@@ -272,7 +272,7 @@ def test_variables_of_others_are_none_of_our_business() -> None:
     ["SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_METRICS", "PORT", "PORT_8080_TCP", "PORT_8080_TCP_ADDR",
      "EXTENDER_SERVICE_HOST", "EXTENDER_SERVICE_PORT_HTTPS", "EXTENDER_PORT", "EXTENDER_PORT_8888_TCP_PROTO"],
 )  # fmt: skip
-def test_what_kubernetes_injects_for_services_is_no_typo(name: str) -> None:
+def test_variables_that_kubernetes_adds_for_services_are_ignored(name: str) -> None:
     assert read({name: "tcp://10.0.0.1:80"}).warnings == ()
 
 
@@ -286,7 +286,7 @@ def test_values_are_shown_as_they_are_written() -> None:
     assert {name: shown[name] for name in written} == written
 
 
-def test_a_request_over_its_limit_is_a_fault_although_each_is_fine_alone() -> None:
+def test_a_request_above_its_limit_is_a_fault() -> None:
     with pytest.raises(SettingsError) as caught:
         load({"DISPATCHER_CPU_REQUEST": "4", "DISPATCHER_MEMORY_REQUEST": "3Gi"}, str)
     assert caught.value.faults == (

@@ -1,4 +1,4 @@
-"""A store tells of each change: what an object was, and what it is."""
+"""A store tells each change, with the object before and after it."""
 
 from dispatcher.kube.store import Store
 from dispatcher.model.cluster import Node
@@ -7,7 +7,7 @@ OLD, NEW = Node(name="a", ready=False, unreachable=False), Node(name="a", ready=
 B = Node(name="b", ready=True, unreachable=False)
 
 
-def test_every_way_in_which_an_object_changes_is_told_once() -> None:
+def test_each_change_of_an_object_is_told_once() -> None:
     told: list[tuple[Node | None, Node | None]] = []
     store: Store[Node] = Store()
     store.on_each(lambda before, after: told.append((before, after)))
@@ -19,7 +19,7 @@ def test_every_way_in_which_an_object_changes_is_told_once() -> None:
     assert told == [(None, OLD), (OLD, NEW), (NEW, None)]
 
 
-def test_a_list_tells_what_differs_from_what_was_known() -> None:
+def test_a_list_tells_only_the_differences() -> None:
     told: list[tuple[Node | None, Node | None]] = []
     store: Store[Node] = Store()
     store.replace([OLD, B], "1", 0)

@@ -1,4 +1,4 @@
-"""Parts of API objects as they come over the wire."""
+"""Parts of API objects in JSON."""
 
 import json
 from datetime import UTC, datetime

@@ -1,1 +1,1 @@
-"""Adapter to the Kubernetes API: the only importer of kubernetes_asyncio, and of that only the kubeconfig loader."""
+"""Adapter to the Kubernetes API. Only this folder imports kubernetes_asyncio, and only for its kubeconfig loader."""

@@ -93,7 +93,7 @@ def read_bound_pod(raw: bytes | msgspec.Raw) -> BoundPod | None:
 
 
 def taken(container: Container, status: ContainerStatus | None) -> Written:
-    """The larger of request and given amount of each resource. kube-scheduler counts a resized Pod so (KEP-1287)."""
+    """For each resource the larger of request and given amount, as kube-scheduler counts a resized Pod (KEP-1287)."""
     asked = container.resources.requests or {}
     if status is None:
         return requests(asked)

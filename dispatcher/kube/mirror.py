@@ -53,7 +53,10 @@ class Mirror:
                 group.create_task(self._nodes.run())
 
     def has_shown(self, node: str) -> bool:
-        """Whether the API server has shown a node of this name. If nodes are not watched, a Pod of ours shows it."""
+        """Whether the API server has shown a node of this name.
+
+        If nodes are not watched, a Pod of ours that is bound to the node is enough.
+        """
         return node in (self._nodes.store if self._with_nodes else self._nodes_of_pods)
 
     def _remember_node(self, _before: Pod | None, pod: Pod | None) -> None:

@@ -1,4 +1,4 @@
-"""A reflector keeps one store equal to the API server's objects of one kind, by list and watch. It never just stops.
+"""A reflector keeps one store equal to the API server's objects of one kind by list and watch. It never stops silently.
 
 Simple watches lack these rules (sources: client-go's reflector, kopf #847, airflow #36998):
 

@@ -1,1 +1,1 @@
-"""Adapter to Postgres: the only importer of asyncpg. Every statement stands in `sql/`."""
+"""Adapter to Postgres, by asyncpg. All statements are in `sql/`."""

@@ -1,1 +1,1 @@
-"""Adapter of Prometheus: the only importer of its HTTP API."""
+"""Adapter to Prometheus. Only this folder calls its HTTP API."""

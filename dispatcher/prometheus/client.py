@@ -23,7 +23,9 @@ ONCE: Final = "max by (container, id) "
 CPU: Final = f"sum({ONCE}(rate(container_cpu_usage_seconds_total{SERIES})))"
 SCRAPED: Final = f"container_memory_working_set_bytes{SERIES}"
 MEMORY: Final = f"sum({ONCE}(sum_over_time({SCRAPED}))) / max(sum by (container) ({ONCE}(count_over_time({SCRAPED}))))"
-"""Average over the scrapes of the container that had most. A container that ran for a part counts for that part."""
+"""Average over the scrapes of the container with the most scrapes. A container that ran only for a part of the time
+counts only for that part.
+"""
 
 
 class PrometheusFault(DispatcherError):

@@ -21,7 +21,7 @@ PATH: Final = f"{GROUP}/nodereservations"
 GONE: Final = {404, 409}
 """The object is gone, or its name belongs to another object now."""
 FINAL: Final = {400, 413, 422}
-"""The write is refused for this object for ever. 403 is missing here, because a right may be granted later."""
+"""These refusals are final for the object. 403 is not among them, because a right may be granted later."""
 log = structlog.get_logger(component="kube.reservations")
 
 

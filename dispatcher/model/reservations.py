@@ -36,7 +36,7 @@ class Reservation(Struct, frozen=True, gc=False):
 
     @property
     def has_landed(self) -> bool:
-        """Whether its target has landed. Landed is final, and no other phase of a status is ever used."""
+        """Whether its target has landed. `Landed` is final. Decisions use no other phase."""
         return self.phase == LANDED
 
 

@@ -1,4 +1,4 @@
-"""Every metric; docs/metrics.md is made from this file. Base units; no label ever holds a task, Job or node name."""
+"""All metrics, in base units. No label holds a task, Job or node name. docs/metrics.md is made from this file."""
 
 from typing import Final
 
@@ -6,23 +6,27 @@ from prometheus_client import Counter, Gauge, Histogram
 
 LATENCY: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 
-WAITING_TASKS: Final = Gauge("dispatcher_waiting_tasks", "Judged rows that are held", ["queue", "reason"])
-PARKED_TASKS: Final = Gauge("dispatcher_parked_tasks", "Rows held until somebody acts", ["reason"])
+WAITING_TASKS: Final = Gauge(
+    "dispatcher_waiting_tasks", "Rows that the last cycle judged and held", ["queue", "reason"]
+)
+PARKED_TASKS: Final = Gauge("dispatcher_parked_tasks", "Rows that the last cycle judged and parked", ["reason"])
 JOBS: Final = Gauge("dispatcher_jobs", "Jobs of this installation", ["queue", "state"])
-JOB_CREATES: Final = Counter("dispatcher_job_creates_total", "Creates by what their answer meant", ["outcome"])
+JOB_CREATES: Final = Counter(
+    "dispatcher_job_creates_total", "Creates of Jobs, by the meaning of the answer", ["outcome"]
+)
 INSERT_TO_JOB: Final = Histogram(
-    "dispatcher_insert_to_job_seconds", "From a row's due time to its first Job", buckets=(*LATENCY, 60, 600)
+    "dispatcher_insert_to_job_seconds", "Time from a row's due time to its first Job", buckets=(*LATENCY, 60, 600)
 )
-CYCLE_SECONDS: Final = Histogram("dispatcher_cycle_seconds", "One look: rows, judgement, plan", buckets=LATENCY)
+CYCLE_SECONDS: Final = Histogram("dispatcher_cycle_seconds", "Time to read rows and to plan one cycle", buckets=LATENCY)
 CYCLE_TASKS: Final = Gauge("dispatcher_cycle_tasks", "Rows judged in the last cycle, by verdict", ["verdict"])
-SWEEP_DELETES: Final = Counter("dispatcher_sweep_deletes_total", "Deletes by outcome", ["outcome"])
-LEADER: Final = Gauge("dispatcher_leader", "1: this replica may write now")
-JANITOR_ROWS: Final = Counter(
-    "dispatcher_janitor_rows_total", "Rows that the janitor moved on, by what it did", ["action"]
+SWEEP_DELETES: Final = Counter("dispatcher_sweep_deletes_total", "Deletes of Jobs and Pods, by outcome", ["outcome"])
+LEADER: Final = Gauge("dispatcher_leader", "1 if this replica may write now, else 0")
+JANITOR_ROWS: Final = Counter("dispatcher_janitor_rows_total", "Rows that the janitor changed, by action", ["action"])
+STORE_AGE: Final = Gauge(
+    "dispatcher_store_age_seconds", "Age of the last proof that the store is current", ["resource"]
 )
-STORE_AGE: Final = Gauge("dispatcher_store_age_seconds", "Since the last proof of freshness", ["resource"])
-RELISTS: Final = Counter("dispatcher_relists_total", "Full lists", ["resource", "cause"])
-DATABASE_UP: Final = Gauge("dispatcher_database_up", "1: rows can be read from the primary")
+RELISTS: Final = Counter("dispatcher_relists_total", "Full lists, by their cause", ["resource", "cause"])
+DATABASE_UP: Final = Gauge("dispatcher_database_up", "1 if rows can be read from the primary, else 0")
 KUBE_REQUESTS: Final = Counter(
     "dispatcher_kube_requests_total", "Requests to the API server", ["verb", "resource", "code"]
 )
@@ -32,33 +36,33 @@ KUBE_SECONDS: Final = Histogram(
 FAULTS: Final = Counter("dispatcher_faults_total", "Rounds of a component that ended in a fault", ["component"])
 EXTENDER_SECONDS: Final = Histogram(
     "dispatcher_extender_request_seconds",
-    "Answers to kube-scheduler: ok, late (answered neutrally), bad (refused), busy (too many bodies at once), "
-    "unsynced (not listed yet)",
+    "Time of answers to kube-scheduler: ok, late (a neutral answer), bad (refused request), busy (too many requests at "
+    "once), unsynced (stores are not listed yet)",
     ["verb", "outcome"],
     buckets=(0.0005, 0.001, 0.002, 0.003, 0.004, 0.005, 0.0075, 0.01, 0.02, 0.05, 0.1, 0.2, 1),
 )
 EXTENDER_NODES: Final = Histogram(
-    "dispatcher_extender_nodes", "Nodes of a request", ["verb"], buckets=(1, 10, 100, 500, 1000, 5000, 15000)
+    "dispatcher_extender_nodes", "Number of nodes in a request", ["verb"], buckets=(1, 10, 100, 500, 1000, 5000, 15000)
 )
 EXTENDER_REFUSED: Final = Counter(
     "dispatcher_extender_refused_nodes_total",
-    "Nodes that a Pod was refused: reserved (for another Pod), uncertain (what is reserved is not known just now)",
+    "Nodes refused to a Pod: reserved (for another Pod), uncertain (the reservations are not known now)",
     ["cause"],
 )
-RESERVATIONS: Final = Gauge(
-    "dispatcher_reservations", "NodeReservations by the phase that their status says", ["phase"]
-)
+RESERVATIONS: Final = Gauge("dispatcher_reservations", "NodeReservations, by the phase in their status", ["phase"])
 EVENTS: Final = Counter(
     "dispatcher_events_total",
     "Events on Pods and NodeReservations: written, refused (by the API server), dropped (too many at once)",
     ["reason", "outcome"],
 )
 EXTENDER_IGNORED: Final = Counter(
-    "dispatcher_extender_ignored_total", "Parts of Pods that could not be read, and were ignored", ["part"]
+    "dispatcher_extender_ignored_total", "Parts of Pods that were ignored, because they are unreadable", ["part"]
 )
 EXTENDER_CONFIG_FAULTS: Final = Gauge(
-    "dispatcher_extender_config_faults", "1: kube-scheduler asks as if it were configured wrong, see the log", ["fault"]
+    "dispatcher_extender_config_faults",
+    "1 if requests show a wrong configuration of kube-scheduler; see the log",
+    ["fault"],
 )
 HISTORY_HITS: Final = Counter(
-    "dispatcher_history_hits_total", "Pods with a history, by the rank of the warmest node on offer", ["rank"]
+    "dispatcher_history_hits_total", "Pods with a history, by the best history rank among the offered nodes", ["rank"]
 )

@@ -1,6 +1,6 @@
-"""Settings: one definition each; the reference page is made from it, and `loading` reads the environment by it.
+"""All settings. Each has one definition, by which `loading` reads the environment.
 
-Each class belongs to one component. The metadata of a field say how it is read; docs/settings.md lists all fields.
+Each class belongs to one component. The metadata of a field say how it is read. docs/settings.md is made from them.
 """
 
 import dataclasses
@@ -39,7 +39,7 @@ class DatabaseSettings:
         "DATABASE_URL",
         None,
         text,
-        "Postgres; default libpq's PG* variables. Several hosts allowed; always the primary",
+        "URL of Postgres; default libpq's PG* variables. It may name several hosts; the primary is used",
         secret=True,
     )
 
@@ -47,99 +47,137 @@ class DatabaseSettings:
 @dataclass(frozen=True, kw_only=True)
 class KubeSettings:
     kubeconfig: str | None = setting(
-        "KUBECONFIG", None, text, "Path; default in-cluster, then KUBECONFIG, then ~/.kube/config"
+        "KUBECONFIG",
+        None,
+        text,
+        "Path of a kubeconfig; default the Pod's service account, then KUBECONFIG, then ~/.kube/config",
     )
     context: str | None = setting("KUBE_CONTEXT", None, text, "Context of the kubeconfig; default its current one")
     namespace: str | None = setting(
         "NAMESPACE",
         None,
         dns_label,
-        "Where Jobs are made; default that of the service account, else `default`. One installation, one namespace for Jobs. The lease stands in the namespace of the service account (outside a cluster: in this one)",
+        "Namespace of Jobs; default the namespace of the service account or of the kubeconfig's context, else `default`. An installation has one namespace for Jobs. The lease is in the namespace of the service account (outside a cluster: in this one)",
     )
     installation: str = setting(
-        "INSTALLATION", "dispatcher", label, "First part of Job names; never changed on a living installation"
+        "INSTALLATION", "dispatcher", label, "First part of Job names; never change it while an installation lives"
     )
     writes_per_second: int = setting(
-        "KUBE_WRITES_PER_SECOND", 50, integer(1, 10_000), "Creates and deletes; burst twice that; 16 at a time"
+        "KUBE_WRITES_PER_SECOND",
+        50,
+        integer(1, 10_000),
+        "Creates and deletes per second; the burst is twice that; 16 run at a time",
     )
     lease_seconds: int = setting(
-        "LEASE_SECONDS", 15, integer(2, 300), "Leader lease: how long a dead leader is waited for"
+        "LEASE_SECONDS", 15, integer(2, 300), "Length of the leader lease: replicas wait so long for a dead leader"
     )
-    check_room: bool = setting("CHECK_ROOM", True, boolean, "Whether nodes are watched; needs nodes cluster-wide")
+    check_room: bool = setting(
+        "CHECK_ROOM", True, boolean, "Whether nodes are watched; needs the right to list and watch nodes cluster-wide"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobSettings:
     image: str | None = setting(
-        "IMAGE", None, text, "Image of the built-in template `default`; without it there is none"
+        "IMAGE", None, text, "Image of the built-in template `default`; unset: there is no built-in template"
     )
-    cpu_request: str = setting("CPU_REQUEST", "2500m", amount, "Of the built-in template")
-    memory_request: str = setting("MEMORY_REQUEST", "2048Mi", amount, "Of the built-in template")
-    cpu_limit: str = setting("CPU_LIMIT", "3000m", amount, "Of the built-in template")
-    memory_limit: str = setting("MEMORY_LIMIT", "2048Mi", amount, "Of the built-in template")
+    cpu_request: str = setting("CPU_REQUEST", "2500m", amount, "CPU request of the built-in template")
+    memory_request: str = setting("MEMORY_REQUEST", "2048Mi", amount, "Memory request of the built-in template")
+    cpu_limit: str = setting("CPU_LIMIT", "3000m", amount, "CPU limit of the built-in template")
+    memory_limit: str = setting("MEMORY_LIMIT", "2048Mi", amount, "Memory limit of the built-in template")
     task_secret: str | None = setting(
-        "TASK_SECRET", None, text, "Name of a Secret given to the built-in template's container by envFrom"
+        "TASK_SECRET", None, text, "Name of a Secret that the built-in template's container gets by envFrom"
     )
     templates_dir: str | None = setting(
-        "TEMPLATES_DIR", None, text, "One Job manifest a file, NAME.yaml; re-read when it changes"
+        "TEMPLATES_DIR", None, text, "Folder of Job manifests, one in each NAME.yaml; a changed file is read again"
     )
-    pass_env: tuple[str, ...] = setting("PASS_ENV", (), words, "Globs of own variables handed to every container")
-    timeout_seconds: int = setting("TIMEOUT_SECONDS", 3600, integer(1, 604_800), "Run limit where the row has none")
+    pass_env: tuple[str, ...] = setting(
+        "PASS_ENV", (), words, "Globs of the dispatcher's own variables that every container gets"
+    )
+    timeout_seconds: int = setting("TIMEOUT_SECONDS", 3600, integer(1, 604_800), "Run limit of rows that set none")
     start_deadline_seconds: int = setting(
-        "START_DEADLINE_SECONDS", 1800, integer(10, 604_800), "From create to a running container"
+        "START_DEADLINE_SECONDS", 1800, integer(10, 604_800), "Limit from the creation of a Pod to a running container"
     )
-    max_launches: int = setting("MAX_LAUNCHES", 3, integer(1, 100), "Launches of an attempt that never started")
+    max_launches: int = setting(
+        "MAX_LAUNCHES", 3, integer(1, 100), "Limit of launches of one attempt that never started"
+    )
     node_lost_seconds: int = setting(
-        "NODE_LOST_SECONDS", 0, integer(0, 604_800), "0: wait for a lost node until it is back or deleted"
+        "NODE_LOST_SECONDS",
+        0,
+        integer(0, 604_800),
+        "A Pod on a lost node is force-deleted after this; 0: wait until the node is back or deleted",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlacementSettings:
     scheduler_name: str = setting(
-        "SCHEDULER_NAME", "", dns_name, "Put on every Pod; unset: history is also written as preferred node affinity"
+        "SCHEDULER_NAME",
+        "",
+        dns_name,
+        "schedulerName of every Pod; unset: history is also written as preferred node affinity",
     )
     cache_root: str = setting(
-        "CACHE_ROOT", "", folder, "Folder of the nodes for cache directories, /cache in the container; unset: none"
+        "CACHE_ROOT",
+        "",
+        folder,
+        "Folder on the nodes for cache directories, mounted as /cache in the container; unset: no cache directories",
     )
     private_machine_label: str = setting(
         "PRIVATE_MACHINE_LABEL",
         "dispatcher.internal/private-machine",
         label_key,
-        "Label and taint of nodes that one private machine name has for itself",
+        "Key of the label and of the taint of private machines, whose nodes take only rows that name them",
     )
     special_machine_label: str = setting(
-        "SPECIAL_MACHINE_LABEL", "dispatcher.internal/special-machine", label_key, "Label of special machines"
+        "SPECIAL_MACHINE_LABEL",
+        "dispatcher.internal/special-machine",
+        label_key,
+        "Key of the label of special machines",
     )
     node_selector: str = setting("NODE_SELECTOR", "", label_pair, "LABEL=VALUE of the nodes for all other rows")
     prometheus_url: str = setting(
-        "PROMETHEUS_URL", "", http_url, "Asked for the real use of a cache key's earlier runs; unset: nobody is"
+        "PROMETHEUS_URL", "", http_url, "Prometheus that is asked for the real use of earlier runs; unset: not asked"
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExtenderSettings:
-    address: str = setting("EXTENDER_ADDRESS", "127.0.0.1:8888", address, "Where kube-scheduler asks")
+    address: str = setting(
+        "EXTENDER_ADDRESS", "127.0.0.1:8888", address, "Address where the extender listens for kube-scheduler"
+    )
     tls_dir: str | None = setting(
-        "EXTENDER_TLS_DIR", None, text, "Holds tls.crt, tls.key, ca.crt; required off loopback"
+        "EXTENDER_TLS_DIR",
+        None,
+        text,
+        "Folder with tls.crt, tls.key and ca.crt; required unless the address is on loopback",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class AdmissionSettings:
     max_jobs: int = setting(
-        "MAX_JOBS", 100, integer(0, 100_000), "Unfinished Jobs in all; per queue and submitter: table queues"
+        "MAX_JOBS",
+        100,
+        integer(0, 100_000),
+        "Cap of unfinished Jobs in all; table `queues` has the caps per queue and per submitter",
     )
     max_pending: int = setting(
-        "MAX_PENDING", 1, integer(0, 100_000), "More unschedulable Pods of a shape than this hold the shape"
+        "MAX_PENDING",
+        1,
+        integer(0, 100_000),
+        "Limit of unschedulable Pods of one shape; while there are more, rows of that shape are held",
     )
     pending_mode: str = setting(
-        "PENDING_MODE", "unschedulable", choice("unschedulable", "any"), "any: one pending Pod of ours holds everything"
+        "PENDING_MODE",
+        "unschedulable",
+        choice("unschedulable", "any"),
+        "unschedulable: MAX_PENDING counts; any: one pending Pod of ours holds all rows",
     )
     pending_grace_seconds: float = setting(
-        "PENDING_GRACE_SECONDS", 30, seconds(0, 86_400), "Unschedulable for longer than this counts"
+        "PENDING_GRACE_SECONDS", 30, seconds(0, 86_400), "A Pod counts as unschedulable after this time"
     )
-    poll_seconds: float = setting("POLL_SECONDS", 2, seconds(0.05, 3600), "Safety poll beside LISTEN")
+    poll_seconds: float = setting("POLL_SECONDS", 2, seconds(0.05, 3600), "Time between safety polls, besides LISTEN")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,31 +186,37 @@ class SweepSettings:
         "TOMBSTONE_SECONDS",
         300,
         seconds(0, 604_800),
-        "How long a finished Job of a terminal row is kept; at most 1,000 are",
+        "How long a finished Job of a terminal row is kept; at most 1,000 of them are kept",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class JanitorSettings:
     park_seconds: float = setting(
-        "PARK_SECONDS", 3600, seconds(1, 31_536_000), "Janitor: parked rows fail after this; a person may act before"
+        "PARK_SECONDS",
+        3600,
+        seconds(1, 31_536_000),
+        "The janitor fails parked rows after this; a person may act before",
     )
     retention_days: int = setting(
-        "RETENTION_DAYS", 0, integer(0, 36_500), "Janitor: terminal rows are deleted after this; 0 = never"
+        "RETENTION_DAYS", 0, integer(0, 36_500), "The janitor deletes terminal rows after so many days; 0: never"
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceSettings:
-    listen_address: str = setting("LISTEN_ADDRESS", "0.0.0.0:8080", address, "Health, readiness, metrics")
+    listen_address: str = setting("LISTEN_ADDRESS", "0.0.0.0:8080", address, "Address of health, readiness and metrics")
     log_level: str = setting(
-        "LOG_LEVEL", "info", choice("debug", "info", "warning", "error"), "JSON lines; text on a terminal"
+        "LOG_LEVEL",
+        "info",
+        choice("debug", "info", "warning", "error"),
+        "Lowest level that is logged; logs are JSON lines, or text on a terminal",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """All of them, by component."""
+    """All settings, by component."""
 
     database: DatabaseSettings
     kube: KubeSettings

@@ -12,7 +12,8 @@ import msgspec
 from msgspec import Struct
 
 from dispatcher.kube.client import KubeClient
-from dispatcher.kube.lease import LEASES_GROUP, LeaseName
+from dispatcher.kube.lease import LeaseName
+from dispatcher.kube.lease_object import LEASES_GROUP
 from dispatcher.model.errors import ClusterError
 
 REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"

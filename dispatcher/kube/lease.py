@@ -14,29 +14,19 @@ Failure story:
 import asyncio
 import socket
 import uuid
-from collections.abc import Callable
-from datetime import UTC, datetime
-from typing import Final
-from urllib.parse import quote
+from collections.abc import Awaitable, Callable
 
-import msgspec
 import structlog
 from msgspec import Struct
 
 from dispatcher.kube.client import KubeClient
-from dispatcher.kube.objects import Meta, Wire, read_status
-from dispatcher.kube.term import RELEASED_SECONDS, Record, Sight, look_again, pause, trusted_until
-from dispatcher.model.errors import ClusterError, ClusterRefused
+from dispatcher.kube.lease_object import LeaseObject
+from dispatcher.kube.term import Record, Sight, look_again, pause, trusted_until
+from dispatcher.model.errors import ClusterError
 from dispatcher.runtime.clock import Clock, elapsed
 from dispatcher.runtime.metrics import FAULTS, LEADER
 
 log = structlog.get_logger(component="kube.lease")
-
-LONGEST_SECONDS: Final = 300
-"""The longest lease length that the settings allow. A longer length that somebody wrote by hand is cut to it."""
-LARGEST: Final = 2**31 - 1
-"""The largest `leaseTransitions`, an int32."""
-LEASES_GROUP: Final = "coordination.k8s.io"
 
 
 class LeaseName(Struct, frozen=True):
@@ -54,27 +44,12 @@ def lease_of(installation: str, namespace: str) -> LeaseName:
     return LeaseName(namespace, f"{installation}-leader")
 
 
-class Spec(Wire, frozen=True):
-    holder_identity: str | None = ""
-    lease_duration_seconds: int | None = 0
-    acquire_time: str | None = ""
-    renew_time: str | None = ""
-    lease_transitions: int | None = 0
-
-
-class WireLease(Wire, frozen=True):
-    metadata: Meta = Meta()
-    spec: Spec = Spec()
-
-
 class Lease:
     """One replica's part in the election of its installation. `run_once` keeps, takes or reads the lease."""
 
     def __init__(self, client: KubeClient, lease: LeaseName, seconds: int, clock: Clock = elapsed) -> None:
         self.me = f"{socket.gethostname()}_{uuid.uuid4()}"
-        self._client = client
-        self._path = f"/apis/{LEASES_GROUP}/v1/namespaces/{quote(lease.namespace, safe='')}/leases"
-        self._name = lease.name
+        self._object = LeaseObject(client, lease.namespace, lease.name, seconds)
         self._seconds = seconds
         self._clock = clock
         self._sight: Sight | None = None
@@ -101,7 +76,7 @@ class Lease:
         """Why there is no leader; empty if this replica or another one leads."""
         if self.is_trusted() or (self._sight is not None and not self._is_free(self._sight)):
             return ""
-        return f"lease {self._name}: {self._fault or 'its holder is gone'}"
+        return f"lease {self._object.name}: {self._fault or 'its holder is gone'}"
 
     async def run_once(self) -> float:
         """Tries once to keep, take or read the lease. Returns the seconds until the next try."""
@@ -125,7 +100,7 @@ class Lease:
                     await self._read()
                     if self._sight is None or not self._holds():
                         return
-                    await self._write(self._sight.record, holder="")
+                    await self._write(self._object.replace(self._sight.record, ""))
                     if self._is_current:
                         log.info("gave the lease up")
                         return
@@ -164,9 +139,9 @@ class Lease:
 
     async def _take(self) -> None:
         if self._sight is None or self._sight.record.is_gone:
-            await self._create()
+            await self._write(self._object.create(self.me))
         else:
-            await self._write(self._sight.record, holder=self.me)
+            await self._write(self._object.replace(self._sight.record, self.me))
 
     def _is_free(self, sight: Sight) -> bool:
         return self._clock() >= sight.free_at(self._seconds)
@@ -175,53 +150,16 @@ class Lease:
         return self._sight is not None and self._sight.record.holder == self.me
 
     async def _read(self) -> None:
-        reply = await self._client.request("GET", f"{self._path}/{self._name}", seconds=self._seconds / 3)
-        if reply.status == 404 and read_status(reply.body).reason == "NotFound":
-            self._is_current = True
-            if self._sight is not None:
-                self._sight = look_again(self._sight, self._sight.record.gone(), self._clock())
-            return
-        self._note(reply.read(f"read lease {self._name}", WireLease))
+        record = await self._object.read()
+        if record is None and self._sight is not None:
+            record = self._sight.record.gone()
+        if record is not None:
+            self._sight = look_again(self._sight, record, self._clock())
+        self._is_current = True
 
-    async def _create(self) -> None:
-        await self._send("POST", self._path, self._body(None, self.me))
-
-    async def _write(self, record: Record, holder: str) -> None:
-        await self._send("PUT", f"{self._path}/{self._name}", self._body(record, holder))
-
-    async def _send(self, method: str, path: str, body: bytes) -> None:
-        """Sends a write. A conflict with a faster rival is no fault: the lease is read again."""
+    async def _write(self, call: Awaitable[Record | None]) -> None:
+        """Awaits a write. After a conflict or a fault the lease is read again before the next write."""
         self._is_current = False
-        try:
-            reply = await self._client.request(
-                method, path, body, {"timeout": f"{max(1, self._seconds // 3)}s"}, self._seconds / 3
-            )
-            self._note(reply.read(f"{method} lease {self._name}", WireLease))
-        except ClusterRefused as fault:
-            if fault.status != 409 and (method, fault.status) != ("PUT", 404):
-                raise
-
-    def _note(self, lease: WireLease) -> None:
-        spec = lease.spec
-        record = Record(
-            spec.holder_identity or "",
-            min(max(spec.lease_duration_seconds or 0, 0), LONGEST_SECONDS),
-            spec.lease_transitions or 0,
-            spec.acquire_time or "",
-            lease.metadata.resource_version,
-        )
-        self._sight, self._is_current = look_again(self._sight, record, self._clock()), True
-
-    def _body(self, record: Record | None, holder: str) -> bytes:
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")  # for people; no program compares it
-        is_new = record is None or record.holder != holder
-        spec = {
-            "holderIdentity": holder,
-            "leaseDurationSeconds": self._seconds if holder else RELEASED_SECONDS,
-            "renewTime": now,
-            "acquireTime": now if is_new or record is None else record.acquired_at or now,
-            "leaseTransitions": min(record.transitions + (is_new and holder != ""), LARGEST) if record else 0,
-        }
-        metadata = {"name": self._name} | ({"resourceVersion": record.resource_version} if record else {})
-        lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
-        return msgspec.json.encode(lease)
+        written = await call
+        if written is not None:
+            self._sight, self._is_current = look_again(self._sight, written, self._clock()), True

@@ -1,1 +1,1 @@
-"""Job → node: where a Pod has to go, where its cache is warm, and what kube-scheduler is told of it."""
+"""Job → node: the pool of a Pod, its cache directory, its history, and the annotations for the extender."""

@@ -1,4 +1,4 @@
-"""The folder of a cache on a node's disk: one for each queue's key, below one root, with no way out of it."""
+"""The directory of a cache on a node's disk. Each cache key of a queue has one, and all are below one root."""
 
 import hashlib
 
@@ -6,8 +6,10 @@ import msgspec
 
 
 def cache_path(root: str, queue: str, key: str) -> str:
-    """A name made of a digest: nothing that a submitter writes is ever a part of the path. Both are in it, so that no
-    team reaches another's by naming its key.
+    """The path is made of a digest, so no text of a submitter is part of it.
+
+    The digest covers queue and key: the same key in another queue is another directory, so teams cannot reach each
+    other's caches.
     """
     digest = hashlib.sha256(msgspec.json.encode([queue, key])).hexdigest()
     return f"{root}/{digest[:40]}"

@@ -1,4 +1,4 @@
-"""History: the nodes where a queue's cache key succeeded last, as it stands on the Pod and as the extender reads it."""
+"""History: the nodes where a queue's cache key succeeded last. The extender reads it in an annotation of the Pod."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -9,7 +9,7 @@ from dispatcher.model.identity import HISTORY_NODES
 
 MOST_NODES: Final = 3
 POINTS: Final = (3, 2, 1)
-"""Of the newest, and those before. At weight 1 kube-scheduler makes 30, 20 and 10 of them."""
+"""Points of the newest node, and of the two before. At weight 1 kube-scheduler makes 30, 20 and 10 of them."""
 
 
 def write_history(nodes: Sequence[str]) -> str:
@@ -17,7 +17,7 @@ def write_history(nodes: Sequence[str]) -> str:
 
 
 def read_history(annotations: Mapping[str, str]) -> tuple[str, ...]:
-    """Nodes, the newest first. ValueError: the annotation is not an array of names."""
+    """The nodes, the newest first. ValueError: the annotation is not an array of names."""
     written = annotations.get(HISTORY_NODES)
     if written is None:
         return ()
@@ -25,5 +25,5 @@ def read_history(annotations: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def history_points(nodes: Sequence[str]) -> dict[str, int]:
-    """Points by node; whoever is not named has none."""
+    """Points by node, for nodes of the history only."""
     return dict(zip(nodes, POINTS, strict=False))

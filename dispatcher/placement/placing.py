@@ -1,4 +1,4 @@
-"""What is asked of kube-scheduler for one launch, from its row, its settings and what is known of earlier runs."""
+"""The placement of one launch, from its row, the settings and its cache key's earlier runs."""
 
 from dispatcher.model.cache_history import CacheHistory
 from dispatcher.model.identity import HISTORY_NODES, REAL_RESOURCES
@@ -11,16 +11,19 @@ from dispatcher.placement.usage import write_uses
 from dispatcher.settings.definition import PlacementSettings
 
 
-def plan_placement(queue: str, request: Request, past: CacheHistory, settings: PlacementSettings) -> Placement:
-    """Without a cache key there is no past. Preferences are written only where no scheduler of ours reads the notes."""
+def plan_placement(queue: str, request: Request, history: CacheHistory, settings: PlacementSettings) -> Placement:
+    """`history` is empty for a row without a cache key.
+
+    Preferred nodes are only set without a scheduler of our own: then no extender reads the annotations.
+    """
     key, notes = request.cache_key, dict[str, str]()
-    if past.nodes:
-        notes[HISTORY_NODES] = write_history(past.nodes)
-    if past.uses:
-        notes[REAL_RESOURCES] = write_uses(past.uses)
+    if history.nodes:
+        notes[HISTORY_NODES] = write_history(history.nodes)
+    if history.uses:
+        notes[REAL_RESOURCES] = write_uses(history.uses)
     return Placement(
         pool=choose_pool(request.spec, settings),
-        preferred=() if settings.scheduler_name else past.nodes[:MOST_NODES],
+        preferred=() if settings.scheduler_name else history.nodes[:MOST_NODES],
         notes=notes,
         cache_path=cache_path(settings.cache_root, queue, key) if settings.cache_root and key is not None else "",
     )

@@ -1,4 +1,4 @@
-"""Pools: which nodes a row is bound to. The first that is named counts, and no other (docs/settings.md, Placement)."""
+"""The pool of a row: the nodes that its Pods may go to. The first pool that is named counts (docs/settings.md)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,7 @@ from dispatcher.settings.definition import PlacementSettings
 
 
 def choose_pool(spec: Mapping[str, Any], settings: PlacementSettings) -> Pool | None:
-    """`spec` of the row; whether its template lets it name a machine was judged by its kind."""
+    """`spec`: the row's spec. The bounds of its template, which may forbid to name a machine, are checked before."""
     if name := spec.get("private_machine"):
         return Pool(settings.private_machine_label, name, is_private=True)
     if name := spec.get("special_machine"):

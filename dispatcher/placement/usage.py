@@ -1,7 +1,7 @@
-"""Real use: what earlier runs of a key used, as it stands on the Pod and as the extender reads it.
+"""Real use: cpu and memory that earlier runs of a cache key used. The extender reads it in an annotation of the Pod.
 
-As BlueKing CI has it: of the newest ten runs, cpu and memory are each sorted by themselves and the highest five kept;
-so an entry is no run, and the first is the most that was ever needed of either. Memory is in true MiB here.
+The rule is BlueKing CI's. cpu and memory of the newest ten runs are sorted separately, and the highest five of each are
+kept. So an entry does not describe one run, and the first entry holds both maxima. Memory is in MiB of 2**20 bytes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,21 +20,21 @@ MIB: Final = 2**20
 
 
 class Written(Struct, frozen=True):
-    """One entry of the annotation; a side that is missing or empty is not known."""
+    """One entry of the annotation. An empty or missing amount is unknown."""
 
     cpu: str = ""
     memory: str = ""
 
 
 class Needs(Struct, frozen=True):
-    """The annotation as numbers, in thousandths, highest first; None: that side of an entry is not known."""
+    """The annotation as numbers, in thousandths, highest first. An unknown amount is None."""
 
     cpu: tuple[int | None, ...] = ()
     memory: tuple[int | None, ...] = ()
 
 
 def write_uses(uses: Sequence[Use]) -> str:
-    """`uses`: the newest runs, the newest first."""
+    """`uses`: one for each of the newest runs, the newest first."""
     cpus = sorted((use.cpu for use in uses[:NEWEST_RUNS]), reverse=True)
     memories = sorted((use.memory for use in uses[:NEWEST_RUNS]), reverse=True)
     ranked = list(zip(cpus, memories, strict=True))[:MOST_USES]
@@ -53,7 +53,7 @@ def read_needs(annotations: Mapping[str, str]) -> Needs:
 
 
 def amount(written: str) -> int | None:
-    """None: not a quantity, or not one that anything could use."""
+    """The amount in thousandths, or None if it is no quantity or negative."""
     try:
         found = milli_of(written)
     except ValueError:

@@ -1,10 +1,10 @@
-"""What cache keys really use, in memory: asked for by every launch, looked up in the background.
+"""The real use of cache keys, kept in memory: read by every launch, looked up in the background.
 
-    launch ─▶ of(key): what is known, and the key is noted ─▶ run_once: its newest runs (rows), their use (Prometheus)
+    launch ─▶ of(key): the known use; notes the key ─▶ run_once: its newest runs (rows), their use (Prometheus)
 
-A launch never waits for it, and nothing here can fail one: a key is launched without until its use is known. What a
-finished run used does not change, so each is asked for once. Everything is bounded: keys that are remembered, keys of
-a round, questions at once.
+A launch never waits for a lookup, and a lookup never fails a launch: until its use is known, a key is launched without
+it. The use of a finished run does not change, so each run is looked up once. The remembered keys, the keys of a round
+and the lookups at once are bounded.
 """
 
 import asyncio
@@ -18,13 +18,18 @@ Key = tuple[str, str]
 """Queue and cache key."""
 MOST_KEYS: Final = 10_000
 KEYS_A_ROUND: Final = 20
-QUESTIONS_AT_ONCE: Final = 4
+LOOKUPS_AT_ONCE: Final = 4
 FRESH_SECONDS: Final = 60
 PAUSE_SECONDS: Final = 5
 
 
 class Uses:
-    """`runs`: the newest runs of keys, the newest first. `ask`: the use of one; None: nothing is known of it."""
+    """The real use of cache keys.
+
+    `runs`: reads the newest runs of keys, the newest first.
+    `ask`: looks up the use of one run; None if it is unknown.
+    `wake`: makes `run_once` run soon.
+    """
 
     def __init__(
         self,
@@ -42,17 +47,17 @@ class Uses:
         self._wanted: dict[Key, None] = {}
 
     def of(self, key: Key) -> tuple[Use, ...]:
-        """What is known of its newest runs, the newest first."""
+        """The known use of the key's newest runs, the newest first."""
         if self._clock() >= self._fresh_until.get(key, 0) and len(self._wanted) < MOST_KEYS:
             self._wanted[key] = None
             self._wake()
         return tuple(use for use in self._known.get(key, {}).values() if use is not None)
 
     async def run_once(self) -> float:
-        """A few of the keys that were asked for; returns in how many seconds to come again at the latest."""
+        """Looks up KEYS_A_ROUND of the noted keys. Returns the seconds until the next round at the latest."""
         keys = list(self._wanted)[:KEYS_A_ROUND]
         runs = await self._runs(keys) if keys else {}
-        places = asyncio.Semaphore(QUESTIONS_AT_ONCE)
+        places = asyncio.Semaphore(LOOKUPS_AT_ONCE)
 
         async def look_up(key: Key, run: Run) -> Use | None:
             if run in (known := self._known.get(key, {})):
@@ -64,7 +69,7 @@ class Uses:
             found = await asyncio.gather(*(look_up(key, run) for run in runs.get(key, ())), return_exceptions=True)
             uses = dict(zip(runs.get(key, ()), found, strict=True))
             self._remember(key, {run: use for run, use in uses.items() if not isinstance(use, BaseException)})
-            for fault in found:  # every question has its answer by now
+            for fault in found:  # all lookups have ended by now
                 if isinstance(fault, BaseException):
                     self._wanted[key] = None
                     raise fault

@@ -1,4 +1,4 @@
-"""Where a launch is placed: pools, cache folders, history, real use."""
+"""The placement of a launch: pool, cache directory, history, real use."""
 
 import json
 import re
@@ -30,11 +30,11 @@ PRIVATE = Pool("dispatcher.internal/private-machine", "mine", is_private=True)
         ({"private_machine": "mine", "special_machine": "big"}, PRIVATE),
     ],
 )
-def test_the_first_pool_that_is_named_is_the_only_one(spec: dict[str, str], pool: Pool) -> None:
+def test_first_pool_that_is_named_is_chosen(spec: dict[str, str], pool: Pool) -> None:
     assert choose_pool(spec, SELECTING) == pool
 
 
-def test_without_any_a_row_is_bound_to_no_pool() -> None:
+def test_row_without_a_pool_is_bound_to_none() -> None:
     assert choose_pool({}, PLAIN) is None
 
 
@@ -42,11 +42,11 @@ def test_without_any_a_row_is_bound_to_no_pool() -> None:
 
 
 @pytest.mark.parametrize("key", ["main", "", "../../etc", "/etc/passwd", "a/b", "ü\n$(HOME)", "x" * 200])
-def test_a_cache_is_one_plain_folder_below_the_root_whatever_its_key(key: str) -> None:
+def test_cache_is_one_directory_below_the_root_for_any_key(key: str) -> None:
     assert re.fullmatch(r"/var/cache/[0-9a-f]{40}", cache_path("/var/cache", "builds", key))
 
 
-def test_queue_and_key_make_the_folder_and_nothing_can_be_moved_from_one_into_the_other() -> None:
+def test_cache_directories_of_different_queues_and_keys_differ() -> None:
     pairs = [("a", "b"), ("ab", ""), ("", "ab"), ("a", "c"), ("c", "b"), ('a","b', ""), ("a", '","b')]
     assert len({cache_path("/c", *pair) for pair in pairs}) == len(pairs)
     assert cache_path("/c", "a", "b") == cache_path("/c", "a", "b")
@@ -61,17 +61,17 @@ def test_history_is_an_array_of_at_most_three_nodes_the_newest_first() -> None:
     assert read_history({}) == ()
 
 
-def test_a_node_that_stands_twice_counts_where_it_stands_first() -> None:
+def test_node_that_is_listed_twice_counts_at_its_first_place() -> None:
     assert read_history({HISTORY_NODES: '["a", "a", "b", "c", "d"]'}) == ("a", "b", "c")
 
 
 @pytest.mark.parametrize("written", ["", "a", "{}", '"a"', "[1]", "null", "[[]]", '["a"'])
-def test_what_is_no_array_of_names_is_no_history(written: str) -> None:
+def test_history_that_is_no_array_of_names_raises(written: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         read_history({HISTORY_NODES: written})
 
 
-def test_three_two_and_one_points_go_to_the_newest_and_those_before() -> None:
+def test_history_points_are_three_two_and_one() -> None:
     assert history_points(("c", "a", "b")) == {"c": 3, "a": 2, "b": 1}
     assert history_points(("c",)) == {"c": 3}
 
@@ -79,7 +79,7 @@ def test_three_two_and_one_points_go_to_the_newest_and_those_before() -> None:
 # Real use
 
 
-def test_cpu_and_memory_are_ranked_apart_and_the_highest_five_of_ten_are_told() -> None:
+def test_uses_hold_the_highest_five_of_cpu_and_of_memory() -> None:
     mib = 2**20
     seen = [(373, 277), (848, 390), (966, 378), (0, 0), (832, 471), (738, 466), (941, 323)]
     ranked = json.loads(write_uses([Use(cpu / 1000, memory * mib) for cpu, memory in seen]))
@@ -103,33 +103,33 @@ def test_needs_are_read_as_they_were_written() -> None:
 
 
 @pytest.mark.parametrize(("cpu", "milli"), [("1e3", 1_000_000), ("0.5", 500), ("-1", None), ("1Ki1", None), ("", None)])
-def test_a_side_that_nothing_could_use_is_not_known(cpu: str, milli: int | None) -> None:
+def test_unusable_amount_is_unknown(cpu: str, milli: int | None) -> None:
     assert read_needs({REAL_RESOURCES: json.dumps([{"cpu": cpu, "memory": "1"}])}) == Needs((milli,), (1000,))
 
 
 @pytest.mark.parametrize("written", ["", "5", "{}", "[1]", '["1"]', '[{"cpu": 1}]', "[null]"])
-def test_what_is_no_array_of_uses_is_none(written: str) -> None:
+def test_uses_that_are_no_array_raise(written: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         read_needs({REAL_RESOURCES: written})
 
 
-# All of it
+# The whole placement
 
 
 def test_a_row_without_key_and_pool_goes_anywhere() -> None:
     assert plan_placement("q", a_request(), CacheHistory(), PLAIN) == Placement()
 
 
-def test_the_past_is_told_and_preferred_where_no_scheduler_of_ours_reads_it() -> None:
-    past = CacheHistory(("c", "b", "a", "z"), (Use(1, 2**20),))
-    plain = plan_placement("q", a_request(cache_key="k"), past, PLAIN)
+def test_history_is_preferred_only_without_our_own_scheduler() -> None:
+    history = CacheHistory(("c", "b", "a", "z"), (Use(1, 2**20),))
+    plain = plan_placement("q", a_request(cache_key="k"), history, PLAIN)
     assert plain.preferred == ("c", "b", "a")
     assert plain.notes == {HISTORY_NODES: '["c","b","a"]', REAL_RESOURCES: '[{"cpu":"1000m","memory":"1Mi"}]'}
-    ours = plan_placement("q", a_request(cache_key="k"), past, PlacementSettings(scheduler_name="warm"))
+    ours = plan_placement("q", a_request(cache_key="k"), history, PlacementSettings(scheduler_name="warm"))
     assert (ours.preferred, ours.notes) == ((), plain.notes)
 
 
-def test_a_cache_is_given_to_rows_with_a_key_where_there_is_a_root() -> None:
+def test_cache_is_given_to_rows_with_a_key_if_there_is_a_root() -> None:
     rooted = PlacementSettings(cache_root="/var/cache")
     assert plan_placement("q", a_request(cache_key="k"), CacheHistory(), rooted).cache_path == cache_path(
         "/var/cache", "q", "k"

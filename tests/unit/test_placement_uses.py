@@ -1,4 +1,4 @@
-"""What keys really use, in memory: never waited for, each run asked for once, everything bounded."""
+"""The real use of cache keys in memory: no launch waits for it, each run is looked up once, everything is bounded."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -18,8 +18,8 @@ def a_run(number: int) -> Run:
     return Run(f"pod-{number}", NOW + timedelta(minutes=number), NOW + timedelta(minutes=number, seconds=9))
 
 
-class CacheHistory:
-    """Runs of keys, and a Prometheus that knows of all but those in `unknown`."""
+class Lookups:
+    """Runs of keys, and a Prometheus that knows all runs but those in `unknown`."""
 
     def __init__(self) -> None:
         self.of: dict[Key, list[Run]] = {MAIN: [a_run(2), a_run(1)]}
@@ -43,71 +43,71 @@ class CacheHistory:
         self.wakes += 1
 
 
-async def test_a_key_is_launched_without_until_its_use_is_known() -> None:
-    past = CacheHistory()
-    assert past.uses.of(MAIN) == ()
-    assert past.wakes == 1
-    await past.uses.run_once()
-    assert past.uses.of(MAIN) == (Use(1, 2), Use(1, 2))
-    assert past.wakes == 1, "what is fresh is not looked up again"
+async def test_key_has_no_uses_until_they_are_looked_up() -> None:
+    lookups = Lookups()
+    assert lookups.uses.of(MAIN) == ()
+    assert lookups.wakes == 1
+    await lookups.uses.run_once()
+    assert lookups.uses.of(MAIN) == (Use(1, 2), Use(1, 2))
+    assert lookups.wakes == 1, "fresh uses are not looked up again"
 
 
-async def test_a_run_is_asked_for_once_and_a_new_one_is_found() -> None:
-    past = CacheHistory()
-    past.uses.of(MAIN)
-    await past.uses.run_once()
-    past.of[MAIN].insert(0, a_run(3))
-    past.now += uses.FRESH_SECONDS
-    past.uses.of(MAIN)
-    await past.uses.run_once()
-    assert past.asked == ["pod-2", "pod-1", "pod-3"]
-    assert len(past.uses.of(MAIN)) == 3
+async def test_run_is_looked_up_once_and_a_new_run_is_found() -> None:
+    lookups = Lookups()
+    lookups.uses.of(MAIN)
+    await lookups.uses.run_once()
+    lookups.of[MAIN].insert(0, a_run(3))
+    lookups.now += uses.FRESH_SECONDS
+    lookups.uses.of(MAIN)
+    await lookups.uses.run_once()
+    assert lookups.asked == ["pod-2", "pod-1", "pod-3"]
+    assert len(lookups.uses.of(MAIN)) == 3
 
 
-async def test_a_run_of_which_nothing_is_known_is_left_out() -> None:
-    past = CacheHistory()
-    past.unknown = {"pod-2"}
-    past.uses.of(MAIN)
-    await past.uses.run_once()
-    assert past.uses.of(MAIN) == (Use(1, 2),)
+async def test_run_of_unknown_use_is_left_out() -> None:
+    lookups = Lookups()
+    lookups.unknown = {"pod-2"}
+    lookups.uses.of(MAIN)
+    await lookups.uses.run_once()
+    assert lookups.uses.of(MAIN) == (Use(1, 2),)
 
 
-async def test_a_fault_is_the_rounds_and_the_key_is_still_wanted() -> None:
-    past = CacheHistory()
-    past.fault = DispatcherError("away")
-    past.uses.of(MAIN)
+async def test_fault_ends_the_round_and_the_key_is_looked_up_again() -> None:
+    lookups = Lookups()
+    lookups.fault = DispatcherError("away")
+    lookups.uses.of(MAIN)
     with pytest.raises(DispatcherError):
-        await past.uses.run_once()
-    assert past.uses.of(MAIN) == ()
-    past.fault = None
-    await past.uses.run_once()
-    assert past.uses.of(MAIN)
+        await lookups.uses.run_once()
+    assert lookups.uses.of(MAIN) == ()
+    lookups.fault = None
+    await lookups.uses.run_once()
+    assert lookups.uses.of(MAIN)
 
 
-async def test_nobody_is_asked_while_nothing_is_wanted() -> None:
-    past = CacheHistory()
-    assert await past.uses.run_once() == uses.PAUSE_SECONDS
-    assert past.asked == []
+async def test_round_without_keys_looks_up_nothing() -> None:
+    lookups = Lookups()
+    assert await lookups.uses.run_once() == uses.PAUSE_SECONDS
+    assert lookups.asked == []
 
 
 async def test_a_round_looks_up_a_few_keys_and_comes_again_at_once() -> None:
-    past = CacheHistory()
+    lookups = Lookups()
     for number in range(uses.KEYS_A_ROUND + 1):
-        past.of["q", str(number)] = [a_run(number)]
-        past.uses.of(("q", str(number)))
-    assert await past.uses.run_once() == 0
-    assert len(past.asked) == uses.KEYS_A_ROUND
-    assert await past.uses.run_once() == uses.PAUSE_SECONDS
+        lookups.of["q", str(number)] = [a_run(number)]
+        lookups.uses.of(("q", str(number)))
+    assert await lookups.uses.run_once() == 0
+    assert len(lookups.asked) == uses.KEYS_A_ROUND
+    assert await lookups.uses.run_once() == uses.PAUSE_SECONDS
 
 
-async def test_as_many_keys_are_remembered_as_there_is_room_for() -> None:
-    past = CacheHistory()
+async def test_wanted_keys_are_bounded() -> None:
+    lookups = Lookups()
     for number in range(uses.MOST_KEYS + uses.KEYS_A_ROUND):
-        past.uses.of(("q", str(number)))
-    while await past.uses.run_once() == 0:
+        lookups.uses.of(("q", str(number)))
+    while await lookups.uses.run_once() == 0:
         pass
-    past.of["q", "new"] = [a_run(1)]
-    past.uses.of(("q", "new"))
-    await past.uses.run_once()
-    assert past.uses.of(("q", "new"))
-    assert past.wakes == uses.MOST_KEYS + 1
+    lookups.of["q", "new"] = [a_run(1)]
+    lookups.uses.of(("q", "new"))
+    await lookups.uses.run_once()
+    assert lookups.uses.of(("q", "new"))
+    assert lookups.wakes == uses.MOST_KEYS + 1

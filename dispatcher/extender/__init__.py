@@ -1,1 +1,1 @@
-"""The scheduler extender: the questions of kube-scheduler and their answers."""
+"""The scheduler extender: answers the HTTP calls of kube-scheduler."""

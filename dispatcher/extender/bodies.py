@@ -1,14 +1,14 @@
-"""How much the extender takes in at once: bodies and answers are bounded in size, in number and in time.
+"""Limits of the extender's bodies and answers: in size, in number and in time.
 
-    up to 1 MiB                     read at once; all of them and their answers hold at most 16 MiB
-    up to 16 MiB, or of a size      one at a time, from its first byte to the last byte of its answer;
-    not told (chunked, zipped)      the others wait three seconds for their turn, then 503
+    up to 1 MiB                     read at once; these bodies and their answers hold at most 16 MiB together
+    up to 16 MiB, or of a size      one at a time, from the first byte of the body to the last byte of the answer;
+    not told (chunked, zipped)      the others wait three seconds for their turn, then get 503
 
-kube-scheduler names 5,000 nodes in a quarter of a MiB and waits one second, so such a body never waits for the turn of
-a larger one. A slow sender or reader keeps its place for two seconds. A body that was read takes as much memory as it
-has values, so they are bounded, too: 16 MiB of `5,` would be half a GiB of objects.
+kube-scheduler names 5,000 nodes in a quarter of a MiB and waits one second. So such a body never waits for the turn of
+a larger one. A slow sender or reader keeps its place for two seconds. The number of values is limited, too, because a
+decoded body takes memory for each of them: 16 MiB of `5,` would be half a GiB of objects.
 
-Not guaranteed: an answer for everybody. A flood of small bodies takes answers from others; the memory stays bounded.
+Not guaranteed: an answer for every caller. A flood of small bodies takes answers from others, but memory stays bounded.
 """
 
 import asyncio
@@ -20,21 +20,21 @@ from aiohttp import web
 
 SMALL_BODY: Final = 2**20
 LARGEST_NAMES: Final = 4 * 2**20
-"""Of a body that names its nodes instead of holding them: 15,000 names of the greatest length."""
+"""For a body that names its nodes in place of holding them: 15,000 names of the greatest length."""
 LARGEST_BODY: Final = 16 * 2**20
 HELD_BYTES: Final = 16 * 2**20
 MOST_NODES: Final = 50_000
 MOST_VALUES: Final = 2**17
-"""Of a body that names its nodes. A JSON text has about as many values as commas, and those are counted quickly."""
+"""For a body that names its nodes. A JSON text has about as many values as commas, and commas are counted quickly."""
 MOST_WHOLE_VALUES: Final = 400_000
-"""Of a body that holds its nodes, or whole victims: a comma in every 40 bytes."""
+"""For a body that holds whole nodes or whole victims: a comma in every 40 bytes."""
 MOST_WAITING: Final = 32
 JSON: Final = "application/json"
 TURN_SECONDS, READ_SECONDS, SEND_SECONDS = 3, 2, 2
 
 
 class Refused(Exception):
-    """A body that is not taken; the message names the limit, and holds nothing of the body."""
+    """A body that is not read. The message names the limit, and holds nothing of the body."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -42,10 +42,11 @@ class Refused(Exception):
 
 
 class Bodies:
-    """Of one server."""
+    """The bodies and answers that one server holds."""
 
     def __init__(self) -> None:
-        self._index = 0
+        self._held_bytes = 0
+        """By small bodies and their answers."""
         self._turn = asyncio.Lock()
         self._waiting = 0
 
@@ -66,13 +67,13 @@ class Bodies:
         try:
             yield place
         finally:
-            self._index -= place.held
+            self._held_bytes -= place.held
 
     def hold(self, size: int) -> None:
-        """Bytes of a small body or its answer. Refused: there are too many."""
-        if self._index + size > HELD_BYTES:
+        """Counts bytes of a small body or its answer. Refused: HELD_BYTES would be exceeded."""
+        if self._held_bytes + size > HELD_BYTES:
             raise Refused(503, f"small bodies and their answers hold {HELD_BYTES} bytes already: ask again")
-        self._index += size
+        self._held_bytes += size
 
     async def _take_turn(self) -> None:
         if self._waiting >= MOST_WAITING:
@@ -89,7 +90,7 @@ class Bodies:
 
 
 class Place:
-    """Of one call. `held`: bytes that count for the small ones together."""
+    """The place of one call. `held`: its bytes that count towards HELD_BYTES."""
 
     def __init__(self, bodies: Bodies, most: int) -> None:
         self._bodies = bodies
@@ -97,7 +98,7 @@ class Place:
         self.held = 0
 
     async def read(self, request: web.Request) -> bytearray:
-        """The whole body. Refused: it is too large, too slow, or too much beside the others."""
+        """The whole body. Refused: it is too large or too slow, or HELD_BYTES would be exceeded."""
         body = bytearray()
         try:
             async with asyncio.timeout(READ_SECONDS):
@@ -112,7 +113,7 @@ class Place:
         return body
 
     async def send(self, request: web.Request, answer: bytes) -> web.StreamResponse:
-        """Until the reader has nearly all of it; one that does not read in time is cut off. Refused: as `hold`.
+        """Sends until the reader has nearly all of it. Cuts off a slow reader. Refused: as `hold`.
 
         A response that holds its body would be kept by aiohttp until the next request of the connection.
         """
@@ -127,18 +128,18 @@ class Place:
             if request.transport is not None:
                 request.transport.abort()
         except ConnectionError:
-            pass  # it has gone, and hears no answer
+            pass  # the reader is gone
         return response
 
     def hold(self, size: int) -> None:
-        """So many bytes more. Refused: too much beside the others."""
+        """Counts bytes, if the body is a small one. Refused: HELD_BYTES would be exceeded."""
         if self._most == SMALL_BODY:
             self._bodies.hold(size)
             self.held += size
 
 
 def size_of(request: web.Request) -> int:
-    """As its head tells; the largest where it does not."""
+    """The size of the body as the headers tell it, or LARGEST_BODY if they do not."""
     is_told = request.content_length is not None and "Content-Encoding" not in request.headers
     return (request.content_length or 0) if is_told else LARGEST_BODY
 
@@ -153,7 +154,7 @@ def check_values(body: bytes | bytearray, most: int) -> None:
 
 
 def check_names(body: bytes | bytearray) -> None:
-    """Of a body without whole nodes. Refused: it is larger than names can be."""
+    """Checks a body without whole nodes. Refused: it is larger than names can be."""
     if len(body) > LARGEST_NAMES:
         raise Refused(413, f"more than {LARGEST_NAMES} bytes, and no whole nodes: only bodies with these may be larger")
     check_values(body, MOST_VALUES)

@@ -5,14 +5,14 @@ from typing import Any, Final
 from dispatcher.settings.definition import ExtenderSettings, Settings
 
 SCHEDULER_NAME: Final = "dispatcher-scheduler"
-"""Where SCHEDULER_NAME is not set."""
+"""Used if the setting SCHEDULER_NAME is empty."""
 LEASE: Final = "dispatcher-scheduler"
 CERTIFICATES: Final = "/etc/kubernetes/extender"
-"""Where the scheduler's Pod finds its client certificate and the extender's CA."""
+"""The directory of the client certificate and the extender's CA in the scheduler's Pod."""
 
 
 def build_configuration(settings: Settings) -> dict[str, Any]:
-    """A second scheduler, with the extender beside it; its leader's lease is in the namespace of the Jobs."""
+    """Configures a second scheduler, which calls the extender. Its lease is in the namespace of the Jobs."""
     namespace = settings.kube.namespace or "default"
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -22,8 +22,9 @@ def build_configuration(settings: Settings) -> dict[str, Any]:
             "resourceName": LEASE,
             "resourceNamespace": namespace,
         },
-        # A node that is not looked at cannot be chosen for its cache: with the default, 43 % of 1,000 are, and fewer of
-        # more. It costs time with every node; beyond 1,000 of them speed may matter more (docs/operator.md).
+        # A node that is not scored cannot be chosen for its cache. The default scores 43 % of 1,000 nodes, and a
+        # smaller share of more nodes. Each scored node costs time. Beyond 1,000 nodes speed may matter more
+        # (docs/operator.md).
         "percentageOfNodesToScore": 100,
         "profiles": [{"schedulerName": settings.placement.scheduler_name or SCHEDULER_NAME}],
         "extenders": [build_extender(settings.extender)],
@@ -44,13 +45,13 @@ def build_extender(extender: ExtenderSettings) -> dict[str, Any]:
 
 
 def reached_at(address: str) -> str:
-    """Where it listens on every address, a name has to take the place of none."""
+    """The host and port that kube-scheduler calls. An extender that listens on every address is called by a name."""
     host, _, port = address.rpartition(":")
     return f"dispatcher-extender:{port}" if host in {"", "0.0.0.0", "[::]"} else address  # noqa: S104  # compared, not bound
 
 
 def tls() -> dict[str, Any]:
-    """Without a CA kube-scheduler verifies nothing, and without a certificate of its own it is nobody."""
+    """kube-scheduler needs the CA to verify the extender, and a certificate because the extender demands one."""
     return {
         "enableHTTPS": True,
         "tlsConfig": {

@@ -1,7 +1,8 @@
-"""Whether kube-scheduler is configured as the extender needs it, told from the calls that come.
+"""Checks from the incoming calls that kube-scheduler is configured as the extender needs it.
 
-kube-scheduler says nothing when it drops an answer, calls too seldom or sends whole nodes; so what can be seen from
-here is said: in a metric, in a log line, in `/readyz` never (it would take the extender away, and mend nothing).
+kube-scheduler does not report that it drops answers, calls too seldom or sends whole nodes. So this module reports the
+faults that the calls show: by a metric and a log line. `/readyz` stays ready, because to take the extender out of
+service would repair nothing.
 """
 
 from collections import deque
@@ -25,7 +26,7 @@ Peer = tuple[str, int]
 
 
 class ConfigurationCheck:
-    """Hears of each call; `faults` are those of FAULTS that were seen."""
+    """Learns of each call. `faults`: the keys of FAULTS that were found."""
 
     def __init__(self) -> None:
         self.faults: frozenset[str] = frozenset()
@@ -34,21 +35,21 @@ class ConfigurationCheck:
         self._turns: deque[float] = deque(maxlen=TURNS)
 
     def hear(self, verb: str, peer: Peer, now: float, *, has_choice: bool, is_cached: bool) -> frozenset[str]:
-        """Faults that are new. `has_choice`: of more than one node, for with one nobody asks for points."""
+        """Returns new faults. `has_choice`: the call has several nodes; kube-scheduler scores no single node."""
         found = set() if is_cached else {UNCACHED}
         if verb in self._calls and has_choice:
             self._calls[verb] += 1
         for called, silent, fault in (("filter", "prioritize", NO_PRIORITIZE), ("prioritize", "filter", NO_FILTER)):
             if self._calls[called] >= ENOUGH_CALLS and not self._calls[silent]:
                 found.add(fault)
-        if self._is_second(peer, now):
+        if self._are_two(peer, now):
             found.add(TWO_CALLERS)
         new = frozenset(found) - self.faults
         self.faults |= new
         return new
 
-    def _is_second(self, peer: Peer, now: float) -> bool:
-        """One scheduler asks one thing at a time, over one connection, which it may replace but does not return to."""
+    def _are_two(self, peer: Peer, now: float) -> bool:
+        """True if two connections take turns. A single scheduler may replace its connection, but does not return."""
         if self._peers and peer != self._peers[-1]:
             if peer in self._peers:
                 self._turns.append(now)

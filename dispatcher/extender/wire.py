@@ -1,7 +1,7 @@
-"""The wire of a scheduler extender, as `k8s.io/kube-scheduler/extender/v1` has it.
+"""Requests and answers of a scheduler extender, as in `k8s.io/kube-scheduler/extender/v1`.
 
-Keys are Go's names, Pods and nodes inside are Kubernetes' own. Of a Pod only what is scored by is read, and by itself:
-a Pod that cannot be read must not take the names of the nodes along, or nobody could be let pass.
+Keys are Go's names. Pods and nodes inside are as in the Kubernetes API. The Pod is decoded apart from the node names:
+if it cannot be read, the nodes can still pass. Only the parts of it that decisions need are read.
 """
 
 from collections.abc import Mapping
@@ -20,11 +20,11 @@ NOTHING: Final = msgspec.Raw(b"null")
 NONE: Final[Mapping[str, str]] = {}
 UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]
-"""With a time zone, or it would be one of this machine."""
+"""A time with a time zone. Without one it would be read as this machine's local time."""
 CRITICAL: Final = 2_000_000_000
-"""system-cluster-critical, and above it system-node-critical."""
+"""The priority of system-cluster-critical. system-node-critical is above it."""
 OF_NODES: Final = frozenset({("apps/v1", "DaemonSet"), ("v1", "Node")})
-"""Who controls Pods that belong to their node: daemons, and mirrors of static Pods."""
+"""Controllers of Pods that belong to their node: daemons, and mirrors of static Pods."""
 
 
 class Owner(Struct, frozen=True, rename="camel"):
@@ -72,7 +72,7 @@ class Name(Struct, frozen=True):
 
 
 class Node(Struct, frozen=True):
-    """Of a node nothing but its name: what else is wrong with it is none of our business."""
+    """Only the name of a node is read, so faults of its other fields do no harm."""
 
     metadata: Name
 
@@ -86,13 +86,13 @@ class Victim(Struct, frozen=True):
 
 
 class Nodes(Struct, frozen=True):
-    """A NodeList; its items are given back as they came."""
+    """A NodeList. Its items are returned unchanged."""
 
     items: list[Raw] | None = None
 
 
 class Arguments(Struct, frozen=True, rename="pascal"):
-    """ExtenderArgs. `node_names` where the caller is nodeCacheCapable, else `nodes`."""
+    """ExtenderArgs. The nodes are in `node_names` if the caller is nodeCacheCapable, else in `nodes`."""
 
     pod: Raw = NOTHING
     nodes: Raw = NOTHING
@@ -103,14 +103,14 @@ class Arguments(Struct, frozen=True, rename="pascal"):
         return self.node_names != NOTHING
 
     def names(self) -> dict[str, None]:
-        """Each once, in their order; those that cannot be read are left out. UNREADABLE: no list, or none in it can."""
+        """Each readable name once, in the order of the body. UNREADABLE: there is no list, or no readable name."""
         if self.is_cached:
             with suppress(*UNREADABLE):
                 return dict.fromkeys(msgspec.json.decode(self.node_names, type=list[str]))
         return dict.fromkeys(self.by_name())
 
     def by_name(self) -> dict[str, Raw]:
-        """As `names`, with what came of each."""
+        """As `names`, each with its item of the body."""
         if self.is_cached:
             came, read_name = msgspec.json.decode(self.node_names, type=list[Raw]), name_itself
         else:
@@ -133,14 +133,14 @@ def name_of_node(raw: Raw) -> str:
 
 
 class Priority(Struct, frozen=True, gc=False, rename="pascal"):
-    """HostPriority; the score is a whole number, or kube-scheduler drops the whole answer."""
+    """HostPriority. The score must be a whole number, or kube-scheduler drops the whole answer."""
 
     host: str
     score: int
 
 
 class FilterResult(Struct, frozen=True, rename="pascal"):
-    """ExtenderFilterResult. Neither list: no node passes."""
+    """ExtenderFilterResult. Without `nodes` and `node_names` no node passes."""
 
     nodes: Nodes | None = None
     node_names: list[str] | None = None
@@ -164,14 +164,14 @@ class Victims(Struct, frozen=True):
 
 
 class PreemptionArguments(Struct, frozen=True, rename="pascal"):
-    """ExtenderPreemptionArgs: victims by node, whole where the caller is not nodeCacheCapable."""
+    """ExtenderPreemptionArgs: victims by node, as whole Pods if the caller is not nodeCacheCapable."""
 
     pod: Raw = NOTHING
     node_name_to_victims: dict[str, Victims] | None = None
     node_name_to_meta_victims: dict[str, MetaVictims] | None = None
 
     def victims(self) -> dict[str, MetaVictims]:
-        """As they are answered, whatever they came as."""
+        """The victims by their UIDs, in the form of the answer."""
         whole = self.node_name_to_victims or {}
         return self.node_name_to_meta_victims or {node: meta_of(victims) for node, victims in whole.items()}
 
@@ -185,7 +185,7 @@ def meta_of(victims: Victims) -> MetaVictims:
 
 
 def asks(pod: Pod, unset: Mapping[str, str] = NONE) -> Amounts:
-    """What the Pod asks of a node. `unset`: what a container is taken for that does not say."""
+    """The requests of the Pod. `unset`: the requests of a container that sets none."""
     spec = pod.spec
     first = tuple(
         (written(one.resources.requests, unset), one.restart_policy == "Always") for one in spec.init_containers or ()

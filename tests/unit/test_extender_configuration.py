@@ -1,4 +1,4 @@
-"""The configuration that kube-scheduler is given: written out, so that a change of any word is seen."""
+"""The configuration of kube-scheduler, written out here in full, so that any change shows."""
 
 from typing import Any
 
@@ -29,13 +29,13 @@ TLS = {
 
 
 def configuration(**environ: str) -> dict[str, Any]:
-    """As it is printed with these settings."""
+    """The printed configuration for these settings."""
     settings = load({f"DISPATCHER_{name}": value for name, value in environ.items()}, read_file=str).settings
     printed: dict[str, Any] = msgspec.yaml.decode(msgspec.yaml.encode(build_configuration(settings)))
     return printed
 
 
-def test_of_no_settings_it_is_a_second_scheduler_with_the_extender_beside_it() -> None:
+def test_default_configuration_is_a_second_scheduler_with_the_extender() -> None:
     assert configuration() == {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -50,26 +50,26 @@ def test_of_no_settings_it_is_a_second_scheduler_with_the_extender_beside_it() -
     }
 
 
-def test_the_name_that_pods_are_given_is_the_one_it_hears_to() -> None:
+def test_profile_has_the_scheduler_name_of_the_pods() -> None:
     assert configuration(SCHEDULER_NAME="warm")["profiles"] == [{"schedulerName": "warm"}]
 
 
-def test_its_leader_is_known_in_the_namespace_of_the_jobs() -> None:
+def test_lease_is_in_the_namespace_of_the_jobs() -> None:
     assert configuration(NAMESPACE="builds")["leaderElection"]["resourceNamespace"] == "builds"
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:9999", "localhost:1", "[::1]:8443"])
-def test_it_asks_where_the_extender_listens(address: str) -> None:
+def test_url_is_the_address_of_the_extender(address: str) -> None:
     assert configuration(EXTENDER_ADDRESS=address)["extenders"] == [EXTENDER | {"urlPrefix": f"http://{address}"}]
 
 
 @pytest.mark.parametrize("address", ["10.0.0.7:8443", "extender.example:8443"])
-def test_off_loopback_it_has_a_certificate_and_wants_one(address: str) -> None:
-    told = configuration(EXTENDER_ADDRESS=address, EXTENDER_TLS_DIR="/etc/tls")["extenders"]
-    assert told == [EXTENDER | TLS | {"urlPrefix": f"https://{address}"}]
+def test_url_off_loopback_uses_mutual_tls(address: str) -> None:
+    extenders = configuration(EXTENDER_ADDRESS=address, EXTENDER_TLS_DIR="/etc/tls")["extenders"]
+    assert extenders == [EXTENDER | TLS | {"urlPrefix": f"https://{address}"}]
 
 
 @pytest.mark.parametrize("address", [":8443", "0.0.0.0:8443", "[::]:8443"])
-def test_one_that_listens_everywhere_is_asked_by_its_name(address: str) -> None:
-    told = configuration(EXTENDER_ADDRESS=address, EXTENDER_TLS_DIR="/etc/tls")["extenders"]
-    assert told == [EXTENDER | TLS | {"urlPrefix": "https://dispatcher-extender:8443"}]
+def test_extender_that_listens_on_every_address_is_called_by_name(address: str) -> None:
+    extenders = configuration(EXTENDER_ADDRESS=address, EXTENDER_TLS_DIR="/etc/tls")["extenders"]
+    assert extenders == [EXTENDER | TLS | {"urlPrefix": "https://dispatcher-extender:8443"}]

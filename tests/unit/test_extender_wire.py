@@ -1,4 +1,4 @@
-"""An extender's wire: what is read of a request, and how answers are written."""
+"""The extender's requests and answers, as they are decoded and encoded."""
 
 from typing import Any
 
@@ -31,23 +31,23 @@ def test_names_keep_their_order_and_come_once() -> None:
 
 
 @pytest.mark.parametrize("nodes", [None, [], 5, listed(a_node("x"))])
-def test_where_there_are_names_nobody_looks_at_the_nodes(nodes: object) -> None:
+def test_node_names_take_precedence_over_nodes(nodes: object) -> None:
     assert list(arguments(Pod=5, Nodes=nodes, NodeNames=["a"]).names()) == ["a"]
 
 
-def test_a_list_without_any_has_none() -> None:
+def test_empty_list_has_no_names() -> None:
     assert list(arguments(NodeNames=[]).names()) == []
     assert list(arguments(Nodes={"items": []}).names()) == []
     assert list(arguments(Nodes={"metadata": {}, "items": None}, NodeNames=None).names()) == []
 
 
 @pytest.mark.parametrize("odd", [5, None, True, 1.5, ["b"], {"name": "b"}])
-def test_what_is_no_name_does_not_take_the_others_along(odd: object) -> None:
+def test_item_that_is_no_name_is_left_out(odd: object) -> None:
     assert list(arguments(NodeNames=["a", odd, "c", odd, "a"]).names()) == ["a", "c"]
 
 
 @pytest.mark.parametrize("odd", [5, None, [], {}, {"metadata": None}, a_node(5), a_node(None), {"metadata": {}}, "b"])
-def test_what_is_no_node_does_not_take_the_others_along(odd: object) -> None:
+def test_item_that_is_no_node_is_left_out(odd: object) -> None:
     assert list(arguments(Nodes=listed(a_node("a"), odd, a_node("c"), odd, a_node("a"))).names()) == ["a", "c"]
 
 
@@ -55,11 +55,11 @@ def test_what_is_no_node_does_not_take_the_others_along(odd: object) -> None:
     "metadata",
     [{"annotations": {"a": 5}}, {"annotations": 5}, {"creationTimestamp": "yesterday"}, {"uid": 5}, {"namespace": []}],
 )
-def test_a_node_is_known_by_its_name_whatever_else_is_wrong_with_it(metadata: Json) -> None:
+def test_node_with_other_faults_keeps_its_name(metadata: Json) -> None:
     assert list(arguments(Nodes=listed(a_node("a", **metadata), a_node("b"))).names()) == ["a", "b"]
 
 
-def test_bytes_that_are_no_text_spoil_one_name_and_no_other() -> None:
+def test_bytes_that_are_no_text_spoil_one_name_only() -> None:
     body = b'{"NodeNames": ["a", "\xff\xfe", "c"]}'
     assert list(msgspec.json.decode(body, type=Arguments).names()) == ["a", "c"]
 
@@ -72,7 +72,7 @@ def test_bytes_that_are_no_text_spoil_one_name_and_no_other() -> None:
         {}, {"NodeNames": None}, {"Nodes": None, "NodeNames": None},
     ],
 )  # fmt: skip
-def test_where_no_name_can_be_read_that_is_said(keys: Json) -> None:
+def test_body_without_a_readable_name_raises(keys: Json) -> None:
     with pytest.raises(msgspec.MsgspecError):
         arguments(**keys).names()
 
@@ -91,20 +91,20 @@ def a_pod(**spec: object) -> Pod:
 @pytest.mark.parametrize(
     "written", [{}, {"metadata": {}, "spec": {}}, {"metadata": {"annotations": None, "creationTimestamp": None}}]
 )
-def test_of_a_pod_nothing_has_to_be_there(written: Json) -> None:
+def test_pod_without_any_field_is_read(written: Json) -> None:
     pod = msgspec.json.decode(msgspec.json.encode(written), type=Pod)
     assert (pod.metadata.uid, pod.metadata.annotations, pod.metadata.creation_timestamp) == ("", None, None)
     assert asks(pod) == {"pods": 1000}
 
 
 @pytest.mark.parametrize("at", ["0001-01-01T00:00:00", "2026-03-14T12:00:00", "9999-12-31T23:59:59"])
-def test_a_time_without_a_zone_is_none(at: str) -> None:
-    """It would be another moment on each machine, and the first year has none before it."""
+def test_time_without_a_zone_raises(at: str) -> None:
+    """Such a time would differ from machine to machine. In the year 1 it could not even be converted."""
     with pytest.raises(msgspec.ValidationError):
         msgspec.json.decode(msgspec.json.encode({"metadata": {"creationTimestamp": at}}), type=Pod)
 
 
-def test_a_pod_asks_for_its_containers_those_before_them_and_overhead() -> None:
+def test_pod_asks_for_containers_init_containers_and_overhead() -> None:
     pod = a_pod(
         containers=[resources({"cpu": "1", "memory": "1Ki"}), resources({"cpu": "500m"}), {"name": "bare"}],
         initContainers=[
@@ -116,7 +116,7 @@ def test_a_pod_asks_for_its_containers_those_before_them_and_overhead() -> None:
     assert asks(pod) == {"cpu": 1760, "memory": 2_048_000, "example.com/gpu": 1000, "pods": 1000}
 
 
-def test_limits_are_not_asked_for_and_no_quantity_asks_for_nothing() -> None:
+def test_limits_and_unreadable_quantities_are_not_requests() -> None:
     assert asks(a_pod(containers=[resources({"memory": "1Ki1"}, {"cpu": "4"})], initContainers=None)) == {"pods": 1000}
 
 
@@ -127,13 +127,13 @@ def written(answer: object) -> object:
     return msgspec.json.decode(msgspec.json.encode(answer))
 
 
-def test_points_are_written_in_gos_words_and_whole() -> None:
+def test_priorities_are_written_with_gos_keys() -> None:
     assert msgspec.json.encode([Priority("a", 7), Priority("b", 0)]) == (
         b'[{"Host":"a","Score":7},{"Host":"b","Score":0}]'
     )
 
 
-def test_a_filters_answer_has_gos_keys_and_always_all_of_them() -> None:
+def test_filter_answer_has_all_of_gos_keys() -> None:
     assert written(FilterResult(node_names=["a"])) == {
         "Nodes": None, "NodeNames": ["a"], "FailedNodes": {}, "FailedAndUnresolvableNodes": {}, "Error": "",
     }  # fmt: skip
@@ -164,10 +164,10 @@ def test_whole_victims_are_answered_by_their_uids() -> None:
 
 
 @pytest.mark.parametrize("metadata", [{"annotations": {"a": 5}}, {"creationTimestamp": "x"}, {"name": None}])
-def test_a_victim_is_known_by_its_uid_whatever_else_is_wrong_with_it(metadata: Json) -> None:
+def test_victim_with_other_faults_keeps_its_uid(metadata: Json) -> None:
     whole = {"a": {"Pods": [{"metadata": {"uid": "u1", **metadata}}], "NumPDBViolations": 0}}
     assert victims(NodeNameToVictims=whole) == {"a": {"Pods": [{"UID": "u1"}], "NumPDBViolations": 0}}
 
 
-def test_without_candidates_there_are_none() -> None:
+def test_request_without_candidates_has_no_victims() -> None:
     assert victims() == victims(Pod=None, NodeNameToMetaVictims={}) == {}

@@ -1,6 +1,7 @@
-"""Which nodes a Pod may have: what is held for others is not its own, and what is not known is not given away.
+"""Decides which nodes a Pod may have as far as reservations are concerned.
 
-Nothing but reservations is looked at here, and a node without one always passes: kube-scheduler has seen to the rest.
+A node without a reservation always passes: kube-scheduler checks everything else. While the reservations or the bound
+Pods are uncertain, nodes that are reserved for others are refused.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -14,96 +15,108 @@ from dispatcher.model.capacity import BoundPod, NodeCapacities
 from dispatcher.model.notices import Notices
 from dispatcher.reservations.book import REFUSED, UNCERTAIN, ReservationBook
 from dispatcher.reservations.pod_request import PodRequest
-from dispatcher.reservations.status import kept_from
+from dispatcher.reservations.status import refusal_notices
 from dispatcher.reservations.waiting_pods import WaitingPod, WaitingPods
 
 
 class NotListed(Exception):
-    """Reservations, nodes or Pods have not been listed yet: nobody can say what is held."""
+    """Reservations, nodes or Pods are not listed yet, so no question can be answered."""
 
 
-def yes() -> bool:
+def always() -> bool:
     return True
 
 
-def nobody() -> Iterable[BoundPod]:
+def no_pods() -> Iterable[BoundPod]:
     return ()
 
 
-def nothing() -> str:
+def no_fault() -> str:
     return ""
 
 
 class ClusterFacts(Struct, frozen=True):
-    """What is known of the cluster: whether everything was listed once, whether the watches live since, that of
-    reservations alone, what is missing, and whether it is heard at this moment when a Pod is bound; the API server's
-    clock, and one that only goes forward; the Pods that are bound.
+    """The extender's knowledge of the cluster. Each field is a function, which is called at every use.
+
+    `is_synced`: reservations, nodes and Pods were all listed once.
+    `is_certain`: all watches are up to date, and all Pods between filter and bind are known.
+    `now`: the API server's clock, in seconds since 1970.
+    `bound_pods`: all bound Pods.
+    `fault`: which lists or watches are not up to date. Empty: none.
+    `hears_bindings`: a Pod that is bound now is heard of now.
+    `knows_reservations`: the watch of reservations is up to date.
+    `elapsed`: a clock that only goes forward, in seconds.
     """
 
-    is_synced: Callable[[], bool] = yes
-    is_certain: Callable[[], bool] = yes
+    is_synced: Callable[[], bool] = always
+    is_certain: Callable[[], bool] = always
     now: Callable[[], float] = lambda: 0.0
-    bound: Callable[[], Iterable[BoundPod]] = nobody
-    fault: Callable[[], str] = nothing
-    hears: Callable[[], bool] = yes
-    is_certain_of_holds: Callable[[], bool] = yes
+    bound_pods: Callable[[], Iterable[BoundPod]] = no_pods
+    fault: Callable[[], str] = no_fault
+    hears_bindings: Callable[[], bool] = always
+    knows_reservations: Callable[[], bool] = always
     elapsed: Callable[[], float] = lambda: 0.0
 
 
 class NodeFilter:
-    """`notices`: of each Pod that a hold keeps from a node, when that begins."""
+    """Answers filter, preempt and explain, and remembers the Pods that wait because of reservations.
 
-    def __init__(self, holds: ReservationBook, known: ClusterFacts, notices: Notices) -> None:
-        self._book = holds
-        self._facts = known
+    `notices` gets one for a Pod that is newly refused on every node, and one for each reservation that refuses it.
+    """
+
+    def __init__(self, book: ReservationBook, facts: ClusterFacts, notices: Notices) -> None:
+        self._book = book
+        self._facts = facts
         self._notices = notices
         self._waiting = WaitingPods()
         self._doubts = 0
+        """Pods that were refused in doubt. Each counts as a change: all waiting Pods are checked after the doubt."""
 
-    def refusals(self, pod: Pod | None, names: Collection[str]) -> dict[str, str]:
-        """Nodes that the Pod must not have, and why; `pod` None: it cannot be read. `names`: quick to be looked up in.
-        NotSynced: nobody can say.
+    def filter_nodes(self, pod: Pod | None, names: Collection[str]) -> dict[str, str]:
+        """Returns the refused nodes with the reason. NotListed: no answer is possible yet.
+
+        `pod` is None if it cannot be read. `names` is a dict or a set, because it is searched often.
         """
-        self._check()
+        self._check_listed()
         request, now = read_pod_request(pod) if pod is not None else None, self._facts.now()
-        if request is None or not self._is_known(request):
-            refused = self._book.closed(self._in_doubt(request), names, now)
+        if request is None or not self._is_certain_for(request):
+            refused = self._book.filter_nodes_in_doubt(self._with_certain_keys(request), names, now)
             if request is not None:
                 self._waiting.note(request, refused, in_doubt=True)
-                self._doubts += 1  # it is looked at once they are over
+                self._doubts += 1
             return refused
-        refused = self._book.refusals(request, names, now)
+        refused = self._book.filter_nodes(request, names, now)
         if self._waiting.note(request, refused, everywhere=len(refused) == len(names)):
-            self._tell_of(request, refused)
+            self._notify_refused(request, refused)
         return refused
 
-    def spared(self, pod: Pod | None, victims: Mapping[str, MetaVictims]) -> dict[str, MetaVictims]:
-        """Without the nodes that would not be the Pod's even if it pushed its victims aside. NotSynced: as above."""
-        self._check()
+    def filter_victims(self, pod: Pod | None, victims: Mapping[str, MetaVictims]) -> dict[str, MetaVictims]:
+        """Returns `victims` without the nodes that the Pod may not have even after preemption. NotListed: as above."""
+        self._check_listed()
         now, request = self._facts.now(), read_pod_request(pod) if pod is not None else None
-        if request is None or not self._is_known(request):
-            closed = set(self._book.nodes_of_others(self._in_doubt(request), now))
-            return {node: those for node, those in victims.items() if node not in closed}
-        held = [node for node in self._book.nodes(now) if node in victims]
-        asks = asks_by_uid(one for one in (self._facts.bound() if held else ()) if one.node in held)
-        closed = {node for node in held if not self._may_clear(request, node, freed(victims[node], asks))}
-        self._waiting.note_push(request, closed)
-        return {node: those for node, those in victims.items() if node not in closed}
+        if request is None or not self._is_certain_for(request):
+            refused = set(self._book.nodes_reserved_for_others(self._with_certain_keys(request), now))
+            return {node: those for node, those in victims.items() if node not in refused}
+        reserved = [node for node in self._book.reserved_nodes(now) if node in victims]
+        asks = asks_by_uid(one for one in (self._facts.bound_pods() if reserved else ()) if one.node in reserved)
+        refused = {node for node in reserved if not self._would_pass(request, node, freed_by(victims[node], asks))}
+        self._waiting.note_preemption(request, refused)
+        return {node: those for node, those in victims.items() if node not in refused}
 
-    def look(self, pod: Pod, names: Collection[str]) -> dict[str, dict[str, object]]:
-        """As `refusals`, for people, with the reservations that refuse; nobody is charged for it."""
-        self._check()
+    def explain(self, pod: Pod, names: Collection[str]) -> dict[str, dict[str, object]]:
+        """The refused nodes with the reservations that refuse them, for people. The Pod is not assumed."""
+        self._check_listed()
         now, request = self._facts.now(), read_pod_request(pod)
-        if not self._is_known(request):
-            closed = set(self._book.nodes_of_others(self._in_doubt(request), now)) & set(names)
-            return {node: {"verdict": "refused", "reservations": [], "doubt": UNCERTAIN} for node in closed}
-        held = set(self._book.nodes(now)) & set(names)
-        refused = {node for node in held if not self._may_clear(request, node, NOTHING)}
-        names_of = {node: [one.name for one in self._book.holding(request, node)] for node in refused}
-        return {node: {"verdict": "refused", "reservations": names} for node, names in names_of.items()}
+        if not self._is_certain_for(request):
+            refused = set(self._book.nodes_reserved_for_others(self._with_certain_keys(request), now)) & set(names)
+            return {node: {"verdict": "refused", "reservations": [], "doubt": UNCERTAIN} for node in refused}
+        reserved = set(self._book.reserved_nodes(now)) & set(names)
+        refused = {node for node in reserved if not self._would_pass(request, node, NOTHING)}
+        blocking = {node: [one.name for one in self._book.reservations_for_others(request, node)] for node in refused}
+        return {node: {"verdict": "refused", "reservations": reservations} for node, reservations in blocking.items()}
 
     def ready_to_retry(self) -> list[WaitingPod]:
-        """Pods that were turned away and could have a node by now."""
+        """Waiting Pods that may have a node by now. Empty while anything is uncertain."""
         self._book.pass_time(self._facts.now())
         if not self._facts.is_certain():
             return []
@@ -111,50 +124,50 @@ class NodeFilter:
         return self._waiting.ready_to_retry(self._book.would_fit, self._book.is_bound, self._facts.elapsed())
 
     @property
-    def is_looking(self) -> bool:
-        """Whether `who_could` has more to say."""
-        return self._waiting.is_looking
+    def is_checking(self) -> bool:
+        """True if `ready_to_retry` has not checked every Pod since the last change."""
+        return self._waiting.is_checking
 
-    def was_waiting(self, request: PodRequest) -> None:
-        """A Pod that an earlier process turned away."""
+    def note_earlier_refusal(self, request: PodRequest) -> None:
+        """Remembers a Pod that an earlier process refused. Its nodes are not known."""
         self._waiting.note(request, {"": UNCERTAIN}, in_doubt=True)
         self._doubts += 1
 
-    def told(self, attempt: WaitingPod) -> None:
-        """The Pod knows, or is gone."""
-        self._waiting.forget(attempt)
+    def forget(self, pod: WaitingPod) -> None:
+        """The Pod was notified, or is gone."""
+        self._waiting.forget(pod)
 
-    def put_off(self, attempt: WaitingPod) -> None:
-        """It could not be told."""
-        self._waiting.put_off(attempt, self._facts.elapsed())
+    def retry_later(self, pod: WaitingPod) -> None:
+        """The Pod could not be notified."""
+        self._waiting.retry_later(pod, self._facts.elapsed())
 
-    def _may_clear(self, request: PodRequest, node: str, freed: Amounts) -> bool:
+    def _would_pass(self, request: PodRequest, node: str, freed: Amounts) -> bool:
         return request.is_exempt or self._book.would_fit(request, node, freed)
 
-    def _tell_of(self, request: PodRequest, refused: Mapping[str, str]) -> None:
-        """Of one node, the one that is nearest to having room."""
+    def _notify_refused(self, request: PodRequest, refused: Mapping[str, str]) -> None:
+        """Names the reservations of the last node, which lacks least."""
         node, why = list(refused.items())[-1]
-        holding = [one for one in self._book.holding(request, node) if why in map(REFUSED.format, one.amounts)]
-        for notice in kept_from(request.name, request.uid, holding, why, len(refused)):
+        others = self._book.reservations_for_others(request, node)
+        blocking = [one for one in others if why in map(REFUSED.format, one.amounts)]
+        for notice in refusal_notices(request.name, request.uid, blocking, why, len(refused)):
             self._notices.say(notice)
 
-    def _check(self) -> None:
+    def _check_listed(self) -> None:
         if not self._facts.is_synced():
             raise NotListed(f"reservations, nodes and Pods are not all listed yet: {self._facts.fault()}")
 
-    def _in_doubt(self, request: PodRequest | None) -> PodRequest | None:
-        """Nobody's target, where it is not known whether others have a hold beside its own."""
-        if request is None or self._facts.is_certain_of_holds():
+    def _with_certain_keys(self, request: PodRequest | None) -> PodRequest | None:
+        """Drops the Pod's keys while reservations are uncertain: others may have an unknown one on the same node."""
+        if request is None or self._facts.knows_reservations():
             return request
         return replace(request, keys=())
 
-    def _is_known(self, request: PodRequest) -> bool:
-        """Whether it can be said what the Pod may have."""
+    def _is_certain_for(self, request: PodRequest) -> bool:
         return request.is_exempt or self._facts.is_certain()
 
 
 def unreserved_filter() -> NodeFilter:
-    """Where there are no reservations."""
+    """A filter without reservations: every node passes."""
     return NodeFilter(ReservationBook(NodeCapacities()), ClusterFacts(), Notices())
 
 
@@ -162,8 +175,8 @@ def asks_by_uid(pods: Iterable[BoundPod]) -> dict[str, Amounts]:
     return {key.rpartition("/")[2]: one.asks for one in pods for key in one.keys if key.startswith("uid ")}
 
 
-def freed(victims: MetaVictims, asks: Mapping[str, Amounts]) -> Amounts:
-    """What a node gains without them."""
+def freed_by(victims: MetaVictims, asks: Mapping[str, Amounts]) -> Amounts:
+    """The amounts that become free without the victims."""
     found: Amounts = {}
     for pod in victims.pods or ():
         found = added(found, asks.get(pod.uid, {}))

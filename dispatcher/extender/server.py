@@ -1,12 +1,12 @@
-"""The extender: kube-scheduler asks which nodes a Pod may have, how good they are, and whom it may push aside.
+"""The extender's server. kube-scheduler asks which nodes a Pod may have, how good they are, and what it may preempt.
 
-    filter ─▶ gate.py: what is held for others              prioritize ─▶ score.py, from rooms in memory
-    preempt ─▶ what kube-scheduler proposes                 explain ─▶ the same for people, by node and term
+    filter ─▶ node_filter.py: nodes reserved for others     prioritize ─▶ score.py, by the free capacity in memory
+    preempt ─▶ node_filter.py: the proposed victims         explain ─▶ both for people, by node and term
 
-Every answer comes from memory. kube-scheduler waits for it with everything else it has to do, so whatever is late or
-cannot be read is answered neutrally: all nodes pass, nobody has points. Only a body that holds no names at all is
-refused, because no answer to it would be true, and one for which there is no memory (bodies.py). Nothing here takes the
-process down, and no body is ever logged: it holds environments.
+Every answer comes from memory. kube-scheduler schedules nothing else while it waits. So a late answer and a Pod that
+cannot be read are neutral: all nodes pass, and no node has points. Two kinds of bodies are refused. One has no readable
+node name, so no answer would be true. The other exceeds the memory for bodies (bodies.py). No request ends the process.
+No body is ever logged, because it holds environment variables.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from msgspec import Struct
 from dispatcher.extender.bodies import MOST_NODES, Bodies, Refused, check_names
 from dispatcher.extender.configuration_check import FAULTS, ConfigurationCheck, Peer
 from dispatcher.extender.node_filter import NodeFilter, NotListed
-from dispatcher.extender.score import Score, Wish, read_wish, score, score_in_time
+from dispatcher.extender.score import Preferences, Score, read_preferences, score, score_in_time
 from dispatcher.extender.wire import (
     NOTHING,
     UNREADABLE,
@@ -35,7 +35,7 @@ from dispatcher.extender.wire import (
     PreemptionResult,
     Priority,
 )
-from dispatcher.model.capacity import Room
+from dispatcher.model.capacity import FreeCapacity
 from dispatcher.placement.history import POINTS
 from dispatcher.reservations.book import UNCERTAIN
 from dispatcher.runtime.clock import Clock, elapsed
@@ -53,15 +53,20 @@ log = structlog.get_logger(component="placement.extender")
 DEADLINE_SECONDS: Final = 0.2
 T = TypeVar("T")
 Answer = tuple[Any, str]
-"""What is sent, and the outcome as the metric has it."""
+"""The body to send, and the outcome as the metric has it."""
 
 
 class BadBody(Exception):
-    """Not what kube-scheduler sends; the message says why, and holds nothing of the body's values."""
+    """A body that kube-scheduler would not send. The message says why, and holds no values of the body."""
 
 
 class Call(Struct, frozen=True):
-    """One request: what came, from whom, and whether it is too late for an answer that takes thought."""
+    """One request.
+
+    `body`: the body as it came.
+    `peer`: address and port of the caller.
+    `is_late`: asks whether the deadline is over. Then a neutral answer is due.
+    """
 
     body: bytes | bytearray
     peer: Peer
@@ -69,20 +74,20 @@ class Call(Struct, frozen=True):
 
 
 class Extender:
-    """`rooms`: of nodes by name, as they are now; `gate`: who may have which."""
+    """Answers the calls. `free`: the free capacity of nodes by name, always as it is now."""
 
-    def __init__(self, rooms: Mapping[str, Room], gate: NodeFilter, clock: Clock = elapsed) -> None:
-        self._rooms = rooms
-        self._gate = gate
+    def __init__(self, free: Mapping[str, FreeCapacity], node_filter: NodeFilter, clock: Clock = elapsed) -> None:
+        self._free = free
+        self._node_filter = node_filter
         self._clock = clock
-        self._callers = ConfigurationCheck()
+        self._configuration = ConfigurationCheck()
         self._bodies = Bodies()
         self._under_way = 0
         self._idle = asyncio.Event()
         self._idle.set()
 
     async def drained(self) -> None:
-        """Until no call is under way."""
+        """Waits until no call is under way."""
         await self._idle.wait()
 
     @contextmanager
@@ -126,7 +131,7 @@ class Extender:
                     EXTENDER_SECONDS.labels(verb, outcome).observe(seconds)
                     return response
             except (Refused, NotListed, BadBody, web.RequestPayloadError, ConnectionError) as fault:
-                status, outcome = judged(fault)
+                status, outcome = outcome_of(fault)
                 EXTENDER_SECONDS.labels(verb, outcome).observe(self._clock() - began)
                 return web.json_response({"Error": str(fault)}, status=status)
 
@@ -134,9 +139,9 @@ class Extender:
 
     def filter(self, call: Call) -> Answer:
         asked = read(call.body, Arguments)
-        names = self._heard("filter", call, asked)
+        names = self._read_names("filter", call, asked)
         EXTENDER_NODES.labels("filter").observe(len(names))
-        refused = self._gate.refusals(read_pod(asked), names)
+        refused = self._node_filter.filter_nodes(read_pod(asked), names)
         for cause, count in Counter(map(cause_of, refused.values())).items():
             EXTENDER_REFUSED.labels(cause).inc(count)
         if asked.is_cached:
@@ -147,55 +152,56 @@ class Extender:
 
     def prioritize(self, call: Call) -> Answer:
         asked = read(call.body, Arguments)
-        names = list(self._heard("prioritize", call, asked))
+        names = list(self._read_names("prioritize", call, asked))
         pod = read_pod(asked)
-        wish = read_wish(pod) if pod is not None else Wish(faults=("pod",))
-        for fault in wish.faults:
+        wanted = read_preferences(pod) if pod is not None else Preferences(faults=("pod",))
+        for fault in wanted.faults:
             EXTENDER_IGNORED.labels(fault).inc()
-        found = score_in_time(wish, self._rooms, names, call.is_late)
+        found = score_in_time(wanted, self._free, names, call.is_late)
         if found is None:
             return [Priority(name, 0) for name in names], "late"
-        note_hit(wish, found)
+        count_history_hit(wanted, found)
         return [Priority(name, total) for name, total in found.totals().items()], "ok"
 
     def preempt(self, call: Call) -> Answer:
         asked = read(call.body, PreemptionArguments)
         if not asked.node_name_to_victims:
             check_names(call.body)
-        return PreemptionResult(self._gate.spared(read_pod(asked), asked.victims())), "ok"
+        return PreemptionResult(self._node_filter.filter_victims(read_pod(asked), asked.victims())), "ok"
 
     def explain(self, call: Call) -> Answer:
-        """For people, who may leave the nodes out: then all that are known."""
+        """For people. A question without nodes is answered for all known nodes."""
         asked = read(call.body, Arguments)
         if asked.is_cached or asked.nodes == NOTHING:
             check_names(call.body)
         pod = read_pod(asked)
         if pod is None:
             raise BadBody("Pod: not one")
-        wish = read_wish(pod)
-        names = list(read_names(asked)) if not asked.node_names == asked.nodes == NOTHING else sorted(self._rooms)
-        found = score(wish, self._rooms, names)
-        refused = self._gate.look(pod, names)
+        wanted = read_preferences(pod)
+        names = list(read_names(asked)) if not asked.node_names == asked.nodes == NOTHING else sorted(self._free)
+        found = score(wanted, self._free, names)
+        refused = self._node_filter.explain(pod, names)
         nodes = {
             name: {"verdict": "pass", "points": total, "terms": found.terms(name)} | refused.get(name, {})
             for name, total in found.totals().items()
         }
-        return {"nodes": nodes, "ignored": wish.faults}, "ok"
+        return {"nodes": nodes, "ignored": wanted.faults}, "ok"
 
-    def _heard(self, verb: str, call: Call, asked: Arguments) -> dict[str, None]:
-        """The names; and what the call tells of how its sender is configured."""
+    def _read_names(self, verb: str, call: Call, asked: Arguments) -> dict[str, None]:
+        """Returns the node names. Reports new faults of the caller's configuration that the call shows."""
         if asked.is_cached:
             check_names(call.body)
         names = read_names(asked)
-        choice = len(names) > 1
-        for fault in self._callers.hear(verb, call.peer, self._clock(), has_choice=choice, is_cached=asked.is_cached):
+        has_choice = len(names) > 1
+        new = self._configuration.hear(verb, call.peer, self._clock(), has_choice=has_choice, is_cached=asked.is_cached)
+        for fault in new:
             EXTENDER_CONFIG_FAULTS.labels(fault).set(1)
             log.warning("kube-scheduler's configuration", fault=fault, says=FAULTS[fault])
         return names
 
 
-def judged(fault: Exception) -> tuple[int, str]:
-    """Status and outcome of what is not answered."""
+def outcome_of(fault: Exception) -> tuple[int, str]:
+    """HTTP status and outcome of a call that gets no answer."""
     if isinstance(fault, NotListed):
         return 503, "unsynced"
     if isinstance(fault, Refused):
@@ -209,7 +215,7 @@ def peer_of(request: web.Request) -> Peer:
 
 
 def read(body: bytes | bytearray, kind: type[T]) -> T:
-    """BadBody: not JSON, cut, or of other types."""
+    """BadBody: not JSON, cut off, or of other types."""
     try:
         return msgspec.json.decode(body, type=kind)
     except UNREADABLE as fault:
@@ -217,7 +223,7 @@ def read(body: bytes | bytearray, kind: type[T]) -> T:
 
 
 def read_names(asked: Arguments) -> dict[str, None]:
-    """BadBody: there is no list of nodes, or none of what stands in it is one. Refused: there are too many."""
+    """BadBody: there is no list of nodes, or no item of it is a node. Refused: there are too many nodes."""
     try:
         names = asked.names()
     except UNREADABLE as fault:
@@ -228,7 +234,7 @@ def read_names(asked: Arguments) -> dict[str, None]:
 
 
 def read_pod(asked: Arguments | PreemptionArguments) -> Pod | None:
-    """None: what stands there is none that could be scored."""
+    """The Pod, or None if it cannot be read."""
     try:
         return msgspec.json.decode(asked.pod, type=Pod)
     except UNREADABLE:
@@ -239,8 +245,8 @@ def cause_of(why: str) -> str:
     return "uncertain" if why == UNCERTAIN else "reserved"
 
 
-def note_hit(wish: Wish, found: Score) -> None:
-    """How warm the best node on offer is: 1 the newest, to 3; none: a history, and no node of it on offer."""
-    if wish.history:
-        best = max(found.warmth.values(), default=0)
+def count_history_hit(wanted: Preferences, found: Score) -> None:
+    """Counts the rank of the best node in the Pod's history: 1 (newest) to 3, or `none` if no such node is offered."""
+    if wanted.history:
+        best = max(found.history.values(), default=0)
         HISTORY_HITS.labels(str(POINTS.index(best) + 1) if best else "none").inc()

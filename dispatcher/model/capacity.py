@@ -35,8 +35,8 @@ class BoundPod(Struct, frozen=True, gc=False):
     keys: tuple[str, ...] = ()
 
 
-class Room(Struct, frozen=True, gc=False):
-    """Free capacity of a node. An amount is below 0 if Pods request more than the node has."""
+class FreeCapacity(Struct, frozen=True, gc=False):
+    """What is free of a node; below 0 where more is asked than it has."""
 
     cpu: int
     memory: int
@@ -47,7 +47,7 @@ class NodeCapacities:
     """Free capacity of every known node (`of`), from changes of nodes and Pods in any order."""
 
     def __init__(self) -> None:
-        self.of: dict[str, Room] = {}
+        self.of: dict[str, FreeCapacity] = {}
         self._nodes: dict[str, NodeSize] = {}
         self._asked: dict[str, Amounts] = defaultdict(dict)
 
@@ -78,7 +78,7 @@ class NodeCapacities:
         After a list they lie between the Pods that were read. A walk over 5,000 of them then takes three times as long.
         """
         side_by_side = {
-            name.encode().decode(): Room(room.cpu + 0, room.memory + 0, room.created_at)
+            name.encode().decode(): FreeCapacity(room.cpu + 0, room.memory + 0, room.created_at)
             for name, room in self.of.items()
         }
         self.of.clear()
@@ -90,4 +90,4 @@ class NodeCapacities:
             del self._asked[name]
         if (node := self._nodes.get(name)) is not None:
             free = less({"cpu": 0, "memory": 0, **node.size}, asked)
-            self.of[name] = Room(free["cpu"], free["memory"], node.created_at)
+            self.of[name] = FreeCapacity(free["cpu"], free["memory"], node.created_at)

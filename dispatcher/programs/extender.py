@@ -1,10 +1,10 @@
-"""`dispatcher extender`: answers kube-scheduler from what it sees of nodes and Pods.
+"""`dispatcher extender`: answers kube-scheduler from a mirror of nodes, bound Pods and reservations.
 
-    kube.rooms (nodes, bound Pods, reservations) ─▶ Rooms, Holds ─▶ placement.extender ◀─ kube-scheduler, on loopback
-                                                          └─▶ reporting.py           or by mutual TLS
+    kube.capacity ─▶ NodeCapacities, ReservationBook ─▶ extender.server ◀─ kube-scheduler, on loopback or by mutual TLS
+                                   └─▶ reporting.py
 
-It keeps no state: a restart lists again, which takes seconds. It must not place itself: run it under another
-scheduler, as a container beside the one that asks (deploy/scheduler).
+The program keeps no state: after a restart it lists everything again, which takes seconds. The scheduler that calls it
+must not place its Pod. deploy/scheduler runs both as containers of one Pod, which another scheduler places.
 """
 
 import asyncio
@@ -36,16 +36,16 @@ from dispatcher.settings.definition import ExtenderSettings, Settings
 log = structlog.get_logger(component="extender")
 
 KEEP_ALIVE_SECONDS: Final = 300
-"""kube-scheduler keeps idle connections for 90 s and does not repeat a POST that it sent into a closed one."""
+"""kube-scheduler keeps idle connections for 90 s, and does not repeat a POST after the server closed one."""
 DRAIN_SECONDS: Final = 10
 UNREAD_BYTES: Final = 2**14
-"""Of each connection, in memory while its body waits for its turn; the rest of it waits in the kernel."""
+"""Bytes of each connection in memory while its body waits for its turn. The rest waits in the kernel."""
 CERTIFICATE_SECONDS: Final = 10
 COMPACT_SECONDS, SYNCING_SECONDS = 60, 1
 
 
 async def run(settings: Settings) -> None:
-    """Until SIGTERM or SIGINT; what was asked by then is answered."""
+    """Runs until SIGTERM or SIGINT. Calls that came before are answered."""
     client = KubeClient(await log_in(settings.kube))
     try:
         answering = Answering(settings, client)
@@ -59,26 +59,31 @@ async def run(settings: Settings) -> None:
 
 
 class Answering:
-    """The program, alone or beside the dispatcher (`run --with-extender`)."""
+    """The program, alone or in the process of the dispatcher (`run --with-extender`)."""
 
     def __init__(self, settings: Settings, client: KubeClient) -> None:
-        """SettingsError: certificates that cannot be used."""
+        """SettingsError: the certificates cannot be used."""
         self._settings = settings.extender
-        self._rooms = NodeCapacities()
-        self._book = ReservationBook(self._rooms)
+        self._capacities = NodeCapacities()
+        self._book = ReservationBook(self._capacities)
         self._mirror = mirror = CapacityMirror(client, self._book)
-        known = ClusterFacts(
-            is_synced=mirror.is_synced, is_certain=self._is_certain, now=lambda: client.now().timestamp(),
-            bound=mirror.bound, fault=mirror.stale, hears=mirror.hears, elapsed=elapsed,
-            is_certain_of_holds=mirror.knows_reservations,
-        )  # fmt: skip
-        self._reporting = Reporting(client, known, self._book)
+        facts = ClusterFacts(
+            is_synced=mirror.is_synced,
+            is_certain=self._is_certain,
+            now=lambda: client.now().timestamp(),
+            bound_pods=mirror.bound,
+            fault=mirror.stale,
+            hears_bindings=mirror.hears,
+            knows_reservations=mirror.knows_reservations,
+            elapsed=elapsed,
+        )
+        self._reporting = Reporting(client, facts, self._book)
         self._tls = Tls(settings.extender)
         self.checks: Mapping[str, health.Check] = {"extender": self._mirror.stale}
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until `stop`. SettingsError: it cannot listen there."""
-        extender = Extender(self._rooms.of, self._reporting.gate)
+        """Runs until `stop`. SettingsError: the address cannot be used."""
+        extender = Extender(self._capacities.of, self._reporting.node_filter)
         server = web.AppRunner(
             extender.app(), access_log=None, keepalive_timeout=KEEP_ALIVE_SECONDS, shutdown_timeout=DRAIN_SECONDS,
             read_bufsize=UNREAD_BYTES,
@@ -100,15 +105,15 @@ class Answering:
             log.info("stopped")
 
     async def _compact(self) -> float:
-        self._rooms.compact()
+        self._capacities.compact()
         return COMPACT_SECONDS if not self._mirror.stale() else SYNCING_SECONDS
 
     def _is_certain(self) -> bool:
-        return self._book.knows_who_is_coming and not self._mirror.stale()
+        return self._book.knows_assumed_pods and not self._mirror.stale()
 
 
 async def drain(server: web.AppRunner, extender: Extender) -> None:
-    """What was asked by now is answered: to close a connection in the middle of a body would lose the rest of it."""
+    """Answers the calls that have come. To close a connection in the middle of a body would lose the call."""
     for site in list(server.sites):
         await site.stop()
     with contextlib.suppress(TimeoutError):
@@ -117,7 +122,7 @@ async def drain(server: web.AppRunner, extender: Extender) -> None:
 
 
 class Newest(ssl.SSLContext):
-    """Hands each new connection to the newest context: one that is in use can only be added to, never taken from."""
+    """Gives each new connection the newest context. A context in use cannot drop certificates that it has loaded."""
 
     newest: ssl.SSLContext
 
@@ -126,8 +131,9 @@ class Newest(ssl.SSLContext):
 
 
 class Tls:
-    """The server's side of mutual TLS: nobody is answered without a certificate of the CA. New files count for new
-    connections, without a restart, once all three fit together.
+    """The server's side of mutual TLS. Callers need a certificate of the CA.
+
+    New files count for new connections, without a restart, once all three files fit together.
     """
 
     def __init__(self, settings: ExtenderSettings) -> None:
@@ -146,7 +152,7 @@ class Tls:
         if self._folder and self.context:
             try:
                 self._load(self._folder, self.context)
-            except (OSError, ssl.SSLError) as fault:  # half renewed: what was loaded goes on
+            except (OSError, ssl.SSLError) as fault:  # half renewed: the loaded ones stay in use
                 log.warning("certificates cannot be read", folder=str(self._folder), fault=str(fault))
         return CERTIFICATE_SECONDS
 

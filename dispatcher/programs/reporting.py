@@ -1,7 +1,7 @@
-"""What the extender writes: statuses of reservations, Events, and the note on a Pod that has it tried again.
+"""The extender's writes: statuses of reservations, Events, and annotations of waiting Pods.
 
-Each kind in rounds of its own, so that a burst of one does not delay the others: whoever can have a node now hears of
-it within a second.
+An annotation makes kube-scheduler try the Pod again. Each kind of write has its own rounds, so that a burst of one kind
+does not delay the others: a waiting Pod is annotated within a second after a node may have room for it.
 """
 
 import asyncio
@@ -18,9 +18,9 @@ from dispatcher.model.errors import ClusterError, ClusterRefused
 from dispatcher.model.notices import Notices
 from dispatcher.model.reservations import Reservation
 from dispatcher.reservations.assumed_pods import TICK_SECONDS
-from dispatcher.reservations.book import KEPT_AWAY, UNCERTAIN, ReservationBook
+from dispatcher.reservations.book import IS_RESERVED, UNCERTAIN, ReservationBook
 from dispatcher.reservations.pod_request import PodRequest
-from dispatcher.reservations.status import PHASES, ReservationStatus, turned
+from dispatcher.reservations.status import PHASES, ReservationStatus, phase_notices
 from dispatcher.reservations.waiting_pods import WaitingPod
 from dispatcher.runtime.metrics import EVENTS, FAULTS, RESERVATIONS
 
@@ -31,83 +31,83 @@ log = structlog.get_logger(component="reporting")
 
 
 class Reporting:
-    """Nothing is written, and no second counts, before everything was listed."""
+    """All rounds of writes. Before everything was listed nothing is written, and no tick counts."""
 
-    def __init__(self, client: KubeClient, known: ClusterFacts, holds: ReservationBook) -> None:
+    def __init__(self, client: KubeClient, facts: ClusterFacts, book: ReservationBook) -> None:
         self._reports = Reports(client)
         self._events = Events(client, "dispatcher-extender")
-        self._facts = known
-        self._book = holds
+        self._facts = facts
+        self._book = book
         self._notices = Notices()
-        self._refused: list[Reservation] = []
-        self.gate = NodeFilter(holds, known, self._notices)
+        self._not_written: list[Reservation] = []
+        self.node_filter = NodeFilter(book, facts, self._notices)
 
     def rounds(self) -> Mapping[str, Callable[[], Coroutine[Any, Any, float]]]:
         return {
-            "charges": self._tick, "waiting": self._ask_who_waits, "waking": self._wake,
-            "statuses": self._tell_statuses, "statuses again": self._tell_again, "events": self._tell_events,
+            "charges": self._tick, "waiting": self._find_earlier_refusals, "waking": self._wake,
+            "statuses": self._write_statuses, "statuses again": self._retry_statuses, "events": self._write_events,
         }  # fmt: skip
 
     async def _tick(self) -> float:
-        if self._facts.is_synced() and self._facts.hears():
+        if self._facts.is_synced() and self._facts.hears_bindings():
             self._book.tick()
         return TICK_SECONDS
 
     async def _wake(self) -> float:
-        """Who was turned away and could come now is told so."""
+        """Annotates Pods that may have a node now."""
         if not self._facts.is_synced():
             return ROUND_SECONDS
-        could = self.gate.ready_to_retry()[:WRITES_AT_ONCE]
-        self._look_at("waking", await asyncio.gather(*map(self._wake_one, could)))
-        return BETWEEN_SECONDS if could or self.gate.is_looking else ROUND_SECONDS
+        ready = self.node_filter.ready_to_retry()[:WRITES_AT_ONCE]
+        self._check_faults("waking", await asyncio.gather(*map(self._wake_one, ready)))
+        return BETWEEN_SECONDS if ready or self.node_filter.is_checking else ROUND_SECONDS
 
-    async def _wake_one(self, attempt: WaitingPod) -> ClusterError | None:
-        """What keeps it from being told; then it is put off."""
+    async def _wake_one(self, pod: WaitingPod) -> ClusterError | None:
+        """Returns the fault if the Pod could not be annotated. Then it is tried again later."""
         try:
-            await self._reports.wake(attempt.request.name)
+            await self._reports.wake(pod.request.name)
         except ClusterError as fault:
-            self.gate.put_off(attempt)
+            self.node_filter.retry_later(pod)
             return fault
-        self.gate.told(attempt)
+        self.node_filter.forget(pod)
         return None
 
-    async def _ask_who_waits(self) -> float:
-        """Whom the process before this one turned away: once, when it can be said what they could have."""
+    async def _find_earlier_refusals(self) -> float:
+        """Finds the Pods that the process before this one refused: once, as soon as nothing is uncertain."""
         if not self._facts.is_certain():
             return ROUND_SECONDS
         for one in await self._reports.waiting():
-            if KEPT_AWAY in one.why or UNCERTAIN in one.why:
-                self.gate.was_waiting(PodRequest(one.name, (), {}, uid=one.uid))
+            if IS_RESERVED in one.why or UNCERTAIN in one.why:
+                self.node_filter.note_earlier_refusal(PodRequest(one.name, (), {}, uid=one.uid))
         return ONCE
 
-    async def _tell_statuses(self) -> float:
+    async def _write_statuses(self) -> float:
         if self._facts.is_synced() and not self._facts.fault():
             for phase in PHASES:
                 RESERVATIONS.labels(phase).set(self._book.phases[phase])
             for _ in range(STEPS):
-                due = [self._tell_one(one, told) for one, told in self._book.statuses(self._facts.now())]
-                self._look_at("statuses", await asyncio.gather(*due))
-                await asyncio.sleep(0)  # between them the loop belongs to kube-scheduler
+                due = [self._write_status(one, status) for one, status in self._book.statuses(self._facts.now())]
+                self._check_faults("statuses", await asyncio.gather(*due))
+                await asyncio.sleep(0)  # lets the loop answer kube-scheduler in between
         return ROUND_SECONDS
 
-    async def _tell_again(self) -> float:
-        while self._refused:
-            self._book.again(self._refused.pop())
+    async def _retry_statuses(self) -> float:
+        while self._not_written:
+            self._book.retry_status(self._not_written.pop())
         return REFUSED_SECONDS
 
-    async def _tell_one(self, one: Reservation, told: ReservationStatus) -> ClusterError | None:
-        """What keeps it from being told; then it is told again, after a while."""
+    async def _write_status(self, one: Reservation, status: ReservationStatus) -> ClusterError | None:
+        """Returns the fault if the status could not be written. Then it is tried again, REFUSED_SECONDS later."""
         try:
-            await self._reports.tell(one, told.phase, told.message)
+            await self._reports.tell(one, status.phase, status.message)
         except ClusterError as fault:
-            self._refused.append(one)
+            self._not_written.append(one)
             return fault
-        for notice in turned(one, told):
+        for notice in phase_notices(one, status):
             self._notices.say(notice)
         return None
 
-    def _look_at(self, rounds: str, outcomes: Sequence[ClusterError | None]) -> None:
-        """What is refused to one, or lost, is nothing to the others. ClusterError: nobody answers; try again."""
+    def _check_faults(self, rounds: str, outcomes: Sequence[ClusterError | None]) -> None:
+        """Logs faults of single writes. ClusterError: all writes failed, and the first was not a refusal."""
         faults = [fault for fault in outcomes if fault is not None]
         if faults and len(faults) == len(outcomes) and not isinstance(faults[0], ClusterRefused):
             raise faults[0]
@@ -115,7 +115,7 @@ class Reporting:
             FAULTS.labels(rounds).inc()
             log.warning("not written, tried again", rounds=rounds, number=len(faults), fault=str(faults[0]))
 
-    async def _tell_events(self) -> float:
+    async def _write_events(self) -> float:
         for notice in self._notices.due(WRITES_AT_ONCE):
             try:
                 await self._events.tell(notice)

@@ -1,1 +1,1 @@
-"""What is reserved on nodes, for whom, and which Pods wait for it."""
+"""Reservations of room on nodes, the Pods they are for, and the Pods that wait because of them."""

@@ -1,11 +1,13 @@
-"""Pods between filter and bind: nobody says where they go, so each of them is charged until it is seen bound.
+"""Assumed Pods: filter let them through, and they are not seen bound yet.
 
-Not all count at once: a Pod that may have no node with a hold takes nothing from one, unless a hold comes meanwhile.
+kube-scheduler does not tell which node it chose for such a Pod. So the request of each counted Pod counts against every
+reserved node. A Pod is counted if it could land on a reserved node, or if a reservation appears while it is assumed.
 
-A Pod that is never bound is forgotten after CHARGE_TICKS. Ticks are counted by the process itself, while it hears of
-bindings, and not by a clock: one that was stopped has heard of none meanwhile, and must not forget before it has.
+A Pod that is never seen bound is forgotten after ASSUMED_TICKS. Ticks are not read from a clock: the process counts
+them while it hears of bindings. A process that was stopped has heard of no binding in that time, so it must not forget.
 
-Not guaranteed: beyond MOST_NAMES in all, that it is known where a Pod cannot go; it counts everywhere then.
+Not guaranteed: beyond MOST_NAMES node names in all, the nodes that a Pod cannot go to are not remembered. Such a Pod
+counts on every node.
 """
 
 from collections.abc import Collection, Iterator
@@ -23,16 +25,17 @@ MOST_NAMES: Final = 20_000
 
 
 class PossibleNodes(Struct, frozen=True, gc=False):
-    """The nodes that a Pod was offered, but for those that it was refused; offered None: any."""
+    """The nodes where a Pod may be bound: `offered` (None: all nodes) without `refused`."""
 
     offered: Collection[str] | None = None
     refused: Collection[str] = ()
 
     @property
-    def names(self) -> int:
+    def name_count(self) -> int:
+        """How many names are stored here."""
         return len(self.offered or ()) + len(self.refused)
 
-    def may_lead_to(self, node: str) -> bool:
+    def __contains__(self, node: str) -> bool:
         return (self.offered is None or node in self.offered) and node not in self.refused
 
 
@@ -40,69 +43,72 @@ ANYWHERE: Final = PossibleNodes()
 
 
 class AssumedPod(Struct, frozen=True, gc=False):
+    """`forgotten_at`: the tick at which the Pod is forgotten. `is_counted`: its request counts against reservations."""
+
     request: PodRequest
-    way: PossibleNodes
-    ends: int
-    counts: bool
+    possible_nodes: PossibleNodes
+    forgotten_at: int
+    is_counted: bool
 
 
 class AssumedPods:
-    """By name, in the order in which they end."""
+    """Assumed Pods by name, in the order in which they are forgotten."""
 
     def __init__(self) -> None:
         self._assumed: dict[str, AssumedPod] = {}
         self._ticks = 0
         self._names = 0
         self.total: Amounts = NOTHING
-        """What those that count ask for."""
+        """The sum of the requests of all counted Pods."""
 
     @property
-    def are_whole(self) -> bool:
-        """Nobody whom an earlier process let through is on its way any more."""
+    def are_complete(self) -> bool:
+        """True once no Pod that an earlier process let through is assumed any more: ASSUMED_TICKS after the start."""
         return self._ticks >= ASSUMED_TICKS
 
-    def put(self, request: PodRequest, way: PossibleNodes, *, counts: bool) -> None:
-        """Once; whoever is charged already is to be settled before."""
-        for less_precise in (PossibleNodes(None, way.refused), ANYWHERE):
-            if self._names + way.names > MOST_NAMES:
-                way = less_precise
-        self._names += way.names
-        self._assumed[request.name] = AssumedPod(request, way, self._ticks + ASSUMED_TICKS, counts)
-        if counts:
+    def assume(self, request: PodRequest, possible_nodes: PossibleNodes, *, is_counted: bool) -> None:
+        """Adds a Pod. A Pod that is assumed already must be forgotten first."""
+        for less_precise in (PossibleNodes(None, possible_nodes.refused), ANYWHERE):
+            if self._names + possible_nodes.name_count > MOST_NAMES:
+                possible_nodes = less_precise
+        self._names += possible_nodes.name_count
+        forgotten_at = self._ticks + ASSUMED_TICKS
+        self._assumed[request.name] = AssumedPod(request, possible_nodes, forgotten_at, is_counted)
+        if is_counted:
             self.total = added(self.total, request.asks)
 
-    def count_all(self) -> None:
-        """A hold has come, on a node to which any of them may be on its way."""
-        for name, charge in self._assumed.items():
-            if not charge.counts:
-                self._assumed[name] = replace(charge, counts=True)
-                self.total = added(self.total, charge.request.asks)
+    def count_every_pod(self) -> None:
+        """Counts all assumed Pods from now on: any of them may land on the node of a new reservation."""
+        for name, pod in self._assumed.items():
+            if not pod.is_counted:
+                self._assumed[name] = replace(pod, is_counted=True)
+                self.total = added(self.total, pod.request.asks)
 
     def forget(self, name: str) -> bool:
-        """It is no longer on its way. True: it was."""
-        charge = self._assumed.pop(name, None)
-        if charge is None:
+        """Removes the Pod. Returns True if it was assumed."""
+        pod = self._assumed.pop(name, None)
+        if pod is None:
             return False
-        self._names -= charge.way.names
-        if charge.counts:
-            self.total = without(self.total, charge.request.asks)
+        self._names -= pod.possible_nodes.name_count
+        if pod.is_counted:
+            self.total = without(self.total, pod.request.asks)
         return True
 
-    def beside(self, name: str) -> Amounts:
-        """What the others ask for."""
+    def total_without(self, name: str) -> Amounts:
+        """The sum of the requests of all counted Pods but this one."""
         own = self._assumed.get(name)
-        return without(self.total, own.request.asks) if own and own.counts else self.total
+        return without(self.total, own.request.asks) if own and own.is_counted else self.total
 
-    def towards(self, node: str, but: str) -> Iterator[PodRequest]:
-        """Those that may be on their way to this very node; `but`: without this Pod."""
-        for name, charge in self._assumed.items():
-            if charge.counts and name != but and charge.way.may_lead_to(node):
-                yield charge.request
+    def requests_for_node(self, node: str, other_than: str) -> Iterator[PodRequest]:
+        """Requests of counted Pods that may be bound to the node, without the Pod named `other_than`."""
+        for name, pod in self._assumed.items():
+            if pod.is_counted and name != other_than and node in pod.possible_nodes:
+                yield pod.request
 
     def tick(self) -> list[str]:
-        """Those that are forgotten now."""
+        """Counts one tick. Returns the names of the Pods that are forgotten now."""
         self._ticks += 1
-        over = [name for name, charge in self._assumed.items() if charge.ends <= self._ticks]
+        over = [name for name, pod in self._assumed.items() if pod.forgotten_at <= self._ticks]
         for name in over:
             self.forget(name)
         return over

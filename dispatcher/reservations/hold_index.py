@@ -1,4 +1,7 @@
-"""What is held on each node, in sum, and what is left beside it: whoever has too little is found by rank."""
+"""The active reservations of each node, their sums, and the unreserved amounts.
+
+Unreserved means: free on the node, minus reserved there. Nodes with too little of it are found by bisection.
+"""
 
 from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
@@ -13,87 +16,91 @@ NONE: Final[Mapping[str, Reservation]] = MappingProxyType({})
 
 
 class HoldIndex:
-    """Reservations that hold, by node; a thousand on one node cost each question as much as one."""
+    """Active reservations by node. A node with a thousand of them costs a question as much as a node with one."""
 
-    def __init__(self, rooms: NodeCapacities) -> None:
-        self._rooms = rooms
-        self._on: dict[str, dict[str, Reservation]] = {}
-        self._sums: dict[str, Amounts] = {}
-        self._left: dict[str, SortedAmounts] = {}
-        self._for: dict[tuple[str, str], Amounts] = {}
-        self._crowded: set[str] = set()
+    def __init__(self, capacities: NodeCapacities) -> None:
+        self._capacities = capacities
+        self._by_node: dict[str, dict[str, Reservation]] = {}
+        self._reserved: dict[str, Amounts] = {}
+        self._reserved_for: dict[tuple[str, str], Amounts] = {}
+        """By node and target."""
+        self._unreserved: dict[str, SortedAmounts] = {}
+        """By resource, of the nodes where it is reserved."""
+        self._shared: set[str] = set()
+        """Nodes with several reservations."""
 
     def __contains__(self, node: str) -> bool:
-        return node in self._on
+        return node in self._by_node
 
     @property
-    def is_crowded(self) -> bool:
-        """Whether some node has several."""
-        return bool(self._crowded)
+    def has_shared_node(self) -> bool:
+        """True if any node has several reservations."""
+        return bool(self._shared)
 
     def nodes(self) -> Collection[str]:
-        return self._on.keys()
+        return self._by_node.keys()
 
-    def on(self, node: str) -> Mapping[str, Reservation]:
-        """By name."""
-        return self._on.get(node, NONE)
+    def reservations_on(self, node: str) -> Mapping[str, Reservation]:
+        """The active reservations of the node, by name."""
+        return self._by_node.get(node, NONE)
 
     def put(self, one: Reservation) -> None:
-        """It holds from now on; one of the same name there does not any more."""
+        """Makes the reservation active. It replaces one of the same name on this node."""
         self.drop(one)
-        self._on.setdefault(one.node, {})[one.name] = one
-        self._sums[one.node] = added(self._sums.get(one.node, {}), one.amounts)
-        self._for[one.node, one.target] = added(self.held_for((one.target,), one.node), one.amounts)
-        if len(self._on[one.node]) > 1:
-            self._crowded.add(one.node)
-        self.measure(one.node)
+        self._by_node.setdefault(one.node, {})[one.name] = one
+        self._reserved[one.node] = added(self._reserved.get(one.node, {}), one.amounts)
+        self._reserved_for[one.node, one.target] = added(self.reserved_for((one.target,), one.node), one.amounts)
+        if len(self._by_node[one.node]) > 1:
+            self._shared.add(one.node)
+        self.update_unreserved(one.node)
 
     def drop(self, one: Reservation) -> bool:
-        """True: it held."""
-        was = self._on.get(one.node, {}).pop(one.name, None)
+        """Ends the reservation. Returns True if it was active."""
+        was = self._by_node.get(one.node, {}).pop(one.name, None)
         if was is None:
             return False
-        if len(self._on[one.node]) == 1:
-            self._crowded.discard(one.node)
-        if rest := without(self._for.pop((was.node, was.target), NOTHING), was.amounts):
-            self._for[was.node, was.target] = rest
-        before = self._sums.pop(one.node)
+        if len(self._by_node[one.node]) == 1:
+            self._shared.discard(one.node)
+        if rest := without(self._reserved_for.pop((was.node, was.target), NOTHING), was.amounts):
+            self._reserved_for[was.node, was.target] = rest
+        before = self._reserved.pop(one.node)
         after = without(before, was.amounts)
-        if self._on[one.node]:
-            self._sums[one.node] = after
+        if self._by_node[one.node]:
+            self._reserved[one.node] = after
         else:
-            del self._on[one.node]
+            del self._by_node[one.node]
         for resource in before.keys() - after.keys():
-            self._left[resource].drop(one.node)
-            if not len(self._left[resource]):
-                del self._left[resource]
-        self.measure(one.node)
+            self._unreserved[resource].drop(one.node)
+            if not len(self._unreserved[resource]):
+                del self._unreserved[resource]
+        self.update_unreserved(one.node)
         return True
 
-    def measure(self, node: str) -> None:
-        """The node's room has changed, or what is held there."""
-        if node in self._on:
-            for resource, amount in self.left(node).items():
-                self._left.setdefault(resource, SortedAmounts()).put(node, amount)
+    def update_unreserved(self, node: str) -> None:
+        """Sorts the node in anew: its free capacity or its reservations have changed."""
+        if node in self._by_node:
+            for resource, amount in self.unreserved(node).items():
+                self._unreserved.setdefault(resource, SortedAmounts()).put(node, amount)
 
-    def held_for(self, targets: Collection[str], node: str) -> Amounts:
-        """In sum."""
+    def reserved_for(self, targets: Collection[str], node: str) -> Amounts:
+        """The sum of what is reserved on the node for these targets."""
         found: Amounts = NOTHING
         for target in targets:
-            if (node, target) in self._for:
-                found = added(found, self._for[node, target])
+            if (node, target) in self._reserved_for:
+                found = added(found, self._reserved_for[node, target])
         return found
 
-    def left(self, node: str, but: Amounts = NOTHING) -> Amounts:
-        """Of a node beside what is held on it, by what is held; below 0 where less is free. `but`: so much of it does
-        not count.
-        """
-        free, held = self._rooms.free_of(node), without(self._sums.get(node, NOTHING), but)
-        return less({name: free.get(name, 0) for name in held}, held)
+    def unreserved(self, node: str, own: Amounts = NOTHING) -> Amounts:
+        """The unreserved amount of each reserved resource; negative if more is reserved than free.
 
-    def below(self, needed: Amounts) -> Iterator[tuple[str, str]]:
-        """Nodes with less left than that, those with the least first, and of what."""
-        for resource, ranks in self._left.items():
+        `own` counts as not reserved. A resource that is reserved by `own` alone is left out.
+        """
+        free, reserved = self._capacities.free_of(node), without(self._reserved.get(node, NOTHING), own)
+        return less({name: free.get(name, 0) for name in reserved}, reserved)
+
+    def nodes_short_of(self, needed: Amounts) -> Iterator[tuple[str, str]]:
+        """Yields node and resource where less than `needed` is unreserved; for each resource the least first."""
+        for resource, amounts in self._unreserved.items():
             if resource in needed:
-                for node in ranks.below(needed[resource]):
+                for node in amounts.names_below(needed[resource]):
                     yield node, resource

@@ -1,4 +1,4 @@
-"""A Pod that asks for a node: by what it may be reserved for, and what it asks for."""
+"""The request of one Pod, and the keys by which reservations may name the Pod."""
 
 from collections.abc import Collection
 
@@ -8,8 +8,13 @@ from dispatcher.model.amounts import Amounts
 
 
 class PodRequest(Struct, frozen=True, gc=False):
-    """`name` with its namespace; `keys`: what a reservation may call it, each once; `is_exempt`: what a node cannot do
-    without.
+    """One Pod that kube-scheduler asks about.
+
+    `name`: namespace and name, with a slash between them.
+    `keys`: all keys that a reservation may have as its target, each once (`model.reservations.keys_of`).
+    `asks`: the requested amounts.
+    `is_exempt`: True if no reservation applies: the Pod is critical, of a DaemonSet, or static.
+    `uid`: the UID of the Pod.
     """
 
     name: str

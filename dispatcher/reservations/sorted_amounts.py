@@ -1,10 +1,10 @@
-"""Nodes by an amount, kept in order: who has less than so much is found without looking at the others."""
+"""Node names in the order of an amount. All names below a limit are found without a look at the others."""
 
 from bisect import bisect_left, insort
 
 
 class SortedAmounts:
-    """Each name once, with its amount."""
+    """Names in ascending order of their amount. Each name is there once."""
 
     def __init__(self) -> None:
         self._amounts: dict[str, int] = {}
@@ -24,6 +24,6 @@ class SortedAmounts:
         if amount is not None:
             del self._order[bisect_left(self._order, (amount, name))]
 
-    def below(self, amount: int) -> list[str]:
-        """Names with less than that."""
-        return [name for _, name in self._order[: bisect_left(self._order, (amount, ""))]]
+    def names_below(self, limit: int) -> list[str]:
+        """Names whose amount is less than `limit`, the smallest amount first."""
+        return [name for _, name in self._order[: bisect_left(self._order, (limit, ""))]]

@@ -1,4 +1,4 @@
-"""What becomes of a reservation, in a phase and in words: the report of its status, and what is told beside it."""
+"""The status of a reservation: phase and message. And the Events about reservations and refused Pods."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -13,10 +13,10 @@ from dispatcher.model.reservations import LANDED, Reservation
 PHASES: Final = ("Active", LANDED, "Expired", "NodeMissing")
 
 
-LONGEST: Final = 1024
-"""Of a message, as deploy/crd has it."""
-CLOCKS_APART: Final = 2.0
-"""Seconds, at most, between what two extenders take for the API server's time."""
+MESSAGE_LENGTH: Final = 1024
+"""Characters of a message at most, as in deploy/crd."""
+CLOCK_DIFFERENCE_SECONDS: Final = 2.0
+"""The most by which two extenders differ about the API server's time."""
 KIND: Final = "NodeReservation"
 REFUSED: Final = "Refused"
 
@@ -26,80 +26,93 @@ class ReservationStatus(Struct, frozen=True):
     message: str
 
 
-class Around(Struct, frozen=True):
-    """What is seen of one reservation. `landed_on`: the node of its target, empty: nobody saw it land. `left`: of its
-    node beside all that is held there. `twins`: reservations for the same target.
+class Observation(Struct, frozen=True):
+    """The state of one reservation, as the extender sees it.
+
+    `is_active`: the reservation keeps other Pods from the node.
+    `node_exists`: the node of the reservation is there.
+    `has_landed`: a Pod of the target was bound.
+    `landed_on`: the node of that Pod. Empty: this process did not see the binding.
+    `unreserved`: what is free on the node, minus all that is reserved there.
+    `same_target`: names of other reservations for the same target.
     """
 
-    holds: bool = True
-    has_node: bool = True
+    is_active: bool = True
+    node_exists: bool = True
     has_landed: bool = False
     landed_on: str = ""
-    left: Amounts = {}
-    twins: Sequence[str] = ()
+    unreserved: Amounts = {}
+    same_target: Sequence[str] = ()
 
 
-def status_of(one: Reservation, around: Around) -> ReservationStatus:
-    if around.has_landed:
+def status_of(one: Reservation, seen: Observation) -> ReservationStatus:
+    if seen.has_landed:
         kept = one.message if one.has_landed else "its Pod was on a node already"
-        return ReservationStatus(LANDED, f"its Pod is on node {around.landed_on}" if around.landed_on else kept)
-    if not around.holds:
+        return ReservationStatus(LANDED, f"its Pod is on node {seen.landed_on}" if seen.landed_on else kept)
+    if not seen.is_active:
         before = " before it was made" if one.ends_at <= one.made_at else ""
-        return ReservationStatus("Expired", f"its time was over{before}, at {moment(one.ends_at)}")
-    if not around.has_node:
+        return ReservationStatus("Expired", f"its time was over{before}, at {timestamp(one.ends_at)}")
+    if not seen.node_exists:
         return ReservationStatus("NodeMissing", f"there is no node {one.node}; room is held there once it comes")
-    return ReservationStatus("Active", "; ".join([*shortages(one, around.left), *twins(around.twins)])[:LONGEST])
+    notes = [*shortage_notes(one, seen.unreserved), *same_target_notes(seen.same_target)]
+    return ReservationStatus("Active", "; ".join(notes)[:MESSAGE_LENGTH])
 
 
-def shortages(one: Reservation, left: Amounts) -> list[str]:
+def shortage_notes(one: Reservation, unreserved: Amounts) -> list[str]:
     return [
-        f"less is free than is held: {name} lacks {lacking(-left[name])}"
+        f"less is free than is held: {name} lacks {quantity(-unreserved[name])}"
         for name in sorted(one.amounts)
-        if left.get(name, 0) < 0
+        if unreserved.get(name, 0) < 0
     ]
 
 
-def twins(names: Sequence[str]) -> list[str]:
+def same_target_notes(names: Sequence[str]) -> list[str]:
     return [f"held for the same target: {', '.join(names)}"] if names else []
 
 
-def is_echo(before: Reservation, after: Reservation) -> bool:
-    """Nothing but what we said of it ourselves is new."""
+def is_status_change(before: Reservation, after: Reservation) -> bool:
+    """True if only the status differs. A change to Landed is excluded: it ends the reservation."""
     return not after.has_landed and (before.uid, before.node, before.amounts, before.target, before.ends_at) == (
         after.uid, after.node, after.amounts, after.target, after.ends_at,
     )  # fmt: skip
 
 
-def is_news(one: Reservation, told: ReservationStatus, now: float) -> bool:
-    """Whether it has to be told. Where another extender may have said it otherwise, the first word stays: of where the
-    Pod landed, and, by a clock of its own, that it is over.
+def must_be_written(one: Reservation, status: ReservationStatus, now: float) -> bool:
+    """True if the status of the object has to change.
+
+    Another extender may have written something else. Its word stays for the node of a landing, and for an end that its
+    clock saw earlier.
     """
-    has_ended = one.phase == "Expired" and told.phase != LANDED and one.ends_at < now + CLOCKS_APART
-    is_said = one.phase == told.phase == LANDED or (has_ended and told.phase != "Expired")
-    return (told.phase, told.message) != (one.phase, one.message) and not is_said
+    has_ended = one.phase == "Expired" and status.phase != LANDED and one.ends_at < now + CLOCK_DIFFERENCE_SECONDS
+    is_said = one.phase == status.phase == LANDED or (has_ended and status.phase != "Expired")
+    return (status.phase, status.message) != (one.phase, one.message) and not is_said
 
 
-def turned(one: Reservation, told: ReservationStatus) -> Iterator[Notice]:
-    """When it comes to another phase; that it begins as it should is no news."""
-    if told.phase != one.phase and (one.phase or told.phase != "Active"):
-        words = told.message or f"room is held on node {one.node}"
-        yield Notice(KIND, one.name, one.uid, told.phase, words, is_warning=told.phase == "NodeMissing")
+def phase_notices(one: Reservation, status: ReservationStatus) -> Iterator[Notice]:
+    """One notice if the phase is new. There is none for the first phase if it is Active."""
+    if status.phase != one.phase and (one.phase or status.phase != "Active"):
+        words = status.message or f"room is held on node {one.node}"
+        yield Notice(KIND, one.name, one.uid, status.phase, words, is_warning=status.phase == "NodeMissing")
 
 
-def kept_from(pod: str, uid: str, holding: Sequence[Reservation], why: str, nodes: int) -> Iterator[Notice]:
-    """Told below the Pod and below each reservation. `holding`: those of one node, of `nodes` that it was refused."""
-    if holding:
-        names, node = ", ".join(one.name for one in holding), holding[0].node
+def refusal_notices(pod: str, uid: str, blocking: Sequence[Reservation], why: str, nodes: int) -> Iterator[Notice]:
+    """One notice for the Pod and one for each reservation.
+
+    `blocking`: reservations of one node that refuse the Pod.
+    `nodes`: how many nodes the Pod was refused.
+    """
+    if blocking:
+        names, node = ", ".join(one.name for one in blocking), blocking[0].node
         others = f", and on {nodes - 1} other nodes" if nodes > 1 else ""
         yield Notice("Pod", pod, uid, REFUSED, f"{why}: by NodeReservation {names} on node {node}{others}", True)
-    for one in holding:
+    for one in blocking:
         yield Notice(KIND, one.name, one.uid, REFUSED, f"Pod {pod} was kept from node {one.node}")
 
 
-def lacking(milli: int) -> str:
-    """As a quantity."""
+def quantity(milli: int) -> str:
+    """Thousandths, as Kubernetes writes a quantity."""
     return f"{milli}m" if milli % 1000 else str(milli // 1000)
 
 
-def moment(seconds: float) -> str:
+def timestamp(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,12 +1,14 @@
-"""Pods that a hold kept from a node: whose turn it is to try again.
+"""Pods that wait because a reservation refused them nodes, and which of them may be tried again.
 
-kube-scheduler hears nothing of reservations, and would ask again after minutes. So whoever was turned away is
-remembered with the nodes that it was refused, and told once one of them could be its own: those on which somebody
-gained room are looked at for everybody, and, because those on their way count everywhere, the nodes that lacked least.
+kube-scheduler does not watch reservations, and would try such a Pod again only after minutes. So each Pod is remembered
+with the nodes that it was refused. A Pod is ready for a retry once one of these nodes may have room for it. After each
+change two groups of its nodes are checked: nodes that gained room, and the nearest nodes. The nearest nodes are those
+that lacked least. They are checked although they gained nothing, because assumed Pods count on every node.
 
-Not guaranteed: that the Pod still waits, or that the node still has room when kube-scheduler asks; beyond MOST Pods and
-MOST_NAMES refused nodes in all, that each is remembered with all of its nodes; that kube-scheduler, told of a Pod that
-no `filter` turned away but `preempt` alone, tries it again before its own time.
+Not guaranteed:
+- that the Pod still waits, or that the node still has room when kube-scheduler tries it;
+- that every node is remembered, beyond MOST Pods and MOST_NAMES refused nodes in all;
+- that a Pod that only `preempt` refused is tried early: kube-scheduler may wait for its own time.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -18,15 +20,29 @@ from msgspec.structs import replace
 
 from dispatcher.reservations.pod_request import PodRequest
 
-NEAREST, LOOKED_AT, MOST, MOST_NAMES, MOST_TRIES = 10, 200, 5000, 200_000, 10
-MOST_NODES: Final = 4000
-"""That are looked at in one go: 20 ms, in which filter has to wait."""
-PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, LATE_AT_ONCE = 0.5, 15.0, 5
+NEAREST: Final = 10
+"""How many nearest nodes are remembered of a Pod."""
+PODS_AT_ONCE: Final = 200
+"""Pods that are checked in one go."""
+NODES_AT_ONCE: Final = 4000
+"""Nodes that are checked in one go: this takes 20 ms, and filter has to wait for it."""
+MOST: Final = 5000
+MOST_NAMES: Final = 200_000
+MOST_TRIES: Final = 10
+RETRIES_AT_ONCE: Final = 5
+PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 15.0
 
 
 class WaitingPod(Struct, frozen=True, gc=False):
-    """`everywhere`: no other node was on offer. `in_doubt`: nobody has judged it yet. `pushes`: it would make room by
-    itself, as soon as a hold lets it. `tries`: to tell it, in vain; then not before `tries_at`.
+    """A Pod that was refused at least one node.
+
+    `nearest`: the refused nodes that lacked least.
+    `refused`: all refused nodes.
+    `everywhere`: True if no node was left for the Pod.
+    `in_doubt`: True if it was refused because reservations were uncertain. Then every retry is allowed.
+    `preempts`: True if it would preempt Pods on a node, as soon as the reservations there allow that.
+    `tries`: how often it could not be notified.
+    `retry_at`: not notified again before this time.
     """
 
     request: PodRequest
@@ -34,34 +50,42 @@ class WaitingPod(Struct, frozen=True, gc=False):
     refused: Collection[str]
     everywhere: bool = False
     in_doubt: bool = False
-    pushes: bool = False
+    preempts: bool = False
     tries: int = 0
-    tries_at: float = 0
+    retry_at: float = 0
 
 
 class WaitingPods:
-    """By name, in the order in which they came."""
+    """Waiting Pods by name, the oldest first.
+
+    After a change every Pod is checked once. That is a round. `ready_to_retry` checks a part of it at each call.
+    """
 
     def __init__(self) -> None:
-        self._attempts: dict[str, WaitingPod] = {}
+        self._pods: dict[str, WaitingPod] = {}
         self._names = 0
-        self._late: dict[str, None] = {}
+        self._retries: dict[str, None] = {}
+        """Pods that could not be notified."""
         self._changes = 0
-        self._due: dict[str, None] = {}
+        self._to_check: dict[str, None] = {}
+        """Pods that this round has still to check."""
         self._gained: set[str] = set()
+        """Nodes that gained room before this round."""
         self._gained_since: set[str] | None = None
-        self._looks = 0
+        """Nodes that gained room during this round, or None without a change."""
+        self._nodes_checked = 0
 
     @property
-    def is_looking(self) -> bool:
-        """Whether somebody has not had his turn since the last change."""
-        return bool(self._due)
+    def is_checking(self) -> bool:
+        """True if some Pods were not checked since the last change."""
+        return bool(self._to_check)
 
     def note(
         self, request: PodRequest, refused: Mapping[str, str], *, everywhere: bool = False, in_doubt: bool = False
     ) -> bool:
-        """`refused`: nodes and why; of each reason those that it is least likely to have first; none: it was not turned
-        away. True: it is, everywhere, and was not before.
+        """Remembers the answer of filter. Returns True if the Pod is newly refused on every node.
+
+        `refused` maps node to reason, the most hopeless node of each reason first. Empty: the Pod waits no longer.
         """
         before = self._drop(request.name)
         if refused:
@@ -72,105 +96,104 @@ class WaitingPods:
             and not (before is not None and before.everywhere and before.request.uid == request.uid)
         )
 
-    def note_push(self, request: PodRequest, refused: Iterable[str]) -> None:
-        """Nodes that it may not clear for itself, beside those that it was refused as they are."""
+    def note_preemption(self, request: PodRequest, refused: Iterable[str]) -> None:
+        """Remembers nodes that the Pod may not have even by preemption, in addition to those that filter refused."""
         if nodes := dict.fromkeys(refused):
-            is_due = request.name in self._due
+            is_to_check = request.name in self._to_check
             before = self._drop(request.name) or WaitingPod(request, (), ())
             refused = {**nodes, **dict.fromkeys(before.refused)}
-            self._put(WaitingPod(request, before.nearest, refused, before.everywhere, before.in_doubt, pushes=True))
-            if is_due:
-                self._due[request.name] = None
+            self._put(WaitingPod(request, before.nearest, refused, before.everywhere, before.in_doubt, preempts=True))
+            if is_to_check:
+                self._to_check[request.name] = None
 
-    def forget(self, attempt: WaitingPod) -> None:
-        """It was told, or it is on a node; not, if it has asked again meanwhile."""
-        if self._attempts.get(attempt.request.name) is attempt:
-            self._drop(attempt.request.name)
+    def forget(self, pod: WaitingPod) -> None:
+        """Drops a Pod that was notified or bound. A Pod that was refused again since then stays."""
+        if self._pods.get(pod.request.name) is pod:
+            self._drop(pod.request.name)
 
-    def put_off(self, attempt: WaitingPod, now: float) -> None:
-        """It could not be told: after a while again, and not for ever."""
-        if self._attempts.get(attempt.request.name) is attempt:
-            self._drop(attempt.request.name)
-            if attempt.tries + 1 < MOST_TRIES:
-                pause = min(PAUSE_SECONDS * 2.0**attempt.tries, LONGEST_PAUSE_SECONDS)
-                self._put(replace(attempt, tries=attempt.tries + 1, tries_at=now + pause))
-                self._late[attempt.request.name] = None
+    def retry_later(self, pod: WaitingPod, now: float) -> None:
+        """The Pod could not be notified: tries again after a pause, and gives up after MOST_TRIES."""
+        if self._pods.get(pod.request.name) is pod:
+            self._drop(pod.request.name)
+            if pod.tries + 1 < MOST_TRIES:
+                pause = min(PAUSE_SECONDS * 2.0**pod.tries, LONGEST_PAUSE_SECONDS)
+                self._put(replace(pod, tries=pod.tries + 1, retry_at=now + pause))
+                self._retries[pod.request.name] = None
 
     def hear(self, changes: int, gained: Collection[str]) -> None:
-        """`changes` of what is held, counted; everybody is looked at once after the last. `gained`: where there may be
-        more room than before.
-        """
+        """Takes the number of changes so far, and the nodes that may have gained room. A new number makes a round."""
         if changes != self._changes:
             self._changes = changes
             self._gained.update(gained)
-            if self._due:  # those who had their turn have not heard of it
+            if self._to_check:  # Pods that this round has checked already need another round
                 self._gained_since = {*(self._gained_since or ()), *gained}
             else:
-                self._due = dict.fromkeys(self._attempts)
+                self._to_check = dict.fromkeys(self._pods)
 
     def ready_to_retry(
         self, may_have: Callable[[PodRequest, str], bool], is_bound: Callable[[PodRequest], bool], now: float
     ) -> list[WaitingPod]:
-        """Of some of them, in turn, those that could have a node now, or have not been judged yet: again, until they
-        are forgotten. Those that were put off are among them when their time has come.
+        """Checks some Pods of the round. Returns those that may have a node now, or were refused in doubt.
+
+        Pods whose pause is over are returned, too. A Pod is returned at every call until it is forgotten.
         """
-        self._looks = 0
-        found = [self._attempts[name] for name in self._late if self._attempts[name].tries_at <= now][:LATE_AT_ONCE]
-        found += self._look(may_have, is_bound)
-        if not self._due:
-            self._begin_again()
-            found += self._look(may_have, is_bound)
+        self._nodes_checked = 0
+        found = [self._pods[name] for name in self._retries if self._pods[name].retry_at <= now][:RETRIES_AT_ONCE]
+        found += self._check_some(may_have, is_bound)
+        if not self._to_check:
+            self._begin_next_round()
+            found += self._check_some(may_have, is_bound)
         return found
 
-    def _look(
+    def _check_some(
         self, may_have: Callable[[PodRequest, str], bool], is_bound: Callable[[PodRequest], bool]
     ) -> Iterator[WaitingPod]:
-        """At some of those whose turn it is."""
-        for attempt in [self._attempts[name] for name in islice(self._due, LOOKED_AT)]:
-            if is_bound(attempt.request):
-                self.forget(attempt)
-            elif attempt.request.name not in self._late and self._could(attempt, may_have):
-                yield attempt
+        for pod in [self._pods[name] for name in islice(self._to_check, PODS_AT_ONCE)]:
+            if is_bound(pod.request):
+                self.forget(pod)
+            elif pod.request.name not in self._retries and self._may_retry(pod, may_have):
+                yield pod
             else:
-                del self._due[attempt.request.name]
-            if self._looks > MOST_NODES:
+                del self._to_check[pod.request.name]
+            if self._nodes_checked > NODES_AT_ONCE:
                 break
 
-    def _begin_again(self) -> None:
-        """Everybody had a turn; with what was gained meanwhile there is another one."""
+    def _begin_next_round(self) -> None:
+        """Every Pod is checked. If there was a change meanwhile, all are checked again."""
         since, self._gained_since = self._gained_since, None
         self._gained = since or set()
-        self._due = dict.fromkeys(self._attempts if since is not None else ())
+        self._to_check = dict.fromkeys(self._pods if since is not None else ())
 
-    def _could(self, attempt: WaitingPod, may_have: Callable[[PodRequest, str], bool]) -> bool:
-        fewer, more = sorted((self._gained, attempt.refused), key=len)
+    def _may_retry(self, pod: WaitingPod, may_have: Callable[[PodRequest, str], bool]) -> bool:
+        fewer, more = sorted((self._gained, pod.refused), key=len)
         gained = [node for node in fewer if node in more]
-        if attempt.in_doubt or (attempt.pushes and gained):
+        if pod.in_doubt or (pod.preempts and gained):
             return True
-        for node in (*attempt.nearest, *gained):
-            self._looks += 1
-            if may_have(attempt.request, node):
+        for node in (*pod.nearest, *gained):
+            self._nodes_checked += 1
+            if may_have(pod.request, node):
                 return True
         return False
 
-    def _put(self, attempt: WaitingPod) -> None:
-        if self._names + len(attempt.refused) > MOST_NAMES:
-            attempt = replace(attempt, refused=attempt.nearest or tuple(islice(attempt.refused, NEAREST)))
-        self._attempts[attempt.request.name] = attempt
-        self._names += len(attempt.refused)
-        if len(self._attempts) > MOST:
-            self._drop(next(iter(self._attempts)))
+    def _put(self, pod: WaitingPod) -> None:
+        """Adds the Pod. If MOST_NAMES would be exceeded, only the nearest nodes are remembered."""
+        if self._names + len(pod.refused) > MOST_NAMES:
+            pod = replace(pod, refused=pod.nearest or tuple(islice(pod.refused, NEAREST)))
+        self._pods[pod.request.name] = pod
+        self._names += len(pod.refused)
+        if len(self._pods) > MOST:
+            self._drop(next(iter(self._pods)))
 
     def _drop(self, name: str) -> WaitingPod | None:
-        attempt = self._attempts.pop(name, None)
-        self._late.pop(name, None)
-        self._due.pop(name, None)
-        self._names -= len(attempt.refused) if attempt is not None else 0
-        return attempt
+        pod = self._pods.pop(name, None)
+        self._retries.pop(name, None)
+        self._to_check.pop(name, None)
+        self._names -= len(pod.refused) if pod is not None else 0
+        return pod
 
 
 def nearest(refused: Mapping[str, str]) -> tuple[str, ...]:
-    """Of each reason the last ones."""
+    """The last nodes of each reason: NEAREST in all, shared equally among the reasons."""
     names, reasons = [*refused], [*refused.values()][::-1]
     ends = [len(names) - reasons.index(why) for why in dict.fromkeys(reasons)]
     share = max(1, NEAREST // len(ends))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from dispatcher.model.capacity import Room
+from dispatcher.model.capacity import FreeCapacity
 from dispatcher.model.identity import HISTORY_NODES as HISTORY
 from dispatcher.model.identity import REAL_RESOURCES as REAL
 
@@ -13,7 +13,11 @@ Json = dict[str, Any]
 SECRET = "hunter2-hunter2"
 GIB = 2**30 * 1000
 SINCE = datetime(2026, 1, 1, tzinfo=UTC)
-ROOMS = {"a": Room(3000, 8 * GIB, SINCE), "b": Room(1000, 8 * GIB, SINCE), "c": Room(5000, 8 * GIB, SINCE)}
+ROOMS = {
+    "a": FreeCapacity(3000, 8 * GIB, SINCE),
+    "b": FreeCapacity(1000, 8 * GIB, SINCE),
+    "c": FreeCapacity(5000, 8 * GIB, SINCE),
+}
 CONTAINER = {
     "name": "task",
     "env": [{"name": "PASSWORD", "value": SECRET}],

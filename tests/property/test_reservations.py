@@ -96,7 +96,7 @@ class AgainstTheModel(RuleBasedStateMachine):
         request = PodRequest(f"p{self.number}", keys, asks, is_exempt)
         self.charges.pop(request.name, None)
         passed = set(offered) - set(self._refused(request))
-        assert set(offered) - self.holds.refusals(request, offered, self.now).keys() == passed
+        assert set(offered) - self.holds.filter_nodes(request, offered, self.now).keys() == passed
         if passed:
             is_coming = any(map(self._active, passed))
             self.charges[request.name] = Charged(keys, asks, self.ticks + ASSUMED_TICKS, is_coming, passed)
@@ -107,8 +107,8 @@ class AgainstTheModel(RuleBasedStateMachine):
         """Whoever is refused all is not on its way."""
         request = PodRequest("in doubt", keys, asks)
         of_others = {node for node in NODES if any(one.target not in keys for one in self._active(node))}
-        assert self.holds.closed(request, of_others, self.now).keys() == of_others
-        assert set(self.holds.nodes_of_others(request, self.now)) == of_others
+        assert self.holds.filter_nodes_in_doubt(request, of_others, self.now).keys() == of_others
+        assert set(self.holds.nodes_reserved_for_others(request, self.now)) == of_others
 
     @rule(request=consumes(pods), node=st.sampled_from(NODES))
     def is_bound(self, request: PodRequest, node: str) -> None:

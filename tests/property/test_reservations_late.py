@@ -84,7 +84,7 @@ class BehindAScheduler(RuleBasedStateMachine):
         uid = f"u{self.number}"
         request = PodRequest(f"x/p{self.number}", keys | {key_of("uid", "x", uid)}, asks, uid=uid)
         fit = [node for node in NODES if all(self.free[node][one] >= amount for one, amount in asks.items())]
-        refused = self.holds.refusals(request, fit, self.now)
+        refused = self.holds.filter_nodes(request, fit, self.now)
         self.turned_away.note(request, refused)
         assert not any(self._is_all_its_own(node, keys) for node in refused)
         if passed := [node for node in fit if node not in refused]:
@@ -156,7 +156,9 @@ class BehindAScheduler(RuleBasedStateMachine):
     def a_hold_lasts_until_its_end_and_no_longer(self) -> None:
         for node in NODES if self.number else ():
             self.holds.pass_time(self.now)
-            assert {one.name for one in self.holds.holding(NOBODY, node)} == {one.name for one in self._held_on(node)}
+            assert {one.name for one in self.holds.reservations_for_others(NOBODY, node)} == {
+                one.name for one in self._held_on(node)
+            }
 
     def _targets(self) -> set[str]:
         return {one.target for one in self.held.values()}

@@ -1,4 +1,4 @@
-"""A gate before two nodes, and a Pod that asks, in the fewest words."""
+"""A node filter with two nodes and one reservation, and a Pod, for short tests."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from dispatcher.extender.node_filter import ClusterFacts, NodeFilter, yes
+from dispatcher.extender.node_filter import ClusterFacts, NodeFilter, always
 from dispatcher.extender.wire import Pod
 from dispatcher.model.capacity import BoundPod, NodeCapacities, NodeSize
 from dispatcher.model.notices import Notices
@@ -28,24 +28,23 @@ def a_pod(cpu: str = "3", *, priority: int | None = None, **meta: Any) -> Pod:
     return msgspec.json.decode(msgspec.json.encode({"metadata": metadata | meta, "spec": spec}), type=Pod)
 
 
-def a_gate(
-    target: str = key_of("podName", "team", "other"), bound: tuple[BoundPod, ...] = (), **known: bool
+def a_node_filter(
+    target: str = key_of("podName", "team", "other"), bound: tuple[BoundPod, ...] = (), **facts: bool
 ) -> NodeFilter:
-    """Two nodes of four cores; two are held on `a` until in a minute."""
-    holds = ReservationBook(NodeCapacities())
+    """Two nodes of four cores. On node `a` two cores are reserved for a minute."""
+    book = ReservationBook(NodeCapacities())
     for name in NODES:
-        holds.hear_node(None, NodeSize(name, NOW, {"cpu": 4000, "pods": 110_000}))
+        book.hear_node(None, NodeSize(name, NOW, {"cpu": 4000, "pods": 110_000}))
     for pod in bound:
-        holds.hear_pod(None, pod)
+        book.hear_pod(None, pod)
     ends_at = (NOW + timedelta(minutes=1)).timestamp()
-    holds.hear_reservation(None, Reservation("team/r", "r", "a", {"cpu": 2000}, target, ends_at))
-    said = {name: lambda answer=answer: answer for name, answer in known.items()}
-    return NodeFilter(holds, ClusterFacts(now=NOW.timestamp, bound=lambda: bound, **said), Notices())
+    book.hear_reservation(None, Reservation("team/r", "r", "a", {"cpu": 2000}, target, ends_at))
+    answers = {name: lambda answer=answer: answer for name, answer in facts.items()}
+    return NodeFilter(book, ClusterFacts(now=NOW.timestamp, bound_pods=lambda: bound, **answers), Notices())
 
 
-def a_gate_with_clock(is_certain: Callable[[], bool] = yes) -> tuple[NodeFilter, list[float]]:
-    """As `a_gate`; its clock stands still."""
+def a_node_filter_with_clock(is_certain: Callable[[], bool] = always) -> tuple[NodeFilter, list[float]]:
+    """As `a_node_filter`, with its clock: a list of one number, which tests change."""
     seconds = [NOW.timestamp()]
-    gate = a_gate()
-    known = ClusterFacts(is_certain=is_certain, now=lambda: seconds[0], elapsed=lambda: seconds[0])
-    return NodeFilter(gate._book, known, Notices()), seconds
+    facts = ClusterFacts(is_certain=is_certain, now=lambda: seconds[0], elapsed=lambda: seconds[0])
+    return NodeFilter(a_node_filter()._book, facts, Notices()), seconds

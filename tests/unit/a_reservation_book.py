@@ -1,4 +1,4 @@
-"""Nodes with holds, and Pods that ask for them, in the fewest words."""
+"""Nodes with reservations, and requests of Pods, for short tests."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -20,7 +20,7 @@ def a_reservation(name: str = "team/r", *, node: str = "a", **more: object) -> R
     return Reservation(name=name, node=node, **fields)  # type: ignore[arg-type]  # each test names what it is about
 
 
-def an_asker(
+def a_pod_request(
     cpu: int = 3000, *keys: str, name: str = "team/p", also: Mapping[str, int] = MappingProxyType({})
 ) -> PodRequest:
     return PodRequest(name, keys, {"cpu": cpu, "pods": 1000, **also})
@@ -30,23 +30,23 @@ def bound(request: PodRequest, node: str) -> BoundPod:
     return BoundPod(request.name, node, request.asks, tuple(request.keys))
 
 
-class DemoEnvironment:
-    """Nodes of 3900m, and what is held on them."""
+class Cluster:
+    """Nodes of 3900m cpu, and the reservations on them."""
 
     def __init__(self, *reservations: Reservation, nodes: str = "abc", size: Mapping[str, int] = SIZE) -> None:
-        self.holds = ReservationBook(NodeCapacities())
+        self.book = ReservationBook(NodeCapacities())
         self.nodes = tuple(nodes)
         for name in nodes:
-            self.holds.hear_node(None, NodeSize(name, NOW, size))
+            self.book.hear_node(None, NodeSize(name, NOW, size))
         for one in reservations:
-            self.holds.hear_reservation(None, one)
+            self.book.hear_reservation(None, one)
 
     def refused(self, request: PodRequest, now: float = 0) -> dict[str, str]:
-        return self.holds.refusals(request, self.nodes, now)
+        return self.book.filter_nodes(request, self.nodes, now)
 
     def bind(self, request: PodRequest, node: str) -> None:
-        self.holds.hear_pod(None, bound(request, node))
+        self.book.hear_pod(None, bound(request, node))
 
     def tick(self, times: int) -> None:
         for _ in range(times):
-            self.holds.tick()
+            self.book.tick()

@@ -1,134 +1,134 @@
-"""Who was turned away at the gate tries again when it may, and is told why it waits."""
+"""Pods that the node filter refused: when they are retried, and which notices say why they wait."""
 
 from dispatcher.extender.node_filter import NodeFilter
 from dispatcher.extender.wire import MetaPod, MetaVictims
 from dispatcher.model.notices import Notice
 from dispatcher.model.reservations import Reservation, key_of
 from dispatcher.reservations.pod_request import PodRequest
-from tests.unit.a_node_filter import CPU, NODES, ONE_NODE, a_gate, a_gate_with_clock, a_pod
+from tests.unit.a_node_filter import CPU, NODES, ONE_NODE, a_node_filter, a_node_filter_with_clock, a_pod
 
-# Another try
+# Retries
 
 
-def test_who_was_waiting_before_we_began_tries_again() -> None:
-    gate, seconds = a_gate_with_clock()
-    assert gate.ready_to_retry() == []
-    gate.was_waiting(PodRequest("team/old", (), {}, uid="o"))
-    (attempt,) = gate.ready_to_retry()
-    assert attempt.request.name == "team/old"
-    gate.put_off(attempt)
-    assert gate.ready_to_retry() == []
+def test_pod_refused_by_an_earlier_process_is_retried() -> None:
+    node_filter, seconds = a_node_filter_with_clock()
+    assert node_filter.ready_to_retry() == []
+    node_filter.note_earlier_refusal(PodRequest("team/old", (), {}, uid="o"))
+    (pod,) = node_filter.ready_to_retry()
+    assert pod.request.name == "team/old"
+    node_filter.retry_later(pod)
+    assert node_filter.ready_to_retry() == []
     seconds[0] += 1
-    assert [one.request.name for one in gate.ready_to_retry()] == ["team/old"]
+    assert [one.request.name for one in node_filter.ready_to_retry()] == ["team/old"]
 
 
-def test_who_may_not_push_aside_tries_again_when_it_may() -> None:
-    gate, seconds = a_gate_with_clock()
-    assert gate.ready_to_retry() == []
-    assert gate.spared(a_pod("3"), {"a": MetaVictims([MetaPod("v1")])}) == {}
-    assert gate.ready_to_retry() == []
+def test_pod_refused_by_preempt_is_retried_when_the_reservation_ends() -> None:
+    node_filter, seconds = a_node_filter_with_clock()
+    assert node_filter.ready_to_retry() == []
+    assert node_filter.filter_victims(a_pod("3"), {"a": MetaVictims([MetaPod("v1")])}) == {}
+    assert node_filter.ready_to_retry() == []
     seconds[0] += 60
-    assert [one.request.name for one in gate.ready_to_retry()] == ["team/p"]
+    assert [one.request.name for one in node_filter.ready_to_retry()] == ["team/p"]
 
 
-def test_who_passes_in_doubt_counts_when_it_is_over() -> None:
+def test_pod_that_passed_in_doubt_is_assumed_afterwards() -> None:
     doubt = [True]
-    gate, _ = a_gate_with_clock(is_certain=lambda: not doubt[0])
-    assert gate.refusals(a_pod("3", name="early", uid="e"), {"b": None}) == {}
-    held = Reservation("team/s", "s", "b", {"cpu": 1000}, key_of("podName", "team", "other"), float("inf"))
-    gate._book.hear_reservation(None, held)
+    node_filter, _ = a_node_filter_with_clock(is_certain=lambda: not doubt[0])
+    assert node_filter.filter_nodes(a_pod("3", name="early", uid="e"), {"b": None}) == {}
+    reservation = Reservation("team/s", "s", "b", {"cpu": 1000}, key_of("podName", "team", "other"), float("inf"))
+    node_filter._book.hear_reservation(None, reservation)
     doubt[0] = False
-    assert gate.refusals(a_pod("1"), {"b": None}) == {"b": CPU}
+    assert node_filter.filter_nodes(a_pod("1"), {"b": None}) == {"b": CPU}
 
 
-def test_in_doubt_nobody_is_told_to_try_again() -> None:
+def test_no_pod_is_retried_in_doubt() -> None:
     doubt = [False]
-    gate, seconds = a_gate_with_clock(is_certain=lambda: not doubt[0])
-    gate.refusals(a_pod(), NODES)
+    node_filter, seconds = a_node_filter_with_clock(is_certain=lambda: not doubt[0])
+    node_filter.filter_nodes(a_pod(), NODES)
     doubt[0] = True
     seconds[0] += 60
-    assert gate.ready_to_retry() == []
+    assert node_filter.ready_to_retry() == []
     doubt[0] = False
-    assert [attempt.request.name for attempt in gate.ready_to_retry()] == ["team/p"]
-    assert gate.is_looking
+    assert [pod.request.name for pod in node_filter.ready_to_retry()] == ["team/p"]
+    assert node_filter.is_checking
 
 
-def test_who_was_turned_away_may_try_again_once_a_hold_is_over() -> None:
-    gate, seconds = a_gate_with_clock()
-    gate.refusals(a_pod(), NODES)
-    assert gate.ready_to_retry() == []
+def test_refused_pod_is_retried_when_the_reservation_ends() -> None:
+    node_filter, seconds = a_node_filter_with_clock()
+    node_filter.filter_nodes(a_pod(), NODES)
+    assert node_filter.ready_to_retry() == []
     seconds[0] += 60
-    (attempt,) = gate.ready_to_retry()
-    assert attempt.request.name == "team/p"
-    gate.told(attempt)
-    assert gate.ready_to_retry() == []
+    (pod,) = node_filter.ready_to_retry()
+    assert pod.request.name == "team/p"
+    node_filter.forget(pod)
+    assert node_filter.ready_to_retry() == []
 
 
-def test_who_was_turned_away_in_doubt_may_try_again_once_there_is_none() -> None:
+def test_pod_refused_in_doubt_is_retried_when_the_doubt_ends() -> None:
     doubt = [True]
-    gate, _ = a_gate_with_clock(is_certain=lambda: not doubt[0])
+    node_filter, _ = a_node_filter_with_clock(is_certain=lambda: not doubt[0])
     doubt[0] = False
-    assert gate.ready_to_retry() == []
+    assert node_filter.ready_to_retry() == []
     doubt[0] = True
-    gate.refusals(a_pod("3"), NODES)
-    doubt[0] = False  # before anybody looked
-    assert [attempt.request.name for attempt in gate.ready_to_retry()] == ["team/p"]
+    node_filter.filter_nodes(a_pod("3"), NODES)
+    doubt[0] = False  # before any retry was asked for
+    assert [pod.request.name for pod in node_filter.ready_to_retry()] == ["team/p"]
 
 
-# What is told
+# Notices
 
 
-def test_pod_and_reservation_are_told_of_each_other_once_until_the_pod_was_let_try_again() -> None:
-    gate = a_gate()
+def test_refusal_is_notified_once_until_the_pod_is_retried() -> None:
+    node_filter = a_node_filter()
     for _ in range(2):
-        gate.refusals(a_pod(), ONE_NODE)
-        assert [(one.kind, one.name, one.uid, one.reason, one.words) for one in gate._notices.due(10)] == [
+        node_filter.filter_nodes(a_pod(), ONE_NODE)
+        assert [(one.kind, one.name, one.uid, one.reason, one.words) for one in node_filter._notices.due(10)] == [
             ("Pod", "team/p", "u", "Refused", f"{CPU}: by NodeReservation team/r on node a"),
             ("NodeReservation", "team/r", "r", "Refused", "Pod team/p was kept from node a"),
         ]
-    heard(gate)
-    gate.refusals(a_pod(), ONE_NODE)
-    assert heard(gate) == []
-    gate.told(gate._waiting._attempts["team/p"])
-    gate.refusals(a_pod(), ONE_NODE)
-    assert len(heard(gate)) == 2
+    take_notices(node_filter)
+    node_filter.filter_nodes(a_pod(), ONE_NODE)
+    assert take_notices(node_filter) == []
+    node_filter.forget(node_filter._waiting._pods["team/p"])
+    node_filter.filter_nodes(a_pod(), ONE_NODE)
+    assert len(take_notices(node_filter)) == 2
 
 
-def test_a_pod_is_told_once_no_other_node_is_left() -> None:
-    gate = a_gate()
-    gate.refusals(a_pod(), NODES)
-    gate.refusals(a_pod(), ONE_NODE)
-    assert len(heard(gate)) == 2
+def test_pod_is_notified_when_no_other_node_is_left() -> None:
+    node_filter = a_node_filter()
+    node_filter.filter_nodes(a_pod(), NODES)
+    node_filter.filter_nodes(a_pod(), ONE_NODE)
+    assert len(take_notices(node_filter)) == 2
 
 
-def test_who_may_have_another_node_is_not_told_of_this_one() -> None:
-    gate = a_gate()
-    gate.refusals(a_pod(), NODES)
-    assert heard(gate) == []
+def test_pod_with_another_node_left_is_not_notified() -> None:
+    node_filter = a_node_filter()
+    node_filter.filter_nodes(a_pod(), NODES)
+    assert take_notices(node_filter) == []
 
 
-def test_a_reservation_of_another_resource_is_not_blamed() -> None:
-    gate = a_gate()
+def test_reservation_of_another_resource_is_not_notified() -> None:
+    node_filter = a_node_filter()
     other = Reservation("team/memory", "m", "a", {"memory": 1}, key_of("podName", "team", "other"), float("inf"))
-    gate._book.hear_reservation(None, other)
-    gate.refusals(a_pod(), ONE_NODE)
-    assert [one.name for one in heard(gate)] == ["team/p", "team/r"]
+    node_filter._book.hear_reservation(None, other)
+    node_filter.filter_nodes(a_pod(), ONE_NODE)
+    assert [one.name for one in take_notices(node_filter)] == ["team/p", "team/r"]
 
 
-def test_nobody_is_told_of_a_doubt() -> None:
-    gate = a_gate(is_certain=False)
-    gate.refusals(a_pod(), ONE_NODE)
-    assert heard(gate) == []
+def test_refusal_in_doubt_is_not_notified() -> None:
+    node_filter = a_node_filter(is_certain=False)
+    node_filter.filter_nodes(a_pod(), ONE_NODE)
+    assert take_notices(node_filter) == []
 
 
-def test_who_was_let_through_hears_nothing() -> None:
-    gate = a_gate()
-    gate.refusals(a_pod("2"), ONE_NODE)
-    assert heard(gate) == []
+def test_pod_that_passes_is_not_notified() -> None:
+    node_filter = a_node_filter()
+    node_filter.filter_nodes(a_pod("2"), ONE_NODE)
+    assert take_notices(node_filter) == []
 
 
-def heard(gate: NodeFilter) -> list[Notice]:
-    found = list(gate._notices.due(10))
+def take_notices(node_filter: NodeFilter) -> list[Notice]:
+    found = list(node_filter._notices.due(10))
     for one in found:
-        gate._notices.told(one)
+        node_filter._notices.told(one)
     return found

@@ -1,4 +1,4 @@
-"""Points of nodes for a Pod: BlueKing CI's plugin, floored to whole tens, and what it must not take over from it."""
+"""Points of nodes for a Pod: the rule of BlueKing CI's plugin, floored to whole tens, and where we differ from it."""
 
 import json
 from collections.abc import Iterable
@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.extender.score import LOOK_EVERY, Score, read_wish, score, score_in_time
+from dispatcher.extender.score import NODES_BETWEEN_LOOKS, Score, read_preferences, score, score_in_time
 from dispatcher.extender.wire import Pod
-from dispatcher.model.capacity import Room
+from dispatcher.model.capacity import FreeCapacity
 from dispatcher.model.identity import HISTORY_NODES, REAL_RESOURCES
 from dispatcher.model.quantity import parse_quantity
 from tests.builders import NOW
@@ -22,7 +22,7 @@ ASKED = {"cpu": "1000m", "memory": "1Gi"}
 LIMITS = {"cpu": "4000m", "memory": "4Gi"}
 REAL = (("3000m", "3000Mi"), ("2500m", "2000Mi"), ("2000m", "1500Mi"))
 MIB = 2**20 * 1000
-"""Of rooms, which count in thousandths."""
+"""Memory of a node, in thousandths of a byte."""
 Uses = Iterable[tuple[object, object]]
 
 
@@ -35,22 +35,22 @@ def read(pod: object) -> Pod:
 
 
 def a_pod(*containers: object, history: Iterable[str] = (), uses: Uses | None = REAL, **more: Any) -> Pod:
-    """`uses`: None, no annotation. `more`: what else its metadata say."""
+    """`uses`: None for no annotation. `more`: other fields of the metadata."""
     notes = {HISTORY_NODES: json.dumps([*history])}
     if uses is not None:
         notes[REAL_RESOURCES] = json.dumps([{"cpu": cpu, "memory": memory} for cpu, memory in uses])
     return read({"metadata": {"annotations": notes, **more}, "spec": {"containers": containers or (container(),)}})
 
 
-def a_room(cpu: str = "5000m", memory: str = "8Gi", created_at: datetime = OLD) -> Room:
+def a_node(cpu: str = "5000m", memory: str = "8Gi", created_at: datetime = OLD) -> FreeCapacity:
     milli_cpu, milli_bytes = (int(parse_quantity(amount) * 1000) for amount in (cpu, memory))
-    return Room(milli_cpu, milli_bytes, created_at)
+    return FreeCapacity(milli_cpu, milli_bytes, created_at)
 
 
-def points(pod: Pod, **rooms: Room | None) -> list[int]:
-    """Of each of these nodes, None: one that nobody knows."""
-    known = {name: room for name, room in rooms.items() if room is not None}
-    return list(score(read_wish(pod), known, list(rooms)).totals().values())
+def points(pod: Pod, **free: FreeCapacity | None) -> list[int]:
+    """The points of each node. A node that is None has unknown capacity."""
+    known = {name: node for name, node in free.items() if node is not None}
+    return list(score(read_preferences(pod), known, list(free)).totals().values())
 
 
 # The golden cases of the reference
@@ -70,7 +70,7 @@ def points(pod: Pod, **rooms: Room | None) -> list[int]:
     ],
 )
 def test_a_golden_case_with_known_use(cpu: str, memory: str, warm: tuple[str, ...], floor: int) -> None:
-    assert points(a_pod(history=warm), a=a_room(cpu, memory)) == [floor]
+    assert points(a_pod(history=warm), a=a_node(cpu, memory)) == [floor]
 
 
 @pytest.mark.parametrize("cpu", ["0", "1500m", "5000m"])
@@ -80,14 +80,14 @@ def test_a_golden_case_with_known_use(cpu: str, memory: str, warm: tuple[str, ..
 )
 @pytest.mark.parametrize("uses", [None, ()])
 def test_a_golden_case_without_known_use(cpu: str, warm: tuple[str, ...], gained: int, uses: Uses | None) -> None:
-    assert points(a_pod(history=warm, uses=uses), a=a_room(cpu)) == [gained]
+    assert points(a_pod(history=warm, uses=uses), a=a_node(cpu)) == [gained]
 
 
-# The rule beneath them
+# The rule of the golden cases
 
 
 def plugin_tier(free: int, asked: int, limit: int, uses: list[int]) -> int:
-    """As it is written down of the plugin."""
+    """The rule as the plugin's description has it."""
     if free > limit:
         return 70
     fitting = [number for number, use in enumerate(uses) if asked < use <= free]
@@ -95,7 +95,7 @@ def plugin_tier(free: int, asked: int, limit: int, uses: list[int]) -> int:
 
 
 amounts = st.integers(1, 60)
-"""Few enough that they often meet."""
+"""Few enough that many are equal."""
 ranked = st.lists(amounts, min_size=1, max_size=5).map(lambda uses: sorted(uses, reverse=True))
 
 
@@ -111,105 +111,105 @@ def test_points_are_the_plugins_hundredths_floored(data: st.DataObject, cpus: li
     ]
     hundredths = (30, 20, 10, 0, 0)[place] + sum(tiers) // 2
     pod = a_pod(container(*written), history=history, uses=uses)
-    assert points(pod, a=a_room(f"{free[0]}m", f"{free[1]}Mi")) == [hundredths // 10]
+    assert points(pod, a=a_node(f"{free[0]}m", f"{free[1]}Mi")) == [hundredths // 10]
 
 
 @pytest.mark.parametrize(
     ("use", "gained"), [(("3000m", ""), 1), (("3000m", "x"), 1), (("", "3000Mi"), 3), (("-1", "3000Mi"), 3)]
 )
-def test_a_side_of_a_use_that_is_not_known_leaves_the_other(use: tuple[str, str], gained: int) -> None:
-    """cpu: free is less than any use of it."""
-    assert points(a_pod(uses=[use]), a=a_room("1500m", "4Gi")) == [gained]
+def test_unknown_amount_of_a_use_leaves_the_other_amount(use: tuple[str, str], gained: int) -> None:
+    """The free cpu is less than every use of it."""
+    assert points(a_pod(uses=[use]), a=a_node("1500m", "4Gi")) == [gained]
 
 
 def test_only_five_uses_count() -> None:
     six = [(f"{cpu}m", "1Mi") for cpu in (3900, 3800, 3700, 3600, 3500, 1001)]
-    assert points(a_pod(uses=six), a=a_room("3500m", "1Mi"), b=a_room("3499m", "1Mi")) == [1, 1]
-    assert points(a_pod(uses=six), a=a_room("3500m", "8Gi"), b=a_room("3499m", "8Gi")) == [4, 4]
-    assert points(a_pod(uses=six[1:]), a=a_room("1001m", "8Gi")) == [4]
+    assert points(a_pod(uses=six), a=a_node("3500m", "1Mi"), b=a_node("3499m", "1Mi")) == [1, 1]
+    assert points(a_pod(uses=six), a=a_node("3500m", "8Gi"), b=a_node("3499m", "8Gi")) == [4, 4]
+    assert points(a_pod(uses=six[1:]), a=a_node("1001m", "8Gi")) == [4]
 
 
-def test_what_is_asked_for_is_that_of_all_containers_and_of_those_before_them() -> None:
+def test_requests_of_all_containers_add_up() -> None:
     two = a_pod(container(), container(limits={"cpu": "1", "memory": "1Mi"}), uses=[("2000m", "1Mi")])
-    assert points(two, a=a_room("4000m", "8Gi")) == [4], "2000m is asked for, so a use of it says nothing"
+    assert points(two, a=a_node("4000m", "8Gi")) == [4], "a use that equals the request of 2000m does not count"
     more = a_pod(container(), container(limits={"cpu": "1", "memory": "1Mi"}), uses=[("2001m", "1Mi")])
-    assert points(more, a=a_room("4000m", "8Gi")) == [6]
+    assert points(more, a=a_node("4000m", "8Gi")) == [6]
 
 
-def test_a_container_that_asks_for_nothing_is_taken_for_a_small_one() -> None:
-    """As kube-scheduler does where it weighs nodes: 100m and 200Mi each."""
+def test_container_without_requests_counts_as_a_small_one() -> None:
+    """kube-scheduler assumes the same where it scores nodes: 100m and 200Mi for each container."""
     bare = container(requests=None)
     for use, gained in (("200m", 4), ("201m", 6)):
-        assert points(a_pod(bare, bare, uses=[(use, "1Mi")]), a=a_room("1", "9Gi")) == [gained]
+        assert points(a_pod(bare, bare, uses=[(use, "1Mi")]), a=a_node("1", "9Gi")) == [gained]
     for use, gained in (("400Mi", 4), ("401Mi", 6)):
-        assert points(a_pod(bare, bare, uses=[("1m", use)]), a=a_room("9", "1Gi")) == [gained]
+        assert points(a_pod(bare, bare, uses=[("1m", use)]), a=a_node("9", "1Gi")) == [gained]
 
 
-def test_one_of_two_containers_that_asks_for_nothing_is_small_beside_the_other() -> None:
+def test_container_without_requests_adds_a_small_request_to_the_other() -> None:
     for use, gained in (("1100m", 4), ("1101m", 6)):
         pod = a_pod(container(), container(requests={}), uses=[(use, "1Mi")])
-        assert points(pod, a=a_room("4", "9Gi")) == [gained]
+        assert points(pod, a=a_node("4", "9Gi")) == [gained]
 
 
-def test_a_limit_is_that_of_all_containers() -> None:
-    assert points(a_pod(container(), container()), a=a_room("8000m", "8Gi"), b=a_room("8001m", "9Gi")) == [6, 7]
+def test_limits_of_all_containers_add_up() -> None:
+    assert points(a_pod(container(), container()), a=a_node("8000m", "8Gi"), b=a_node("8001m", "9Gi")) == [6, 7]
 
 
 @pytest.mark.parametrize("limits", [None, {}, {"cpu": "1Ki1", "memory": ""}, {"pods": "1"}])
 def test_a_pod_without_limits_is_scored_by_its_real_use(limits: object) -> None:
-    """It may take all there is: no node is roomy enough to stop looking at what it took before."""
-    nodes = {"a": a_room("99", "99Gi"), "b": a_room("2600m", "2500Mi"), "c": a_room("1500m", "1200Mi")}
+    """Such a Pod may use everything, so no node gets the points of a limit that fits."""
+    nodes = {"a": a_node("99", "99Gi"), "b": a_node("2600m", "2500Mi"), "c": a_node("1500m", "1200Mi")}
     assert points(a_pod(container(limits=limits)), **nodes) == [6, 5, 1]
     assert points(a_pod(container(), container(requests={}, limits=limits)), **nodes) == [6, 5, 1]
 
 
-# Nodes that are not known, or not what they were
+# Nodes of unknown capacity, and nodes that were replaced
 
 
 @pytest.mark.parametrize(
     ("known", "neutral"),
     [(["5000m"], 4), (["5000m", "1500m"], 1), (["5000m", "1500m", "2500m"], 3), (["5000m"] * 3 + ["0"] * 2, 4)],
 )
-def test_a_node_of_unknown_room_gets_the_lower_median_of_the_others(known: list[str], neutral: int) -> None:
-    rooms = {f"n{number}": a_room(cpu, "0") for number, cpu in enumerate(known)}
-    first, *others, last = points(a_pod(), new=None, **rooms, other=None)
+def test_node_of_unknown_capacity_gets_the_low_median_of_the_others(known: list[str], neutral: int) -> None:
+    free = {f"n{number}": a_node(cpu, "0") for number, cpu in enumerate(known)}
+    first, *others, last = points(a_pod(), new=None, **free, other=None)
     assert (first, last) == (neutral, neutral)
     assert sorted(others)[(len(others) - 1) // 2] == neutral
 
 
-def test_where_no_room_is_known_all_nodes_are_alike() -> None:
+def test_nodes_of_unknown_capacity_alone_get_no_points() -> None:
     assert points(a_pod(), a=None, b=None) == [0, 0]
 
 
-def test_a_node_of_unknown_room_can_still_be_warm() -> None:
-    assert points(a_pod(history=["a"]), a=None, b=a_room()) == [10, 7]
-    assert points(a_pod(history=["b", "a"], uses=None), a=None, b=a_room(), c=None) == [2, 3, 0]
+def test_node_of_unknown_capacity_gets_history_points() -> None:
+    assert points(a_pod(history=["a"]), a=None, b=a_node()) == [10, 7]
+    assert points(a_pod(history=["b", "a"], uses=None), a=None, b=a_node(), c=None) == [2, 3, 0]
 
 
-def test_what_a_node_gets_by_the_median_is_not_told_as_its_own() -> None:
-    found = score(read_wish(a_pod(history=["b"])), {"a": a_room()}, ["a", "b"])
+def test_load_of_unknown_capacity_is_explained_as_none() -> None:
+    found = score(read_preferences(a_pod(history=["b"])), {"a": a_node()}, ["a", "b"])
     assert found.terms("a") == {"history": 0, "load": 7}
     assert found.terms("b") == {"history": 3, "load": None}
 
 
 @pytest.mark.parametrize(("after", "gained"), [(-1, 3), (0, 3), (0.001, 0), (3600, 0)])
-def test_a_node_that_is_younger_than_the_pod_is_another_and_cold(after: float, gained: int) -> None:
+def test_node_younger_than_the_pod_gets_no_history_points(after: float, gained: int) -> None:
     pod = a_pod(history=["a"], uses=None, creationTimestamp=NOW.isoformat())
-    assert points(pod, a=a_room(created_at=NOW + timedelta(seconds=after))) == [gained]
+    assert points(pod, a=a_node(created_at=NOW + timedelta(seconds=after))) == [gained]
 
 
-def test_a_young_node_has_its_room_all_the_same() -> None:
+def test_young_node_gets_load_points() -> None:
     pod = a_pod(history=["a"], creationTimestamp=OLD.isoformat())
-    assert points(pod, a=a_room(created_at=NOW)) == [7]
+    assert points(pod, a=a_node(created_at=NOW)) == [7]
 
 
 @pytest.mark.parametrize("more", [{}, {"creationTimestamp": None}])
-def test_a_pod_that_is_yet_to_be_created_is_younger_than_all(more: dict[str, object]) -> None:
-    """People ask about such."""
-    assert points(a_pod(history=["a"], uses=None, **more), a=a_room(created_at=NOW)) == [3]
+def test_pod_without_creation_time_is_younger_than_every_node(more: dict[str, object]) -> None:
+    """People ask `explain` about Pods that are not created yet."""
+    assert points(a_pod(history=["a"], uses=None, **more), a=a_node(created_at=NOW)) == [3]
 
 
-# Pods that cannot be read well
+# Pods with unreadable annotations
 
 
 def a_noted(**notes: str) -> Pod:
@@ -222,33 +222,33 @@ DEEP = '[{"x":' + "[" * 100_000
 
 
 @pytest.mark.parametrize("note", ["", "x", "{}", "5", "null", '["a"', "[5]", "[null]", "[" * 100_000, DEEP, "\0"])
-def test_a_note_that_is_no_array_is_a_fault_and_the_other_counts(note: str) -> None:
+def test_annotation_that_is_no_array_is_a_fault_and_the_other_counts(note: str) -> None:
     history, real = json.dumps(["a"]), json.dumps([{"cpu": "3000m", "memory": "3000Mi"}])
-    assert read_wish(a_noted(history=note, real=real)).faults == ("history-nodes",)
-    assert points(a_noted(history=note, real=real), a=a_room()) == [7]
-    assert read_wish(a_noted(history=history, real=note)).faults == ("real-resources",)
-    assert points(a_noted(history=history, real=note), a=a_room()) == [3]
-    assert read_wish(a_noted(history=note, real=note)).faults == ("history-nodes", "real-resources")
+    assert read_preferences(a_noted(history=note, real=real)).faults == ("history-nodes",)
+    assert points(a_noted(history=note, real=real), a=a_node()) == [7]
+    assert read_preferences(a_noted(history=history, real=note)).faults == ("real-resources",)
+    assert points(a_noted(history=history, real=note), a=a_node()) == [3]
+    assert read_preferences(a_noted(history=note, real=note)).faults == ("history-nodes", "real-resources")
 
 
-def test_notes_that_can_be_read_are_no_fault() -> None:
-    assert read_wish(a_pod(history=["a"])).faults == ()
-    assert read_wish(read({})).faults == ()
+def test_readable_annotations_are_no_fault() -> None:
+    assert read_preferences(a_pod(history=["a"])).faults == ()
+    assert read_preferences(read({})).faults == ()
 
 
 odd = st.one_of(st.text(max_size=9), st.from_regex(r"[-+]?[0-9.]{1,20}([numkMGTPEi]{0,2}|e-?[0-9]{1,3})"))
-"""Quantities, and what looks like some."""
+"""Quantities, and texts that look like quantities."""
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(["cpu", "memory"]), odd)), st.tuples(odd, odd), st.text())
-def test_whatever_a_pod_says_of_itself_it_gets_whole_points_in_range(
+def test_points_are_whole_and_in_range_for_any_pod(
     uses: list[dict[str, str]], sides: tuple[str, str], note: str
 ) -> None:
     amounts = dict(zip(("cpu", "memory"), sides, strict=True))
     notes = {HISTORY_NODES: json.dumps(["a", note]), REAL_RESOURCES: json.dumps(uses) if uses else note}
     spec = {"containers": [container(amounts, amounts)], "initContainers": [container(amounts)], "overhead": amounts}
     pod = read({"metadata": {"annotations": notes}, "spec": spec})
-    for gained in points(pod, a=a_room(), b=a_room("-1", "0"), c=None):
+    for gained in points(pod, a=a_node(), b=a_node("-1", "0"), c=None):
         assert type(gained) is int
         assert 0 <= gained <= 10
 
@@ -257,22 +257,24 @@ def test_whatever_a_pod_says_of_itself_it_gets_whole_points_in_range(
 
 
 def test_points_come_in_the_order_of_the_names() -> None:
-    rooms = {"a": a_room("1500m", "1200Mi"), "b": a_room(), "c": a_room("2600m", "2500Mi")}
+    free = {"a": a_node("1500m", "1200Mi"), "b": a_node(), "c": a_node("2600m", "2500Mi")}
     for names in (["c", "a", "b"], ["b", "c", "a"], []):
-        told = dict(zip("abc", (1, 7, 5), strict=True))
-        assert list(score(read_wish(a_pod()), rooms, names).totals().items()) == [(name, told[name]) for name in names]
+        expected = dict(zip("abc", (1, 7, 5), strict=True))
+        assert list(score(read_preferences(a_pod()), free, names).totals().items()) == [
+            (name, expected[name]) for name in names
+        ]
 
 
-def test_in_time_they_are_as_without_haste() -> None:
-    names = [f"n{number}" for number in range(2 * LOOK_EVERY + 1)]
-    rooms = {name: Room(number * 10, number * 10 * MIB, OLD) for number, name in enumerate(names) if number % 3}
-    wish = read_wish(a_pod(history=[names[-1], "other", names[0]]))
-    assert score_in_time(wish, rooms, names, lambda: False) == score(wish, rooms, names)
-    assert score_in_time(wish, rooms, [], lambda: False) == Score({}, {})
+def test_score_in_time_equals_score() -> None:
+    names = [f"n{number}" for number in range(2 * NODES_BETWEEN_LOOKS + 1)]
+    free = {name: FreeCapacity(number * 10, number * 10 * MIB, OLD) for number, name in enumerate(names) if number % 3}
+    wanted = read_preferences(a_pod(history=[names[-1], "other", names[0]]))
+    assert score_in_time(wanted, free, names, lambda: False) == score(wanted, free, names)
+    assert score_in_time(wanted, free, [], lambda: False) == Score({}, {})
 
 
 @pytest.mark.parametrize("looks_in_time", [0, 1, 2])
-def test_too_late_nobody_has_any(looks_in_time: int) -> None:
-    names = [f"n{number}" for number in range(2 * LOOK_EVERY + 1)]
+def test_score_that_is_too_late_is_none(looks_in_time: int) -> None:
+    names = [f"n{number}" for number in range(2 * NODES_BETWEEN_LOOKS + 1)]
     answers = iter([False] * looks_in_time + [True])
-    assert score_in_time(read_wish(a_pod()), {}, names, lambda: next(answers)) is None
+    assert score_in_time(read_preferences(a_pod()), {}, names, lambda: next(answers)) is None

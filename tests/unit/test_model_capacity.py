@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.model.amounts import Amounts
-from dispatcher.model.capacity import BoundPod, NodeCapacities, NodeSize, Room
+from dispatcher.model.capacity import BoundPod, FreeCapacity, NodeCapacities, NodeSize
 from tests.builders import NOW, later
 
 LARGE = {"cpu": 8000, "memory": 1000, "pods": 110_000}
@@ -38,13 +38,13 @@ def test_capacities_are_empty_at_first() -> None:
 
 
 def test_an_empty_node_is_free() -> None:
-    assert rooms_of(a_size()).of == {"a": Room(8000, 1000, NOW)}
+    assert rooms_of(a_size()).of == {"a": FreeCapacity(8000, 1000, NOW)}
 
 
 def test_requests_of_bound_pods_are_not_free() -> None:
     assert rooms_of(a_size(), a_size("b"), a_bound(), a_bound(name="default/y")).of == {
-        "a": Room(6000, 800, NOW),
-        "b": Room(8000, 1000, NOW),
+        "a": FreeCapacity(6000, 800, NOW),
+        "b": FreeCapacity(8000, 1000, NOW),
     }
 
 
@@ -52,22 +52,22 @@ def test_pods_may_be_heard_before_their_node() -> None:
     rooms = rooms_of(a_bound())
     assert rooms.of == {}
     rooms.hear_node(None, a_size())
-    assert rooms.of["a"] == Room(7000, 900, NOW)
+    assert rooms.of["a"] == FreeCapacity(7000, 900, NOW)
 
 
-def test_free_capacity_is_negative_if_pods_request_too_much() -> None:
-    assert rooms_of(a_size(size=SMALL), *[a_bound()] * 3).of["a"] == Room(-2000, -200, NOW)
+def test_more_may_be_asked_for_than_there_is() -> None:
+    assert rooms_of(a_size(size=SMALL), *[a_bound()] * 3).of["a"] == FreeCapacity(-2000, -200, NOW)
 
 
 def test_a_node_without_allocatable_amounts_has_no_capacity() -> None:
     assert rooms_of(a_size(size={}), a_size("b", {"cpu": 5}), a_bound()).of == {
-        "a": Room(-1000, -100, NOW),
-        "b": Room(5, 0, NOW),
+        "a": FreeCapacity(-1000, -100, NOW),
+        "b": FreeCapacity(5, 0, NOW),
     }
 
 
-def test_a_pod_without_requests_takes_no_capacity() -> None:
-    assert rooms_of(a_size(), a_bound(asks={"pods": 1000})).of["a"] == Room(8000, 1000, NOW)
+def test_a_pod_that_asks_for_nothing_takes_nothing() -> None:
+    assert rooms_of(a_size(), a_bound(asks={"pods": 1000})).of["a"] == FreeCapacity(8000, 1000, NOW)
 
 
 @pytest.mark.parametrize("after", [None, a_bound(asks={"cpu": 500}), a_bound("b")])
@@ -75,14 +75,14 @@ def test_a_pod_that_goes_shrinks_or_moves_frees_its_capacity(after: BoundPod | N
     rooms = rooms_of(a_size(), a_size("b"), a_bound())
     rooms.hear_pod(a_bound(), after)
     taken = after.asks if after is not None and after.node == "a" else {}
-    assert rooms.of["a"] == Room(8000 - taken.get("cpu", 0), 1000 - taken.get("memory", 0), NOW)
-    assert rooms.of["b"] == (Room(7000, 900, NOW) if after == a_bound("b") else Room(8000, 1000, NOW))
+    assert rooms.of["a"] == FreeCapacity(8000 - taken.get("cpu", 0), 1000 - taken.get("memory", 0), NOW)
+    assert rooms.of["b"] == (FreeCapacity(7000, 900, NOW) if after == a_bound("b") else FreeCapacity(8000, 1000, NOW))
 
 
 def test_a_changed_or_recreated_node_keeps_its_pods() -> None:
     rooms = rooms_of(a_size(size=SMALL), a_bound())
     rooms.hear_node(a_size(size=SMALL), a_size(age=-60))
-    assert rooms.of == {"a": Room(7000, 900, later(60))}
+    assert rooms.of == {"a": FreeCapacity(7000, 900, later(60))}
 
 
 def test_a_node_that_comes_back_has_its_pods_again() -> None:
@@ -92,7 +92,7 @@ def test_a_node_that_comes_back_has_its_pods_again() -> None:
     rooms.hear_pod(None, a_bound(name="default/y"))
     assert rooms.of == {}
     rooms.hear_node(None, a_size())
-    assert rooms.of["a"] == Room(6000, 800, NOW)
+    assert rooms.of["a"] == FreeCapacity(6000, 800, NOW)
 
 
 def test_a_removal_of_unknown_nodes_and_pods_changes_nothing() -> None:
@@ -100,7 +100,7 @@ def test_a_removal_of_unknown_nodes_and_pods_changes_nothing() -> None:
     rooms.hear_node(None, None)
     rooms.hear_node(a_size("b"), None)
     rooms.hear_pod(None, None)
-    assert rooms.of == {"a": Room(8000, 1000, NOW)}
+    assert rooms.of == {"a": FreeCapacity(8000, 1000, NOW)}
 
 
 # Changes in any order
@@ -115,14 +115,16 @@ steps = st.lists(
 )
 
 
-def counted(nodes: Mapping[str, NodeSize], pods: Mapping[str, BoundPod]) -> dict[str, Room]:
-    """Free capacity, computed from all nodes and Pods."""
+def counted(nodes: Mapping[str, NodeSize], pods: Mapping[str, BoundPod]) -> dict[str, FreeCapacity]:
+    """From scratch."""
     asked = {
         name: {what: sum(pod.asks[what] for pod in pods.values() if pod.node == name) for what in ("cpu", "memory")}
         for name in nodes
     }
     return {
-        name: Room(node.size["cpu"] - asked[name]["cpu"], node.size["memory"] - asked[name]["memory"], node.created_at)
+        name: FreeCapacity(
+            node.size["cpu"] - asked[name]["cpu"], node.size["memory"] - asked[name]["memory"], node.created_at
+        )
         for name, node in nodes.items()
     }
 

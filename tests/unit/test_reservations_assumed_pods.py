@@ -1,76 +1,76 @@
-"""Who is between filter and bind, and how much that is in all."""
+"""Assumed Pods, and the sum of their requests."""
 
 from dispatcher.reservations.assumed_pods import ASSUMED_TICKS, MOST_NAMES, AssumedPods, PossibleNodes
 from dispatcher.reservations.pod_request import PodRequest
 
 
-def an_asker(name: str, cpu: int = 1) -> PodRequest:
+def a_pod_request(name: str, cpu: int = 1) -> PodRequest:
     return PodRequest(name, (), {"cpu": cpu})
 
 
-def charged(**counts: bool) -> AssumedPods:
-    """Pods that ask for one core each."""
-    charges = AssumedPods()
+def assumed_pods(**counts: bool) -> AssumedPods:
+    """Pods that request one core each."""
+    assumed = AssumedPods()
     for name, one in counts.items():
-        charges.put(an_asker(name), PossibleNodes(), counts=one)
-    return charges
+        assumed.assume(a_pod_request(name), PossibleNodes(), is_counted=one)
+    return assumed
 
 
-def towards(charges: AssumedPods, node: str, but: str = "nobody") -> list[str]:
-    return [one.name for one in charges.towards(node, but)]
+def request_names(assumed: AssumedPods, node: str, other_than: str = "nobody") -> list[str]:
+    return [one.name for one in assumed.requests_for_node(node, other_than)]
 
 
-def test_those_who_may_have_no_node_with_a_hold_count_once_one_comes() -> None:
-    charges = charged(a=True, b=False)
-    assert charges.total == {"cpu": 1}
-    charges.count_all()
-    charges.count_all()
-    assert charges.total == {"cpu": 2}
+def test_uncounted_pods_count_once_a_reservation_appears() -> None:
+    assumed = assumed_pods(a=True, b=False)
+    assert assumed.total == {"cpu": 1}
+    assumed.count_every_pod()
+    assumed.count_every_pod()
+    assert assumed.total == {"cpu": 2}
 
 
-def test_nobody_is_beside_itself() -> None:
-    charges = charged(a=True, b=True, c=False)
-    assert [charges.beside(name)["cpu"] for name in ("a", "b", "c", "d")] == [1, 1, 2, 2]
+def test_total_without_a_pod_leaves_out_its_request() -> None:
+    assumed = assumed_pods(a=True, b=True, c=False)
+    assert [assumed.total_without(name)["cpu"] for name in ("a", "b", "c", "d")] == [1, 1, 2, 2]
 
 
-def test_who_is_settled_counts_no_more() -> None:
-    charges = charged(a=True, b=False)
-    assert charges.forget("b")
-    assert charges.total == {"cpu": 1}
-    assert charges.forget("a")
-    assert charges.total == {}
-    assert not charges.forget("a")
+def test_forgotten_pod_does_not_count() -> None:
+    assumed = assumed_pods(a=True, b=False)
+    assert assumed.forget("b")
+    assert assumed.total == {"cpu": 1}
+    assert assumed.forget("a")
+    assert assumed.total == {}
+    assert not assumed.forget("a")
 
 
-def test_they_are_forgotten_in_their_order() -> None:
-    charges = charged(a=True)
-    assert charges.tick() == []
-    charges.put(an_asker("b"), PossibleNodes(), counts=True)
-    ticks = [charges.tick() for _ in range(ASSUMED_TICKS)]
+def test_pods_are_forgotten_in_their_order() -> None:
+    assumed = assumed_pods(a=True)
+    assert assumed.tick() == []
+    assumed.assume(a_pod_request("b"), PossibleNodes(), is_counted=True)
+    ticks = [assumed.tick() for _ in range(ASSUMED_TICKS)]
     assert ticks[-2:] == [["a"], ["b"]]
-    assert charges.total == {}
+    assert assumed.total == {}
 
 
-def test_towards_a_node_are_those_who_were_offered_it_and_not_refused() -> None:
-    charges = AssumedPods()
-    charges.put(an_asker("a"), PossibleNodes(["n", "m"], ["n"]), counts=True)
-    charges.put(an_asker("b"), PossibleNodes(["n"]), counts=True)
-    charges.put(an_asker("c"), PossibleNodes(["n", "m"]), counts=False)
-    charges.put(an_asker("d"), PossibleNodes(), counts=True)
-    assert towards(charges, "n") == ["b", "d"]
-    assert towards(charges, "m") == ["a", "d"]
-    assert towards(charges, "n", "b") == ["d"]
+def test_requests_for_a_node_leave_out_pods_that_cannot_go_there() -> None:
+    assumed = AssumedPods()
+    assumed.assume(a_pod_request("a"), PossibleNodes(["n", "m"], ["n"]), is_counted=True)
+    assumed.assume(a_pod_request("b"), PossibleNodes(["n"]), is_counted=True)
+    assumed.assume(a_pod_request("c"), PossibleNodes(["n", "m"]), is_counted=False)
+    assumed.assume(a_pod_request("d"), PossibleNodes(), is_counted=True)
+    assert request_names(assumed, "n") == ["b", "d"]
+    assert request_names(assumed, "m") == ["a", "d"]
+    assert request_names(assumed, "n", "b") == ["d"]
 
 
-def test_of_too_many_names_it_is_forgotten_first_who_was_offered_what_and_then_who_was_refused_it() -> None:
-    """Whoever might be on its way counts, and one that is settled makes room."""
-    charges, half = AssumedPods(), [f"n{number}" for number in range(MOST_NAMES // 2)]
-    charges.put(an_asker("first"), PossibleNodes(half, ["n"]), counts=True)
-    charges.put(an_asker("second"), PossibleNodes(half, ["n"]), counts=True)
-    charges.put(an_asker("third"), PossibleNodes((), half), counts=True)
-    assert towards(charges, "elsewhere") == ["second", "third"]
-    assert towards(charges, "n") == ["third"]
-    assert towards(charges, "n1") == ["first", "second", "third"]
-    charges.forget("first")
-    charges.put(an_asker("fourth"), PossibleNodes(half, ["n"]), counts=True)
-    assert towards(charges, "elsewhere") == ["second", "third"]
+def test_names_beyond_the_bound_are_dropped_offered_ones_first() -> None:
+    """A Pod without names counts on every node. A forgotten Pod frees its names."""
+    assumed, half = AssumedPods(), [f"n{number}" for number in range(MOST_NAMES // 2)]
+    assumed.assume(a_pod_request("first"), PossibleNodes(half, ["n"]), is_counted=True)
+    assumed.assume(a_pod_request("second"), PossibleNodes(half, ["n"]), is_counted=True)
+    assumed.assume(a_pod_request("third"), PossibleNodes((), half), is_counted=True)
+    assert request_names(assumed, "elsewhere") == ["second", "third"]
+    assert request_names(assumed, "n") == ["third"]
+    assert request_names(assumed, "n1") == ["first", "second", "third"]
+    assumed.forget("first")
+    assumed.assume(a_pod_request("fourth"), PossibleNodes(half, ["n"]), is_counted=True)
+    assert request_names(assumed, "elsewhere") == ["second", "third"]

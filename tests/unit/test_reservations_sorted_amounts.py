@@ -1,4 +1,4 @@
-"""Nodes in order of an amount."""
+"""Names in the order of an amount."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,14 +10,14 @@ AMOUNTS = st.integers(-3, 3)
 
 
 @given(st.lists(st.tuples(NAMES, AMOUNTS | st.none())), AMOUNTS)
-def test_those_below_are_found_whatever_came_and_went(changes: list[tuple[str, int | None]], limit: int) -> None:
-    ranks, known = SortedAmounts(), dict[str, int]()
+def test_names_below_a_limit_are_found_after_any_changes(changes: list[tuple[str, int | None]], limit: int) -> None:
+    amounts, known = SortedAmounts(), dict[str, int]()
     for name, amount in changes:
         if amount is None:
-            ranks.drop(name)
+            amounts.drop(name)
             known.pop(name, None)
         else:
-            ranks.put(name, amount)
+            amounts.put(name, amount)
             known[name] = amount
-    assert sorted(ranks.below(limit)) == sorted(name for name, amount in known.items() if amount < limit)
-    assert len(ranks) == len(known)
+    assert sorted(amounts.names_below(limit)) == sorted(name for name, amount in known.items() if amount < limit)
+    assert len(amounts) == len(known)

@@ -1,4 +1,4 @@
-"""What a reservation's status says of it, and when it has to be told anew."""
+"""The status of a reservation, and when it has to be written."""
 
 import pytest
 from msgspec.structs import replace
@@ -7,7 +7,7 @@ from dispatcher.model.capacity import BoundPod, NodeCapacities, NodeSize
 from dispatcher.model.reservations import Reservation, key_of
 from dispatcher.reservations.book import ReservationBook
 from dispatcher.reservations.pod_request import PodRequest
-from dispatcher.reservations.status import Around, ReservationStatus, kept_from, status_of, turned
+from dispatcher.reservations.status import Observation, ReservationStatus, phase_notices, refusal_notices, status_of
 from tests.builders import NOW
 
 LESS = "less is free than is held"
@@ -17,40 +17,41 @@ SIZE = NodeSize("a", NOW, {"cpu": 4000, "memory": 4096, "pods": 10_000})
 
 
 @pytest.mark.parametrize(
-    ("around", "phase", "message"),
+    ("seen", "phase", "message"),
     [
-        (Around(), "Active", ""),
-        (Around(left={"cpu": 0, "memory": 1}), "Active", ""),
-        (Around(left={"cpu": -1500}), "Active", "less is free than is held: cpu lacks 1500m"),
+        (Observation(), "Active", ""),
+        (Observation(unreserved={"cpu": 0, "memory": 1}), "Active", ""),
+        (Observation(unreserved={"cpu": -1500}), "Active", "less is free than is held: cpu lacks 1500m"),
         (
-            Around(left={"cpu": -2000, "memory": -1}, twins=("team/s",)), "Active",
+            Observation(unreserved={"cpu": -2000, "memory": -1}, same_target=("team/s",)), "Active",
             f"{LESS}: cpu lacks 2; {LESS}: memory lacks 1m; held for the same target: team/s",
         ),
-        (Around(has_node=False), "NodeMissing", "there is no node a; room is held there once it comes"),
-        (Around(has_node=False, holds=False), "Expired", "its time was over, at 1970-01-01T00:01:40Z"),
-        (Around(has_landed=True), "Landed", "its Pod was on a node already"),
-        (Around(has_landed=True, landed_on="b"), "Landed", "its Pod is on node b"),
+        (Observation(node_exists=False), "NodeMissing", "there is no node a; room is held there once it comes"),
+        (Observation(node_exists=False, is_active=False), "Expired", "its time was over, at 1970-01-01T00:01:40Z"),
+        (Observation(has_landed=True), "Landed", "its Pod was on a node already"),
+        (Observation(has_landed=True, landed_on="b"), "Landed", "its Pod is on node b"),
     ],
 )  # fmt: skip
-def test_it_says(around: Around, phase: str, message: str) -> None:
-    assert status_of(ONE, around) == ReservationStatus(phase, message)
+def test_status_says(seen: Observation, phase: str, message: str) -> None:
+    assert status_of(ONE, seen) == ReservationStatus(phase, message)
 
 
 def test_a_message_is_never_longer_than_a_status_may_hold() -> None:
-    many = Around(twins=[f"team/reservation-{number:04}" for number in range(200)])
+    many = Observation(same_target=[f"team/reservation-{number:04}" for number in range(200)])
     assert len(status_of(ONE, many).message) == 1024
 
 
-def test_what_was_over_before_it_was_made_is_told_so() -> None:
+def test_reservation_that_ended_before_it_was_made_says_so() -> None:
     early = replace(ONE, ends_at=40)
     assert (
-        status_of(early, Around(holds=False)).message == "its time was over before it was made, at 1970-01-01T00:00:40Z"
+        status_of(early, Observation(is_active=False)).message
+        == "its time was over before it was made, at 1970-01-01T00:00:40Z"
     )
 
 
-def test_what_was_told_of_a_landing_stays_after_a_restart() -> None:
-    told = replace(ONE, phase="Landed", message="its Pod is on node c")
-    assert status_of(told, Around(has_landed=True)) == ReservationStatus("Landed", "its Pod is on node c")
+def test_message_of_a_landing_stays_after_a_restart() -> None:
+    landed = replace(ONE, phase="Landed", message="its Pod is on node c")
+    assert status_of(landed, Observation(has_landed=True)) == ReservationStatus("Landed", "its Pod is on node c")
 
 
 @pytest.mark.parametrize(
@@ -60,140 +61,140 @@ def test_what_was_told_of_a_landing_stays_after_a_restart() -> None:
         ("NodeMissing", "Active", "m", False),
     ],
 )  # fmt: skip
-def test_another_phase_is_told(before: str, phase: str, words: str, is_warning: bool) -> None:
-    (told,) = turned(replace(ONE, phase=before), ReservationStatus(phase, words))
-    assert (told.kind, told.name, told.uid) == ("NodeReservation", "team/r", "u")
-    assert (told.reason, told.words, told.is_warning) == (phase, words, is_warning)
+def test_new_phase_is_notified(before: str, phase: str, words: str, is_warning: bool) -> None:
+    (notice,) = phase_notices(replace(ONE, phase=before), ReservationStatus(phase, words))
+    assert (notice.kind, notice.name, notice.uid) == ("NodeReservation", "team/r", "u")
+    assert (notice.reason, notice.words, notice.is_warning) == (phase, words, is_warning)
 
 
-def test_that_a_node_is_back_is_told_in_words() -> None:
-    (told,) = turned(replace(ONE, phase="NodeMissing"), ReservationStatus("Active", ""))
-    assert told.words == "room is held on node a"
+def test_return_of_a_node_is_notified_in_words() -> None:
+    (notice,) = phase_notices(replace(ONE, phase="NodeMissing"), ReservationStatus("Active", ""))
+    assert notice.words == "room is held on node a"
 
 
 @pytest.mark.parametrize("before", ["", "Active"])
-def test_that_it_holds_as_it_should_is_no_news(before: str) -> None:
-    assert not [*turned(replace(ONE, phase=before), ReservationStatus("Active", "less is free than is held"))]
+def test_active_phase_at_the_begin_is_not_notified(before: str) -> None:
+    assert not [*phase_notices(replace(ONE, phase=before), ReservationStatus("Active", "less is free than is held"))]
 
 
-def test_a_pod_hears_of_the_reservations_of_one_node_and_of_how_many_nodes_there_are() -> None:
+def test_refusal_notice_names_one_node_and_the_number_of_others() -> None:
     both = [ONE, replace(ONE, name="team/s", uid="v")]
-    pod, *others = kept_from("x/p", "pod", both, "why", 3)
+    pod, *others = refusal_notices("x/p", "pod", both, "why", 3)
     assert pod.words == "why: by NodeReservation team/r, team/s on node a, and on 2 other nodes"
     assert [(one.name, one.uid, one.words) for one in others] == [
         ("team/r", "u", "Pod x/p was kept from node a"), ("team/s", "v", "Pod x/p was kept from node a"),
     ]  # fmt: skip
-    assert not [*kept_from("x/p", "pod", [], "why", 1)]
+    assert not [*refusal_notices("x/p", "pod", [], "why", 1)]
 
 
-class Told:
-    """Reservations whose statuses somebody keeps."""
+class Statuses:
+    """A book, and the reservations as the API server has them."""
 
     def __init__(self) -> None:
-        self.holds = ReservationBook(NodeCapacities())
-        self.known: dict[str, Reservation] = {}
+        self.book = ReservationBook(NodeCapacities())
+        self.objects: dict[str, Reservation] = {}
 
     def put(self, one: Reservation) -> None:
-        self.holds.hear_reservation(self.known.get(one.name), one)
-        self.known[one.name] = one
+        self.book.hear_reservation(self.objects.get(one.name), one)
+        self.objects[one.name] = one
 
-    def round(self, now: float = 0) -> dict[str, str]:
-        """What is told, as it comes back."""
-        told = list(self.holds.statuses(now))
-        for one, now_is in told:
-            self.put(replace(one, phase=now_is.phase, message=now_is.message))
-        return {one.name: now_is.phase for one, now_is in told}
+    def write_due(self, now: float = 0) -> dict[str, str]:
+        """Writes the due statuses, and hears of them as the watch would. Returns the phases."""
+        due = list(self.book.statuses(now))
+        for one, status in due:
+            self.put(replace(one, phase=status.phase, message=status.message))
+        return {one.name: status.phase for one, status in due}
 
 
 @pytest.fixture
-def told() -> Told:
-    made = Told()
-    made.holds.hear_node(None, SIZE)
+def written() -> Statuses:
+    made = Statuses()
+    made.book.hear_node(None, SIZE)
     made.put(ONE)
-    assert made.round() == {"team/r": "Active"}
+    assert made.write_due() == {"team/r": "Active"}
     return made
 
 
-def test_what_has_not_changed_is_not_told_again(told: Told) -> None:
-    assert told.round() == {}
-    told.holds.hear_node(SIZE, replace(SIZE, size={**SIZE.size, "cpu": 3000}))
-    assert told.round() == {}
+def test_unchanged_status_is_not_written_again(written: Statuses) -> None:
+    assert written.write_due() == {}
+    written.book.hear_node(SIZE, replace(SIZE, size={**SIZE.size, "cpu": 3000}))
+    assert written.write_due() == {}
 
 
-def test_what_could_not_be_told_is_told_later(told: Told) -> None:
-    told.holds.hear_node(SIZE, None)
-    ((one, _),) = told.holds.statuses(0)
-    assert list(told.holds.statuses(0)) == []
-    told.holds.again(one)
-    assert told.round() == {"team/r": "NodeMissing"}
+def test_status_that_could_not_be_written_is_retried(written: Statuses) -> None:
+    written.book.hear_node(SIZE, None)
+    ((one, _),) = written.book.statuses(0)
+    assert list(written.book.statuses(0)) == []
+    written.book.retry_status(one)
+    assert written.write_due() == {"team/r": "NodeMissing"}
 
 
-def test_a_node_that_goes_and_comes_back_is_told(told: Told) -> None:
-    told.holds.hear_node(SIZE, None)
-    assert told.round() == {"team/r": "NodeMissing"}
-    told.holds.hear_node(None, SIZE)
-    assert told.round() == {"team/r": "Active"}
+def test_missing_node_and_its_return_are_written(written: Statuses) -> None:
+    written.book.hear_node(SIZE, None)
+    assert written.write_due() == {"team/r": "NodeMissing"}
+    written.book.hear_node(None, SIZE)
+    assert written.write_due() == {"team/r": "Active"}
 
 
-def test_an_end_is_told(told: Told) -> None:
-    assert told.round(100) == {"team/r": "Expired"}
-    assert +told.holds.phases == {"Expired": 1}
+def test_end_is_written(written: Statuses) -> None:
+    assert written.write_due(100) == {"team/r": "Expired"}
+    assert +written.book.phases == {"Expired": 1}
 
 
-def test_a_landing_is_told(told: Told) -> None:
-    told.holds.hear_pod(None, BoundPod("team/p", "b", {"cpu": 1}, (OURS,)))
-    assert told.round() == {"team/r": "Landed"}
-    assert told.known["team/r"].message == "its Pod is on node b"
+def test_landing_is_written(written: Statuses) -> None:
+    written.book.hear_pod(None, BoundPod("team/p", "b", {"cpu": 1}, (OURS,)))
+    assert written.write_due() == {"team/r": "Landed"}
+    assert written.objects["team/r"].message == "its Pod is on node b"
 
 
-def test_a_node_that_is_taken_by_others_is_told(told: Told) -> None:
-    told.holds.hear_pod(None, BoundPod("team/p", "a", {"cpu": 3000, "memory": 0}, ("uid team/u",)))
-    assert told.round() == {"team/r": "Active"}
-    assert told.known["team/r"].message == "less is free than is held: cpu lacks 1"
-    assert told.holds.is_bound(PodRequest("team/p", (), {}, uid="u"))
-    assert not told.holds.is_bound(PodRequest("team/p", (), {}, uid="another of that name"))
+def test_shortage_on_the_node_is_written(written: Statuses) -> None:
+    written.book.hear_pod(None, BoundPod("team/p", "a", {"cpu": 3000, "memory": 0}, ("uid team/u",)))
+    assert written.write_due() == {"team/r": "Active"}
+    assert written.objects["team/r"].message == "less is free than is held: cpu lacks 1"
+    assert written.book.is_bound(PodRequest("team/p", (), {}, uid="u"))
+    assert not written.book.is_bound(PodRequest("team/p", (), {}, uid="another of that name"))
 
 
-def test_nobody_waits_for_a_reservation_that_is_gone(told: Told) -> None:
-    told.holds.hear_reservation(told.known["team/r"], None)
-    assert told.round(100) == {}
-    assert +told.holds.phases == {}
+def test_deleted_reservation_gets_no_status(written: Statuses) -> None:
+    written.book.hear_reservation(written.objects["team/r"], None)
+    assert written.write_due(100) == {}
+    assert +written.book.phases == {}
 
 
-def test_another_extender_that_says_a_moment_earlier_that_it_is_over_is_not_contradicted(told: Told) -> None:
-    told.put(replace(ONE, phase="Expired", message="its time was over, at 1970-01-01T00:01:40Z"))
-    assert told.round(99) == {}
-    assert told.round(100) == {}
+def test_earlier_end_by_another_extender_is_not_contradicted(written: Statuses) -> None:
+    written.put(replace(ONE, phase="Expired", message="its time was over, at 1970-01-01T00:01:40Z"))
+    assert written.write_due(99) == {}
+    assert written.write_due(100) == {}
 
 
-def test_what_is_made_longer_after_its_end_holds_again(told: Told) -> None:
-    assert told.round(100) == {"team/r": "Expired"}
-    told.put(replace(told.known["team/r"], ends_at=200))
-    assert told.round(100) == {"team/r": "Active"}
+def test_reservation_with_a_later_end_is_active_again(written: Statuses) -> None:
+    assert written.write_due(100) == {"team/r": "Expired"}
+    written.put(replace(written.objects["team/r"], ends_at=200))
+    assert written.write_due(100) == {"team/r": "Active"}
 
 
-def test_a_node_that_has_nothing_is_a_node(told: Told) -> None:
-    told.holds.hear_node(SIZE, replace(SIZE, size={}))
-    assert told.round() == {"team/r": "Active"}
+def test_node_without_allocatable_is_not_missing(written: Statuses) -> None:
+    written.book.hear_node(SIZE, replace(SIZE, size={}))
+    assert written.write_due() == {"team/r": "Active"}
 
 
-def test_nor_is_it_said_meanwhile_that_its_node_is_missing(told: Told) -> None:
-    told.holds.hear_node(SIZE, None)
-    told.put(replace(ONE, phase="Expired", message="its time was over, at 1970-01-01T00:01:40Z"))
-    assert told.round(99) == {}
+def test_missing_node_does_not_contradict_an_earlier_end(written: Statuses) -> None:
+    written.book.hear_node(SIZE, None)
+    written.put(replace(ONE, phase="Expired", message="its time was over, at 1970-01-01T00:01:40Z"))
+    assert written.write_due(99) == {}
 
 
-def test_where_it_landed_is_said_once_by_whoever_saw_it_first(told: Told) -> None:
-    """Another extender, which began later, may have seen another Pod of the same Job."""
-    told.put(replace(ONE, phase="Landed", message="its Pod is on node a"))
-    told.holds.hear_pod(None, BoundPod("team/p", "b", {"cpu": 1}, (OURS,)))
-    assert told.round() == {}
+def test_node_of_a_landing_is_written_once(written: Statuses) -> None:
+    """Another extender that began later may have seen another Pod of the same Job."""
+    written.put(replace(ONE, phase="Landed", message="its Pod is on node a"))
+    written.book.hear_pod(None, BoundPod("team/p", "b", {"cpu": 1}, (OURS,)))
+    assert written.write_due() == {}
 
 
-def test_of_many_reservations_for_one_target_all_extenders_name_the_same(told: Told) -> None:
+def test_first_ten_reservations_for_one_target_are_named(written: Statuses) -> None:
     for number in range(15, 1, -1):
-        told.put(replace(ONE, name=f"team/s{number:02}", uid=f"s{number}"))
-    words = {one.name: now_is.message for one, now_is in told.holds.statuses(0)}
+        written.put(replace(ONE, name=f"team/s{number:02}", uid=f"s{number}"))
+    words = {one.name: status.message for one, status in written.book.statuses(0)}
     names = ", ".join(f"team/s{number:02}" for number in range(2, 11))
     assert words["team/s15"].endswith(f"; held for the same target: team/r, {names}")
     assert words["team/r"].endswith(f"; held for the same target: {names}, team/s11")

@@ -1,4 +1,4 @@
-"""Pods that were turned away, in the fewest words."""
+"""Pods that wait because of reservations, for short tests."""
 
 from collections.abc import Callable
 
@@ -6,40 +6,43 @@ from dispatcher.reservations.pod_request import PodRequest
 from dispatcher.reservations.waiting_pods import WaitingPod, WaitingPods
 
 
-def an_asker(number: int, uid: str = "u") -> PodRequest:
+def a_pod_request(number: int, uid: str = "u") -> PodRequest:
     return PodRequest(f"team/p{number}", (), {}, uid=uid)
 
 
-def nobody(_: PodRequest) -> bool:
+def not_bound(_: PodRequest) -> bool:
     return False
 
 
-class Kept:
-    """Pods that were turned away, and what happens meanwhile."""
+class Waiting:
+    """The waiting Pods under test, and a clock."""
 
     def __init__(self) -> None:
-        self.all = WaitingPods()
+        self.pods = WaitingPods()
         self._changes = 0
         self.now = 0.0
 
     def note(self, number: int, *refused: str, **more: bool) -> bool:
-        return self.all.note(an_asker(number), dict.fromkeys(refused, "why"), everywhere=True, **more)
+        return self.pods.note(a_pod_request(number), dict.fromkeys(refused, "why"), everywhere=True, **more)
 
-    def attempts(
-        self, may_have: Callable[[PodRequest, str], bool], *gained: str, is_bound: Callable[[PodRequest], bool] = nobody
+    def ready(
+        self,
+        may_have: Callable[[PodRequest, str], bool],
+        *gained: str,
+        is_bound: Callable[[PodRequest], bool] = not_bound,
     ) -> list[WaitingPod]:
-        """After a change."""
+        """The Pods that are ready after a change."""
         self._changes += 1
-        self.all.hear(self._changes, gained)
-        return self.all.ready_to_retry(may_have, is_bound, self.now)
+        self.pods.hear(self._changes, gained)
+        return self.pods.ready_to_retry(may_have, is_bound, self.now)
 
-    def could(self, may_have: Callable[[PodRequest, str], bool], *gained: str) -> list[str]:
-        return [attempt.request.name for attempt in self.attempts(may_have, *gained)]
+    def ready_names(self, may_have: Callable[[PodRequest, str], bool], *gained: str) -> list[str]:
+        return [pod.request.name for pod in self.ready(may_have, *gained)]
 
 
-def anything(*_: object) -> bool:
+def any_node(*_: object) -> bool:
     return True
 
 
-def nothing(*_: object) -> bool:
+def no_node(*_: object) -> bool:
     return False

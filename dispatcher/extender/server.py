@@ -3,10 +3,10 @@
     filter ─▶ node_filter.py: nodes reserved for others     prioritize ─▶ score.py, by the free capacity in memory
     preempt ─▶ node_filter.py: the proposed victims         explain ─▶ both for people, by node and term
 
-Every answer comes from memory. kube-scheduler schedules nothing else while it waits. So a late answer and a Pod that
-cannot be read are neutral: all nodes pass, and no node has points. Two kinds of bodies are refused. One has no readable
-node name, so no answer would be true. The other exceeds the memory for bodies (bodies.py). No request ends the process.
-No body is ever logged, because it holds environment variables.
+Every answer comes from memory, because kube-scheduler schedules nothing else while it waits. If the answer is late or
+the Pod cannot be read, no node gets points. An unreadable Pod is refused only reserved nodes. Two kinds of bodies are
+refused. One has no readable node name, so no answer would be true. The other exceeds the memory for bodies (bodies.py).
+No request ends the process. No body is ever logged, because it holds environment variables.
 """
 
 import asyncio

@@ -36,7 +36,7 @@ from dispatcher.settings.definition import ExtenderSettings, Settings
 log = structlog.get_logger(component="extender")
 
 KEEP_ALIVE_SECONDS: Final = 300
-"""kube-scheduler keeps idle connections for 90 s, and does not repeat a POST after the server closed one."""
+"""kube-scheduler keeps idle connections for 90 s, and does not repeat a POST that it sent on a closed one."""
 DRAIN_SECONDS: Final = 10
 UNREAD_BYTES: Final = 2**14
 """Bytes of each connection in memory while its body waits for its turn. The rest waits in the kernel."""

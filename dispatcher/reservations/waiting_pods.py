@@ -2,13 +2,13 @@
 
 kube-scheduler does not watch reservations, and would try such a Pod again only after minutes. So each Pod is remembered
 with the nodes that it was refused. A Pod is ready for a retry once one of these nodes may have room for it. After each
-change two groups of its nodes are checked: nodes that gained room, and the nearest nodes. The nearest nodes are those
-that lacked least. They are checked although they gained nothing, because assumed Pods count on every node.
+change two groups of its nodes are checked: nodes that gained room, and the nearest nodes, which lacked least. The
+nearest nodes need no gain: when an assumed Pod is forgotten, any reserved node may have room for others.
 
 Not guaranteed:
 - that the Pod still waits, or that the node still has room when kube-scheduler tries it;
 - that every node is remembered, beyond MOST Pods and MOST_NAMES refused nodes in all;
-- that a Pod that only `preempt` refused is tried early: kube-scheduler may wait for its own time.
+- that kube-scheduler retries a Pod early if only `preempt` refused it.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -39,7 +39,7 @@ class WaitingPod(Struct, frozen=True, gc=False):
     `nearest`: the refused nodes that lacked least.
     `refused`: all refused nodes.
     `everywhere`: True if no node was left for the Pod.
-    `in_doubt`: True if it was refused because reservations were uncertain. Then every retry is allowed.
+    `in_doubt`: True if the refusal came while anything was uncertain. The Pod is then retried without a check.
     `preempts`: True if it would preempt Pods on a node, as soon as the reservations there allow that.
     `tries`: how often it could not be notified.
     `retry_at`: not notified again before this time.

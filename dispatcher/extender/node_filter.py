@@ -13,7 +13,8 @@ from dispatcher.extender.wire import MetaVictims, Pod, read_pod_request
 from dispatcher.model.amounts import NOTHING, Amounts, added
 from dispatcher.model.capacity import BoundPod, NodeCapacities
 from dispatcher.model.notices import Notices
-from dispatcher.reservations.book import REFUSED, UNCERTAIN, ReservationBook
+from dispatcher.reservations.book import UNCERTAIN, ReservationBook
+from dispatcher.reservations.fit import REFUSED
 from dispatcher.reservations.pod_request import PodRequest
 from dispatcher.reservations.status import refusal_notices
 from dispatcher.reservations.waiting_pods import WaitingPod, WaitingPods

@@ -18,7 +18,8 @@ from dispatcher.model.errors import ClusterError, ClusterRefused
 from dispatcher.model.notices import Notices
 from dispatcher.model.reservations import Reservation
 from dispatcher.reservations.assumed_pods import TICK_SECONDS
-from dispatcher.reservations.book import IS_RESERVED, UNCERTAIN, ReservationBook
+from dispatcher.reservations.book import UNCERTAIN, ReservationBook
+from dispatcher.reservations.fit import IS_RESERVED
 from dispatcher.reservations.pod_request import PodRequest
 from dispatcher.reservations.status import PHASES, ReservationStatus, phase_notices
 from dispatcher.reservations.waiting_pods import WaitingPod
@@ -83,16 +84,16 @@ class Reporting:
     async def _write_statuses(self) -> float:
         if self._facts.is_synced() and not self._facts.fault():
             for phase in PHASES:
-                RESERVATIONS.labels(phase).set(self._book.phases[phase])
+                RESERVATIONS.labels(phase).set(self._book.reports.phases[phase])
             for _ in range(STEPS):
-                due = [self._write_status(one, status) for one, status in self._book.statuses(self._facts.now())]
+                due = [self._write_status(one, status) for one, status in self._book.reports.due(self._facts.now())]
                 self._check_faults("statuses", await asyncio.gather(*due))
                 await asyncio.sleep(0)  # lets the loop answer kube-scheduler in between
         return ROUND_SECONDS
 
     async def _retry_statuses(self) -> float:
         while self._not_written:
-            self._book.retry_status(self._not_written.pop())
+            self._book.reports.retry(self._not_written.pop())
         return REFUSED_SECONDS
 
     async def _write_status(self, one: Reservation, status: ReservationStatus) -> ClusterError | None:

@@ -101,7 +101,7 @@ async def test_a_status_that_is_refused_keeps_no_other_from_its_turn(
     with capture_logs() as told:
         await rounds["statuses"]()
     assert [(line["event"], line["number"]) for line in told] == [("not written, tried again", 1)]
-    assert list(holds.statuses(0)) == [], "after a while"
+    assert list(holds.reports.due(0)) == [], "after a while"
     assert await rounds["statuses again"]() == REFUSED_SECONDS
     rule.end()
     with capture_logs() as told:

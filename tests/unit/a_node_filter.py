@@ -11,7 +11,8 @@ from dispatcher.extender.wire import Pod
 from dispatcher.model.capacity import BoundPod, NodeCapacities, NodeSize
 from dispatcher.model.notices import Notices
 from dispatcher.model.reservations import Reservation, key_of
-from dispatcher.reservations.book import REFUSED, ReservationBook
+from dispatcher.reservations.book import ReservationBook
+from dispatcher.reservations.fit import REFUSED
 from tests.builders import NOW
 
 CPU = REFUSED.format("cpu")

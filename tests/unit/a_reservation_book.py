@@ -5,7 +5,8 @@ from types import MappingProxyType
 
 from dispatcher.model.capacity import BoundPod, NodeCapacities, NodeSize
 from dispatcher.model.reservations import Reservation, key_of
-from dispatcher.reservations.book import REFUSED, ReservationBook
+from dispatcher.reservations.book import ReservationBook
+from dispatcher.reservations.fit import REFUSED
 from dispatcher.reservations.pod_request import PodRequest
 from tests.builders import NOW
 

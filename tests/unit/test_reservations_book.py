@@ -4,7 +4,7 @@ import pytest
 
 from dispatcher.model.capacity import NodeSize
 from dispatcher.model.reservations import key_of
-from dispatcher.reservations.book import REFUSED
+from dispatcher.reservations.fit import REFUSED
 from dispatcher.reservations.pod_request import PodRequest
 from tests.builders import NOW
 from tests.unit.a_reservation_book import CPU, END, MEMORY, OURS, SIZE, Cluster, a_pod_request, a_reservation, bound
@@ -212,7 +212,7 @@ def test_changed_end_times_do_not_pile_up() -> None:
         after = a_reservation(ends_at=END + number + 1)
         cluster.book.hear_reservation(before, after)
         before = after
-    assert len(cluster.book._ends) < 50
+    assert len(cluster.book._lifecycle._ends) < 50
     assert cluster.refused(a_pod_request(), END + 199) == {"a": CPU}
     assert cluster.refused(a_pod_request(), END + 200) == {}
 
@@ -220,10 +220,10 @@ def test_changed_end_times_do_not_pile_up() -> None:
 def test_ended_reservation_leaves_no_state() -> None:
     book = Cluster(a_reservation(amounts={"cpu": 1, "example.com/gpu": 1000}), nodes="").book
     book.hear_reservation(a_reservation(amounts={"cpu": 1, "example.com/gpu": 1000}), None)
-    index = book._index
+    lifecycle, index = book._lifecycle, book._index
     assert not index.has_shared_node
     assert (index._by_node, index._reserved, index._unreserved) == ({}, {}, {})
-    assert (book._reservations, book._by_target) == ({}, {})
+    assert (lifecycle._reservations, lifecycle._by_target) == ({}, {})
 
 
 def test_reservation_without_amounts_ends_like_any_other() -> None:
@@ -238,8 +238,8 @@ def test_reservation_without_amounts_ends_like_any_other() -> None:
 def test_reservations_for_one_target_name_each_other() -> None:
     cluster, second = Cluster(a_reservation()), a_reservation("team/s", node="b")
     cluster.book.hear_reservation(None, second)
-    messages = {one.name: status.message for one, status in cluster.book.statuses(0)}
+    messages = {one.name: status.message for one, status in cluster.book.reports.due(0)}
     assert messages == {"team/r": "held for the same target: team/s", "team/s": "held for the same target: team/r"}
     cluster.book.hear_reservation(a_reservation(), a_reservation(phase="Active", message=messages["team/r"]))
     cluster.book.hear_reservation(second, None)
-    assert [status.message for _, status in cluster.book.statuses(0)] == [""]
+    assert [status.message for _, status in cluster.book.reports.due(0)] == [""]

@@ -148,6 +148,6 @@ def test_status_write_of_our_own_changes_nothing() -> None:
     cluster.refused(a_pod_request(3900, name="team/big"))
     changes = cluster.book.changes
     cluster.book.hear_reservation(a_reservation(), a_reservation(phase="Active", message="x"))
-    assert cluster.book.phases["Active"] == 1
+    assert cluster.book.reports.phases["Active"] == 1
     assert cluster.refused(a_pod_request(1900)) == {}
     assert cluster.book.changes == changes

@@ -100,7 +100,7 @@ class Statuses:
 
     def write_due(self, now: float = 0) -> dict[str, str]:
         """Writes the due statuses, and hears of them as the watch would. Returns the phases."""
-        due = list(self.book.statuses(now))
+        due = list(self.book.reports.due(now))
         for one, status in due:
             self.put(replace(one, phase=status.phase, message=status.message))
         return {one.name: status.phase for one, status in due}
@@ -123,9 +123,9 @@ def test_unchanged_status_is_not_written_again(written: Statuses) -> None:
 
 def test_status_that_could_not_be_written_is_retried(written: Statuses) -> None:
     written.book.hear_node(SIZE, None)
-    ((one, _),) = written.book.statuses(0)
-    assert list(written.book.statuses(0)) == []
-    written.book.retry_status(one)
+    ((one, _),) = written.book.reports.due(0)
+    assert list(written.book.reports.due(0)) == []
+    written.book.reports.retry(one)
     assert written.write_due() == {"team/r": "NodeMissing"}
 
 
@@ -138,7 +138,7 @@ def test_missing_node_and_its_return_are_written(written: Statuses) -> None:
 
 def test_end_is_written(written: Statuses) -> None:
     assert written.write_due(100) == {"team/r": "Expired"}
-    assert +written.book.phases == {"Expired": 1}
+    assert +written.book.reports.phases == {"Expired": 1}
 
 
 def test_landing_is_written(written: Statuses) -> None:
@@ -158,7 +158,7 @@ def test_shortage_on_the_node_is_written(written: Statuses) -> None:
 def test_deleted_reservation_gets_no_status(written: Statuses) -> None:
     written.book.hear_reservation(written.objects["team/r"], None)
     assert written.write_due(100) == {}
-    assert +written.book.phases == {}
+    assert +written.book.reports.phases == {}
 
 
 def test_earlier_end_by_another_extender_is_not_contradicted(written: Statuses) -> None:
@@ -194,7 +194,7 @@ def test_node_of_a_landing_is_written_once(written: Statuses) -> None:
 def test_first_ten_reservations_for_one_target_are_named(written: Statuses) -> None:
     for number in range(15, 1, -1):
         written.put(replace(ONE, name=f"team/s{number:02}", uid=f"s{number}"))
-    words = {one.name: status.message for one, status in written.book.statuses(0)}
+    words = {one.name: status.message for one, status in written.book.reports.due(0)}
     names = ", ".join(f"team/s{number:02}" for number in range(2, 11))
     assert words["team/s15"].endswith(f"; held for the same target: team/r, {names}")
     assert words["team/r"].endswith(f"; held for the same target: {names}, team/s11")

@@ -1,4 +1,4 @@
-"""`python -m dispatcher.local`: one node of this machine, for the cluster of a kubeconfig."""
+"""`python -m dispatcher.local`: makes this machine a node of the cluster that a kubeconfig names."""
 
 import asyncio
 import os
@@ -20,9 +20,9 @@ OWN_FILES = 0o077
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--name", required=True, help="Of the node; nobody else may keep a node of this name.")
-@click.option("--folder", required=True, type=FOLDER, help="Its disk, and all that it remembers.")
-@click.option("--kubeconfig", help="Which cluster; as kubectl would choose if left out.")
+@click.option("--name", required=True, help="Name of the node. No other program may keep a node of this name.")
+@click.option("--folder", required=True, type=FOLDER, help="Folder for the node's disk and state.")
+@click.option("--kubeconfig", help="Cluster of the node. Default: kubectl's choice.")
 @click.option("--cpu", default="8", show_default=True)
 @click.option("--memory", default="32Gi", show_default=True)
 @click.option("--pods", default=110, show_default=True)
@@ -39,17 +39,17 @@ def main(name: str, folder: Path, kubeconfig: str | None, labels: tuple[str, ...
 
 
 def close_folder(folder: Path) -> None:
-    """Make it, for this account alone. BadParameter: it is there, and others may enter it or own it."""
+    """Makes the folder for this account alone. BadParameter: it exists, and another account owns it or may enter it."""
     folder.mkdir(parents=True, exist_ok=True)
     about = folder.stat()
     if about.st_mode & OWN_FILES or about.st_uid != os.geteuid():
-        words = "what Pods get, Secrets too, stands there: it must be yours with mode 0700, or not be there yet"
-        told = f"{folder} is of account {about.st_uid} with mode {about.st_mode & 0o7777:04o}"
-        raise click.BadParameter(f"{told}. {words}", param_hint="--folder")
+        fault = f"{folder} is of account {about.st_uid} with mode {about.st_mode & 0o7777:04o}"
+        rule = "it holds what Pods get, Secrets too, so it must be yours with mode 0700, or not exist yet"
+        raise click.BadParameter(f"{fault}. {rule}", param_hint="--folder")
 
 
 async def keep(kube: KubeSettings, name: str, folder: Path, node: tuple[dict[str, str], dict[str, str]]) -> None:
-    """Until SIGTERM; the containers go on."""
+    """Runs the node until SIGTERM. Its containers go on."""
     stop = stop_on_signals()
     client = KubeClient(await log_in(kube))
     running = asyncio.create_task(Kubelet(client, LocalNode(client, name, *node), name, folder).run())

@@ -1,4 +1,4 @@
-"""Processes of ours that are kept: each is noted for the guard, and started again when it ends by itself."""
+"""Processes that a demo keeps alive. Each is recorded for the guard, and started again when it ends by itself."""
 
 import asyncio
 import errno
@@ -23,14 +23,14 @@ TAIL_BYTES: Final = 1500
 
 
 class ChildFault(DispatcherError):
-    """A process ends again and again; the text has the end of its log."""
+    """A process ends again and again. The text holds the end of its log."""
 
 
 class RunFolder:
-    """A temporary folder, gone with everything that runs in it when this process is; whatever becomes of it."""
+    """A temporary folder of one run. The folder and all that runs in it end with this process, however it ends."""
 
     def __init__(self) -> None:
-        """Nobody else may enter the folder. DispatcherError: it cannot be made."""
+        """Makes the folder, closed to other accounts. DispatcherError: it cannot be made."""
         try:
             self.folder = Path(tempfile.mkdtemp(prefix="dispatcher-demo-"))
         except OSError as fault:
@@ -44,7 +44,7 @@ class RunFolder:
         self.group = self._guard.pid
 
     def close(self) -> None:
-        """Returns when nothing is left; a guard that somebody killed has a successor."""
+        """Returns when nothing is left. If the guard was killed, a second guard does its work."""
         self._guard.communicate()
         if self.folder.exists():
             subprocess.run(self._command, stdin=subprocess.DEVNULL, cwd="/", process_group=0, check=False)  # noqa: S603  # our own file
@@ -53,7 +53,7 @@ class RunFolder:
         (self.folder / "pids" / name).write_text(str(pid))
 
     def kill(self, *names: str) -> None:
-        """Those that are noted, before the rest."""
+        """Kills these recorded processes now, before the guard ends the rest."""
         for name in names:
             with suppress(FileNotFoundError, ProcessLookupError):
                 os.kill(int((self.folder / "pids" / name).read_text()), signal.SIGKILL)
@@ -66,7 +66,7 @@ UNWRITABLE: Final = frozenset({errno.EACCES, errno.EDQUOT, errno.EFBIG, errno.EN
 
 
 def unwritable(fault: OSError) -> DispatcherError:
-    """Of the folder for temporary files."""
+    """The error for a folder of temporary files that cannot be written to."""
     where = f"nowhere to write: {fault.strerror or fault}"
     return DispatcherError(f"{where}; name a folder in TMPDIR that has room, and that you may write to")
 
@@ -75,27 +75,27 @@ Start = Callable[[], Awaitable[asyncio.subprocess.Process]]
 
 
 class Keeper:
-    """Keeps processes alive; `tell` hears of each that had to be started again."""
+    """Keeps processes alive. `tell` receives a line for each process that had to be started again."""
 
-    def __init__(self, den: RunFolder, tell: Callable[[str], None]) -> None:
-        self._den = den
+    def __init__(self, run_folder: RunFolder, tell: Callable[[str], None]) -> None:
+        self._run_folder = run_folder
         self._tell = tell
 
     async def keep(self, name: str, start: Start) -> asyncio.Task[None]:
-        """Returns when it was started; the task ends with ChildFault when it ends too often."""
+        """Returns once the process runs. The task fails with ChildFault when the process ends too often."""
         process = await self._begin(name, start)
         return asyncio.create_task(self._watch(name, start, process))
 
     async def _begin(self, name: str, start: Start) -> asyncio.subprocess.Process:
         process = await start()
-        self._den.note(name, process.pid)
+        self._run_folder.note(name, process.pid)
         return process
 
     async def _watch(self, name: str, start: Start, process: asyncio.subprocess.Process) -> None:
         ends: deque[float] = deque(maxlen=RESTARTS)
         while True:
             code = await process.wait()
-            self._den.forget(name)
+            self._run_folder.forget(name)
             ends.append(time.monotonic())
             if len(ends) == RESTARTS and ends[-1] - ends[0] < WITHIN_SECONDS:
                 raise ChildFault(f"{name} ended {RESTARTS} times, the last time with {code}:\n{self.tail(name)}")
@@ -103,19 +103,19 @@ class Keeper:
             process = await self._begin(name, start)
 
     def tail(self, name: str) -> str:
-        """The end of its log."""
-        log = self._den.folder / f"{name}.log"
+        """The end of the log of the process."""
+        log = self._run_folder.folder / f"{name}.log"
         return log.read_bytes()[-TAIL_BYTES:].decode(errors="replace") if log.exists() else ""
 
     def program(self, name: str, *arguments: str, env: Mapping[str, str] | None = None) -> Start:
-        """`python -m …`, its output in `NAME.log`; `env`: besides what every program needs."""
+        """A function that starts `python -m …` with its output in `NAME.log`. `env`: more variables for the program."""
 
         async def start() -> asyncio.subprocess.Process:
             kept = {key: os.environ[key] for key in ("PATH", "HOME", "LANG", "TMPDIR") if key in os.environ}
-            with (self._den.folder / f"{name}.log").open("ab") as log:
+            with (self._run_folder.folder / f"{name}.log").open("ab") as log:
                 return await asyncio.create_subprocess_exec(
                     sys.executable, "-m", *arguments, env={**kept, **(env or {})}, stdin=subprocess.DEVNULL,
-                    stdout=log, stderr=log, process_group=self._den.group,  # Ctrl-C is the demo's to hear
+                    stdout=log, stderr=log, process_group=self._run_folder.group,  # Ctrl-C reaches only the demo
                 )  # fmt: skip
 
         return start

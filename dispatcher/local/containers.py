@@ -1,4 +1,4 @@
-"""What a container of a Pod is as a process: its words, its environment, its folders; and what cannot be one."""
+"""Turns a container of a Pod into a process: arguments, environment, folders. Says which Pods cannot be processes."""
 
 import sys
 from collections.abc import Iterable, Mapping
@@ -11,38 +11,39 @@ from dispatcher.local.facts import Order
 from dispatcher.model.quantity import parse_quantity
 
 Json = dict[str, Any]
-ASKED: Final = ("livenessProbe", "startupProbe", "readinessProbe", "lifecycle")
-KINDS: Final = frozenset({"name", "emptyDir", "hostPath", "configMap", "secret", "projected"})
-"""A projected volume holds the token of a service account, which a process here is not given: its folder is empty."""
+PROBES_AND_HOOKS: Final = ("livenessProbe", "startupProbe", "readinessProbe", "lifecycle")
+VOLUME_KINDS: Final = frozenset({"name", "emptyDir", "hostPath", "configMap", "secret", "projected"})
+"""`projected` is an empty folder: it would hold the token of a service account, which a process here does not get."""
 PATH: Final = f"{Path(sys.executable).parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""With what an image of ours would have: `dispatcher exec`."""
+"""Begins with the folder of `dispatcher`, because images of tasks have `dispatcher exec`."""
 
 
 def why_refused(pod: Json) -> str:
-    """What of this Pod needs more than a process; empty: nothing."""
+    """Why the Pod cannot run as processes, or empty."""
     spec = pod["spec"]
     if spec.get("restartPolicy") != "Never":
         return "containers run once here: restartPolicy must be Never"
     faults = [f"there are no {part} here" for part in ("initContainers", "ephemeralContainers") if spec.get(part)]
     faults += [fault for container in spec["containers"] for fault in faults_of(container)]
     faults += [
-        f"volume {volume['name']} is of a kind that is no folder: {', '.join(sorted(set(volume) - KINDS))}"
+        f"volume {volume['name']} is of a kind that is no folder: {', '.join(sorted(set(volume) - VOLUME_KINDS))}"
         for volume in spec.get("volumes", ())
-        if set(volume) - KINDS
+        if set(volume) - VOLUME_KINDS
     ]
     return next(iter(faults), "")
 
 
 def faults_of(container: Json) -> list[str]:
     name = container["name"]
-    faults = [f"container {name} has a {part}, and nothing here asks it" for part in ASKED if container.get(part)]
+    unused = [part for part in PROBES_AND_HOOKS if container.get(part)]
+    faults = [f"container {name} has a {part}, and nothing here asks it" for part in unused]
     if not container.get("command"):
         faults.append(f"there are no images here, so container {name} needs a command")
     return faults
 
 
 def build_order(container: Json, pod: Json, sources: Sources, places: Mapping[str, Path]) -> Order:
-    """`places`: the folder of each volume, by name. CreateContainerConfigFault: something it names is not there."""
+    """The process for a container. `places`: folders by volume name. CreateContainerConfigFault: a source is absent."""
     mounts = {
         mount["mountPath"].rstrip("/"): places[mount["name"]] / mount.get("subPath", "")
         for mount in container.get("volumeMounts", ())
@@ -57,7 +58,7 @@ def build_order(container: Json, pod: Json, sources: Sources, places: Mapping[st
 
 
 def moved(text: str, mounts: Mapping[str, Path]) -> str:
-    """A path below a mount as the folder it stands for: a process has no mounts of its own."""
+    """The text; a path below a mount becomes its real folder, because a process has no mounts of its own."""
     for path, folder in sorted(mounts.items(), reverse=True):
         if text == path or text.startswith(f"{path}/"):
             return f"{folder}{text[len(path) :]}"
@@ -65,19 +66,19 @@ def moved(text: str, mounts: Mapping[str, Path]) -> str:
 
 
 def why_too_big(pod: Json, others: Iterable[Json], size: Mapping[str, str]) -> tuple[str, str]:
-    """Reason and message where the node has not got what a Pod requests; the scheduler may have been passed by."""
+    """Reason and message if the node lacks what the Pod requests, else empty. The scheduler may have been bypassed."""
     pods = list(others)
     for resource in ("cpu", "memory"):
         unit = 1000 if resource == "cpu" else 1
-        wanted, used, there = total([pod], resource), total(pods, resource), parse_quantity(size[resource])
-        if used + wanted > there:
-            told = f"requested: {wanted * unit}, used: {used * unit}, capacity: {there * unit}"
+        wanted, used, capacity = total([pod], resource), total(pods, resource), parse_quantity(size[resource])
+        if used + wanted > capacity:
+            told = f"requested: {wanted * unit}, used: {used * unit}, capacity: {capacity * unit}"
             return f"OutOf{resource}", f"Pod was rejected: Node didn't have enough resource: {resource}, {told}"
     return "", ""
 
 
 def total(pods: Iterable[Json], resource: str) -> Fraction:
-    """What Pods request of a resource."""
+    """The sum that the Pods request of a resource."""
     containers = [container for pod in pods for container in pod["spec"]["containers"]]
     requests = [container.get("resources", {}).get("requests", {}) for container in containers]
     return sum((parse_quantity(request.get(resource, "0")) for request in requests), Fraction(0))

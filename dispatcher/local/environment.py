@@ -1,8 +1,8 @@
-"""The environment a container gets, worked out as kubelet does it (`makeEnvironmentVariables`).
+"""The environment of a container, built as kubelet builds it (`makeEnvironmentVariables`).
 
-Order: `envFrom` sources, then the list `env`, later entries over earlier ones. `$(NAME)` in a value is replaced by what
-stands *before* it; unknown names stay as written; `$$` is one `$`. Only `value` is expanded, never what a reference
-brings. Not done: `resourceFieldRef`, and the variables of Services.
+Order: the `envFrom` sources, then the list `env`. Later entries replace earlier ones. `$(NAME)` in a value is replaced
+if NAME comes *earlier* in this order. Unknown names stay as written. `$$` is one `$`. Only `value` is expanded, never
+the value of a reference. Not supported: `resourceFieldRef`, and the variables of Services.
 """
 
 import re
@@ -11,7 +11,7 @@ from typing import Any
 
 Json = dict[str, Any]
 Source = tuple[str, str]  # kind (`ConfigMap` or `Secret`) and name
-Sources = Mapping[Source, Mapping[str, str]]  # what is not there is left out
+Sources = Mapping[Source, Mapping[str, str]]  # absent objects are left out
 
 _MARK = re.compile(r"\$(?:(\$)|\(([^)]*)\))")
 _SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
@@ -27,11 +27,11 @@ _FIELDS = {
 
 
 class CreateContainerConfigFault(Exception):
-    """kubelet cannot start this container as things are (reason CreateContainerConfigError)."""
+    """kubelet cannot start the container at present (reason CreateContainerConfigError)."""
 
 
 def resolve(container: Json, pod: Json, sources: Sources) -> dict[str, str]:
-    """Every variable of the container. `sources` holds the named ConfigMaps and Secrets, decoded."""
+    """All variables of the container. `sources`: the ConfigMaps and Secrets that it names, decoded."""
     env: dict[str, str] = {}
     for entry in container.get("envFrom", ()):
         source, optional = _reference(entry, "Ref")
@@ -47,12 +47,12 @@ def resolve(container: Json, pod: Json, sources: Sources) -> dict[str, str]:
 
 
 def expand(text: str, known: Mapping[str, str]) -> str:
-    """`$(NAME)` by its value where it is known, `$$` by `$`, in one pass from the left."""
+    """The text with known `$(NAME)` replaced by their values and `$$` by `$`, in one pass from the left."""
     return _MARK.sub(lambda mark: "$" if mark[1] else known.get(mark[2], mark[0]), text)
 
 
 def field(pod: Json, path: str) -> str:
-    """What a `fieldRef` to `path` gives; a label or annotation that is not there gives the empty string."""
+    """The value that a `fieldRef` to `path` gives. An absent label or annotation gives the empty string."""
     if subscript := _SUBSCRIPT.fullmatch(path):
         return str(pod["metadata"].get(subscript[1], {}).get(subscript[2], ""))
     if path not in _FIELDS:
@@ -62,14 +62,14 @@ def field(pod: Json, path: str) -> str:
 
 
 def references(container: Json) -> set[Source]:
-    """The ConfigMaps and Secrets that have to be read for `resolve`."""
+    """The ConfigMaps and Secrets that `resolve` needs."""
     return {_reference(entry, "Ref")[0] for entry in container.get("envFrom", ())} | {
         _reference(entry["valueFrom"], "KeyRef")[0] for entry in container.get("env", ()) if _has_key_reference(entry)
     }
 
 
 def _value(entry: Json, pod: Json, sources: Sources, known: Mapping[str, str]) -> str | None:
-    """None: an optional reference that leads nowhere, so the variable does not exist."""
+    """The value of one entry. None if its optional reference leads nowhere: then the variable does not exist."""
     if entry.get("value"):
         return expand(entry["value"], known)
     if "valueFrom" not in entry:

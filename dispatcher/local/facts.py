@@ -1,10 +1,10 @@
-"""What is known of a container that is a process."""
+"""A container that is a process: how to start it, and its state."""
 
 from msgspec import Struct
 
 
 class Order(Struct, frozen=True):
-    """What a container is started as."""
+    """The process to start for a container."""
 
     argv: list[str]
     env: dict[str, str]
@@ -12,7 +12,15 @@ class Order(Struct, frozen=True):
 
 
 class Seen(Struct, frozen=True):
-    """What a container came to so far; times are seconds since 1970. `is_gone`: nobody can tell how it ended."""
+    """The state of a container. Times are seconds since 1970.
+
+    started_at: when its process started.
+    ended_at: when it ended.
+    exit_code: its exit status; 128 + n after signal n.
+    fault: why it could not be started.
+    tail: the end of its log.
+    is_gone: it ended, and how it ended is unknown.
+    """
 
     started_at: float | None = None
     ended_at: float | None = None
@@ -23,7 +31,7 @@ class Seen(Struct, frozen=True):
 
     @property
     def is_ordered(self) -> bool:
-        """It should run, and there is no word of it yet."""
+        """The container should run, and has neither started nor ended yet."""
         return self.started_at is None and not self.is_over
 
     @property

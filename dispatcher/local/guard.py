@@ -1,9 +1,14 @@
-"""Ends a demo, however it ended: every process that it noted, every container, every file.
+"""Ends what a demo started, however the demo ended: each recorded process, each container, each file.
 
-Run as `python -I -S guard.py FOLDER`, by whoever made the folder; needs nothing but the standard library. It waits for
-the end of its input, which comes with a clean end, with Ctrl-C and with `kill -9` alike. In the folder: `pids/NAME`
-(a process of the demo), `postgres/*/postmaster.pid`, `nodes/*/pods/*/containers/*/alive` (a shim, which ends its
-container first). Whoever was started and not noted yet is in our process group, which ends with us.
+The process that made the folder runs it as `python -I -S guard.py FOLDER`. The guard needs only the standard library.
+It waits for the end of its input, which comes after a clean end, after Ctrl-C and after `kill -9` alike. Then it reads:
+
+* `pids/NAME`: the pid of a process of the demo.
+* `postgres/*/postmaster.pid`: the pid of a Postgres server.
+* `nodes/*/pods/*/containers/*/alive`: the pid of a shim, the process that watches one container. A shim ends its
+  container first.
+
+A process that was started but not recorded yet is in the guard's process group, which ends with the guard.
 """
 
 import contextlib
@@ -18,7 +23,7 @@ from pathlib import Path
 
 PATIENCE_SECONDS = 10
 POSTGRES = "postgres"
-"""Ends its children itself, and gives its shared memory back."""
+"""This process gets SIGQUIT: Postgres then ends its children and gives its shared memory back."""
 
 
 def main(folder: Path) -> None:
@@ -27,8 +32,8 @@ def main(folder: Path) -> None:
     sys.stdin.read()
     if folder.exists():
         end_all(folder)
-        # A shim that was on its way finds no folder any more; one that was quicker is seen now.
-        # Its new name is random: another account, which sees the old one, cannot have taken it before.
+        # A shim that starts after the rename finds no folder. The second pass finds a shim that started before it.
+        # The new name is random: another account sees the old name, but cannot have taken the new one.
         gone = folder.rename(folder.with_name(f"{folder.name}.{os.urandom(8).hex()}"))
         end_all(gone)
         shutil.rmtree(gone, ignore_errors=True)
@@ -38,22 +43,22 @@ def main(folder: Path) -> None:
 
 def end_all(folder: Path) -> None:
     limit = time.monotonic() + PATIENCE_SECONDS
-    while (alive := list(noted(folder))) and time.monotonic() < limit:
+    while (alive := list(find_living(folder))) and time.monotonic() < limit:
         for pid, number in alive:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
         time.sleep(0.02)
 
 
-def noted(folder: Path) -> Iterator[tuple[int, signal.Signals]]:
-    """What still lives, and how it is ended. Kubelets come first: they start containers."""
+def find_living(folder: Path) -> Iterator[tuple[int, signal.Signals]]:
+    """Processes that still live, each with the signal that ends it. Kubelets come first: they start containers."""
     for file in sorted((folder / "pids").glob("*")):
         if pid := living(file):
             yield pid, signal.SIGQUIT if file.name == POSTGRES else signal.SIGKILL
     for file in folder.glob("postgres/*/postmaster.pid"):
-        if pid := living(file):  # negative: initdb's, which gives its shared memory back on SIGTERM alone
+        if pid := living(file):  # negative: initdb's server, which gives its shared memory back only on SIGTERM
             yield abs(pid), signal.SIGQUIT if pid > 0 else signal.SIGTERM
-        else:  # what computes for a client does not see that its server was killed
+        else:  # a backend at work does not notice that its server was killed
             yield from ((left, signal.SIGKILL) for left in working_in(file.parent))
     for file in folder.glob("nodes/*/pods/*/containers/*/alive"):
         if pid := locked_by(file):
@@ -61,7 +66,7 @@ def noted(folder: Path) -> Iterator[tuple[int, signal.Signals]]:
 
 
 def living(file: Path) -> int:
-    """The process of that file; 0: there is none any more. A zombie has ended: whoever would reap it may be gone."""
+    """The pid in the file, or 0 if that process has ended. A zombie has ended, too: its parent may never reap it."""
     try:
         pid = int((file.read_text().splitlines() or ["0"])[0])
         os.kill(abs(pid), 0)
@@ -73,7 +78,7 @@ def living(file: Path) -> int:
 
 
 def working_in(folder: Path) -> list[int]:
-    """Processes whose working folder it is, where that can be seen."""
+    """Pids of processes whose working folder this is, as far as /proc shows them."""
     found = []
     for link in Path("/proc").glob("[0-9]*/cwd"):
         with contextlib.suppress(OSError):
@@ -83,7 +88,7 @@ def working_in(folder: Path) -> list[int]:
 
 
 def locked_by(file: Path) -> int:
-    """The shim that holds the lock; 0: nobody does."""
+    """The pid of the shim that holds the lock, or 0."""
     try:
         with file.open() as alive:
             try:

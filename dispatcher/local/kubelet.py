@@ -1,10 +1,11 @@
-"""A kubelet whose containers are processes of this machine: a plain client of the Kubernetes API.
+"""A kubelet whose containers are processes of this machine. It is a plain client of the Kubernetes API.
 
-It looks at the Pods bound to its node, at the folders of its containers, decides (`syncing`), acts, and does it again;
-it remembers nothing that does not stand in the folder or in the API server, so it may be killed at any moment and goes
-on where it was. Containers outlive it: each has a shim of its own.
+In each round the kubelet looks at the Pods bound to its node and at the folders of its containers, decides (`syncing`)
+and acts. Its whole state is in these folders and in the API server, so it may be killed at any moment and continues
+after a restart. Its containers survive that: each has a shim of its own.
 
-Not done: images, namespaces, network, limits, probes, `kubectl logs` and `exec`. `containers.why_refused` says so.
+Not supported: images, namespaces, network, limits, probes, `kubectl logs` and `exec`. `containers.why_refused` says
+which Pods are refused.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ from dispatcher.local.containers import build_order, why_refused, why_too_big
 from dispatcher.local.environment import CreateContainerConfigFault, Source, references
 from dispatcher.local.node import LocalNode
 from dispatcher.local.sandbox import Sandbox, reap
-from dispatcher.local.statuses import TERMINAL, Told, build_refusal, build_status
+from dispatcher.local.statuses import TERMINAL, Reasons, build_refusal, build_status
 from dispatcher.local.syncing import Step, plan_step
 from dispatcher.local.volumes import make_volumes, sources_of
 from dispatcher.model.errors import ClusterError
@@ -37,17 +38,17 @@ Json = dict[str, Any]
 log = structlog.get_logger(component="local.kubelet")
 
 EVERY_SECONDS: Final = 0.1
-"""How often containers are looked at; the real kubelet takes a second."""
+"""Pause between two looks at the containers. The real kubelet takes a second."""
 NODE_SECONDS: Final = 3
 FAULT_SECONDS: Final = 1
 CONFLICT_SECONDS: Final = 0.2
 CONFIG_SECONDS: Final = 3
-"""Until a Secret that was not there is looked for again."""
+"""Pause before an absent ConfigMap or Secret is looked for again."""
 ACTS_AT_ONCE: Final = 16
 
 
 class LocalPod(Struct, frozen=True):
-    """A Pod as the watch shows it, whole."""
+    """A Pod as the watch shows it. `whole`: the object as JSON."""
 
     name: str
     uid: str
@@ -66,7 +67,7 @@ def read_pod(raw: msgspec.Raw | bytes) -> LocalPod:
 
 
 class Kubelet:
-    """`folder` is the node's disk: what hostPath volumes name stands below it, never on the machine's own."""
+    """One node. `folder`: its disk and state. A hostPath is a folder below it, never a path of the machine."""
 
     def __init__(
         self, client: KubeClient, node: LocalNode, name: str, folder: Path, clock: Callable[[], float] = time.time
@@ -82,23 +83,23 @@ class Kubelet:
         self._deleted: set[str] = set()
         self._busy: set[str] = set()
         self._again_at: dict[str, float] = {}
-        self._places = asyncio.Semaphore(ACTS_AT_ONCE)
+        self._slots = asyncio.Semaphore(ACTS_AT_ONCE)
 
     async def run(self) -> None:
-        """Until it is cancelled; its containers go on."""
+        """Runs until cancellation. The containers go on."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._node.run(NODE_SECONDS))
             group.create_task(self._pods.run())
             group.create_task(self._sync(group))
 
     async def _sync(self, group: asyncio.TaskGroup) -> None:
-        """Each Pod on its own: a slow answer for one keeps no other waiting."""
+        """Handles each Pod in a task of its own: a slow answer for one Pod delays no other."""
         while True:
             if self._pods.store.is_synced:
                 for pod in self._pods_now():
                     if pod.uid not in self._busy and self._again_at.get(pod.uid, 0) <= elapsed():
                         self._busy.add(pod.uid)
-                        group.create_task(self._look_after(pod))
+                        group.create_task(self._sync_pod(pod))
                 for uid in self._gone():
                     self._busy.add(uid)
                     group.create_task(self._clear_away(uid))
@@ -109,27 +110,27 @@ class Kubelet:
                     await self._wake.wait()
 
     def _pods_now(self) -> list[LocalPod]:
-        """As the watch shows them, or as our own newer writes left them."""
+        """The Pods as the watch shows them, or as our own newer writes left them."""
         shown = {pod.uid: pod for pod in self._pods.store.view().values()}
         self._newest = {
             uid: pod for uid, pod in self._newest.items() if uid in shown and pod.version > shown[uid].version
         }
         return list((shown | self._newest).values())
 
-    async def _look_after(self, pod: LocalPod) -> None:
-        async with self._places:
+    async def _sync_pod(self, pod: LocalPod) -> None:
+        async with self._slots:
             try:
                 await self._act(pod)
             except ClusterError as fault:
                 log.warning("a Pod has to wait", pod=pod.name, fault=str(fault))
-                self._rest(pod, FAULT_SECONDS)
+                self._put_off(pod, FAULT_SECONDS)
             except Exception:  # one Pod's fault must not stop the others
                 log.exception("a Pod cannot be looked after", pod=pod.name)
-                self._rest(pod, FAULT_SECONDS)
+                self._put_off(pod, FAULT_SECONDS)
             finally:
                 self._busy.discard(pod.uid)
 
-    def _rest(self, pod: LocalPod, seconds: float) -> None:
+    def _put_off(self, pod: LocalPod, seconds: float) -> None:
         self._again_at[pod.uid] = elapsed() + seconds
 
     async def _act(self, pod: LocalPod) -> None:
@@ -145,12 +146,12 @@ class Kubelet:
         for name in [name for name, one in seen.items() if one is not None and one.is_ordered]:
             if sandbox.is_stranded(name, self._clock()):
                 sandbox.revive(name)
-        is_told = step.status is None or await self._say(pod, step.status)
-        if is_told and step.delete and pod.uid not in self._deleted:
+        is_written = step.status is None or await self._write_status(pod, step.status)
+        if is_written and step.delete and pod.uid not in self._deleted:
             await self._delete(pod)
 
     def _end(self, sandbox: Sandbox, step: Step) -> None:
-        """Asked again until every shim can hear: only then does the grace begin."""
+        """Sends SIGTERM in each round until every shim can receive it. Only then does the grace period begin."""
         names = sandbox.names()
         if step.end_as is not None and min([sandbox.terminate(name) for name in names]):
             sandbox.note("ending", {"at": self._clock(), "reason": step.end_as})
@@ -160,7 +161,7 @@ class Kubelet:
 
     async def _start(self, pod: LocalPod, sandbox: Sandbox) -> None:
         if words := why_refused(pod.whole):
-            await self._say(pod, build_refusal(pod.whole, "NotAProcess", words, self._clock()))
+            await self._write_status(pod, build_refusal(pod.whole, "NotAProcess", words, self._clock()))
             return
         containers = pod.whole["spec"]["containers"]
         try:
@@ -168,24 +169,24 @@ class Kubelet:
             places = make_volumes(pod.whole, self._folder / "disk", sandbox.folder / "volumes", sources)
             orders = {one["name"]: build_order(one, pod.whole, sources, places) for one in containers}
         except CreateContainerConfigFault as fault:
-            told = Told(waiting=("CreateContainerConfigError", str(fault)))
+            reasons = Reasons(waiting=("CreateContainerConfigError", str(fault)))
             seen = {one["name"]: sandbox.look(one["name"]) for one in containers}
-            status = build_status(pod.whole, seen, told, self._clock())
+            status = build_status(pod.whole, seen, reasons, self._clock())
             if status != pod.whole["status"]:
-                await self._say(pod, status)
-            self._rest(pod, CONFIG_SECONDS)
+                await self._write_status(pod, status)
+            self._put_off(pod, CONFIG_SECONDS)
             return
-        # Looked at last, and nothing is awaited before the start: two Pods may have come together.
+        # Checked last, with no `await` before the start: two Pods may have come together.
         others = [one.whole for one in self._pods_now() if one.uid != pod.uid and self._is_active(one)]
         reason, words = why_too_big(pod.whole, others, self._node.size)
         if words:
-            await self._say(pod, build_refusal(pod.whole, reason, words, self._clock()))
+            await self._write_status(pod, build_refusal(pod.whole, reason, words, self._clock()))
             return
         for name in orders.keys() - set(sandbox.names()):
             sandbox.start(name, orders[name])
 
     async def _sources(self, pod: LocalPod) -> dict[Source, dict[str, str]]:
-        """The ConfigMaps and Secrets that its containers and volumes name, decoded; what is not there is left out."""
+        """The ConfigMaps and Secrets that containers and volumes name, decoded. Absent ones are left out."""
         namespace, found = pod.whole["metadata"]["namespace"], dict[Source, dict[str, str]]()
         named = {source for container in pod.whole["spec"]["containers"] for source in references(container)}
         for volume in pod.whole["spec"].get("volumes", ()):
@@ -197,18 +198,18 @@ class Kubelet:
                 found[kind, name] = {k: read_secret(v) if kind == "Secret" else v for k, v in held.items()}
         return found
 
-    async def _say(self, pod: LocalPod, status: Json) -> bool:
-        """False: somebody else wrote the Pod; the watch shows it, and the status is said on top of that."""
+    async def _write_status(self, pod: LocalPod, status: Json) -> bool:
+        """False: another client changed the Pod. A later round sees that change, and writes the status again."""
         whole = {**pod.whole, "apiVersion": "v1", "kind": "Pod", "status": status}
         reply = await self._client.request("PUT", f"{path_of(pod)}/status", msgspec.json.encode(whole))
         if reply.status in {404, 409}:
-            self._rest(pod, CONFLICT_SECONDS)
+            self._put_off(pod, CONFLICT_SECONDS)
             return False
         self._newest[pod.uid] = read_pod(reply.expect(f"status of Pod {pod.name}"))
         return True
 
     async def _delete(self, pod: LocalPod) -> None:
-        """Nothing of it is left here, so it may go at once."""
+        """Deletes the Pod without a grace period, because nothing of it is left on the node."""
         options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod.uid}}
         reply = await self._client.request("DELETE", path_of(pod), msgspec.json.encode(options))
         if reply.status not in {404, 409}:
@@ -219,20 +220,20 @@ class Kubelet:
         return Sandbox(self._folder / "pods" / uid)
 
     def _is_active(self, pod: LocalPod) -> bool:
-        """Whether it takes part of the node: told or not, what was started counts."""
+        """Whether the Pod uses resources of the node. A started Pod counts even before its status says so."""
         is_known = bool(pod.whole["status"].get("startTime")) or bool(self._sandbox(pod.uid).names())
         return is_known and pod.whole["status"].get("phase") not in TERMINAL
 
     def _gone(self) -> list[str]:
-        """Pods with a folder here that the API server does not know any more."""
+        """Uids of Pods that have a folder here, but no object in the API server any more."""
         known = {pod.uid for pod in self._pods.store.view().values()}
         self._deleted &= known
         self._again_at = {uid: at for uid, at in self._again_at.items() if uid in known}
-        there = {folder.name for folder in (self._folder / "pods").glob("*")}
-        return sorted(there - known - self._busy)
+        found = {folder.name for folder in (self._folder / "pods").glob("*")}
+        return sorted(found - known - self._busy)
 
     async def _clear_away(self, uid: str) -> None:
-        """Their containers end at once, and then their folder goes."""
+        """Kills the containers of a Pod that is gone. Removes its folder once they have ended."""
         sandbox = self._sandbox(uid)
         alive = [name for name in sandbox.names() if sandbox.is_alive(name)]
         for name in alive:
@@ -243,7 +244,7 @@ class Kubelet:
 
 
 def read_secret(value: str) -> str:
-    """Bytes that are no text arrive as they are, in the environment and in files."""
+    """The decoded value. Bytes that are not UTF-8 reach environment and files unchanged."""
     return base64.b64decode(value).decode(errors="surrogateescape")
 
 

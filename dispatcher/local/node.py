@@ -1,4 +1,4 @@
-"""A node as the API server knows it: the Node object, its readiness, and the lease that says it lives."""
+"""A node in the API server: the Node object, its readiness, and the lease that shows it alive."""
 
 import asyncio
 import platform
@@ -24,7 +24,7 @@ LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 
 class LocalNode:
-    """`size`: capacity by resource; `labels` besides the well-known ones."""
+    """Keeps one Node object. `size`: capacity by resource. `labels`: added to the well-known ones."""
 
     def __init__(self, client: KubeClient, name: str, size: dict[str, str], labels: dict[str, str]) -> None:
         self._client = client
@@ -34,18 +34,18 @@ class LocalNode:
         self._lease_seconds = LEASE_SECONDS
 
     async def run(self, every_seconds: float) -> None:
-        """Says again and again that it is there; what a controller wrote over it meanwhile is put right."""
+        """Writes readiness and lease, round after round. A status that a controller changed is corrected."""
         while True:
             try:
-                await self.say()
+                await self.write_status()
                 await self.renew()
             except ClusterError as fault:
                 log.warning("the node could not be kept", node=self._name, fault=str(fault))
-            except Exception:  # a node that is not kept is lost, with all that runs on it
+            except Exception:  # a node that is not renewed is lost, with all that runs on it
                 log.exception("the node could not be kept", node=self._name)
             await asyncio.sleep(every_seconds)
 
-    async def say(self) -> None:
+    async def write_status(self) -> None:
         reply = await self._client.request("GET", f"/api/v1/nodes/{self._name}")
         if reply.status == 404:
             reply = await self._client.request("POST", "/api/v1/nodes", msgspec.json.encode(self._node()))
@@ -112,6 +112,6 @@ def is_ready(conditions: list[Json]) -> bool:
 
 
 def conflict_is_fine(reply: Reply, doing: str) -> None:
-    """Somebody was faster: it is said again next time, on top of what he wrote."""
+    """Accepts a 409: another client wrote first. The next round reads that, and writes again."""
     if reply.status != 409:
         reply.expect(doing)

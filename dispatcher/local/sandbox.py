@@ -1,7 +1,7 @@
 """The folder of one Pod on a node, and the shims of its containers.
 
-Everything that the kubelet knows of a Pod stands here, so that it may be killed at any moment and goes on where it was:
-a container is alive as long as its shim holds the lock, and over once there is `ended.json`.
+The folder holds all that the kubelet knows of the Pod. So the kubelet may be killed at any moment, and continues after
+a restart. A container is alive as long as its shim holds the lock. It is over once `ended.json` exists.
 """
 
 import contextlib
@@ -18,53 +18,53 @@ from typing import Any, Final
 from dispatcher.local.facts import Order, Seen
 
 SHIM_SECONDS: Final = 10
-"""Within this a shim has begun, on a machine that is very busy too."""
+"""Time within which a shim starts, even on a very busy machine."""
 SHIM: Final = Path(__file__).with_name("shim.py")
 TAIL_BYTES: Final = 2048
 TAIL_LINES: Final = 80
-"""Of the log, as the kubelet puts it into a status."""
+"""Bytes and lines of a log that a kubelet puts into a status."""
 
 
 class Sandbox:
-    """`folder` is this Pod's alone, and stays until `remove`."""
+    """The containers of one Pod. `folder` belongs to this Pod alone, and stays until `remove`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def start(self, name: str, order: Order) -> None:
-        """Asked again after a crash, it starts nothing twice."""
+        """Starts the container. A repeated call after a crash starts nothing twice."""
         place = self._place(name)
         (place / "tmp").mkdir(parents=True, exist_ok=True)
-        env = {"TMPDIR": str(place / "tmp"), **order.env}  # what it leaves there goes with the Pod
+        env = {"TMPDIR": str(place / "tmp"), **order.env}  # files left there are removed with the Pod
         (place / "spec.new").write_text(json.dumps({"argv": order.argv, "env": env, "cwd": order.cwd}))
         (place / "spec.new").rename(place / "spec.json")
         self.revive(name)
 
     def revive(self, name: str) -> None:
-        """A shim for a container that has none. Two of them do no harm: the lock lets one, and it starts once."""
+        """Starts a shim for a container that has none. A second shim does no harm: it finds the container started."""
         command = [sys.executable, "-I", "-S", str(SHIM), str(self._place(name))]
-        os.utime(self._place(name) / "spec.json")  # it has its time again
+        os.utime(self._place(name) / "spec.json")  # `is_stranded` counts from now
         nowhere = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in range(3)]
-        os.posix_spawn(command[0], command, os.environ, file_actions=nowhere, setsid=True)  # `reap` hears of its end
+        os.posix_spawn(command[0], command, os.environ, file_actions=nowhere, setsid=True)  # `reap` collects it
 
     def look(self, name: str) -> Seen | None:
-        """None: it was never started."""
+        """The container's state. None: it was never started."""
         place = self._place(name)
         if not (place / "spec.json").exists():
             return None
         running, pid, is_alive = read(place / "running.json"), self.pid(name), self.is_alive(name)
-        ended = read(place / "ended.json")  # read last: a shim that is not alive any more has written it before
+        ended = read(place / "ended.json")  # read last: a shim writes it before it ends
         return Seen(
             started_at=running.get("at"),
             ended_at=ended.get("at"),
             exit_code=ended.get("exit_code"),
             fault=ended.get("fault", ""),
             tail=self.tail(name) if ended else "",
-            is_gone=not ended and not is_alive and pid is not None,  # one without a pid has not begun
+            is_gone=not ended and not is_alive and pid is not None,  # without a pid the shim has not begun
         )
 
     def terminate(self, name: str) -> bool:
-        """False: its shim cannot hear yet."""
+        """Sends SIGTERM. False: the shim cannot receive it yet."""
         self._signal(name, signal.SIGTERM)
         return self.pid(name) is not None
 
@@ -72,15 +72,15 @@ class Sandbox:
         self._signal(name, signal.SIGUSR1)
 
     def is_stranded(self, name: str, now: float) -> bool:
-        """We were killed after its order was written and before its shim took it."""
+        """Whether no shim came for too long: the kubelet was killed after it wrote `spec.json`."""
         return self.pid(name) is None and now - (self._place(name) / "spec.json").stat().st_mtime > SHIM_SECONDS
 
     def names(self) -> list[str]:
-        """Containers that were started."""
+        """Names of the containers that were started."""
         return sorted(place.parent.name for place in self.folder.glob("containers/*/spec.json"))
 
     def pid(self, name: str) -> int | None:
-        """Of the shim that has taken the lock, now or before."""
+        """Pid of the shim that holds the lock, or held it last."""
         with contextlib.suppress(FileNotFoundError):
             return int(text) if (text := (self._place(name) / "alive").read_text()) else None
         return None
@@ -97,7 +97,7 @@ class Sandbox:
         return False
 
     def tail(self, name: str) -> str:
-        """Of its log, where there is one."""
+        """The end of the container's log, or empty."""
         try:
             with (self._place(name) / "log").open("rb") as log:
                 log.seek(0, os.SEEK_END)
@@ -107,10 +107,10 @@ class Sandbox:
             return ""
         return "".join(text.splitlines(keepends=True)[-TAIL_LINES:])
 
-    def note(self, name: str, told: Mapping[str, Any]) -> None:
-        """Remembers something of the Pod, over restarts."""
+    def note(self, name: str, fact: Mapping[str, Any]) -> None:
+        """Stores a fact about the Pod. It survives restarts of the kubelet."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / f"{name}.new").write_text(json.dumps(told))
+        (self.folder / f"{name}.new").write_text(json.dumps(fact))
         (self.folder / f"{name}.new").rename(self.folder / f"{name}.json")
 
     def recall(self, name: str) -> dict[str, Any]:
@@ -130,14 +130,14 @@ class Sandbox:
 
 
 def reap() -> None:
-    """Shims that were our children and have ended; whoever they kept is known by their folders."""
+    """Collects shims that were our children and have ended. The state of their containers is in the folders."""
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Empty: not written, or cut short by a crash of the machine."""
+    """The JSON object in the file. Empty: the file is absent, or cut short by a crash of the machine."""
     try:
         found: dict[str, Any] = json.loads(path.read_text())
     except (FileNotFoundError, ValueError):

@@ -1,9 +1,14 @@
-"""One container as a process of this machine, and whoever keeps watch over it while the kubelet is away.
+"""Runs one container as a process of this machine, and watches it even while the kubelet is away.
 
-Run as `python -I -S shim.py FOLDER`; needs nothing but the standard library. It reads `spec.json` (argv, env, cwd),
-writes `running.json` when the process runs and `ended.json` when it has ended with everything it left behind, and holds
-a lock on `alive` as long as it lives: whoever finds its pid there, and no lock, knows that it is gone. SIGTERM goes to
-the process alone, as to PID 1 of a container; SIGUSR1 ends all of them at once. Both may come before there is one.
+Run as `python -I -S shim.py FOLDER`. The shim needs only the standard library. Files in the folder:
+
+* `spec.json`: argv, env and cwd of the process.
+* `running.json`: written once the process runs.
+* `ended.json`: written once the process and all that it started have ended.
+* `alive`: the shim's pid. The shim locks this file as long as it lives. A pid without a lock means: the shim is gone.
+
+SIGTERM goes to the process alone, as to PID 1 of a container. SIGUSR1 kills all processes of the container at once.
+Both may come before the process exists.
 """
 
 import contextlib
@@ -18,60 +23,60 @@ import time
 from pathlib import Path
 from types import FrameType
 
-SUBREAPER = 36  # prctl(PR_SET_CHILD_SUBREAPER): orphans of the container come to us, and no process gets away
-PARENT_DEATH = 1  # prctl(PR_SET_PDEATHSIG): a container whose shim is killed does not work on unseen
+SUBREAPER = 36  # prctl(PR_SET_CHILD_SUBREAPER): orphans of the container become our children, and none escapes
+PARENT_DEATH = 1  # prctl(PR_SET_PDEATHSIG): the container's process is killed when its shim is
 SWEEPS = 100
-"""Descendants that are born as fast as they are killed: not for ever."""
+"""Most rounds of killing descendants, which may fork as fast as they are killed."""
 
 
 class Container:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._child: subprocess.Popen[bytes] | None = None
-        self._asked: set[int] = set()
+        self._early_signals: set[int] = set()
 
     def listen(self) -> None:
-        """From here on nothing that is asked of it gets lost."""
-        signal.signal(signal.SIGTERM, self._hear)
-        signal.signal(signal.SIGUSR1, self._hear)
+        """Accepts signals from now on. A signal that comes before the process starts is kept for it."""
+        signal.signal(signal.SIGTERM, self._pass_on)
+        signal.signal(signal.SIGUSR1, self._pass_on)
 
     def run(self) -> None:
-        """From start to end; what cannot be started has ended, too."""
+        """Runs the container to its end. A container that cannot be started is recorded as ended."""
         spec = json.loads((self._folder / "spec.json").read_text(encoding="utf-8"))
         try:
             with (self._folder / "log").open("ab") as log:
-                self._child = subprocess.Popen(  # noqa: S603  # a container is what we are for
+                self._child = subprocess.Popen(  # noqa: S603  # running a container is the purpose
                     spec["argv"], env=spec["env"], cwd=spec["cwd"], preexec_fn=bind_to_parent,  # noqa: PLW1509  # one thread
                     stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
                 )  # fmt: skip
         except (OSError, ValueError) as fault:
-            words = fault.strerror if isinstance(fault, OSError) else str(fault)
-            told = f'exec: "{spec["argv"][0]}": {str(words).lower()}'
-            self._write("ended", {"fault": told, "at": time.time()})
+            reason = fault.strerror if isinstance(fault, OSError) else str(fault)
+            message = f'exec: "{spec["argv"][0]}": {str(reason).lower()}'
+            self._write("ended", {"fault": message, "at": time.time()})
             return
         self._write("running", {"at": time.time()})
-        for number in self._asked:
-            self._hear(number)
+        for number in self._early_signals:
+            self._pass_on(number)
         code = self._child.wait()
         ended_at = time.time()
         self._kill()
         self._write("ended", {"exit_code": code if code >= 0 else 128 - code, "at": ended_at})
 
-    def _write(self, name: str, told: object) -> None:
-        """Whole or not at all."""
-        (self._folder / f"{name}.new").write_text(json.dumps(told), encoding="utf-8")
+    def _write(self, name: str, state: object) -> None:
+        """Writes the whole file or nothing."""
+        (self._folder / f"{name}.new").write_text(json.dumps(state), encoding="utf-8")
         (self._folder / f"{name}.new").rename(self._folder / f"{name}.json")
 
-    def _hear(self, number: int, _: FrameType | None = None) -> None:
+    def _pass_on(self, number: int, _: FrameType | None = None) -> None:
         if self._child is None:
-            self._asked.add(number)
+            self._early_signals.add(number)
         elif number == signal.SIGUSR1:
             self._kill()
         else:
             self._child.send_signal(number)
 
     def _kill(self) -> None:
-        """The session first, then whoever left it."""
+        """Kills the container's session, then the processes that left the session."""
         assert self._child is not None
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._child.pid, signal.SIGKILL)
@@ -87,13 +92,13 @@ class Container:
 
 
 def bind_to_parent() -> None:
-    """In the child, before it becomes the container."""
+    """Runs in the child, before the child becomes the container."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PARENT_DEATH, signal.SIGKILL, 0, 0, 0)
 
 
 def children() -> list[int]:
-    """Processes whose parent we are, where the kernel tells."""
+    """Pids of our child processes. Empty where the kernel does not list them."""
     try:
         return [int(pid) for pid in Path("/proc/self/task", str(os.getpid()), "children").read_text().split()]
     except OSError:
@@ -104,7 +109,7 @@ def main(folder: Path) -> None:
     container = Container(folder)
     container.listen()
     with (folder / "alive").open("a") as alive:
-        fcntl.flock(alive, fcntl.LOCK_EX)  # waits: somebody may only be looking, and a second shim finds it done
+        fcntl.flock(alive, fcntl.LOCK_EX)  # waits: the kubelet tests the lock, and a second shim finds the work done
         if any((folder / f"{name}.json").exists() for name in ("running", "ended")):
             return
         alive.truncate(0)

@@ -1,6 +1,6 @@
-"""What a kubelet says of a Pod: phase, conditions and container statuses, as the real one words them.
+"""The status that a kubelet writes for a Pod: phase, conditions and container statuses, in the words of the real one.
 
-Compared with what real nodes reported for the same cases; `docs/process-kubelet.md` lists where they differ.
+It was compared with the reports of real nodes for the same cases. `docs/process-kubelet.md` lists the differences.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,25 +16,29 @@ BEGINNING: Final = "1970-01-01T00:00:00Z"
 DEADLINE: Final = ("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
 TERMINAL: Final = frozenset({"Succeeded", "Failed"})
 OURS: Final = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
-"""Conditions that a kubelet sets; PodScheduled and DisruptionTarget are others'."""
+"""Conditions that a kubelet sets. Other components set PodScheduled and DisruptionTarget."""
 
 
-class Told(Struct, frozen=True):
-    """What is to be said besides what the containers came to: why nothing runs yet, or why the Pod ended."""
+class Reasons(Struct, frozen=True):
+    """Reasons that the states of the containers do not give, each with a message.
+
+    waiting: why the containers do not run yet.
+    ended: why the node ended the Pod.
+    """
 
     waiting: tuple[str, str] = ("", "")
     ended: tuple[str, str] = ("", "")
 
 
 def written(seconds: float) -> str:
-    """A time as the API has it."""
+    """Seconds since 1970 as the API writes a time."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def build_status(pod: Json, seen: Mapping[str, Seen | None], told: Told, now: float) -> Json:
-    """The whole status of a Pod that this node has taken."""
+def build_status(pod: Json, seen: Mapping[str, Seen | None], reasons: Reasons, now: float) -> Json:
+    """The whole status of a Pod that the node has accepted."""
     names = [container["name"] for container in pod["spec"]["containers"]]
-    phase = plan_phase([seen.get(name) for name in names], told)
+    phase = plan_phase([seen.get(name) for name in names], reasons)
     before = pod.get("status", {})
     status = {key: value for key, value in before.items() if key not in {"reason", "message"}}
     status |= {
@@ -43,40 +47,40 @@ def build_status(pod: Json, seen: Mapping[str, Seen | None], told: Told, now: fl
         "podIP": "127.0.0.1",
         "startTime": before.get("startTime") or written(now),
     }
-    if told.ended[0]:
-        status |= {"reason": told.ended[0], "message": told.ended[1]}
+    if reasons.ended[0]:
+        status |= {"reason": reasons.ended[0], "message": reasons.ended[1]}
     is_up = phase == "Running" and all(one is not None and not one.is_over for one in seen.values())
     status["conditions"] = merge_conditions(before.get("conditions", ()), build_conditions(phase, names, is_up), now)
     status["containerStatuses"] = [
-        build_container(container, pod["metadata"]["uid"], seen.get(container["name"]), told)
+        build_container(container, pod["metadata"]["uid"], seen.get(container["name"]), reasons)
         for container in pod["spec"]["containers"]
     ]
     return status
 
 
 def build_refusal(pod: Json, reason: str, message: str, now: float) -> Json:
-    """A Pod that the node does not take: no container, no condition of ours."""
+    """The status of a Pod that the node refuses: no containers, no conditions of a kubelet."""
     kept = {key: value for key, value in pod.get("status", {}).items() if key in {"conditions", "qosClass"}}
     return {**kept, "phase": "Failed", "reason": reason, "message": message, "startTime": written(now)}
 
 
 def build_unstarted(pod: Json, now: float) -> Json:
-    """A Pod that is deleted before anything of it ran: it has to end before its finalizers let it go."""
+    """The status of a Pod that was deleted before it ran: its finalizers are removed only once it has ended."""
     ended = {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown", "startedAt": None, "finishedAt": None}}
-    containers = [build_container(one, "", None, Told()) | {"state": ended} for one in pod["spec"]["containers"]]
+    containers = [build_container(one, "", None, Reasons()) | {"state": ended} for one in pod["spec"]["containers"]]
     return {**build_refusal(pod, "", "", now), "containerStatuses": containers}
 
 
-def plan_phase(seen: Sequence[Seen | None], told: Told) -> str:
-    """Failed only when all have ended: until then some container may still do work."""
+def plan_phase(seen: Sequence[Seen | None], reasons: Reasons) -> str:
+    """The Pod's phase. Failed only when all containers have ended: until then one may still work."""
     if all(one is not None and one.is_over for one in seen):
         fine = all(one is not None and one.exit_code == 0 for one in seen)
-        return "Succeeded" if fine and not told.ended[0] else "Failed"
+        return "Succeeded" if fine and not reasons.ended[0] else "Failed"
     return "Running" if any(one is not None and one.started_at is not None for one in seen) else "Pending"
 
 
 def build_conditions(phase: str, names: Sequence[str], is_up: bool) -> list[Json]:
-    """Type, status and reason of each of ours."""
+    """Type, status and reason of each condition in OURS."""
     if phase == "Succeeded":
         done = {"reason": "PodCompleted"}
         return [
@@ -98,7 +102,7 @@ def build_conditions(phase: str, names: Sequence[str], is_up: bool) -> list[Json
 
 
 def merge_conditions(before: Sequence[Json], ours: Sequence[Json], now: float) -> list[Json]:
-    """Ours, since when they last changed, and those of others as they are."""
+    """Our conditions with the time of their last change, then the unchanged conditions of other components."""
     known = {condition["type"]: condition for condition in before}
     merged = []
     for condition in ours:
@@ -108,9 +112,10 @@ def merge_conditions(before: Sequence[Json], ours: Sequence[Json], now: float) -
     return merged + [condition for condition in before if condition["type"] not in OURS]
 
 
-def build_container(container: Json, uid: str, seen: Seen | None, told: Told) -> Json:
+def build_container(container: Json, uid: str, seen: Seen | None, reasons: Reasons) -> Json:
     is_up = seen is not None and seen.started_at is not None and not seen.is_over
     id_ = {"containerID": f"process://{uid}/{container['name']}"} if seen is not None else {}
+    ended = {"terminated": build_end(container, seen) | id_} if seen and seen.is_over else None
     return {
         "name": container["name"],
         "image": container.get("image", ""),
@@ -119,21 +124,21 @@ def build_container(container: Json, uid: str, seen: Seen | None, told: Told) ->
         "ready": is_up,
         "started": is_up,
         "lastState": {},
-        "state": {"terminated": build_end(container, seen) | id_} if seen and seen.is_over else build_state(seen, told),
+        "state": ended or build_state(seen, reasons),
         **id_,
     }
 
 
-def build_state(seen: Seen | None, told: Told) -> Json:
-    """Waiting or running."""
+def build_state(seen: Seen | None, reasons: Reasons) -> Json:
+    """The state `waiting` or `running`."""
     if seen is not None and seen.started_at is not None:
         return {"running": {"startedAt": written(seen.started_at)}}
-    reason, message = told.waiting
+    reason, message = reasons.waiting
     return {"waiting": {"reason": reason or "ContainerCreating"} | ({"message": message} if message else {})}
 
 
 def build_end(container: Json, seen: Seen) -> Json:
-    """terminated: how it ended, as far as anybody knows."""
+    """The state `terminated`, as far as it is known."""
     began, ended = written(seen.started_at or 0), written(seen.ended_at or seen.started_at or 0)
     if seen.is_gone:
         return {"exitCode": 255, "reason": "Unknown", "startedAt": began, "finishedAt": ended}

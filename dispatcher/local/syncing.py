@@ -1,4 +1,4 @@
-"""What a node does next about one Pod: decided from the Pod, what its containers came to, and nothing else."""
+"""Decides what a node does next about one Pod, from the Pod and the states of its containers alone."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -7,14 +7,21 @@ from typing import Any
 from msgspec import Struct
 
 from dispatcher.local.facts import Seen
-from dispatcher.local.statuses import DEADLINE, TERMINAL, Told, build_refusal, build_status, build_unstarted
+from dispatcher.local.statuses import DEADLINE, TERMINAL, Reasons, build_refusal, build_status, build_unstarted
 
 Json = dict[str, Any]
 GRACE_SECONDS = 30
 
 
 class Step(Struct, frozen=True):
-    """Acts, in this order. `end_as`: SIGTERM now, and what the Pod is said to have ended for."""
+    """Acts of one round, in their order.
+
+    start: start the containers that do not run yet.
+    end_as: send SIGTERM; the text is the reason of the Pod's end. None: no SIGTERM.
+    kill: kill the containers.
+    status: the status to write. None: none.
+    delete: delete the Pod from the API server.
+    """
 
     start: bool = False
     end_as: str | None = None
@@ -24,7 +31,7 @@ class Step(Struct, frozen=True):
 
 
 def plan_step(pod: Json, seen: Mapping[str, Seen | None], ending: Json, now: float) -> Step:
-    """`ending`: since when its containers are asked to stop (`at`), and why (`reason`); empty: they are not."""
+    """The next acts. `ending`: when SIGTERM was sent (`at`, seconds since 1970) and why (`reason`), or empty."""
     is_deleting = "deletionTimestamp" in pod["metadata"]
     known = [one for one in seen.values() if one is not None]
     is_whole = len(known) == len(seen)
@@ -36,7 +43,8 @@ def plan_step(pod: Json, seen: Mapping[str, Seen | None], ending: Json, now: flo
         return Step(status=refusal, delete=is_deleting)
     if not is_whole and not is_deleting:
         return Step(start=True)
-    status = build_status(pod, seen, Told(ended=DEADLINE if ending.get("reason") == DEADLINE[0] else ("", "")), now)
+    reasons = Reasons(ended=DEADLINE if ending.get("reason") == DEADLINE[0] else ("", ""))
+    status = build_status(pod, seen, reasons, now)
     changed = None if status == pod.get("status") else status
     if is_over:
         return Step(status=changed, delete=is_deleting)
@@ -51,12 +59,12 @@ def plan_step(pod: Json, seen: Mapping[str, Seen | None], ending: Json, now: flo
 
 
 def is_late(pod: Json, now: float) -> bool:
-    """Whether it was active for longer than its activeDeadlineSeconds."""
+    """Whether the Pod has reached its activeDeadlineSeconds."""
     limit, began = pod["spec"].get("activeDeadlineSeconds"), pod.get("status", {}).get("startTime")
     return limit is not None and began is not None and now >= datetime.fromisoformat(began).timestamp() + limit
 
 
 def grace(pod: Json) -> float:
-    """Seconds between SIGTERM and SIGKILL: a delete's own, else the Pod's."""
+    """Seconds between SIGTERM and SIGKILL: those of the delete, else the Pod's own."""
     of_pod = pod["spec"].get("terminationGracePeriodSeconds", GRACE_SECONDS)
     return float(pod["metadata"].get("deletionGracePeriodSeconds", of_pod))

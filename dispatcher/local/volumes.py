@@ -1,4 +1,4 @@
-"""The volumes of a Pod as folders: of the Pod for as long as it lives, or of the node's own disk."""
+"""Folders for the volumes of a Pod. A hostPath is on the node's disk; any other volume ends with the Pod."""
 
 import os
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ Json = dict[str, Any]
 
 
 def sources_of(volume: Json) -> list[tuple[Source, bool]]:
-    """ConfigMaps and Secrets that it shows, and whether they may be absent."""
+    """ConfigMaps and Secrets that the volume shows, each with whether it may be absent."""
     found = []
     for kind, field, name in (("ConfigMap", "configMap", "name"), ("Secret", "secret", "secretName")):
         if field in volume:
@@ -20,7 +20,10 @@ def sources_of(volume: Json) -> list[tuple[Source, bool]]:
 
 
 def make_volumes(pod: Json, disk: Path, own: Path, sources: Sources) -> dict[str, Path]:
-    """Folders by the volumes' names; `disk` is the node's, `own` the Pod's. CreateContainerConfigFault: no source."""
+    """Makes the folders, by volume name, below `disk` of the node or `own` of the Pod.
+
+    CreateContainerConfigFault: a source is absent.
+    """
     places: dict[str, Path] = {}
     for volume in pod["spec"].get("volumes", ()):
         path = volume.get("hostPath", {}).get("path")

@@ -9,7 +9,7 @@ import pytest
 
 from dispatcher.local.containers import build_order, why_refused, why_too_big
 from dispatcher.local.facts import Order, Seen
-from dispatcher.local.statuses import DEADLINE, Told, build_refusal, build_status
+from dispatcher.local.statuses import DEADLINE, Reasons, build_refusal, build_status
 from dispatcher.local.syncing import Step, plan_step
 
 Json = dict[str, Any]
@@ -143,9 +143,9 @@ class TestSteps:
         assert (said["phase"], said["reason"], said["message"]) == ("Failed", *DEADLINE)
 
 
-def said_of(seen: Mapping[str, Seen | None], told: Told | None = None, **container: Any) -> Json:
+def said_of(seen: Mapping[str, Seen | None], told: Reasons | None = None, **container: Any) -> Json:
     pod = a_pod(*(a_container(name, **container) for name in seen))
-    return build_status(pod, seen, told or Told(), NOW)
+    return build_status(pod, seen, told or Reasons(), NOW)
 
 
 class TestStatuses:
@@ -178,12 +178,12 @@ class TestStatuses:
             {"type": "Initialized", "status": "False", "lastTransitionTime": since},
             {"type": "PodScheduled", "status": "True"},
         ]
-        status = build_status(a_pod(status={"conditions": before}), {"task": UP}, Told(), NOW)
+        status = build_status(a_pod(status={"conditions": before}), {"task": UP}, Reasons(), NOW)
         told = {one["type"]: one.get("lastTransitionTime") for one in status["conditions"]}
         assert (told["Ready"], told["Initialized"], told["PodScheduled"]) == (since, "2026-05-01T12:00:00Z", None)
 
     def test_what_keeps_a_container_waiting_is_told(self) -> None:
-        told = Told(waiting=("CreateContainerConfigError", "no such secret"))
+        told = Reasons(waiting=("CreateContainerConfigError", "no such secret"))
         (container,) = said_of({"task": None}, told)["containerStatuses"]
         assert container["state"] == {"waiting": {"reason": "CreateContainerConfigError", "message": "no such secret"}}
         (container,) = said_of({"task": Seen()})["containerStatuses"]

@@ -1,6 +1,6 @@
-"""The HTTP side: a request becomes a call of the registry, a list or a watch; what is refused becomes a Status.
+"""The HTTP side: a request becomes a call of the registry, a list or a watch; a refusal becomes a Status.
 
-Whoever knows the token may do everything: the containers are processes of this machine, so nobody else may make a Job.
+The holder of the token may do everything. Any other client may do nothing: a Job runs a process of this machine.
 """
 
 import hmac
@@ -22,7 +22,7 @@ TRUE: Final = frozenset({"1", "true"})
 
 
 class Api:
-    """`app()` is what an aiohttp server serves."""
+    """The API. `app()` returns it as an aiohttp application."""
 
     def __init__(self, registry: Registry, token: str) -> None:
         self._registry = registry
@@ -94,13 +94,13 @@ class Api:
         return answer(self._registry.delete(target, body).whole)
 
     def _answer_virtual(self, request: web.Request, target: Target, body: Json) -> web.Response:
-        """What is asked for and not kept: may I, and a binding."""
+        """Answers requests for objects that are not stored: access reviews and bindings."""
         if request.method != "POST":
             raise ApiFault(405, "the server does not allow this method on the requested resource", details={})
         return self._review(body) if target.kind is REVIEW else self._bind(target, body)
 
     def _review(self, body: Json) -> web.Response:
-        """Whoever is asked for may do everything."""
+        """Allows everything to everyone who has the token."""
         head = {"kind": REVIEW.kind, "apiVersion": REVIEW.api_version, "metadata": {}}
         return answer(msgspec.json.encode({**head, "spec": body.get("spec"), "status": {"allowed": True}}), 201)
 
@@ -121,7 +121,7 @@ def answer(body: bytes, status: int = 200) -> web.Response:
 
 
 def read_path(path: str) -> Target:
-    """ApiFault 404: nothing is served there."""
+    """The target of a path. ApiFault 404: nothing is served there."""
     group, rest = split_group(path.strip("/").split("/"))
     namespace = ""
     if len(rest) > 2 and rest[0] == "namespaces":

@@ -1,4 +1,4 @@
-"""The body of a request: JSON, of the right types, without fields that nobody knows."""
+"""The body of a request: JSON of the right types, without unknown fields."""
 
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ TYPES: Final[dict[str, type]] = {
     **dict.fromkeys(("backoffLimit", "activeDeadlineSeconds", "parallelism", "completions"), int),
     "suspend": bool,
 }
-"""Of fields by their name, wherever they stand, as far as a template is likely to have them wrong."""
+"""Types of fields by name, at any depth: those fields that a template is likely to get wrong."""
 TEXTS: Final = frozenset({"labels", "annotations", "nodeSelector", "stringData", "data"})
 AMOUNTS: Final = frozenset({"requests", "limits"})
 LARGEST: Final = 2**31 - 1
@@ -28,7 +28,7 @@ GO: Final[dict[type, str]] = {int: "int32", bool: "bool", str: "string", dict: "
 
 
 async def read_body(request: web.Request, kind: Kind) -> Json:
-    """ApiFault 400: not an object; 415: not said to be JSON."""
+    """The body. ApiFault 400: it is not an object. ApiFault 415: its content type is not JSON."""
     wanted = MERGE_PATCH if request.method == "PATCH" else "application/json"
     try:
         text = await request.read()
@@ -44,8 +44,8 @@ async def read_body(request: web.Request, kind: Kind) -> Json:
     check_types(found)
     unknown = sorted(unknown_fields(found)) if kind is JOB else []
     if unknown and request.query.get("fieldValidation") == "Strict":
-        told = ", ".join(f'unknown field "{path}"' for path in unknown)
-        raise bad_request(f'{kind.kind} in version "v1" cannot be handled: strict decoding error: {told}')
+        faults = ", ".join(f'unknown field "{path}"' for path in unknown)
+        raise bad_request(f'{kind.kind} in version "v1" cannot be handled: strict decoding error: {faults}')
     return found if request.method == "PATCH" else without_nulls(found)
 
 
@@ -60,7 +60,7 @@ def decode(text: bytes) -> Json:
 
 
 def without_nulls(found: Any) -> Any:
-    """A field that is null is none."""
+    """The JSON without its null fields: null means absent."""
     if isinstance(found, list):
         return [without_nulls(one) for one in found]
     if not isinstance(found, dict):
@@ -69,7 +69,7 @@ def without_nulls(found: Any) -> Any:
 
 
 def check_types(given: Json, at: str = "") -> None:
-    """ApiFault 400: a value is of another type than its field."""
+    """ApiFault 400: a value has another type than its field."""
     for name, held in given.items():
         where = f"{at}{name}"
         if held is not None and name in TYPES and type(held) is not TYPES[name]:

@@ -1,7 +1,6 @@
-"""What makes an object invalid: every fault of it at once, by field, as the API server names them.
+"""Checks new objects: finds all faults at once, by field, in the words of the API server.
 
-Of all its rules those that a template or a row may run into, as a table; `fields` has the names of fields, `bodies`
-their types.
+A table of those rules that a template or a row may break. `fields` has the names of fields, `bodies` their types.
 """
 
 import re
@@ -17,7 +16,7 @@ Json = dict[str, Any]
 Causes = Iterator[Cause]
 Test = Callable[[Any], bool]
 Rule = tuple[str, str, str, Test]
-"""Where, as `places` reads it; the reason; the words; what is right. A field that is absent breaks REQUIRED alone."""
+"""Path (see `places`), reason, message, test of a right value. An absent field breaks only REQUIRED."""
 REQUIRED, INVALID, UNSUPPORTED, TWICE, NO_SUCH = (
     f"FieldValue{what}" for what in ("Required", "Invalid", "NotSupported", "Duplicate", "NotFound")
 )
@@ -83,7 +82,7 @@ CONTAINER_RULES: Final[tuple[Rule, ...]] = (
 
 
 def check_object(kind: Kind, whole: Json) -> None:
-    """ApiFault 422: it may not be made."""
+    """ApiFault 422: the object is invalid."""
     causes = [*faults_of_name(kind, whole["metadata"]["name"]), *faults_of_body(kind, whole)]
     if causes:
         raise invalid(kind, whole["metadata"]["name"], causes)
@@ -93,15 +92,15 @@ def broken(rules: tuple[Rule, ...], held: Json, at: str) -> Causes:
     for path, reason, words, is_right in rules:
         for where, value in places(held, path, at):
             if not is_right(value) if value not in (None, "") else reason == REQUIRED:
-                yield Cause(where, reason, words if reason == REQUIRED else f"{told(value)}: {words}")
+                yield Cause(where, reason, words if reason == REQUIRED else f"{wrong_value(value)}: {words}")
 
 
-def told(value: object) -> str:
+def wrong_value(value: object) -> str:
     return f"Invalid value: {value!r}"
 
 
 def places(held: Json, path: str, at: str) -> Iterator[tuple[str, Any]]:
-    """Every value at the path and where it stands: `a[].b` is the b of each a; None: absent from what is there."""
+    """Each value at the path, with its position. `a[].b` is the b of each a. None: an existing object lacks it."""
     step, _, rest = path.partition(".")
     name = step.removesuffix("[]")
     found, where = held.get(name), f"{at}.{name}"
@@ -115,13 +114,14 @@ def places(held: Json, path: str, at: str) -> Iterator[tuple[str, Any]]:
 
 def faults_of_name(kind: Kind, name: str) -> Causes:
     if not (LABEL if kind is NAMESPACE else SUBDOMAIN)(name):
-        yield Cause("metadata.name", INVALID, f"{told(name)}: a lowercase RFC 1123 subdomain is required")
+        yield Cause("metadata.name", INVALID, f"{wrong_value(name)}: a lowercase RFC 1123 subdomain is required")
 
 
 def faults_of_body(kind: Kind, whole: Json) -> Causes:
     meta, spec = whole["metadata"], whole.get("spec") or {}
+    # A Job without labels has those of its template, whose faults are found there.
     is_of_template = kind is JOB and meta["labels"] == spec["template"]["metadata"]["labels"]
-    yield from broken(META[1:] if is_of_template else META, meta, "metadata")  # labels of a template are told there
+    yield from broken(META[1:] if is_of_template else META, meta, "metadata")
     if kind is JOB:
         yield from faults_of_job(spec)
     elif kind is POD:
@@ -143,9 +143,9 @@ def faults_of_job(spec: Json) -> Causes:
 
 def faults_of_pod(spec: Json, at: str) -> Causes:
     yield from broken(POD_RULES, spec, at)
-    yield from twofold([*places(spec, "volumes[].name", at)], TWICE)
+    yield from duplicates([*places(spec, "volumes[].name", at)], TWICE)
     containers = [*places(spec, "initContainers[]", at), *places(spec, "containers[]", at)]
-    yield from twofold([(f"{where}.name", one.get("name")) for where, one in containers], TWICE)
+    yield from duplicates([(f"{where}.name", one.get("name")) for where, one in containers], TWICE)
     for where, container in containers:
         yield from broken(CONTAINER_RULES, container, where)
         yield from faults_of_mounts(container, where, {name for _, name in places(spec, "volumes[].name", at)})
@@ -155,15 +155,15 @@ def faults_of_pod(spec: Json, at: str) -> Causes:
         yield from faults_of_resources(container["resources"], f"{where}.resources")
 
 
-def twofold(named: list[tuple[str, Any]], reason: str) -> Causes:
+def duplicates(named: list[tuple[str, Any]], reason: str) -> Causes:
     names = [name for _, name in named]
     for number, (where, name) in enumerate(named):
         if name and name in names[:number]:
-            yield Cause(where, reason, f"{told(name)}: must be unique")
+            yield Cause(where, reason, f"{wrong_value(name)}: must be unique")
 
 
 def faults_of_mounts(container: Json, at: str, volumes: set[str]) -> Causes:
-    yield from twofold([*places(container, "volumeMounts[].mountPath", at)], INVALID)
+    yield from duplicates([*places(container, "volumeMounts[].mountPath", at)], INVALID)
     for where, name in places(container, "volumeMounts[].name", at):
         if name not in volumes:
             yield Cause(where, NO_SUCH, f"Not found: {name!r}")
@@ -174,14 +174,15 @@ def faults_of_resources(resources: Json, at: str) -> Causes:
     for side, amounts in sides.items():
         for name, amount in amounts.items():
             if "/" not in name and name not in RESOURCES:
-                yield Cause(f"{at}.{side}[{name}]", INVALID, f"{told(name)}: must be a standard resource")
+                yield Cause(f"{at}.{side}[{name}]", INVALID, f"{wrong_value(name)}: must be a standard resource")
             elif amount_of(amount) < 0:
-                yield Cause(f"{at}.{side}[{name}]", INVALID, f"{told(amount)}: must be greater than or equal to 0")
+                words = f"{wrong_value(amount)}: must be greater than or equal to 0"
+                yield Cause(f"{at}.{side}[{name}]", INVALID, words)
     for name, most in sides["limits"].items():
         if amount_of(sides["requests"].get(name, most)) > amount_of(most):
             yield Cause(f"{at}.requests", INVALID, f"must be less than or equal to {name} limit of {most}")
 
 
 def amount_of(written: str | float) -> Fraction:
-    """What is no quantity has been refused before, with its body."""
+    """The quantity. `bodies` has refused any other text before."""
     return parse_quantity(str(written))

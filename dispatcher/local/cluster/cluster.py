@@ -1,4 +1,4 @@
-"""The cluster as a whole: `async with EmbeddedCluster() as cluster` serves it on loopback until the block ends."""
+"""The whole cluster: `async with EmbeddedCluster() as cluster` serves it on loopback until the block ends."""
 
 import asyncio
 import secrets
@@ -26,7 +26,7 @@ def utc_now() -> datetime:
 
 
 class EmbeddedCluster:
-    """`port` 0: a free one. `extender`: the URL prefix of a scoring extender."""
+    """API server and controllers. `port` 0: a free port. `extender`: the URL prefix of a scheduler extender."""
 
     def __init__(self, port: int = 0, extender: str = "") -> None:
         self.token = secrets.token_hex(16)
@@ -55,7 +55,7 @@ class EmbeddedCluster:
             await self._extender.close()
 
     def write_kubeconfig(self, path: Path, namespace: str = "default") -> Path:
-        """For nobody but us: whoever has it runs processes here."""
+        """Writes a kubeconfig, readable for this account alone: its token allows to run processes of this machine."""
         path.touch(mode=0o600)
         path.write_text(yaml.safe_dump({
             "apiVersion": "v1", "kind": "Config", "current-context": "embedded",

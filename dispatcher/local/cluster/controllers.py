@@ -1,7 +1,7 @@
-"""The controllers at work: Jobs get their Pods, Pods their nodes, nodes their taints, and what is gone its end.
+"""The controllers: Jobs get Pods, Pods get nodes, nodes get taints, deleted objects are removed.
 
-They hear of each change in the moment in which it is made, note what they have to look at, and look at it in one round
-a moment later. A round that raises is told and repeated: what it had to look at is not forgotten.
+Each change calls the controllers at once. They note what to look at, and look at all of it in one round a moment later.
+A round that raises is logged and repeated: nothing noted is lost.
 """
 
 import asyncio
@@ -25,11 +25,11 @@ Json = dict[str, Any]
 log = structlog.get_logger(component="local.cluster")
 FAULT_SECONDS: Final = 1
 COLLECT_SECONDS: Final = 20
-OF_CONDITIONS: Final = {f"node.kubernetes.io/{what}" for what in ("not-ready", "unreachable", "unschedulable")}
+CONDITION_TAINTS: Final = {f"node.kubernetes.io/{what}" for what in ("not-ready", "unreachable", "unschedulable")}
 
 
 class Controllers:
-    """`run` until it is cancelled."""
+    """All controllers. `run` ends by cancellation."""
 
     def __init__(self, registry: Registry, clock: Callable[[], datetime], extender: Extender | None = None) -> None:
         self._registry = registry
@@ -71,7 +71,7 @@ class Controllers:
             self._collect_at = self._clock() + timedelta(seconds=COLLECT_SECONDS)
 
     def _keep_nodes(self) -> None:
-        """A node is taken when it says that it is ready, and not before."""
+        """Sets the taints of nodes: a node gets Pods only once it reports that it is ready."""
         for (_, name), entry in list(self._registry.storage.all(NODE).items()):
             taints = entry.object["spec"].get("taints") or []
             wanted = taints_of(entry.object)
@@ -80,10 +80,10 @@ class Controllers:
 
 
 def taints_of(node: Json) -> list[Json]:
-    """Somebody's own, and those that say what the node is: not ready, silent, cordoned."""
+    """The taints that others set, then those for the node's state: not ready, unreachable, cordoned."""
     conditions = node["status"].get("conditions") or ()
     ready = next((one["status"] for one in conditions if one["type"] == "Ready"), "False")
     keys = {"True": [], "Unknown": ["unreachable"]}.get(ready, ["not-ready"])
     keys += ["unschedulable"] if node["spec"].get("unschedulable") else []
-    theirs = [taint for taint in node["spec"].get("taints") or [] if taint["key"] not in OF_CONDITIONS]
+    theirs = [taint for taint in node["spec"].get("taints") or [] if taint["key"] not in CONDITION_TAINTS]
     return [*theirs, *({"key": f"node.kubernetes.io/{key}", "effect": "NoSchedule"} for key in keys)]

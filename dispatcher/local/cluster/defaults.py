@@ -1,4 +1,4 @@
-"""What the API server adds to an object that is made."""
+"""Defaults that the API server adds to a new object."""
 
 import base64
 import secrets
@@ -28,7 +28,7 @@ TOLERATIONS: Final = [
 
 
 def made(kind: Kind, given: Json, namespace: str, at: str) -> Json:
-    """The object as it is stored: what only the server may set is the server's, what is left out has its default."""
+    """The object as it is stored: fields of the server are set by the server, absent fields get defaults."""
     meta = given.get("metadata") or {}
     kept = {key: meta[key] for key in meta if key not in {"resourceVersion", "selfLink", "managedFields", "uid"}}
     for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "generateName"):
@@ -53,7 +53,7 @@ def complete_job(job: Json) -> Json:
     template_meta = template.get("metadata") or {}
     template_meta = {**template_meta, "labels": {**(template_meta.get("labels") or {}), **labels}}
     given = template.get("spec") or {}
-    pod_spec = {**complete_pod_spec(given), "restartPolicy": given.get("restartPolicy")}  # there is no default for it
+    pod_spec = {**complete_pod_spec(given), "restartPolicy": given.get("restartPolicy")}  # it has no default in a Job
     spec["template"] = {**template, "metadata": template_meta, "spec": pod_spec}
     spec["selector"] = {"matchLabels": {CONTROLLER_UID: meta["uid"]}}
     if "podReplacementPolicy" not in spec:
@@ -75,7 +75,7 @@ def complete_pod(pod: Json) -> Json:
 
 
 def complete_pod_spec(spec: Json) -> Json:
-    """In a template, too: what is told of it there is the same, but for requests."""
+    """The spec with defaults. A template in a Job gets the same ones, except requests."""
     lists = {
         key: [{**CONTAINER, **one} for one in spec[key]] for key in ("containers", "initContainers") if spec.get(key)
     }
@@ -83,7 +83,7 @@ def complete_pod_spec(spec: Json) -> Json:
 
 
 def with_requests(container: Json) -> Json:
-    """What is limited and not asked for is asked for, too."""
+    """The container with its requests. A limit without a request is the request, too."""
     resources = container["resources"]
     asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
     return {**container, "resources": {**resources, "requests": asked}} if asked else container

@@ -1,4 +1,4 @@
-"""Events about objects, as `kubectl describe` shows them; the newest are kept."""
+"""Events about objects, as `kubectl describe` shows them. Only the newest `KEPT` are stored."""
 
 import secrets
 import uuid
@@ -18,7 +18,7 @@ class Events:
         self._told: deque[tuple[str, str]] = deque()
 
     def tell(self, kind: Kind, about: Json, reason: str, message: str, sort: str = "Normal") -> None:
-        """`sort`: Normal or Warning."""
+        """Stores one Event. `sort`: Normal or Warning."""
         meta, now = about["metadata"], self._registry.now()
         namespace = meta.get("namespace", "default")
         key = (namespace, f"{meta['name']}.{secrets.token_hex(8)}")

@@ -1,4 +1,4 @@
-"""kube-scheduler's side of a scoring extender, as `k8s.io/kube-scheduler/extender/v1` has it (nodeCacheCapable)."""
+"""Asks a scheduler extender as kube-scheduler does: `k8s.io/kube-scheduler/extender/v1`, nodeCacheCapable."""
 
 from typing import Any, Final
 
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 Json = dict[str, Any]
 POINTS: Final = 10
-"""MaxNodeScore / MaxExtenderPriority: what one point of an extender of weight 1 is worth."""
+"""Worth of one point of an extender of weight 1: MaxNodeScore / MaxExtenderPriority."""
 FAULTS: Final = (aiohttp.ClientError, TimeoutError, OSError, msgspec.MsgspecError)
 
 
@@ -25,11 +25,11 @@ class HostPriority(Struct, frozen=True, rename="pascal"):
 
 
 class ExtenderFault(Exception):
-    """It did not answer, or says that it cannot: the Pod waits."""
+    """The extender did not answer, or answered with an error. The Pod waits."""
 
 
 class Extender:
-    """`url`: its prefix; verbs are `filter` and `prioritize`."""
+    """One extender. `url`: its prefix, below which it serves `filter` and `prioritize`."""
 
     def __init__(self, url: str, weight: int = 1, seconds: float = 5) -> None:
         self._url = url.rstrip("/")
@@ -40,7 +40,7 @@ class Extender:
         await self._session.close()
 
     async def filter(self, pod: Json, names: list[str]) -> FilterResult:
-        """The nodes that pass; ExtenderFault: none is known to."""
+        """The nodes that pass. ExtenderFault: there is no valid answer."""
         try:
             found = msgspec.json.decode(await self._ask("filter", pod, names), type=FilterResult)
         except FAULTS as fault:
@@ -52,7 +52,7 @@ class Extender:
         return found
 
     async def prioritize(self, pod: Json, names: list[str]) -> dict[str, float]:
-        """Points by node, as they are added to the scheduler's own; whatever fails here counts for nothing."""
+        """Points by node, to be added to the scheduler's own. A fault gives no points, and no error."""
         if len(names) < 2:
             return {}
         try:

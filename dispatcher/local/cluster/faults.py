@@ -1,4 +1,4 @@
-"""What the API refuses, as the metav1.Status that says so."""
+"""Refusals of the API, as metav1.Status."""
 
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ REASONS: Final = {
 
 
 class Cause(Struct, frozen=True):
-    """One fault of one field; `reason` as field.ErrorType: FieldValueRequired, FieldValueInvalid…"""
+    """One fault of one field. `reason`: a field.ErrorType, like FieldValueRequired or FieldValueInvalid."""
 
     field: str
     reason: str
@@ -23,7 +23,7 @@ class Cause(Struct, frozen=True):
 
 
 class ApiFault(Exception):
-    """A request is refused; `status` is the whole answer."""
+    """A refused request. `status`: the whole answer."""
 
     def __init__(self, code: int, message: str, reason: str = "", details: dict[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -39,7 +39,7 @@ def bad_request(message: str) -> ApiFault:
 
 
 def unprocessable(field: str, reason: str, message: str) -> ApiFault:
-    """Of a request itself, not of an object."""
+    """The fault of a request itself, not of an object."""
     details = {"causes": [{"reason": reason, "message": message, "field": field}]}
     return ApiFault(422, f"{field}: {message}", details=details)
 
@@ -60,7 +60,7 @@ def conflict(target: Target, why: str, reason: str = "") -> ApiFault:
 
 
 def invalid(kind: Kind, name: str, causes: list[Cause]) -> ApiFault:
-    """Every fault of the object at once."""
+    """All faults of an object at once."""
     words = ", ".join(f"{cause.field}: {cause.message}" for cause in causes)
     fault = about(422, kind, name, f"is invalid: {words if len(causes) == 1 else f'[{words}]'}")
     fault.status["details"] |= {"kind": kind.kind, "causes": [msgspec.to_builtins(cause) for cause in causes]}

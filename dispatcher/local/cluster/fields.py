@@ -1,6 +1,6 @@
-"""The names of the fields that a Job may have, for `fieldValidation=Strict`: a typing error must not be dropped.
+"""Names of the fields that a Job may have, for `fieldValidation=Strict`: a misspelled field must not be dropped.
 
-A tree: what a field holds by its name. `ANY` is not looked into; a list of one tree holds so many of it.
+A tree of field names. `ANY`: the content is not checked. A list with one tree: a list of such objects.
 """
 
 from collections.abc import Iterator
@@ -72,7 +72,7 @@ JOB: Final = of(
 
 
 def unknown_fields(given: Json, tree: Tree = JOB, at: str = "") -> Iterator[str]:
-    """Paths of fields that nobody knows, as the server writes them; they are taken out on the way."""
+    """Yields the paths of unknown fields, as the server writes them. Removes these fields from `given`."""
     for name, held in list(given.items()):
         if name not in tree:
             del given[name]

@@ -1,6 +1,6 @@
-"""What goes with what is gone: dependents of deleted objects, the content of namespaces, Pods that nobody ended.
+"""Garbage collection: dependents of deleted objects, the content of namespaces, Pods that no kubelet will end.
 
-A controller: it hears of changes and acts upon those that concern it, until none is left.
+A controller: it notes the changes that concern it, and acts until none is left.
 """
 
 from collections import defaultdict
@@ -50,13 +50,13 @@ class Garbage:
                     self._end(kind, key, entry)
 
     def _look_at_namespace(self, name: str) -> None:
-        """It may have been the last of what was in it."""
+        """Notes a namespace that is being deleted: its last object may be gone."""
         found = self._registry.storage.get(NAMESPACE, ("", name))
         if found is not None and "deletionTimestamp" in found.object["metadata"]:
             self._dirty[NAMESPACE, ("", name)] = None
 
     def collect_unplaced(self) -> None:
-        """Pods that were deleted before they came to a node: nobody else would say that they have ended."""
+        """Fails Pods that were deleted before they had a node: no kubelet reports their end."""
         for key, entry in list(self._registry.storage.all(POD).items()):
             pod = entry.object
             if "deletionTimestamp" in pod["metadata"] and not pod["spec"].get("nodeName") and not is_ended(pod):
@@ -71,7 +71,7 @@ class Garbage:
             self._dirty[self._owners[uid]] = None
 
     def _end(self, kind: Kind, key: Key, entry: Entry) -> None:
-        """One object that is being deleted, a step further."""
+        """Takes one object that is being deleted a step further."""
         meta = entry.object["metadata"]
         if kind is NAMESPACE:
             self._empty(key)

@@ -1,4 +1,4 @@
-"""The Job controller at work: which Jobs are to be looked at, and what `jobs` decides of each, done."""
+"""The loop of the Job controller: finds the Jobs to look at, and carries out what `jobs` decides about each."""
 
 import math
 from collections import defaultdict
@@ -18,11 +18,11 @@ from dispatcher.local.cluster.storage import Change, Key
 Json = dict[str, Any]
 log = structlog.get_logger(component="local.jobs")
 FAULT: Final = timedelta(seconds=1)
-"""Until a Job that could not be looked after is looked at again: its namespace may be going, for one."""
+"""Pause before a Job that raised a fault is looked at again. Its namespace may be terminating, for example."""
 
 
 class JobLoop:
-    """Jobs that changed, or whose Pods did, or whose deadline is over."""
+    """Looks at a Job when the Job or one of its Pods has changed, and when its deadline is over."""
 
     def __init__(self, registry: Registry, events: Events, clock: Callable[[], datetime]) -> None:
         self._registry = registry
@@ -32,7 +32,7 @@ class JobLoop:
         self._due: dict[Key, datetime] = {}
         self._lost: list[str] = []
         self._pods: dict[str, set[Key]] = defaultdict(set)
-        """By the uid of their Job."""
+        """Keys of Pods, by the uid of their Job."""
 
     def hear(self, change: Change) -> None:
         entry = change.after or change.before
@@ -46,14 +46,14 @@ class JobLoop:
                     (self._pods[owner["uid"]].add if change.after else self._pods[owner["uid"]].discard)(change.key)
                     self._dirty[change.key[0], owner["name"]] = None
 
-    def _let_go(self) -> None:
-        """Pods whose Job is gone are nobody's to count."""
+    def _release_lost(self) -> None:
+        """Releases Pods whose Job is gone: nothing counts them any more."""
         while self._lost:
             for namespace, name in sorted(self._pods.pop(self._lost.pop(), ())):
                 self._release(Target(POD, namespace, name))
 
     def pause(self) -> float:
-        """Seconds until a deadline."""
+        """Seconds until the next deadline."""
         now = self._clock()
         return max(0.01, min(((at - now).total_seconds() for at in self._due.values()), default=math.inf))
 
@@ -63,7 +63,7 @@ class JobLoop:
             self._dirty[key] = None
             del self._due[key]
         while self._dirty or self._lost:
-            self._let_go()
+            self._release_lost()
             for key in list(self._dirty):
                 del self._dirty[key]
                 try:
@@ -96,11 +96,11 @@ class JobLoop:
             self._release(Target(POD, namespace, name))
 
     def _tell_end(self, job: Json, status: Json) -> None:
-        told = (status.get("conditions") or [{"type": ""}])[-1]
-        if told["type"] == "Complete":
+        last = (status.get("conditions") or [{"type": ""}])[-1]
+        if last["type"] == "Complete":
             self._events.tell(JOB, job, "Completed", "Job completed")
-        elif told["type"] == "Failed":
-            self._events.tell(JOB, job, told["reason"], told["message"], "Warning")
+        elif last["type"] == "Failed":
+            self._events.tell(JOB, job, last["reason"], last["message"], "Warning")
 
     def _release(self, target: Target) -> None:
         held = self._registry.get(target).object["metadata"].get("finalizers") or []

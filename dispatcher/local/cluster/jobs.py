@@ -1,8 +1,8 @@
-"""The Job controller's decisions: one Pod per Job, its deadline, its end, as batch/v1 tells them since 1.31.
+"""The decisions of the Job controller: one Pod per Job, its deadline, its end, as batch/v1 reports them since 1.31.
 
-Pure. A Job comes to its end in steps, each a write of its own: what it is going to be (`SuccessCriteriaMet` or
-`FailureTarget`), its Pods counted and let go, what it is. A Pod that is being deleted under a podFailurePolicy has not
-failed before it says so.
+Pure. A Job ends in steps, each a write of its own: first the target (`SuccessCriteriaMet` or `FailureTarget`), then the
+counts of its Pods, which lose their finalizer, then the final condition. Under a podFailurePolicy a Pod that is being
+deleted has failed only once its phase says so.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,14 @@ WORDS: Final = {
 
 
 class Step(Struct, frozen=True):
-    """What to do now, Pods by name; `again_at`: when to look even if nothing has changed."""
+    """Acts of one round.
+
+    status: the status to write. None: none.
+    is_short: the Job lacks its Pod: create it.
+    delete: names of Pods to delete.
+    release: names of Pods that lose the tracking finalizer.
+    again_at: when to look again even if nothing has changed.
+    """
 
     status: Json | None = None
     is_short: bool = False
@@ -34,7 +41,7 @@ class Step(Struct, frozen=True):
 
 
 def plan_step(job: Json, pods: Sequence[Json], now: datetime) -> Step:
-    """`pods`: those that the Job controls. Asked again until nothing is left to do."""
+    """The next acts. `pods`: those that the Job controls. Called again until nothing is left to do."""
     if is_finished(job):
         return Step(release=names(tracked(pods)))
     if not pods and may_have_pod(job, now):
@@ -46,7 +53,7 @@ def plan_step(job: Json, pods: Sequence[Json], now: datetime) -> Step:
 
 
 def plan_pods(job: Json, pods: Sequence[Json], now: datetime) -> Step:
-    """What becomes of its Pods, once all that is known of them is told."""
+    """The acts for the Pods, once the status shows all that is known of them."""
     if "deletionTimestamp" in job["metadata"]:
         return Step(release=names(tracked(pods)))
     target = target_of(job)
@@ -60,7 +67,7 @@ def plan_pods(job: Json, pods: Sequence[Json], now: datetime) -> Step:
 
 
 def plan_end(job: Json, pods: Sequence[Json], target: Json, now: datetime) -> Step:
-    """Its Pods are let go: they are counted, and when none is at work any more it has ended."""
+    """The acts once all Pods are released: count them, and finish the Job when no Pod works any more."""
     status = counted(job["status"])
     if all(is_ended(pod) for pod in pods):
         status = finished(status, target, now)
@@ -74,7 +81,7 @@ def may_have_pod(job: Json, now: datetime) -> bool:
 
 
 def build_status(job: Json, pods: Sequence[Json], now: datetime) -> Json:
-    """As the Pods are now, and where it is going."""
+    """The status: counts of the Pods as they are now, and the target if one is known."""
     counts = {
         "active": sum(is_active(pod) for pod in pods),
         "terminating": sum("deletionTimestamp" in pod["metadata"] and not is_ended(pod) for pod in pods),
@@ -85,12 +92,12 @@ def build_status(job: Json, pods: Sequence[Json], now: datetime) -> Json:
         del status["active"]
     if "deletionTimestamp" in job["metadata"] or target_of(job) or job["spec"].get("suspend"):
         return status
-    return going({"startTime": stamp(now), **status}, job, pods, now)
+    return with_target({"startTime": stamp(now), **status}, job, pods, now)
 
 
-def going(status: Json, job: Json, pods: Sequence[Json], now: datetime) -> Json:
-    """With what it is going to be, if that is known: its Pods are named until they are counted."""
-    found = verdict(job, pods, now)
+def with_target(status: Json, job: Json, pods: Sequence[Json], now: datetime) -> Json:
+    """The status with the target, if one is known. `uncountedTerminatedPods` names Pods until they are counted."""
+    found = find_target(job, pods, now)
     if found is None:
         return status
     conditions = with_condition(status.get("conditions") or [], condition(*found, now))
@@ -100,8 +107,8 @@ def going(status: Json, job: Json, pods: Sequence[Json], now: datetime) -> Json:
     return {**status, "conditions": conditions, "uncountedTerminatedPods": uncounted}
 
 
-def verdict(job: Json, pods: Sequence[Json], now: datetime) -> tuple[str, str, str] | None:
-    """What the Job is going to be, why, and in words; None: it goes on."""
+def find_target(job: Json, pods: Sequence[Json], now: datetime) -> tuple[str, str, str] | None:
+    """Type, reason and message of the target. None: the Job goes on."""
     for pod in pods:
         if pod["status"].get("phase") == "Succeeded":
             return "SuccessCriteriaMet", "CompletionsReached", WORDS["CompletionsReached"]
@@ -118,7 +125,7 @@ def has_failed(job: Json, pod: Json) -> bool:
 
 
 def why_failed(job: Json, pod: Json) -> tuple[str, str]:
-    """By the first rule of the podFailurePolicy that matches: those on conditions of the Pod are known here."""
+    """Reason and message, by the first matching rule of the podFailurePolicy. Only rules on Pod conditions count."""
     true = {one["type"] for one in pod["status"].get("conditions") or () if one["status"] == "True"}
     for number, rule in enumerate((job["spec"].get("podFailurePolicy") or {}).get("rules") or ()):
         matched = [one["type"] for one in rule.get("onPodConditions") or () if one["type"] in true]
@@ -136,9 +143,9 @@ def counted(status: Json) -> Json:
 
 def finished(status: Json, target: Json, now: datetime) -> Json:
     kind = FINAL[target["type"]]
-    told = condition(kind, target["reason"], target["message"], now)
+    final = condition(kind, target["reason"], target["message"], now)
     at = {"completionTime": stamp(now)} if kind == "Complete" else {}
-    return {**status, **at, "conditions": [*status["conditions"], told]}
+    return {**status, **at, "conditions": [*status["conditions"], final]}
 
 
 def condition(kind: str, reason: str, message: str, now: datetime) -> Json:
@@ -177,7 +184,7 @@ def is_ready(pod: Json) -> bool:
 
 
 def tracked(pods: Sequence[Json]) -> list[Json]:
-    """Those that may not go before they are counted."""
+    """Pods with the tracking finalizer, which keeps them until they are counted."""
     return [pod for pod in pods if TRACKING in (pod["metadata"].get("finalizers") or ())]
 
 
@@ -186,7 +193,7 @@ def names(pods: Sequence[Json]) -> tuple[str, ...]:
 
 
 def build_pod(job: Json) -> Json:
-    """The one Pod of the Job, as it is sent."""
+    """The one Pod of the Job, as it is created."""
     meta, template = job["metadata"], job["spec"]["template"]
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": meta["name"], "uid": meta["uid"]}
     kept = {key: value for key, value in template["metadata"].items() if key in {"labels", "annotations"}}

@@ -1,4 +1,4 @@
-"""The kinds of object that are served, and what a path of the API names."""
+"""The kinds of objects that are served, and the targets of API paths."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ NAMED: Final = frozenset({"metadata.name", "metadata.namespace"})
 
 
 class Kind(Struct, frozen=True):
-    """`fields`: what a fieldSelector may name."""
+    """One kind of objects. `fields`: those that a fieldSelector may name."""
 
     kind: str
     plural: str
@@ -41,7 +41,7 @@ BY_PLACE: Final = {(kind.group, kind.plural): kind for kind in KINDS}
 
 
 class Target(Struct, frozen=True):
-    """What a path names: a collection, an object, or a part of it."""
+    """The target of a path: a collection, an object (`name`), or a subresource of it (`part`)."""
 
     kind: Kind
     namespace: str = ""

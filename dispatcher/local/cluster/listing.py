@@ -1,6 +1,6 @@
-"""Which objects a list or a watch is about, and as of which version.
+"""Lists: the objects that a list or a watch selects, and their version.
 
-Pages of one list are of one version: the token of the next page names it, and how far the list has come.
+All pages of one list have the same version. The continue token holds that version and the last key of the page before.
 """
 
 import base64
@@ -21,19 +21,19 @@ LARGEST: Final = 2**63 - 1
 
 
 class Token(Struct, frozen=True):
-    """Where the next page begins: after that key."""
+    """The continue token: the next page begins after the key `after`."""
 
     version: int
     after: Key
 
 
-class Which(Struct, frozen=True):
-    """The objects that are meant."""
+class Selection(Struct, frozen=True):
+    """The objects of one list or watch."""
 
     matches: Callable[[Json], bool]
 
     def event(self, change: Change) -> tuple[str, Entry] | None:
-        """The change as it looks to somebody who sees only these."""
+        """The change as a client sees it that sees only these objects. None: it sees nothing."""
         was = change.before is not None and self.matches(change.before.object)
         if change.after is not None and self.matches(change.after.object):
             return ("MODIFIED" if was else "ADDED"), change.after
@@ -42,8 +42,8 @@ class Which(Struct, frozen=True):
         return None
 
 
-def read_which(target: Target, query: Query) -> Which:
-    """ApiFault 400: no selector."""
+def read_selection(target: Target, query: Query) -> Selection:
+    """ApiFault 400: a selector cannot be parsed."""
     labels = read_labels(query.get("labelSelector", ""))
     fields = read_fields(query.get("fieldSelector", ""), target.kind)
     namespace = target.namespace
@@ -56,23 +56,23 @@ def read_which(target: Target, query: Query) -> Which:
             and fields(whole)
         )  # fmt: skip
 
-    return Which(matches)
+    return Selection(matches)
 
 
 def read_version(written: str) -> int:
-    """ApiFault 400: no version."""
+    """ApiFault 400: the text is not a version."""
     if not written.isascii() or not written.isdecimal() or int(written) > LARGEST:
         raise bad_request(f"invalid resource version {written!r}")
     return int(written)
 
 
 def list_objects(storage: Storage, target: Target, query: Query) -> bytes:
-    """A list, or a page of one, as JSON."""
-    which, limit = read_which(target, query), read_number(query, "limit")
+    """A list, or one page of it, as JSON."""
+    selection, limit = read_selection(target, query), read_number(query, "limit")
     token = read_token(query)
     version = token.version if token else exact_version(storage, query)
     entries = storage.all(target.kind) if version is None else storage.as_of(target.kind, version)
-    chosen = sorted(key for key, entry in entries.items() if which.matches(entry.object))
+    chosen = sorted(key for key, entry in entries.items() if selection.matches(entry.object))
     if token:
         chosen = [key for key in chosen if key > token.after]
     page = chosen[:limit] if limit else chosen
@@ -89,7 +89,7 @@ def write_list(target: Target, meta: Json, items: Iterable[bytes]) -> bytes:
 
 
 def read_number(query: Query, name: str) -> int:
-    """0 without; ApiFault 400: not one."""
+    """The number, or 0 if it is absent. ApiFault 400: it is not a number."""
     written = query.get(name) or "0"
     if not written.isdecimal():
         raise bad_request(f"{name} {written!r} is no number")
@@ -97,7 +97,7 @@ def read_number(query: Query, name: str) -> int:
 
 
 def exact_version(storage: Storage, query: Query) -> int | None:
-    """The old version that is asked for; None: as it is now, which is not older than anything."""
+    """The version of a list `Exact`. None: the present state, which is new enough for any other list."""
     asked = read_version(query.get("resourceVersion") or "0")
     storage.check_reached(asked)
     return (asked or None) if query.get("resourceVersionMatch") == "Exact" else None

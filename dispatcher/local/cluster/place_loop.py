@@ -1,4 +1,4 @@
-"""Pods get their nodes: those that wait, in turn, as `placement` and an extender say."""
+"""The scheduler: gives waiting Pods their nodes, one after the other, as `placement` and an extender decide."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -19,7 +19,7 @@ SCHEDULER: Final = "default-scheduler"
 
 
 class PlaceLoop:
-    """Looks again when anything has changed that Pods without a node may have waited for."""
+    """Places Pods after each change that a Pod without a node may wait for."""
 
     def __init__(self, registry: Registry, events: Events, extender: Extender | None) -> None:
         self._registry = registry
@@ -31,12 +31,12 @@ class PlaceLoop:
         self._is_stale = self._is_stale or change.kind in {POD, NODE}
 
     async def run_once(self) -> None:
-        """Pods in the order in which they came; each sees those before it on their nodes."""
+        """Places Pods in the order of their last change. Each Pod sees those before it on their nodes."""
         if self._is_stale:
             self._is_stale = False
             try:
                 await self._place_all()
-            except BaseException:  # raised again: what waits is only looked at anew
+            except BaseException:  # raised again: the next round looks at all waiting Pods
                 self._is_stale = True
                 raise
 
@@ -64,16 +64,16 @@ class PlaceLoop:
         meta = pod["metadata"]
         try:
             self._registry.bind(Target(POD, meta["namespace"], meta["name"]), node)
-        except ApiFault as fault:  # it went while the extender was asked
+        except ApiFault as fault:  # it was deleted while the extender was asked
             log.info("a Pod was not bound", pod=meta["name"], fault=str(fault))
             return
         self._events.tell(POD, pod, "Scheduled", f"Successfully assigned {meta['namespace']}/{meta['name']} to {node}")
 
     def _refuse(self, pod: Json, words: str) -> None:
-        told = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": words,
-                "lastTransitionTime": self._registry.now()}  # fmt: skip
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": words,
+                     "lastTransitionTime": self._registry.now()}  # fmt: skip
         meta, conditions = pod["metadata"], pod["status"].get("conditions") or []
-        changed = with_condition(conditions, told)
+        changed = with_condition(conditions, condition)
         if changed != conditions:
             target = Target(POD, meta["namespace"], meta["name"], "status")
             self._registry.patch(target, {"status": {"conditions": changed}})
@@ -89,7 +89,7 @@ def is_unplaced(pod: Json) -> bool:
 async def ask(
     extender: Extender, pod: Json, names: Sequence[str], words: str
 ) -> tuple[list[str], dict[str, float], str]:
-    """The nodes that pass the extender, its points for them, and what is told if there are none."""
+    """The nodes that pass the extender, its points by node, and the message for the case that no node passes."""
     try:
         passed = await extender.filter(pod, list(names))
     except ExtenderFault as fault:

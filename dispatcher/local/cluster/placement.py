@@ -1,7 +1,7 @@
-"""Which node a Pod goes to: what fits, and the best of that.
+"""Chooses the node for a Pod: the best of those where it fits.
 
-Pure. Of kube-scheduler's plugins those that a template can meet: resources, cordons, taints, node selector, node
-affinity. What fits nowhere is told as kube-scheduler tells it. An extender has its say in `extender`.
+Pure. Of kube-scheduler's plugins it has those that a template can use: resources, cordons, taints, node selector, node
+affinity. The message for a Pod that fits nowhere is kube-scheduler's. `extender` asks a scheduler extender.
 """
 
 from collections import Counter
@@ -29,7 +29,7 @@ MET: Final[dict[str, Callable[[str | None, list[str]], bool]]] = {
 
 
 class Room(Struct, frozen=True):
-    """A node and what the Pods on it ask for."""
+    """A node, and the sum of the requests of its Pods (`used`)."""
 
     node: Json
     used: Amounts
@@ -48,7 +48,7 @@ class Room(Struct, frozen=True):
 
 
 def rooms_of(nodes: Iterable[Json], pods: Iterable[Json]) -> dict[str, Room]:
-    """Every node, by name, with the Pods that are on it and have not ended."""
+    """Every node by name, with the requests of its Pods that have not ended."""
     used: dict[str, Amounts] = {}
     for pod in pods:
         if (name := pod["spec"].get("nodeName")) and pod["status"].get("phase") not in ENDED:
@@ -57,7 +57,7 @@ def rooms_of(nodes: Iterable[Json], pods: Iterable[Json]) -> dict[str, Room]:
 
 
 def with_pod(room: Room, spec: Json) -> Room:
-    """As it is once that Pod is on it, too."""
+    """The room once that Pod is on the node, too."""
     return Room(room.node, added(room.used, asks(spec)))
 
 
@@ -76,7 +76,7 @@ def written(amounts: Mapping[str, object]) -> Written:
 
 
 def why_not(spec: Json, room: Room) -> list[str]:
-    """What keeps the Pod off the node, as kube-scheduler's plugins say it; empty: it fits."""
+    """Why the Pod does not fit on the node, in the words of kube-scheduler's plugins. Empty: it fits."""
     if room.node["spec"].get("unschedulable"):
         return ["node(s) were unschedulable"]
     if taint := untolerated(spec, room.node):
@@ -127,7 +127,7 @@ def is_met(one: Json, value: str | None) -> bool:
 
 
 def score(spec: Json, room: Room, most: int) -> float:
-    """Points as kube-scheduler's NodeAffinity and LeastAllocated give them; `most`: the highest preference of all."""
+    """Points as kube-scheduler's NodeAffinity and LeastAllocated give them. `most`: the highest preference of all."""
     free, size = with_pod(room, spec).free, room.size
     shares = [free[name] / size[name] for name in ("cpu", "memory") if size.get(name)]
     left = BEST * sum(shares) / len(shares) if shares else 0
@@ -140,13 +140,13 @@ def preference(spec: Json, room: Room) -> int:
 
 
 def choose(spec: Json, rooms: Sequence[Room], extra: Mapping[str, float] = {}) -> str:
-    """The best of nodes that fit; `extra`: an extender's points by node."""
+    """The name of the best of nodes that fit. `extra`: points of an extender, by node."""
     most = max(preference(spec, room) for room in rooms)
     return max(rooms, key=lambda room: (score(spec, room, most) + extra.get(room.name, 0), room.name)).name
 
 
 def tell_unschedulable(reasons: Sequence[Sequence[str]]) -> str:
-    """`0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable.`"""
+    """A text like `0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable.`"""
     counted = Counter(reason for node in reasons for reason in node)
-    told = ", ".join(sorted(f"{count} {reason}" for reason, count in counted.items()))
-    return f"0/{len(reasons)} nodes are available: {told}." if reasons else "no nodes available to schedule pods"
+    listed = ", ".join(sorted(f"{count} {reason}" for reason, count in counted.items()))
+    return f"0/{len(reasons)} nodes are available: {listed}." if reasons else "no nodes available to schedule pods"

@@ -1,7 +1,7 @@
-"""What a write means: metadata that is the server's, preconditions, finalizers, graces.
+"""The meaning of writes: metadata of the server, preconditions, finalizers, grace periods.
 
-Pure but for chance in names; time is an argument of the registry. Each call answers with the object as it is stored
-after it; what is refused is an ApiFault with the status that the real server gives.
+Pure, except for random parts of names. Time is an argument of the registry. Each call returns the object as it is
+stored afterwards. A refusal is an ApiFault with the status that the real server gives.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ SERVERS_OWN: Final = frozenset(
 
 
 class Registry:
-    """The cluster's objects, as writes change them."""
+    """The objects of the cluster, and the writes to them."""
 
     def __init__(self, storage: Storage, clock: Callable[[], datetime]) -> None:
         self.storage = storage
@@ -60,7 +60,7 @@ class Registry:
         return write_entry(kind, whole) if dry_run else self.storage.put(kind, key, whole)
 
     def update(self, target: Target, given: Json) -> Entry:
-        """PUT. The part `status` leaves all but the status, the object itself leaves its status."""
+        """PUT. A write to `status` leaves the spec as it is. A write to the object leaves the status as it is."""
         check_place(target, given)
         before, said = self.get(target).object, given.get("metadata") or {}
         check_name(target, said)
@@ -85,19 +85,19 @@ class Registry:
             raise conflict(target, f"is already assigned to node {bound!r}")
         if "deletionTimestamp" in pod["metadata"]:
             raise conflict(target, "is being deleted, cannot be assigned to a host")
-        told = {"type": "PodScheduled", "status": "True", "lastTransitionTime": self.now()}
-        status = {**pod["status"], "conditions": with_condition(pod["status"].get("conditions") or [], told)}
+        condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": self.now()}
+        status = {**pod["status"], "conditions": with_condition(pod["status"].get("conditions") or [], condition)}
         changed = {**pod, "spec": {**pod["spec"], "nodeName": node}, "status": status}
         self.storage.put(POD, (target.namespace, target.name), changed)
 
     def delete(self, target: Target, options: Mapping[str, Any] = {}) -> Entry:
-        """What is left of it, or its last state."""
+        """Deletes the object. Returns what is left of it, or its last state."""
         entry, kind = self.get(target), target.kind
         check_preconditions(target, entry.object, options.get("preconditions") or {}, "cannot be deleted")
         meta = entry.object["metadata"]
         grace = grace_of(kind, entry.object, options)
         if kind is JOB and not options.get("propagationPolicy"):
-            options = {**options, "propagationPolicy": "Orphan"}  # as batch/v1 has always done it
+            options = {**options, "propagationPolicy": "Orphan"}  # the default of batch/v1 for Jobs
         finalizers = finalizers_after(meta, options)
         at = stamp(self._clock() + timedelta(seconds=grace))
         ends: Json = {"deletionTimestamp": at, "deletionGracePeriodSeconds": grace}
@@ -108,12 +108,12 @@ class Registry:
         kept = {name: value for name, value in meta.items() if name != "finalizers"}
         left = {"finalizers": finalizers} if finalizers else {}
         changed = {**entry.object, "metadata": {**kept, **ends, **left}}
-        if kind is NAMESPACE:  # it goes with the last of what is in it
+        if kind is NAMESPACE:  # the collector removes it after its last object
             changed["status"] = {"phase": "Terminating"}
         return self._put_changed(target, entry.object, changed)
 
     def _put_changed(self, target: Target, before: Json, changed: Json) -> Entry:
-        """A write that changes nothing is none; the last finalizer of a deleted object takes it with it."""
+        """Stores the object, if it changed. A deleted object without finalizers is removed instead."""
         key, meta = (target.namespace, target.name), changed["metadata"]
         version = {"resourceVersion": before["metadata"]["resourceVersion"]}
         if {**changed, "metadata": {**changed["metadata"], **version}} == before:
@@ -138,7 +138,7 @@ def check_name(target: Target, meta: Json) -> None:
 
 
 def check_place(target: Target, given: Json) -> None:
-    """What the body says of itself must be what the path says."""
+    """ApiFault 400: the body names another kind or namespace than the path."""
     kind, meta = target.kind, given.get("metadata") or {}
     said = given.get("apiVersion") or kind.api_version, given.get("kind") or kind.kind
     if said != (kind.api_version, kind.kind):
@@ -155,7 +155,7 @@ def check_preconditions(target: Target, whole: Json, wanted: Mapping[str, str], 
 
 
 def grace_of(kind: Kind, whole: Json, options: Mapping[str, Any]) -> int:
-    """Seconds that a Pod has left: only one on a node has containers that could need them."""
+    """The grace period of a delete in seconds: 0, unless the object is a Pod on a node that has not ended."""
     if kind is not POD or not whole["spec"].get("nodeName") or whole["status"].get("phase") in ENDED:
         return 0
     asked = options.get("gracePeriodSeconds")
@@ -163,7 +163,7 @@ def grace_of(kind: Kind, whole: Json, options: Mapping[str, Any]) -> int:
 
 
 def finalizers_after(meta: Json, options: Mapping[str, Any]) -> list[str]:
-    """What still has to be done before it may go."""
+    """The finalizers of an object that is deleted with these options."""
     kept = [one for one in meta.get("finalizers") or [] if one not in {FOREGROUND, ORPHAN}]
     asked = options.get("propagationPolicy") or ""
     if asked not in PROPAGATION:
@@ -183,15 +183,15 @@ def merged(old: Any, patch: Any) -> Any:  # any JSON
     return found
 
 
-def with_condition(conditions: list[Json], told: Json) -> list[Json]:
-    """In its place, or at the end; a status that stays keeps its time."""
+def with_condition(conditions: list[Json], new: Json) -> list[Json]:
+    """Puts the condition in the place of its type, or at the end. An unchanged status keeps its time."""
     for number, one in enumerate(conditions):
-        if one["type"] == told["type"]:
-            since = one.get("lastTransitionTime") if one["status"] == told["status"] else told["lastTransitionTime"]
-            return [*conditions[:number], {**told, "lastTransitionTime": since}, *conditions[number + 1 :]]
-    return [*conditions, told]
+        if one["type"] == new["type"]:
+            since = one.get("lastTransitionTime") if one["status"] == new["status"] else new["lastTransitionTime"]
+            return [*conditions[:number], {**new, "lastTransitionTime": since}, *conditions[number + 1 :]]
+    return [*conditions, new]
 
 
 def stamp(at: datetime) -> str:
-    """As metav1.Time: whole seconds."""
+    """The time as a metav1.Time: whole seconds."""
     return at.strftime("%Y-%m-%dT%H:%M:%SZ")

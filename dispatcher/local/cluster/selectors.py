@@ -1,4 +1,4 @@
-"""Label and field selectors as they stand in a query, and what they match."""
+"""Label and field selectors of a query, as tests of objects."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ REQUIREMENT: Final = re.compile(r"[^,(]*\([^)]*\)[^,]*|[^,]+")
 
 
 def read_labels(selector: str) -> Test:
-    """ApiFault 400: no selector."""
+    """A test of labels. ApiFault 400: the text is not a selector."""
     tests = [read_requirement(part.strip()) for part in REQUIREMENT.findall(selector)]
     if selector.strip() and (not tests or selector.strip().endswith(",")):
         raise bad_request(f"unable to parse requirement: {selector!r}")
@@ -35,7 +35,7 @@ def read_requirement(text: str) -> Test:
 
 
 def read_fields(selector: str, kind: Kind) -> Callable[[Json], bool]:
-    """ApiFault 400: no selector, or a field that cannot be selected by."""
+    """A test of objects. ApiFault 400: the text is not a selector, or names a field without support."""
     wanted = [read_field(part, kind) for part in selector.split(",") if part]
 
     def matches(whole: Json) -> bool:

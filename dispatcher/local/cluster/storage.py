@@ -1,8 +1,8 @@
-"""Objects with one version over all of them, and what they were a while ago.
+"""Objects under one version counter, and a history of their changes.
 
-Pure. An object that was stored is never changed: a write stores another. The history is what a list `Exact` at an old
-version, the pages of one list, and a watch from an old version are made of; beyond `REMEMBERED` changes of a kind it
-is forgotten, and whoever asks for it is told so (410).
+Pure. A stored object never changes: a write stores another one. The history serves a list `Exact` at an old version,
+the pages of one list, and a watch from an old version. It holds `REMEMBERED` changes of each kind. A request for an
+older version gets 410.
 """
 
 from collections import defaultdict, deque
@@ -18,12 +18,12 @@ from dispatcher.local.cluster.kinds import Kind
 
 Json = dict[str, Any]
 Key = tuple[str, str]
-"""Namespace ("" without) and name."""
+"""Namespace and name. Namespace "": the kind has none."""
 REMEMBERED: Final = 20_000
 
 
 class Entry(Struct, frozen=True):
-    """One version of an object; `item` is its JSON as it stands in lists, `whole` as it stands alone."""
+    """One version of an object. `item`: its JSON inside a list. `whole`: its JSON alone, with kind and apiVersion."""
 
     version: int
     object: Json
@@ -40,7 +40,7 @@ class Change(Struct, frozen=True):
 
 
 class Storage:
-    """`listeners` hear of each change, in order, at once."""
+    """All objects of the cluster. Each write calls the `listeners` with its change before it returns."""
 
     def __init__(self, remembered: int = REMEMBERED) -> None:
         self.version = 1
@@ -52,23 +52,23 @@ class Storage:
         return self._entries[kind].get(key)
 
     def all(self, kind: Kind) -> dict[Key, Entry]:
-        """As it is now; not to be written to."""
+        """The present objects of the kind. Callers must not write to the dict."""
         return self._entries[kind]
 
     def put(self, kind: Kind, key: Key, object: Json) -> Entry:  # noqa: A002  # Kubernetes calls it so
         self.version += 1
         entry = write_entry(kind, object, self.version)
         before, self._entries[kind][key] = self.get(kind, key), entry
-        self._tell(Change(self.version, kind, key, before, entry))
+        self._publish(Change(self.version, kind, key, before, entry))
         return entry
 
     def drop(self, kind: Kind, key: Key) -> None:
         self.version += 1
         before = self._entries[kind].pop(key)
-        self._tell(Change(self.version, kind, key, before, None))
+        self._publish(Change(self.version, kind, key, before, None))
 
     def as_of(self, kind: Kind, version: int) -> dict[Key, Entry]:
-        """All objects of the kind at that version. ApiFault 410: forgotten; 504: still to come."""
+        """All objects of the kind at that version. ApiFault 410: it is forgotten. ApiFault 504: it is in the future."""
         self._check(kind, version)
         found = dict(self._entries[kind])
         for change in takewhile(lambda change: change.version > version, reversed(self._changes[kind])):
@@ -79,13 +79,13 @@ class Storage:
         return found
 
     def since(self, kind: Kind, version: int) -> Iterator[Change]:
-        """What came after that version, oldest first. ApiFault as `as_of`."""
+        """Changes after that version, oldest first. ApiFault as `as_of`."""
         self._check(kind, version)
         newer = list(takewhile(lambda change: change.version > version, reversed(self._changes[kind])))
         return reversed(newer)
 
     def check_reached(self, version: int) -> None:
-        """ApiFault 504: that version is still to come."""
+        """ApiFault 504: the version is in the future."""
         if version > self.version:
             cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
             words = f"Too large resource version: {version}, current: {self.version}"
@@ -97,16 +97,16 @@ class Storage:
         if changes and len(changes) == changes.maxlen and version < changes[0].version - 1:
             raise expired(f"too old resource version: {version} ({changes[0].version})")
 
-    def _tell(self, change: Change) -> None:
+    def _publish(self, change: Change) -> None:
         self._changes[change.kind].append(change)
         for listener in self.listeners:
             listener(change)
 
 
 def write_entry(kind: Kind, object: Json, version: int = 0) -> Entry:  # noqa: A002  # Kubernetes calls it so
-    """`version` 0: it is not stored."""
-    told = {"resourceVersion": str(version)} if version else {}
-    stored = {**object, "metadata": {**object["metadata"], **told}}
+    """The entry for an object. `version` 0: the object is not stored."""
+    versioned = {"resourceVersion": str(version)} if version else {}
+    stored = {**object, "metadata": {**object["metadata"], **versioned}}
     item = msgspec.json.encode(stored)
     head = f'{{"kind":"{kind.kind}","apiVersion":"{kind.api_version}",'.encode()
     return Entry(version, stored, item, head + item[1:])

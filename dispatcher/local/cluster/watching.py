@@ -1,4 +1,4 @@
-"""One watch: what changes from a version on, as lines, with a bookmark before it ends."""
+"""One watch: changes from a version on, as lines, with a bookmark before the end."""
 
 import asyncio
 import time
@@ -9,40 +9,40 @@ import msgspec
 
 from dispatcher.local.cluster.faults import ApiFault, expired
 from dispatcher.local.cluster.kinds import Kind, Target
-from dispatcher.local.cluster.listing import Query, read_number, read_version, read_which
+from dispatcher.local.cluster.listing import Query, read_number, read_selection, read_version
 from dispatcher.local.cluster.storage import Change, Storage
 
 DEFAULT_SECONDS: Final = 1800
 BOOKMARK_SECONDS: Final = 50
 BEFORE_THE_END: Final = 2
 BEHIND_AT_MOST: Final = 10_000
-"""Lines that wait for one reader; beyond that it is told to list again."""
+"""Most lines that wait for one reader. A slower reader gets an error, and has to list again."""
 
 
 class Watch:
-    """`lines` ends with the time that was asked for; `close` it whatever happens."""
+    """One watch. `lines` ends after the requested time. The caller must call `close`, also after a fault."""
 
     def __init__(self, storage: Storage, target: Target, query: Query) -> None:
         self._storage = storage
         self._kind = target.kind
-        self._which = read_which(target, query)
+        self._selection = read_selection(target, query)
         self._is_marked = query.get("allowWatchBookmarks") in {"true", "1"}
         self._ends_at = time.monotonic() + (read_number(query, "timeoutSeconds") or DEFAULT_SECONDS)
         self._waiting: asyncio.Queue[bytes] = asyncio.Queue()
         self._after = version = read_version(query.get("resourceVersion") or "0")
         self._refused = b""
         if version > storage.version:
-            pass  # what comes until then is passed over
+            pass  # changes up to that version are skipped
         elif version:
             self._replay(version)
         else:
             for _, entry in sorted(storage.all(self._kind).items()):
-                if self._which.matches(entry.object):
+                if self._selection.matches(entry.object):
                     self._waiting.put_nowait(line("ADDED", entry.whole))
         storage.listeners.append(self._hear)
 
     def _replay(self, version: int) -> None:
-        """What came since then; that it is forgotten is told in the stream, as the real server does."""
+        """Queues the changes since that version. A forgotten version becomes an error line, as in the real server."""
         try:
             for change in self._storage.since(self._kind, version):
                 self._hear(change)
@@ -53,7 +53,7 @@ class Watch:
         self._storage.listeners.remove(self._hear)
 
     async def lines(self) -> AsyncIterator[bytes]:
-        """Those that wait come together."""
+        """Yields the waiting lines, all in one piece."""
         if self._refused:
             yield self._refused
             return
@@ -74,7 +74,7 @@ class Watch:
             yield b"".join(found)
 
     def _hear(self, change: Change) -> None:
-        if change.kind is self._kind and change.version > self._after and (event := self._which.event(change)):
+        if change.kind is self._kind and change.version > self._after and (event := self._selection.event(change)):
             self._waiting.put_nowait(line(event[0], event[1].whole))
 
 

@@ -1,1 +1,1 @@
-"""Commands that are programs of their own, one file each."""
+"""Commands that are programs of their own: one file or folder each."""

@@ -1,12 +1,13 @@
 """`dispatcher exec -- CMD…`: runs the command of a task, and reports for it.
 
-It stands in images that know nothing of us, so it is small: it imports the driver and the standard library alone, and
-holds no connection while CMD runs (a thousand tasks would hold a thousand). What it promises: CMD runs only after
-`task_start` said that the row is ours; whatever becomes of the database meanwhile, CMD goes on and its end is reported
-until the run limit; an answer that got lost is asked for again, which is safe because the calls are idempotent for one
-Pod.
+The program is part of images of task authors, so it is small: it imports only the driver and the standard library. It
+holds no connection while CMD runs: a thousand tasks would hold a thousand. It promises:
 
-Failure story: killed at any moment, it leaves a row that says `processing`, and the next launch takes that over.
+* CMD runs only after `task_start` has accepted this launch.
+* CMD goes on while the database is away. Its end is reported until the run limit.
+* A lost answer is asked for again. That is safe, because the calls are idempotent for one Pod.
+
+Failure story: if it is killed, at any moment, the row stays `processing`, and the next launch takes the row over.
 """
 
 import asyncio
@@ -31,8 +32,8 @@ from dispatcher.programs.exec_row import (
     Misuse,
     Report,
     Row,
+    ask_until,
     describe,
-    insist,
     read_contract,
     say,
 )
@@ -40,14 +41,14 @@ from dispatcher.programs.exec_row import (
 USAGE: Final = "usage: dispatcher exec -- CMD [ARG…]"
 HEARTBEAT_SECONDS: Final = 15
 GRACE_SECONDS: Final = 30
-"""Between SIGTERM and SIGKILL, when the row asks CMD to stop; kubelet's default."""
+"""Time between SIGTERM and SIGKILL when the row asks CMD to stop. It is kubelet's default, too."""
 RESULT_BYTES: Final = 65536
 RETRY_STATUS: Final = 75
 """EX_TEMPFAIL of sysexits.h."""
 NOT_STORABLE: Final = (asyncpg.DataError, asyncpg.exceptions.ProgramLimitExceededError)
 TERMINATED: Final = 128 + signal.SIGTERM
 UNREPORTED: Final = 69
-"""EX_UNAVAILABLE of sysexits.h: CMD ended, and nobody could be told."""
+"""EX_UNAVAILABLE of sysexits.h: CMD ended, and its end could not be reported."""
 MISUSED: Final = 2
 
 
@@ -59,14 +60,14 @@ class Run:
         self._deadline = time.monotonic() + contract.limit_seconds
         self._argv = argv
         self._stopped = asyncio.Event()
-        self._told = ""  # what the row asked for: cancel or lost
+        self._row_answer = ""  # to a heartbeat: cancel or lost
 
     async def go(self) -> int:
-        """The exit status."""
+        """Runs the launch. Returns the exit status."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stopped.set)
-        # Made before the start: a full disk must not take the row.
+        # Made before `task_start`: with a full disk the row must not start.
         with tempfile.TemporaryDirectory(prefix="task-", ignore_cleanup_errors=True) as folder:
             started = await self._start()
             if started is None:
@@ -76,12 +77,12 @@ class Run:
             return report.status if report.outcome == "" else await self._report(token, report)
 
     async def _start(self) -> tuple[str, str] | None:
-        """Insists until the run limit: a database that is away must not use up launches."""
-        asking = asyncio.ensure_future(insist("task_start", self._row.start, self._deadline))
+        """Run token and payload. None: CMD must not run. Asks until the run limit: outages must not use up launches."""
+        asking = asyncio.ensure_future(ask_until("task_start", self._row.start, self._deadline))
         stopped = asyncio.ensure_future(self._stopped.wait())
         await asyncio.wait([asking, stopped], return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
-        if not asking.done():  # what it comes to is not known: if the row is ours, the next launch takes it over
+        if not asking.done():  # its result is unknown: if the row is ours, the next launch takes the row over
             asking.cancel()
             return None
         if self._stopped.is_set():
@@ -101,16 +102,16 @@ class Run:
             command.start()
         except NotStarted as fault:
             return Report("failed", fault.status, str(fault))
-        beside = [asyncio.create_task(part) for part in (self._beat(token, command), self._pass_on(command))]
+        parallel = [asyncio.create_task(part) for part in (self._beat(token, command), self._pass_on(command))]
         try:
             status = await command.wait()
         finally:
-            for task in beside:
+            for task in parallel:
                 task.cancel()
         return self._judge(status, command.tail(), files["TASK_RESULT_FILE"])
 
     async def _beat(self, token: str, command: Command) -> None:
-        """Signs of life, also while CMD stops; a database that is away is no reason to stop."""
+        """Sends heartbeats, also while CMD stops. An unreachable database is no reason to stop."""
         while True:
             await asyncio.sleep(HEARTBEAT_SECONDS)
             try:
@@ -118,32 +119,32 @@ class Run:
             except AT_WORK as fault:
                 say(f"task_heartbeat: {describe(fault)}")
                 continue
-            if answer != "continue" and not self._told:
+            if answer != "continue" and not self._row_answer:
                 say(f"the row says {answer}: CMD is stopped")
-                self._told = answer
+                self._row_answer = answer
                 command.stop(GRACE_SECONDS)
 
     async def _pass_on(self, command: Command) -> None:
         await self._stopped.wait()
-        command.signal(signal.SIGTERM)  # the kubelet counts the grace
+        command.signal(signal.SIGTERM)  # the kubelet enforces the grace period
 
     def _judge(self, status: int, tail: str, result: Path) -> Report:
         exited = status if status >= 0 else 128 - status
-        if self._told == "lost":
+        if self._row_answer == "lost":
             return Report("", exited)
-        if self._told == "cancel":  # whatever it ends with: many take a SIGTERM for a good end
+        if self._row_answer == "cancel":  # at any exit status: many programs exit with 0 after SIGTERM
             return Report("failed", exited)  # the row keeps the reason that came with the cancel
         if status == 0:
             return read_result(result)
         if self._stopped.is_set():
-            say(f"{told(status)} after SIGTERM: not reported, the next launch takes over")
+            say(f"{describe_end(status)} after SIGTERM: not reported, the next launch takes over")
             return Report("", TERMINATED)
-        return Report("retry" if status == RETRY_STATUS else "failed", exited, tail or told(status))
+        return Report("retry" if status == RETRY_STATUS else "failed", exited, tail or describe_end(status))
 
     async def _report(self, token: str, report: Report) -> int:
-        """Insists until the run limit; a result that the database cannot take is told instead."""
+        """Reports until the run limit. Reports a failure instead of a result that the database cannot store."""
         try:
-            answer = await insist("task_finish", lambda: self._row.finish(token, report), self._deadline)
+            answer = await ask_until("task_finish", lambda: self._row.finish(token, report), self._deadline)
         except NOT_STORABLE as fault:
             if report.result is not None:
                 return await self._report(token, Report("failed", 1, f"TASK_RESULT_FILE cannot be stored: {fault}"))
@@ -158,7 +159,10 @@ class Run:
 
 
 def read_result(path: Path) -> Report:
-    """Success, with what CMD left in its result file (no pipe is waited for); the database says whether it is JSON."""
+    """The report of success, with the content of the result file. A pipe is not waited for.
+
+    The database checks that the content is JSON.
+    """
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -175,17 +179,17 @@ def read_result(path: Path) -> Report:
         return Report("failed", 1, f"TASK_RESULT_FILE cannot be read: {fault}")
 
 
-def told(status: int) -> str:
+def describe_end(status: int) -> str:
     return f"CMD ended with status {status}" if status >= 0 else f"CMD was ended by {name_of(-status)}"
 
 
 def name_of(number: int) -> str:
-    """Real-time signals have none."""
+    """The name of a signal. Real-time signals have none."""
     return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
 
 
 def main(argv: Sequence[str]) -> int:
-    """The exit status: CMD's, or one of our own."""
+    """Returns the exit status: CMD's, or one of our own."""
     command = argv[1:] if argv[:1] == ["--"] else argv
     if not command or command[0] in {"-h", "--help"}:
         print(USAGE, file=sys.stdout if command else sys.stderr)

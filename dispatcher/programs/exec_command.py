@@ -1,7 +1,7 @@
-"""A task's command: a session of its own, the end of its stderr, and whoever is orphaned to us.
+"""The command of a task: its session, the end of its stderr, and the orphans that we inherit.
 
-As PID 1 of a container we inherit every process whose parent has died, and must reap it. When CMD has ended, what is
-left of its session is ended too, as the kernel does with a container: nothing may work on for a row that has moved on.
+As PID 1 of a container we inherit every process whose parent has died, and must reap it. When CMD has ended, the rest
+of its session is killed, as the kernel does with a container: no process may work on for a row that has moved on.
 """
 
 import asyncio
@@ -17,13 +17,13 @@ from typing import Final
 TAIL_BYTES: Final = 4096
 SWEEPS: Final = 100
 SWEEP_SECONDS: Final = 0.01
-"""Members of the session that are born as fast as they are killed: not for ever."""
+"""Limits for killing the session, whose members may fork as fast as they are killed."""
 LAST_WORDS_SECONDS: Final = 1
-"""How long the end of stderr is waited for after CMD has ended: a process that left the session may hold it open."""
+"""Longest wait for the end of stderr after CMD has ended. A process that left the session may hold stderr open."""
 
 
 class NotStarted(Exception):
-    """CMD is not there, or cannot be run; `status` as a shell has it."""
+    """CMD is absent, or cannot be run. `status`: the exit status that a shell gives."""
 
     def __init__(self, words: str, status: int) -> None:
         super().__init__(words)
@@ -31,7 +31,7 @@ class NotStarted(Exception):
 
 
 class Command:
-    """CMD, once; `start` before anything else, within a running loop."""
+    """One run of CMD. It needs a running event loop, and `start` before anything else."""
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str]) -> None:
         self._argv = argv
@@ -42,21 +42,21 @@ class Command:
         self._ended: asyncio.Future[int] = self._loop.create_future()
 
     def start(self) -> None:
-        """Raises NotStarted."""
+        """Starts CMD. NotStarted: it cannot be run."""
         self._loop.add_signal_handler(signal.SIGCHLD, self._reap)
         try:
-            self._child = subprocess.Popen(  # noqa: S603  # CMD is what we are for
+            self._child = subprocess.Popen(  # noqa: S603  # running CMD is the purpose
                 self._argv, env=self._env, stderr=subprocess.PIPE, start_new_session=True
             )
         except OSError as fault:
             missing = isinstance(fault, FileNotFoundError)
             name = os.fsencode(self._argv[0]).decode(errors="replace")
             raise NotStarted(f"{name}: {fault.strerror}", 127 if missing else 126) from fault
-        self._reader = threading.Thread(target=self._read, daemon=True)  # a log that is stuck must not stop heartbeats
+        self._reader = threading.Thread(target=self._read, daemon=True)  # a blocked log must not stop heartbeats
         self._reader.start()
 
     async def wait(self) -> int:
-        """The exit status, negative for a signal; nothing of CMD's session is left."""
+        """The exit status; -n: ended by signal n. Ends the rest of CMD's session before it returns."""
         status = await self._ended
         for _ in range(SWEEPS):
             if not self.signal(signal.SIGKILL):
@@ -66,19 +66,19 @@ class Command:
         return status
 
     def tail(self) -> str:
-        """The last 4 KiB of stderr, as text that Postgres takes."""
+        """The last 4 KiB of stderr, as text that Postgres accepts."""
         return bytes(self._tail[-TAIL_BYTES:]).decode(errors="replace").replace("\0", "")
 
     def signal(self, number: signal.Signals) -> bool:
-        """To everybody of CMD's session, whatever groups it made. True: somebody was there."""
-        there = members(self._child.pid) if self._child is not None else []
-        for pid in there:
-            with contextlib.suppress(ProcessLookupError, PermissionError):  # gone, or one that became another user
+        """Sends a signal to all processes of CMD's session, in any process group. True: there was one."""
+        pids = members(self._child.pid) if self._child is not None else []
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # it ended, or has another user now
                 os.kill(pid, number)
-        return bool(there)
+        return bool(pids)
 
     def stop(self, grace_seconds: float) -> None:
-        """SIGTERM, and SIGKILL after the grace."""
+        """Sends SIGTERM, and SIGKILL after the grace period."""
         self.signal(signal.SIGTERM)
         self._loop.call_later(grace_seconds, self._kill)
 
@@ -87,7 +87,7 @@ class Command:
             self.signal(signal.SIGKILL)
 
     def _reap(self) -> None:
-        """One signal may stand for many children."""
+        """Reaps all children that have ended. One SIGCHLD may stand for many."""
         with contextlib.suppress(ChildProcessError):
             while (reaped := os.waitpid(-1, os.WNOHANG))[0]:
                 if self._child is not None and reaped[0] == self._child.pid:
@@ -100,18 +100,18 @@ class Command:
         descriptor = self._child.stderr.fileno()
         while chunk := os.read(descriptor, 65536):
             self._tail = (self._tail + chunk)[-TAIL_BYTES:]
-            with contextlib.suppress(OSError):  # our own stderr is gone: CMD must not feel it
+            with contextlib.suppress(OSError):  # our own stderr is closed: that must not affect CMD
                 os.write(2, chunk)
 
 
 def members(session: int) -> list[int]:
-    """Processes of a session that are no zombies; where there is no /proc, its first group stands for all."""
+    """Pids of a session, without zombies. Without /proc: its first process group, as a negative number."""
     try:
-        there = [int(one.name) for one in Path("/proc").iterdir() if one.name.isdecimal()]
+        pids = [int(one.name) for one in Path("/proc").iterdir() if one.name.isdecimal()]
     except OSError:
         return [-session]
     found = []
-    for pid in there:
+    for pid in pids:
         with contextlib.suppress(OSError):
             if os.getsid(pid) == session and not is_zombie(pid):
                 found.append(pid)

@@ -1,4 +1,4 @@
-"""The row of one launch: who we are, and the three calls that say what becomes of it."""
+"""The row of one launch: the contract of its container, and the three calls that start, keep and end its run."""
 
 import asyncio
 import contextlib
@@ -33,21 +33,21 @@ AWAY: Final = (
     asyncpg.exceptions.TransactionRollbackError,
     asyncpg.exceptions.ReadOnlySQLTransactionError,
 )
-"""No answer, or not from the primary: worth asking again."""
+"""No answer, or none of the primary: the call is repeated."""
 
 FAULTS: Final = (asyncpg.PostgresError, *AWAY)
 
 
 class Misuse(Exception):
-    """The environment is not the one of a task's container."""
+    """The environment is not that of a task's container."""
 
 
 AT_WORK: Final = (*FAULTS, Misuse)
-"""What may go wrong once CMD was started: a URL that could be read then can be read again."""
+"""Faults of calls while CMD runs. Misuse is one: the URL could be read at the start, and can be read again."""
 
 
 class Contract(NamedTuple):
-    """Who we are, as the Job's environment says it; `limit_seconds`: the run limit."""
+    """The launch, as the environment of the Job describes it. `limit_seconds`: the run limit."""
 
     database_url: str
     task_id: int
@@ -61,7 +61,13 @@ class Contract(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What CMD's end means to the row; `status`: ours to exit with."""
+    """The end of CMD.
+
+    outcome: `succeeded`, `failed` or `retry`. Empty: nothing is reported.
+    status: the exit status of this program.
+    error: the message for the row.
+    result: the result for the row, as JSON.
+    """
 
     outcome: str
     status: int
@@ -70,13 +76,13 @@ class Report(NamedTuple):
 
 
 class Row:
-    """The three calls, each over a connection of its own."""
+    """The three calls. Each opens a connection of its own."""
 
     def __init__(self, contract: Contract) -> None:
         self._contract = contract
 
     async def start(self) -> tuple[str, str] | None:
-        """(run token, payload); None: the row is not ours, or not any more."""
+        """(run token, payload). None: the row does not accept this launch."""
         me = self._contract
         found = await self._call("start", me.task_id, me.start_key, me.attempt, me.launch, me.job_uid, me.node, me.pod)
         return (found["run_token"], found["payload"]) if found else None
@@ -86,7 +92,7 @@ class Row:
         return str(found[0]) if found else "lost"
 
     async def finish(self, token: str, report: Report) -> str | None:
-        """The row's new status; None: lost."""
+        """The new status of the row. None: the run has lost the row."""
         found = await self._call("finish", token, report.outcome, report.error, report.result)
         return found[0] if found else None
 
@@ -95,13 +101,13 @@ class Row:
         try:
             return await connection.fetchrow((SQL / f"{name}.sql").read_text(encoding="utf-8"), *parameters)
         finally:
-            connection.terminate()  # no word of farewell: a frozen server would not hear it
+            connection.terminate()  # no clean close: a frozen server would not answer
 
     async def _connect(self) -> asyncpg.Connection:
         try:
             return await self._connect_with({**POOLED, "search_path": "pg_catalog, pg_temp"})
-        except asyncpg.exceptions.ProtocolViolationError:  # a pooler that passes no settings on
-            return await self._connect_with(POOLED)  # our statements name the schema of each object anyway
+        except asyncpg.exceptions.ProtocolViolationError:  # this pooler refuses settings
+            return await self._connect_with(POOLED)  # our statements name the schema of each object
 
     async def _connect_with(self, settings: dict[str, str]) -> asyncpg.Connection:
         try:
@@ -109,19 +115,19 @@ class Row:
                 self._contract.database_url,
                 timeout=CONNECT_SECONDS,
                 command_timeout=ANSWER_SECONDS,
-                statement_cache_size=0,  # one statement, and a pooler may stand between
+                statement_cache_size=0,  # one statement, perhaps through a pooler
                 server_settings=settings,
                 target_session_attrs=SessionAttribute.primary,
             )
-        except (ValueError, OverflowError):  # the driver's words on a URL that it cannot read may hold the password
+        except (ValueError, OverflowError):  # the driver's message may contain the password
             raise Misuse(
                 "TASK_DATABASE_URL cannot be read: postgresql://USER:PASSWORD@HOST:PORT/DATABASE, "
                 "the password's special characters percent-encoded"
             ) from None
 
 
-async def insist(doing: str, call: Callable[[], Awaitable[T]], deadline: float) -> T:
-    """Asks again, more and more slowly, until there is an answer or the deadline has passed."""
+async def ask_until(doing: str, call: Callable[[], Awaitable[T]], deadline: float) -> T:
+    """Repeats the call, with growing pauses, until there is an answer or the deadline has passed."""
     pause = 0.2
     while True:
         try:
@@ -135,7 +141,7 @@ async def insist(doing: str, call: Callable[[], Awaitable[T]], deadline: float) 
 
 
 def read_contract(env: Mapping[str, str]) -> Contract:
-    """Raises Misuse with every fault at once."""
+    """The contract. Misuse: names all faults at once."""
     numbers, faults = {}, []
     for name in ("TASK_ID", "TASK_ATTEMPT", "TASK_LAUNCH", "TASK_TIMEOUT_SECONDS"):
         numbers[name] = int(text) if (text := env.get(name, "")).isdecimal() else 0
@@ -146,10 +152,8 @@ def read_contract(env: Mapping[str, str]) -> Contract:
     if env.get("TASK_START_KEY") and not is_uuid(env["TASK_START_KEY"]):
         faults.append("TASK_START_KEY is not a UUID")
     if faults:
-        told = (
-            "The dispatcher sets them, and a Secret TASK_DATABASE_URL: that of TASK_SECRET, or envFrom of the template."
-        )
-        raise Misuse(f"{'; '.join(faults)}. {told}")
+        source = "A Secret sets TASK_DATABASE_URL: TASK_SECRET, or envFrom of the template."
+        raise Misuse(f"{'; '.join(faults)}. {source} The dispatcher sets the other variables.")
     return Contract(
         database_url=env["TASK_DATABASE_URL"],
         task_id=numbers["TASK_ID"],
@@ -172,18 +176,18 @@ def is_uuid(text: str) -> bool:
 
 
 def describe(fault: BaseException) -> str:
-    """Never the URL: it holds a password."""
+    """Type and text of a fault. It never has the URL, which holds a password."""
     return f"{type(fault).__name__}: {fault}"
 
 
 def say(words: str) -> None:
-    """One line among CMD's own, on stderr; nobody may read it, and that must not stop us."""
+    """Writes one line to stderr, among CMD's own. A stderr that is not read must not block us."""
     line = f"dispatcher exec: {words}\n".encode(errors="backslashreplace")
-    speaker = threading.Thread(target=speak, args=(line,), daemon=True)
-    speaker.start()
-    speaker.join(HEARD_SECONDS)
+    writer = threading.Thread(target=write_line, args=(line,), daemon=True)
+    writer.start()
+    writer.join(HEARD_SECONDS)
 
 
-def speak(line: bytes) -> None:
+def write_line(line: bytes) -> None:
     with contextlib.suppress(OSError):  # stderr is closed
         os.write(2, line)

@@ -1,4 +1,4 @@
-"""Writes `docs/demo.svg`: one frame of a real `dispatcher demo` in a terminal. Run: `python -m docs.make_picture`."""
+"""Makes `docs/demo.svg`: one picture of a real `dispatcher demo`. Run as `python -m docs.make_picture`."""
 
 import asyncio
 import io
@@ -38,31 +38,31 @@ SVG = f"""<svg class="rich-terminal" viewBox="0 0 {{width}} {{height}}" xmlns="h
 """
 
 
-class Filmed(DemoRun):
-    """A demo that keeps its frames."""
+class RecordedDemo(DemoRun):
+    """A demo that keeps all that it shows."""
 
     def __init__(self) -> None:
         super().__init__(Options(tasks=40), Console(file=io.StringIO(), width=WIDTH))
         self.frames: list[tuple[DemoView, list[str]]] = []
 
-    def _see(self, view: DemoView, live: Live | None) -> None:
-        super()._see(view, live)
-        self.frames.append((view, list(self._told)))
+    def _show_view(self, view: DemoView, live: Live | None) -> None:
+        super()._show_view(view, live)
+        self.frames.append((view, list(self._news)))
 
 
 def richness(frame: tuple[DemoView, list[str]]) -> tuple[int, int]:
-    """A sort key: frames with more states and busy nodes are higher, then frames with about half of the rows ended."""
+    """How much the frame shows, for comparison: states and busy nodes, then how close half of the rows have ended."""
     view, _ = frame
     return len(view.states) + sum(node.pods > 0 for node in view.nodes), -abs(len(view.rows) // 2 - view.ended)
 
 
 async def main() -> None:
     configure_logs("error")
-    play = Filmed()
-    await play.run(asyncio.Event())
-    number, (view, told) = max(enumerate(play.frames), key=lambda pair: richness(pair[1]))
+    demo = RecordedDemo()
+    await demo.run(asyncio.Event())
+    number, (view, lines) = max(enumerate(demo.frames), key=lambda pair: richness(pair[1]))
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
-    console.print(draw(view, told, 2 + number / 5, WIDTH))
+    console.print(draw(view, lines, 2 + number / 5, WIDTH))
     svg = console.export_svg(title="dispatcher demo", theme=DIMMED_MONOKAI, code_format=SVG, unique_id="demo")
     Path(__file__).with_name("demo.svg").write_text(svg, encoding="utf-8")
 

@@ -6,7 +6,7 @@ import asyncpg
 import pytest
 
 from dispatcher.kube.client import KubeClient
-from dispatcher.programs.demo.observe import Looker
+from dispatcher.programs.demo.observe import Observer
 
 
 class Broken:
@@ -25,14 +25,14 @@ class Broken:
 
 
 async def test_a_connection_that_broke_in_the_middle_of_an_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    looker, broken = Looker("postgresql://nowhere", cast("KubeClient", None), "x", frozenset()), Broken()
+    observer, broken = Observer("postgresql://nowhere", cast("KubeClient", None), "x", frozenset()), Broken()
 
     async def no_reasons() -> tuple[dict[tuple[str, str], int], int]:
         return {}, 0
 
-    monkeypatch.setattr(looker, "_reasons", no_reasons)
-    monkeypatch.setattr(looker, "_connection", broken)
-    cluster = await looker.look()
-    assert (cluster.rows, cluster.reasons) == ((), None)
+    monkeypatch.setattr(observer, "_reasons", no_reasons)
+    monkeypatch.setattr(observer, "_connection", broken)
+    view = await observer.observe()
+    assert (view.rows, view.reasons) == ((), None)
     assert broken.is_terminated
-    await looker.close()
+    await observer.close()

@@ -1,8 +1,8 @@
-"""`dispatcher demo`: the whole thing on one machine, for whoever wants to see it work.
+"""`dispatcher demo`: the whole system on one machine, for a first look.
 
-    stage (servers, programs, nodes)  ─▶  samples or your own rows  ─▶  look  ─▶  scene (pure)  ─▶  picture, summary
+    environment (servers, programs, nodes)  ─▶  samples or your own rows  ─▶  observe  ─▶  view  ─▶  picture, summary
 
-Everything is real but the cluster, which is in memory, and its nodes, which run processes of this machine.
+Everything is real except the cluster, which is in memory, and its nodes, which run processes of this machine.
 """
 
 import asyncio
@@ -17,15 +17,15 @@ from dispatcher.runtime.logs import configure_logs
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 OWN_FILES = 0o077
-"""The umask of the demo and of all that it starts: other accounts of this machine get nothing of them."""
+"""Umask of the demo and of all that it starts: other accounts of the machine cannot read their files."""
 LAST_SECONDS = 1
-"""For what is under way when it is stopped."""
+"""Time for work that is under way when the demo is stopped."""
 MISSING = "{} is missing: pip install 'pg-job-dispatcher[demo]'"
 
 
 def run(asked: Mapping[str, Any]) -> int:
-    """The exit status: 0 shown to its end; 128 and the signal if stopped before. DispatcherError: it cannot be."""
-    signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # nothing is begun before `perform` listens
+    """The exit status: 0 after a complete run, 128 + signal after a stop. DispatcherError: the demo cannot run."""
+    signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # nothing is started before `run_until_signal`
     try:
         from dispatcher.programs.demo.run import DemoRun, Options, Terminal  # needs an extra
     except ModuleNotFoundError as fault:
@@ -33,37 +33,38 @@ def run(asked: Mapping[str, Any]) -> int:
     configure_logs("error")
     os.umask(OWN_FILES)
     try:
-        return asyncio.run(perform(DemoRun(Options(**asked), Terminal())))
-    except BrokenPipeError:  # whoever read has seen enough
+        return asyncio.run(run_until_signal(DemoRun(Options(**asked), Terminal())))
+    except BrokenPipeError:  # the reader has closed the pipe
         return 128 + signal.SIGPIPE
     finally:
         end_output()
 
 
-async def perform(play: Any) -> int:
-    loop, stop, heard = asyncio.get_running_loop(), asyncio.Event(), list[int]()
+async def run_until_signal(demo: Any) -> int:
+    """Runs a DemoRun until its end or a signal. Returns the exit status."""
+    loop, stop, signals = asyncio.get_running_loop(), asyncio.Event(), list[int]()
 
-    def hear(number: int) -> None:
-        heard.append(number)
+    def take_signal(number: int) -> None:
+        signals.append(number)
         stop.set()
 
     for number in SIGNALS:
-        loop.add_signal_handler(number, hear, number)
-    playing, stopped = asyncio.create_task(play.run(stop)), asyncio.create_task(stop.wait())
-    await asyncio.wait([playing, stopped], return_when=asyncio.FIRST_COMPLETED)
+        loop.add_signal_handler(number, take_signal, number)
+    running, stopped = asyncio.create_task(demo.run(stop)), asyncio.create_task(stop.wait())
+    await asyncio.wait([running, stopped], return_when=asyncio.FIRST_COMPLETED)
     if stop.is_set():
-        await asyncio.wait([playing], timeout=LAST_SECONDS)
-        playing.cancel()  # it was about something that takes longer
+        await asyncio.wait([running], timeout=LAST_SECONDS)
+        running.cancel()  # its step takes longer
     stopped.cancel()
-    await asyncio.wait([playing])
-    for number in SIGNALS:  # nothing is left that could be ended
+    await asyncio.wait([running])
+    for number in SIGNALS:  # nothing is left to end
         loop.remove_signal_handler(number)
         signal.signal(number, signal.SIG_IGN)
-    return 128 + heard[0] if playing.cancelled() or not playing.result() else 0
+    return 128 + signals[0] if running.cancelled() or not running.result() else 0
 
 
 def end_output() -> None:
-    """What nobody takes any more is no fault of ours."""
+    """Flushes the output. A closed reader is not a fault."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -1,8 +1,8 @@
-"""Where a demo plays: a database, a cluster with two nodes, the dispatcher and the janitor, all kept alive.
+"""The environment of a demo: a database, a cluster with two nodes, the dispatcher and the janitor, all kept alive.
 
-    den ─▶ Postgres, migrated ─▶ cluster (in this process, or somebody's) ─▶ nodes · dispatcher · janitor (processes)
+    run folder ─▶ Postgres, migrated ─▶ cluster (in this process, or the user's) ─▶ nodes · dispatcher · janitor
 
-All that was begun is in the den, whose guard ends it when this process ends, in whatever way.
+The run folder records every process. Its guard ends them all when this process ends, however it ends.
 """
 
 import asyncio
@@ -41,21 +41,21 @@ LEAVE_SECONDS: Final = 10
 LOOK_SECONDS: Final = 0.05
 PROGRAMS: Final = ("dispatcher", "janitor")
 LOGINS: Final = ("demo", "reader", "task", "janitor", "observer")
-"""Each has a password of its own: the one that a container knows opens nothing that the container may not do."""
+"""Each login has a password of its own: the one that a container knows gives no right that the container lacks."""
 
 
 class DemoEnvironment:
-    """`async with Stage(templates, tell) as stage`. `tell` hears of what had to be started again."""
+    """`async with DemoEnvironment(templates, tell)`. `tell` receives a line for each process that was started again."""
 
     def __init__(
         self, templates: Mapping[str, str], tell: Callable[[str], None], kubeconfig: str | None = None
     ) -> None:
         self._templates = templates
         self._tell = tell
-        self._given = kubeconfig
+        self._users_kubeconfig = kubeconfig
         self._stack = AsyncExitStack()
         self._watches: list[asyncio.Task[None]] = []
-        self._den = RunFolder()
+        self._run_folder = RunFolder()
         self._passwords = {login: secrets.token_hex(16) for login in LOGINS}
         self.installation = f"demo-{secrets.token_hex(3)}" if kubeconfig else "demo"
         self.metrics_url = ""
@@ -77,16 +77,16 @@ class DemoEnvironment:
         await self._stack.aclose()
 
     async def _open(self) -> None:
-        self._stack.callback(self._den.close)
-        self._keeper = Keeper(self._den, self._tell)
+        self._stack.callback(self._run_folder.close)
+        self._keeper = Keeper(self._run_folder, self._tell)
         self._stack.push_async_callback(self._end_watches)
         for name, text in self._templates.items():
             self.templates.mkdir(exist_ok=True)
             (self.templates / f"{name}.yaml").write_text(text)
-        home = await asyncio.to_thread(Home, self._den.folder / "postgres", way=(self._den.folder,))
+        home = await asyncio.to_thread(Home, self._run_folder.folder / "postgres", way=(self._run_folder.folder,))
         self._passwords[SUPERUSER] = home.password
         self._postmaster = Postmaster(home, "demo")
-        await together(self._open_database(), self._open_cluster())
+        await run_together(self._open_database(), self._open_cluster())
         await self._open_programs()
 
     async def _open_database(self) -> None:
@@ -114,14 +114,14 @@ class DemoEnvironment:
         return self._postmaster.process
 
     async def _open_cluster(self) -> None:
-        if self._given:
-            self.kubeconfig = Path(self._given)
+        if self._users_kubeconfig:
+            self.kubeconfig = Path(self._users_kubeconfig)
         else:
             cluster = await self._stack.enter_async_context(EmbeddedCluster())
-            self.kubeconfig = cluster.write_kubeconfig(self._den.folder / "kubeconfig")
+            self.kubeconfig = cluster.write_kubeconfig(self._run_folder.folder / "kubeconfig")
         self.client = KubeClient(await log_in(KubeSettings(kubeconfig=str(self.kubeconfig))))
         self._stack.push_async_callback(self.client.close)
-        if self._given:
+        if self._users_kubeconfig:
             self._stack.push_async_callback(self._leave_cluster)
         else:
             secret = {"metadata": {"name": SECRET}, "stringData": {"TASK_DATABASE_URL": self.url("task")}}
@@ -130,8 +130,8 @@ class DemoEnvironment:
             reply.expect("make the Secret of the tasks")
 
     async def _open_programs(self) -> None:
-        nodes, cache = ((), {}) if self._given else (NODES, {"CACHE_ROOT": CACHE_ROOT})
-        await together(
+        nodes, cache = ((), {}) if self._users_kubeconfig else (NODES, {"CACHE_ROOT": CACHE_ROOT})
+        await run_together(
             *map(self._keep_node, nodes),
             self._keep_program("dispatcher", "run", "reader", MAX_JOBS=MAX_JOBS, **cache),
             self._keep_program("janitor", "janitor", "janitor"),
@@ -139,7 +139,7 @@ class DemoEnvironment:
         await self._until_ready()
 
     async def _keep_node(self, name: str) -> None:
-        where = ("--folder", str(self._den.folder / "nodes" / name), "--kubeconfig", str(self.kubeconfig))
+        where = ("--folder", str(self._run_folder.folder / "nodes" / name), "--kubeconfig", str(self.kubeconfig))
         asked = ("--name", name, *where, *NODE_SIZE)
         await self._keep(name, self._keeper.program(name, "dispatcher.local", *asked))
 
@@ -151,7 +151,7 @@ class DemoEnvironment:
         }  # fmt: skip
 
         async def start() -> asyncio.subprocess.Process:
-            """On a port that is free now."""
+            """Starts the program on a port that is free now."""
             address = f"127.0.0.1:{free_port()}"
             if command == "run":
                 self.metrics_url = f"http://{address}/metrics"
@@ -169,8 +169,8 @@ class DemoEnvironment:
         await asyncio.gather(*self._watches, return_exceptions=True)
 
     async def _until_ready(self) -> None:
-        """The nodes take Pods. What else is not there yet, rows can wait for."""
-        if self._given:
+        """Waits until the nodes take Pods. The programs may start later: rows wait for them."""
+        if self._users_kubeconfig:
             return
         limit = time.monotonic() + READY_SECONDS
         while True:
@@ -185,9 +185,9 @@ class DemoEnvironment:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _leave_cluster(self) -> None:
-        """Somebody's own: its Jobs and its lease go, once nobody makes new ones."""
+        """Removes the demo's Jobs and its lease from the user's cluster, once no program makes new ones."""
         await self._end_watches()
-        self._den.kill(*PROGRAMS)
+        self._run_folder.kill(*PROGRAMS)
         namespace, limit = self.client.namespace, time.monotonic() + LEAVE_SECONDS
         lease = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{self.installation}-leader"
         await self.client.request("DELETE", lease)
@@ -200,41 +200,41 @@ class DemoEnvironment:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _jobs(self) -> list[str]:
-        """Names of the demo's own."""
+        """Names of the demo's Jobs."""
         params = {"labelSelector": job_selector(self.installation)}
         reply = await self.client.request("GET", jobs_path(self.client.namespace), params=params)
         found = msgspec.json.decode(reply.expect("list the Jobs of the demo"))["items"]
         return [job["metadata"]["name"] for job in found]
 
-    # What the play needs of it
+    # For DemoRun
 
     @property
     def templates(self) -> Path:
-        return self._den.folder / "templates"
+        return self._run_folder.folder / "templates"
 
     def url(self, login: str) -> str:
         return f"postgresql://{login}:{self._passwords[login]}@127.0.0.1:{self._postmaster.port}/demo"
 
     async def reason(self, task_id: int) -> str:
-        """Why a row does not become a Job, as `dispatcher render` tells an operator."""
+        """Why a row does not become a Job, in the words of `dispatcher render`. Empty: it says nothing."""
         settings = {"DATABASE_URL": self.url("reader"), "TEMPLATES_DIR": self.templates, "LOG_LEVEL": "error"}
         env = {f"DISPATCHER_{key}": str(value) for key, value in settings.items()}
         child = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "dispatcher", "render", str(task_id), env={**os.environ, **env},
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         )  # fmt: skip
-        told = (await child.communicate())[1].decode(errors="replace").strip()
-        return told.splitlines()[-1] if child.returncode and told else ""
+        errors = (await child.communicate())[1].decode(errors="replace").strip()
+        return errors.splitlines()[-1] if child.returncode and errors else ""
 
     def check(self) -> None:
-        """Raises what ended for good: ChildFault, with the end of its log."""
+        """ChildFault: a process has ended for good. The text holds the end of its log."""
         for watch in self._watches:
             if watch.done() and (fault := watch.exception()):
                 raise fault if isinstance(fault, DispatcherError) else DispatcherError(str(fault))
 
 
-async def together(*parts: Coroutine[None, None, None]) -> None:
-    """The first fault ends them all, and is raised."""
+async def run_together(*parts: Coroutine[None, None, None]) -> None:
+    """Runs the parts at once. The first fault ends them all, and is raised."""
     try:
         async with asyncio.TaskGroup() as group:
             for part in parts:

@@ -1,4 +1,4 @@
-"""Fetches what a `Scene` is made of: rows from Postgres, nodes and Pods from the API server, reasons from /metrics."""
+"""Collects a `DemoView`: rows from Postgres, nodes and Pods from the API server, reasons from /metrics."""
 
 import json
 import re
@@ -24,8 +24,8 @@ OF_DATABASE: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.Int
 AWAY: Final = (OSError, TimeoutError, *OF_DATABASE, aiohttp.ClientError, ClusterError)
 
 
-class Looker:
-    """What cannot be reached at the moment is shown as it was. `passing`: reasons of rows that the janitor ends."""
+class Observer:
+    """Makes views. A part that cannot be read now is shown as it was. `passing`: park reasons that the janitor ends."""
 
     def __init__(self, database_url: str, client: KubeClient, installation: str, passing: frozenset[str]) -> None:
         self._database_url = database_url
@@ -46,18 +46,18 @@ class Looker:
             self._connection.terminate()
             self._connection = None
 
-    async def look(self) -> DemoView:
+    async def observe(self) -> DemoView:
         rows, nodes = self._last.rows, self._last.nodes
         reasons: Mapping[tuple[str, str], int] | None = None
         parked = 0
         try:
-            # Reasons first: a row that has moved on since then makes the sum wrong, and the demo is not over.
+            # Reasons first: if a row moves on afterwards, the sums differ, and the demo does not count as over.
             reasons, parked = await self._reasons()
             rows = await self._rows()
             nodes = await self._nodes()
         except AWAY:
             reasons = None
-            self._disconnect()  # one that broke in the middle of an answer is good for nothing, and may not know it
+            self._disconnect()  # broken in an answer, it is useless, and the driver may think it open
         self._last = DemoView(rows, nodes, reasons, parked)
         return self._last
 
@@ -92,14 +92,14 @@ class Looker:
 
     async def _reasons(self) -> tuple[dict[tuple[str, str], int], int]:
         async with self._session.get(self.metrics_url) as answer:
-            text = await answer.text(errors="replace")  # until the program listens, it may be anybody's
+            text = await answer.text(errors="replace")  # before our program listens, the port may be another's
         reasons, parked = dict[tuple[str, str], int](), 0
         for name, labels, value in SAMPLE.findall(text):
-            told = dict(LABEL.findall(labels))
+            label = dict(LABEL.findall(labels))
             if name == "dispatcher_parked_tasks":
-                parked += int(float(value)) if told["reason"] not in self._passing else 0
+                parked += int(float(value)) if label["reason"] not in self._passing else 0
             else:
-                reasons[told["queue"], told["reason"]] = int(float(value))
+                reasons[label["queue"], label["reason"]] = int(float(value))
         return reasons, parked
 
 

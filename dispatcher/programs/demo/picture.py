@@ -1,4 +1,4 @@
-"""A scene as a picture in the terminal. Pure: rich draws it."""
+"""Draws a view as a picture in the terminal. Pure: rich prints it."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -12,7 +12,7 @@ from rich.text import Text
 from dispatcher.programs.demo.view import STATES, DemoView, NodeLoad
 
 WIDE: Final = 110
-"""Columns from which on what happens stands beside what is."""
+"""From this width on the news stand to the right of the nodes."""
 NEWS: Final = 8
 BAR: Final = 10
 COLORS: Final = {
@@ -20,15 +20,15 @@ COLORS: Final = {
 }  # fmt: skip
 
 
-def draw(view: DemoView, told: Sequence[str], seconds: float, width: int) -> RenderableType:
-    """`told`: what has happened, oldest first."""
-    lower: RenderableType = Group(nodes(view), news(told))
+def draw(view: DemoView, lines: Sequence[str], seconds: float, width: int) -> RenderableType:
+    """The picture. `lines`: the news, oldest first. `seconds`: since the start."""
+    lower: RenderableType = Group(nodes(view), news(lines))
     if width >= WIDE:
-        beside = Table.grid(expand=True, padding=(0, 1))
-        beside.add_column(ratio=2)
-        beside.add_column(ratio=3)
-        beside.add_row(nodes(view), news(told))
-        lower = beside
+        columns = Table.grid(expand=True, padding=(0, 1))
+        columns.add_column(ratio=2)
+        columns.add_column(ratio=3)
+        columns.add_row(nodes(view), news(lines))
+        lower = columns
     return Group(progress(view, seconds, width), queues(view, width), lower)
 
 
@@ -41,7 +41,7 @@ def progress(view: DemoView, seconds: float, width: int) -> RenderableType:
 
 
 def queues(view: DemoView, width: int) -> RenderableType:
-    """A line a queue; a narrow terminal has its states shortened."""
+    """One line per queue. In a narrow terminal the names of the states are short."""
     table = Table(expand=True, box=None, header_style="bold", padding=(0, 1))
     table.add_column("queue", no_wrap=True)
     for state in STATES:
@@ -62,11 +62,12 @@ def nodes(view: DemoView) -> RenderableType:
 
 
 def load(node: NodeLoad) -> Text:
-    """Of its cores, what is asked for."""
+    """The requested part of the node's cores, as a bar and in numbers."""
     full = round(BAR * min(1, node.used / node.cores)) if node.cores else 0
     return Text("█" * full + "░" * (BAR - full) + f" {node.used:g}/{node.cores:g} cpu")
 
 
-def news(told: Sequence[str]) -> RenderableType:
-    lines = Text("\n".join(told[-NEWS:]) + "\n" * (NEWS - len(told[-NEWS:])), no_wrap=True, overflow="ellipsis")
-    return Panel(lines, title="what happens", title_align="left", border_style="dim")
+def news(lines: Sequence[str]) -> RenderableType:
+    newest = lines[-NEWS:]
+    text = Text("\n".join(newest) + "\n" * (NEWS - len(newest)), no_wrap=True, overflow="ellipsis")
+    return Panel(text, title="what happens", title_align="left", border_style="dim")

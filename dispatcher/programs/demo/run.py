@@ -1,4 +1,4 @@
-"""The play: rows are inserted, looked at until they are at rest, and told about."""
+"""Runs a demo: inserts rows, shows them until they are at rest, and prints a summary."""
 
 import asyncio
 import io
@@ -23,10 +23,10 @@ from dispatcher.model.errors import DispatcherError, TemplateError
 from dispatcher.model.verdicts import HoldReason
 from dispatcher.pg.queries import query
 from dispatcher.programs.demo.environment import DemoEnvironment
-from dispatcher.programs.demo.observe import AWAY, Looker
+from dispatcher.programs.demo.observe import AWAY, Observer
 from dispatcher.programs.demo.picture import draw
 from dispatcher.programs.demo.samples import Sample, samples, templates
-from dispatcher.programs.demo.summary import GoOn, counts, go_on, table, why
+from dispatcher.programs.demo.summary import Demo, counts, next_steps, table, why
 from dispatcher.programs.demo.view import DemoView, news
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
@@ -34,16 +34,16 @@ EVERY_SECONDS: Final = 0.2
 KEPT_NEWS: Final = 50
 SILENCE_SECONDS: Final = 5
 MOST_ASKED: Final = 3
-"""Rows whose Job is asked for at the end: each takes half a second."""
+"""Most waiting rows whose reason is asked for at the end: each takes half a second."""
 IN_MEMORY: Final = "a cluster in memory and two nodes"
 
 
 class Terminal(Console):
-    """Where nobody reads any more, that is a fault like others, and not the end of the process."""
+    """A console that raises BrokenPipeError once its reader is gone. That of rich would end the process."""
 
     def __init__(self) -> None:
         if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(errors="replace")  # a name of somebody's in a terminal that knows ASCII alone
+            sys.stdout.reconfigure(errors="replace")  # the terminal may know only ASCII
         super().__init__(force_terminal=sys.stdout.isatty())
 
     def on_broken_pipe(self) -> None:
@@ -51,7 +51,7 @@ class Terminal(Console):
 
 
 class Options(Struct, frozen=True):
-    """As `dispatcher demo` was asked."""
+    """The options of `dispatcher demo`."""
 
     tasks: int = 20
     keep: bool = False
@@ -70,41 +70,44 @@ class DemoRun:
         self._is_plain = (
             options.plain or not console.is_terminal or console.is_dumb_terminal or console.encoding != "utf-8"
         )
-        self._told: deque[str] = deque(maxlen=KEPT_NEWS)
-        self._tells: dict[int, str] = {}
-        self._then: dict[int, str] = {}
-        self._scene = DemoView()
-        self._began = self._said_at = time.monotonic()
+        self._news: deque[str] = deque(maxlen=KEPT_NEWS)
+        self._shows: dict[int, str] = {}
+        self._actions: dict[int, str] = {}
+        self._view = DemoView()
+        self._began = self._last_news_at = time.monotonic()
 
     async def run(self, stop: asyncio.Event) -> bool:
-        """Until all is at rest, or `stop`. Whether it came to its end. DispatcherError: it cannot be shown, and why."""
+        """Runs until all rows are at rest, or `stop`. True: it came to its end. DispatcherError: why it cannot run."""
         manifests = read_templates(self._options)
         statements = read_text(self._options.sql) if self._options.sql else ""
         cluster = f"for the cluster of {self._options.kubeconfig}" if self._options.kubeconfig else IN_MEMORY
-        stage = DemoEnvironment(manifests, self._say, self._options.kubeconfig)
+        environment = DemoEnvironment(manifests, self._say, self._options.kubeconfig)
         self._announce(f"Starting Postgres, the dispatcher and the janitor, {cluster}")
-        async with stage:
-            looker = Looker(stage.url("observer"), stage.client, stage.installation, passing(manifests))
+        async with environment:
+            url, passing = environment.url("observer"), find_passing(manifests)
+            observer = Observer(url, environment.client, environment.installation, passing)
             try:
-                return not stop.is_set() and await self._perform(stage, looker, stop, statements)
+                return not stop.is_set() and await self._insert_and_show(environment, observer, stop, statements)
             finally:
-                await looker.close()
+                await observer.close()
 
-    async def _perform(self, stage: DemoEnvironment, looker: Looker, stop: asyncio.Event, statements: str) -> bool:
-        looker.metrics_url = stage.metrics_url
+    async def _insert_and_show(
+        self, environment: DemoEnvironment, observer: Observer, stop: asyncio.Event, statements: str
+    ) -> bool:
+        observer.metrics_url = environment.metrics_url
         self._announce(f"Ready after {time.monotonic() - self._began:.1f} s")
-        self._team_url, began = stage.url("demo"), time.monotonic()
+        self._team_url, began = environment.url("demo"), time.monotonic()
         await self._insert(statements)
-        is_over = await self._show(stage, looker, stop, is_kept=False)
+        is_over = await self._show(environment, observer, stop, is_kept=False)
         if is_over:
-            await self._tell_end(stage, time.monotonic() - began)
+            await self._print_summary(environment, time.monotonic() - began)
             if self._options.keep:
-                await self._show(stage, looker, stop, is_kept=True)
+                await self._show(environment, observer, stop, is_kept=True)
         return is_over
 
     @asynccontextmanager
     async def _team(self) -> AsyncIterator[Connection]:
-        """As a submitter, on a new connection: Postgres may have been started again meanwhile."""
+        """A new connection of a submitter. An older one may be dead: Postgres may have been started again."""
         connection = await asyncpg.connect(self._team_url, timeout=5)
         try:
             yield connection
@@ -125,7 +128,7 @@ class DemoRun:
     async def _run_own(self, statements: str) -> None:
         try:
             async with self._team() as team:
-                with suppress(AttributeError):  # asyncpg's answer to what is a comment from beginning to end
+                with suppress(AttributeError):  # asyncpg raises it for a file of comments only
                     await team.execute(statements)
             async with self._team() as team:
                 if not await team.fetchval(query("count", "demo")):
@@ -137,82 +140,89 @@ class DemoRun:
     async def _insert_sample(self, team: Connection, sample: Sample) -> None:
         values = sample.queue, sample.template, encode(sample.spec), encode(sample.payload), sample.cache_key
         task_id = await team.fetchval(query("insert", "demo"), *values)
-        self._tells[task_id] = sample.tells
-        if sample.then:
-            self._then[task_id] = sample.then
+        self._shows[task_id] = sample.shows
+        if sample.action:
+            self._actions[task_id] = sample.action
 
-    async def _show(self, stage: DemoEnvironment, looker: Looker, stop: asyncio.Event, *, is_kept: bool) -> bool:
-        """True: all is at rest."""
+    async def _show(
+        self, environment: DemoEnvironment, observer: Observer, stop: asyncio.Event, *, is_kept: bool
+    ) -> bool:
+        """Shows the rows until they are at rest, then returns True. `is_kept`: shows them until `stop`."""
         with Live(console=self._console, auto_refresh=False) if not self._is_plain else nullcontext() as live:
             while not stop.is_set():
-                stage.check()
-                looker.metrics_url = stage.metrics_url
-                self._see(await looker.look(), live)
+                environment.check()
+                observer.metrics_url = environment.metrics_url
+                self._show_view(await observer.observe(), live)
                 is_acting = await self._act()
-                if self._scene.is_over and not is_acting and not is_kept:
+                if self._view.is_over and not is_acting and not is_kept:
                     return True
                 await wait(stop, EVERY_SECONDS)
         return is_kept
 
-    def _see(self, view: DemoView, live: Live | None) -> None:
-        for words in news(self._scene, view):
+    def _show_view(self, view: DemoView, live: Live | None) -> None:
+        for words in news(self._view, view):
             self._say(words)
-        self._scene = view
+        self._view = view
         if self._is_plain:
             self._break_silence()
         if live is not None:
             seconds = time.monotonic() - self._began
-            live.update(draw(view, list(self._told), seconds, self._console.width), refresh=True)
+            live.update(draw(view, list(self._news), seconds, self._console.width), refresh=True)
 
     async def _act(self) -> bool:
-        """As their submitter would: cancels what runs for ever, retries what has failed. True: it is not over."""
+        """Acts as the submitter: cancels endless tasks, retries failed ones. True: an action was due."""
         moments = {
             "cancel": {"processing", "waiting"} if self._options.kubeconfig else {"processing"},
             "retry": {"failed"},
         }
-        due = [row.id for row in self._scene.rows if row.status in moments.get(self._then.get(row.id, ""), ())]
+        due = [row.id for row in self._view.rows if row.status in moments.get(self._actions.get(row.id, ""), ())]
         for task_id in due:
-            with suppress(*AWAY):  # it is asked again
+            with suppress(*AWAY):  # the next round tries it again
                 async with self._team() as team:
-                    await team.execute(query(self._then[task_id], "demo"), task_id)
-                self._say(f"task {task_id}: its submitter asks to {self._then.pop(task_id)} it")
+                    await team.execute(query(self._actions[task_id], "demo"), task_id)
+                self._say(f"task {task_id}: its submitter asks to {self._actions.pop(task_id)} it")
         return bool(due)
 
-    async def _tell_end(self, stage: DemoEnvironment, seconds: float) -> None:
-        waiting = [row for row in self._scene.rows if row.status == "waiting"]
-        reasons = {row.id: why(self._scene, row) for row in waiting}
+    async def _print_summary(self, environment: DemoEnvironment, seconds: float) -> None:
+        waiting = [row for row in self._view.rows if row.status == "waiting"]
+        reasons = {row.id: why(self._view, row) for row in waiting}
         for row in waiting[:MOST_ASKED]:
-            reasons[row.id] = await stage.reason(row.id) or reasons[row.id]
+            reasons[row.id] = await environment.reason(row.id) or reasons[row.id]
         self._console.print()
-        self._console.print(table(self._scene, self._tells, reasons))
-        self._console.print(f"\n{counts(self._scene, seconds)}\n", style="bold")
-        statements = query("try", "demo").splitlines()[1:]
-        place = GoOn(stage.url("demo"), str(stage.templates), str(stage.kubeconfig), statements, self._options.keep)
-        for line in go_on(place):
+        self._console.print(table(self._view, self._shows, reasons))
+        self._console.print(f"\n{counts(self._view, seconds)}\n", style="bold")
+        demo = Demo(
+            database_url=environment.url("demo"),
+            templates=str(environment.templates),
+            kubeconfig=str(environment.kubeconfig),
+            statements=query("try", "demo").splitlines()[1:],
+            is_kept=self._options.keep,
+        )
+        for line in next_steps(demo):
             self._console.print(line, soft_wrap=True, highlight=False, markup=False)
 
     def _break_silence(self) -> None:
-        """Once each time that nothing happens for a while: what is waited for."""
-        left = len(self._scene.rows) - self._scene.ended
-        if left and time.monotonic() - self._said_at > SILENCE_SECONDS:
-            queues = sorted({row.queue for row in self._scene.rows if not row.is_ended})
-            told = "; ".join(f"{queue}: {self._scene.waiting_for(queue) or 'at work'}" for queue in queues)
-            self._said_at = math.inf
-            self._console.print(f"{left} left ({told}); Ctrl-C ends it", soft_wrap=True, highlight=False, markup=False)
+        """Prints what is waited for, once for each time without news for SILENCE_SECONDS."""
+        left = len(self._view.rows) - self._view.ended
+        if left and time.monotonic() - self._last_news_at > SILENCE_SECONDS:
+            queues = sorted({row.queue for row in self._view.rows if not row.is_ended})
+            reasons = "; ".join(f"{queue}: {self._view.waiting_for(queue) or 'at work'}" for queue in queues)
+            self._last_news_at = math.inf
+            self._announce(f"{left} left ({reasons}); Ctrl-C ends it")
 
     def _announce(self, words: str) -> None:
-        """In a terminal, too: the picture comes a moment later."""
+        """Prints a line, in a terminal too: the picture comes a moment later."""
         self._console.print(words, soft_wrap=True, highlight=False, markup=False)
 
     def _say(self, words: str) -> None:
-        self._told.append(words)
-        self._said_at = time.monotonic()
+        self._news.append(words)
+        self._last_news_at = time.monotonic()
         if self._is_plain:
-            self._console.print(words, soft_wrap=True, highlight=False, markup=False)
+            self._announce(words)
 
 
 def read_templates(options: Options) -> dict[str, str]:
-    """DispatcherError: what stands in a file cannot serve."""
+    """The templates by name. DispatcherError: the user's file is not a usable template."""
     made = templates(is_real=bool(options.kubeconfig))
     if options.template is None:
         return made
@@ -226,8 +236,8 @@ def read_templates(options: Options) -> dict[str, str]:
     return {**made, "default": text}
 
 
-def passing(manifests: Mapping[str, str]) -> frozenset[str]:
-    """Where the exit status is the report, the janitor makes it: such rows are parked until it comes round."""
+def find_passing(manifests: Mapping[str, str]) -> frozenset[str]:
+    """Park reasons that end by themselves: with `report: exit-code` a row is parked until the janitor reports it."""
     reports = {parse_template(name, text).report for name, text in manifests.items()}
     return frozenset({HoldReason.EXITED_WITHOUT_REPORT}) if "exit-code" in reports else frozenset()
 

@@ -1,4 +1,4 @@
-"""The rows and templates that a demo shows when nobody brings their own."""
+"""The rows and templates of a demo without rows or a template of the user."""
 
 import sys
 from collections.abc import Mapping
@@ -12,25 +12,31 @@ Json = dict[str, Any]
 CONTAINERS: Final = Path(__file__).with_name("containers")
 SECRET: Final = "task-database"  # noqa: S105  # its name
 CACHE_ROOT: Final = "/var/cache/tasks"
-"""On the disk of each node."""
+"""A folder on the disk of each node."""
 QUEUES: Final[Mapping[str, tuple[int | None, str]]] = {
     "builds": (1, "one at a time: its tasks share a cache"),
     "reports": (None, "asks for more than its template allows"),
 }
-"""Name: most Jobs at once, and why."""
+"""Name: most Jobs at once, and the note."""
 PARK_SECONDS: Final = 3600
 
 
 class Sample(Struct, frozen=True):
-    """One row to insert; `tells`: what it is there to show; `then`: what its submitter does to it, cancel or retry."""
+    """One row to insert.
 
-    tells: str
+    shows: the purpose of the row, for the summary.
+    action: `cancel` or `retry` by its submitter, or empty.
+
+    The other fields are columns of the row.
+    """
+
+    shows: str
     queue: str = "default"
     template: str = "default"
     spec: Mapping[str, Any] = {}
     payload: Mapping[str, Any] | None = None
     cache_key: str | None = None
-    then: str = ""
+    action: str = ""
 
 
 def build(key: str) -> Sample:
@@ -38,12 +44,12 @@ def build(key: str) -> Sample:
     return Sample(f"builds from the files of {key!r}", "builds", spec={"args": args}, cache_key=key)
 
 
-def by_hand(what: str, tells: str, then: str = "") -> Sample:
-    return Sample(tells, template="by-hand", spec={"args": [str(CONTAINERS / "by_hand.py"), what]}, then=then)
+def by_hand(what: str, shows: str, action: str = "") -> Sample:
+    return Sample(shows, template="by-hand", spec={"args": [str(CONTAINERS / "by_hand.py"), what]}, action=action)
 
 
-def in_shell(script: str, tells: str, then: str = "") -> Sample:
-    return Sample(tells, spec={"args": [script]}, then=then)
+def in_shell(script: str, shows: str, action: str = "") -> Sample:
+    return Sample(shows, spec={"args": [script]}, action=action)
 
 
 FLAKY: Final = by_hand("flaky", "fails once, is run again")
@@ -60,12 +66,12 @@ def count(number: int) -> Sample:
 
 
 def samples(number: int, *, is_real: bool) -> list[Sample]:
-    """So many rows, the telling ones first. A real cluster's containers know nothing of the database here."""
+    """`number` rows, the instructive ones first. Containers of a real cluster cannot reach the demo's database."""
     if is_real:
         greeting = in_shell('echo "hello from $NODE_NAME"; sleep 2', "says hello")
         return [SLEEPS, FAILS_ONCE, GREEDY, *(greeting for _ in range(number))][:number]
-    story = [build("maps"), ENDLESS, FLAKY, build("maps"), GREEDY, build("faces"), build("faces"), build("maps")]
-    return [*story, *(count(each) for each in range(number))][:number]
+    instructive = [build("maps"), ENDLESS, FLAKY, build("maps"), GREEDY, build("faces"), build("faces"), build("maps")]
+    return [*instructive, *(count(each) for each in range(number))][:number]
 
 
 def templates(*, is_real: bool) -> dict[str, str]:
@@ -79,7 +85,7 @@ def templates(*, is_real: bool) -> dict[str, str]:
 
 
 def shell_template() -> Json:
-    """For any cluster: an image that everybody has, its exit status for a report."""
+    """A template for any cluster: a public image, whose exit status is the report."""
     job = template(["sh", "-c"], ["true"])
     job["metadata"]["annotations"]["dispatcher.internal/report"] = "exit-code"
     container = job["spec"]["template"]["spec"]["containers"][0]

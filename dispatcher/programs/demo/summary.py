@@ -1,4 +1,4 @@
-"""What a demo says at its end: what became of each task, and how to go on. Pure."""
+"""The end of a demo: what became of each task, and the next steps. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -17,8 +17,15 @@ WORDS: Final = {
 }
 
 
-class GoOn(Struct, frozen=True):
-    """Where things are, while the demo still runs."""
+class Demo(Struct, frozen=True):
+    """What the next steps need to know of a demo.
+
+    database_url: the URL for a submitter.
+    templates: the folder of the templates.
+    kubeconfig: the file for the cluster.
+    statements: SQL to try.
+    is_kept: the demo still runs.
+    """
 
     database_url: str
     templates: str
@@ -27,37 +34,37 @@ class GoOn(Struct, frozen=True):
     is_kept: bool
 
 
-def table(view: DemoView, tells: Mapping[int, str], reasons: Mapping[int, str]) -> Table:
-    """A line a task; of many, those that tell something, and those that did not succeed."""
+def table(view: DemoView, shows: Mapping[int, str], reasons: Mapping[int, str]) -> Table:
+    """One line per task; of many tasks those with a purpose in `shows`, and those that did not succeed."""
     made = Table(box=None, header_style="bold", padding=(0, 1), expand=True)
     for name in ("task", "queue", "status"):
         made.add_column(name, no_wrap=True)
     made.add_column("runs", justify="right")
     made.add_column("on", no_wrap=True)
     made.add_column("what it shows, and what came of it", ratio=1, overflow="fold")
-    for row in chosen(view.rows, tells):
-        words = "; ".join(part for part in (tells.get(row.id, ""), came_of(row, reasons)) if part)
+    for row in chosen(view.rows, shows):
+        words = "; ".join(part for part in (shows.get(row.id, ""), result_of(row, reasons)) if part)
         made.add_row(str(row.id), row.queue, row.status, str(runs(row)), row.node or "", words)
     return made
 
 
 def why(view: DemoView, row: Row) -> str:
-    """Why a row of that queue waits, as far as its queue tells."""
+    """Why the row waits: the reasons of its queue."""
     codes = sorted({reason for queue, reason in view.reasons or {} if queue == row.queue and reason != "Launched"})
     return "; ".join(f"{code}: {WORDS[code]}" if code in WORDS else code for code in codes)
 
 
-def chosen(rows: Sequence[Row], tells: Mapping[int, str]) -> list[Row]:
+def chosen(rows: Sequence[Row], shows: Mapping[int, str]) -> list[Row]:
     if len(rows) <= MOST_ROWS:
         return list(rows)
-    return [row for row in rows if row.id in list(tells)[:MOST_ROWS] or row.status != "succeeded"][:MOST_ROWS]
+    return [row for row in rows if row.id in list(shows)[:MOST_ROWS] or row.status != "succeeded"][:MOST_ROWS]
 
 
 def runs(row: Row) -> int:
     return row.attempt if row.node or row.status in {"succeeded", "failed"} else row.attempt - 1
 
 
-def came_of(row: Row, reasons: Mapping[int, str]) -> str:
+def result_of(row: Row, reasons: Mapping[int, str]) -> str:
     if row.status == "waiting":
         return reasons.get(row.id, first_line(row.error))
     return outcome(row).removeprefix(": ")
@@ -66,19 +73,19 @@ def came_of(row: Row, reasons: Mapping[int, str]) -> str:
 def counts(view: DemoView, seconds: float) -> str:
     """`20 tasks in 9 s: 17 succeeded, 1 cancelled, 2 waiting`"""
     states = view.states
-    told = ", ".join(f"{states[state]} {state}" for state in reversed(STATES) if states[state])
-    return f"{len(view.rows)} tasks in {seconds:.0f} s: {told or 'none'}"
+    listed = ", ".join(f"{states[state]} {state}" for state in reversed(STATES) if states[state])
+    return f"{len(view.rows)} tasks in {seconds:.0f} s: {listed or 'none'}"
 
 
-def go_on(place: GoOn) -> list[str]:
+def next_steps(demo: Demo) -> list[str]:
     lines = []
-    if place.is_kept:
+    if demo.is_kept:
         lines += [
             "Everything goes on until Ctrl-C. Insert rows of your own:",
-            f"  psql '{place.database_url}'",
-            *(f"  {statement}" for statement in place.statements),
-            f"Templates, read again when they change: {place.templates}",
-            f"The cluster: {place.kubeconfig}",
+            f"  psql '{demo.database_url}'",
+            *(f"  {statement}" for statement in demo.statements),
+            f"Templates, read again when they change: {demo.templates}",
+            f"The cluster: {demo.kubeconfig}",
         ]
     else:
         lines += [

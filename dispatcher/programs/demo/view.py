@@ -1,4 +1,4 @@
-"""What a demo has to show at one moment, and what has happened between two of them. Pure."""
+"""The state that a demo shows at one moment, and the news between two such states. Pure."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -9,12 +9,12 @@ from msgspec import Struct
 from dispatcher.model.verdicts import PARKED
 
 ENDED: Final = frozenset({"succeeded", "failed", "cancelled"})
-CROWD: Final = 50
+MOST_INSERTED: Final = 50
 STATES: Final = ("waiting", "processing", "succeeded", "failed", "cancelled")
 
 
 class Row(Struct, frozen=True):
-    """A task, as its submitter sees it; `seconds`: how long its last run took."""
+    """A task as its submitter sees it. `seconds`: the duration of its last run."""
 
     id: int
     queue: str
@@ -31,7 +31,12 @@ class Row(Struct, frozen=True):
 
 
 class NodeLoad(Struct, frozen=True):
-    """Cores of a node: there, and asked for by what runs; how many Pods ask."""
+    """The load of one node.
+
+    cores: its allocatable cores.
+    used: cores that the Pods on it request.
+    pods: the number of these Pods.
+    """
 
     name: str
     cores: float
@@ -40,7 +45,13 @@ class NodeLoad(Struct, frozen=True):
 
 
 class DemoView(Struct, frozen=True):
-    """`reasons`: waiting rows by queue and reason; `parked`: rows that wait for a person. None: not known now."""
+    """The state of a demo.
+
+    rows: all tasks.
+    nodes: the nodes with their load.
+    reasons: the number of waiting rows, by queue and reason. None: it is unknown at the moment.
+    parked: the number of rows that wait for a person.
+    """
 
     rows: Sequence[Row] = ()
     nodes: Sequence[NodeLoad] = ()
@@ -57,36 +68,37 @@ class DemoView(Struct, frozen=True):
 
     @property
     def is_over(self) -> bool:
-        """Nothing will happen any more unless somebody does something."""
+        """Whether nothing more happens without a person."""
         states = self.states
         return self.reasons is not None and not states["processing"] and states["waiting"] == self.parked
 
     def waiting_for(self, queue: str) -> str:
-        """`3 JobCap, 1 in line`; empty: nothing waits there. Rows of a queue that is full are not judged: in line."""
-        told = {reason: count for (where, reason), count in (self.reasons or {}).items() if where == queue and count}
+        """A text like `3 JobCap, 1 in line`, or empty. Rows of a full queue are not judged: they are in line."""
+        counts = {reason: count for (where, reason), count in (self.reasons or {}).items() if where == queue and count}
         waiting = sum((row.queue, row.status) == (queue, "waiting") for row in self.rows)
-        words = [f"{count} {reason}" for reason, count in sorted(told.items()) if reason != "Launched"]
-        in_line = waiting - sum(told.values())
+        words = [f"{count} {reason}" for reason, count in sorted(counts.items()) if reason != "Launched"]
+        in_line = waiting - sum(counts.values())
         return ", ".join([*words, f"{in_line} in line"] if self.reasons and in_line > 0 else words)
 
 
 def news(before: DemoView, after: DemoView) -> list[str]:
-    """What became of rows, in plain words; what comes in crowds is counted."""
+    """One line for each change of a row. Many new rows are one line with their number."""
     known = {row.id: row for row in before.rows}
     new = [row for row in after.rows if row.id not in known and row.status == "waiting"]
-    told = [f"{len(new)} tasks are inserted"] if len(new) > CROWD else []
-    rest = [row for row in after.rows if not told or row.id in known or row.status != "waiting"]
-    told += [words for row in rest if (words := tell(known.get(row.id), row))]
-    return told + [words for words in parked(after) if words not in parked(before)]
+    lines = [f"{len(new)} tasks are inserted"] if len(new) > MOST_INSERTED else []
+    rest = [row for row in after.rows if not lines or row.id in known or row.status != "waiting"]
+    lines += [words for row in rest if (words := describe_change(known.get(row.id), row))]
+    return lines + [words for words in parked(after) if words not in parked(before)]
 
 
 def parked(view: DemoView) -> list[str]:
-    """Rows that a person has to look at."""
-    told = sorted((queue, reason, count) for (queue, reason), count in (view.reasons or {}).items() if reason in PARKED)
-    return [f"{count} parked in queue {queue}: {reason}" for queue, reason, count in told if count]
+    """One line for each queue and reason with parked rows."""
+    counts = sorted((view.reasons or {}).items())
+    return [f"{n} parked in queue {queue}: {why}" for (queue, why), n in counts if n and why in PARKED]
 
 
-def tell(was: Row | None, row: Row) -> str:
+def describe_change(was: Row | None, row: Row) -> str:
+    """One line, or empty if status and attempt are unchanged."""
     if was is not None and (was.status, was.attempt) == (row.status, row.attempt):
         return ""
     about = f"task {row.id} ({row.queue})"
@@ -98,11 +110,11 @@ def tell(was: Row | None, row: Row) -> str:
 
 
 def outcome(row: Row) -> str:
-    """Of a row that ended: what it came to."""
+    """The result or error of a row that has ended, with `: ` before it, or empty."""
     if row.status != "succeeded":
         return f": {first_line(row.error)}" if row.error else ""
-    told = row.result if isinstance(row.result, dict) else {}
-    return ": " + ", ".join(f"{key} {value}" for key, value in told.items()) if told else ""
+    result = row.result if isinstance(row.result, dict) else {}
+    return ": " + ", ".join(f"{key} {value}" for key, value in result.items()) if result else ""
 
 
 def first_line(text: str | None) -> str:

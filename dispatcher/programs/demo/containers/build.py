@@ -1,7 +1,7 @@
-"""A sample task's CMD: builds something from a set of files that has to be fetched once a node.
+"""The CMD of a sample task: builds a result from a set of files that has to be fetched once on each node.
 
-TASK_CACHE_DIR is the folder of the row's cache key on this node, with what the last run left in it. What it made goes
-to TASK_RESULT_FILE.
+TASK_CACHE_DIR is the folder of the row's cache key on this node, with the files that the last run left in it. The
+result goes to TASK_RESULT_FILE.
 """
 
 import json

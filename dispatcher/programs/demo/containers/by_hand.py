@@ -1,7 +1,7 @@
 """Sample tasks that make the three calls of the contract themselves, without `dispatcher exec`.
 
-`by_hand.py flaky` fails its first attempt and asks to be run again in a second; `by_hand.py endless` works until it is
-told to stop.
+`by_hand.py flaky` fails in its first attempt, and asks for another one in a second. `by_hand.py endless` works until a
+heartbeat says `cancel` or `lost`.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ async def main(what: str, env: Mapping[str, str]) -> None:
         row = int(env["TASK_ID"]), env["TASK_START_KEY"], attempt, int(env["TASK_LAUNCH"])
         token = await connection.fetchval(START, *row, env["JOB_UID"], env["NODE_NAME"], env["POD_NAME"])
         if token is None:
-            return  # somebody else's, by now
+            return  # the row does not accept this launch
         if what == "flaky":
             await fail_once(connection, token, attempt)
         else:

@@ -1,4 +1,4 @@
-"""A sample task's CMD: counts primes, up to the number in the row's payload."""
+"""The CMD of a sample task: counts the primes up to the number in the row's payload."""
 
 import json
 import os

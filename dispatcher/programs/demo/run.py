@@ -3,6 +3,8 @@
 import asyncio
 import io
 import math
+import shlex
+import shutil
 import sys
 import time
 from collections import deque
@@ -35,6 +37,7 @@ KEPT_NEWS: Final = 50
 SILENCE_SECONDS: Final = 5
 MOST_ASKED: Final = 3
 """Most waiting rows whose reason is asked for at the end: each takes half a second."""
+PROGRAM: Final = "dispatcher"
 IN_MEMORY: Final = "a cluster in memory and two nodes"
 
 
@@ -192,6 +195,7 @@ class DemoRun:
         self._console.print(table(self._view, self._shows, reasons))
         self._console.print(f"\n{counts(self._view, seconds)}\n", style="bold")
         demo = Demo(
+            command=own_command(sys.argv[0], sys.executable),
             database_url=environment.url("demo"),
             templates=str(environment.templates),
             kubeconfig=str(environment.kubeconfig),
@@ -253,6 +257,22 @@ def read_text(path: Path) -> str:
 
 def encode(value: object) -> str | None:
     return None if value is None else msgspec.json.encode(value).decode()
+
+
+def own_command(script: str, python: str) -> str:
+    """The command line that starts `dispatcher` again from this folder. `script`: that of this process.
+
+    The program is not on PATH in a virtual environment that is not active, as after `make demo` in a clone.
+    """
+    program = Path(script) if Path(script).name == PROGRAM else Path(python).with_name(PROGRAM)
+    if not program.exists():
+        return f"{shlex.quote(python)} -m {PROGRAM}"
+    on_path = shutil.which(PROGRAM)
+    if on_path and program.samefile(on_path):
+        return PROGRAM
+    absolute, here = program.absolute(), Path.cwd()
+    is_below = absolute.parent.parent.is_relative_to(here)
+    return shlex.quote(str(absolute.relative_to(here) if is_below else absolute))
 
 
 async def wait(stop: asyncio.Event, seconds: float) -> None:

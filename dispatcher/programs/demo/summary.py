@@ -20,6 +20,7 @@ WORDS: Final = {
 class Demo(Struct, frozen=True):
     """What the next steps need to know of a demo.
 
+    command: the command line that starts `dispatcher` again.
     database_url: the URL for a submitter.
     templates: the folder of the templates.
     kubeconfig: the file for the cluster.
@@ -27,6 +28,7 @@ class Demo(Struct, frozen=True):
     is_kept: the demo still runs.
     """
 
+    command: str
     database_url: str
     templates: str
     kubeconfig: str
@@ -89,8 +91,8 @@ def next_steps(demo: Demo) -> list[str]:
         ]
     else:
         lines += [
-            "To stay and try it yourself:   dispatcher demo --keep",
-            "With your own rows, template:  dispatcher demo --sql FILE --template FILE",
+            f"To stay and try it yourself:   {demo.command} demo --keep",
+            f"With your own rows, template:  {demo.command} demo --sql FILE --template FILE",
         ]
     return [
         *lines,

@@ -1,1 +1,1 @@
-"""One file per measured promise: ratios in one run, on real servers."""
+"""Benchmarks: one file per promise. Each measures ratios within one run, on real servers."""

@@ -1,4 +1,4 @@
-"""All promises, one after the other, each in a process of its own: `python -m benchmarks [--record] [NAME …]`."""
+"""Runs all benchmarks in turn, each in a process of its own: `python -m benchmarks [--record] [NAME …]`."""
 
 import argparse
 import subprocess
@@ -22,7 +22,7 @@ PROMISES = (
 
 
 def main() -> int:
-    """1: a gate failed, or a benchmark did not come to its end; the others are run all the same."""
+    """Runs every benchmark, even after a failure. Returns 1 if a gate failed or a benchmark did not complete."""
     asked = argparse.ArgumentParser(prog="benchmarks", description="Measures what is promised.")
     asked.add_argument("--record", action="store_true", help="append the runs to records.jsonl")
     asked.add_argument("names", nargs="*", metavar="NAME", choices=[*PROMISES, []])

@@ -1,8 +1,8 @@
 """Promise: a burst becomes Jobs at 0.9 of the rate of a raw client that posts the same bytes over 16 connections.
 
-Raw, ours and the toy take turns, each in a fresh namespace and with a fresh database, and each in a process of its own.
-The clock is the API server's audit log for all: from the first create received to the last one answered. CPU time is
-told beside it, because on two cores it is what the rates are made of.
+Raw, ours and the toy take turns. Each has a fresh namespace, a fresh database and a process of its own. The clock of
+all is the audit log of the API server: from the first create received to the last one answered. CPU time is printed as
+context, because on two cores it sets the rates.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -11,8 +11,8 @@ from statistics import fmean, stdev
 from msgspec import Struct
 
 from benchmarks import raw, toy
-from benchmarks.field import WITHOUT_LIMITS, Field, cpu_seconds, field
 from benchmarks.figures import Figure, run, tell
+from benchmarks.servers import WITHOUT_LIMITS, Servers, cpu_seconds, launched
 from tests.controlplane.audit import AuditEvent
 from tests.dispatching import Dispatcher, Place
 
@@ -27,7 +27,13 @@ BACKENDS = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() 
 
 
 class Round(Struct, frozen=True):
-    """Jobs made a second; microseconds of CPU for each: the contender's, its database sessions', the API server's."""
+    """The figures of one turn. Microseconds are CPU time per Job.
+
+    rate: Jobs created a second.
+    own_us: of the measured process.
+    database_us: of its database sessions.
+    server_us: of API server and etcd.
+    """
 
     rate: float
     own_us: float
@@ -36,18 +42,18 @@ class Round(Struct, frozen=True):
 
     @property
     def whole_us(self) -> float:
-        """On cores that are all busy, this is what sets the rate."""
+        """The sum, which sets the rate while all cores are busy."""
         return self.own_us + self.database_us + self.server_us
 
 
-Turn = Callable[[Field, Place], Awaitable[Round]]
+Turn = Callable[[Servers, Place], Awaitable[Round]]
 
 
 class Stopwatch:
-    """CPU time that is used from now on, by processes in groups."""
+    """Measures the CPU time of groups of processes, from now on."""
 
-    def __init__(self, ground: Field, own: int, database: Sequence[int] = ()) -> None:
-        named = ground.plane.pids()
+    def __init__(self, servers: Servers, own: int, database: Sequence[int] = ()) -> None:
+        named = servers.plane.pids()
         self._groups = {"own": [own], "database": database, "server": [named["kube-apiserver"], named["etcd"]]}
         self._before = self._read()
 
@@ -60,33 +66,33 @@ class Stopwatch:
         return {what: sum(cpu_seconds(pid) for pid in pids) for what, pids in self._groups.items()}
 
 
-async def raw_turn(ground: Field, place: Place, *extra: str) -> Round:
+async def raw_turn(servers: Servers, place: Place, *extra: str) -> Round:
     async with raw.running(place, ROWS, *extra) as poster:
-        watch = Stopwatch(ground, poster.pid)
+        watch = Stopwatch(servers, poster.pid)
         poster.begin()
-        return watch.stop(await ground.made(place, ROWS))
+        return watch.stop(await servers.made(place, ROWS))
 
 
-async def watching_turn(ground: Field, place: Place) -> Round:
-    return await raw_turn(ground, place, "watch")
+async def watching_turn(servers: Servers, place: Place) -> Round:
+    return await raw_turn(servers, place, "watch")
 
 
-async def our_turn(ground: Field, place: Place) -> Round:
+async def our_turn(servers: Servers, place: Place) -> Round:
     async with Dispatcher(place, **WITHOUT_LIMITS) as dispatcher:
         await dispatcher.ready()
-        return await insert(ground, place, dispatcher.process.pid, dispatcher.check)
+        return await insert(servers, place, dispatcher.process.pid, dispatcher.check)
 
 
-async def toy_turn(ground: Field, place: Place) -> Round:
+async def toy_turn(servers: Servers, place: Place) -> Round:
     async with toy.running(place) as pid:
-        return await insert(ground, place, pid)
+        return await insert(servers, place, pid)
 
 
-async def insert(ground: Field, place: Place, pid: int, check: Callable[[], None] = lambda: None) -> Round:
+async def insert(servers: Servers, place: Place, pid: int, check: Callable[[], None] = lambda: None) -> Round:
     submitter, admin = [await place.database.session(login) for login in ("team_a", "admin")]
-    watch = Stopwatch(ground, pid, [row["pid"] for row in await admin.fetch(BACKENDS)])
+    watch = Stopwatch(servers, pid, [row["pid"] for row in await admin.fetch(BACKENDS)])
     await submitter.execute(MANY_ROWS, ROWS)
-    return watch.stop(await ground.made(place, ROWS, check))
+    return watch.stop(await servers.made(place, ROWS, check))
 
 
 TURNS: Mapping[str, Turn] = {
@@ -97,28 +103,28 @@ TURNS: Mapping[str, Turn] = {
 }
 
 
-async def measure(ground: Field) -> dict[str, list[Round]]:
-    """Another one begins in each round: nobody always comes after the same neighbour."""
+async def measure(servers: Servers) -> dict[str, list[Round]]:
+    """The rounds by name. Each round begins with another turn, so no turn is always the first."""
     found: dict[str, list[Round]] = {name: [] for name in TURNS}
     names = list(TURNS)
     for number in range(ROUNDS):
         for name in names[number % len(names) :] + names[: number % len(names)]:
-            found[name].append(await TURNS[name](ground, await ground.place()))
+            found[name].append(await TURNS[name](servers, await servers.place()))
     return found
 
 
 async def main() -> int:
-    async with field() as ground:
-        ground.stop_controllers()
-        found = await measure(ground)
-        versions = await ground.versions()
+    async with launched() as servers:
+        servers.stop_controllers()
+        found = await measure(servers)
+        versions = await servers.versions()
     rates = {name: fmean(one.rate for one in rounds) for name, rounds in found.items()}
     figures = [
         Figure("ours, Jobs a second", rates["ours"], SHARE_OF_RAW * rates["raw"], at_least=True),
         Figure("raw, Jobs a second", rates["raw"], RAW_AT_LEAST, at_least=True),
     ]
     whole = {name: fmean(one.whole_us for one in rounds) for name, rounds in found.items()}
-    beside = {
+    context = {
         "ours / raw": rates["ours"] / rates["raw"],
         "ours / raw, by CPU time alone": whole["raw"] / whole["ours"],
         "toy / raw": rates["toy"] / rates["raw"],
@@ -126,11 +132,11 @@ async def main() -> int:
         "ours / raw and a watch": rates["ours"] / rates["raw and a watch"],
     }
     for name, rounds in found.items():
-        beside[f"{name}, standard deviation of its rounds"] = stdev(one.rate for one in rounds)
-        beside[f"{name}, own CPU a Job, us"] = fmean(one.own_us for one in rounds)
-        beside[f"{name}, database CPU a Job, us"] = fmean(one.database_us for one in rounds)
-        beside[f"{name}, API server and etcd a Job, us"] = fmean(one.server_us for one in rounds)
-    return tell("burst", figures, beside, versions)
+        context[f"{name}, standard deviation of its rounds"] = stdev(one.rate for one in rounds)
+        context[f"{name}, own CPU a Job, us"] = fmean(one.own_us for one in rounds)
+        context[f"{name}, database CPU a Job, us"] = fmean(one.database_us for one in rounds)
+        context[f"{name}, API server and etcd a Job, us"] = fmean(one.server_us for one in rounds)
+    return tell("burst", figures, context, versions)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""An extender that looks at nothing: what asking one costs kube-scheduler, whoever answers.
+"""An extender that looks at nothing. It shows what any extender costs kube-scheduler.
 
-`python -m benchmarks.empty_extender PORT` passes every node and gives it 0 points, with as little work as can be.
+`python -m benchmarks.empty_extender PORT` passes every node and gives it 0 points, with as little work as possible.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ class Scored(msgspec.Struct, rename="pascal"):
 
 
 class Answering(asyncio.Protocol):
-    """One connection; requests come one after another, as kube-scheduler sends them."""
+    """One connection. Requests come one after the other, as kube-scheduler sends them."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.WriteTransport", transport)
@@ -34,8 +34,8 @@ class Answering(asyncio.Protocol):
         head, end, body = self._come.partition(b"\r\n\r\n")
         if end and len(body) >= length_of(head):
             self._come = b""
-            told = answer(is_filter=head.startswith(b"POST /filter "), body=body)
-            self._transport.write(HEAD % len(told) + told)
+            reply = answer(is_filter=head.startswith(b"POST /filter "), body=body)
+            self._transport.write(HEAD % len(reply) + reply)
 
 
 def length_of(head: bytes) -> int:

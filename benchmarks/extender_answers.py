@@ -1,9 +1,9 @@
 """Promise: kube-scheduler never waits for the extender. Filter and prioritize take at most 5 ms (p99) at 5,000 nodes
-and 1 ms at 500, in a process of at most 150 MiB beside 5,000 nodes and 50,000 Pods.
+and 1 ms at 500, in a process of at most 150 MiB with 5,000 nodes and 50,000 Pods.
 
-The program itself, filled from an API server on which nothing happens, asked over one connection as kube-scheduler
-asks; Pods with a history and a known use, which cost the most. The times are the program's own, from the request line
-to the encoded answer; those of the client, with HTTP and both ends' JSON, are told beside.
+The real program, filled from an API server on which nothing changes, is asked over one connection, as kube-scheduler
+does. The Pods have a history and a known use: these cost the most. The times are the program's own, from the request
+line to the encoded answer. The times of the client, with HTTP and the JSON of both ends, are printed as context.
 """
 
 import re
@@ -24,7 +24,7 @@ NODES, PODS, CALLS = 5000, 50_000, 600
 MOST = {5000: 5.0, 500: 1.0}
 MEBIBYTES = 150
 LATER = "2026-02-01T00:00:00Z"
-"""Than the nodes: a younger one would be another of its name."""
+"""Later than the nodes: a younger node would be another one of the same name."""
 USES = [{"cpu": f"{3000 - 400 * n}m", "memory": f"{3000 - 400 * n}Mi"} for n in range(5)]
 BUCKET = re.compile(
     r'^dispatcher_extender_request_seconds_bucket\{le="([^"]+)",outcome="ok",verb="(\w+)"\} ([0-9.e+]+)$', re.MULTILINE
@@ -67,7 +67,7 @@ def p99(before: dict[float, float], after: dict[float, float]) -> float:
 
 
 async def ask(ours: OurExtender, nodes: int) -> tuple[dict[str, float], float]:
-    """p99 of each verb by the program, and of a round trip by the client."""
+    """p99 in ms: of each verb by the program, and of a round trip by the client."""
     names, trips = [f"node-{number:05}" for number in range(nodes)], []
     before = await buckets(ours)
     async with aiohttp.ClientSession() as session:
@@ -84,13 +84,13 @@ async def ask(ours: OurExtender, nodes: int) -> tuple[dict[str, float], float]:
 
 
 def peak(pid: int) -> float:
-    """MiB, as the kernel counts."""
+    """Peak memory of a process in MiB, as the kernel counts."""
     (line,) = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM")]
     return int(line.split()[1]) / 1024
 
 
 async def main() -> int:
-    figures, beside = [], {}
+    figures, context = [], {}
     with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
         async with standing_cluster(NODES, PODS) as url:
             config = Path(folder) / "kubeconfig"
@@ -99,15 +99,15 @@ async def main() -> int:
             ours = OurExtender(config)
             async with ours:
                 await ours.ready()
-                beside["ready after (s)"] = time.monotonic() - began
+                context["ready after (s)"] = time.monotonic() - began
                 for nodes, most in MOST.items():
                     times, trip = await ask(ours, nodes)
                     figures += [
                         Figure(f"{verb} at {nodes} nodes, p99 (ms)", found, most) for verb, found in times.items()
                     ]
-                    beside[f"round trip at {nodes} nodes, p99 (ms)"] = trip
+                    context[f"round trip at {nodes} nodes, p99 (ms)"] = trip
                 figures.append(Figure("memory at its peak (MiB)", peak(ours.process.pid), MEBIBYTES))
-    return tell("extender_answers", figures, beside, {"dispatcher": __version__})
+    return tell("extender_answers", figures, context, {"dispatcher": __version__})
 
 
 if __name__ == "__main__":

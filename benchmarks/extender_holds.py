@@ -1,7 +1,8 @@
-"""Promise: reservations cost those whom they do not concern nothing. 10,000 of them on 5,000 nodes make filter at most
-1.1 times as slow (p99), in a process of at most 180 MiB.
+"""Promise: reservations cost other Pods nothing. 10,000 reservations on 5,000 nodes make filter at most 1.1 times as
+slow (p99), in a process of at most 180 MiB.
 
-As `extender_answers.py`; two processes, one without reservations and one with two on each node, asked in turns.
+Like `extender_answers.py`, with two processes that are asked in turns: one without reservations, one with two on each
+node.
 """
 
 import tempfile
@@ -28,21 +29,21 @@ MOST, MEBIBYTES = 1.1, 180
 
 
 async def ask(ours: OurExtender) -> float:
-    """p99 of filter in ms, as its caller sees it, for one Pod that is asked about again and again: charged once."""
+    """p99 of filter in ms, as its caller sees it. All calls are about the same Pod, which is charged once."""
     body = msgspec.json.encode({"Pod": a_pod(1), "Nodes": None, "NodeNames": [f"node-{n:05}" for n in range(NODES)]})
     trips = []
     async with aiohttp.ClientSession() as session:
         for _ in range(CALLS):
             began = time.perf_counter()
             async with session.post(f"{ours.url}/filter", data=body) as answer:
-                told = await answer.read()
+                body_of_answer = await answer.read()
             trips.append(1000 * (time.perf_counter() - began))
-            assert not msgspec.json.decode(told)["FailedAndUnresolvableNodes"]
+            assert not msgspec.json.decode(body_of_answer)["FailedAndUnresolvableNodes"]
     return sorted(trips)[int(CALLS * 0.99)]
 
 
 async def is_sure(ours: OurExtender) -> bool:
-    """After a start nodes with a hold are closed for a while; by then rooms are laid side by side, too."""
+    """Whether nodes with a hold are open: after a start they are closed for a while. The index is built by then."""
     _, answer = await ours.post("filter", {"Pod": a_pod(1), "NodeNames": ["node-00000"]})
     return not answer["FailedAndUnresolvableNodes"]
 
@@ -71,8 +72,8 @@ async def main() -> int:
         Figure("filter beside 10,000 reservations / without, p99", with_ / without, MOST),
         Figure("memory at its peak (MiB)", memory, MEBIBYTES),
     ]
-    beside = {"filter without, p99 (ms)": without, "filter beside 10,000, p99 (ms)": with_}
-    return tell("extender_holds", figures, beside, {"dispatcher": __version__})
+    context = {"filter without, p99 (ms)": without, "filter beside 10,000, p99 (ms)": with_}
+    return tell("extender_holds", figures, context, {"dispatcher": __version__})
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""Promise: a hold ends when it should, and whoever it kept waiting is told within a second.
+"""Promise: a hold ends when it should, and a Pod that waits for it is retried within a second.
 
-The real kube-scheduler. One node has room, all of it is held, and a Pod waits for it. The hold is deleted, made
-smaller, its target lands elsewhere, or its time is over; a watch tells when the Pod was noted to be tried again, and
-when it was bound. Nothing else has kube-scheduler try it, but for a landing, which it sees itself.
+The real kube-scheduler. One node has room, all of it is held, and a Pod waits for that room. Then the hold ends in one
+of four ways: it is deleted, it is made smaller, its target lands elsewhere, or it expires. A watch shows when the Pod
+was marked for a retry, and when it was bound. Only that mark makes kube-scheduler retry the Pod, except after a
+landing, which kube-scheduler sees itself.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ from tests.scheduling.reserving import CPU, OURS, Plot, plot_of
 
 TIMES, MOST_SECONDS, LASTS_SECONDS = 10, 1.0, 4
 End = Callable[[Plot, str, str], Awaitable[float]]
-"""Ends the hold; when that was, by this machine's clock, which is the API server's too."""
+"""Ends the hold. Returns the time, by the clock of this machine, which is also that of the API server."""
 
 
 async def deleted(plot: Plot, hold: str, _elsewhere: str) -> float:
@@ -56,7 +57,7 @@ ENDS = (deleted, smaller, landed, expired)
 
 
 class Seen:
-    """When each Pod was first seen to be noted, and to be bound."""
+    """When each Pod was first seen marked for a retry, and first seen bound."""
 
     def __init__(self, ground: Ground) -> None:
         self.noted: dict[str, float] = {}
@@ -74,7 +75,7 @@ class Seen:
 
 
 async def sample(plot: Plot, seen: Seen, end: End, here: str, there: str) -> tuple[float, float]:
-    """Seconds from the end until the Pod was noted, or tried without that, and until it was bound."""
+    """Seconds from the end of the hold until the Pod was marked, or bound without a mark, and until it was bound."""
     hold = await plot.reserving.hold(here, {"cpu": "3900m"}, jobName="ours")
     await plot.becomes_held(here)
     pod = await plot.pod(cpu="2000m")
@@ -128,8 +129,8 @@ async def main() -> int:
     figures = [
         Figure(f"hold {how}: until the Pod is noted, worst (s)", each, MOST_SECONDS) for how, each in worst.items()
     ]
-    beside = {f"hold {how}: until it is bound, median (s)": median(b for _, b in each) for how, each in found.items()}
-    return tell("hold_ends", figures, beside, {"dispatcher": __version__})
+    context = {f"hold {how}: until it is bound, median (s)": median(b for _, b in each) for how, each in found.items()}
+    return tell("hold_ends", figures, context, {"dispatcher": __version__})
 
 
 if __name__ == "__main__":

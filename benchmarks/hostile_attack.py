@@ -1,7 +1,7 @@
-"""A team that does harm with nothing but its own login, all at once: the other contender of `hostile_team.py`.
+"""The hostile team of `hostile_team.py`: makes all its attacks at once, with nothing but its own login.
 
-As a program: prepares its rows, says that it is ready, and attacks until it is ended. It uses every connection that its
-CONNECTION LIMIT leaves, and each attack has connections of its own.
+As a program it prepares its rows, prints that it is ready, and attacks until it is killed. It uses all connections that
+its CONNECTION LIMIT allows. Each attack has connections of its own.
 """
 
 import asyncio
@@ -29,8 +29,9 @@ ONE_ROW = "INSERT INTO dispatch.tasks (cache_key) VALUES ('storm') RETURNING id"
 
 
 async def prepare(one: Connection) -> None:
-    """Rows that stand before everybody else's: of a template that nobody has, poison, with closed names; and last those
-    that hold its cap, because who is at its cap is not looked at any further.
+    """Inserts rows that come before those of other teams: of an unknown template, poison, with closed env names.
+
+    The rows that fill the team's cap come last: a team at its cap gets no further look.
     """
     await one.execute(MANY_ROWS, UNKNOWN, "nobodys", 0, "{}")
     await one.execute(MANY_ROWS, POISON, "poison", 0, "{}")
@@ -39,7 +40,7 @@ async def prepare(one: Connection) -> None:
 
 
 async def hold_cancels(one: Connection) -> None:
-    """Rows stay locked as long as the transaction is open."""
+    """Cancels rows in an open transaction, which keeps them locked."""
     await one.execute("BEGIN")
     for row in await one.fetch(OWN_ROWS, CANCELLED):
         await one.execute(CANCEL, row["id"])
@@ -47,14 +48,14 @@ async def hold_cancels(one: Connection) -> None:
 
 
 async def hold_keys(one: Connection) -> None:
-    """The other team's dedupe keys, not committed."""
+    """Inserts the dedupe keys of the other team, without a commit."""
     await one.execute("BEGIN")
     await one.execute(OTHERS_KEYS)
     await asyncio.Event().wait()
 
 
 async def listen(one: Connection) -> None:
-    """Nothing that is notified from here on can be dropped by the server."""
+    """Listens in an open transaction: the server must keep all later notifications."""
     await one.execute("LISTEN flood")
     await one.execute("LISTEN dispatch_tasks")
     await one.execute("BEGIN")
@@ -63,7 +64,7 @@ async def listen(one: Connection) -> None:
 
 
 async def notify(one: Connection) -> None:
-    """By its own channel, and by the one on which the dispatcher listens."""
+    """Floods a channel of its own, and the one on which the dispatcher listens."""
     number = 0
     while True:
         number += 1
@@ -72,7 +73,7 @@ async def notify(one: Connection) -> None:
 
 
 async def storm(one: Connection) -> None:
-    """A row is inserted, cancelled, retried and cancelled again, for ever."""
+    """Inserts, cancels, retries and cancels a row, again and again."""
     while True:
         task_id = await one.fetchval(ONE_ROW)
         for statement in (CANCEL, RETRY, CANCEL):
@@ -80,7 +81,7 @@ async def storm(one: Connection) -> None:
 
 
 async def stay(one: Connection) -> None:
-    """A connection that is open, in a transaction with a snapshot."""
+    """Keeps a transaction with a snapshot open."""
     await one.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
     await one.execute("SELECT FROM dispatch.tasks LIMIT 1")
     await asyncio.Event().wait()

@@ -1,12 +1,12 @@
-"""Promise: a hostile team does not slow another one. While it does everything at once that its login can do, rows of
-the other have their Jobs at most twice as late (p95) as before.
+"""Promise: a hostile team does not slow another team. While it makes all attacks that its login allows, rows of the
+other team have their Jobs at most twice as late (p95) as before.
 
-The other team inserts ten rows a second into the queue that both share, for a minute alone and for a minute beside
-`hostile_attack.py`, which first puts 72,000 rows before them. A sample lasts from the INSERT being sent until one watch
-shows the Job. Dispatcher and janitor run as they are shipped, with a cap of 20 Jobs for each submitter. The API server
-is the real one. The controllers are stopped, because they take most of two cores, so the containers are played here:
-those of the other team report at once, those of the hostile team hold its cap, and two a second report from nodes that
-are none.
+The other team inserts ten rows a second into a shared queue: for a minute alone, then for a minute while
+`hostile_attack.py` runs, which first inserts 72,000 rows that come before them. A sample lasts from the send of the
+INSERT until a watch shows the Job. Dispatcher and janitor run as they are shipped, with a cap of 20 Jobs for each submitter.
+The API server is a real one. The controllers are stopped, because they take most of two cores, so this file plays the
+containers. Containers of the other team report at once. Those of the hostile team fill its cap, and two of them a
+second report from nodes that do not exist.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import TypeAlias
 
 import asyncpg
 
-from benchmarks.field import Field, cpu_seconds, field, program
 from benchmarks.figures import Figure, percentile, run, tell
 from benchmarks.hostile_attack import CONNECTIONS
+from benchmarks.servers import Servers, cpu_seconds, launched, program
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import moment, wait_for
 from tests.dispatching import Dispatcher, Place
@@ -45,7 +45,7 @@ POISON = "          volumeMounts: [{name: nowhere, mountPath: /x}]\n"
 
 
 class Team:
-    """The other team: what it inserts, when its Jobs were seen, and its containers."""
+    """The other team: its inserts, the times when its Jobs were seen, and its containers."""
 
     def __init__(self, place: Place) -> None:
         self.inserted_ms: list[float] = []
@@ -64,7 +64,7 @@ class Team:
         self._ours, self._liars = [await asyncpg.create_pool(url, min_size=4, max_size=4) for _ in range(2)]
 
     async def watch(self) -> None:
-        """Sees Jobs, and plays their containers."""
+        """Watches Jobs, and plays the containers of the other team."""
         async for change in self._api.follow(self._path):
             at = time.perf_counter()
             for job in change.objects if change.type in {"LIST", "ADDED"} else ():
@@ -75,7 +75,7 @@ class Team:
                 self._end(job, "node-1", self._ours)
 
     async def lie(self) -> None:
-        """Containers of the hostile team report, from nodes that are none."""
+        """Plays containers of the hostile team, which report from nodes that do not exist."""
         for lie in itertools.cycle(LIES):
             self._end(await self._theirs.get(), lie, self._liars)
             await moment(LIE_SECONDS)
@@ -86,7 +86,7 @@ class Team:
         task.add_done_callback(self._endings.discard)
 
     async def _run(self, job: Json, node: str, containers: Pool) -> None:
-        """A container that starts, reports, and is cleared away."""
+        """Plays one container: it starts and reports, then its Job is deleted."""
         env = {one["name"]: one.get("value") for one in job["spec"]["template"]["spec"]["containers"][0]["env"]}
         me = int(env["TASK_ID"]), env["TASK_START_KEY"], int(env["TASK_ATTEMPT"]), int(env["TASK_LAUNCH"])
         token = await containers.fetchval(START, *me, job["metadata"]["uid"], node, job["metadata"]["name"])
@@ -111,7 +111,7 @@ class Team:
 
 @asynccontextmanager
 async def at_work(place: Place, team: Team) -> AsyncIterator[Dispatcher]:
-    """The programs, and the containers of both teams."""
+    """Runs the programs and the containers of both teams."""
     async with Dispatcher(
         place, KUBE_WRITES_PER_SECOND=None, LEASE_SECONDS=None, POLL_SECONDS=None, CHECK_ROOM="false"
     ) as ours, Janitor(place, PARK_SECONDS=None) as janitor:  # fmt: skip
@@ -125,9 +125,9 @@ async def at_work(place: Place, team: Team) -> AsyncIterator[Dispatcher]:
             await asyncio.gather(playing, return_exceptions=True)
 
 
-async def prepare(ground: Field) -> Place:
-    """Caps as an operator sets them, and a template that the API server refuses."""
-    place = await ground.place()
+async def prepare(servers: Servers) -> Place:
+    """Sets caps as an operator does, and adds a template that the API server refuses."""
+    place = await servers.place()
     place.template("poison")
     file = place.templates / "poison.yaml"
     file.write_text(file.read_text() + POISON)
@@ -137,42 +137,42 @@ async def prepare(ground: Field) -> Place:
     return place
 
 
-async def measure(ground: Field) -> tuple[dict[str, list[float]], dict[str, float]]:
-    """Milliseconds of each phase, and what was measured beside."""
-    place = await prepare(ground)
-    team, found, beside = Team(place), dict[str, list[float]](), dict[str, float]()
+async def measure(servers: Servers) -> tuple[dict[str, list[float]], dict[str, float]]:
+    """Milliseconds of each phase, and the context for the record."""
+    place = await prepare(servers)
+    team, found, context = Team(place), dict[str, list[float]](), dict[str, float]()
     await team.connect()
     async with at_work(place, team) as ours:
         await team.insert_for(WARM_UP_SECONDS)
-        found["alone"] = await phase(team, ours, "alone", beside)
+        found["alone"] = await phase(team, ours, "alone", context)
         async with program("benchmarks.hostile_attack", place.database.url("team_a")) as attack:
             assert attack.stdin is not None
             attack.stdin.write(b"go\n")
             await team.insert_for(WARM_UP_SECONDS)
-            found["beside"] = await phase(team, ours, "beside", beside)
+            found["beside"] = await phase(team, ours, "beside", context)
             assert attack.returncode is None, "the attack ended early"
         (place.folder / "metrics").write_text((await ours.get("/metrics"))[1])
-    return found, beside
+    return found, context
 
 
-async def phase(team: Team, ours: Dispatcher, name: str, beside: dict[str, float]) -> list[float]:
+async def phase(team: Team, ours: Dispatcher, name: str, context: dict[str, float]) -> list[float]:
     used = cpu_seconds(ours.process.pid)
     found = await team.insert_for(SECONDS)
-    beside[f"{name}: INSERT alone, p95 (ms)"] = percentile(team.inserted_ms, 0.95)
-    beside[f"{name}: CPU of the dispatcher (%)"] = 100 * (cpu_seconds(ours.process.pid) - used) / SECONDS
+    context[f"{name}: INSERT alone, p95 (ms)"] = percentile(team.inserted_ms, 0.95)
+    context[f"{name}: CPU of the dispatcher (%)"] = 100 * (cpu_seconds(ours.process.pid) - used) / SECONDS
     return found
 
 
 async def main() -> int:
-    async with field() as ground:
-        ground.stop_controllers()
-        found, beside = await measure(ground)
-        versions = await ground.versions()
+    async with launched() as servers:
+        servers.stop_controllers()
+        found, context = await measure(servers)
+        versions = await servers.versions()
     alone, hostile = (percentile(found[name], 0.95) for name in ("alone", "beside"))
-    beside |= {f"{name}: p50 (ms)": percentile(found[name], 0.5) for name in found}
-    beside |= {f"{name}: rows": len(found[name]) for name in found}
+    context |= {f"{name}: p50 (ms)": percentile(found[name], 0.5) for name in found}
+    context |= {f"{name}: rows": len(found[name]) for name in found}
     figures = [Figure("insert to Job beside a hostile team, p95 (ms)", hostile, MOST_TIMES * alone)]
-    return tell("hostile_team", figures, {**beside, "alone: p95 (ms)": alone}, versions)
+    return tell("hostile_team", figures, {**context, "alone: p95 (ms)": alone}, versions)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Promise: a cycle with nothing to do takes 30 ms at most beside 10^6 waiting rows, 10^6 finished ones and 5,000 Jobs,
-as long as beside 10^4 rows, and the dispatcher stays within 200 MiB.
+"""Promise: a cycle with nothing to do takes at most 30 ms with 10^6 waiting rows, 10^6 finished rows and 5,000 Jobs, no
+longer than with 10^4 rows. The dispatcher stays within 200 MiB.
 
-The hardest kind of nothing: half of the rows wait in a paused queue, the other half in an open one behind a cap that
-the 5,000 Jobs fill, and each Job is unfinished, its row held by a container, so that every cycle judges all of them.
-Cycles are timed by the dispatcher's own histogram, between two scrapes; memory is the peak that the kernel saw.
+This is the most expensive kind of such a cycle. Half of the rows wait in a paused queue. The other half wait in an open
+queue whose cap the 5,000 Jobs fill. Each Job is unfinished, and a container holds its row, so every cycle judges all of
+them. The dispatcher's own histogram times the cycles, between two scrapes. Memory is the peak that the kernel saw.
 """
 
 import uuid
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 from benchmarks import raw
-from benchmarks.field import Field, cpu_seconds, field, memory_mib
 from benchmarks.figures import Figure, run, tell
+from benchmarks.servers import Servers, cpu_seconds, launched, memory_mib
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Dispatcher, Place
 from tests.postgres import Connection, Record
@@ -49,18 +49,18 @@ DATABASE_ID = "SELECT database_id::text FROM dispatch.schema_version LIMIT 1"
 
 @dataclass(frozen=True)
 class Load:
-    """What stands in the table."""
+    """Fills the table of tasks."""
 
     admin: Connection
 
     async def begin(self) -> Sequence[Record]:
-        """The rows that the Jobs are of. No trigger judges what is put in here, or 10^6 rows would take minutes."""
+        """Inserts the rows of the Jobs. Triggers are off from now on: with them 10^6 rows would take minutes."""
         await self.admin.execute(PAUSED_QUEUE)
         await self.admin.execute("ALTER TABLE dispatch.tasks DISABLE TRIGGER USER")
         return await self.admin.fetch(HELD, JOBS)
 
     async def add(self, rows: int) -> None:
-        """So many that wait, and as many that are over."""
+        """Adds `rows` waiting rows, and as many finished ones."""
         for statement in (TO_WAIT, FINISHED):
             await self.admin.execute(statement, rows, timeout=300)
         await self.admin.execute("VACUUM (ANALYZE) dispatch.tasks", timeout=300)
@@ -78,24 +78,24 @@ async def sees_jobs(dispatcher: Dispatcher) -> bool:
 
 
 class Cycles(Struct, frozen=True):
-    """Means of some cycles: as the dispatcher timed them, and CPU time of its whole process."""
+    """Mean times of a cycle: by the dispatcher's histogram, and CPU time of its whole process."""
 
     wall_ms: float
     cpu_ms: float
 
 
 async def cycles(dispatcher: Dispatcher) -> Cycles:
-    """The next so many."""
+    """Measures the next CYCLES cycles."""
 
-    async def told() -> tuple[float, float, float]:
+    async def read() -> tuple[float, float, float]:
         count = await dispatcher.metric("dispatcher_cycle_seconds_count")
         total = await dispatcher.metric("dispatcher_cycle_seconds_sum")
         return count, total, cpu_seconds(dispatcher.process.pid)
 
-    first = await told()
+    first = await read()
 
     async def enough() -> tuple[float, float, float] | None:
-        now = await told()
+        now = await read()
         return now if now[0] >= first[0] + CYCLES else None
 
     last = await wait_for(enough, f"{CYCLES} cycles", 120, check=dispatcher.check)
@@ -104,9 +104,9 @@ async def cycles(dispatcher: Dispatcher) -> Cycles:
     return Cycles(wall / count * 1000, cpu / count * 1000)
 
 
-async def measure(ground: Field) -> tuple[dict[int, Cycles], float]:
-    """The cycles by rows, and the peak of the memory."""
-    place = await ground.place()
+async def measure(servers: Servers) -> tuple[dict[int, Cycles], float]:
+    """The cycles by number of rows, and the peak of the memory in MiB."""
+    place = await servers.place()
     load = Load(await place.database.session("admin"))
     rows = await load.begin()
     await post_jobs(place, rows, await load.admin.fetchval(DATABASE_ID))
@@ -122,18 +122,18 @@ async def measure(ground: Field) -> tuple[dict[int, Cycles], float]:
 
 
 async def main() -> int:
-    async with field() as ground:
-        ground.stop_controllers()
-        found, peak = await measure(ground)
-        versions = await ground.versions()
+    async with launched() as servers:
+        servers.stop_controllers()
+        found, peak = await measure(servers)
+        versions = await servers.versions()
     few, many = found[FEW], found[MANY]
     figures = [
         Figure("cycle, 10^6 waiting, 10^6 finished, ms", many.wall_ms, LONGEST_MS),
         Figure("cycle at 10^6 rows / at 10^4", many.wall_ms / few.wall_ms, MOST_GROWTH),
         Figure("peak memory, MiB", peak, MOST_MIB),
     ]
-    beside = {"cycle at 10^4 rows, ms": few.wall_ms, "CPU of the process a cycle, ms": many.cpu_ms}
-    return tell("idle_cycle", figures, beside, versions)
+    context = {"cycle at 10^4 rows, ms": few.wall_ms, "CPU of the process a cycle, ms": many.cpu_ms}
+    return tell("idle_cycle", figures, context, versions)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Promise: a row inserted into an idle system has its Job 3 ms (p50), 20 ms (p99) later than a raw create would have.
 
-One client watches the namespaces and is the clock of all: from the INSERT, or the POST, being sent until the watch
-shows the Job, so the INSERT's own time counts against us. Raw, toy and ours take turns, one sample each, so that noise
-hits them alike; each Job is gone, its row cancelled, and the system quiet before the next sample.
+One client watches the namespaces and is the clock of all: from the send of the INSERT, or of the POST, until the watch
+shows the Job. So the time of the INSERT itself counts against us. Raw, toy and ours take turns, one sample each, so
+that noise hits them alike. Before the next sample the Job is gone, its row is cancelled, and the system is quiet.
 """
 
 import asyncio
@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from benchmarks import raw, toy
-from benchmarks.field import WITHOUT_LIMITS, Field, field
 from benchmarks.figures import Figure, percentile, run, tell
+from benchmarks.servers import WITHOUT_LIMITS, Servers, launched
 from tests.controlplane.waiting import moment
 from tests.dispatching import Dispatcher, Place
 
@@ -24,11 +24,11 @@ LATER_P99_MS = 20
 ONE_ROW = "INSERT INTO dispatch.tasks (queue) VALUES ('default') RETURNING id"
 
 Begin = Callable[[], Awaitable[Callable[[], Awaitable[object]]]]
-"""Asks for one Job and returns once that is answered; what it returns tidies up on its own side."""
+"""Asks for one Job, and returns after the answer. The returned function cleans up, except for the Job."""
 
 
 class Candidate:
-    """Somebody who makes Jobs in a namespace, and the watch that sees them."""
+    """A maker of Jobs in a namespace, and the watch that sees them."""
 
     def __init__(self, place: Place, begin: Begin) -> None:
         self.seen_ms: list[float] = []
@@ -83,14 +83,14 @@ async def insert_into(place: Place) -> Begin:
     return begin
 
 
-async def candidates(ground: Field, stack: AsyncExitStack) -> dict[str, Candidate]:
-    """Ours last: the one binding of the nodes' role is that of the newest place."""
-    place = await ground.place()
+async def candidates(servers: Servers, stack: AsyncExitStack) -> dict[str, Candidate]:
+    """The candidates. Ours is the last one, because the binding of the role for nodes is that of the newest place."""
+    place = await servers.place()
     found = {"raw": Candidate(place, await stack.enter_async_context(raw_client(place)))}
-    place = await ground.place()
+    place = await servers.place()
     await stack.enter_async_context(toy.running(place))
     found["toy"] = Candidate(place, await insert_into(place))
-    place = await ground.place()
+    place = await servers.place()
     dispatcher = await stack.enter_async_context(Dispatcher(place, **WITHOUT_LIMITS))
     await dispatcher.ready()
     found["ours"] = Candidate(place, await insert_into(place))
@@ -99,7 +99,7 @@ async def candidates(ground: Field, stack: AsyncExitStack) -> dict[str, Candidat
 
 async def measure(them: Mapping[str, Candidate]) -> None:
     watches = [asyncio.create_task(one.watch()) for one in them.values()]
-    await moment(1)  # three watches begin; the first samples are thrown away
+    await moment(1)  # for the start of three watches; the first samples do not count
     for number in range(SAMPLES + WARM_UP):
         if number == WARM_UP:
             for one in them.values():
@@ -111,21 +111,21 @@ async def measure(them: Mapping[str, Candidate]) -> None:
 
 
 async def main() -> int:
-    async with field() as ground, AsyncExitStack() as stack:
-        ground.stop_controllers()
-        them = await candidates(ground, stack)
+    async with launched() as servers, AsyncExitStack() as stack:
+        servers.stop_controllers()
+        them = await candidates(servers, stack)
         await measure(them)
-        versions = await ground.versions()
+        versions = await servers.versions()
     p50, p99 = ({name: percentile(one.seen_ms, part) for name, one in them.items()} for part in (0.5, 0.99))
     figures = [
         Figure("insert to Job, p50, ms", p50["ours"], p50["raw"] + LATER_P50_MS),
         Figure("insert to Job, p99, ms", p99["ours"], p99["raw"] + LATER_P99_MS),
     ]
-    beside = {f"{name} p50, ms": p50[name] for name in ("raw", "toy")}
-    beside |= {f"{name} p99, ms": p99[name] for name in ("raw", "toy")}
-    beside |= {"the INSERT alone, p50, ms": percentile(them["ours"].answered_ms, 0.5)}
-    beside |= {"the POST alone, p50, ms": percentile(them["raw"].answered_ms, 0.5)}
-    return tell("idle_insert", figures, beside, versions)
+    context = {f"{name} p50, ms": p50[name] for name in ("raw", "toy")}
+    context |= {f"{name} p99, ms": p99[name] for name in ("raw", "toy")}
+    context |= {"the INSERT alone, p50, ms": percentile(them["ours"].answered_ms, 0.5)}
+    context |= {"the POST alone, p50, ms": percentile(them["raw"].answered_ms, 0.5)}
+    return tell("idle_insert", figures, context, versions)
 
 
 if __name__ == "__main__":

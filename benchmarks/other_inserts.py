@@ -1,9 +1,9 @@
-"""Promise: our triggers leave other teams at least 0.9 of the inserts that the table takes without them.
+"""Promise: with our triggers the table takes at least 0.9 of the inserts that it takes without them.
 
-pgbench (a client in C, so that the server is what is measured) commits single rows over 16 connections into `tasks`,
-with its triggers and with them disabled, in turns; the table is empty at the start of each, everything else (indexes,
-row security, the role, a session that listens) is the same. Twice: on a server that is durable as Postgres ships, and
-on the one of the tests, which flushes nothing, so that a commit costs next to nothing and triggers show most.
+pgbench commits single rows over 16 connections into `tasks`, with the triggers and with them disabled, in turns. It is
+a client in C, so that the server is the limit. Each turn begins with an empty table. All else is the same: indexes, row
+security, the role, a session that listens. The benchmark runs twice: on a server that is as durable as Postgres ships,
+and on the server of the tests. That one flushes nothing, so a commit costs next to nothing and the triggers weigh most.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ SECONDS = 4
 ROUNDS = 4
 SHARE = 0.9
 DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
-KIND = "ALTER TABLE dispatch.tasks ALTER kind SET DEFAULT '\\x00'"  # without the trigger that gives it
+KIND = "ALTER TABLE dispatch.tasks ALTER kind SET DEFAULT '\\x00'"  # the trigger that sets it is off
 
 
 async def inserts_a_second(database: Database, script: Path) -> float:
@@ -41,14 +41,14 @@ async def inserts_a_second(database: Database, script: Path) -> float:
 async def take_turns(database: Database, admin: Connection, script: Path) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {"ENABLE": [], "DISABLE": []}
     for number in range(2 * ROUNDS):
-        state = ("DISABLE", "ENABLE")[(number + number // 2) % 2]  # ABBA: neither always comes second
+        state = ("DISABLE", "ENABLE")[(number + number // 2) % 2]  # ABBA: neither state always comes second
         await admin.execute(f"TRUNCATE dispatch.tasks; ALTER TABLE dispatch.tasks {state} TRIGGER USER; CHECKPOINT")
         found[state].append(await inserts_a_second(database, script))
     return found
 
 
 async def measure(settings: Mapping[str, str], script: Path) -> tuple[dict[str, list[float]], str]:
-    """On a server with these settings; the rates, and its version."""
+    """The rates on a server with these settings, and its version."""
     postgres_process.SETTINGS.update(settings)
     server = await PostgresServer.launch()
     try:
@@ -63,17 +63,17 @@ async def measure(settings: Mapping[str, str], script: Path) -> tuple[dict[str, 
 
 
 async def main() -> int:
-    figures, beside = [], {}
+    figures, context = [], {}
     script = Path(__file__).with_name("other_inserts.sql")
     volatile = {name: postgres_process.SETTINGS[name] for name in DURABLE}
     for name, settings in {"durable": DURABLE, "no flush": volatile}.items():
         found, version = await measure(settings, script)
         with_them, without = fmean(found["ENABLE"]), fmean(found["DISABLE"])
         figures.append(Figure(f"inserts a second, {name}", with_them, SHARE * without, at_least=True))
-        beside[f"{name}, share of those without triggers"] = with_them / without
-        beside[f"{name}, standard deviation with"] = stdev(found["ENABLE"])
-        beside[f"{name}, standard deviation without"] = stdev(found["DISABLE"])
-    return tell("other_inserts", figures, beside, {"dispatcher": __version__, "postgres": version})
+        context[f"{name}, share of those without triggers"] = with_them / without
+        context[f"{name}, standard deviation with"] = stdev(found["ENABLE"])
+        context[f"{name}, standard deviation without"] = stdev(found["DISABLE"])
+    return tell("other_inserts", figures, context, {"dispatcher": __version__, "postgres": version})
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""The raw limit: a client that does nothing but post Jobs, with the bytes and the connections of the dispatcher.
+"""The raw limit: a client that only posts Jobs, with the same bytes and connections as the dispatcher.
 
-As a program: reads bodies from a file, one a line, posts them over 16 connections, and ends. It runs in a process of
-its own and on the same event loop as the dispatcher, so that the two differ by what they do and by nothing else.
-With a third argument it also holds a watch of the Jobs and drops what it is told: no program that knows what it made
-can do with less, and that is the least that any of them costs the API server.
+As a program it reads bodies from a file, one per line, posts them over 16 connections, and ends. It has a process of
+its own and the same event loop as the dispatcher, so that the two differ only in their work. With a third argument it
+also holds a watch of the Jobs and drops its events. Every program that has to know its Jobs needs that watch, so this
+is the least load of such a program on the API server.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ import aiohttp
 import yaml
 from msgspec import Struct
 
-from benchmarks.field import program
+from benchmarks.servers import program
 from dispatcher.cli import turn
 from dispatcher.jobs.manifest import Site, build_job
 from dispatcher.jobs.overrides import plan_shape
@@ -38,7 +38,7 @@ PARAMS = {"fieldValidation": "Strict", "timeout": f"{SERVER_SECONDS}s"}
 
 
 class Client:
-    """Posts bodies; `path` of a kubeconfig file says where to and as whom."""
+    """Posts bodies to the server and with the token of a kubeconfig."""
 
     def __init__(self, kubeconfig: Path) -> None:
         config = yaml.safe_load(kubeconfig.read_text())
@@ -68,7 +68,7 @@ class Client:
             return answer.status
 
     async def allowed(self, body: bytes) -> None:
-        """Waits until the API server knows the account's rights; makes nothing."""
+        """Waits until the API server knows the account's rights. Creates nothing."""
 
         async def is_allowed() -> bool:
             async with self._session.post(self._url, data=body, params=PARAMS | {"dryRun": "All"}) as answer:
@@ -83,7 +83,7 @@ class Client:
                 group.create_task(self._post_each(waiting))
 
     async def watch(self) -> None:
-        """Reads what the watch tells, and looks at none of it."""
+        """Reads the events of a watch, and drops them."""
         async with self._session.get(self._url, params={"watch": "1"}, timeout=aiohttp.ClientTimeout()) as answer:
             async for _ in answer.content.iter_any():
                 pass
@@ -95,7 +95,7 @@ class Client:
 
 
 class Row(Struct, frozen=True):
-    """What of a row goes into its Job, where it sets nothing."""
+    """The parts of a row that go into its Job, if the row sets nothing else."""
 
     id: int
     created_at: datetime
@@ -103,13 +103,13 @@ class Row(Struct, frozen=True):
 
 
 def bodies(place: Place, count: int) -> list[bytes]:
-    """What the dispatcher would send for so many rows of a database that nobody has."""
+    """The bodies that the dispatcher would send for `count` rows of an imaginary database."""
     now = datetime.now(UTC)
     return bodies_of(place, [Row(number + 1, now, str(uuid.uuid4())) for number in range(count)], str(uuid.uuid4()))
 
 
 def bodies_of(place: Place, rows: Iterable[Row], database_id: str) -> list[bytes]:
-    """What the dispatcher would send for these rows, under the default template of the place."""
+    """The bodies that the dispatcher would send for these rows, with the default template of the place."""
     template = parse_template("default", (place.templates / "default.yaml").read_text())
     site = Site("dispatcher", place.namespace, 3600, 1800, PlacementSettings(), {})
     return [encode(build_job(an_order(row, template, database_id), template, site)) for row in rows]
@@ -128,7 +128,7 @@ def an_order(row: Row, template: Template, database_id: str) -> Order:
 
 
 class Poster:
-    """The raw client in a process of its own, connected to nothing yet."""
+    """The raw client in a process of its own. It has no connections yet."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -144,7 +144,7 @@ class Poster:
 
 @asynccontextmanager
 async def running(place: Place, count: int, *extra: str) -> AsyncIterator[Poster]:
-    """Ready to post so many bodies once it is told to; `extra`: more arguments of the program."""
+    """A client that is ready to post `count` bodies. `extra`: more arguments of the program."""
     made, file, kubeconfig = bodies(place, count), place.folder / "bodies", place.folder / "kubeconfig"
     file.write_bytes(b"\n".join(made))
     async with Client(kubeconfig) as client:
@@ -160,7 +160,7 @@ async def main(kubeconfig: Path, lines: list[bytes], is_watching: bool) -> None:
         print("ready", flush=True)
         sys.stdin.readline()
         await client.post_all(lines)
-        sys.stdin.readline()  # until it is ended: its CPU time can still be read
+        sys.stdin.readline()  # waits for its end, so that its CPU time can still be read
         for task in watching:
             task.cancel()
 

@@ -1,13 +1,12 @@
 """Promise: kube-scheduler places 0.6 of the Pods a second that it places without us, at 1,000 and at 5,000 nodes.
 
-The real kube-scheduler; Pods with a history of three nodes each. They wait until the scheduler starts, and the audit
-log tells when the first and the last of them were bound. With the extender, and the same configuration without it, in
-turns; and with one that looks at nothing, which is the limit of any. At 1,000 nodes the configuration is the one that
-is printed, which looks at every node; at 5,000 it looks at as many as kube-scheduler itself chooses, as the operator's
-page says it should.
+The real kube-scheduler. Pods with a history of three nodes each wait until it starts. The audit log shows when the
+first and the last Pod were bound. Three configurations take turns: with the extender, without it, and with an extender
+that looks at nothing, which is the limit of any extender. At 1,000 nodes the configuration is the printed one, which
+looks at every node. At 5,000 nodes kube-scheduler chooses how many nodes it looks at, as the operator's page advises.
 
-Nobody plays the nodes, and no controller runs: heartbeats of a thousand nodes take half of two cores, which in a
-cluster are other machines'.
+Nodes send no heartbeats, and no controller runs. Heartbeats of a thousand nodes take half of two cores. In a real
+cluster other machines do that work.
 """
 
 import asyncio
@@ -35,7 +34,7 @@ from tests.scheduling.own_extender import OurExtender, account
 
 SIZES = (1000, 5000)
 SEEN_WHOLE = 1000
-"""Up to so many nodes the printed configuration looks at all of them."""
+"""Up to this number of nodes the printed configuration is used, which looks at all of them."""
 PODS, ROUNDS = 500, 5
 LEAST = 0.6
 MADE_AT_ONCE = 16
@@ -45,7 +44,7 @@ READY = {"type": "Ready", "status": "True"}
 
 
 class QuietScheduler(KubeScheduler):
-    """Writing down the points of every node takes longer than scheduling; what may be written is not limited."""
+    """Logs no points of nodes, which takes longer than scheduling. Its requests to the API server are not limited."""
 
     verbosity = ()
 
@@ -55,7 +54,7 @@ class QuietScheduler(KubeScheduler):
 
 
 async def make_nodes(plane: ControlPlane, ground: Ground, number: int) -> list[str]:
-    """Ready by their own word; the taint with which every node begins is taken off."""
+    """Makes nodes that report that they are ready. Removes the taint of new nodes."""
     for name in ("kwok", "kube-controller-manager", "kube-scheduler"):
         await plane.kill(name)
     names, places = [f"node-{index:05}" for index in range(number)], asyncio.Semaphore(MADE_AT_ONCE)
@@ -74,8 +73,8 @@ async def make_nodes(plane: ControlPlane, ground: Ground, number: int) -> list[s
 
 async def rate(ground: Ground, configuration: Json, nodes: list[str]) -> float:
     """Pods a second."""
-    chance, places = random.Random(7), asyncio.Semaphore(MADE_AT_ONCE)  # the same Pods for both
-    scheduler = QuietScheduler(ground.plane, ground.folder, configuration)  # its name is known; it does not run yet
+    chance, places = random.Random(7), asyncio.Semaphore(MADE_AT_ONCE)  # the same Pods for every configuration
+    scheduler = QuietScheduler(ground.plane, ground.folder, configuration)  # not started yet: Pods need its name
 
     async def make() -> None:
         history = chance.sample(nodes, 3)
@@ -93,7 +92,7 @@ async def rate(ground: Ground, configuration: Json, nodes: list[str]) -> float:
 
 
 async def measured(ground: Ground, since: datetime) -> float:
-    """From the first Pod that is bound to the last."""
+    """Pods a second, from the first that is bound to the last."""
     limit = time.monotonic() + PLACED_SECONDS
     while len(times := bound_at(ground, since)) < PODS:
         assert time.monotonic() < limit, f"{len(times)} of {PODS} Pods are bound after {PLACED_SECONDS} s"
@@ -102,7 +101,7 @@ async def measured(ground: Ground, since: datetime) -> float:
 
 
 def bound_at(ground: Ground, since: datetime) -> list[float]:
-    """When each Pod of this round was bound, in order."""
+    """The times of this round's bindings, oldest first."""
     bindings = ground.plane.audit(verb="create", resource="pods/binding", namespace=ground.namespace)
     return sorted(event.stage_at.timestamp() for event in bindings if event.code == 201 and event.received_at >= since)
 
@@ -119,7 +118,7 @@ async def clear(ground: Ground) -> None:
 
 @asynccontextmanager
 async def empty_extender() -> AsyncIterator[str]:
-    """Its URL."""
+    """Runs the extender. Yields its URL."""
     (port,) = free_ports(1)
     process = await asyncio.create_subprocess_exec(sys.executable, "-m", "benchmarks.empty_extender", str(port))
     try:
@@ -130,7 +129,7 @@ async def empty_extender() -> AsyncIterator[str]:
 
 
 async def rates(plane: ControlPlane, folder: Path, size: int) -> dict[str, float]:
-    """Pods a second by contender: the median of rounds in turns."""
+    """Pods a second by configuration: the median of its rounds."""
     ground = Ground(plane, await plane.create_namespace(), folder)
     nodes = await make_nodes(plane, ground, size)
     found: dict[str, list[float]] = defaultdict(list)
@@ -149,16 +148,16 @@ async def rates(plane: ControlPlane, folder: Path, size: int) -> dict[str, float
 
 async def main() -> int:
     figures: list[Figure] = []
-    beside: dict[str, float] = {}
+    context: dict[str, float] = {}
     with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
         for size in SIZES:
             async with ControlPlane() as plane:
                 made = await rates(plane, Path(tempfile.mkdtemp(dir=folder)), size)
             ratio = made["with"] / made["without"]
             figures.append(Figure(f"rate with the extender / without, {size} nodes", ratio, LEAST, at_least=True))
-            beside |= {f"Pods a second, {who}, {size} nodes": rate for who, rate in made.items()}
-            beside[f"with an extender that looks at nothing / without, {size} nodes"] = made["empty"] / made["without"]
-    return tell("scheduling_rate", figures, beside, {"dispatcher": __version__})
+            context |= {f"Pods a second, {who}, {size} nodes": rate for who, rate in made.items()}
+            context[f"with an extender that looks at nothing / without, {size} nodes"] = made["empty"] / made["without"]
+    return tell("scheduling_rate", figures, context, {"dispatcher": __version__})
 
 
 if __name__ == "__main__":

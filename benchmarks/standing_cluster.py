@@ -1,6 +1,6 @@
-"""An API server with as many nodes and bound Pods as one likes, on which nothing ever happens: for memory and answers.
+"""An API server with any number of nodes and bound Pods that never change, to measure memory and answers.
 
-It serves the lists, in pages, and watches that stay silent but for bookmarks. A real one would take minutes to fill.
+It serves lists in pages, and watches that send only bookmarks. A real API server would take minutes to fill.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ def a_node(number: int) -> Json:
 
 
 def a_pod(number: int, nodes: int) -> Json:
-    """Of ten sizes, as a cluster has them."""
+    """A Pod of one of ten sizes."""
     asked = {"cpu": f"{100 * (number % 10 + 1)}m", "memory": f"{128 * (number % 10 + 1)}Mi"}
     containers = [{"name": "task", "image": "x:1", "resources": {"requests": asked, "limits": asked}}]
     job, uid = f"job-{number:06}", f"00000000-0000-0000-0000-{number:012}"
@@ -40,7 +40,7 @@ def a_pod(number: int, nodes: int) -> Json:
 
 
 def a_reservation(number: int, nodes: int) -> Json:
-    """A part of what is free of a node, for a Pod that never comes; its status is as it should be."""
+    """A reservation of free room for a Pod that never comes. Its status is up to date."""
     meta = {"name": f"hold-{number:05}", "namespace": "jobs", "uid": f"uid-hold-{number}", "creationTimestamp": CREATED}
     target, held = {"taskId": number + 1}, {"cpu": "100m", "memory": "128Mi"}
     spec = {"nodeName": f"node-{number % nodes:05}", "resources": held, "target": target, "expiresAt": FOR_EVER}
@@ -71,7 +71,7 @@ class StandingCluster:
         await stream.prepare(request)
         named = {"nodes": "Node", "pods": "Pod", "nodereservations": "NodeReservation"}[kind]
         mark = {"kind": named, "apiVersion": "v1", "metadata": {"resourceVersion": "7"}}
-        with suppress(ConnectionError):  # until its reader goes
+        with suppress(ConnectionError):  # until the reader closes it
             while True:
                 await stream.write(msgspec.json.encode({"type": "BOOKMARK", "object": mark}) + b"\n")
                 await asyncio.sleep(10)
@@ -80,7 +80,7 @@ class StandingCluster:
 
 @asynccontextmanager
 async def standing_cluster(nodes: int, pods: int, reservations: int = 0) -> AsyncIterator[str]:
-    """Its URL."""
+    """Serves the cluster. Yields its URL."""
     app = web.Application()
     app.router.add_get("/{path:.*}", StandingCluster(nodes, pods, reservations).answer)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)

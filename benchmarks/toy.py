@@ -1,9 +1,12 @@
-"""A throw-away loop, as one would write it in an afternoon: LISTEN, deterministic names, 16 creates at a time.
+"""A simple dispatcher, as one writes it in an afternoon: LISTEN, deterministic names, 16 creates at a time.
 
-It shows what the promises cost, and nobody should run it. It never looks at Jobs, so it launches nothing again; it
-knows no caps, no retries, no cancel, no standby, no rate; a template's bounds mean nothing to it; a create that failed
-ends it; after a restart it posts every waiting row again and is refused; it reads the start secret once, so a rotation
-goes unnoticed; and it forgets nothing, ever.
+It shows what our promises cost. Do not use it:
+
+* Jobs that end are not looked at: each row is launched once.
+* It has no caps, retries, cancels, standby or rate limit, and ignores the bounds of a template.
+* A failed create ends it. After a restart it posts every waiting row again, and is refused.
+* It reads the start secret only once, so a rotation breaks it.
+* Its memory grows with every row.
 """
 
 import asyncio
@@ -20,7 +23,7 @@ import aiohttp
 import asyncpg
 import yaml
 
-from benchmarks.field import program
+from benchmarks.servers import program
 from dispatcher.cli import turn
 from dispatcher.model.identity import start_key
 from tests.dispatching import Place
@@ -94,13 +97,13 @@ class Toy:
         pod = job["spec"]["template"]
         pod["metadata"] = {"labels": labels}
         pod["spec"]["restartPolicy"] = "Never"
-        told = {
+        env = {
             "TASK_ID": row["id"],
             "TASK_ATTEMPT": row["attempt"],
             "TASK_LAUNCH": 1,
             "TASK_START_KEY": start_key(self._secret, row["id"], row["created_at"]),
         }
-        pod["spec"]["containers"][0]["env"] = [{"name": name, "value": str(value)} for name, value in told.items()]
+        pod["spec"]["containers"][0]["env"] = [{"name": name, "value": str(value)} for name, value in env.items()]
         return job
 
 
@@ -112,7 +115,7 @@ async def read_secret(connection: asyncpg.Connection) -> tuple[bytes, bytes]:
 
 @asynccontextmanager
 async def running(place: Place) -> AsyncIterator[int]:
-    """A process of it; its pid."""
+    """Runs the toy as a process. Yields its pid."""
     files = place.folder / "kubeconfig", place.templates / "default.yaml"
     async with program("benchmarks.toy", *files, place.database.url("reader")) as process:
         yield process.pid

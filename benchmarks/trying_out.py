@@ -1,8 +1,8 @@
-"""Promise: whoever tries it out waits for seconds. The demo takes at most 15; so do 1,000 rows on the embedded cluster.
+"""Promise: a first look takes seconds: the demo at most 15, 1,000 rows on the embedded cluster as well.
 
-The demo is the real command in a pipe, twice, from its start until its process is gone. The rows go from their INSERT
-until the last Job is swept, containers taking no time (`tests/instant.py`); cluster, containers and stopwatch share one
-process here, so the dispatcher has a core for itself and the rest has the other.
+The demo is the real command in a pipe, twice, from its start until its process is gone. The rows are timed from their
+INSERT until the last Job is swept. Their containers take no time (`tests/instant.py`). Cluster, containers and
+stopwatch share one process here, so the dispatcher has one core for itself and all else has the other.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
-"""Promise: 95 % of second and later runs of a cache key land on one of their history nodes, where one has room.
+"""Promise: 95 % of second and later runs of a cache key land on one of their history nodes, if one has room.
 
-The real kube-scheduler with the configuration that `dispatcher extender` prints, and without the extender, in turns on
-the same nodes. Each node of 200, then of 1,000, has 40 to 80 % of its cpu and memory taken (60 % on the average). 50
-keys run 1,000 times in random order, twenty at once; a run is a Pod of half a core, deleted once it is bound. Its
-history is what the dispatcher would write: the newest three distinct nodes of its key.
+The real kube-scheduler with the configuration that `dispatcher extender` prints, then without the extender, on the same
+nodes: first 200, then 1,000. Each node has 40 to 80 % of its cpu and memory taken, 60 % on average. 50 keys run 1,000
+times in random order, twenty at once. A run is a Pod of half a core, deleted once it is bound. Its history is what the
+dispatcher would write: the newest three distinct nodes of its key.
 """
 
 import asyncio
@@ -31,18 +31,18 @@ BOUND_SECONDS = 60
 
 
 class Runs:
-    """Runs of keys under one scheduler; `taken`: thousandths of a core by node."""
+    """Runs of keys under one scheduler. `taken`: used millicores by node."""
 
     def __init__(self, ground: Ground, scheduler: KubeScheduler, taken: Mapping[str, int]) -> None:
         self._ground = ground
         self._scheduler = scheduler
         self._taken = Counter(taken)
         self._nodes: dict[str, list[str]] = defaultdict(list)
-        self._chance = random.Random(SEED)  # the same order for both
+        self._chance = random.Random(SEED)  # the same order with and without the extender
         self.later = self.warm = 0
 
     async def go(self) -> float:
-        """The share of later runs, with a history node that had room, that were warm."""
+        """The warm share of those later runs that had a history node with room."""
         waiting = [f"key-{number % KEYS}" for number in range(RUNS)]
         self._chance.shuffle(waiting)
 
@@ -75,7 +75,7 @@ class Runs:
 
 
 async def load(ground: Ground, nodes: list[str]) -> dict[str, int]:
-    """Takes 40 to 80 % of each; what is taken of cpu."""
+    """Fills 40 to 80 % of each node. Returns the used millicores by node."""
     chance, taken = random.Random(SEED), {}  # no secret
     for node in nodes:
         part = chance.uniform(0.4, 0.8)
@@ -93,7 +93,7 @@ async def share_of(ground: Ground, configuration: Json, taken: Mapping[str, int]
 
 
 async def main() -> int:
-    figures, beside = [], {}
+    figures, context = [], {}
     with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
         async with ControlPlane() as plane:
             for size in SIZES:
@@ -107,13 +107,13 @@ async def main() -> int:
                         await ours.ready()
                         printed = await ours.printed()
                         warm = await share_of(ground, printed, taken)
-                    beside[f"without the extender, {size} nodes"] = await share_of(
+                    context[f"without the extender, {size} nodes"] = await share_of(
                         ground, {**printed, "extenders": []}, taken
                     )
                     figures.append(Figure(f"later runs on a warm node, {size} nodes", warm, SHARE, at_least=True))
                 finally:
                     await ground.clear()
-    return tell("warm_share", figures, beside, {"dispatcher": __version__})
+    return tell("warm_share", figures, context, {"dispatcher": __version__})
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Where benchmarks run: a real control plane, a real Postgres, and places in them that know nothing of each other.
+"""The servers of a benchmark: a real control plane, a real Postgres, and separate places for installations in them.
 
-Everything is made for the run and gone after it. The controllers are stopped (SIGSTOP) while a comparison runs, for
-every contender alike: they would take most of two cores, at times that depend on nothing that is measured.
+Everything is made for one run and removed after it. The controllers are stopped (SIGSTOP) during a comparison, for
+every client alike: they would take most of two cores, at times that have nothing to do with the measured work.
 """
 
 import asyncio
@@ -31,11 +31,11 @@ WITHOUT_LIMITS = {
     "MAX_PENDING": 100_000,
     "POLL_SECONDS": None,  # as it is shipped
 }
-"""Settings of a dispatcher that only its own speed and the API server hold back."""
+"""Settings of a dispatcher that is limited only by its own speed and by the API server."""
 
 
-class Field:
-    """The servers of one run, and where its files are."""
+class Servers:
+    """The servers of one run, and the folder of its files."""
 
     def __init__(self, plane: ControlPlane, postgres: PostgresServer, folder: Path) -> None:
         self.plane = plane
@@ -60,7 +60,7 @@ class Field:
         self._signal(signal.SIGCONT)
 
     async def versions(self) -> dict[str, str]:
-        """What was measured, and on what."""
+        """The versions of the dispatcher and of the servers."""
         kubernetes = (await self.plane.admin("GET", "/version"))["gitVersion"]
         admin = await asyncpg.connect(self.postgres.admin_url)
         try:
@@ -75,9 +75,9 @@ class Field:
                 os.kill(pid, number)
 
     async def made(self, place: Place, count: int, check: Callable[[], None] = lambda: None) -> list[AuditEvent]:
-        """Waits for so many creates and gives them, as the API server wrote them down; one place after the other.
+        """Waits for `count` creates, and returns them from the audit log. Only for one place after the other.
 
-        Until then it only looks for words in the log: the cores are the contenders'.
+        Until then it only searches the log for words, and leaves the cores to the measured programs.
         """
         marks = b'"verb":"create"', f'"resource":"jobs","namespace":"{place.namespace}"'.encode(), b'"code":201'
         found: list[bytes] = []
@@ -98,12 +98,12 @@ class Field:
 
 
 @asynccontextmanager
-async def field() -> AsyncIterator[Field]:
+async def launched() -> AsyncIterator[Servers]:
     with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
         postgres = await PostgresServer.launch()
         try:
             async with ControlPlane() as plane:
-                made = Field(plane, postgres, Path(folder))
+                made = Servers(plane, postgres, Path(folder))
                 try:
                     yield made
                 finally:
@@ -114,7 +114,7 @@ async def field() -> AsyncIterator[Field]:
 
 @asynccontextmanager
 async def program(module: str, *arguments: object) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A module of ours as a process, once it has said that it is ready; ended with the block."""
+    """A module of ours as a process that has said `ready`. It is killed at the end of the block."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", module, *map(str, arguments),
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT,
@@ -135,7 +135,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def memory_mib(pid: int, what: str) -> float:
-    """VmRSS, or VmHWM, the peak, of a process."""
+    """Memory of a process in MiB. `what`: VmRSS (now) or VmHWM (peak)."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     (line,) = [line for line in lines if line.startswith(f"{what}:")]
     return int(line.split()[1]) / 1024

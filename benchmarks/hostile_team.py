@@ -3,10 +3,10 @@ other team have their Jobs at most twice as late (p95) as before.
 
 The other team inserts ten rows a second into a shared queue: for a minute alone, then for a minute while
 `hostile_attack.py` runs, which first inserts 72,000 rows that come before them. A sample lasts from the send of the
-INSERT until a watch shows the Job. Dispatcher and janitor run as they are shipped, with a cap of 20 Jobs for each submitter.
-The API server is a real one. The controllers are stopped, because they take most of two cores, so this file plays the
-containers. Containers of the other team report at once. Those of the hostile team fill its cap, and two of them a
-second report from nodes that do not exist.
+INSERT until a watch shows the Job. Dispatcher and janitor run as they are shipped, with a cap of 20 Jobs for each
+submitter. The API server is a real one. The controllers are stopped, because they take most of two cores, so this file
+plays the containers. Containers of the other team report at once. Those of the hostile team fill its cap, and two of
+them a second report from nodes that do not exist.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writes `docs/metrics.md` from `dispatcher/metrics.py`. See `make docs`."""
+"""Writes `docs/metrics.md` from `dispatcher/runtime/metrics.py`. See `make docs`."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -51,7 +51,7 @@ class RecordedDemo(DemoRun):
 
 
 def richness(frame: tuple[DemoView, list[str]]) -> tuple[int, int]:
-    """How much the frame shows, for comparison: states and busy nodes, then how close half of the rows have ended."""
+    """How much a frame shows, for comparison: states and busy nodes, then how close it is to half of the rows ended."""
     view, _ = frame
     return len(view.states) + sum(node.pods > 0 for node in view.nodes), -abs(len(view.rows) // 2 - view.ended)
 

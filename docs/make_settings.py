@@ -1,4 +1,4 @@
-"""Writes `docs/settings.md` from `dispatcher/config.py`, so no second list of settings exists. See `make docs`."""
+"""Writes `docs/settings.md` from `dispatcher/settings/definition.py`, the only list of settings. See `make docs`."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -54,7 +54,7 @@ def row(field: Any) -> str:
 
 
 def rule(read: Any) -> str:
-    """The rule of a setting, from the message of its reader for a wrong value."""
+    """The rule for a value, from the reader's own error about a wrong one."""
     try:
         read(NOT_EVEN_A_WORD)
     except ValueError as fault:

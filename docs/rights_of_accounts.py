@@ -124,7 +124,7 @@ def bound(binding: Json, roles: Mapping[tuple[str, str, str], Json]) -> Iterator
 
 
 def later_holders(role: Json, *, is_bound: bool) -> list[str]:
-    """Later holders of a role: of the roles that it is aggregated to. An unused role is granted to its own holders."""
+    """Later holders of a role, in words: of each role that it aggregates to, or of the role itself if it is unused."""
     labels = role["metadata"].get("labels", {})
     wholes = [key.removeprefix(AGGREGATED) for key, on in labels.items() if key.startswith(AGGREGATED) and on == "true"]
     alone = [] if wholes or is_bound else [role["metadata"]["name"]]

@@ -1,7 +1,7 @@
 """`dispatcher demo` under test: the real program, in a terminal of some size or in a pipe.
 
-Each run has a temporary folder of its own. However a run ends, the block around it ends when nothing is left of it, or
-fails with a list of what is.
+Each run has a temporary folder of its own. The block around a run ends once nothing of the run is left, or fails with
+a list of the remains.
 """
 
 import asyncio
@@ -31,30 +31,30 @@ PROGRAM = (sys.executable, "-m", "dispatcher", "demo")
 WITH_TERMINAL = ("setsid", "--ctty")
 CTRL_C = b"\x03"
 GONE_SECONDS = 12
-"""The guard gives up after 10."""
+"""The guard gives up after 10 seconds."""
 COLUMNS = "SELECT id, queue, status, attempt, node_name, error, result FROM dispatch.tasks ORDER BY id"
-"""What a submitter may see of a row; not all is for them."""
+"""The columns that a submitter may read, among others."""
 ITS_LAST_WORDS = "docs/operator.md to install"
-"""Of what it says once all samples have ended, the psql line among it; with --keep everything goes on."""
+"""The end of the output after all samples have ended, psql line included. With --keep the demo goes on."""
 URL = re.compile(r"postgresql://demo:\w+@127\.0\.0\.1:\d+/demo")
 PORT = re.compile(rb"DISPATCHER_LISTEN_ADDRESS=127\.0\.0\.1:(\d+)")
 SUMMARY = ("task", "queue", "status", "runs", "on", "what it shows")
 ACCOUNT = 65534
-"""Of nobody in particular, where we are root; else the demo runs as we do."""
+"""The account of the demo if we are root: an unprivileged one. Otherwise the demo has our account."""
 
 
 def as_account(uid: int) -> tuple[str, ...]:
-    """A command in front that changes the account; it may pass through the folders of ours, as Python stands there."""
+    """A command prefix that changes the account. The account may read our folders, because Python is there."""
     if os.geteuid() != 0:
         return ("unshare", "--map-user", str(uid)) if uid != ACCOUNT else ()
     if uid == ACCOUNT and any(not folder.stat().st_mode & 0o001 for folder in Path(sys.executable).parents):
-        return ()  # a checkout in a folder that is closed to others: nobody else can run Postgres' programs there
+        return ()  # the checkout is closed: no other account can run Postgres' programs
     who = f"--reuid={uid}", f"--regid={uid}", "--clear-groups"
     return ("setpriv", *who, "--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search")
 
 
 class Output:
-    """Of one stream, read as it comes until its end."""
+    """The output of one stream, read as it comes until its end."""
 
     def __init__(self, source: int) -> None:
         self.text = ""
@@ -69,7 +69,7 @@ class Output:
             piece = os.read(self._source, 1 << 16)
         except BlockingIOError:
             return
-        except OSError:  # a terminal whose last user has gone
+        except OSError:  # a terminal without a user
             piece = b""
         self.text += self._decoder.decode(piece)
         if not piece:
@@ -79,7 +79,7 @@ class Output:
         os.write(self._source, keys)
 
     def close(self) -> None:
-        """From our side, where it is not over yet."""
+        """Closes the stream from our side, if it is not over yet."""
         if not self.is_over:
             self.is_over = True
             asyncio.get_running_loop().remove_reader(self._source)
@@ -87,7 +87,7 @@ class Output:
 
 
 class Demo:
-    """One run; get it by `demo`."""
+    """One run. `demo` makes it."""
 
     def __init__(
         self, process: asyncio.subprocess.Process, outputs: tuple[Output, ...], remains: Remains, rows: int
@@ -105,8 +105,8 @@ class Demo:
         return Screen(self.output.text, self._rows)
 
     @property
-    def den(self) -> Path:
-        """Its folder, while there is one."""
+    def run_folder(self) -> Path:
+        """The folder of the run, while it exists."""
         found, *_ = *self.remains.folder.glob("dispatcher-demo-*"), self.remains.folder
         return found
 
@@ -117,15 +117,15 @@ class Demo:
         return found[0]
 
     def pid(self, name: str) -> int:
-        """Of a process that it keeps; 0: there is none at the moment."""
+        """The pid of a process that the demo keeps alive, or 0 while there is none."""
         try:
-            pid = int((self.den / "pids" / name).read_text() or 0)
+            pid = int((self.run_folder / "pids" / name).read_text() or 0)
         except (FileNotFoundError, ValueError):
             return 0
         return pid if command(pid) else 0
 
     def port(self, name: str) -> int:
-        """Where a program that it keeps was told to listen; 0: there is none at the moment."""
+        """The port that a kept program got for listening, or 0 while there is none."""
         found = PORT.search(read(self.pid(name), "environ"))
         return int(found[1]) if found else 0
 
@@ -136,7 +136,7 @@ class Demo:
         await wait_for(predicate, what, seconds, check=self.check)  # type: ignore[call-overload]  # any predicate
 
     async def kills(self, name: str) -> int:
-        """One that it keeps, as a crash would; the pid of the one that comes after it."""
+        """Kills a kept process, as a crash does. Returns the pid of the next one."""
         pid = self.pid(name)
         os.kill(pid, signal.SIGKILL)
         await self.until(lambda: self.pid(name) not in {0, pid}, f"{name} was started again")
@@ -144,24 +144,24 @@ class Demo:
 
     @asynccontextmanager
     async def held(self, name: str) -> AsyncIterator[int]:
-        """A crash of one that it keeps; the next one gets no further than to its kubeconfig before the block ends.
+        """Kills a kept process. Until the block ends, the next one blocks when it reads its kubeconfig.
 
-        Its port is chosen by then, and nobody listens there yet.
+        By then its port is chosen, but it does not listen yet.
         """
-        config = self.den / "kubeconfig"
+        config = self.run_folder / "kubeconfig"
         kept = config.rename(config.with_name("kept"))
         os.mkfifo(config)
         await self.kills(name)
         pipe = await wait_for(lambda: writer_of(config), f"{name} asks for its kubeconfig", 20, check=self.check)
         try:
             yield self.port(name)
-            kept.rename(config)  # it is read a second time, and by whoever comes after
+            kept.rename(config)  # it is read again, also by the next process
             os.write(pipe, config.read_bytes())
         finally:
             os.close(pipe)
 
     async def ends(self, seconds: float = 90) -> int:
-        """By itself: its exit status, once all that it said was read."""
+        """Waits for its end. Returns the exit status, after all of the output was read."""
         await wait_for(
             lambda: self.process.returncode is not None,
             f"it ends: {self.said[-2000:]}",
@@ -180,11 +180,11 @@ class Demo:
         self.output.write(keys)
 
     def hang_up(self) -> None:
-        """Nobody reads what it says any more; a terminal is gone."""
+        """Stops reading the output; closes the terminal."""
         self.output.close()
 
     def check(self) -> None:
-        """It has not ended; what it has made is remembered."""
+        """Fails if it has ended. Records what it has made."""
         self.remains.look()
         assert self.process.returncode is None, f"ended with {self.process.returncode}: {self.said[-3000:]}"
 
@@ -211,7 +211,14 @@ async def demo(
     place: str = "demoing-",
     **environ: str,
 ) -> AsyncIterator[Demo]:
-    """`terminal`: columns and rows, or else a pipe. `through`: a command in front. `place`: the name of its folder."""
+    """Runs a demo.
+
+    terminal: columns and rows. None: the output is a pipe.
+    through: a command prefix.
+    program: the command of the demo.
+    place: prefix of the name of its folder.
+    environ: more environment variables.
+    """
     folder = open_folder(place)
     remains = Remains(folder)
     command_line = (*through, *program, *map(str, arguments))
@@ -233,7 +240,7 @@ async def demo(
 
 
 def open_folder(place: str) -> Path:
-    """For whichever account."""
+    """Makes a folder that every account may use."""
     folder = Path(tempfile.mkdtemp(prefix=place))
     folder.chmod(0o777)
     return folder
@@ -246,13 +253,13 @@ def open_terminal(columns: int, rows: int) -> tuple[int, int]:
 
 
 async def shows(*arguments: object, seconds: float = 90, **how: object) -> tuple[int, str]:
-    """From its start to its end: exit status, and what it said."""
+    """Runs a demo to its end. Returns exit status and output."""
     async with demo(*arguments, **how) as shown:  # type: ignore[arg-type]  # handed through as it came
         return await shown.ends(seconds), shown.said
 
 
 def writer_of(pipe: Path) -> int:
-    """The end to write to, once somebody waits at the other; 0: nobody does yet."""
+    """The write end of a pipe, once a reader waits, or 0."""
     with suppress(OSError):
         return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
     return 0
@@ -268,7 +275,7 @@ async def rows_of(url: str) -> list[asyncpg.Record]:
 
 
 def table(said: str) -> list[Mapping[str, str]]:
-    """The summary, which has a line a task where there is room for it."""
+    """The lines of the summary. It has one line per task if the terminal is wide enough."""
     lines = said.splitlines()
     (head,) = [number for number, line in enumerate(lines) if line.split()[:3] == ["task", "queue", "status"]]
     starts = [lines[head].index(name) for name in SUMMARY]
@@ -278,7 +285,7 @@ def table(said: str) -> list[Mapping[str, str]]:
 
 
 def check_end(said: str, rows: list[asyncpg.Record]) -> None:
-    """The printed table against the database. Only a container that reports itself says where it runs."""
+    """Compares the printed table with the database. Only a container that reports itself names its node."""
     told = table(said)
     assert [int(line["task"]) for line in told] == [row["id"] for row in rows]
     for line, row in zip(told, rows, strict=True):

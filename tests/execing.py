@@ -1,6 +1,6 @@
-"""`dispatcher exec -- CMD…` under test: the real program in a process of its own, told what a container is told.
+"""`dispatcher exec -- CMD…` under test: the real program in a process of its own, with the environment of a container.
 
-Whatever of it and of its command is left when a test ends is found by a mark in its environment, and killed.
+A mark in its environment finds all its processes. Those that are left at the end of a test are killed.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class Ended(NamedTuple):
 
 
 class Wrapper:
-    """One process of the program; get it by `wrapped`."""
+    """One process of the program. `wrapped` makes it."""
 
     def __init__(self, process: asyncio.subprocess.Process, mark: str) -> None:
         self.process, self.mark = process, mark
@@ -52,16 +52,16 @@ class Wrapper:
         self._reading = [asyncio.create_task(collect(stream, into)) for stream, into in streams if stream]
 
     async def says(self, words: str, count: int = 1) -> None:
-        """Its command has written this to its stdout so many times."""
+        """Waits until the command has written the words to stdout `count` times."""
         await wait_for(lambda: self.out.count(words.encode()) >= count, f"{words!r} is said", 30, check=self.check)
 
     def go(self, words: str = "go") -> None:
-        """A line for its command to read."""
+        """Writes a line to the stdin of the command."""
         assert self.process.stdin is not None
         self.process.stdin.write(f"{words}\n".encode())
 
     async def has_ended(self, seconds: float = 30) -> Ended:
-        """The end of its stdin, and then its own."""
+        """Closes its stdin, and waits for its end."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         async with asyncio.timeout(seconds):
@@ -71,33 +71,33 @@ class Wrapper:
         return Ended(self.process.returncode, bytes(self.out), bytes(self.err))
 
     def check(self) -> None:
-        """It runs, or did end well."""
+        """Fails if it has ended with an error."""
         assert not self.process.returncode, f"{self.process.returncode}: {self.err.decode(errors='replace')}"
 
     def terminate(self) -> None:
         self.process.send_signal(signal.SIGTERM)
 
     def living(self) -> list[int]:
-        """It and whatever came of its command, wherever that went."""
+        """Pids of the program and of all descendants of its command."""
         return bearing(self.mark)
 
     async def is_gone(self, seconds: float = 30) -> int:
-        """Its exit status, although somebody may still hold its streams."""
+        """Waits for its end. Returns the exit status, even while another process holds its streams."""
         await wait_for(lambda: self.process.returncode is not None, "it has ended", seconds)
         assert self.process.returncode is not None
         return self.process.returncode
 
     async def close(self) -> None:
-        """Nothing of it is left."""
+        """Kills all of its processes, and waits until none is left."""
 
-        def nobody() -> bool:
+        def is_empty() -> bool:
             left = self.living()
             for pid in left:
-                with contextlib.suppress(ProcessLookupError):  # ended by itself
+                with contextlib.suppress(ProcessLookupError):  # it has ended
                     os.kill(pid, signal.SIGKILL)
             return not left
 
-        await wait_for(nobody, "nobody bears the mark")
+        await wait_for(is_empty, "no process bears the mark")
         assert self.process.stdin is not None
         self.process.stdin.close()
         await asyncio.gather(self.process.wait(), *self._reading)
@@ -105,7 +105,7 @@ class Wrapper:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def one_database(postgres: PostgresServer) -> AsyncIterator[Database]:
-    """One for a whole file, whose rows do not meet."""
+    """One database for all tests of a file: their rows do not interact."""
     created = await postgres.create_database()
     try:
         yield created
@@ -121,7 +121,7 @@ async def one_proxy(postgres: PostgresServer) -> AsyncIterator[PostgresProxy]:
 
 
 def contract(row: Row, *, attempt: int = 1, launch: int = 1, pod: Pod = FIRST) -> dict[str, object]:
-    """The environment of the container of a launch; a Secret gives it the URL."""
+    """The environment of the container of a launch, with the URL that a Secret sets."""
     return {
         "PATH": os.environ["PATH"],
         "TASK_DATABASE_URL": row.database.url("task"),
@@ -150,7 +150,7 @@ async def wrapped(
     stderr: int = asyncio.subprocess.PIPE,
     **environ: object,
 ) -> AsyncIterator[Wrapper]:
-    """The program runs the command for the row; a variable that is None is not set, `given` is its stdin."""
+    """Runs the program for the row. `given`: its stdin. A variable that is None is not set."""
     mark = f"EXECING_MARK={secrets.token_hex(8)}"
     settings = contract(row, launch=launch, pod=pod) | environ
     process = await asyncio.create_subprocess_exec(
@@ -171,13 +171,13 @@ async def wrapped(
 
 
 async def execute(row: Row, *command: str, **how: object) -> Ended:
-    """The program from its start to its end."""
+    """Runs the program to its end."""
     async with wrapped(row, *command, **how) as wrapper:  # type: ignore[arg-type]  # handed through as it came
         return await wrapper.has_ended()
 
 
 async def each(database: Database, commands: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[Row, Ended]]:
-    """A row for every command, all at once."""
+    """Runs all commands at once, each for a row of its own."""
     rows = [await insert_row(database) for _ in commands]
     ended = await asyncio.gather(*(execute(row, *one) for row, one in zip(rows, commands.values(), strict=True)))
     return dict(zip(commands, zip(rows, ended, strict=True), strict=True))
@@ -193,12 +193,12 @@ async def collect(stream: asyncio.StreamReader, into: bytearray) -> None:
 
 
 def bearing(mark: str) -> list[int]:
-    """Processes with the mark in their environment; zombies have none."""
+    """Pids of processes with the mark in their environment. Zombies have no environment."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             has_it = mark.encode() in (folder / "environ").read_bytes().split(b"\0")
         except OSError:
-            continue  # ended meanwhile, or somebody else's
+            continue  # it has ended, or has another account
         found += [int(folder.name)] if has_it else []
     return found

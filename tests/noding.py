@@ -1,4 +1,4 @@
-"""A node of real processes: `python -m dispatcher.local`, and a template whose container is `dispatcher exec`."""
+"""Nodes of real processes: `python -m dispatcher.local`, and a template whose container is `dispatcher exec`."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ POOL = "test.dispatcher.internal/pool"
 
 
 class Node:
-    """One kubelet, by itself in a process; its containers outlive it until `remove`."""
+    """One kubelet in a process of its own. Its containers outlive it until `remove`."""
 
     def __init__(self, place: Place, name: str, url: str | None = None) -> None:
         self.name = f"{name}-{place.namespace}"
@@ -48,25 +48,25 @@ class Node:
         await wait_for(self.is_ready, f"node {self.name} is Ready", 20, check=self.check)
 
     async def is_ready(self) -> bool:
-        """As the scheduler sees it: the controller has taken its taint away, too."""
+        """Whether the scheduler uses the node: it is Ready, and the controller has removed its taint."""
         found = (await self._plane.admin("GET", "/api/v1/nodes"))["items"]
         (node,) = [node for node in found if node["metadata"]["name"] == self.name] or [{"status": {}, "spec": {}}]
         ready = [c for c in node["status"].get("conditions", ()) if c["type"] == "Ready" and c["status"] == "True"]
         return bool(ready) and not node["spec"].get("taints")
 
     async def kill(self) -> None:
-        """As a crash: the containers go on."""
+        """Kills the kubelet, as a crash does. The containers go on."""
         assert self._process is not None
         self._process.kill()
         await self._process.wait()
         self._process = None
 
     async def cordon(self) -> None:
-        """The scheduler leaves it alone: for a while it looks Ready although nobody looks after it."""
+        """Keeps the scheduler away: a node without a kubelet looks Ready for a while."""
         await self._plane.admin("PATCH", f"/api/v1/nodes/{self.name}", {"spec": {"unschedulable": True}})
 
     async def remove(self) -> None:
-        """The machine is gone, and everything that ran on it."""
+        """Removes the node, with everything that runs on it."""
         if self._process is not None:
             await self.kill()
         for alive in self.folder.glob("pods/*/containers/*/alive"):
@@ -78,7 +78,7 @@ class Node:
 
 
 def end(pid: int) -> None:
-    """A shim, which ends its container first; it may be gone, and its number another's."""
+    """Ends a shim, which ends its container first. The pid may belong to another process by now."""
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         if b"shim.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
             os.kill(pid, signal.SIGUSR1)
@@ -86,7 +86,7 @@ def end(pid: int) -> None:
 
 @asynccontextmanager
 async def nodes(place: Place, *names: str) -> AsyncIterator[list[Node]]:
-    """Nodes of the place's own pool, which its template selects."""
+    """Runs nodes in a pool of the place. The place's template selects that pool."""
     made = [Node(place, name) for name in names]
     try:
         await asyncio.gather(*(node.start() for node in made), tell_database(place))
@@ -97,13 +97,13 @@ async def nodes(place: Place, *names: str) -> AsyncIterator[list[Node]]:
 
 
 async def tell_database(place: Place) -> None:
-    """As an operator does: `kubectl create secret generic`."""
+    """Makes the Secret with the URL, as `kubectl create secret generic` does."""
     secret = {"metadata": {"name": SECRET}, "stringData": {"TASK_DATABASE_URL": place.database.url("task")}}
     await place.control_plane.admin("POST", f"/api/v1/namespaces/{place.namespace}/secrets", secret)
 
 
 def real_template(place: Place, name: str = "default", pod: Json | None = None, **annotations: str) -> None:
-    """Rows name the shell script that they are in the variable SCRIPT."""
+    """Writes a template. Its container runs the shell script of the row's variable SCRIPT."""
     container = {
         "name": "task",
         "image": "process/none:1",

@@ -1,7 +1,7 @@
-"""What a program makes on this machine, and what is left of it: processes, ports, shared memory, files.
+"""The remains of a program on this machine: processes, ports, shared memory, files.
 
-Its processes are told from everybody else's by a folder that is its alone: the name stands in their command line, their
-environment, their working folder or among their open files, whatever they call themselves and whoever their parent is.
+A folder of its own marks the processes of the program: the name of the folder is in their command line, in their
+environment, in their working folder or among their open files. Names and parents of processes do not matter.
 """
 
 import contextlib
@@ -18,15 +18,15 @@ TOLD_FILES = re.compile(rb"TASK_(?:PAYLOAD|RESULT)_FILE=([^\0]+)")
 
 
 class Remains:
-    """`folder`: its own. `look` while it runs; `left` says what of all that is still there."""
+    """`folder`: the folder that marks the program. `look` records what it makes. `left` lists what still exists."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._mark = os.fsencode(folder)
         self._older = pids()
         self.commands: dict[int, str] = {}
-        self.ports: dict[str, int] = {}  # by the inode of the socket, which nobody else will get
-        self.segments: set[tuple[str, ...]] = set()  # of System V: id and maker
+        self.ports: dict[str, int] = {}  # by the inode of the socket, which is unique
+        self.segments: set[tuple[str, ...]] = set()  # of System V: id and pid of the maker
         self.shared: set[Path] = set()
         self.elsewhere: set[Path] = set()
 
@@ -44,11 +44,11 @@ class Remains:
         self.segments |= {segment for segment in segments() if int(segment[1]) in self.commands}
 
     def living(self) -> dict[int, str]:
-        """Its processes by pid, and what they were called with."""
+        """The living processes of the program: command lines by pid."""
         return {pid: command(pid) for pid in pids() - self._older if self._is_of_it(pid)}
 
     def left(self) -> list[str]:
-        """In words; empty: nothing."""
+        """The remains, in words."""
         found = [f"process {pid}: {words}" for pid, words in self.living().items()]
         ports = listening("self") if self.ports else {}
         found += [f"port {port}" for inode, port in self.ports.items() if inode in ports]
@@ -59,7 +59,7 @@ class Remains:
         ]
 
     def end(self) -> None:
-        """So that a test that failed leaves nothing, either; but for segments of shared memory."""
+        """Removes the remains after a failed test, except segments of shared memory."""
         for pid in self.living():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -79,7 +79,7 @@ def pids() -> set[int]:
 
 
 def read(pid: int, name: str) -> bytes:
-    """Empty: it has ended, or is somebody else's."""
+    """A file of /proc. Empty: the process has ended, or belongs to another account."""
     try:
         return Path(f"/proc/{pid}/{name}").read_bytes()
     except OSError:
@@ -91,19 +91,19 @@ def command(pid: int) -> str:
 
 
 def links(pid: int) -> Iterator[str]:
-    """Its working folder and its open files."""
+    """The working folder and the open files of a process."""
     folder = Path(f"/proc/{pid}")
     try:
         names = [folder / "cwd", *(folder / "fd").iterdir()]
     except OSError:
         return
     for name in names:
-        with contextlib.suppress(OSError):  # closed just now
+        with contextlib.suppress(OSError):  # closed meanwhile
             yield str(name.readlink())
 
 
 def listening(pid: int | str) -> dict[str, int]:
-    """Ports that are listened on where this process is, by the inode of the socket."""
+    """Listening ports in the network of this process, by the inode of the socket."""
     found = {}
     for name in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):

@@ -1,7 +1,7 @@
-"""A terminal as far as a program that draws with lines needs one: what stood on it, and what stands there at the end.
+"""A terminal for programs that draw with lines: all its frames, and its content at the end.
 
-Whoever erases a line begins to draw anew: what stood there until then is a frame. Lines are as long as they were
-written; whether they fit is for the test to ask.
+An erased line begins a new drawing: the content before it is a frame. Lines are as long as they were written. Tests
+check whether they fit.
 """
 
 import re
@@ -11,7 +11,7 @@ COLORS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Screen:
-    """So many rows can be reached again by the cursor; what went out at the top stays as it was."""
+    """The terminal. The cursor reaches the last `rows` lines. Older lines stay as they are."""
 
     def __init__(self, output: str, rows: int) -> None:
         self.rows = rows
@@ -57,5 +57,5 @@ class Screen:
 
 
 def plain(output: str) -> str:
-    """Without colours, its lines ended as in a file."""
+    """The output without colours, with line ends as in a file."""
     return COLORS.sub("", output).replace("\r\n", "\n")

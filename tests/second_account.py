@@ -1,12 +1,15 @@
-"""Another account of a machine on which a demo is at work: all that it tries, and what it gets.
+"""The attack of another account on a demo that runs on the same machine: all that it tries, and what it gets.
 
-Run as `python -I -S second_account.py UID`, by root or by that account itself; it gives up everything else first. Its
-input is JSON: the demo's paths, pids, ports and logins, which it is spared finding. So is its report: the `files` and
-`processes` that it gets at, the databases and servers that let it in, and the `text` that it could read.
+Run as `python -I -S second_account.py UID`, by root or by that account itself. The program first gives up all other
+rights. Its input is JSON: paths, pids, ports and logins of the demo, so that it need not find them. Its output is JSON:
+
+* `files`, `processes`: those that it can use.
+* `databases`, `servers`: those that let it in.
+* `text`: all that it could read.
 """
 
 import contextlib
-import encodings.idna  # noqa: F401  # now: this Python's own files may be closed to the account
+import encodings.idna  # noqa: F401  # now: the account may not be able to read the files of this Python
 import json
 import os
 import re
@@ -25,9 +28,9 @@ PROTOCOL = 196608
 PASSWORD_ASKED = 3
 SECONDS = 5
 OF_PROCESS = ("environ", "cwd", "root", "fd", "maps")
-"""What the kernel shows of a process to its own account only."""
+"""Files of /proc that the kernel shows only to the account of the process."""
 ROW = 'INSERT INTO dispatch.tasks (template, spec) VALUES (\'by-hand\', \'{"args": ["-c", "print(1)"]}\')'
-"""Code of its own, which would run as the account that started the demo."""
+"""A row with code of the attacker. It would run as the account that started the demo."""
 
 
 def become(uid: int) -> None:
@@ -38,7 +41,7 @@ def become(uid: int) -> None:
 
 
 def read(path: str | Path) -> str:
-    """Of a folder: its names. Of a link: where it leads to."""
+    """The content of a file, the names in a folder, or the target of a link."""
     place = Path(path)
     if place.is_symlink():
         return str(place.readlink())
@@ -59,7 +62,7 @@ def try_path(path: str, text: list[str]) -> Iterator[str]:
 
 
 def try_process(pid: int, text: list[str]) -> Iterator[str]:
-    """Everybody reads the arguments of everybody's processes: they count by their text alone."""
+    """Every account may read the arguments of every process. So only their text counts."""
     with contextlib.suppress(OSError):
         text.append(read(f"/proc/{pid}/cmdline").replace("\0", " "))
     for name in OF_PROCESS:
@@ -76,7 +79,7 @@ def message(kind: bytes, body: bytes) -> bytes:
 
 
 def receive(talk: socket.socket) -> tuple[bytes, bytes]:
-    """One message of a Postgres server; nothing where it is none, or refuses."""
+    """One message of a Postgres server. Empty: it is not Postgres, or it refuses."""
     head = talk.recv(5, socket.MSG_WAITALL)
     if len(head) < struct.calcsize("!ci") or head[:1] not in b"RKSZCTDEN":
         return b"", b""
@@ -94,7 +97,7 @@ def is_let_in(talk: socket.socket, login: str, password: str) -> bool:
 
 
 def until_ready(talk: socket.socket) -> list[tuple[bytes, bytes]]:
-    """What the server says before it takes the next statement."""
+    """The messages of the server until it accepts the next statement."""
     said = [receive(talk)]
     while said[-1][0] not in {b"Z", b""}:
         said.append(receive(talk))
@@ -102,7 +105,7 @@ def until_ready(talk: socket.socket) -> list[tuple[bytes, bytes]]:
 
 
 def run(talk: socket.socket, statement: str) -> str:
-    """Its tag, `INSERT 0 1`; empty: it was refused."""
+    """The tag of the statement, like `INSERT 0 1`. Empty: it was refused."""
     until_ready(talk)
     talk.sendall(message(b"Q", f"{statement}\0".encode()))
     return next((body.decode().strip("\0") for kind, body in until_ready(talk) if kind == b"C"), "")

@@ -1,4 +1,4 @@
-"""`dispatcher demo` as its spectator sees it: in terminals, in a pipe; and what it says is so."""
+"""`dispatcher demo` as its user sees it, in terminals and in a pipe. Its words are compared with the database."""
 
 import json
 import re
@@ -17,7 +17,7 @@ Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
 
 def pictures(shown: Demo) -> list[str]:
-    """What was drawn over later, and what stands there at the end."""
+    """All pictures, the last one included."""
     screen = shown.screen
     frames = [
         frame[next(n for n, line in enumerate(frame) if line.startswith("tasks ended")) :] for frame in screen.frames
@@ -29,7 +29,7 @@ def widest(pictures: list[str]) -> int:
     return max(len(line) for picture in pictures for line in picture.splitlines())
 
 
-async def test_in_a_terminal_it_is_a_picture_that_fits_and_two_demos_do_not_meet() -> None:
+async def test_picture_fits_its_terminal_while_another_demo_runs() -> None:
     twelve = "--tasks", 12
     async with demo(*twelve, terminal=(80, 24)) as narrow, demo(*twelve, terminal=(200, 50)) as wide:
         assert [await narrow.ends(), await wide.ends()] == [0, 0]
@@ -49,7 +49,7 @@ async def test_in_a_terminal_it_is_a_picture_that_fits_and_two_demos_do_not_meet
         assert [bool(beside.search(pictures(shown)[-1])) for shown in (narrow, wide)] == [False, True]
 
 
-async def test_the_picture_is_gone_over_once_and_the_summary_stands_below_it() -> None:
+async def test_summary_stands_below_the_last_picture() -> None:
     async with demo("--tasks", 3, terminal=(40, 20)) as shown:
         assert await shown.ends() == 0
         assert widest(pictures(shown)) <= 40
@@ -59,7 +59,7 @@ async def test_the_picture_is_gone_over_once_and_the_summary_stands_below_it() -
 
 
 @pytest.mark.parametrize(("arguments", "terminal"), [(("--plain",), "xterm-256color"), ((), "dumb")])
-async def test_lines_instead_of_a_picture_come_as_things_happen(arguments: tuple[str, ...], terminal: str) -> None:
+async def test_plain_demo_prints_lines_as_things_happen(arguments: tuple[str, ...], terminal: str) -> None:
     async with demo("--tasks", 3, *arguments, terminal=(80, 24), TERM=terminal) as shown:
         await shown.says("Starting Postgres")
         await shown.says("task 1 (builds) runs on ")
@@ -70,7 +70,7 @@ async def test_lines_instead_of_a_picture_come_as_things_happen(arguments: tuple
 
 
 def check_story(rows: list[asyncpg.Record]) -> None:
-    """One fails and is run again, one is cancelled, one parked; the cache gets warm."""
+    """One row fails and runs again, one is cancelled, one is parked. The cache gets warm."""
     known = {row["id"]: row for row in rows}
     caches = [json.loads(row["result"])["cache"] for row in rows if row["queue"] == "builds"]
     assert (caches[0], caches.count("warm")) == ("cold", len(caches) - 2)
@@ -80,7 +80,7 @@ def check_story(rows: list[asyncpg.Record]) -> None:
 
 
 async def succeeds(connection: Connection, statement: str) -> asyncpg.Record:
-    """The row that a statement inserts, once it has succeeded."""
+    """Runs an INSERT, and waits until its row has succeeded."""
     task_id = await connection.fetchval(statement)
 
     async def row() -> list[asyncpg.Record]:
@@ -91,7 +91,7 @@ async def succeeds(connection: Connection, statement: str) -> asyncpg.Record:
     return (await wait_for(row, f"task {task_id} succeeded", 20))[0]
 
 
-async def test_what_it_says_at_its_end_is_so_and_it_goes_on_for_rows_and_templates_of_ones_own() -> None:
+async def test_kept_demo_prints_a_true_summary_and_runs_further_rows_and_templates() -> None:
     async with demo("--keep", COLUMNS="200") as shown:
         await shown.says("Next page:")
         rows = await rows_of(shown.database_url)

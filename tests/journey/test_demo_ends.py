@@ -1,4 +1,4 @@
-"""However `dispatcher demo` ends, and whenever: nothing of it is left. Each block around a run fails with what is."""
+"""`dispatcher demo` leaves nothing, at any end and any moment. The block around each run fails with its remains."""
 
 import os
 import signal
@@ -12,11 +12,11 @@ from tests.demoing import CTRL_C, ITS_LAST_WORDS, Demo, demo, shows
 
 QUIET = ("--tasks", 9, "--plain")
 SOON = 15
-"""Seconds from Ctrl-C to the end, on a machine with other work; what is awaited instead would take a minute."""
+"""Seconds from Ctrl-C to the end, on a busy machine. Without Ctrl-C the demo would go on for a minute."""
 
 
 async def is_made(shown: Demo) -> None:
-    """Postgres' files are being made, by a server that has shared memory already."""
+    """Waits until initdb works, with a server that has shared memory."""
     remains = shown.remains
     at_work = ("--boot", "--single")
     await shown.until(
@@ -25,12 +25,12 @@ async def is_made(shown: Demo) -> None:
 
 
 async def starts(shown: Demo) -> None:
-    """Some of its programs are there, and some not yet."""
+    """Waits until some of its programs run, and others do not yet."""
     await shown.until(lambda: shown.pid("janitor"), "programs start")
 
 
 async def works(shown: Demo) -> None:
-    """One container waits to be cancelled, another works, and there is everything that can be left behind."""
+    """Waits until containers run, and all kinds of remains exist: segments, shared memory, ports."""
     await shown.says("task 1 (builds) runs on")
     remains = shown.remains
     await shown.until(lambda: remains.segments and remains.shared and len(remains.ports) >= 4, "all is seen")
@@ -38,7 +38,7 @@ async def works(shown: Demo) -> None:
 
 
 UNHEARD = 120
-"""As Python ends when its last words cannot be written."""
+"""Exit status of Python if its last output cannot be written."""
 Moment = Callable[[Demo], Awaitable[None]]
 
 
@@ -53,14 +53,14 @@ Moment = Callable[[Demo], Awaitable[None]]
     ],
     ids=lambda given: given.__name__ if callable(given) else str(given),
 )
-async def test_ended_from_outside_it_leaves_nothing(moment: Moment, number: signal.Signals, status: int) -> None:
+async def test_demo_ended_by_a_signal_leaves_nothing(moment: Moment, number: signal.Signals, status: int) -> None:
     async with demo(*QUIET) as shown:
         await moment(shown)
         shown.signal(number)
         assert await shown.ends(SOON + 5) == status
 
 
-async def test_ctrl_c_is_heard_while_it_starts() -> None:
+async def test_ctrl_c_ends_a_starting_demo() -> None:
     async with demo(*QUIET, terminal=(80, 24)) as shown:
         await is_made(shown)
         shown.press(CTRL_C)
@@ -68,7 +68,7 @@ async def test_ctrl_c_is_heard_while_it_starts() -> None:
         assert "Ready after" not in shown.said
 
 
-async def test_ctrl_c_once_or_more_often_ends_the_picture_and_clears_everything_away() -> None:
+async def test_repeated_ctrl_c_ends_the_picture_and_leaves_nothing() -> None:
     async with demo("--tasks", 9, terminal=(100, 30)) as shown:
         await works(shown)
 
@@ -82,7 +82,7 @@ async def test_ctrl_c_once_or_more_often_ends_the_picture_and_clears_everything_
         assert shown.screen.is_cursor_shown
 
 
-async def test_ctrl_c_at_once_is_no_fault_of_python() -> None:
+async def test_ctrl_c_during_imports_prints_no_traceback() -> None:
     async with demo(*QUIET, terminal=(100, 30)) as shown:
         await shown.until(lambda: "_ssl" in mapped(shown), "modules are loaded")
         shown.press(CTRL_C)
@@ -90,11 +90,11 @@ async def test_ctrl_c_at_once_is_no_fault_of_python() -> None:
 
 
 def mapped(shown: Demo) -> str:
-    """The libraries that it has loaded so far."""
+    """The libraries that the demo has loaded so far."""
     return Path(f"/proc/{shown.process.pid}/maps").read_text()
 
 
-async def test_kept_it_leaves_nothing_either_when_it_is_killed() -> None:
+async def test_killed_kept_demo_leaves_nothing() -> None:
     async with demo("--keep", "--tasks", 1) as shown:
         await shown.says(ITS_LAST_WORDS)
         shown.signal(signal.SIGKILL)
@@ -102,14 +102,14 @@ async def test_kept_it_leaves_nothing_either_when_it_is_killed() -> None:
 
 
 @pytest.mark.parametrize("options", [(), ("--plain",)])
-async def test_a_terminal_that_goes_away_ends_it(options: tuple[str, ...]) -> None:
+async def test_demo_ends_when_its_terminal_goes_away(options: tuple[str, ...]) -> None:
     async with demo("--tasks", 9, *options, terminal=(100, 30)) as shown:
         await works(shown)
         shown.hang_up()
         assert await shown.ends(SOON) in {129, UNHEARD}
 
 
-async def test_ctrl_c_is_heard_while_ones_own_statements_run(tmp_path: Path) -> None:
+async def test_ctrl_c_ends_a_demo_that_runs_own_statements(tmp_path: Path) -> None:
     (tmp_path / "slow.sql").write_text("SELECT pg_sleep(600)")
     async with demo("--plain", "--sql", tmp_path / "slow.sql") as shown:
         await shown.says("Ready after")
@@ -117,8 +117,8 @@ async def test_ctrl_c_is_heard_while_ones_own_statements_run(tmp_path: Path) -> 
         assert await shown.ends(SOON) == 130
 
 
-async def test_an_end_by_a_fault_leaves_nothing_either(tmp_path: Path) -> None:
-    """The cluster cannot be reached while Postgres' files are still being made."""
+async def test_demo_ended_by_a_fault_leaves_nothing(tmp_path: Path) -> None:
+    """The cluster fails while initdb still works."""
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text("nothing of the kind")
     status, said = await shows("--kubeconfig", kubeconfig)
@@ -130,9 +130,7 @@ async def test_an_end_by_a_fault_leaves_nothing_either(tmp_path: Path) -> None:
     [(is_made, signal.SIGINT, 130), (starts, signal.SIGHUP, 129), (works, signal.SIGINT, 130)],
     ids=lambda given: given.__name__ if callable(given) else str(given),
 )
-async def test_a_guard_that_somebody_killed_has_a_successor(
-    moment: Moment, number: signal.Signals, status: int
-) -> None:
+async def test_killed_guard_has_a_successor(moment: Moment, number: signal.Signals, status: int) -> None:
     async with demo(*QUIET) as shown:
         await moment(shown)
         await loses_its_guard(shown)
@@ -140,16 +138,16 @@ async def test_a_guard_that_somebody_killed_has_a_successor(
         assert await shown.ends(SOON + 5) == status
 
 
-async def test_without_its_guard_it_goes_on_to_its_end_and_still_leaves_nothing() -> None:
+async def test_demo_without_its_guard_completes_and_leaves_nothing() -> None:
     async with demo(*QUIET) as shown:
         await works(shown)
         await loses_its_guard(shown)
-        await shown.kills("janitor")  # what is begun after that is ended as well
+        await shown.kills("janitor")  # later processes end as well
         assert await shown.ends() == 0
 
 
 async def loses_its_guard(shown: Demo) -> None:
-    """To whoever kills it."""
+    """Kills its guard."""
     guards = [pid for pid, words in shown.remains.living().items() if "guard.py" in words]
     assert len(guards) == 1, shown.remains.living()
     os.kill(guards[0], signal.SIGKILL)

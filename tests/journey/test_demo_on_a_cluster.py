@@ -1,4 +1,4 @@
-"""`dispatcher demo --kubeconfig`: the same rows on somebody's own cluster, which is left as it was found."""
+"""`dispatcher demo --kubeconfig`: the samples on the user's own cluster, which is left as it was."""
 
 import yaml
 

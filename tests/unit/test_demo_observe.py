@@ -1,4 +1,4 @@
-"""What the demo looks at may be away at any moment, in any state."""
+"""The demo observes servers that may be away at any moment, in any state."""
 
 from typing import Any, cast
 
@@ -10,7 +10,7 @@ from dispatcher.programs.demo.observe import Observer
 
 
 class Broken:
-    """A connection whose server was killed in the middle of an answer: the driver does not take it for closed."""
+    """A connection whose server was killed during an answer. The driver takes it for open."""
 
     is_terminated = False
 
@@ -24,7 +24,7 @@ class Broken:
         self.is_terminated = True
 
 
-async def test_a_connection_that_broke_in_the_middle_of_an_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connection_that_broke_during_an_answer_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     observer, broken = Observer("postgresql://nowhere", cast("KubeClient", None), "x", frozenset()), Broken()
 
     async def no_reasons() -> tuple[dict[tuple[str, str], int], int]:

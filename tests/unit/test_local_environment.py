@@ -1,4 +1,4 @@
-"""The environment of a played container, against kubelet's rules; and the ways a played task behaves. Pure."""
+"""The environment of a container, against the rules of kubelet; and the played tasks of the control plane. Pure."""
 
 from collections.abc import Mapping
 
@@ -40,7 +40,7 @@ POD: Json = {
         ("line\n$(A)", "line\n1"),
     ],
 )
-def test_expansion(text: str, expanded: str) -> None:
+def test_expansion_of_values_follows_kubelet(text: str, expanded: str) -> None:
     assert expand(text, {"A": "1", "NESTED": "$(A)"}) == expanded
 
 
@@ -58,7 +58,7 @@ def test_expansion(text: str, expanded: str) -> None:
         ("status.hostIP", ""),
     ],
 )
-def test_fields(path: str, value: str) -> None:
+def test_field_references_give_the_values_of_the_pod(path: str, value: str) -> None:
     assert field(POD, path) == value
 
 
@@ -72,7 +72,7 @@ def key(kind: str, name: str, field_key: str, **more: object) -> Json:
     return {"valueFrom": {f"{kind}KeyRef": {"name": name, "key": field_key, **more}}}
 
 
-def test_only_what_stands_before_is_known_and_the_last_entry_wins() -> None:
+def test_variables_refer_to_earlier_ones_and_the_last_entry_wins() -> None:
     made = env(
         {"name": "FIRST", "value": "$(SECOND)"},
         {"name": "SECOND", "value": "2"},
@@ -83,7 +83,7 @@ def test_only_what_stands_before_is_known_and_the_last_entry_wins() -> None:
     assert made == {"FIRST": "$(SECOND)", "SECOND": "22", "THIRD": "2", "EMPTY": ""}
 
 
-def test_what_a_reference_brings_is_not_expanded() -> None:
+def test_values_of_references_are_not_expanded() -> None:
     sources = {("Secret", "s"): {"k": "$(A)"}, ("ConfigMap", "c"): {"k": "$$"}}
     made = env(
         {"name": "A", "value": "1"},
@@ -120,7 +120,7 @@ def test_an_optional_reference_to_nothing_is_no_variable() -> None:
         ({"env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "spec.x"}}}]}, "cannot be given here"),
     ],
 )
-def test_what_kubelet_could_not_start_either(container: Json, fault: str) -> None:
+def test_unresolvable_references_raise_a_config_fault(container: Json, fault: str) -> None:
     with pytest.raises(CreateContainerConfigFault, match=fault):
         resolve(container, POD, {})
 
@@ -137,6 +137,6 @@ async def test_a_task_may_end_without_any_call(play: str, code: int) -> None:
     assert not calls.asked
 
 
-async def test_an_unknown_way_to_behave_is_named() -> None:
+async def test_unknown_play_is_named() -> None:
     with pytest.raises(ValueError, match="'explode', not one of succeed"):
         await play_task({"PLAY": "explode"}, TaskCalls(None))

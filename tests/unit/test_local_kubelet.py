@@ -1,4 +1,4 @@
-"""What a node of processes decides about a Pod: what it refuses, what it does next, and what it says."""
+"""The decisions of a process kubelet about a Pod: refusals, acts, statuses."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -51,10 +51,10 @@ class TestRefusals:
             (a_pod(volumes=[{"name": "v", "nfs": {}}]), "volume v is of a kind that is no folder: nfs"),
         ],
     )
-    def test_what_needs_more_than_a_process_is_named(self, pod: Json, words: str) -> None:
+    def test_refusal_names_what_needs_more_than_a_process(self, pod: Json, words: str) -> None:
         assert words in why_refused(pod)
 
-    def test_what_the_node_has_not_got_is_named(self) -> None:
+    def test_refusal_names_the_resource_that_the_node_lacks(self) -> None:
         big = a_pod(a_container(resources={"requests": {"cpu": "1500m", "memory": "1Gi"}}))
         size = {"cpu": "2", "memory": "2Gi"}
         assert why_too_big(big, [a_pod()], size) == ("", "")
@@ -65,7 +65,7 @@ class TestRefusals:
 
 
 class TestOrders:
-    def test_words_are_expanded_and_paths_below_a_mount_are_those_of_its_folder(self) -> None:
+    def test_arguments_are_expanded_and_paths_below_a_mount_become_its_folder(self) -> None:
         container = a_container(
             command=["sh", "-c", "echo $(NAME) $(NOBODY) $$(NAME)"], args=["/cache/x", "/cached"], workingDir="/cache",
             env=[{"name": "NAME", "value": "n"}, {"name": "TASK_CACHE_DIR", "value": "/cache"}],
@@ -75,7 +75,7 @@ class TestOrders:
         assert order.argv == ["sh", "-c", "echo n $(NOBODY) $(NAME)", "/disk/warm/q/x", "/cached"]
         assert (order.cwd, order.env["TASK_CACHE_DIR"]) == ("/disk/warm/q", "/disk/warm/q")
 
-    def test_a_bare_container_gets_a_path_and_the_root_as_its_place(self) -> None:
+    def test_bare_container_gets_a_path_and_works_in_the_root_folder(self) -> None:
         order = build_order(a_container(), a_pod(), {}, {})
         assert isinstance(order, Order)
         assert (order.argv, order.cwd, list(order.env)) == (["work"], "/", ["PATH"])
@@ -86,7 +86,7 @@ def step(pod: Json, seen: Seen | None, ending: Mapping[str, Any] | None = None) 
 
 
 class TestSteps:
-    def test_a_bound_pod_is_started_and_one_that_is_to_go_before_that_is_let_go(self) -> None:
+    def test_bound_pod_is_started_and_one_deleted_before_that_is_removed(self) -> None:
         assert step(a_pod(), None) == Step(start=True)
         gone = step(a_pod(meta=DELETED), None)
         assert gone.delete
@@ -94,28 +94,28 @@ class TestSteps:
         (container,) = gone.status["containerStatuses"]
         assert (gone.status["phase"], container["state"]["terminated"]["exitCode"]) == ("Failed", 137)
 
-    def test_one_that_could_not_start_before_its_deadline_has_failed(self) -> None:
+    def test_pod_that_did_not_start_before_its_deadline_fails(self) -> None:
         pod = a_pod(status={"startTime": "2026-05-01T11:00:00Z"}, activeDeadlineSeconds=60)
-        said = step(pod, None).status
-        assert said is not None
-        assert (said["phase"], said["reason"]) == ("Failed", DEADLINE[0])
+        status = step(pod, None).status
+        assert status is not None
+        assert (status["phase"], status["reason"]) == ("Failed", DEADLINE[0])
 
-    def test_a_pod_of_which_only_a_part_was_started_is_started_on_or_ended_as_far_as_it_came(self) -> None:
+    def test_half_started_pod_is_started_further_or_ended(self) -> None:
         half = {"a": UP, "b": None}
         assert plan_step(a_pod(a_container("a"), a_container("b")), half, {}, NOW) == Step(start=True)
         going = a_pod(a_container("a"), a_container("b"), meta=DELETED)
         assert plan_step(going, half, {}, NOW).end_as == ""
         assert plan_step(going, {"a": BAD, "b": None}, {"at": NOW, "reason": ""}, NOW).delete
 
-    def test_an_order_of_which_there_is_no_word_yet_may_have_to_be_given_again(self) -> None:
+    def test_order_stays_open_until_its_container_starts_or_ends(self) -> None:
         assert [one.is_ordered for one in (Seen(), UP, FINE, Seen(is_gone=True))] == [True, False, False, False]
 
-    def test_what_changed_is_said_once(self) -> None:
-        said = step(a_pod(), UP).status
-        assert said is not None
-        assert step(a_pod(status=said), UP) == Step()
+    def test_status_is_written_once_for_each_change(self) -> None:
+        status = step(a_pod(), UP).status
+        assert status is not None
+        assert step(a_pod(status=status), UP) == Step()
 
-    def test_a_pod_that_is_to_go_is_asked_first_killed_after_its_grace_and_let_go_when_it_is_over(self) -> None:
+    def test_deleted_pod_is_terminated_killed_after_its_grace_and_then_removed(self) -> None:
         running = a_pod(meta=DELETED)
         assert step(running, UP).end_as == ""
         asked = step(running, UP, {"at": NOW - 4, "reason": ""})
@@ -126,7 +126,7 @@ class TestSteps:
         assert over.status is not None
         assert step(a_pod(meta=DELETED, status=over.status), BAD) == Step(delete=True)
 
-    def test_one_that_ended_stays_as_it_is(self) -> None:
+    def test_ended_pod_stays_as_it_is(self) -> None:
         assert step(a_pod(status={"phase": "Failed"}), BAD) == Step()
 
     @pytest.mark.parametrize(("began", "is_late"), [("2026-05-01T11:59:50Z", True), ("2026-05-01T11:59:51Z", False)])
@@ -134,18 +134,18 @@ class TestSteps:
         pod = a_pod(status={"phase": "Running", "startTime": began}, activeDeadlineSeconds=10)
         assert step(pod, UP).end_as == (DEADLINE[0] if is_late else None)
 
-    def test_the_grace_of_a_deadline_is_the_pods_own_and_it_fails_whatever_its_container_says(self) -> None:
+    def test_pod_past_its_deadline_has_its_own_grace_and_fails_in_any_case(self) -> None:
         pod = a_pod(activeDeadlineSeconds=10, terminationGracePeriodSeconds=2)
         assert not step(pod, UP, {"at": NOW - 1.9, "reason": DEADLINE[0]}).kill
         assert step(pod, UP, {"at": NOW - 2, "reason": DEADLINE[0]}).kill
-        said = step(pod, FINE, {"at": NOW - 2, "reason": DEADLINE[0]}).status
-        assert said is not None
-        assert (said["phase"], said["reason"], said["message"]) == ("Failed", *DEADLINE)
+        status = step(pod, FINE, {"at": NOW - 2, "reason": DEADLINE[0]}).status
+        assert status is not None
+        assert (status["phase"], status["reason"], status["message"]) == ("Failed", *DEADLINE)
 
 
-def said_of(seen: Mapping[str, Seen | None], told: Reasons | None = None, **container: Any) -> Json:
+def status_of(seen: Mapping[str, Seen | None], reasons: Reasons | None = None, **container: Any) -> Json:
     pod = a_pod(*(a_container(name, **container) for name in seen))
-    return build_status(pod, seen, told or Reasons(), NOW)
+    return build_status(pod, seen, reasons or Reasons(), NOW)
 
 
 class TestStatuses:
@@ -163,12 +163,12 @@ class TestStatuses:
         ],
     )
     def test_the_phase_is_that_of_all_containers_together(self, seen: dict[str, Seen | None], phase: str) -> None:
-        assert said_of(seen)["phase"] == phase
+        assert status_of(seen)["phase"] == phase
 
-    def test_it_is_ready_while_all_of_it_runs(self) -> None:
-        ready = {one["type"]: one["status"] for one in said_of({"a": UP, "b": UP})["conditions"]}
+    def test_pod_is_ready_while_all_its_containers_run(self) -> None:
+        ready = {one["type"]: one["status"] for one in status_of({"a": UP, "b": UP})["conditions"]}
         assert ready["Ready"] == ready["ContainersReady"] == "True"
-        half = {one["type"]: one for one in said_of({"a": UP, "b": FINE})["conditions"]}
+        half = {one["type"]: one for one in status_of({"a": UP, "b": FINE})["conditions"]}
         assert (half["Ready"]["status"], half["Ready"]["reason"]) == ("False", "ContainersNotReady")
 
     def test_conditions_of_others_stay_and_ours_keep_the_time_of_their_last_change(self) -> None:
@@ -179,25 +179,25 @@ class TestStatuses:
             {"type": "PodScheduled", "status": "True"},
         ]
         status = build_status(a_pod(status={"conditions": before}), {"task": UP}, Reasons(), NOW)
-        told = {one["type"]: one.get("lastTransitionTime") for one in status["conditions"]}
-        assert (told["Ready"], told["Initialized"], told["PodScheduled"]) == (since, "2026-05-01T12:00:00Z", None)
+        times = {one["type"]: one.get("lastTransitionTime") for one in status["conditions"]}
+        assert (times["Ready"], times["Initialized"], times["PodScheduled"]) == (since, "2026-05-01T12:00:00Z", None)
 
-    def test_what_keeps_a_container_waiting_is_told(self) -> None:
-        told = Reasons(waiting=("CreateContainerConfigError", "no such secret"))
-        (container,) = said_of({"task": None}, told)["containerStatuses"]
+    def test_status_names_what_keeps_a_container_waiting(self) -> None:
+        reasons = Reasons(waiting=("CreateContainerConfigError", "no such secret"))
+        (container,) = status_of({"task": None}, reasons)["containerStatuses"]
         assert container["state"] == {"waiting": {"reason": "CreateContainerConfigError", "message": "no such secret"}}
-        (container,) = said_of({"task": Seen()})["containerStatuses"]
+        (container,) = status_of({"task": Seen()})["containerStatuses"]
         assert container["state"] == {"waiting": {"reason": "ContainerCreating"}}
 
-    def test_the_log_is_told_of_a_failure_where_the_container_asks_for_it(self) -> None:
+    def test_status_of_a_failure_has_the_log_if_the_container_asks_for_it(self) -> None:
         policy: dict[str, Any] = {"terminationMessagePolicy": "FallbackToLogsOnError"}
-        ends = [said_of({"task": seen}, **policy)["containerStatuses"][0]["state"] for seen in (BAD, FINE)]
+        ends = [status_of({"task": seen}, **policy)["containerStatuses"][0]["state"] for seen in (BAD, FINE)]
         assert [end["terminated"].get("message") for end in ends] == ["boom\n", None]
-        assert "message" not in said_of({"task": BAD})["containerStatuses"][0]["state"]["terminated"]
+        assert "message" not in status_of({"task": BAD})["containerStatuses"][0]["state"]["terminated"]
 
-    def test_one_that_could_not_be_started_began_in_1970_as_the_real_one_has_it(self) -> None:
+    def test_container_that_could_not_start_began_in_1970_as_with_the_real_kubelet(self) -> None:
         never = Seen(ended_at=NOW, fault="no such file")
-        ended = said_of({"task": never})["containerStatuses"][0]["state"]["terminated"]
+        ended = status_of({"task": never})["containerStatuses"][0]["state"]["terminated"]
         assert (ended["exitCode"], ended["reason"], ended["startedAt"]) == (128, "StartError", "1970-01-01T00:00:00Z")
 
     def test_a_refused_pod_has_no_containers(self) -> None:

@@ -33,7 +33,7 @@ CTRL_C = b"\x03"
 GONE_SECONDS = 12
 """The guard gives up after 10 seconds."""
 COLUMNS = "SELECT id, queue, status, attempt, node_name, error, result FROM dispatch.tasks ORDER BY id"
-"""The columns that a submitter may read, among others."""
+"""Columns by name, because a submitter may not read all of them."""
 ITS_LAST_WORDS = "docs/operator.md to install"
 """The end of the output after all samples have ended, psql line included. With --keep the demo goes on."""
 URL = re.compile(r"postgresql://demo:\w+@127\.0\.0\.1:\d+/demo")

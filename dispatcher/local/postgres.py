@@ -70,7 +70,7 @@ class Home:
         self.programs = self._within_reach(programs or binaries())
 
     def _within_reach(self, programs: Path) -> Path:
-        """The programs where the account may run them: copied, if the checkout is in root's home, for example."""
+        """Programs that the account may run. Copies them if it cannot reach the originals, as in root's home."""
         is_open = all(folder.stat().st_mode & stat.S_IXOTH for folder in (programs, *programs.parents))
         if not self.account or is_open:
             return programs
@@ -181,7 +181,7 @@ class Postmaster:
         return f"postgresql://{SUPERUSER}:{self.home.password}@127.0.0.1:{self.port}/postgres"
 
     async def _end_orphans(self) -> None:
-        """Kills the backends of a killed server. One at work does not notice that, and holds memory of the next one."""
+        """Kills the backends of a killed server. A busy backend does not notice its end, and holds shared memory."""
         limit = time.monotonic() + START_LIMIT_SECONDS
         while (pids := working_in(self.directory)) and time.monotonic() < limit:
             for pid in pids:
@@ -230,7 +230,7 @@ def binaries() -> Path:
 
 
 def unprivileged_account() -> Account:
-    """The account for Postgres: as root a number of its own, else empty, for our own account.
+    """The account for Postgres. As root: a number of its own. Otherwise empty: our own account.
 
     PostgresFault: our account has no name.
     """

@@ -31,7 +31,7 @@ class Reasons(Struct, frozen=True):
 
 
 def written(seconds: float) -> str:
-    """Seconds since 1970 as the API writes a time."""
+    """The time as the API writes it. `seconds`: since 1970."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

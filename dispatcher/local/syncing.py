@@ -19,7 +19,7 @@ class Step(Struct, frozen=True):
     start: start the containers that do not run yet.
     end_as: send SIGTERM; the text is the reason of the Pod's end. None: no SIGTERM.
     kill: kill the containers.
-    status: the status to write. None: none.
+    status: the status to write, or None.
     delete: delete the Pod from the API server.
     """
 

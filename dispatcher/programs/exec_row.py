@@ -33,7 +33,7 @@ AWAY: Final = (
     asyncpg.exceptions.TransactionRollbackError,
     asyncpg.exceptions.ReadOnlySQLTransactionError,
 )
-"""No answer, or none of the primary: the call is repeated."""
+"""No answer, or not from the primary server: the call is repeated."""
 
 FAULTS: Final = (asyncpg.PostgresError, *AWAY)
 

@@ -26,8 +26,8 @@ WORDS: Final = {
 class Step(Struct, frozen=True):
     """Acts of one round.
 
-    status: the status to write. None: none.
-    is_short: the Job lacks its Pod: create it.
+    status: the status to write, or None.
+    is_short: create the Pod of the Job.
     delete: names of Pods to delete.
     release: names of Pods that lose the tracking finalizer.
     again_at: when to look again even if nothing has changed.

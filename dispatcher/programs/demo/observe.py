@@ -57,7 +57,8 @@ class Observer:
             nodes = await self._nodes()
         except AWAY:
             reasons = None
-            self._disconnect()  # broken in an answer, it is useless, and the driver may think it open
+            # A connection that broke during an answer is useless, and the driver may take it for open.
+            self._disconnect()
         self._last = DemoView(rows, nodes, reasons, parked)
         return self._last
 
@@ -92,7 +93,7 @@ class Observer:
 
     async def _reasons(self) -> tuple[dict[tuple[str, str], int], int]:
         async with self._session.get(self.metrics_url) as answer:
-            text = await answer.text(errors="replace")  # before our program listens, the port may be another's
+            text = await answer.text(errors="replace")  # another program may have the port, until ours listens
         reasons, parked = dict[tuple[str, str], int](), 0
         for name, labels, value in SAMPLE.findall(text):
             label = dict(LABEL.findall(labels))

@@ -42,7 +42,7 @@ IN_MEMORY: Final = "a cluster in memory and two nodes"
 
 
 class Terminal(Console):
-    """A console that raises BrokenPipeError once its reader is gone. That of rich would end the process."""
+    """A console that raises BrokenPipeError once its reader is gone. rich itself would end the process."""
 
     def __init__(self) -> None:
         if isinstance(sys.stdout, io.TextIOWrapper):
@@ -241,7 +241,7 @@ def read_templates(options: Options) -> dict[str, str]:
 
 
 def find_passing(manifests: Mapping[str, str]) -> frozenset[str]:
-    """Park reasons that end by themselves: with `report: exit-code` a row is parked until the janitor reports it."""
+    """Park reasons that end by themselves. With `report: exit-code` a row is parked until the janitor reports."""
     reports = {parse_template(name, text).report for name, text in manifests.items()}
     return frozenset({HoldReason.EXITED_WITHOUT_REPORT}) if "exit-code" in reports else frozenset()
 

@@ -1,4 +1,4 @@
-"""The rows and templates of a demo without rows or a template of the user."""
+"""The default rows and templates of a demo."""
 
 import sys
 from collections.abc import Mapping

@@ -18,7 +18,7 @@ WORDS: Final = {
 
 
 class Demo(Struct, frozen=True):
-    """What the next steps need to know of a demo.
+    """Facts about a demo for its next steps.
 
     command: the command line that starts `dispatcher` again.
     database_url: the URL for a submitter.
@@ -37,7 +37,7 @@ class Demo(Struct, frozen=True):
 
 
 def table(view: DemoView, shows: Mapping[int, str], reasons: Mapping[int, str]) -> Table:
-    """One line per task; of many tasks those with a purpose in `shows`, and those that did not succeed."""
+    """One line per task. Of many tasks only those with an entry in `shows`, and those that did not succeed."""
     made = Table(box=None, header_style="bold", padding=(0, 1), expand=True)
     for name in ("task", "queue", "status"):
         made.add_column(name, no_wrap=True)

@@ -1,4 +1,4 @@
-"""The embedded scheduler asks an extender as kube-scheduler does: same wire, same meaning of each answer."""
+"""The tests' scheduler of the embedded cluster asks an extender as kube-scheduler does: same wire, same meaning."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -12,11 +12,13 @@ from dispatcher.local.cluster.cluster import EmbeddedCluster
 from dispatcher.local.cluster.kinds import NODE, POD, Target
 from dispatcher.runtime.listening import Site
 from tests.controlplane.waiting import wait_for
+from tests.scheduling.extended_place_loop import NAME, ExtendedPlaceLoop
 
 Json = dict[str, Any]
 Reply = Callable[[Json], object]
 SIZE = {"cpu": "4", "memory": "4Gi", "pods": "10"}
-SPEC = {"containers": [{"name": "a", "image": "x:1", "resources": {"requests": {"cpu": "1"}}}]}
+CONTAINER = {"name": "a", "image": "x:1", "resources": {"requests": {"cpu": "1"}}}
+SPEC = {"schedulerName": NAME, "containers": [CONTAINER]}
 
 
 class Scripted:
@@ -87,9 +89,10 @@ class World:
 
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
-    async with serving() as extender, EmbeddedCluster(extender=extender.url) as cluster:
+    async with serving() as extender, EmbeddedCluster() as cluster:
         made = World(cluster, extender)
-        yield made
+        async with ExtendedPlaceLoop(cluster.registry, extender.url):
+            yield made
 
 
 async def test_it_is_asked_with_the_pod_and_the_names_of_the_nodes_that_fit(world: World) -> None:

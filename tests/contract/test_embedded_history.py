@@ -1,4 +1,4 @@
-"""The embedded scheduler and our own extender: history as with the real kube-scheduler (`test_extender_history`)."""
+"""Our own extender on the embedded cluster: history as with the real kube-scheduler (`test_extender_history`)."""
 
 import json
 from collections.abc import AsyncIterator
@@ -11,6 +11,7 @@ import pytest_asyncio
 from dispatcher.local.cluster.cluster import EmbeddedCluster
 from dispatcher.local.cluster.kinds import NODE, POD, Target
 from tests.controlplane.waiting import wait_for
+from tests.scheduling.extended_place_loop import NAME, ExtendedPlaceLoop
 from tests.scheduling.own_extender import OurExtender
 
 Json = dict[str, Any]
@@ -35,9 +36,8 @@ class World:
         annotations = {f"dispatcher.internal/{name}": json.dumps(note) for name, note in notes.items()}
         container = {"name": "t", "image": "x:1", "resources": {"requests": {"cpu": cpu}, "limits": {"cpu": "4"}}}
         meta = {"generateName": "p-", "annotations": annotations}
-        made = self.registry.create(
-            Target(POD, "default"), {"metadata": meta, "spec": {"containers": [container], **spec}}
-        )
+        whole = {"schedulerName": NAME, "containers": [container], **spec}
+        made = self.registry.create(Target(POD, "default"), {"metadata": meta, "spec": whole})
         return str(made.object["metadata"]["name"])
 
     async def lands(self, *history: str, **notes: Any) -> str:
@@ -54,9 +54,9 @@ class World:
 @pytest_asyncio.fixture(loop_scope="session")
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     extender = OurExtender(tmp_path / "kubeconfig")
-    async with EmbeddedCluster(extender=extender.url) as cluster:
+    async with EmbeddedCluster() as cluster:
         cluster.write_kubeconfig(tmp_path / "kubeconfig")
-        async with extender:
+        async with extender, ExtendedPlaceLoop(cluster.registry, extender.url):
             await extender.ready()
             made = World(cluster, extender)
             yield made

@@ -12,7 +12,6 @@ from aiohttp import web
 
 from dispatcher.local.cluster.api import Api
 from dispatcher.local.cluster.controllers import Controllers
-from dispatcher.local.cluster.extender import Extender
 from dispatcher.local.cluster.kinds import NAMESPACE, Target
 from dispatcher.local.cluster.registry import Registry
 from dispatcher.local.cluster.storage import Storage
@@ -26,23 +25,20 @@ def utc_now() -> datetime:
 
 
 class EmbeddedCluster:
-    """API server and controllers. `port` 0: a free port. `extender`: the URL prefix of a scheduler extender."""
+    """API server and controllers, on a free port."""
 
-    def __init__(self, port: int = 0, extender: str = "") -> None:
+    def __init__(self) -> None:
         self.token = secrets.token_hex(16)
         self.registry = Registry(Storage(), utc_now)
         self.url = ""
-        self._port = port
-        self._extender_url = extender
 
     async def __aenter__(self) -> Self:
         for name in NAMESPACES:
             self.registry.create(Target(NAMESPACE), {"metadata": {"name": name}})
-        self._extender = Extender(self._extender_url) if self._extender_url else None
-        self._controlling = asyncio.create_task(Controllers(self.registry, utc_now, self._extender).run())
+        self._controlling = asyncio.create_task(Controllers(self.registry, utc_now).run())
         self._runner = web.AppRunner(Api(self.registry, self.token).app(), access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
-        await Site(self._runner, "127.0.0.1", self._port).start()
+        await Site(self._runner, "127.0.0.1", 0).start()
         self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
         return self
 
@@ -51,8 +47,6 @@ class EmbeddedCluster:
         self._controlling.cancel()
         with suppress(asyncio.CancelledError):
             await self._controlling
-        if self._extender:
-            await self._extender.close()
 
     def write_kubeconfig(self, path: Path, namespace: str = "default") -> Path:
         """Writes a kubeconfig, readable for this account alone: its token allows to run processes of this machine."""

@@ -13,7 +13,6 @@ from typing import Any, Final
 import structlog
 
 from dispatcher.local.cluster.events import Events
-from dispatcher.local.cluster.extender import Extender
 from dispatcher.local.cluster.garbage import Garbage
 from dispatcher.local.cluster.job_loop import JobLoop
 from dispatcher.local.cluster.kinds import NODE, Target
@@ -31,13 +30,13 @@ CONDITION_TAINTS: Final = {f"node.kubernetes.io/{what}" for what in ("not-ready"
 class Controllers:
     """All controllers. `run` ends by cancellation."""
 
-    def __init__(self, registry: Registry, clock: Callable[[], datetime], extender: Extender | None = None) -> None:
+    def __init__(self, registry: Registry, clock: Callable[[], datetime]) -> None:
         self._registry = registry
         self._clock = clock
         events = Events(registry)
         self._garbage = Garbage(registry)
         self._jobs = JobLoop(registry, events, clock)
-        self._places = PlaceLoop(registry, events, extender)
+        self._places = PlaceLoop(registry, events)
         self._collect_at = clock()
         self._wake = asyncio.Event()
         registry.storage.listeners.append(self._hear)
@@ -50,7 +49,7 @@ class Controllers:
                 self._garbage.run_once()
                 self._collect_unplaced()
                 self._keep_nodes()
-                await self._places.run_once()
+                self._places.run_once()
             except Exception:  # one bad object must not stop the cluster
                 log.exception("a round of the controllers failed")
                 await asyncio.sleep(FAULT_SECONDS)

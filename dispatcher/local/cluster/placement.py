@@ -1,7 +1,7 @@
 """Chooses the node for a Pod: the best of those where it fits.
 
 Pure. Of kube-scheduler's plugins it has those that a template can use: resources, cordons, taints, node selector, node
-affinity. The message for a Pod that fits nowhere is kube-scheduler's. `extender` asks a scheduler extender.
+affinity. The message for a Pod that fits nowhere is kube-scheduler's.
 """
 
 from collections import Counter
@@ -139,10 +139,10 @@ def preference(spec: Json, room: Room) -> int:
     return sum(one["weight"] for one in preferred if matches(one["preference"], room.node))
 
 
-def choose(spec: Json, rooms: Sequence[Room], extra: Mapping[str, float] = {}) -> str:
-    """The name of the best of nodes that fit. `extra`: points of an extender, by node."""
+def choose(spec: Json, rooms: Sequence[Room]) -> str:
+    """The name of the best of nodes that fit."""
     most = max(preference(spec, room) for room in rooms)
-    return max(rooms, key=lambda room: (score(spec, room, most) + extra.get(room.name, 0), room.name)).name
+    return max(rooms, key=lambda room: (score(spec, room, most), room.name)).name
 
 
 def tell_unschedulable(reasons: Sequence[Sequence[str]]) -> str:

@@ -80,11 +80,24 @@ class Keeper:
     def __init__(self, run_folder: RunFolder, tell: Callable[[str], None]) -> None:
         self._run_folder = run_folder
         self._tell = tell
+        self._watches: list[asyncio.Task[None]] = []
 
-    async def keep(self, name: str, start: Start) -> asyncio.Task[None]:
-        """Returns once the process runs. The task fails with ChildFault when the process ends too often."""
+    async def keep(self, name: str, start: Start) -> None:
+        """Returns once the process runs. From now on it is started again when it ends."""
         process = await self._begin(name, start)
-        return asyncio.create_task(self._watch(name, start, process))
+        self._watches.append(asyncio.create_task(self._watch(name, start, process)))
+
+    def check(self) -> None:
+        """ChildFault: a process ended too often. DispatcherError: it could not be started again."""
+        for watch in self._watches:
+            if watch.done() and (fault := watch.exception()):
+                raise fault if isinstance(fault, DispatcherError) else DispatcherError(str(fault))
+
+    async def close(self) -> None:
+        """Ends the watch over the processes. The processes go on."""
+        for watch in self._watches:
+            watch.cancel()
+        await asyncio.gather(*self._watches, return_exceptions=True)
 
     async def _begin(self, name: str, start: Start) -> asyncio.subprocess.Process:
         process = await start()

@@ -20,7 +20,8 @@ import pytest
 
 from dispatcher.local.postgres import SUPERUSER, has_name
 from dispatcher.pg.queries import query
-from dispatcher.programs.demo.environment import LOGINS, DemoEnvironment
+from dispatcher.programs.demo.database import LOGINS
+from dispatcher.programs.demo.environment import DemoEnvironment
 from dispatcher.programs.demo.samples import templates
 from tests.controlplane.waiting import wait_for
 from tests.demoing import ACCOUNT, GONE_SECONDS, ITS_LAST_WORDS, Demo, as_account, demo

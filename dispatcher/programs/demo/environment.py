@@ -16,32 +16,27 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final, Self
 
-import asyncpg
 import msgspec
 
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import log_in
 from dispatcher.kube.job_api import jobs_path
-from dispatcher.local.children import UNWRITABLE, Keeper, RunFolder, Start, unwritable
+from dispatcher.local.children import UNWRITABLE, Keeper, RunFolder, unwritable
 from dispatcher.local.cluster.cluster import EmbeddedCluster
-from dispatcher.local.postgres import SUPERUSER, Home, Postmaster, free_port
+from dispatcher.local.postgres import Home, free_port
 from dispatcher.model.errors import DispatcherError
 from dispatcher.model.identity import job_selector
-from dispatcher.pg.migrate import migrate
-from dispatcher.pg.queries import query
-from dispatcher.programs.demo.samples import CACHE_ROOT, QUEUES, SECRET
+from dispatcher.programs.demo.database import DemoDatabase
+from dispatcher.programs.demo.samples import CACHE_ROOT, SECRET
 from dispatcher.settings.definition import KubeSettings
 
 NODES: Final = ("east", "west")
 NODE_SIZE: Final = ("--cpu", "4", "--memory", "2Gi", "--pods", "20")
-POSTGRES: Final = "postgres"
 MAX_JOBS: Final = 6
 READY_SECONDS: Final = 60
 LEAVE_SECONDS: Final = 10
 LOOK_SECONDS: Final = 0.05
 PROGRAMS: Final = ("dispatcher", "janitor")
-LOGINS: Final = ("demo", "reader", "task", "janitor", "observer")
-"""Each login has a password of its own: the one that a container knows gives no right that the container lacks."""
 
 
 class DemoEnvironment:
@@ -54,9 +49,7 @@ class DemoEnvironment:
         self._tell = tell
         self._users_kubeconfig = kubeconfig
         self._stack = AsyncExitStack()
-        self._watches: list[asyncio.Task[None]] = []
         self._run_folder = RunFolder()
-        self._passwords = {login: secrets.token_hex(16) for login in LOGINS}
         self.installation = f"demo-{secrets.token_hex(3)}" if kubeconfig else "demo"
         self.metrics_url = ""
 
@@ -79,39 +72,14 @@ class DemoEnvironment:
     async def _open(self) -> None:
         self._stack.callback(self._run_folder.close)
         self._keeper = Keeper(self._run_folder, self._tell)
-        self._stack.push_async_callback(self._end_watches)
+        self._stack.push_async_callback(self._keeper.close)
         for name, text in self._templates.items():
             self.templates.mkdir(exist_ok=True)
             (self.templates / f"{name}.yaml").write_text(text)
         home = await asyncio.to_thread(Home, self._run_folder.folder / "postgres", way=(self._run_folder.folder,))
-        self._passwords[SUPERUSER] = home.password
-        self._postmaster = Postmaster(home, "demo")
-        await run_together(self._open_database(), self._open_cluster())
+        self._database = DemoDatabase(home)
+        await run_together(self._database.open(self._keeper), self._open_cluster())
         await self._open_programs()
-
-    async def _open_database(self) -> None:
-        await self._postmaster.initialise()
-        await self._keep(POSTGRES, self._start_postgres)
-        admin = await asyncpg.connect(self._postmaster.admin_url)
-        try:
-            await admin.execute(query("database", "demo"))
-        finally:
-            await admin.close()
-        owner_url = self.url(SUPERUSER)
-        await migrate(owner_url)
-        owner = await asyncpg.connect(owner_url)
-        try:
-            for login in LOGINS:
-                await owner.fetchval(query("password", "demo"), login, self._passwords[login])
-            await owner.execute(query("logins", "demo"))
-            for name, (cap, note) in QUEUES.items():
-                await owner.execute(query("queue", "demo"), name, cap, note)
-        finally:
-            await owner.close()
-
-    async def _start_postgres(self) -> asyncio.subprocess.Process:
-        await self._postmaster.start()
-        return self._postmaster.process
 
     async def _open_cluster(self) -> None:
         if self._users_kubeconfig:
@@ -141,7 +109,7 @@ class DemoEnvironment:
     async def _keep_node(self, name: str) -> None:
         where = ("--folder", str(self._run_folder.folder / "nodes" / name), "--kubeconfig", str(self.kubeconfig))
         asked = ("--name", name, *where, *NODE_SIZE)
-        await self._keep(name, self._keeper.program(name, "dispatcher.local", *asked))
+        await self._keeper.keep(name, self._keeper.program(name, "dispatcher.local", *asked))
 
     async def _keep_program(self, name: str, command: str, login: str, **settings: object) -> None:
         values = {
@@ -158,15 +126,7 @@ class DemoEnvironment:
             env = {f"DISPATCHER_{key}": str(value) for key, value in {**values, "LISTEN_ADDRESS": address}.items()}
             return await self._keeper.program(name, "dispatcher", command, env=env)()
 
-        await self._keep(name, start)
-
-    async def _keep(self, name: str, start: Start) -> None:
-        self._watches.append(await self._keeper.keep(name, start))
-
-    async def _end_watches(self) -> None:
-        for watch in self._watches:
-            watch.cancel()
-        await asyncio.gather(*self._watches, return_exceptions=True)
+        await self._keeper.keep(name, start)
 
     async def _until_ready(self) -> None:
         """Waits until the nodes take Pods. The programs may start later: rows wait for them."""
@@ -174,7 +134,7 @@ class DemoEnvironment:
             return
         limit = time.monotonic() + READY_SECONDS
         while True:
-            self.check()
+            self._keeper.check()
             found = msgspec.json.decode((await self.client.request("GET", "/api/v1/nodes")).body)["items"]
             ready = {node["metadata"]["name"] for node in found if not node["spec"].get("taints")}
             if ready == set(NODES):
@@ -186,7 +146,7 @@ class DemoEnvironment:
 
     async def _leave_cluster(self) -> None:
         """Removes the demo's Jobs and its lease from the user's cluster, once no program makes new ones."""
-        await self._end_watches()
+        await self._keeper.close()
         self._run_folder.kill(*PROGRAMS)
         namespace, limit = self.client.namespace, time.monotonic() + LEAVE_SECONDS
         lease = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{self.installation}-leader"
@@ -213,7 +173,7 @@ class DemoEnvironment:
         return self._run_folder.folder / "templates"
 
     def url(self, login: str) -> str:
-        return f"postgresql://{login}:{self._passwords[login]}@127.0.0.1:{self._postmaster.port}/demo"
+        return self._database.url(login)
 
     async def reason(self, task_id: int) -> str:
         """Why a row does not become a Job, in the words of `dispatcher render`. Empty: it says nothing."""
@@ -228,9 +188,7 @@ class DemoEnvironment:
 
     def check(self) -> None:
         """ChildFault: a process has ended for good. The text holds the end of its log."""
-        for watch in self._watches:
-            if watch.done() and (fault := watch.exception()):
-                raise fault if isinstance(fault, DispatcherError) else DispatcherError(str(fault))
+        self._keeper.check()
 
 
 async def run_together(*parts: Coroutine[None, None, None]) -> None:

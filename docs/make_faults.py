@@ -1,7 +1,7 @@
 """Writes `docs/faults.md` from `tests/faults/matrix.py` and the markers of the tests. See `make docs`.
 
-The tests are parsed, not imported. A marker is on a test or on a class of tests, like `@pytest.mark.fault(3, 4)` or
-`@pytest.mark.museum("bug")`.
+This program parses the tests and does not import them. A test, or a class of tests, has a marker such as
+`@pytest.mark.fault(3, 4)` or `@pytest.mark.museum("bug")`.
 """
 
 import ast
@@ -39,7 +39,7 @@ FAULT_HEAD: Final = """\
 
 
 class Claim(NamedTuple):
-    """One argument of a marker of a test. `of`: the number of a fault, or the name of a bug."""
+    """One argument of a marker on a test: the number of a fault, or the name of a bug."""
 
     path: str
     test: str
@@ -48,7 +48,7 @@ class Claim(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """File and name of the test, in words."""
+        """File and name as words, for the page."""
         suite, _, file = self.path.removeprefix("tests/").removesuffix(".py").rpartition("/")
         words = self.test.removeprefix("test_").replace("_", " ")
         return f"`{suite}/{file.removeprefix('test_')}` {words}"
@@ -87,7 +87,7 @@ def marks(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> Iterat
 
 
 def marks_in(node: ast.AST) -> Iterator[tuple[str, Any]]:
-    """Marker and argument: `pytest.mark.fault(3, 4)` yields ("fault", 3) and ("fault", 4)."""
+    """The arguments of a marker: `pytest.mark.fault(3, 4)` yields ("fault", 3) and ("fault", 4)."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr not in MARKERS:
         return
     if ast.unparse(node.func) == f"pytest.mark.{node.func.attr}":
@@ -103,16 +103,16 @@ def faults_page() -> str:
     for title, faults in CHAPTERS.items():
         rows = [fault_row(number, fault, shown_by["fault", number]) for number, fault in faults.items()]
         parts.append(f"## {title}\n\n{FAULT_HEAD}{''.join(rows)}")
-    bugs = [f"| {bug} | {did} | {sentences(shown_by['museum', bug])} |\n" for bug, did in MUSEUM.items()]
+    bugs = [f"| {bug} | {did} | {told(shown_by['museum', bug])} |\n" for bug, did in MUSEUM.items()]
     return "\n".join([*parts, MUSEUM_HEAD + "".join(bugs)])
 
 
 def fault_row(number: int, fault: Fault, tests: list[Claim]) -> str:
-    by = f"later: {fault.later}" if fault.later else sentences(tests)
+    by = f"later: {fault.later}" if fault.later else told(tests)
     return f"| F{number} | {fault.what} | {fault.right} | {by} |\n"
 
 
-def sentences(tests: list[Claim]) -> str:
+def told(tests: list[Claim]) -> str:
     return "<br>".join(test.sentence for test in tests)
 
 

@@ -10,7 +10,7 @@ from dispatcher.runtime import metrics
 
 PAGE: Final = Path(__file__).with_name("metrics.md")
 HEAD: Final = """\
-<!-- Made from dispatcher/metrics.py by `make docs`. Change it there. -->
+<!-- Made from dispatcher/runtime/metrics.py by `make docs`. Change it there. -->
 # Metrics
 
 `GET /metrics` on LISTEN_ADDRESS returns Prometheus text. Values have base units. No label ever holds the name of a

@@ -1,7 +1,7 @@
-"""Writes `docs/rights.md` from a migrated database and from the rendered manifests of `deploy/`. See `make docs`.
+"""Writes `docs/rights.md` from a migrated database and from what `deploy/` renders. See `make docs`.
 
-The program starts a Postgres of its own, or uses that of TEST_DATABASE_URL. It builds kustomize if that is missing.
-`tests/integration/test_rights.py` and `tests/contract/test_account_rights.py` compare the page with both sources.
+This program starts its own Postgres, or uses the one that TEST_DATABASE_URL names. It builds kustomize if it is
+missing. tests/integration/test_rights.py and tests/contract/test_account_rights.py compare the page with both sources.
 """
 
 from __future__ import annotations
@@ -32,10 +32,7 @@ page with a real database and a real API server: a right that is missing here fa
 
 
 async def read_catalog(connection: asyncpg.Connection[asyncpg.Record]) -> Catalog:
-    """The rights in a database. `search_path` must name system schemas only.
-
-    Sorted here, because the order of Postgres depends on its collation.
-    """
+    """The catalog; `search_path` names no schema of ours. Sorted here: the server's order depends on its collation."""
 
     async def rows(name: str, *arguments: object) -> list[dict[str, Any]]:
         found = [ordered(row) for row in await connection.fetch(query(name, "rights"), *arguments)]
@@ -54,12 +51,12 @@ async def read_catalog(connection: asyncpg.Connection[asyncpg.Record]) -> Catalo
 
 
 def ordered(row: asyncpg.Record) -> dict[str, Any]:
-    """The row with sorted lists. Only the columns of a table keep their order."""
+    """A row with its lists sorted. Columns of a table keep their order; other lists have no order."""
     return {key: sorted(value) if isinstance(value, list) and key != "columns" else value for key, value in row.items()}
 
 
 async def migrated_catalog() -> Catalog:
-    """The rights in a new, migrated database."""
+    """The catalog of a new, migrated database."""
     server = await PostgresServer.launch()
     try:
         database = await server.create_database()
@@ -76,7 +73,7 @@ async def migrated_catalog() -> Catalog:
 
 
 def installations() -> dict[str, tuple[Json, ...]]:
-    """The objects of each folder of `deploy/` that grants rights."""
+    """The objects that each folder of `deploy/` renders, for the folders with objects about rights."""
     folders = sorted(file.parent for file in DEPLOY.rglob("kustomization.yaml"))
     found = {folder.relative_to(DEPLOY).as_posix(): rendered(folder) for folder in folders}
     return {folder: objects for folder, objects in found.items() if any(one["kind"] in RBAC_KINDS for one in objects)}

@@ -1,4 +1,4 @@
-"""Writes `docs/settings.md` from `dispatcher/settings/definition.py`, the only list of settings. See `make docs`."""
+"""Writes `docs/settings.md` from `dispatcher/settings/definition.py`, so no second list of settings exists. See `make docs`."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ TITLES: Final = {
     "service": "Service",
 }
 HEAD: Final = f"""\
-<!-- Made from dispatcher/config.py by `make docs`. Change it there. -->
+<!-- Made from dispatcher/settings/definition.py by `make docs`. Change it there. -->
 # Settings
 
 Settings are environment variables. An empty variable counts as unset. `dispatcher config` shows the effective settings
@@ -54,7 +54,7 @@ def row(field: Any) -> str:
 
 
 def rule(read: Any) -> str:
-    """The rule for a value, from the reader's own error about a wrong one."""
+    """The rule of a setting, from the message of its reader for a wrong value."""
     try:
         read(NOT_EVEN_A_WORD)
     except ValueError as fault:

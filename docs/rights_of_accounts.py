@@ -1,6 +1,7 @@
-"""The second part of `docs/rights.md`: the rights that the manifests of `deploy/` grant in the cluster. Pure.
+"""The second part of `docs/rights.md`: the rights that the manifests of `deploy/` give in the cluster. Pure.
 
-A role that the manifests bind but do not contain is written by its name: the cluster has its rules.
+The manifests can bind a role that they do not define. The page then has only its name. Its rules depend on the
+cluster's version.
 """
 
 from collections import defaultdict
@@ -13,7 +14,7 @@ from docs.rights_of_roles import NOTHING, listed, section
 CLUSTER: Final = "*cluster*"
 ALL_OF_ROLE: Final = "everything that it allows"
 VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
-"""In the order of the page. Other verbs follow them."""
+"""The order of verbs on the page; other verbs come after these."""
 AGGREGATED: Final = "rbac.authorization.k8s.io/aggregate-to-"
 HEAD: Final = """\
 ## Cluster
@@ -26,14 +27,9 @@ Json = Mapping[str, Any]
 
 
 class Right(NamedTuple):
-    """One verb on one resource.
+    """One verb on one resource. `where` is a namespace, or CLUSTER. No name: every object.
 
-    subject: the account, user or group that has the right.
-    where: a namespace, or CLUSTER.
-    group: the API group of the resource.
-    resource: its plural name; a path if it begins with `/`; empty for a right to a whole role.
-    name: the name of one object, or of the role. Empty: every object.
-    verb: the verb, or ALL_OF_ROLE.
+    A resource that begins with `/` is a path. A right to a whole role has the role's name and no resource.
     """
 
     subject: str
@@ -45,7 +41,7 @@ class Right(NamedTuple):
 
     @property
     def of(self) -> str:
-        """The resource as kubectl writes it."""
+        """The resource in the form of kubectl."""
         if self.verb == ALL_OF_ROLE:
             return f"`{self.name}`"
         resource, slash, part = self.resource.partition("/") if self.resource[0] != "/" else (self.resource, "", "")
@@ -53,7 +49,7 @@ class Right(NamedTuple):
 
 
 def accounts_part(installations: Mapping[str, Sequence[Json]]) -> str:
-    """The part of the page as Markdown. `installations`: the objects of each folder of `deploy/`."""
+    """The part of the page as Markdown. `installations`: the objects that each folder of `deploy/` renders."""
     verbs: dict[tuple[str, ...], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for folder, objects in installations.items():
         for right in rights_of(objects):
@@ -71,7 +67,7 @@ def unquoted(key: Iterable[str]) -> list[str]:
 
 
 def rows_of(key: tuple[str, ...], verbs_by_folder: Mapping[str, Iterable[str]]) -> Iterator[tuple[str, ...]]:
-    """The rows of one right: one row for all folders that grant the same verbs."""
+    """One line for all folders that give the same verbs."""
     subject, where, resource, name = key
     folders: dict[str, list[str]] = defaultdict(list)
     for folder, verbs in verbs_by_folder.items():
@@ -85,7 +81,7 @@ def place(verb: str) -> tuple[int, str]:
 
 
 def rights_of(objects: Iterable[Json]) -> set[Right]:
-    """The rights that the objects grant, now by bindings, and later to holders of their roles."""
+    """The rights of every subject that the objects name, and of later holders of their roles."""
     objects = tuple(objects)
     roles = {role_key(one): one for one in objects if one["kind"] in ("Role", "ClusterRole")}
     bindings = [one for one in objects if one["kind"] in ("RoleBinding", "ClusterRoleBinding")]
@@ -106,7 +102,7 @@ def role_key(role: Json) -> tuple[str, str, str]:
 
 
 def bound_key(binding: Json) -> tuple[str, str, str]:
-    """The key of the role that is bound. A RoleBinding may bind a ClusterRole, too, for its own namespace."""
+    """The key of the bound role. A RoleBinding may also give a ClusterRole, only in its own namespace."""
     kind, name = binding["roleRef"]["kind"], binding["roleRef"]["name"]
     return kind, binding["metadata"]["namespace"] if kind == "Role" else "", name
 
@@ -124,7 +120,7 @@ def bound(binding: Json, roles: Mapping[tuple[str, str, str], Json]) -> Iterator
 
 
 def later_holders(role: Json, *, is_bound: bool) -> list[str]:
-    """Later holders of a role, in words: of each role that it aggregates to, or of the role itself if it is unused."""
+    """Holders of the roles that include this role by its labels. An unbound role counts for its own later holders."""
     labels = role["metadata"].get("labels", {})
     wholes = [key.removeprefix(AGGREGATED) for key, on in labels.items() if key.startswith(AGGREGATED) and on == "true"]
     alone = [] if wholes or is_bound else [role["metadata"]["name"]]

@@ -1,6 +1,6 @@
-"""The first part of `docs/rights.md`: the rights of the group roles in the database. `make_rights` reads them.
+"""The first part of `docs/rights.md`: the rights of the group roles in the database. `make_rights` reads the catalog.
 
-A right without a letter here is on the page by its full name, so no right is left out.
+A right without a letter in this file has its full name on the page, so no right is left out.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ OWNER: Final = "dispatch_owner"
 PUBLIC: Final = "PUBLIC"
 ROLES: Final = tuple(
     PREFIX + name for name in ("submitter", "operator", "task", "reader", "janitor", "observer")
-)  # all but the owner; roles of people first
+)  # of all but the owner; people first
 LETTERS: Final = {
     "SELECT": "s",
     "INSERT": "i",
@@ -23,7 +23,7 @@ LETTERS: Final = {
     "MAINTAIN": "M",
 }
 BY_COLUMN: Final = ("SELECT", "INSERT", "UPDATE", "REFERENCES")
-"""Rights that a column can have. On a table they hold for every column, and for later columns, too."""
+"""Rights that a column can have. On a table they hold for every column, also for later columns."""
 NOTHING: Final = "—"
 HEAD: Final = """\
 ## Database
@@ -43,7 +43,7 @@ class Role(NamedTuple):
 
 
 class Relation(NamedTuple):
-    """A table, a view or a sequence. `row_security`: on, off or forced."""
+    """A table, a view or a sequence; `row_security` is on, off or forced."""
 
     name: str
     kind: str
@@ -59,7 +59,7 @@ class Function(NamedTuple):
 
 
 class Policy(NamedTuple):
-    """A policy of row security. `visible`: its USING. `writable`: its WITH CHECK."""
+    """A policy of row security; `visible` is its USING, `writable` its WITH CHECK."""
 
     relation: str
     name: str
@@ -71,7 +71,7 @@ class Policy(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """One privilege of one grantee on an object. `part`: a column; empty: the whole object."""
+    """One privilege of one grantee on an object; `part` is a column, or empty for the whole object."""
 
     kind: str
     name: str
@@ -82,7 +82,7 @@ class Grant(NamedTuple):
 
 
 class Default(NamedTuple):
-    """Default privileges: rights of others on new objects of an owner."""
+    """The rights that new objects of an owner give to other roles."""
 
     owner: str
     place: str
@@ -91,7 +91,7 @@ class Default(NamedTuple):
 
 
 class Catalog(NamedTuple):
-    """All rights in the catalog of a migrated database."""
+    """The rights in the catalog of a migrated database."""
 
     roles: Sequence[Role]
     relations: Sequence[Relation]
@@ -147,18 +147,18 @@ def relation_section(relation: Relation, grants: Sequence[Grant], holders: Seque
 
 
 def whole_letters(own: Sequence[Grant], holder: str) -> str:
-    """The letters of rights that only a whole table can have."""
+    """Rights on the whole table that a column cannot have."""
     return letters(one for one in own if one.grantee == holder and not one.part and one.privilege not in BY_COLUMN)
 
 
 def column_letters(own: Sequence[Grant], column: str, holder: str) -> str:
-    """The letters of a column. Capital: granted on the table. Small: granted on this column alone."""
+    """Capital letters are granted on the table, so on every column; small letters on this column alone."""
     theirs = [one for one in own if one.grantee == holder and one.privilege in BY_COLUMN]
     return letters(one for one in theirs if not one.part).upper() + letters(one for one in theirs if one.part == column)
 
 
 def letters(grants: Iterable[Grant]) -> str:
-    """The letters of grants. `+`: the grantee may pass the right on."""
+    """One letter per right; `+` means that the right may be passed on."""
     return "".join(LETTERS.get(one.privilege, f" {one.privilege}") + "+" * one.grantable for one in ordered(grants))
 
 
@@ -207,7 +207,7 @@ def policy_section(policies: Sequence[Policy]) -> str:
 
 
 def rest_section(catalog: Catalog) -> str:
-    """Rights that most installations do not have."""
+    """Kinds of rights that most installations do not have."""
     named: Mapping[str, Sequence[str]] = {
         "Rights on types": told(catalog.grants, "type"),
         "Rights on the database beyond those of a new one": told(catalog.grants, "database"),
@@ -225,7 +225,7 @@ def rest_section(catalog: Catalog) -> str:
 
 
 def told(grants: Iterable[Grant], kind: str) -> list[str]:
-    """The grants on objects of one kind, in words."""
+    """One line for each right on a kind of object."""
     return [f"{one.name}: {in_words(one)}" for one in grants if one.kind == kind]
 
 
@@ -251,5 +251,5 @@ def listed(words: Sequence[str]) -> str:
 
 
 def code(words: Sequence[str]) -> str:
-    """The words as code. Bars are escaped: they would end the cell of the table."""
+    """Words as code. A bar is escaped, because it would end the cell of the table."""
     return listed(["`" + word.replace("|", r"\|").replace("\n", " ") + "`" for word in words])

@@ -1,0 +1,94 @@
+"""ARCHITECTURE.md and GLOSSARY.md name files, functions, folders and classes that exist."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.house.tree import ROOT, files, python_files, shown
+
+PAGE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+GLOSSARY = (ROOT / "GLOSSARY.md").read_text(encoding="utf-8")
+PLACES = ("", "dispatcher/", "sql/migrations/")
+"""Folders that a path on the page may begin from."""
+
+
+def section(title: str) -> str:
+    return PAGE.split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+def stops(text: str) -> Iterator[tuple[str, str]]:
+    """File and function of each line of the table of stops."""
+    for row in re.findall(r"^\| [^|]*\| `([^|`]+)` \| ([^|]+) \|", text, re.MULTILINE):
+        file, functions = row
+        for function in re.findall(r"`([^`]+)`", functions):
+            yield file, function
+
+
+def definitions(tree: ast.AST, prefix: str = "") -> Iterator[str]:
+    """Names of classes and functions; a method has the name of its class before it."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield f"{prefix}{node.name}"
+        if isinstance(node, ast.ClassDef):
+            yield from definitions(node, f"{node.name}.")
+
+
+def has_function(file: str, function: str) -> bool:
+    path = ROOT / file
+    if not path.is_file():
+        return False
+    text = path.read_text(encoding="utf-8")
+    return is_created(text, function) if path.suffix == ".sql" else function in definitions(ast.parse(text))
+
+
+def is_created(sql: str, function: str) -> bool:
+    return bool(re.search(rf"^CREATE (OR REPLACE )?FUNCTION (dispatch\.)?{function}\(", sql, re.MULTILINE))
+
+
+STOPS = list(stops(section("One row's way through the code")))
+
+
+def test_the_way_of_a_row_has_its_stops() -> None:
+    assert len({file for file, _ in STOPS}) >= 6
+
+
+@pytest.mark.parametrize(("file", "function"), STOPS, ids=str)
+def test_each_stop_exists(file: str, function: str) -> None:
+    assert has_function(file, function)
+
+
+@pytest.mark.parametrize(("file", "function"), [stop for stop in STOPS if stop[0].endswith(".sql")], ids=str)
+def test_each_sql_stop_is_in_the_newest_migration_that_has_it(file: str, function: str) -> None:
+    migrations = [path for path in files() if path.match("sql/migrations/*.sql")]
+    assert [shown(path) for path in migrations if is_created(path.read_text(encoding="utf-8"), function)][-1] == file
+
+
+def test_a_name_that_does_not_exist_is_found() -> None:
+    row = "| 1 x | `dispatcher/app.py` | `App.run`, `App.fly` | text |\n| | `dispatcher/gone.py` | `run` | text |\n"
+    assert [stop for stop in stops(row) if not has_function(*stop)] == [
+        ("dispatcher/app.py", "App.fly"),
+        ("dispatcher/gone.py", "run"),
+    ]
+
+
+def test_every_file_on_the_page_exists() -> None:
+    named = set(re.findall(r"`([\w/.-]+\.(?:py|sql|md|toml))`", PAGE))
+    assert named
+    assert [name for name in sorted(named) if not any((ROOT / place / name).is_file() for place in PLACES)] == []
+
+
+def test_every_folder_of_the_package_is_in_the_house() -> None:
+    drawing = section("The house").split("```")[1]
+    folders = {
+        shown(path).split("/")[1] for path in python_files("dispatcher/") if len(path.parts) > len(ROOT.parts) + 2
+    }
+    assert [folder for folder in sorted(folders) if f" {folder}/ " not in drawing] == []
+
+
+def test_every_class_in_the_glossary_exists() -> None:
+    named = set(re.findall(r"`([A-Z]\w+)`", "\n".join(re.findall(r"^\| ([^|]+) \|", GLOSSARY, re.MULTILINE))))
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in python_files("dispatcher/")]
+    assert named
+    assert named <= {name for tree in trees for name in definitions(tree)}

@@ -1,4 +1,4 @@
-"""Steps of the cluster, of the people who touch it, and of those who touch the row."""
+"""Steps of the cluster, of people who delete Jobs and Pods, of submitters, and of database backups."""
 
 from tests.model import row as rows
 from tests.model.containers import failed_by_disruption, lose_pod
@@ -11,12 +11,12 @@ from tests.model.state import (
     LOST,
     NEW,
     REPORTED,
-    Ghost,
+    Detached,
     Job,
     State,
     is_finished,
     put,
-    put_ghost,
+    put_detached,
 )
 from tests.model.world import DISRUPTION, FORCED, FOREIGN, PARTITION, TOMBSTONES, TWIN, World, moved, spent
 
@@ -24,12 +24,12 @@ from tests.model.world import DISRUPTION, FORCED, FOREIGN, PARTITION, TOMBSTONES
 def cluster_steps(world: World, state: State) -> None:
     for job in state.jobs:
         if job.flags & DELETING:
-            world.take("{} is gone", job, without_job(state, job), fair=True)
+            world.step("{} is gone", job, without_job(state, job), fair=True)
         elif job.phase == FAILING:
             if not (job.flags & LOST and world.config.never_back):
-                world.take("{} is Failed, disrupted", job, failed_by_disruption(state, job), fair=True)
+                world.step("{} is Failed by its disruption", job, failed_by_disruption(state, job), fair=True)
         elif is_finished(job) and world.lacks("no time to live"):
-            world.take("{} is removed, its time to live is over", job, without_job(state, job), fair=True)
+            world.step("{} is removed, because its time to live is over", job, without_job(state, job), fair=True)
         if state.left.faults:
             faults(world, state, job)
 
@@ -39,11 +39,11 @@ def faults(world: World, state: State, job: Job) -> None:
     if job.phase == ACTIVE and not job.flags & DELETING:
         pod_faults(world, state._replace(left=left), job)
     if is_finished(job) and TOMBSTONES in world.config.kinds:
-        # That of a past attempt, or of a row that is over, would have been swept at any time.
+        # The sweep may delete a Job of an earlier attempt or of a terminal row at any time: that is no fault.
         counts = not is_over(state.row) and job.attempt == state.row.attempt
         if counts:
             gone = without_job(state, job)._replace(left=left._replace(foreign=1))
-            world.take("somebody deletes {}", job, gone)
+            world.step("somebody deletes {}", job, gone)
     elif not is_finished(job) and FOREIGN in world.config.kinds:
         foreign_deletion(world, state._replace(left=left), job)
 
@@ -51,25 +51,25 @@ def faults(world: World, state: State, job: Job) -> None:
 def pod_faults(world: World, state: State, job: Job) -> None:
     kinds = world.config.kinds
     if DISRUPTION in kinds:
-        world.take("{} is disrupted", job, changed(state, job, job._replace(phase=FAILING)))
+        world.step("{} is disrupted", job, changed(state, job, job._replace(phase=FAILING)))
     if PARTITION in kinds:
         lost = job._replace(phase=FAILING, flags=job.flags | LOST)
-        world.take("{} is on a node that is lost", job, changed(state, job, lost))
+        world.step("the node of {} is unreachable", job, changed(state, job, lost))
     if FORCED in kinds and job.container < REPORTED:
-        world.take("somebody forces the Pod of {} away, its container lives on", job, lose_pod(state, job))
+        world.step("somebody deletes the Pod of {} by force, its container runs on", job, lose_pod(state, job))
     if TWIN in kinds:
-        twin = Ghost(job.attempt, job.launch, job.made, NEW, 1)
-        world.take("{} gets a second Pod", job, state._replace(ghosts=put_ghost(state.ghosts, None, twin)))
+        twin = Detached(job.attempt, job.launch, job.made, NEW, 1)
+        world.step("{} gets a second Pod", job, state._replace(detached=put_detached(state.detached, None, twin)))
 
 
 def foreign_deletion(world: World, state: State, job: Job) -> None:
     if not job.flags & DELETING:
         deleted = job._replace(flags=job.flags | DELETING)
-        world.take("somebody deletes {}", job, changed(state, job, deleted))
+        world.step("somebody deletes {}", job, changed(state, job, deleted))
     if job.container < REPORTED:
-        ghost = Ghost(job.attempt, job.launch, job.made, job.container)
-        orphaned = without_job(state, job)._replace(ghosts=put_ghost(state.ghosts, None, ghost))
-        world.take("somebody deletes {} by force, its container lives on", job, orphaned)
+        detached_one = Detached(job.attempt, job.launch, job.made, job.container)
+        orphaned = without_job(state, job)._replace(detached=put_detached(state.detached, None, detached_one))
+        world.step("somebody deletes {} by force, its container runs on", job, orphaned)
 
 
 def without_job(state: State, job: Job) -> State:
@@ -81,29 +81,29 @@ def changed(state: State, job: Job, new: Job) -> State:
 
 
 def person_steps(world: World, state: State) -> None:
-    """Who submitted the row cancels it, or runs it again."""
+    """The submitter cancels the row, or retries it."""
     row, left = state.row, state.left
     if left.cancels and not is_over(row):
         fewer = left._replace(cancels=left.cancels - 1)
         asked = rows.cancel(row, is_stale=False, without=world.rules.without)
-        world.take("a cancel is asked", "", moved(state, asked, left=fewer))
+        world.step("a cancel is asked", "", moved(state, asked, left=fewer))
         if row.status == PROCESSING:
             over = rows.cancel(row, is_stale=True, without=world.rules.without)
-            world.take("the silent row is cancelled", "", moved(state, over, left=fewer))
+            world.step("the row without a heartbeat is cancelled", "", moved(state, over, left=fewer))
     if left.retries:
         again = rows.retry(row, None, world.rules.without)
         check_retry(row, again)
         fewer = left._replace(retries=left.retries - 1)
         if again.attempt <= world.config.attempts:
-            world.take("task_retry", "", moved(state, again, left=fewer))
+            world.step("task_retry", "", moved(state, again, left=fewer))
 
 
 def backup_steps(world: World, state: State) -> None:
     if not state.left.restores:
         return
     if state.backup is None:
-        world.take("a backup is taken", "", state._replace(backup=(state.row, state.past)))
+        world.step("a backup is taken", "", state._replace(backup=(state.row, state.history)))
     elif state.backup[0] != state.row:
-        row, past = state.backup
+        row, history = state.backup
         fewer = state.left._replace(restores=state.left.restores - 1)
-        world.take("the database is restored", "", state._replace(row=row, past=past, left=fewer, backup=None))
+        world.step("the database is restored", "", state._replace(row=row, history=history, left=fewer, backup=None))

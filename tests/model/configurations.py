@@ -1,4 +1,4 @@
-"""The runs, one line each: together more than a million states, each small enough to end within a minute."""
+"""The runs of the model, one line each. Together they have more than a million states; each ends within a minute."""
 
 from typing import Final
 

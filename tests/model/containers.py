@@ -1,8 +1,8 @@
-"""Steps of containers: they start, report, end, or live on where nobody sees them."""
+"""Steps of containers: start, report, end, or run on without a Pod object."""
 
 from tests.model import row as rows
 from tests.model.properties import check_finish, check_start
-from tests.model.row import Call, Gave, is_over
+from tests.model.row import Call, StartAnswer, is_over
 from tests.model.state import (
     ACTIVE,
     BROKEN,
@@ -19,140 +19,150 @@ from tests.model.state import (
     REPORTED,
     SILENT,
     UNTOLD,
-    CacheHistory,
-    Ghost,
+    AttemptHistory,
+    Detached,
     Job,
     State,
     find_uid,
     put,
-    put_ghost,
+    put_detached,
 )
 from tests.model.world import LOST_START, World, moved, spent
 
-Container = Job | Ghost
-MANY = 2
-"""Counting ends where it tells that a bound is reached, or a run without end would have no end of states."""
+Container = Job | Detached
+COUNT_LIMIT = 2
+"""Counts stop at the number that reaches every bound. Without a limit the number of states would be infinite."""
 
 
 def container_steps(world: World, state: State) -> None:
     for job in state.jobs:
         if job.phase <= FAILING and job.container <= REPORTED:
             if not world.config.is_stuck:
-                live(world, state, job)
+                container_acts(world, state, job)
             if job.container == REPORTED:
-                world.take("{} ends after its report", job, gone_on(state, job, SILENT), fair=True)
-    for ghost in state.ghosts:
-        live(world, state, ghost)
-        world.take("{} dies", ghost, gone_on(state, ghost, CRASHED), fair=True)
+                world.step("{} ends after its report", job, advanced(state, job, SILENT), fair=True)
+    for detached_one in state.detached:
+        container_acts(world, state, detached_one)
+        world.step("{} dies", detached_one, advanced(state, detached_one, CRASHED), fair=True)
 
 
-def live(world: World, state: State, who: Container) -> None:
-    if who.container in {NEW, UNTOLD}:
-        starts(world, state, who)
-    elif who.container == HOLDS:
-        reports(world, state, who)
-    if world.config.exits and who.container < REPORTED and isinstance(who, Job):
-        world.take("{} ends with 1", who, gone_on(state, who, CRASHED))
-        world.take("{} ends with 0 and has not reported", who, gone_on(state, who, SILENT))
+def container_acts(world: World, state: State, actor: Container) -> None:
+    if actor.container in {NEW, UNTOLD}:
+        start_steps(world, state, actor)
+    elif actor.container == HOLDS:
+        report_steps(world, state, actor)
+    if world.config.exits and actor.container < REPORTED and isinstance(actor, Job):
+        world.step("{} ends with 1", actor, advanced(state, actor, CRASHED))
+        world.step("{} ends with 0 and has not reported", actor, advanced(state, actor, SILENT))
 
 
-def starts(world: World, state: State, who: Container) -> None:
-    call = Call(who.attempt, who.launch, who.uid, pod_of(who))
-    row, gave = rows.start(state.row, call, world.config.max_failures, world.rules.without)
-    check_start(world, state, call, gave)
-    if gave is Gave.NOTHING:
-        world.take("{} asks for its row, is refused and ends with 0", who, gone_on(state, who, REFUSED), fair=True)
+def start_steps(world: World, state: State, actor: Container) -> None:
+    call = Call(actor.attempt, actor.launch, actor.uid, pod_of(actor))
+    row, answer = rows.start(state.row, call, world.config.max_failures, world.rules.without)
+    check_start(world, state, call, answer)
+    if answer is StartAnswer.NOTHING:
+        refused = advanced(state, actor, REFUSED)
+        world.step("{} calls task_start, is refused and ends with 0", actor, refused, fair=True)
         return
-    past = accepted(state, who) if gave is Gave.NEW else state.past
-    after = state._replace(row=row, past=past)
-    world.take("{} starts", who, gone_on(after, who, HOLDS), fair=True)
-    if who.container == NEW and world.may(LOST_START, state):
+    history = accepted(state, actor) if answer is StartAnswer.NEW else state.history
+    after = state._replace(row=row, history=history)
+    world.step("{} starts", actor, advanced(after, actor, HOLDS), fair=True)
+    if actor.container == NEW and world.may(LOST_START, state):
         lost = after._replace(left=spent(state.left))
-        world.take("{} starts, and the answer is lost", who, gone_on(lost, who, UNTOLD))
+        world.step("{} starts, and the answer is lost", actor, advanced(lost, actor, UNTOLD))
 
 
-def accepted(state: State, who: Container) -> CacheHistory:
-    """A lost container counts as a failed run from now on where its Job failed or is gone: so it may look."""
-    job, past = find_uid(state.jobs, who.uid), state.past
+def accepted(state: State, actor: Container) -> AttemptHistory:
+    """The history with this start. The run counts as failed at once if its Job has failed or is gone: so a dispatcher
+    may see it.
+    """
+    job, history = find_uid(state.jobs, actor.uid), state.history
     looks_failed = job is None or job.phase == BROKEN
-    return past._replace(accepted=past.accepted | 1 << who.launch, failed=past.failed + looks_failed)
+    return history._replace(accepted=history.accepted | 1 << actor.launch, failed=history.failed + looks_failed)
 
 
-def reports(world: World, state: State, who: Container) -> None:
-    """Success and failure end a row alike: the one stands for the other, unless a cancel was asked."""
+def report_steps(world: World, state: State, actor: Container) -> None:
+    """Reports of the container. A report of success stands for one of failure, too, because both end the row. With a
+    cancel they differ, so `retry` is reported as well.
+    """
     outcomes = [("succeeded", True)]
     if world.config.retry_reports or state.row.cancel:
         outcomes.append(("retry", bool(state.row.cancel)))
-    call = Call(who.attempt, who.launch, who.uid, pod_of(who))
+    call = Call(actor.attempt, actor.launch, actor.uid, pod_of(actor))
     for outcome, fair in outcomes:
         row, answer = rows.finish(state.row, call.token, outcome, world.config.max_failures, world.rules.without)
         if answer is None:
-            world.take("{} hears that its row is lost", who, gone_on(state, who, CRASHED), fair=True)
+            world.step("the report of {} is answered with lost", actor, advanced(state, actor, CRASHED), fair=True)
             return
         check_finish(state, call, row, world.config.max_failures)
         if row.attempt > world.config.attempts:
             world.is_cut = True
             continue
-        world.take("{} reports " + outcome, who, gone_on(moved(state, row), who, REPORTED), fair=fair)
+        world.step("{} reports " + outcome, actor, advanced(moved(state, row), actor, REPORTED), fair=fair)
 
 
-def pod_of(who: Container) -> int:
-    return who.pod if isinstance(who, Ghost) else 0
+def pod_of(actor: Container) -> int:
+    return actor.pod if isinstance(actor, Detached) else 0
 
 
-def gone_on(state: State, who: Container, container: int) -> State:
-    """The state with this container one step further; its Job follows when it ends."""
-    if isinstance(who, Ghost):
+def advanced(state: State, actor: Container, container: int) -> State:
+    """The state with this container in its next state. Its Job follows when the container ends."""
+    if isinstance(actor, Detached):
         is_alive = container < REPORTED
-        after = who._replace(container=container) if is_alive else None
-        return state._replace(ghosts=put_ghost(state.ghosts, who, after))
+        after = actor._replace(container=container) if is_alive else None
+        return state._replace(detached=put_detached(state.detached, actor, after))
     if container <= REPORTED:
-        return state._replace(jobs=put(state.jobs, who, who._replace(container=container)))
-    return finished(state, who, container)
+        return state._replace(jobs=put(state.jobs, actor, actor._replace(container=container)))
+    return finished(state, actor, container)
 
 
 def finished(state: State, job: Job, container: int) -> State:
-    """The container of a Job ended, and the Job controller says so."""
+    """The container of a Job has ended, and the Job controller sets the condition."""
     if job.flags & (DELETING | LOST) and job.container <= REPORTED:
-        return state._replace(jobs=put(state.jobs, job, job._replace(container=container)))  # nobody hears of it yet
+        return state._replace(
+            jobs=put(state.jobs, job, job._replace(container=container))
+        )  # the Job does not show it yet
     phase = COMPLETE if container in {REFUSED, SILENT} else BROKEN
     phase = DISRUPTED if job.phase == FAILING else phase
-    past = remembering(state, job) if phase == BROKEN else state.past
-    # The flags go with the end, that of a late POST too: it is asked of unfinished Jobs alone.
-    return state._replace(jobs=put(state.jobs, job, job._replace(phase=phase, flags=0, container=container)), past=past)
+    history = counted_failure(state, job) if phase == BROKEN else state.history
+    # A finished Job needs no flags. I1 asks for LATE only where a Job is unfinished.
+    jobs = put(state.jobs, job, job._replace(phase=phase, flags=0, container=container))
+    return state._replace(jobs=jobs, history=history)
 
 
 def failed_by_disruption(state: State, job: Job) -> State:
-    """Its Pod is gone at last, and with it the container, if that still lived."""
+    """The Pod of a disrupted Job is gone. A container that still ran has ended with it."""
     end = NEVER_RAN if job.container == NEW else CRASHED
     ended = job._replace(phase=DISRUPTED, flags=0, container=job.container if job.container > REPORTED else end)
     return state._replace(jobs=put(state.jobs, job, ended))
 
 
-def remembering(state: State, job: Job) -> CacheHistory:
-    """A launch failed by itself: whether its run had started, as it was then."""
-    past = state.past
+def counted_failure(state: State, job: Job) -> AttemptHistory:
+    """The history after a launch failed by itself: one more failed run, or one more launch that never started."""
+    history = state.history
     if is_over(state.row) or job.attempt != state.row.attempt:
-        return past
+        return history
     if job.container in {UNTOLD, HOLDS}:
-        return past._replace(failed=min(past.failed + 1, MANY))
-    return past if past.accepted >> job.launch & 1 else past._replace(unstarted=min(past.unstarted + 1, MANY))
+        return history._replace(failed=min(history.failed + 1, COUNT_LIMIT))
+    if history.accepted >> job.launch & 1:
+        return history
+    return history._replace(unstarted=min(history.unstarted + 1, COUNT_LIMIT))
 
 
 def end_pod(state: State, job: Job) -> State:
-    """Somebody deletes the Pod of a Job that is active: its container dies, the Job fails and stays."""
+    """The Pod of an active Job is deleted: its container dies, and the Job fails and stays."""
     if job.phase != ACTIVE or job.flags & DELETING:
         return state
     return finished(state, job, NEVER_RAN if job.container == NEW else CRASHED)
 
 
 def lose_pod(state: State, job: Job) -> State:
-    """The Pod object goes by force: its Job fails, its container may live on."""
+    """The Pod object is deleted by force: its Job fails, and its container may run on."""
     if job.phase == FAILING:
         after = failed_by_disruption(state, job)
     else:
         after = finished(state, job, NEVER_RAN if job.container == NEW else CRASHED)
     if job.container >= REPORTED:
         return after
-    ghost = Ghost(job.attempt, job.launch, job.made, job.container)
-    return after._replace(ghosts=put_ghost(state.ghosts, None, ghost))
+    detached_one = Detached(job.attempt, job.launch, job.made, job.container)
+    return after._replace(detached=put_detached(state.detached, None, detached_one))

@@ -1,7 +1,7 @@
-"""Steps of the dispatchers: the leader, whose view may lag, and one that led before and acts by an old view.
+"""Steps of the dispatchers: the leader, whose view may lag, and an earlier leader, which acts on an old view.
 
-What a live question is put about stands in a shell in production (`jobs/submit.py`), and in a few lines here; all else
-is asked of the decisions themselves.
+The decisions are those of production. The only exception: `jobs/submit.py` asks the live questions in production, and
+a few lines of this file ask them in the model.
 """
 
 from dispatcher.model.launches import Ask
@@ -40,37 +40,37 @@ def leader_steps(world: World, state: State) -> None:
     create = state.create
     if not is_fresh or create is MADE:
         known = None if create is MADE else create
-        world.take("the leader's view catches up", "", state._replace(view=now, create=known), fair=True)
+        world.step("the leader's view catches up", "", state._replace(view=now, create=known), fair=True)
     if create is None or create is MADE or create.stage == UNANSWERED:
-        cycle(world, state, view, is_fresh=is_fresh)
-        removals(world, state, view)
+        cycle_steps(world, state, view, is_fresh=is_fresh)
+        removal_steps(world, state, view)
     elif create.stage == SENT and state.late is None and world.lacks("one unanswered create"):
-        cycle(world, state._replace(create=None, late=create), view, is_fresh=is_fresh)
+        cycle_steps(world, state._replace(create=None, late=create), view, is_fresh=is_fresh)
     if world.config.sweeps:
-        sweep(world, state, now)
+        sweep_steps(world, state, now)
     if create is not None and create is not MADE:
-        going_on(world, state, create)
+        create_steps(world, state, create)
 
 
-def cycle(world: World, state: State, view: View, *, is_fresh: bool) -> None:
-    """Jobs first: the view is fixed before the row is read."""
+def cycle_steps(world: World, state: State, view: View, *, is_fresh: bool) -> None:
+    """One cycle of the leader. The view is fixed before the row is read: Jobs first."""
     ruling = world.decisions.ruling(state.row, view)
     if is_fresh:
         check_park(world, state, ruling.hold)
     if ruling.launch is None:
         return
     check_launch(world, state, ruling.launch[0], view)
-    create = ordered(world, state.row, ruling.launch)
+    create = planned_create(world, state.row, ruling.launch)
     if create is None:
         return
     if not world.decisions.creates(create, state.create):
-        return  # its Job is made and the view will show it, or what became of another is not known yet
+        return  # the view will show its Job soon, or another create has no known result yet
     fair = is_fresh and is_clear(world, state, create)
-    world.take("the leader decides to launch {}", create, state._replace(create=asked(state, create)), fair=fair)
+    world.step("the leader decides to launch {}", create, state._replace(create=first_stage(state, create)), fair=fair)
 
 
-def ordered(world: World, row: Row, launch: tuple[int, int, int, str]) -> Create | None:
-    """The create that a decision asks for; None: it lies behind the bounds."""
+def planned_create(world: World, row: Row, launch: tuple[int, int, int, str]) -> Create | None:
+    """The create that a decision asks for; None if its launch is beyond the bounds of the run."""
     number, unstarted, disrupted, ask = launch
     if number > world.config.launches:
         world.is_cut = True
@@ -82,8 +82,8 @@ def without_question(world: World, ask: str) -> str:
     return Ask.NOTHING.value if world.lacks(f"ask {ask}") else ask
 
 
-def asked(state: State, create: Create) -> Create:
-    """With a live question to be put, or sent at once."""
+def first_stage(state: State, create: Create) -> Create:
+    """The create in its first stage: sent at once, or with a live question to ask before."""
     if create.ask == Ask.NOTHING.value:
         check_sent(state, create)
         return create._replace(stage=SENT)
@@ -91,43 +91,45 @@ def asked(state: State, create: Create) -> Create:
 
 
 def is_clear(world: World, state: State, create: Create) -> bool:
+    """Whether the answer to the live question lets this create be sent."""
     if create.ask == Ask.THAT_JOB.value:
         return find(state.jobs, create.attempt, create.launch - 1) is None
     return create.ask == Ask.NOTHING.value or world.decisions.are_over(seen(state.jobs))
 
 
-def going_on(world: World, state: State, create: Create) -> None:
+def create_steps(world: World, state: State, create: Create) -> None:
     if create.stage in {QUESTION, ASKED_AGAIN}:
         if is_clear(world, state, create):
             check_sent(state, create)
             sent = state._replace(create=create._replace(stage=SENT))
-            world.take("the API server says that nothing is there: {} is sent", create, sent, fair=True)
+            world.step("the live question finds no Job: {} is sent", create, sent, fair=True)
         else:
             back = create._replace(stage=UNANSWERED) if create.stage == ASKED_AGAIN else None
             held = state._replace(create=back)
-            world.take("the API server shows a Job: {} is held", create, held, fair=True)
+            world.step("the live question finds a Job: {} is held", create, held, fair=True)
     elif create.stage == UNANSWERED:
         there = find(state.jobs, create.attempt, create.launch) is not None and world.config.lags
-        world.take("a GET tells what became of {}", create, state._replace(create=MADE if there else None), fair=True)
+        known = state._replace(create=MADE if there else None)
+        world.step("a GET shows whether {} was made", create, known, fair=True)
     else:
-        posted(world, state, create)
+        post_steps(world, state, create)
 
 
-def posted(world: World, state: State, create: Create) -> None:
+def post_steps(world: World, state: State, create: Create) -> None:
     made = state._replace(create=MADE if world.config.lags else None)
-    world.take("{} is created", create, landed(world, made, create), fair=True)
+    world.step("{} is created", create, landed(world, made, create), fair=True)
     unanswered = state._replace(create=create._replace(stage=UNANSWERED), left=spent(state.left))
     if world.may(LOST_ANSWER, state):
-        world.take("{} is created, and the answer is lost", create, landed(world, unanswered, create))
+        world.step("{} is created, and the answer is lost", create, landed(world, unanswered, create))
     if world.may(LOST_POST, state):
-        world.take("the POST of {} is lost", create, unanswered)
+        world.step("the POST of {} is lost", create, unanswered)
     if world.may(LATE_POST, state) and state.late is None:
         late = unanswered._replace(late=create._replace(stage=UNANSWERED))
-        world.take("the POST of {} times out, and is still on its way", create, late)
+        world.step("the POST of {} times out, and is still on its way", create, late)
 
 
 def landed(world: World, state: State, create: Create, flags: int = 0) -> State:
-    """A name that is taken is ours: 409, and a GET says so."""
+    """The POST arrives. A name that exists is our own Job: the answer is 409, and a GET shows the Job."""
     if find(state.jobs, create.attempt, create.launch) is not None and not world.lacks("a name is a lock"):
         return state
     made = unused(state, create.attempt, create.launch)
@@ -136,17 +138,17 @@ def landed(world: World, state: State, create: Create, flags: int = 0) -> State:
     return state._replace(jobs=put(state.jobs, None, job), left=left)
 
 
-def removals(world: World, state: State, view: View, words: str = "the leader") -> None:
+def removal_steps(world: World, state: State, view: View, sender: str = "the leader") -> None:
     for kind, judged, is_forced in world.decisions.ruling(state.row, view).removals:
         after = removed(world, state, kind, judged, is_forced=is_forced)
         if after is not state:
             check_removal(state, kind, judged)
             what = "the Pod of {}" if kind == "pods" else "{}"
-            world.take(f"{words} deletes {what}", judged, after, fair=True)
+            world.step(f"{sender} deletes {what}", judged, after, fair=True)
 
 
 def removed(world: World, state: State, kind: str, judged: Seen, *, is_forced: bool) -> State:
-    """A removal that lands now: it hits the object that was judged, as it was, or nothing."""
+    """The state after a delete arrives. It hits the object that was judged, in the judged version, or nothing."""
     job = find_uid(state.jobs, judged.uid)
     if job is None and world.lacks("uid on deletes"):
         job = find(state.jobs, judged.attempt, judged.launch)
@@ -165,7 +167,7 @@ def force(state: State, job: Job) -> State:
 
 
 def deleted(state: State, job: Job) -> State:
-    """A finished Job goes at once, an unfinished one when its container is gone."""
+    """A finished Job is gone at once, an unfinished one when its container has ended."""
     if is_finished(job):
         return state._replace(jobs=put(state.jobs, job, None))
     if job.flags & DELETING:
@@ -173,51 +175,51 @@ def deleted(state: State, job: Job) -> State:
     return state._replace(jobs=put(state.jobs, job, job._replace(flags=job.flags | DELETING)))
 
 
-def sweep(world: World, state: State, now: View) -> None:
-    """By the Jobs as they are: a finished one never changes, so an older view could only hit fewer of them."""
+def sweep_steps(world: World, state: State, now: View) -> None:
+    """The sweep with a fresh view. A finished Job never changes, so an older view would only hit fewer Jobs."""
     for judged in now:
         if not world.decisions.is_swept(state.row, judged):
             continue
         if state.create is not None and state.create[1:3] == (judged.attempt, judged.launch):
-            continue  # a create of that name by ourselves is unanswered
+            continue  # this dispatcher has an unanswered create of that name
         after = removed(world, state, "jobs", judged, is_forced=False)
         if after is not state:
             check_sweep(state, judged)
-            world.take("{} is swept", judged, after, fair=True)
+            world.step("{} is swept", judged, after, fair=True)
 
 
 def deposed_steps(world: World, state: State) -> None:
-    """A dispatcher that led before: its view is of then, its POST lands at any time."""
+    """Steps of an earlier leader: its view is old, and its POST may arrive at any time."""
     stale = state.stale
     if state.late is not None:
         flags = 0 if state.late.stage == SENT else LATE
         late = landed(world, state._replace(late=None), state.late, flags)
-        world.take("the late POST of {} lands", state.late, late)
+        world.step("the late POST of {} lands", state.late, late)
     if stale is None:
         if state.left.deposed:
             fewer = state.left._replace(deposed=state.left.deposed - 1)
             held = state.row if world.lacks("Jobs first") else seen(state.jobs)
-            world.take("another dispatcher looks", "", state._replace(stale=held, left=fewer))
+            world.step("another dispatcher looks", "", state._replace(stale=held, left=fewer))
     elif isinstance(stale, Create):
         if is_clear(world, state, stale) and state.late is None:
             check_sent(state, stale)
             sent = state._replace(stale=None, late=stale)
-            world.take("the API server tells the other one that nothing is there: {} is sent", stale, sent)
+            world.step("the live question of the other dispatcher finds no Job: {} is sent", stale, sent)
     elif isinstance(stale, Row):
         stale_cycle(world, state, stale, seen(state.jobs))
     else:
-        removals(world, state, stale, "the other one")
+        removal_steps(world, state, stale, "the other dispatcher")
         stale_cycle(world, state, state.row, stale)
 
 
 def stale_cycle(world: World, state: State, row: Row, view: View) -> None:
     ruling = world.decisions.ruling(row, view)
-    create = ordered(world, row, ruling.launch) if ruling.launch else None
+    create = planned_create(world, row, ruling.launch) if ruling.launch else None
     if create is None:
         return
     check_launch(world, state, create.launch, view)
     if create.ask != Ask.NOTHING.value:
-        world.take("the other one decides to launch {}", create, state._replace(stale=create))
+        world.step("the other dispatcher decides to launch {}", create, state._replace(stale=create))
     elif state.late is None:
         check_sent(state, create)
-        world.take("the other one sends {}", create, state._replace(stale=None, late=create))
+        world.step("the other dispatcher sends {}", create, state._replace(stale=None, late=create))

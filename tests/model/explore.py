@@ -1,7 +1,7 @@
-"""Breadth first through all states of a world, so that the first trace to something broken is a shortest one.
+"""Breadth-first search through all states of a run. So the first trace to a broken law is a shortest one.
 
-Of each state only its parent is kept beside it; the words of a trace are found again by taking its steps anew. Fair
-steps are kept as numbers: at the end they must form no cycle.
+For each state the search keeps the state and the number of its parent. It finds the texts of a trace again by repeating
+the steps. Fair steps are kept as numbers: at the end they must form no cycle.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.model.containers import container_steps
 from tests.model.dispatching import deposed_steps, leader_steps
 from tests.model.janitor import janitor_steps
 from tests.model.properties import check_end, check_state
-from tests.model.state import Create, Ghost, Job, Seen, State
+from tests.model.state import Create, Detached, Job, Seen, State
 from tests.model.world import WHOLE, Broken, Configuration, Rules, World
 
 FAMILIES: tuple[Callable[[World, State], None], ...] = (
@@ -33,7 +33,11 @@ FAMILIES: tuple[Callable[[World, State], None], ...] = (
 
 @dataclass(frozen=True)
 class Found:
-    """What a run came to; `broken`: the property, `trace`: the steps to it."""
+    """The result of a run.
+
+    broken: the law that does not hold; empty if all hold.
+    trace: the steps to it.
+    """
 
     states: int
     edges: int
@@ -67,7 +71,7 @@ class Exploration:
         if len(self.states) >= most:
             return Found(len(self.states), self.edges, f"unfinished: {most} states")
         if (loop := self._loop()) is not None:
-            return self._found(loop[0], Broken("S5: fair steps go round"), loop[1:])
+            return self._found(loop[0], Broken("S5: fair steps form a cycle"), loop[1:])
         return Found(len(self.states), self.edges)
 
     def steps(self, state: State) -> list[tuple[str, object, bool, State]]:
@@ -100,7 +104,7 @@ class Exploration:
         try:
             check_state(self.world, state)
         except Broken as broken:
-            broken.by, broken.who = self._words(parent, known)
+            broken.by, broken.subject = self._words(parent, known)
             raise
         return known
 
@@ -109,20 +113,20 @@ class Exploration:
         while self.parent[path[0]] >= 0:
             path.insert(0, self.parent[path[0]])
         path += more or []
-        trace = [told(*self._words(one, two)) for one, two in pairwise(path)]
+        trace = [step_text(*self._words(one, two)) for one, two in pairwise(path)]
         if broken.by:
-            trace.append(told(broken.by, broken.who))
+            trace.append(step_text(broken.by, broken.subject))
         trace.append(f"= {describe(self.states[path[-1]])}")
-        return Found(len(self.states), self.edges, broken.says, tuple(trace))
+        return Found(len(self.states), self.edges, broken.message, tuple(trace))
 
     def _words(self, one: int, two: int) -> tuple[str, object]:
         after = self.states[two]
-        with contextlib.suppress(Broken):  # the steps before it are taken down
+        with contextlib.suppress(Broken):  # the steps before the broken one are in world.steps
             self.steps(self.states[one])
-        return next((words, who) for words, who, _, state in self.world.steps if state == after)
+        return next((words, subject) for words, subject, _, state in self.world.steps if state == after)
 
     def _loop(self) -> list[int] | None:
-        """A cycle of fair steps, by taking away what no fair step leads to, again and again."""
+        """A cycle of fair steps, or None. States that no fair step leads to are removed until none is left."""
         incoming = array("i", bytes(4 * len(self.states)))
         for known in self.fair_to:
             incoming[known] += 1
@@ -136,7 +140,7 @@ class Exploration:
         return None if at is None else self._walk(at, incoming)
 
     def _walk(self, at: int, incoming: array[int]) -> list[int]:
-        """Backwards through what is left, until a state comes again: that is the cycle."""
+        """The cycle, found by going backwards through the states that are left until one repeats."""
         came: dict[int, int] = {}
         for index, count in enumerate(incoming):
             for known in self._fair_steps(index) if count else ():
@@ -157,13 +161,13 @@ def explore(config: Configuration, rules: Rules = WHOLE, most: int = 5_000_000) 
     return Exploration(config, rules).run(most)
 
 
-def told(words: str, who: object) -> str:
-    if isinstance(who, Job | Seen | Ghost | Create):
-        kind = "the lost container of " if isinstance(who, Ghost) else "Job "
-        who = f"{kind}{who.attempt}/{who.launch}"
-    return words.format(who)
+def step_text(words: str, subject: object) -> str:
+    if isinstance(subject, Job | Seen | Detached | Create):
+        kind = "the detached container of " if isinstance(subject, Detached) else "Job "
+        subject = f"{kind}{subject.attempt}/{subject.launch}"
+    return words.format(subject)
 
 
 def describe(state: State) -> str:
     jobs = " ".join(str(tuple(job)) for job in state.jobs)
-    return f"row {tuple(state.row)} jobs {jobs or 'none'} ghosts {len(state.ghosts)} create {state.create}"
+    return f"row {tuple(state.row)} jobs {jobs or 'none'} detached {len(state.detached)} create {state.create}"

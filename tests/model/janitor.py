@@ -1,5 +1,5 @@
-"""Steps of the janitor: it reads the row, lists the Jobs, and makes one call. Anybody may act in between, another
-janitor too.
+"""Steps of the janitor: it reads the row, lists the Jobs, and makes one call. Everybody else, and another janitor, may
+act in between.
 """
 
 from tests.model import row as rows
@@ -24,26 +24,26 @@ def late_janitor(world: World, state: State) -> None:
     held = state.janitor
     if held is None:
         if not is_over(state.row):
-            world.take("the janitor reads the row", "", state._replace(janitor=state.row))
+            world.step("the janitor reads the row", "", state._replace(janitor=state.row))
     elif isinstance(held, Row):
         asked = world.decisions.closing(held, seen(state.jobs))
-        world.take("the janitor lists the Jobs", "", state._replace(janitor=asked))
+        world.step("the janitor lists the Jobs", "", state._replace(janitor=asked))
     else:
         call(world, state, held, state._replace(janitor=None), fair=False)
 
 
 def call(world: World, state: State, asked: Intent, after: State, *, fair: bool) -> None:
-    """One compare-and-set; a call that hits no row changes nothing."""
+    """The janitor's call is one compare-and-set. A call that matches no row changes nothing."""
     row = called(world, state.row, asked)
     if row == state.row:
         if after is not state:
-            world.take("the janitor's call hits no row", "", after)
+            world.step("the janitor's call matches no row", "", after)
         return
     check_closing(world, state, asked, row)
     if row.attempt > world.config.attempts:
         world.is_cut = True
         return
-    world.take("the janitor " + verb(asked), "", moved(after, row), fair=fair)
+    world.step("the janitor " + verb(asked), "", moved(after, row), fair=fair)
 
 
 def called(world: World, row: Row, asked: Intent) -> Row:

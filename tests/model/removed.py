@@ -1,5 +1,7 @@
-"""The rules of docs/protocol.md, each taken out, and the run that finds it. Nothing is patched: a rule in `outcome`'s
-table is taken out of a copy of the table, one in SQL out of `row`, one of a shell out of the model's own few lines.
+"""The rules of docs/protocol.md, each removed in turn, and the run that shows why it is needed.
+
+Nothing is patched. A rule of `jobs.outcome` is left out of a copy of its table. A rule of SQL is left out of `row.py`.
+The other rules are left out of the lines of the model that stand for the code around these decisions.
 """
 
 from collections.abc import Callable
@@ -29,7 +31,7 @@ from tests.model.world import (
 
 
 class JobsAlone(TaskWithJobs, frozen=True):
-    """N without the row."""
+    """N from the Jobs alone."""
 
     @property
     def last(self) -> int:
@@ -37,7 +39,7 @@ class JobsAlone(TaskWithJobs, frozen=True):
 
 
 class RowAlone(TaskWithJobs, frozen=True):
-    """N without the Jobs."""
+    """N from the row alone."""
 
     @property
     def last(self) -> int:
@@ -45,7 +47,7 @@ class RowAlone(TaskWithJobs, frozen=True):
 
 
 def any_uid(case: TaskWithJobs) -> JobsVerdict | None:
-    """`exited_without_report`, whoever holds the row."""
+    """`exited_without_report` without its comparison of job_uid."""
     uid = case.job.uid if case.job else None
     task = msgspec.structs.replace(case.task, job_uid=uid)
     return outcome.exited_without_report(TaskWithJobs(task, case.jobs, case.cluster))
@@ -64,7 +66,11 @@ ANY_UID: Final = with_line(outcome.exited_without_report, any_uid)
 
 @dataclass(frozen=True)
 class Removed:
-    """A rule of a section of docs/protocol.md; `breaks`: how the property that shows it begins."""
+    """A rule that is removed.
+
+    section: of docs/protocol.md.
+    breaks: the beginning of the message of the law that breaks.
+    """
 
     section: str
     rule: str
@@ -86,7 +92,7 @@ def table(*lines: Line) -> Rules:
 
 
 def run(*faults: str, count: int = 1, **bounds: object) -> Configuration:
-    return Configuration("removed", kinds(*faults), count if faults else 0, **bounds)  # type: ignore[arg-type]  # a table's short hand
+    return Configuration("removed", kinds(*faults), count if faults else 0, **bounds)  # type: ignore[arg-type]  # keeps the table below short
 
 
 REMOVED: Final = (
@@ -96,7 +102,7 @@ REMOVED: Final = (
         "no time to live",
         without("no time to live"),
         run(is_stuck=True, exits=False, max_launches=1),
-        "S5: fair steps go round",
+        "S5: fair steps form a cycle",
     ),
     Removed(
         "2, case 16",
@@ -188,7 +194,7 @@ REMOVED: Final = (
         "a deadline deletes the Pod",
         without("deadline deletes the Pod"),
         run(is_stuck=True, exits=False),
-        "S5: fair steps go round",
+        "S5: fair steps form a cycle",
     ),
     Removed("7", "sweep: finished", without("sweep: finished"), run(sweeps=True), "S6"),
     Removed("7", "sweep: over", without("sweep: over"), run(sweeps=True), "S6"),
@@ -238,4 +244,4 @@ COVERED: Final = (
     Removed("6", "older attempt", table(outcome.older_attempt), run(LATE_POST, retries=1), ""),
     Removed("2", "uid on deletes", without("uid on deletes"), run(FOREIGN, deposed=1, attempts=1), ""),
 )
-"""What another rule covers: taken out alone, nothing breaks. Together with that one: above."""
+"""Rules that another rule covers: no law breaks if only one of the two is removed. REMOVED has both together."""

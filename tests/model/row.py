@@ -1,9 +1,9 @@
-"""The WHERE clauses of the functions that move a row (docs/protocol.md, sections 3 and 8), on small tuples.
+"""The WHERE clauses of the functions that change a row (docs/protocol.md, sections 3 and 8), on small tuples.
 
-`without` names the conjuncts that are left out, so that the model can show what each of them is for; in production none
-is. `test_row_against_sql` holds all this against the functions in `sql/`.
+`without` names the conditions that are left out, so that the model can show why each is needed. Production leaves out
+none. `test_row_against_sql.py` compares these functions with those in `sql/`.
 
-Whether a heartbeat is stale is an argument: time is any time here.
+The model has no clock: whether a heartbeat is stale is an argument.
 """
 
 from collections.abc import Set as AbstractSet
@@ -19,7 +19,11 @@ NONE: Final[AbstractSet[str]] = frozenset()
 
 
 class Row(NamedTuple):
-    """One row. `uid`, `pod`: of the container that holds it, or held it last; `token`: of the run, 0: none."""
+    """One row.
+
+    uid, pod: Job uid and Pod of the container that holds the row, or held it last.
+    token: the run token; 0 if there is none.
+    """
 
     status: int = WAITING
     attempt: int = 1
@@ -32,7 +36,7 @@ class Row(NamedTuple):
 
 
 class Call(NamedTuple):
-    """What a container says of itself when it starts."""
+    """The arguments of a container's `task_start`. `has_key`: whether its start key fits."""
 
     attempt: int
     launch: int
@@ -42,12 +46,12 @@ class Call(NamedTuple):
 
     @property
     def token(self) -> int:
-        """The token that this start is given, if it is accepted: one start, one token."""
+        """The run token of this start, if it is accepted. Each start has another token."""
         return self.uid * 2 + self.pod + 1
 
 
-class Gave(StrEnum):
-    """What a start came to."""
+class StartAnswer(StrEnum):
+    """The answer of `task_start`."""
 
     NOTHING = "nothing"
     NEW = "a new token"
@@ -58,11 +62,11 @@ def is_over(row: Row) -> bool:
     return row.status > PROCESSING
 
 
-def start(row: Row, call: Call, max_failures: int, without: AbstractSet[str] = NONE) -> tuple[Row, Gave]:
+def start(row: Row, call: Call, max_failures: int, without: AbstractSet[str] = NONE) -> tuple[Row, StartAnswer]:
     if accepts(row, call, max_failures, without):
         held = {"status": PROCESSING, "launch": call.launch, "uid": call.uid, "pod": call.pod, "token": call.token}
-        return row._replace(**held), Gave.NEW
-    return row, Gave.SAME if is_asked_again(row, call, without) else Gave.NOTHING
+        return row._replace(**held), StartAnswer.NEW
+    return row, StartAnswer.SAME if is_asked_again(row, call, without) else StartAnswer.NOTHING
 
 
 def accepts(row: Row, call: Call, max_failures: int, without: AbstractSet[str]) -> bool:
@@ -81,7 +85,7 @@ def accepts(row: Row, call: Call, max_failures: int, without: AbstractSet[str]) 
 
 
 def is_asked_again(row: Row, call: Call, without: AbstractSet[str]) -> bool:
-    """The same Pod asks again: its answer was lost."""
+    """Whether the same Pod asks again, because the answer was lost."""
     return (
         row.status == PROCESSING
         and call.has_key
@@ -101,7 +105,7 @@ def heartbeat(row: Row, token: int) -> str:
 def finish(
     row: Row, token: int, outcome: str, max_failures: int, without: AbstractSet[str] = NONE
 ) -> tuple[Row, int | None]:
-    """The answer: the row's new status; None: lost."""
+    """The row after `task_finish`, and the answer: the row's new status, or None for `lost`."""
     is_its = row.token == token or ("finish: token" in without and row.token)
     if not is_its or (row.status != PROCESSING and "finish: status" not in without):
         return row, None
@@ -134,7 +138,7 @@ def ended(row: Row, status: int, without: AbstractSet[str] = NONE) -> Row:
 
 
 def next_attempt(row: Row, failures: int, without: AbstractSet[str] = NONE) -> Row:
-    """Waiting again. `launch` falls only here, where `attempt` grows."""
+    """The row that waits again. Only here `launch` falls, because `attempt` grows."""
     return Row(
         WAITING,
         row.attempt + ("next: attempt" not in without),
@@ -146,7 +150,7 @@ def next_attempt(row: Row, failures: int, without: AbstractSet[str] = NONE) -> R
 
 
 class Return(NamedTuple):
-    """`janitor_return`: the run whose container is gone; the row as it was read."""
+    """The arguments of `janitor_return`: the row as it was read, and the failures to add."""
 
     attempt: int
     launch: int
@@ -155,7 +159,7 @@ class Return(NamedTuple):
 
 
 class End(NamedTuple):
-    """`janitor_end`: by the word of this Job; launch 0: of none."""
+    """The arguments of `janitor_end`. `launch`, `uid`: of the Job that decides; launch 0 without a Job."""
 
     attempt: int
     launch: int

@@ -1,8 +1,8 @@
-"""One row with its Jobs, its containers, two dispatchers and a janitor: a state of the model.
+"""A state of the model: one row with its Jobs, its containers, two dispatchers and a janitor.
 
-All are tuples of small numbers, because a million of them are hashed. A uid is made of attempt, launch and the number
-of the object among those of its name; a number that nothing refers to any more is given again, which loses nothing:
-uids are only ever compared.
+All parts are tuples of small numbers, because the search hashes a million of them. A uid is made of attempt, launch and
+the number of the object among the objects of its name. A number that no part refers to any more is used again. That
+loses nothing, because uids are only compared.
 """
 
 from functools import cache
@@ -11,24 +11,24 @@ from typing import Final, NamedTuple
 from tests.model.row import End, Return, Row
 
 ACTIVE: Final = 0
-FAILING: Final = 1  # FailureTarget: disrupted, its Pod is not gone yet
+FAILING: Final = 1  # FailureTarget: disrupted, and its Pod is not gone yet
 COMPLETE: Final = 2
 BROKEN: Final = 3  # Failed by its container's exit or by the end of its Pod
 DISRUPTED: Final = 4  # Failed by the rule of its podFailurePolicy
 PHASES: Final = ("active", "failing", "complete", "failed", "disrupted")
 
-NEW: Final = 0  # has not asked, or runs and will ask
-UNTOLD: Final = 1  # its start was accepted, the answer was lost
+NEW: Final = 0  # has not called task_start yet
+UNTOLD: Final = 1  # its start was accepted, and the answer was lost
 HOLDS: Final = 2  # has a token
 REPORTED: Final = 3
 CRASHED: Final = 4
-REFUSED: Final = 5  # was given no row, ended with 0
+REFUSED: Final = 5  # its start was refused, and it ended with 0
 NEVER_RAN: Final = 6
-SILENT: Final = 7  # ended with 0, without a report where one was due
+SILENT: Final = 7  # ended with 0 and without a report
 
 DELETING: Final = 1
-LOST: Final = 2  # its node is not reached
-LATE: Final = 4  # made by a POST that landed after its sender's leadership
+LOST: Final = 2  # its node is unreachable
+LATE: Final = 4  # made by a POST that arrived after its sender had lost the leadership
 
 HIDDEN_PENDING: Final = 4
 RAN: Final = 8
@@ -37,7 +37,7 @@ RAN: Final = 8
 class Job(NamedTuple):
     attempt: int
     launch: int
-    made: int  # how many of this name there were before
+    made: int  # how many Jobs of this name were made before
     phase: int = ACTIVE
     unstarted: int = 0
     disrupted: int = 0
@@ -50,7 +50,7 @@ class Job(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """A Job as a dispatcher sees it: of its container only whether its Pod is pending, or ran."""
+    """A Job as a dispatcher sees it. The container is not part of it; flags tell if the Pod is pending, or has run."""
 
     attempt: int
     launch: int
@@ -65,8 +65,8 @@ class Seen(NamedTuple):
         return uid_of(self.attempt, self.launch, self.made)
 
 
-class Ghost(NamedTuple):
-    """A container whose Pod object is gone, or a second Pod of its Job (`pod` 1)."""
+class Detached(NamedTuple):
+    """A container without a Pod object, or the container of a second Pod of its Job (`pod` 1)."""
 
     attempt: int
     launch: int
@@ -90,21 +90,27 @@ class Create(NamedTuple):
     ask: str
 
 
-QUESTION: Final = 0  # its live question is not answered yet
+QUESTION: Final = 0  # its live question has no answer yet
 SENT: Final = 1
-UNANSWERED: Final = 2  # no answer came, and no POST of it is on the way
-ASKED_AGAIN: Final = 3  # unanswered, and its live question is asked for the repeat
+UNANSWERED: Final = 2  # no answer came, and no POST is on its way
+ASKED_AGAIN: Final = 3  # unanswered, and the live question of the repeat has no answer yet
 
 MADE: Final = Create(4, 0, 0, 0, 0, "")
 """An answered create that the view does not show yet."""
 
 View = tuple[Seen, ...]
 Intent = Row | Return | End | tuple[int, int] | None
-"""What a janitor holds: the row as read, or the call that it will make; (attempt, token): to end a cancelled run."""
+"""The row as the janitor read it, or the call that the janitor will make. A tuple (attempt, token) is the call of
+`janitor_cancel`.
+"""
 
 
 class Left(NamedTuple):
-    """What may still happen. `foreign`: somebody deleted a tombstone of a live row (docs/protocol.md, section 11)."""
+    """How often each event may still happen.
+
+    creates: the creates so far.
+    foreign: 1 after somebody deleted a tombstone of a live row (docs/protocol.md, section 11).
+    """
 
     faults: int = 0
     cancels: int = 0
@@ -115,9 +121,12 @@ class Left(NamedTuple):
     foreign: int = 0
 
 
-class CacheHistory(NamedTuple):
-    """What the checks remember of the row's attempt: accepted launches as bits, and how many launches ended by
-    themselves, started or not, as it was when their Job ended.
+class AttemptHistory(NamedTuple):
+    """The row's attempt so far, as the laws need it.
+
+    accepted: one bit for each launch with an accepted start.
+    failed: runs that failed by themselves after their start.
+    unstarted: launches that failed by themselves before a start. Both counts are of the moment when the Job ended.
     """
 
     accepted: int = 0
@@ -128,15 +137,15 @@ class CacheHistory(NamedTuple):
 class State(NamedTuple):
     row: Row
     left: Left
-    past: CacheHistory = CacheHistory()
+    history: AttemptHistory = AttemptHistory()
     jobs: tuple[Job, ...] = ()
-    ghosts: tuple[Ghost, ...] = ()
+    detached: tuple[Detached, ...] = ()
     view: View = ()
     create: Create | None = None
     late: Create | None = None
     stale: View | Create | Row | None = None
     janitor: Intent = None
-    backup: tuple[Row, CacheHistory] | None = None
+    backup: tuple[Row, AttemptHistory] | None = None
 
 
 def uid_of(attempt: int, launch: int, made: int) -> int:
@@ -145,17 +154,17 @@ def uid_of(attempt: int, launch: int, made: int) -> int:
 
 @cache
 def seen(jobs: tuple[Job, ...]) -> View:
-    """What a dispatcher that looks now sees."""
-    return tuple(Seen(*job[:6], job.flags & (DELETING | LOST) | told(job)) for job in jobs)
+    """The Jobs as a dispatcher with a fresh view sees them."""
+    return tuple(Seen(*job[:6], job.flags & (DELETING | LOST) | pod_flags(job)) for job in jobs)
 
 
 @cache
 def tidied(jobs: tuple[Job, ...], attempt: int, is_over: bool) -> tuple[Job, ...]:
-    """Without what means nothing any more, and without what nobody can tell apart.
+    """The Jobs without the differences that cannot matter any more.
 
-    A finished Job whose row is over or past its attempt is swept sooner or later; that it stays for a while only keeps
-    its name from a late POST, which may as well never land. How a container ended tells only a refused one from others,
-    and one that never ran.
+    A finished Job is left out if its row is terminal or past its attempt: the sweep deletes it sooner or later. Until
+    then it only blocks its name for a late POST, and a late POST may as well never arrive. Ends of containers count as
+    one, except a refused container and one that never ran.
     """
     kept = [job for job in jobs if not is_finished(job) or not (is_over or job.attempt < attempt)]
     return tuple(job._replace(container=SILENT) if job.container == CRASHED else job for job in kept)
@@ -163,11 +172,11 @@ def tidied(jobs: tuple[Job, ...], attempt: int, is_over: bool) -> tuple[Job, ...
 
 @cache
 def tidied_view(view: View, attempt: int, is_over: bool) -> View:
-    """No decision looks at a finished Job whose row is past its attempt, and no attempt comes back."""
+    """The view without finished Jobs of earlier attempts or of a terminal row: no decision looks at them."""
     return tuple(job for job in view if not is_finished(job) or not (is_over or job.attempt < attempt))
 
 
-def told(job: Job) -> int:
+def pod_flags(job: Job) -> int:
     if job.phase in {ACTIVE, FAILING}:
         return HIDDEN_PENDING if job.container == NEW else 0
     return 0 if job.container == NEVER_RAN else RAN
@@ -187,29 +196,29 @@ def find_uid(jobs: tuple[Job, ...], uid: int) -> Job | None:
 
 @cache
 def put(jobs: tuple[Job, ...], old: Job | None, new: Job | None) -> tuple[Job, ...]:
-    """With `new` in the place of `old`; the same tuple for the same Jobs, so that states share it."""
+    """The Jobs with `new` in place of `old`. Equal Jobs give the same tuple object, so that states share it."""
     return tuple(sorted([job for job in jobs if job != old] + ([new] if new else [])))
 
 
 @cache
-def put_ghost(ghosts: tuple[Ghost, ...], old: Ghost | None, new: Ghost | None) -> tuple[Ghost, ...]:
-    return tuple(sorted([ghost for ghost in ghosts if ghost != old] + ([new] if new else [])))
+def put_detached(detached: tuple[Detached, ...], old: Detached | None, new: Detached | None) -> tuple[Detached, ...]:
+    return tuple(sorted([detached_one for detached_one in detached if detached_one != old] + ([new] if new else [])))
 
 
 def unused(state: State, attempt: int, launch: int) -> int:
-    """A number for a new Job of this name that nothing knows."""
+    """A number for a new Job of this name that no part of the state refers to."""
     taken = {uid for part in state for uid in uids(part)}
     return next(made for made in range(4) if uid_of(attempt, launch, made) not in taken)
 
 
 def uids(part: object) -> list[int]:
-    """The uids that a part of a state knows."""
+    """The uids that a part of a state refers to."""
     if isinstance(part, Row):
         return [part.uid, (part.token - 1) // 2]
-    if isinstance(part, End | Job | Seen | Ghost):
+    if isinstance(part, End | Job | Seen | Detached):
         return [part.uid]
     if isinstance(part, Return):
         return [(part.token - 1) // 2]
-    if isinstance(part, Create | Left | CacheHistory) or not isinstance(part, tuple):
+    if isinstance(part, Create | Left | AttemptHistory) or not isinstance(part, tuple):
         return []
     return [uid for one in part for uid in uids(one)] + [(one - 1) // 2 for one in part if isinstance(one, int)]

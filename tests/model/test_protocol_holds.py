@@ -1,6 +1,6 @@
-"""The protocol, decided by the functions that production calls, holds in every run; and the runs are not small.
+"""The protocol holds in every run of the model. The decisions are those of production. All runs together are large.
 
-Two at a time, each in a program of its own: what one run remembers goes with it.
+Two runs at a time, each in its own process. The process frees the memory of its run when it ends.
 """
 
 from concurrent.futures import ProcessPoolExecutor
@@ -26,9 +26,9 @@ def found() -> dict[str, Found]:
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
 def test_the_protocol_holds(found: dict[str, Found], run: Configuration) -> None:
     result = found[run.name]
-    print(f"| {run.name} | {result.states:,} | {result.edges:,} |")  # noqa: T201  what a reader runs it for
+    print(f"| {run.name} | {result.states:,} | {result.edges:,} |")  # noqa: T201  the output is for the reader of a run
     assert not result.broken, result
 
 
-def test_a_million_states_were_seen(found: dict[str, Found]) -> None:
+def test_runs_visit_a_million_states(found: dict[str, Found]) -> None:
     assert sum(result.states for result in found.values()) >= FEWEST_STATES

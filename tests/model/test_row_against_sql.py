@@ -1,6 +1,7 @@
-"""The model's rows move as the real ones do: every small row under every call, both ways.
+"""The functions of `row.py` change rows as the SQL functions do: every small row under every call, in both.
 
-All rows stand in the table at once; a call is made of each of them in one statement, compared, and rolled back.
+The table holds all rows at once. One statement makes a call for each row. The test compares all rows and answers, and
+rolls back.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from uuid import UUID
 import pytest
 
 from tests.model import row as rows
-from tests.model.row import CANCELLED, FAILED, NONE, PROCESSING, SUCCEEDED, WAITING, Call, End, Gave, Return, Row
+from tests.model.row import CANCELLED, FAILED, NONE, PROCESSING, SUCCEEDED, WAITING, Call, End, Return, Row, StartAnswer
 from tests.postgres import Connection, Database, Record
 
 STATUSES = ("waiting", "processing", "succeeded", "failed", "cancelled")
 OTHER_TOKEN = 1999
 
 
-class Stood(NamedTuple):
-    """A row as it stood, and what of it the model takes as arguments."""
+class StoredRow(NamedTuple):
+    """A row before the call, with the columns that the model takes as arguments."""
 
     row: Row
     max_failures: int
@@ -31,20 +32,24 @@ class Stood(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One call. `sql` takes of `s`: id, start_key, token (the row's), other (nobody's); `model`: what it should do."""
+class SqlCall:
+    """One call.
+
+    sql: may use s.id, s.start_key, s.token (the row's run token) and s.other (a token of no row).
+    model: the expected row and answer.
+    """
 
     name: str
     sql: str
-    model: Callable[[Stood], tuple[Row, object]]
+    model: Callable[[StoredRow], tuple[Row, object]]
 
 
-def all_rows() -> list[Stood]:
+def all_rows() -> list[StoredRow]:
     waiting = [Row(WAITING, 2, 0, failures) for failures in range(3)]
     over = [Row(status, 2, 1, 1, 1) for status in (SUCCEEDED, FAILED, CANCELLED)]
-    still = [Stood(row, most) for row, most in product(waiting + over, (1, 2, 3))]
+    still = [StoredRow(row, most) for row, most in product(waiting + over, (1, 2, 3))]
     running = [
-        Stood(Row(PROCESSING, 2, launch, failures, uid, pod, uid * 2 + pod + 1, cancel), most, is_stale)
+        StoredRow(Row(PROCESSING, 2, launch, failures, uid, pod, uid * 2 + pod + 1, cancel), most, is_stale)
         for launch, failures, uid, pod, cancel, most, is_stale in product(
             (1, 2), range(3), (1, 2), (0, 1), (0, 1), (1, 2, 3), (False, True)
         )
@@ -52,122 +57,124 @@ def all_rows() -> list[Stood]:
     return still + running
 
 
-def starts() -> list[Asked]:
+def starts() -> list[SqlCall]:
     return [
         start_of(Call(attempt, launch, uid, pod, key))
         for attempt, launch, uid, pod, key in product((1, 2, 3), range(4), (1, 2), (0, 1), (True, False))
     ]
 
 
-def start_of(call: Call) -> Asked:
+def start_of(call: Call) -> SqlCall:
     key = "s.start_key" if call.has_key else "gen_random_uuid()"
     sql = f"""(SELECT run_token::text FROM dispatch.task_start(s.id, {key}, {call.attempt}, {call.launch},
                'job-{call.uid}', 'node', 'pod-{call.pod}'))"""
-    return Asked(f"start {tuple(call)}", sql, lambda stood: rows.start(stood.row, call, stood.max_failures))
+    return SqlCall(f"start {tuple(call)}", sql, lambda stored: rows.start(stored.row, call, stored.max_failures))
 
 
-def reports() -> list[Asked]:
+def reports() -> list[SqlCall]:
     found = []
-    for outcome, mine in product(("succeeded", "retry", "failed"), (True, False)):
-        token = "s.token" if mine else "s.other"
+    for outcome, own in product(("succeeded", "retry", "failed"), (True, False)):
+        token = "s.token" if own else "s.other"
         found.append(
-            Asked(f"finish {outcome} {mine}", f"dispatch.task_finish({token}, '{outcome}')", told(outcome, mine))
+            SqlCall(
+                f"finish {outcome} {own}", f"dispatch.task_finish({token}, '{outcome}')", finish_model(outcome, own)
+            )
         )
-    for mine in (True, False):
-        token = "s.token" if mine else "s.other"
-        found.append(Asked(f"heartbeat {mine}", f"dispatch.task_heartbeat({token})", beats(mine)))
+    for own in (True, False):
+        token = "s.token" if own else "s.other"
+        found.append(SqlCall(f"heartbeat {own}", f"dispatch.task_heartbeat({token})", heartbeat_model(own)))
     return found
 
 
-def told(outcome: str, mine: bool) -> Callable[[Stood], tuple[Row, object]]:
-    def model(stood: Stood) -> tuple[Row, object]:
-        token = (stood.row.token if mine else OTHER_TOKEN) or OTHER_TOKEN
-        row, answer = rows.finish(stood.row, token, outcome, stood.max_failures)
+def finish_model(outcome: str, own: bool) -> Callable[[StoredRow], tuple[Row, object]]:
+    def model(stored: StoredRow) -> tuple[Row, object]:
+        token = (stored.row.token if own else OTHER_TOKEN) or OTHER_TOKEN
+        row, answer = rows.finish(stored.row, token, outcome, stored.max_failures)
         return row, None if answer is None else STATUSES[answer]
 
     return model
 
 
-def beats(mine: bool) -> Callable[[Stood], tuple[Row, object]]:
-    return lambda stood: (stood.row, rows.heartbeat(stood.row, (stood.row.token if mine else 0) or OTHER_TOKEN))
+def heartbeat_model(own: bool) -> Callable[[StoredRow], tuple[Row, object]]:
+    return lambda stored: (stored.row, rows.heartbeat(stored.row, (stored.row.token if own else 0) or OTHER_TOKEN))
 
 
-def persons() -> list[Asked]:
-    def cancelled(stood: Stood) -> tuple[Row, object]:
-        row = rows.cancel(stood.row, is_stale=stood.is_stale)
+def submitters() -> list[SqlCall]:
+    def cancelled(stored: StoredRow) -> tuple[Row, object]:
+        row = rows.cancel(stored.row, is_stale=stored.is_stale)
         return row, STATUSES[row.status]
 
-    def again(attempt: int | None) -> Callable[[Stood], tuple[Row, object]]:
-        def model(stood: Stood) -> tuple[Row, object]:
-            row = rows.retry(stood.row, attempt)
+    def retried(attempt: int | None) -> Callable[[StoredRow], tuple[Row, object]]:
+        def model(stored: StoredRow) -> tuple[Row, object]:
+            row = rows.retry(stored.row, attempt)
             return row, STATUSES[row.status]
 
         return model
 
     retries = [
-        Asked(f"retry {attempt}", f"dispatch.task_retry(s.id, {attempt or 'NULL'})", again(attempt))
+        SqlCall(f"retry {attempt}", f"dispatch.task_retry(s.id, {attempt or 'NULL'})", retried(attempt))
         for attempt in (None, 1, 2, 3)
     ]
-    return [Asked("cancel", "dispatch.task_cancel(s.id)", cancelled), *retries]
+    return [SqlCall("cancel", "dispatch.task_cancel(s.id)", cancelled), *retries]
 
 
-def returns() -> list[Asked]:
+def returns() -> list[SqlCall]:
     found = []
-    for attempt, launch, mine, failures in product((1, 2, 3), (0, 1, 2), (True, False), (1, 2)):
-        told = f"dispatch.token_digest({'s.token' if mine else 's.other'})"
-        sql = f"dispatch.janitor_return(s.id, {attempt}, {launch}, {told}, {failures}, 'gone')"
+    for attempt, launch, own, failures in product((1, 2, 3), (0, 1, 2), (True, False), (1, 2)):
+        digest_sql = f"dispatch.token_digest({'s.token' if own else 's.other'})"
+        sql = f"dispatch.janitor_return(s.id, {attempt}, {launch}, {digest_sql}, {failures}, 'gone')"
         found.append(
-            Asked(f"return {attempt} {launch} {mine} {failures}", sql, returned(attempt, launch, mine, failures))
+            SqlCall(f"return {attempt} {launch} {own} {failures}", sql, return_model(attempt, launch, own, failures))
         )
     return found
 
 
-def returned(attempt: int, launch: int, mine: bool, failures: int) -> Callable[[Stood], tuple[Row, object]]:
-    def model(stood: Stood) -> tuple[Row, object]:
-        row, is_stale = stood.row, stood.is_stale
-        asked = Return(attempt, launch, row.token if mine else OTHER_TOKEN, failures)
-        return hit(row, rows.janitor_return(row, asked, stood.max_failures, is_stale=is_stale, without=NONE))
+def return_model(attempt: int, launch: int, own: bool, failures: int) -> Callable[[StoredRow], tuple[Row, object]]:
+    def model(stored: StoredRow) -> tuple[Row, object]:
+        row, is_stale = stored.row, stored.is_stale
+        asked = Return(attempt, launch, row.token if own else OTHER_TOKEN, failures)
+        return hit(row, rows.janitor_return(row, asked, stored.max_failures, is_stale=is_stale, without=NONE))
 
     return model
 
 
-def ends() -> list[Asked]:
+def ends() -> list[SqlCall]:
     found = []
     for attempt, launch, uid, status in product((1, 2, 3), (0, 1, 2), (-1, 1, 2), (SUCCEEDED, FAILED)):
         asked = End(attempt, launch, uid, status)
         job = "NULL" if uid < 0 else f"'job-{uid}'"
         sql = f"dispatch.janitor_end(s.id, {attempt}, {launch}, {job}, '{STATUSES[status]}', 'parked')"
-        found.append(Asked(f"end {tuple(asked)}", sql, ended_by(asked)))
-    for attempt, mine in product((1, 2, 3), (True, False)):
-        told = f"dispatch.token_digest({'s.token' if mine else 's.other'})"
-        sql = f"dispatch.janitor_cancel(s.id, {attempt}, {told})"
-        found.append(Asked(f"end cancelled {attempt} {mine}", sql, cancel_ended(attempt, mine)))
+        found.append(SqlCall(f"end {tuple(asked)}", sql, end_model(asked)))
+    for attempt, own in product((1, 2, 3), (True, False)):
+        digest_sql = f"dispatch.token_digest({'s.token' if own else 's.other'})"
+        sql = f"dispatch.janitor_cancel(s.id, {attempt}, {digest_sql})"
+        found.append(SqlCall(f"end cancelled {attempt} {own}", sql, cancel_model(attempt, own)))
     return found
 
 
-def ended_by(asked: End) -> Callable[[Stood], tuple[Row, object]]:
-    return lambda stood: hit(stood.row, rows.janitor_end(stood.row, asked))
+def end_model(asked: End) -> Callable[[StoredRow], tuple[Row, object]]:
+    return lambda stored: hit(stored.row, rows.janitor_end(stored.row, asked))
 
 
-def cancel_ended(attempt: int, mine: bool) -> Callable[[Stood], tuple[Row, object]]:
-    def model(stood: Stood) -> tuple[Row, object]:
-        token = stood.row.token if mine else OTHER_TOKEN
-        return hit(stood.row, rows.janitor_cancel(stood.row, attempt, token))
+def cancel_model(attempt: int, own: bool) -> Callable[[StoredRow], tuple[Row, object]]:
+    def model(stored: StoredRow) -> tuple[Row, object]:
+        token = stored.row.token if own else OTHER_TOKEN
+        return hit(stored.row, rows.janitor_cancel(stored.row, attempt, token))
 
     return model
 
 
 def hit(before: Row, after: Row) -> tuple[Row, object]:
-    """The janitor's functions answer with the new status, or NULL where they hit no row."""
+    """The janitor's functions answer with the new status, or with NULL if they match no row."""
     return after, None if after == before else STATUSES[after.status]
 
 
-STOOD = all_rows()
+STORED = all_rows()
 INSERT = """
 INSERT INTO dispatch.tasks (max_failures) SELECT most FROM unnest($1::int[]) AS most
 RETURNING id
 """
-STAND = """
+STORE = """
 UPDATE dispatch.tasks AS t SET
     status = s.status, attempt = 2, launch = s.launch, failures = s.failures, job_uid = s.uid, pod_name = s.pod,
     run_digest = CASE s.status WHEN 'processing' THEN dispatch.token_digest(
@@ -191,13 +198,13 @@ FROM (SELECT t.id, (SELECT k FROM dispatch.start_keys(t.id, t.created_at) AS k L
 READ = "SELECT * FROM dispatch.tasks ORDER BY id"
 
 
-def nobodys_token(number: int) -> UUID:
-    """Each row has its own: the functions find a run by its token alone."""
+def unknown_token(number: int) -> UUID:
+    """A token of no run. Each row gets another one, because the functions find a run by its token alone."""
     return UUID(int=number)
 
 
 def digest(token: object) -> bytes:
-    """What a row keeps of its token, which comes as text."""
+    """The digest that a row keeps of its run token. `token`: the UUID as text."""
     return hashlib.sha256(UUID(str(token)).bytes).digest()
 
 
@@ -207,9 +214,9 @@ class Table:
     ids: list[int]
     digests: list[bytes | None]
 
-    async def asked(self, sql: str) -> list[tuple[Record, object]]:
-        """Every row after the call, and its answer."""
-        others = [nobodys_token(number) for number in range(len(STOOD))]
+    async def rows_after(self, sql: str) -> list[tuple[Record, object]]:
+        """Every row after the call, with the answer that it got."""
+        others = [unknown_token(number) for number in range(len(STORED))]
         transaction = self.admin.transaction()
         await transaction.start()
         answers = await self.admin.fetch(CALL.format(call=sql), self.ids, others)
@@ -219,11 +226,11 @@ class Table:
         return after
 
 
-async def stand(database: Database) -> Table:
+async def store(database: Database) -> Table:
     admin = await database.session("admin")
-    ids = sorted(one["id"] for one in await admin.fetch(INSERT, [stood.max_failures for stood in STOOD]))
+    ids = sorted(one["id"] for one in await admin.fetch(INSERT, [stored.max_failures for stored in STORED]))
     columns: list[Any] = [[], [], [], [], [], [], []]
-    for row, _, is_stale in STOOD:
+    for row, _, is_stale in STORED:
         uid, pod = (f"job-{row.uid}", f"pod-{row.pod}") if row.uid else (None, None)
         values = (
             STATUSES[row.status],
@@ -236,13 +243,13 @@ async def stand(database: Database) -> Table:
         )
         for column, value in zip(columns, values, strict=True):
             column.append(value)
-    await admin.execute(STAND, ids, *columns)
+    await admin.execute(STORE, ids, *columns)
     return Table(admin, ids, [record["run_digest"] for record in await admin.fetch(READ)])
 
 
 def difference(before: bytes | None, record: Record, answer: object, expected: tuple[Row, object]) -> str:
-    """In what the real row, or its answer, is not what the model says; empty: in nothing."""
-    row, says = expected
+    """How the SQL row or its answer differs from the model; empty if both agree."""
+    row, expected_answer = expected
     uid = int(record["job_uid"][4:]) if record["job_uid"] else 0
     pod = int(record["pod_name"][4:]) if row.status == PROCESSING else row.pod
     is_held, is_cancelled = record["run_digest"] is not None, record["cancel_requested_at"] is not None
@@ -251,22 +258,23 @@ def difference(before: bytes | None, record: Record, answer: object, expected: t
         return f"row {real} {is_held}, the model says {tuple(row)}"
     if row.status == PROCESSING and is_cancelled != bool(row.cancel):
         return f"cancel asked: {is_cancelled}"
-    if isinstance(says, Gave):
+    if isinstance(expected_answer, StartAnswer):
         is_new = record["run_digest"] not in {None, before}
-        gave = Gave.NOTHING if answer is None else Gave.NEW if is_new else Gave.SAME
-        given = answer is None or digest(answer) == record["run_digest"]
-        return "" if gave is says and given else f"the start gave {gave}, the model says {says}"
-    return "" if answer == says else f"the answer is {answer}, the model says {says}"
+        given = StartAnswer.NOTHING if answer is None else StartAnswer.NEW if is_new else StartAnswer.SAME
+        is_kept = answer is None or digest(answer) == record["run_digest"]
+        is_same = given is expected_answer and is_kept
+        return "" if is_same else f"the start gave {given}, the model says {expected_answer}"
+    return "" if answer == expected_answer else f"the answer is {answer}, the model says {expected_answer}"
 
 
-@pytest.mark.parametrize("family", [starts, reports, persons, returns, ends], ids=lambda family: family.__name__)
-async def test_the_models_rows_move_as_the_real_ones(database: Database, family: Callable[[], list[Asked]]) -> None:
-    table, wrong, moves = await stand(database), [], 0
-    for asked in family():
-        for number, (record, answer) in enumerate(await table.asked(asked.sql)):
-            expected = asked.model(STOOD[number])
-            moves += expected[0] != STOOD[number].row
+@pytest.mark.parametrize("family", [starts, reports, submitters, returns, ends], ids=lambda family: family.__name__)
+async def test_model_rows_change_as_sql_rows_do(database: Database, family: Callable[[], list[SqlCall]]) -> None:
+    table, wrong, moves = await store(database), [], 0
+    for call in family():
+        for number, (record, answer) in enumerate(await table.rows_after(call.sql)):
+            expected = call.model(STORED[number])
+            moves += expected[0] != STORED[number].row
             if differs := difference(table.digests[number], record, answer, expected):
-                wrong.append(f"{asked.name} of {STOOD[number]}: {differs}")
+                wrong.append(f"{call.name} of {STORED[number]}: {differs}")
     assert wrong[:5] == []
-    assert moves > 0, "no call did anything"
+    assert moves > 0, "no call changed a row"

@@ -1,7 +1,7 @@
-"""What a run of the model may do: bounds and faults of a configuration, the rules that hold, how a step is told.
+"""A run of the model: its bounds and faults, its rules, and its list of steps.
 
-A step is fair if it happens sooner or later by itself; else somebody or something may do it, or not. Progress is asked
-of fair steps alone; safety of all.
+A fair step happens by itself sooner or later. Any other step may happen or not. Progress (S5) counts fair steps only.
+The other laws must hold after every step.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from dispatcher.jobs.observed import TaskWithJobs
 from dispatcher.jobs.outcome import TABLE
 from tests.model.decisions import Decisions, Line
 from tests.model.row import Row, is_over
-from tests.model.state import CacheHistory, Create, Left, State, tidied, tidied_view
+from tests.model.state import AttemptHistory, Create, Left, State, tidied, tidied_view
 
 DISRUPTION = "disruption"
 PARTITION = "partition"
@@ -32,7 +32,7 @@ ANY = NO_FOREIGN | {FOREIGN, TOMBSTONES}
 
 @dataclass(frozen=True)
 class Configuration:
-    """One run. `launches`, `attempts`: what lies behind is not explored."""
+    """One run. `launches`, `attempts`: the search stops at higher numbers."""
 
     name: str
     kinds: frozenset[str] = frozenset()
@@ -41,32 +41,37 @@ class Configuration:
     retries: int = 0
     deposed: int = 0
     restores: int = 0
-    janitor: str = ""  # fresh: it reads and acts at once; stale: others act in between
+    janitor: str = ""  # fresh: reads and acts at once; stale: others act in between
     attempts: int = 2
     launches: int = 3
     max_failures: int = 2
     max_launches: int = 2
     most_creates: int = 0
-    """Not 0: a run with more creates is a fault."""
+    """The most creates that are allowed; 0: any number."""
     exits: bool = True
     """Containers may end with 0 or 1 at any point."""
     retry_reports: bool = True
     lags: bool = True
-    """Views may be of any age; else each is of now."""
+    """Views may be of any age. Otherwise each view is fresh."""
     is_stuck: bool = False
-    """Pods never start: only a deadline ends them."""
+    """Pods never start. Only a deadline ends them."""
     sweeps: bool = False
-    """The sweep is a step of its own; else what it would remove goes at once, which loses nothing: `tidied`."""
+    """The sweep is a step of its own. Otherwise Jobs that it would delete are gone at once; `tidied` has the reason."""
     never_back: bool = False
-    """Nodes that are lost stay lost."""
+    """Nodes that become unreachable stay so."""
     report: str = "sql"
     refusal: bool = False
-    """The janitor knows no such template."""
+    """The janitor does not find the template of the row."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """The protocol, or the protocol without something: `without` names what the model's own few lines leave out."""
+    """The protocol, or the protocol without a rule.
+
+    without: rules that the model's own lines leave out.
+    table: the table of outcomes.
+    case: the class that computes N.
+    """
 
     without: frozenset[str] = frozenset()
     table: Sequence[Line] = TABLE
@@ -77,23 +82,26 @@ WHOLE = Rules()
 
 
 class Broken(Exception):
-    """A property does not hold; `by` tells the step that broke it."""
+    """A law does not hold. `by`: the text of the step that broke it, with `{}` for `subject`."""
 
-    def __init__(self, says: str, by: str = "", who: object = "") -> None:
-        super().__init__(says)
-        self.says, self.by, self.who = says, by, who
+    def __init__(self, message: str, by: str = "", subject: object = "") -> None:
+        super().__init__(message)
+        self.message, self.by, self.subject = message, by, subject
 
 
 @dataclass
 class World:
-    """A configuration under rules; steps are taken down in `steps` as (words, whom, whether fair, next state)."""
+    """A configuration under rules.
+
+    steps: the steps from state `at`, each as (text, subject, whether fair, next state).
+    """
 
     config: Configuration
     rules: Rules = WHOLE
     steps: list[tuple[str, object, bool, State]] = field(default_factory=list)
     at: State = field(default_factory=lambda: State(Row(), Left()))
     is_cut: bool = False
-    """A step of this state was left out because it lies behind the bounds."""
+    """A step from this state was left out, because it exceeds the bounds."""
 
     def __post_init__(self) -> None:
         config, rules = self.config, self.rules
@@ -113,10 +121,10 @@ class World:
     def lacks(self, rule: str) -> bool:
         return rule in self.rules.without
 
-    def take(self, words: str, who: object, state: State, *, fair: bool = False) -> None:
+    def step(self, words: str, subject: object, state: State, *, fair: bool = False) -> None:
         if not self.config.sweeps:
             state = tidy(state, self.at)
-        self.steps.append((words, who, fair, state))
+        self.steps.append((words, subject, fair, state))
 
 
 def spent(left: Left) -> Left:
@@ -124,7 +132,9 @@ def spent(left: Left) -> Left:
 
 
 def settled(row: Row) -> Row:
-    """Of a row that is over nothing but the attempt counts for what may happen; a token that stays is a fault."""
+    """The row without columns that cannot matter any more. For a terminal row only the attempt and the status count. A
+    token that it still has is kept, because that is a fault.
+    """
     return Row(row.status, row.attempt, token=row.token, uid=row.uid if row.token else 0) if is_over(row) else row
 
 
@@ -142,7 +152,7 @@ def tidy(state: State, before: State) -> State:
 
 
 def moved(state: State, row: Row, left: Left | None = None) -> State:
-    """With the row as it is now; what the checks remember begins anew with each attempt."""
+    """The state with a changed row. The history begins anew with each attempt."""
     row = settled(row)
-    past = CacheHistory() if row.attempt != state.row.attempt or is_over(row) else state.past
-    return state._replace(row=row, past=past, left=left or state.left)
+    history = AttemptHistory() if row.attempt != state.row.attempt or is_over(row) else state.history
+    return state._replace(row=row, history=history, left=left or state.left)

@@ -1,6 +1,6 @@
-"""The API server as one process meets it: every request has a fate, and a write may land long after its answer.
+"""The API server as one process meets it: each request has an outcome, and a write may land long after its answer.
 
-The fates of a process stand in a row: its next request meets the first of them, and all goes well when none is left.
+Each process has a list of outcomes. Its next request takes the first one. Requests succeed when the list is empty.
 """
 
 import asyncio
@@ -17,31 +17,35 @@ from tests.property.cluster import Cluster
 from tests.property.timing import Timeline
 
 LANDS_WITHIN: Final = 18
-"""Client and server limits together: `submit.RESOLVE_AFTER_SECONDS` rests on it."""
+"""Seconds until no POST can land any more: the time limits of client and server together.
+`submit.RESOLVE_AFTER_SECONDS` relies on it.
+"""
 GIVES_UP_AFTER: Final = 10
 
 
-class Fate(StrEnum):
+class Outcome(StrEnum):
     FINE = "fine"
-    LOST = "lost"  # never arrived, no answer
-    UNHEARD = "unheard"  # done, no answer
-    LATE = "late"  # no answer, and it may land later
+    LOST = "lost"  # the request never arrives, and there is no answer
+    ANSWER_LOST = "answer-lost"  # the request is done, and its answer is lost
+    LATE = "late"  # there is no answer, and the request may land later
     THROTTLED = "throttled"
-    BROKEN = "broken"  # 500: a webhook's timeout, for one
-    PROXY = "proxy"  # somebody answered in the API server's place
-    HELD = "held"  # neither yet
+    SERVER_ERROR = "server-error"  # 500, for example the timeout of a webhook
+    PROXY = "proxy"  # a proxy answers in place of the API server
+    HELD = "held"  # no outcome yet
 
 
-SAID: Final = {
-    Fate.THROTTLED: ApiAnswer(429, "TooManyRequests", "slow down", retry_after=1),
-    Fate.BROKEN: ApiAnswer(500, "InternalError", "failed calling webhook"),
-    Fate.PROXY: ApiAnswer(404, message="default backend", is_told=False),
+ANSWERS: Final = {
+    Outcome.THROTTLED: ApiAnswer(429, "TooManyRequests", "slow down", retry_after=1),
+    Outcome.SERVER_ERROR: ApiAnswer(500, "InternalError", "failed calling webhook"),
+    Outcome.PROXY: ApiAnswer(404, message="default backend", is_told=False),
 }
-SILENCE: Final = ApiAnswer(0, message="timeout")
+NO_ANSWER: Final = ApiAnswer(0, message="timeout")
 
 
-class Law(Protocol):
-    """Who watches: told of each write when it is sent, of each answer that arrives, of each create when it lands."""
+class Observer(Protocol):
+    """Is called for each create and delete when it is sent, for each answer that arrives, and for each create that
+    lands.
+    """
 
     def sent(self, api: "Api", manifest: Manifest) -> None: ...
     def heard(self, api: "Api", name: str, answer: ApiAnswer) -> None: ...
@@ -50,7 +54,7 @@ class Law(Protocol):
 
 
 class Late(Struct, frozen=True):
-    """A create that was sent, is not answered, and may land until `until`."""
+    """A create that was sent and has no answer. It may land until `until`."""
 
     api: "Api"
     manifest: Manifest
@@ -62,21 +66,21 @@ class Late(Struct, frozen=True):
 
 
 class Held(Struct, frozen=True):
-    """A request on its way; `manifest` where it is a create."""
+    """A request on its way since `since`. `manifest`: of a create; None for other requests."""
 
     api: "Api"
-    answer: "asyncio.Future[Fate]"
+    answer: "asyncio.Future[Outcome]"
     since: float
     manifest: Manifest | None = None
 
 
 class Wires:
-    """What is on its way between all processes and the API server."""
+    """The requests that are on their way between the processes and the API server."""
 
-    def __init__(self, cluster: Cluster, clock: Timeline, law: Law) -> None:
+    def __init__(self, cluster: Cluster, clock: Timeline, observer: Observer) -> None:
         self.cluster = cluster
         self.clock = clock
-        self.law = law
+        self.observer = observer
         self.is_away = False
         self.late: list[Late] = []
         self.held: list[Held] = []
@@ -86,19 +90,19 @@ class Wires:
         self.late.remove(late)
         late.api.make(late.manifest)
 
-    def release(self, held: Held, fate: Fate) -> None:
+    def release(self, held: Held, outcome: Outcome) -> None:
         self.held.remove(held)
-        held.answer.set_result(fate)
+        held.answer.set_result(outcome)
 
     def expire(self) -> None:
-        """What is too old lands no more; what waits too long is given up by its client."""
+        """Drops creates that are too old to land, and ends requests that their client has given up."""
         now = self.clock()
         self.late = [late for late in self.late if now < late.until]
         for held in [held for held in self.held if now - held.since >= GIVES_UP_AFTER]:
-            self.release(held, Fate.LOST)
+            self.release(held, Outcome.LOST)
 
     def cut(self, api: "Api", *, lands_later: bool) -> None:
-        """A process died: its requests are answered to nobody, and may land."""
+        """Ends the requests of a process that died. With `lands_later` its creates may still land."""
         for held in [held for held in self.held if held.api is api]:
             self.held.remove(held)
             held.answer.cancel()
@@ -107,43 +111,45 @@ class Wires:
 
 
 class Api:
-    """The port of one process."""
+    """The API server's client of one process."""
 
     def __init__(self, wires: Wires, may_write: Callable[[], bool]) -> None:
         self.wires = wires
-        self.fates: list[Fate] = []
+        self.outcomes: list[Outcome] = []
         self.may_write = may_write
 
     async def create(self, manifest: Manifest) -> ApiAnswer:
         if not self.may_write():
             return WITHHELD
         self.wires.writes += 1
-        self.wires.law.sent(self, manifest)
+        self.wires.observer.sent(self, manifest)
         until = self.wires.clock() + LANDS_WITHIN
-        fate = await self._fate(manifest)
-        if fate is Fate.LATE:
+        outcome = await self._next_outcome(manifest)
+        if outcome is Outcome.LATE:
             self.wires.late.append(Late(self, manifest, until))
-        if fate in {Fate.FINE, Fate.UNHEARD}:
+        if outcome in {Outcome.FINE, Outcome.ANSWER_LOST}:
             answer = self.make(manifest)
-            return self._told(manifest["metadata"]["name"], answer) if fate is Fate.FINE else SILENCE
-        return SAID.get(fate, SILENCE)
+            return self._answered(manifest["metadata"]["name"], answer) if outcome is Outcome.FINE else NO_ANSWER
+        return ANSWERS.get(outcome, NO_ANSWER)
 
     def make(self, manifest: Manifest) -> ApiAnswer:
-        """A create lands."""
+        """Lets a create land."""
         answer = self.wires.cluster.create(manifest)
-        self.wires.law.landed(self, manifest, answer)
+        self.wires.observer.landed(self, manifest, answer)
         return answer
 
     async def get(self, name: str) -> ApiAnswer:
-        fate = await self._fate()
-        return self._told(name, self.wires.cluster.get(name)) if fate is Fate.FINE else SAID.get(fate, SILENCE)
+        outcome = await self._next_outcome()
+        if outcome is Outcome.FINE:
+            return self._answered(name, self.wires.cluster.get(name))
+        return ANSWERS.get(outcome, NO_ANSWER)
 
-    def _told(self, name: str, answer: ApiAnswer) -> ApiAnswer:
-        self.wires.law.heard(self, name, answer)
+    def _answered(self, name: str, answer: ApiAnswer) -> ApiAnswer:
+        self.wires.observer.heard(self, name, answer)
         return answer
 
     async def list_task(self, task_id: int) -> list[Job]:
-        if await self._fate() is not Fate.FINE:
+        if await self._next_outcome() is not Outcome.FINE:
             raise ClusterAway("no answer")
         return self.wires.cluster.of_task(task_id)
 
@@ -151,20 +157,20 @@ class Api:
         if not self.may_write():
             return WITHHELD
         self.wires.writes += 1
-        self.wires.law.removing(self, end)
-        fate = await self._fate()
-        if fate in {Fate.FINE, Fate.UNHEARD, Fate.LATE}:
+        self.wires.observer.removing(self, end)
+        outcome = await self._next_outcome()
+        if outcome in {Outcome.FINE, Outcome.ANSWER_LOST, Outcome.LATE}:
             answer = self.wires.cluster.delete(end)
-            return answer if fate is Fate.FINE else SILENCE
-        return SAID.get(fate, SILENCE)
+            return answer if outcome is Outcome.FINE else NO_ANSWER
+        return ANSWERS.get(outcome, NO_ANSWER)
 
-    async def _fate(self, manifest: Manifest | None = None) -> Fate:
-        """The fate of the next request, once it is known."""
-        fate = self.fates.pop(0) if self.fates else Fate.FINE
+    async def _next_outcome(self, manifest: Manifest | None = None) -> Outcome:
+        """The outcome of the next request. A held request waits here until it has one."""
+        outcome = self.outcomes.pop(0) if self.outcomes else Outcome.FINE
         if self.wires.is_away:
-            return Fate.LOST
-        if fate is not Fate.HELD:
-            return fate
-        future: asyncio.Future[Fate] = asyncio.get_running_loop().create_future()
+            return Outcome.LOST
+        if outcome is not Outcome.HELD:
+            return outcome
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self.wires.held.append(Held(self, future, self.wires.clock(), manifest))
         return await future

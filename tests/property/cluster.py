@@ -1,7 +1,7 @@
-"""The cluster: Jobs, their Pods and one node, with names, uids and versions, and the history that watches tell.
+"""The cluster: Jobs, their Pods and one node, with names, uids and versions, and the history that watches read.
 
-It does what the API server and the Job controller do to one-Pod Jobs, step by step and never by itself: the machine
-says when. A container is more than its Pod: behind a partition it lives on when its Pod is gone, and may still report.
+`Cluster` does what the API server and the Job controller do for Jobs with one Pod. Nothing happens by itself: the state
+machine calls each step. A container may outlive its Pod: behind a partition it runs on, and may still report.
 """
 
 import json
@@ -20,7 +20,7 @@ NODE: Final = "node-1"
 
 
 class Event(Struct, frozen=True):
-    """What a watch tells; `found` is None when the object is gone."""
+    """A watch event. `found`: the object, or None when it is gone."""
 
     version: int
     kind: str
@@ -29,25 +29,25 @@ class Event(Struct, frozen=True):
 
 
 class Container(Struct):
-    """A container's process: what it was told, and how far it is."""
+    """A running container. `environment`: its variables. `token`: its run token, once `task_start` gave it one."""
 
     job: str
     job_uid: str
     pod: str
-    told: dict[str, str]
+    environment: dict[str, str]
     token: str | None = None
 
     @property
     def task_id(self) -> int:
-        return int(self.told["TASK_ID"])
+        return int(self.environment["TASK_ID"])
 
     @property
     def at(self) -> tuple[int, int]:
-        return int(self.told["TASK_ATTEMPT"]), int(self.told["TASK_LAUNCH"])
+        return int(self.environment["TASK_ATTEMPT"]), int(self.environment["TASK_LAUNCH"])
 
 
 class Cluster:
-    """The truth; what a dispatcher sees of it is told by `views`."""
+    """The real state of the cluster. `views.View` is what a dispatcher sees of it."""
 
     def __init__(self, clock: Timeline) -> None:
         self._clock = clock
@@ -69,10 +69,10 @@ class Cluster:
 
     def set_node(self, *, unreachable: bool) -> None:
         self.nodes[NODE] = Node(name=NODE, ready=not unreachable, unreachable=unreachable)
-        self._tell("nodes", NODE, self.nodes[NODE])
+        self._record("nodes", NODE, self.nodes[NODE])
 
     def create(self, manifest: Manifest) -> ApiAnswer:
-        """The order of checks is the API server's: admission first, so that a full quota hides the 409."""
+        """Checks in the order of the API server: admission comes first, so a full quota hides the 409."""
         name, labels = manifest["metadata"]["name"], manifest["metadata"]["labels"]
         if self.is_terminating:
             return ApiAnswer(403, "Forbidden", "the namespace is being terminated", ("NamespaceTerminating",))
@@ -85,7 +85,7 @@ class Cluster:
         self._numbers += 1
         self.manifests[name] = manifest
         self.made_at[name] = self.version + 1
-        self.put(born(manifest, f"uid-{self._numbers}", self.version + 1, self._clock))
+        self.put(read_created(manifest, f"uid-{self._numbers}", self.version + 1, self._clock))
         return ApiAnswer(201, job=self.jobs[name])
 
     def get(self, name: str) -> ApiAnswer:
@@ -96,7 +96,7 @@ class Cluster:
         return [job for job in self.jobs.values() if job.task_id == task_id]
 
     def delete(self, end: End) -> ApiAnswer:
-        """With preconditions, in the foreground: a Job that has Pods is gone only after them."""
+        """A delete with preconditions and foreground propagation: a Job with Pods is gone only after its Pods."""
         found = self.jobs.get(end.name) if end.kind == "jobs" else self.pods.get(end.name)
         if found is None:
             return ApiAnswer(404, "NotFound")
@@ -112,19 +112,19 @@ class Cluster:
     def begin_delete(self, job: Job) -> None:
         self.change(job, deleting=True)
         if not any(pod.job_uid == job.uid for pod in self.pods.values()):
-            self.bury(self.jobs[job.name])
+            self.finish_delete(self.jobs[job.name])
 
-    def bury(self, job: Job, *, lives_on: bool = False) -> None:
-        """The Job and its Pods are gone; behind a partition its container is not."""
+    def finish_delete(self, job: Job, *, lives_on: bool = False) -> None:
+        """Removes the Job and its Pods. With `lives_on`, behind a partition, the container runs on."""
         for pod in [pod for pod in self.pods.values() if pod.job_uid == job.uid]:
             self._drop_pod(pod)
             if not lives_on:
                 self._stop(pod)
         del self.jobs[job.name]
-        self._tell("jobs", job.name, None)
+        self._record("jobs", job.name, None)
 
     def add_pod(self, job: Job) -> None:
-        """What the Job controller does for a Job that has no Pod."""
+        """Creates a Pod for a Job without one, as the Job controller does."""
         self._numbers += 1
         name = f"{job.name}-{self._numbers}"
         shape = self.manifests[job.name]["spec"]["template"]["metadata"]["annotations"]["dispatcher.internal/shape"]
@@ -132,18 +132,18 @@ class Cluster:
                          created_at=self._clock.of_cluster))  # fmt: skip
 
     def bind(self, pod: Pod) -> None:
-        """A node takes the Pod, and its container comes up."""
+        """Binds the Pod to the node and starts its container."""
         job = self.job_of(pod)
         assert job is not None
         self.put_pod(msgspec.structs.replace(
             pod, phase="Running", node_name=NODE, had_run=True, waiting_reason="", unschedulable_since=None
         ))  # fmt: skip
         env = self.manifests[job.name]["spec"]["template"]["spec"]["containers"][0]["env"]
-        told = {one["name"]: one.get("value", "") for one in env}
-        self.containers.append(Container(job.name, job.uid, pod.name, told))
+        environment = {one["name"]: one.get("value", "") for one in env}
+        self.containers.append(Container(job.name, job.uid, pod.name, environment))
 
     def end_container(self, container: Container, code: int) -> bool:
-        """Its process ends. True: its Job failed by that, and not by anything before."""
+        """Ends the container's process. Returns True if its Job failed by this exit."""
         self.containers.remove(container)
         pod = self.pods.get(container.pod)
         job = self.job_of(pod) if pod else None
@@ -157,7 +157,7 @@ class Cluster:
         return code != 0
 
     def end_pod(self, pod: Pod, reason: str, *, lives_on: bool = False) -> None:
-        """A Pod is deleted or evicted: its Job fails, for this reason."""
+        """Deletes or evicts a Pod. Its Job fails with this reason."""
         job = self.job_of(pod)
         if not lives_on:
             self._stop(pod)
@@ -165,16 +165,16 @@ class Cluster:
         if job is not None and job.phase in {Phase.ACTIVE, Phase.FAILING}:
             self._end(job, Phase.FAILED, reason)
 
-    def lose(self, pod: Pod) -> None:
-        """Its node is gone: the Job wants to fail and cannot, because its Pod cannot be confirmed dead."""
+    def lose_node(self, pod: Pod) -> None:
+        """Makes the Pod's node unreachable. The Job cannot fail, because nothing confirms that its Pod has ended."""
         job = self.job_of(pod)
         self.set_node(unreachable=True)
         self.put_pod(msgspec.structs.replace(pod, deleting=True))
         if job is not None and job.phase is Phase.ACTIVE:
             self.change(job, phase=Phase.FAILING, reason="PodFailurePolicy")
 
-    def find(self) -> None:
-        """The node is back, and what was to be deleted there is gone."""
+    def restore_node(self) -> None:
+        """Makes the node reachable again. Its Pods that were being deleted are gone."""
         self.set_node(unreachable=False)
         for pod in [pod for pod in self.pods.values() if pod.deleting]:
             self.end_pod(pod, "PodFailurePolicy")
@@ -182,13 +182,13 @@ class Cluster:
     def job_of(self, pod: Pod) -> Job | None:
         return next((job for job in self.jobs.values() if job.uid == pod.job_uid), None)
 
-    def podless(self) -> list[Job]:
+    def jobs_without_pod(self) -> list[Job]:
         with_pod = {pod.job_uid for pod in self.pods.values()}
         active = (job for job in self.jobs.values() if job.phase is Phase.ACTIVE and not job.deleting)
         return [job for job in active if job.uid not in with_pod]
 
     def expire(self) -> None:
-        """Jobs end at their own deadline, whatever keeps their Pod."""
+        """Fails Jobs that have reached their own deadline, even if their Pod cannot be deleted."""
         for job in list(self.jobs.values()):
             age = (self._clock.of_cluster - job.created_at).total_seconds()
             if job.phase is Phase.ACTIVE and age >= self.manifests[job.name]["spec"]["activeDeadlineSeconds"]:
@@ -197,8 +197,8 @@ class Cluster:
                     self._stop(pod)
                     self._drop_pod(pod)
 
-    def truth(self, kind: str) -> Mapping[str, Job | Pod | Node]:
-        """All objects of a kind, as a list would give them."""
+    def objects(self, kind: str) -> Mapping[str, Job | Pod | Node]:
+        """All objects of a kind, as a LIST returns them."""
         of_kind: dict[str, Mapping[str, Job | Pod | Node]] = {"jobs": self.jobs, "pods": self.pods, "nodes": self.nodes}
         return of_kind[kind]
 
@@ -207,31 +207,31 @@ class Cluster:
 
     def put_pod(self, pod: Pod) -> None:
         self.pods[pod.name] = pod
-        self._tell("pods", pod.name, pod)
+        self._record("pods", pod.name, pod)
 
     def change(self, job: Job, **changes: Any) -> None:
         self.put(msgspec.structs.replace(self.jobs[job.name], **changes))
 
     def put(self, job: Job) -> None:
         self.jobs[job.name] = msgspec.structs.replace(job, resource_version=str(self.version + 1))
-        self._tell("jobs", job.name, self.jobs[job.name])
+        self._record("jobs", job.name, self.jobs[job.name])
 
     def _end(self, job: Job, phase: Phase, reason: str) -> None:
         self.change(job, phase=phase, reason=reason, ended_at=self._clock.of_cluster)
 
     def _drop_pod(self, pod: Pod) -> None:
         del self.pods[pod.name]
-        self._tell("pods", pod.name, None)
+        self._record("pods", pod.name, None)
 
     def _stop(self, pod: Pod) -> None:
         self.containers = [one for one in self.containers if one.pod != pod.name]
 
-    def _tell(self, kind: str, name: str, found: Job | Pod | Node | None) -> None:
+    def _record(self, kind: str, name: str, found: Job | Pod | Node | None) -> None:
         self.history.append(Event(self.version + 1, kind, name, found))
 
 
-def born(manifest: Manifest, uid: str, version: int, clock: Timeline) -> Job:
-    """The object that the API server makes of a manifest, as the adapter reads it."""
+def read_created(manifest: Manifest, uid: str, version: int, clock: Timeline) -> Job:
+    """The Job that the API server makes of a manifest, as the adapter reads it."""
     meta = {
         "uid": uid,
         "resourceVersion": str(version),
@@ -239,5 +239,5 @@ def born(manifest: Manifest, uid: str, version: int, clock: Timeline) -> Job:
         **manifest["metadata"],
     }
     job = read_job(json.dumps({**manifest, "metadata": meta}).encode())
-    assert job is not None, "a Job of ours that our own adapter does not read"
+    assert job is not None, "the adapter does not read a Job of the dispatcher"
     return job

@@ -1,4 +1,4 @@
-"""Thousands of cycles: what they would log is switched off."""
+"""Switches logs off: these tests run thousands of cycles."""
 
 import logging
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What may befall rows, Jobs and containers, each chosen by a number: the n-th of what is there, if anything is."""
+"""Events that happen to rows, Jobs, Pods and containers. A number chooses the n-th object that exists, if any does."""
 
 from collections.abc import Iterable
 from typing import Any, Final, TypeVar
@@ -12,9 +12,11 @@ from tests.property.world import World
 
 T = TypeVar("T")
 FOREIGN: Final = "0" * 64
-OF_CONTAINERS: Final = ("enter", "enter", "again", "succeeded", "failed", "retry", "report", "exit", "crash", "crash")
-OF_PODS: Final = ("bind", "evict", "part", "lose", "find", "delete", "image", "stuck")
-OF_JOBS: Final = ("pod", "delete", "delete", "erase", "bury", "bury-alive", "foreign")
+OF_CONTAINERS: Final = (
+    "start", "start", "start-twice", "succeeded", "failed", "retry", "report", "exit", "crash", "crash",
+)  # fmt: skip
+OF_PODS: Final = ("bind", "evict", "evict-partitioned", "lose-node", "restore-node", "delete", "image", "stuck")
+OF_JOBS: Final = ("pod", "delete", "delete", "delete-any", "finish-delete", "finish-delete-partitioned", "foreign")
 OF_ROWS: Final = ("cancel", "cancel", "retry", "retry", "poison", "poison-next", "hide", "show", "drop", "beat")
 
 
@@ -24,36 +26,36 @@ def pick(things: Iterable[T], number: int) -> T | None:
 
 
 def act_container(world: World, number: int, act: str) -> None:
-    """A container starts, says something, or ends; `again`: the answer of its start was lost, so it asks twice."""
+    """A container starts, reports, or ends. `start-twice`: the answer of its start was lost, so it asks again."""
     container = pick(world.cluster.containers, number)
     if container is None:
         return
-    if act in {"enter", "again"}:
+    if act in {"start", "start-twice"}:
         if container.token is None:
-            world.enter(container)
-        if act == "again" and container.token is not None:
-            world.enter_again(container)
+            world.start_run(container)
+        if act == "start-twice" and container.token is not None:
+            world.repeat_start(container)
     elif act in {"succeeded", "failed", "retry"}:
         world.report(container, act)
-    elif act == "report":  # and its exit comes later
+    elif act == "report":  # without its exit
         world.table.finish(container.token or "", "succeeded")
     else:
-        world.leave(container, 0 if act == "exit" else 1)
+        world.exit_container(container, 0 if act == "exit" else 1)
 
 
 def act_pod(world: World, number: int, act: str) -> None:
     cluster = world.cluster
     pod = pick(cluster.pods.values(), number)
-    if act == "find":
-        cluster.find()
+    if act == "restore-node":
+        cluster.restore_node()
     if pod is None:
         return
     if act == "evict":
         cluster.end_pod(pod, "PodFailurePolicy")
-    elif act == "part":  # evicted behind a partition: the container lives on
+    elif act == "evict-partitioned":  # behind a partition, so the container runs on
         cluster.end_pod(pod, "PodFailurePolicy", lives_on=True)
-    elif act == "lose":
-        cluster.lose(pod)
+    elif act == "lose-node":
+        cluster.lose_node(pod)
     elif act == "delete":
         cluster.end_pod(pod, "BackoffLimitExceeded")
     elif pod.phase == "Pending":
@@ -77,13 +79,13 @@ def act_job(world: World, number: int, act: str) -> None:
     job = pick(cluster.unfinished() if act == "delete" else cluster.jobs.values(), number)
     if job is None:
         return
-    if act in {"delete", "erase"}:
+    if act in {"delete", "delete-any"}:
         world.delete_by_hand(job)
-    elif act == "bury" and job.deleting:
-        cluster.bury(job)
-    elif act == "bury-alive" and job.deleting:
-        cluster.bury(job, lives_on=True)
-    elif act == "pod" and job in cluster.podless():
+    elif act == "finish-delete" and job.deleting:
+        cluster.finish_delete(job)
+    elif act == "finish-delete-partitioned" and job.deleting:
+        cluster.finish_delete(job, lives_on=True)
+    elif act == "pod" and job in cluster.jobs_without_pod():
         cluster.add_pod(job)
 
 
@@ -108,7 +110,7 @@ def act_row(world: World, number: int, act: str) -> None:
 
 
 def add_foreign(world: World, number: int) -> None:
-    """A finished Job of another database under the very name of a row's first launch."""
+    """Adds a finished Job of another database. It has the name of a row's first launch."""
     new = (id_ for id_, row in world.table.rows.items() if row.task.launch == 0 and row.task.attempt == 1)
     id_ = pick(new, number)
     if id_ is None:
@@ -128,7 +130,7 @@ def add_foreign(world: World, number: int) -> None:
 
 
 def facts(world: World) -> dict[str, Any]:
-    """What a run came to: a run in which nothing happened proves nothing."""
+    """Counts of events in a run. A run without them proves nothing."""
     laws = world.laws
     return {"creates": sum(laws.made.values()), "relaunches": laws.relaunches, "strays": len(laws.strays),
             "deletes": laws.deletes, "crashes": sum(laws.crashes.values()), "refused": laws.answers["422"],

@@ -1,4 +1,6 @@
-"""What a container gets to see of what stands in its Job: kubelet's expansion of `$`, written anew."""
+"""The environment and arguments of a container as kubelet makes them of its Job: kubelet's expansion of `$`, written
+independently.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +9,7 @@ SECRET = "pa$$word $(HOME)"
 
 
 def expand(text: str, known: Mapping[str, str]) -> str:
-    """`$$` is `$`, `$(NAME)` what NAME is, if anything; every other `$` stays."""
+    """The expanded text: `$$` gives `$`, `$(NAME)` gives the value of a known NAME. Every other `$` stays."""
     out, rest = "", text
     while rest:
         if rest.startswith("$$"):
@@ -22,7 +24,7 @@ def expand(text: str, known: Mapping[str, str]) -> str:
 
 
 def seen_env(container: Mapping[str, Any]) -> dict[str, str]:
-    """Variables in their order: each may refer to those before it. What comes from elsewhere is not expanded."""
+    """The variables that the container sees. Each may refer to earlier ones. Values of `valueFrom` are not expanded."""
     seen: dict[str, str] = {}
     for variable in container["env"]:
         source = variable.get("valueFrom")

@@ -1,4 +1,4 @@
-"""Requests that were right once: bytes and branches of them changed, by a seeded random."""
+"""Valid requests with changed bytes and branches. A seeded random chooses the changes."""
 
 import json
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from random import Random
 from typing import Any, Final
 
 Slot = tuple[Any, Any]
-"""A branch of a tree: what it hangs on, and its key or index there."""
+"""A branch of a JSON tree: its parent, and its key or index there."""
 DEEP: Final = "@deep@"
 ODD: Final[tuple[Any, ...]] = (
     None, True, False, 0, -1, 7, 2**63, -(2**63), 2**64, 10**30, 0.5, -0.0, 1e308, 1e-320,
@@ -18,35 +18,35 @@ ODD: Final[tuple[Any, ...]] = (
 
 
 def slots(tree: Any) -> list[Slot]:
-    """All branches, the outer ones first."""
+    """All branches of the tree, the outer ones first."""
     found: list[Slot] = []
     trees = [tree]
     for one in trees:
         for key, branch in one.items() if isinstance(one, dict) else enumerate(one):
             found.append((one, key))
             if isinstance(branch, dict | list):
-                trees.append(branch)  # looked at in its turn
+                trees.append(branch)  # the loop reaches it later
     return found
 
 
-def again(tree: Any) -> Any:
-    """One more of it, or a branch would come to hang on itself."""
+def copied(tree: Any) -> Any:
+    """A deep copy. Without it a branch could contain itself."""
     return json.loads(json.dumps(tree))
 
 
 def replace(random: Random, slot: Slot, other: Slot) -> None:
-    slot[0][slot[1]] = again(random.choice(ODD))
+    slot[0][slot[1]] = copied(random.choice(ODD))
 
 
-def mumble(random: Random, slot: Slot, other: Slot) -> None:
-    """Any text at all, but for halves of characters."""
+def replace_with_text(random: Random, slot: Slot, other: Slot) -> None:
+    """Replaces a branch with any text that has no surrogates."""
     codes = [random.choice((random.randrange(128), random.randrange(0xD800), random.randrange(0xE000, 0x110000)))]
     codes += [random.randrange(0xD800) for _ in range(random.randrange(12))]
     slot[0][slot[1]] = "".join(map(chr, codes))
 
 
 def copy(random: Random, slot: Slot, other: Slot) -> None:
-    slot[0][slot[1]] = again(other[0][other[1]])
+    slot[0][slot[1]] = copied(other[0][other[1]])
 
 
 def drop(random: Random, slot: Slot, other: Slot) -> None:
@@ -62,7 +62,7 @@ def rename(random: Random, slot: Slot, other: Slot) -> None:
 def repeat(random: Random, slot: Slot, other: Slot) -> None:
     tree, key = slot
     if isinstance(tree, list):
-        tree.insert(random.randrange(len(tree) + 1), again(tree[key]))
+        tree.insert(random.randrange(len(tree) + 1), copied(tree[key]))
 
 
 def wrap(random: Random, slot: Slot, other: Slot) -> None:
@@ -71,12 +71,12 @@ def wrap(random: Random, slot: Slot, other: Slot) -> None:
 
 
 CHANGES: Final[tuple[Callable[[Random, Slot, Slot], None], ...]] = (
-    replace, replace, replace, mumble, copy, drop, rename, repeat, wrap,
+    replace, replace, replace, replace_with_text, copy, drop, rename, repeat, wrap,
 )  # fmt: skip
 
 
 def change_tree(random: Random, body: str) -> bytes:
-    """One to four branches are others."""
+    """The body with one, two or four changed branches."""
     tree = json.loads(body)
     for _ in range(random.choice((1, 1, 1, 2, 4))):
         branches = slots(tree)
@@ -90,7 +90,7 @@ def change_tree(random: Random, body: str) -> bytes:
 
 
 def change_bytes(random: Random, body: str) -> bytes:
-    """One to eight bytes are others."""
+    """The body with one, two or eight changed bytes."""
     changed = bytearray(body.encode())
     for _ in range(random.choice((1, 1, 1, 2, 8))):
         changed[random.randrange(len(changed))] = random.choice((random.randrange(256), *b'"\\[]{},:0-e\xff'))
@@ -98,24 +98,24 @@ def change_bytes(random: Random, body: str) -> bytes:
 
 
 def cut(random: Random, body: str) -> bytes:
-    """Truncated, or a piece of it is missing, or comes twice."""
+    """The body truncated, or with a piece that is missing or comes twice."""
     whole = body.encode()
     start, end = sorted(random.randrange(len(whole) + 1) for _ in range(2))
     return random.choice((whole[:start], whole[:start] + whole[end:], whole[:end] + whole[start:]))
 
 
-def babble(random: Random, body: str) -> bytes:
-    """Nothing of it is left."""
+def replace_body(random: Random, body: str) -> bytes:
+    """Another body: random bytes, or an odd value as JSON."""
     return random.choice((random.randbytes(random.randrange(60)), json.dumps(random.choice(ODD)).encode()))
 
 
 WAYS: Final[tuple[tuple[int, Callable[[Random, str], bytes]], ...]] = (
-    (60, change_tree), (25, change_bytes), (13, cut), (2, babble)
+    (60, change_tree), (25, change_bytes), (13, cut), (2, replace_body)
 )  # fmt: skip
 WEIGHTS: Final = [weight for weight, _ in WAYS]
 
 
 def change(random: Random, body: str) -> bytes:
-    """The body, changed in some way: mostly so that it is still JSON."""
+    """The body, changed in one way. Most of the ways leave it valid JSON."""
     ((_, way),) = random.choices(WAYS, WEIGHTS)
     return way(random, body)

@@ -1,5 +1,6 @@
-"""A cycle's decision as a child would make it: row by row, counting everything anew from lists. It shares no code with
-the gates, only their words and the order of docs/protocol.md, section 6.
+"""The decision of a cycle, made the slow way: row by row, with all counts made anew from lists.
+
+The oracle shares no code with the gates, only their reasons and their order (docs/protocol.md, section 6).
 """
 
 from collections.abc import Sequence
@@ -18,91 +19,93 @@ UNDER_WAY = ("Launched", "NodeLost", "Finishing")
 
 
 class Decided(Struct):
-    """Rows launched so far, and the reasons of the others."""
+    """Rows launched so far, and the reasons of the others. `new`: tasks of launches that are no repeated creates."""
 
     launched: list[Candidate]
     new: list[Task]
     reasons: dict[int, str]
 
 
-def decide(picture: ClusterSnapshot, candidates: Sequence[Candidate], before: Sequence[Job]) -> Decided:
-    """`before`: what is in flight already, which the picture only has as counts."""
-    done = Decided([], [], {})
+def decide(snapshot: ClusterSnapshot, candidates: Sequence[Candidate], in_flight: Sequence[Job]) -> Decided:
+    """`in_flight`: Jobs that exist before the cycle. The snapshot only has their counts."""
+    decided = Decided([], [], {})
     waiting = list(candidates)
     while waiting:
-        key = [(one.tried_at if picture.is_probing else 0, one.task.priority, one.task.id) for one in waiting]
+        key = [(one.tried_at if snapshot.is_probing else 0, one.task.priority, one.task.id) for one in waiting]
         candidate = waiting.pop(key.index(min(key)))
         if candidate.jobs.verdict is None:
             continue
-        reason = next((word for word, holds in questions(picture, candidate, before, done) if holds), "")
+        reason = next((word for word, holds in all_reasons(snapshot, candidate, in_flight, decided) if holds), "")
         if reason:
-            done.reasons[candidate.task.id] = reason
+            decided.reasons[candidate.task.id] = reason
             continue
-        done.launched.append(candidate)
+        decided.launched.append(candidate)
         if not is_repeat(candidate):
-            done.new.append(candidate.task)
-    return done
+            decided.new.append(candidate.task)
+    return decided
 
 
 def is_repeat(candidate: Candidate) -> bool:
     return isinstance(candidate.jobs.verdict, Launch) and candidate.jobs.verdict.is_repeat
 
 
-def questions(
-    picture: ClusterSnapshot, candidate: Candidate, before: Sequence[Job], done: Decided
+def all_reasons(
+    snapshot: ClusterSnapshot, candidate: Candidate, in_flight: Sequence[Job], decided: Decided
 ) -> list[tuple[str, Any]]:
-    """Every reason with whether it holds, in the order of the gates."""
-    asked = of_the_row(picture, candidate) + of_its_jobs(picture, candidate, before, done)
+    """Every reason in the order of the gates, each with whether it applies."""
+    asked = row_reasons(snapshot, candidate) + job_reasons(snapshot, candidate, in_flight, decided)
     if not is_repeat(candidate):
-        asked += of_the_caps(picture, candidate, before, done)
-    writes, batch = picture.allowance.writes - len(done.launched), picture.allowance.batch - len(done.launched)
+        asked += cap_reasons(snapshot, candidate, in_flight, decided)
+    writes, batch = snapshot.allowance.writes - len(decided.launched), snapshot.allowance.batch - len(decided.launched)
     return [*asked, ("RateLimited", writes < 1), ("NextCycle", batch < 1)]
 
 
-def of_the_row(picture: ClusterSnapshot, candidate: Candidate) -> list[tuple[str, Any]]:
+def row_reasons(snapshot: ClusterSnapshot, candidate: Candidate) -> list[tuple[str, Any]]:
     task, verdict, offer = candidate.task, candidate.jobs.verdict, candidate.offer
-    queue = picture.queues.get(task.queue)
+    queue = snapshot.queues.get(task.queue)
     of_job = str(verdict.reason) if isinstance(verdict, Hold) else ""
     return [
-        (of_job, of_job in UNDER_WAY and not picture.is_blind),
+        (of_job, of_job in UNDER_WAY and not snapshot.is_blind),
         (str(offer.reason) if isinstance(offer, Hold) else "", isinstance(offer, Hold)),
-        ("NotDue", task.run_at is not None and task.run_at > picture.now),
-        ("Paused", queue is not None and queue.paused_until is not None and queue.paused_until > picture.now),
-        ("DispatcherNotReady", picture.is_blind),
+        ("NotDue", task.run_at is not None and task.run_at > snapshot.now),
+        ("Paused", queue is not None and queue.paused_until is not None and queue.paused_until > snapshot.now),
+        ("DispatcherNotReady", snapshot.is_blind),
         (of_job, of_job != ""),
     ]
 
 
-def of_its_jobs(
-    picture: ClusterSnapshot, candidate: Candidate, before: Sequence[Job], done: Decided
+def job_reasons(
+    snapshot: ClusterSnapshot, candidate: Candidate, in_flight: Sequence[Job], decided: Decided
 ) -> list[tuple[str, Any]]:
     group = candidate.group
-    is_busy = group in picture.busy_groups or group in [one.group for one in done.launched]
+    is_busy = group in snapshot.busy_groups or group in [one.group for one in decided.launched]
     return [
-        ("TemplateFailing", group in picture.failing_groups and is_busy),
-        ("DispatcherNotReady", picture.not_ready is not None),
+        ("TemplateFailing", group in snapshot.failing_groups and is_busy),
+        ("DispatcherNotReady", snapshot.not_ready is not None),
     ]
 
 
-def of_the_caps(
-    picture: ClusterSnapshot, candidate: Candidate, before: Sequence[Job], done: Decided
+def cap_reasons(
+    snapshot: ClusterSnapshot, candidate: Candidate, in_flight: Sequence[Job], decided: Decided
 ) -> list[tuple[str, Any]]:
     task, offer = candidate.task, candidate.offer
-    holders = [(job.queue, job.submitted_by) for job in before] + [(one.queue, one.submitted_by) for one in done.new]
-    queue = picture.queues.get(task.queue)
-    mine = [one for one in holders if one == (task.queue, task.submitted_by)]
-    ours = [one for one in holders if one[0] == task.queue]
+    holders = [(job.queue, job.submitted_by) for job in in_flight] + [
+        (one.queue, one.submitted_by) for one in decided.new
+    ]
+    queue = snapshot.queues.get(task.queue)
+    of_submitter = [one for one in holders if one == (task.queue, task.submitted_by)]
+    of_queue = [one for one in holders if one[0] == task.queue]
     shape = offer.shape if isinstance(offer, Offer) else ""
-    stuck = picture.pending.stuck_by_shape.get(shape, 0)
-    of_queue = queue.max_pending if queue and queue.max_pending is not None else picture.max_pending
-    is_stuck = stuck > of_queue
-    if picture.is_strict:
-        is_stuck = picture.pending.total + len(done.launched) > 0
+    stuck = snapshot.pending.stuck_by_shape.get(shape, 0)
+    most_stuck = queue.max_pending if queue and queue.max_pending is not None else snapshot.max_pending
+    is_stuck = stuck > most_stuck
+    if snapshot.is_strict:
+        is_stuck = snapshot.pending.total + len(decided.launched) > 0
     return [
-        ("SubmitterCap", queue is not None and is_full(mine, queue.max_jobs_per_submitter)),
-        ("QueueCap", queue is not None and is_full(ours, queue.max_jobs)),
-        ("JobCap", len(holders) >= picture.max_jobs),
-        ("QuotaExceeded", picture.quota is not None),
+        ("SubmitterCap", queue is not None and is_full(of_submitter, queue.max_jobs_per_submitter)),
+        ("QueueCap", queue is not None and is_full(of_queue, queue.max_jobs)),
+        ("JobCap", len(holders) >= snapshot.max_jobs),
+        ("QuotaExceeded", snapshot.quota is not None),
         ("PendingPods", is_stuck),
     ]  # fmt: skip
 

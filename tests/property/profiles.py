@@ -1,8 +1,8 @@
-"""How much is tried: `gate` at every change, `nightly` for hours. HYPOTHESIS_PROFILE chooses.
+"""How many examples are tried: `gate` at every change, `nightly` for hours. HYPOTHESIS_PROFILE chooses.
 
-The gate tries the same examples everywhere, so a red one is a fault of the change and not of the day; a nightly run
-tries others each time, for about an hour and a half, and prints how to repeat what it found. Neither keeps a database
-of examples, and neither fails because a machine is slow.
+The gate tries the same examples everywhere, so a failure belongs to the change. A nightly run tries other examples each
+time, for about an hour and a half, and prints how to repeat a failure. Both keep no database of examples, and a slow
+machine makes none of them fail.
 """
 
 import os
@@ -21,10 +21,10 @@ GATE: Final = settings(
 )
 NIGHTLY: Final = settings(GATE, derandomize=False, max_examples=2_000, stateful_step_count=100)
 IS_NIGHTLY: Final = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
-"""Whether suites with a generator of their own try ten times as much, and others each time."""
+"""Whether suites with their own generator try ten times as many examples, other ones each time."""
 STORY: Final = {"gate": GATE, "nightly": NIGHTLY}[os.environ.get("HYPOTHESIS_PROFILE", "gate")]
-"""Long runs of a whole world."""
+"""Long runs with rows, cluster and dispatchers."""
 WORLD: Final = settings(STORY, max_examples=STORY.max_examples * 3)
-"""The machine with everything in it."""
+"""The state machine of `test_dispatchers.py`."""
 FACT: Final = settings(STORY, max_examples=STORY.max_examples * 4)
-"""Single questions to a pure function."""
+"""Short tests of a single function."""

@@ -1,7 +1,7 @@
-"""I9: what may be removed, judged by the truth at the moment of the delete.
+"""I9: which Jobs may be deleted, judged by the real rows and Jobs at the moment of the delete.
 
-A delete with the version of another moment hits nothing, and is no breach; one that hits has to be right. Rows only
-move on (a past attempt never returns), so what was right when it was decided still is.
+A delete with an old resourceVersion hits nothing, and breaks no law. A delete that hits must be right. A past attempt
+never returns, so a decision that was right stays right.
 """
 
 from datetime import timedelta
@@ -19,7 +19,11 @@ AGAIN_SECONDS: Final = 10
 
 
 class RemovalLaws:
-    """`foreign`: uids of Jobs that are not this database's."""
+    """Law I9.
+
+    touched: tasks whose Job somebody deleted.
+    foreign: uids of Jobs of other databases.
+    """
 
     def __init__(self, cluster: Cluster, table: Table) -> None:
         self._cluster = cluster
@@ -30,31 +34,33 @@ class RemovalLaws:
 
     def check(self, replica: Replica, end: End) -> None:
         now, key = replica.clock(), (id(replica), end.uid)
-        assert now - self._sent.get(key, float("-inf")) >= AGAIN_SECONDS, f"I21: {end.name} is removed again so soon"
+        assert now - self._sent.get(key, float("-inf")) >= AGAIN_SECONDS, (
+            f"I21: {end.name} is deleted twice within {AGAIN_SECONDS} s"
+        )
         self._sent[key] = now
-        assert end.uid, f"I9: {end.name} is removed without its uid"
+        assert end.uid, f"I9: {end.name} is deleted without its uid"
         if end.kind != "jobs":
             return
-        assert end.resource_version, f"I9: {end.name} is removed without its version"
-        assert end.uid not in self.foreign, f"I9: {end.name} is somebody else's"
+        assert end.resource_version, f"I9: {end.name} is deleted without its resourceVersion"
+        assert end.uid not in self.foreign, f"I9: {end.name} is a foreign Job"
         job = self._cluster.jobs.get(end.name)
         if job is None or (job.uid, job.resource_version) != (end.uid, end.resource_version):
             return
-        assert not job.deleting, f"I21: {job.name} goes already"
+        assert not job.deleting, f"I21: {job.name} is being deleted already"
         if job.is_finished and self._times_missed(replica, job.task_id) >= CONFIRMATIONS:
-            self.touched.add(job.task_id)  # a row that was only hidden loses the memory of this launch
+            self.touched.add(job.task_id)  # the row may only be hidden: then it loses the memory of this launch
             return
         row = self._table.rows.get(job.task_id) or last_read(replica, job.task_id)
-        assert row is not None, f"I9: {job.name}: its row may come back"
+        assert row is not None, f"I9: {job.name}: its row is absent, but not confirmed gone"
         if job.is_finished:
-            assert is_over(job, row), f"I9: {job.name} is the memory of a row that is not over"
+            assert is_over(job, row), f"I9: {job.name} is a tombstone that its row still needs"
             self._check_age(replica, job)
         else:
-            assert self._may_end(job, row), f"I9: {job.name} runs, and its row wants it"
+            assert self._may_end(job, row), f"I9: {job.name} is unfinished and wanted by its row"
 
     def _check_age(self, replica: Replica, job: Job) -> None:
         age = replica.clock.of_cluster - (job.ended_at or job.created_at)
-        assert age >= timedelta(seconds=SWEEPING.tombstone_seconds), f"I9: {job.name} is a tombstone of {age}"
+        assert age >= timedelta(seconds=SWEEPING.tombstone_seconds), f"I9: {job.name} has been finished for only {age}"
 
     def _may_end(self, job: Job, row: Row) -> bool:
         task = row.task
@@ -66,7 +72,9 @@ class RemovalLaws:
         return max([task.launch, *of_attempt]) > job.launch
 
     def _times_missed(self, replica: Replica, task_id: int) -> int:
-        """Looks of the sweep that did not find the row since it was last there, a while apart each."""
+        """How many looks of the sweep have missed the row since it was last found. Looks less than CONFIRM_EVERY apart
+        count once.
+        """
         times, last = 0, None
         for look in replica.database.sweeps:
             if task_id not in look.read:
@@ -79,7 +87,7 @@ class RemovalLaws:
 
 
 def last_read(replica: Replica, task_id: int) -> Row | None:
-    """A row as the last look of the sweep had it: the row may be dropped between that look and the delete."""
+    """The row in the last look of the sweep. A row may be dropped between that look and the delete."""
     looks = [look for look in replica.database.sweeps if task_id in look.read]
     return looks[-1].rows.get(task_id) if looks else None
 

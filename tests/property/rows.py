@@ -1,7 +1,7 @@
 """The table of tasks (docs/protocol.md, section 3): plain records, five functions, and snapshots to read.
 
-Each function is one compare-and-set: a call that hits no row changes nothing. What Postgres does beyond that (roles,
-validation, wake-ups) has suites of its own.
+Each function is one compare-and-set: a call that matches no row changes nothing. Roles, validation and wake-ups of
+Postgres have other suites.
 """
 
 import hashlib
@@ -24,7 +24,12 @@ RETRY_AFTER: Final = timedelta(seconds=10)
 
 
 class Row(Struct, frozen=True):
-    """One task: what decisions read, what its Job is made from, and what only its container knows."""
+    """One row.
+
+    task: the columns that decisions read.
+    request: the columns that the Job is built from.
+    run_token, pod: of the current run.
+    """
 
     task: Task
     request: Request
@@ -32,8 +37,8 @@ class Row(Struct, frozen=True):
     pod: str | None = None
 
 
-class Wish(Struct, frozen=True):
-    """What a submitter inserts."""
+class NewTask(Struct, frozen=True):
+    """The columns that a submitter inserts."""
 
     queue: str = "default"
     submitted_by: str = "team_a"
@@ -47,7 +52,11 @@ class Wish(Struct, frozen=True):
 
 
 class Table:
-    """Rows and queues; `times` counts accepted starts of an attempt."""
+    """Rows and queues.
+
+    starts: accepted launches of each (task, attempt), in their order.
+    hidden: rows that no look shows.
+    """
 
     def __init__(self, clock: Timeline) -> None:
         self._clock = clock
@@ -60,23 +69,24 @@ class Table:
 
     @property
     def next_id(self) -> int:
-        """Of the row that is inserted next."""
+        """The id of the row that is inserted next."""
         return self._ids + 1
 
-    def insert(self, wish: Wish) -> int:
+    def insert(self, new_task: NewTask) -> int:
         self._ids += 1
         id_ = self._ids
         task = Task(
-            id=id_, queue=wish.queue, priority=wish.priority, run_at=wish.run_at, timeout_seconds=wish.timeout_seconds,
-            max_failures=wish.max_failures, template=wish.template, status=Status.WAITING, attempt=1, launch=0,
-            failures=0, job_uid=None, submitted_by=wish.submitted_by, created_at=self._clock.of_rows, started_at=None,
-            heartbeat_at=None, finished_at=None, cancel_requested_at=None, kind=digest(wish),
+            id=id_, queue=new_task.queue, priority=new_task.priority, run_at=new_task.run_at,
+            timeout_seconds=new_task.timeout_seconds, max_failures=new_task.max_failures, template=new_task.template,
+            status=Status.WAITING, attempt=1, launch=0, failures=0, job_uid=None, submitted_by=new_task.submitted_by,
+            created_at=self._clock.of_rows, started_at=None, heartbeat_at=None, finished_at=None,
+            cancel_requested_at=None, kind=digest(new_task),
         )  # fmt: skip
-        self.rows[id_] = Row(task, Request(id_, 1, dict(wish.env), dict(wish.spec), None))
+        self.rows[id_] = Row(task, Request(id_, 1, dict(new_task.env), dict(new_task.spec), None))
         return id_
 
     def start(self, id_: int, key: str, at: tuple[int, int], by: tuple[str, str]) -> str | None:
-        """`at`: attempt and launch; `by`: the Job's uid and the Pod. The run's token; None: refused."""
+        """The run token; None if the start is refused. `at`: attempt and launch. `by`: uid of the Job and Pod."""
         row = self.rows.get(id_)
         if row is None or start_key(SECRET, id_, row.task.created_at) != key or row.task.attempt != at[0]:
             return None
@@ -125,7 +135,7 @@ class Table:
         self._next_attempt(self.rows[id_], failures=0)
 
     def look(self, held_at_most: int) -> "Look":
-        """A snapshot: rows are frozen, so a copy of the index is one."""
+        """A snapshot of the rows that are not hidden. Rows are frozen, so a copy of the mapping is enough."""
         shown = {id_: row for id_, row in self.rows.items() if id_ not in self.hidden}
         now = self._clock.of_rows
         return Look(now, shown, plan_frame(now, shown, list(self.queues.values()), held_at_most))
@@ -136,25 +146,29 @@ class Table:
 
     def _end(self, row: Row, status: Status, **changes: Any) -> None:
         self._set(row, status=status, finished_at=self._clock.of_rows, **changes)
-        self._let_go(row.task.id)
+        self._clear_token(row.task.id)
 
     def _next_attempt(self, row: Row, **changes: Any) -> None:
         attempt = row.task.attempt + 1
         cleared: dict[str, Any] = {"launch": 0, "job_uid": None, "cancel_requested_at": None, "finished_at": None}
         self._set(row, status=Status.WAITING, attempt=attempt, **cleared, **changes)
-        self._let_go(row.task.id)
+        self._clear_token(row.task.id)
 
     def _set(self, row: Row, **changes: Any) -> None:
         task = msgspec.structs.replace(row.task, **changes)
         request = msgspec.structs.replace(row.request, attempt=task.attempt)
         self.rows[task.id] = msgspec.structs.replace(self.rows[task.id], task=task, request=request)
 
-    def _let_go(self, id_: int) -> None:
+    def _clear_token(self, id_: int) -> None:
         self.rows[id_] = msgspec.structs.replace(self.rows[id_], run_token=None, pod=None)
 
 
 class Look:
-    """One read-only snapshot; remembers which rows were asked for, by how much was read of them."""
+    """One read-only snapshot.
+
+    listed: ids that the index returned.
+    read: ids whose whole row was asked for.
+    """
 
     def __init__(self, now: datetime, rows: Mapping[int, Row], frame: Frame) -> None:
         self.now = now
@@ -165,7 +179,7 @@ class Look:
         self.read: set[int] = set()
 
     async def indexed_rows(self, windows: Mapping[str, int]) -> list[IndexedRow]:
-        """Of each queue the ready ones by (priority, id), then the due ones by (run_at, id)."""
+        """Of each queue: the ready rows by (priority, id), then the due rows by (run_at, id)."""
         waiting: dict[str, list[Task]] = {name: [] for name in windows}
         for row in self.rows.values():
             if row.task.status is Status.WAITING and row.task.queue in waiting:
@@ -177,13 +191,13 @@ class Look:
         return sorted({(task.queue, task.submitted_by) for task in waiting if task.queue in queues})
 
     async def indexed_rows_of(self, windows: Mapping[tuple[str, str], int]) -> list[IndexedRow]:
-        """The same, of each submitter in a queue."""
-        own: dict[tuple[str, str], list[Task]] = {line: [] for line in windows}
+        """As `indexed_rows`, of each submitter in a queue."""
+        own: dict[tuple[str, str], list[Task]] = {submitter: [] for submitter in windows}
         for row in self.rows.values():
-            line = row.task.queue, row.task.submitted_by
-            if row.task.status is Status.WAITING and line in own:
-                own[line].append(row.task)
-        return [row for line, most in windows.items() for row in self._first(own[line], most)]
+            submitter = row.task.queue, row.task.submitted_by
+            if row.task.status is Status.WAITING and submitter in own:
+                own[submitter].append(row.task)
+        return [row for submitter, most in windows.items() for row in self._first(own[submitter], most)]
 
     def _first(self, waiting: Sequence[Task], most: int) -> list[IndexedRow]:
         ready = sorted((t.priority, t.id) for t in waiting if t.run_at is None)[:most]
@@ -214,7 +228,7 @@ class Look:
 
 
 def plan_frame(now: datetime, rows: Mapping[int, Row], queues: Sequence[Queue], held_at_most: int) -> Frame:
-    """Queues, the rows that are held, and when the next one becomes due."""
+    """The queues, the ids of processing rows, and the time when the next row becomes due."""
     tasks = [row.task for row in rows.values()]
     held = sorted(task.id for task in tasks if task.status is Status.PROCESSING)[:held_at_most]
     names = {queue.name for queue in queues}
@@ -233,8 +247,14 @@ def kind(row: Row) -> Kind:
     return Kind(task.kind, task.template, task.timeout_seconds, spec, *names)
 
 
-def digest(wish: Wish) -> bytes:
-    """Of all that a template's bounds are judged by."""
-    judged = {name: value for name, value in wish.spec.items() if name not in {"command", "args"}}
-    said = [wish.template, wish.timeout_seconds, sorted(judged.items()), sorted(wish.spec), sorted(wish.env)]
-    return hashlib.sha256(msgspec.json.encode(said)).digest()
+def digest(new_task: NewTask) -> bytes:
+    """A digest of all columns that the bounds of a template are checked against."""
+    judged = {name: value for name, value in new_task.spec.items() if name not in {"command", "args"}}
+    columns = [
+        new_task.template,
+        new_task.timeout_seconds,
+        sorted(judged.items()),
+        sorted(new_task.spec),
+        sorted(new_task.env),
+    ]
+    return hashlib.sha256(msgspec.json.encode(columns)).digest()

@@ -1,4 +1,4 @@
-"""Caps, order and turns, for any mix of rows: compared with a decision made the slow way."""
+"""Caps, order and turns for any mix of rows. The expected decision comes from `oracle.py`."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ verdicts: st.SearchStrategy[Any] = st.one_of(
 
 
 @st.composite
-def many_contenders(draw: st.DrawFn) -> list[Candidate]:
+def candidate_lists(draw: st.DrawFn) -> list[Candidate]:
     number = draw(st.integers(0, 14))
     return [
         Candidate(
@@ -54,7 +54,7 @@ def many_contenders(draw: st.DrawFn) -> list[Candidate]:
 
 
 @st.composite
-def pictures(draw: st.DrawFn, before: Sequence[Job]) -> ClusterSnapshot:
+def snapshots(draw: st.DrawFn, in_flight: Sequence[Job]) -> ClusterSnapshot:
     declared = [
         a_queue(name, max_jobs=draw(maybe), max_jobs_per_submitter=draw(maybe), max_pending=draw(maybe),
                 paused_until=draw(sometimes))
@@ -64,7 +64,7 @@ def pictures(draw: st.DrawFn, before: Sequence[Job]) -> ClusterSnapshot:
     not_ready = draw(st.sampled_from([None, None, None, Hold(HoldReason.DISPATCHER_NOT_READY)]))
     return a_snapshot(
         *declared, max_jobs=draw(st.integers(0, 12)), max_pending=draw(few), is_strict=draw(st.booleans()),
-        load=plan_load((job.queue, job.submitted_by) for job in before),
+        load=plan_load((job.queue, job.submitted_by) for job in in_flight),
         pending=Pending(draw(few), draw(st.dictionaries(st.sampled_from(SHAPES), few))),
         allowance=Allowance(draw(st.integers(0, 20)), draw(st.integers(0, 20))), not_ready=not_ready,
         is_blind=not_ready is not None and draw(st.booleans()), is_probing=draw(st.booleans()),
@@ -83,34 +83,32 @@ def in_order(candidates: list[Candidate], *, is_probing: bool) -> list[Candidate
 
 
 @FACT
-@given(st.data(), jobs, many_contenders())
-def test_a_cycle_decides_as_somebody_would_who_counts_everything_anew(
-    data: st.DataObject, before: list[Job], candidates: list[Candidate]
+@given(st.data(), jobs, candidate_lists())
+def test_cycle_decides_as_the_oracle_does(
+    data: st.DataObject, in_flight: list[Job], candidates: list[Candidate]
 ) -> None:
-    picture = data.draw(pictures(before))
-    done, plan = decide(picture, candidates, before), plan_cycle(picture, candidates)
-    assert [one.task.id for one in plan.launches] == [one.task.id for one in done.launched]
-    assert {id_: str(hold.reason) for id_, hold in plan.holds.items()} == done.reasons
+    snapshot = data.draw(snapshots(in_flight))
+    expected, plan = decide(snapshot, candidates, in_flight), plan_cycle(snapshot, candidates)
+    assert [one.task.id for one in plan.launches] == [one.task.id for one in expected.launched]
+    assert {id_: str(hold.reason) for id_, hold in plan.holds.items()} == expected.reasons
 
 
 @FACT
-@given(st.data(), jobs, many_contenders())
-def test_whose_turn_it_is_does_not_depend_on_how_rows_were_found(
-    data: st.DataObject, before: list[Job], candidates: list[Candidate]
+@given(st.data(), jobs, candidate_lists())
+def test_plan_does_not_depend_on_the_order_of_candidates(
+    data: st.DataObject, in_flight: list[Job], candidates: list[Candidate]
 ) -> None:
-    picture = data.draw(pictures(before))
+    snapshot = data.draw(snapshots(in_flight))
     shuffled = data.draw(st.permutations(candidates))
-    assert plan_cycle(picture, shuffled) == plan_cycle(picture, candidates)
+    assert plan_cycle(snapshot, shuffled) == plan_cycle(snapshot, candidates)
     for is_probing in (False, True):
         assert in_order(shuffled, is_probing=is_probing) == in_order(candidates, is_probing=is_probing)
 
 
 @FACT
-@given(many_contenders())
-def test_while_one_at_a_time_is_let_through_nobody_is_tried_twice_before_all_others_once(
-    candidates: list[Candidate],
-) -> None:
-    """Whoever is tried moves to the end: n rows are tried within n looks."""
+@given(candidate_lists())
+def test_probing_tries_every_row_once_before_any_row_twice(candidates: list[Candidate]) -> None:
+    """A row that was tried moves to the end. So n rows are tried within n looks."""
     tried, now = [], 10.0
     for _ in candidates:
         first = in_order(candidates, is_probing=True)[0]
@@ -126,7 +124,7 @@ rows = st.lists(st.tuples(st.integers(0, 3), st.sampled_from("abc")), max_size=3
 @FACT
 @given(rows)
 def test_queues_take_turns(drawn: list[tuple[int, str]]) -> None:
-    """Whatever is cut off behind: of two queues that both go on, neither is more than one row ahead."""
+    """In every prefix: of two queues that both have rows left, none is more than one row ahead."""
     indexed_rows = [an_indexed_row(id_, priority=priority, queue=queue) for id_, (priority, queue) in enumerate(drawn)]
     heads = {name: sorted((row for row in indexed_rows if row.queue == name), key=lambda row: (row.priority, row.id))
              for name in "abc"}  # fmt: skip
@@ -139,8 +137,8 @@ def test_queues_take_turns(drawn: list[tuple[int, str]]) -> None:
         assert max(served.values(), default=0) - min((served[name] for name in going_on), default=99) <= 1
 
 
-class Shelf(RowIndex):
-    """Rows and offers by kind: the good, the denied, and those that the API server refused."""
+class OfferIndex(RowIndex):
+    """Rows and offers by kind: good rows, denied rows, and rows that the API server refused."""
 
     def __init__(self, indexed_rows: list[IndexedRow], parked: set[int]) -> None:
         super().__init__(indexed_rows)
@@ -162,31 +160,31 @@ class Shelf(RowIndex):
         return Hold(HoldReason.POISON) if row.id in self._parked else None
 
 
-heaps = st.lists(
+row_groups = st.lists(
     st.tuples(st.sampled_from("ab"), st.sampled_from([b"good", b"bad", b"worse"]), st.booleans(),
               st.sampled_from([1, 2, 40, 500])), max_size=6,
 )  # fmt: skip
 
 
 @FACT
-@given(heaps, maybe)
-async def test_every_row_of_the_head_is_read_or_has_one_reason_or_waits_for_a_place(
-    heaps: list[tuple[str, bytes, bool, int]], most: int | None
+@given(row_groups, maybe)
+async def test_every_head_row_is_read_or_has_one_reason_or_waits_for_a_place(
+    row_groups: list[tuple[str, bytes, bool, int]], most: int | None
 ) -> None:
-    """I19, and I7 for windows: up to a few thousand held rows hide nobody who could be launched."""
-    drawn = [(queue, kind, bad) for queue, kind, bad, count in heaps for _ in range(count)]
+    """I19, and I7 for windows: a few thousand held rows hide no row that can be launched."""
+    drawn = [(queue, kind, bad) for queue, kind, bad, count in row_groups for _ in range(count)]
     table = [an_indexed_row(id_, queue=queue, kind=kind) for id_, (queue, kind, _) in enumerate(drawn)]
     parked = {id_ for id_, (_, _, is_parked) in enumerate(drawn) if is_parked}
-    shelf = Shelf(table, parked)
-    picture = a_snapshot(a_queue("a", max_jobs=most), a_queue("b"))
-    found = await Scan(10).run(shelf, shelf, picture, {})
-    able = {name: [row.id for row in table if row.queue == name and row.kind == b"good" and row.id not in parked]
+    index = OfferIndex(table, parked)
+    snapshot = a_snapshot(a_queue("a", max_jobs=most), a_queue("b"))
+    found = await Scan(10).run(index, index, snapshot, {})
+    launchable = {name: [row.id for row in table if row.queue == name and row.kind == b"good" and row.id not in parked]
             for name in "ab"}  # fmt: skip
     room = {"a": 10 if most is None else min(most, 10), "b": 10}
     for name in "ab":
-        assert [id_ for id_ in found.ids if table[id_].queue == name] == able[name][: room[name]]
+        assert [id_ for id_ in found.ids if table[id_].queue == name] == launchable[name][: room[name]]
     if most != 0:
         held = sum(found.held.values())
-        assert held <= len(table) - sum(map(len, able.values()))
-        if all(len(ids) <= room[name] for name, ids in able.items()):
+        assert held <= len(table) - sum(map(len, launchable.values()))
+        if all(len(ids) <= room[name] for name, ids in launchable.items()):
             assert held == len(table) - len(found.ids)

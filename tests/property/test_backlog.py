@@ -1,4 +1,4 @@
-"""I7: whatever stands before it, a row that can be launched is, within a few looks."""
+"""I7: a row that can be launched is launched within a few looks, behind any backlog of other rows."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -9,69 +9,73 @@ from hypothesis import strategies as st
 
 from dispatcher.model.tasks import Queue
 from tests.property import disturbances
-from tests.property.api import Fate
+from tests.property.api import Outcome
 from tests.property.profiles import STORY
-from tests.property.rows import Wish
-from tests.property.world import Lot, World
+from tests.property.rows import NewTask
+from tests.property.world import Behaviour, World
 
 MANY: Final = 260
 MOST_LOOKS: Final = 24
-"""While one create at a time is let through, each row that the API server refuses takes one look: there are ten."""
+"""While creates are tried one at a time, each row that the API server refuses takes one look. There are ten of them."""
 
 
-def hopeless(world: World) -> None:
-    world.insert(Wish(priority=0, template="unknown"), MANY)
-    world.insert(Wish(priority=0, template="broken"), 3)
+def bad_templates(world: World) -> None:
+    world.insert(NewTask(priority=0, template="unknown"), MANY)
+    world.insert(NewTask(priority=0, template="broken"), 3)
 
 
 def denied(world: World) -> None:
-    world.insert(Wish(priority=0, spec={"cpu": "64"}), MANY)
+    world.insert(NewTask(priority=0, spec={"cpu": "64"}), MANY)
 
 
 def refused(world: World) -> None:
-    """Each of another kind, so that each is tried."""
+    """Five pairs of rows, each pair of another kind, so that each kind is tried."""
     for number in range(5):
-        ids = world.insert(Wish(priority=0, env={f"A{number}": ""}), 2)
+        ids = world.insert(NewTask(priority=0, env={f"A{number}": ""}), 2)
         world.cluster.poison |= set(map(str, ids))
 
 
-def of_a_noisy_team(world: World) -> None:
-    world.declare(Queue("default", max_jobs_per_submitter=1))
-    world.insert(Wish(priority=0, submitted_by="noisy"), MANY)
+def over_submitter_cap(world: World) -> None:
+    world.set_queue(Queue("default", max_jobs_per_submitter=1))
+    world.insert(NewTask(priority=0, submitted_by="noisy"), MANY)
 
 
-def of_a_closed_queue(world: World) -> None:
-    world.declare(Queue("other", paused_until=world.clock.of_rows + timedelta(days=1)))
-    world.insert(Wish("other", priority=0), MANY)
+def in_paused_queue(world: World) -> None:
+    world.set_queue(Queue("other", paused_until=world.clock.of_rows + timedelta(days=1)))
+    world.insert(NewTask("other", priority=0), MANY)
 
 
 def not_due(world: World) -> None:
-    world.insert(Wish(priority=0, run_at=world.clock.of_rows + timedelta(days=1)), MANY)
+    world.insert(NewTask(priority=0, run_at=world.clock.of_rows + timedelta(days=1)), MANY)
 
 
-def failing(world: World) -> None:
-    """Launched, failed, and to be launched again after a pause."""
-    world.lots |= dict.fromkeys(world.insert(Wish("other", priority=0, template="other"), 2), Lot.FAILS)
+def failing_launches(world: World) -> None:
+    """Rows whose launches fail and are repeated after a pause."""
+    world.behaviours |= dict.fromkeys(world.insert(NewTask("other", priority=0, template="other"), 2), Behaviour.FAILS)
 
 
-def without_an_image(world: World) -> None:
-    """Three launches that cannot start: their lane is let through one at a time."""
-    world.insert(Wish("other", priority=0, template="other", max_failures=1), 3)
+def missing_image(world: World) -> None:
+    """Three launches whose image cannot be pulled. Their launch group is then tried one at a time."""
+    world.insert(NewTask("other", priority=0, template="other", max_failures=1), 3)
     look(world)
-    world.bring_up()
+    world.start_pods()
     for number in range(3):
         disturbances.act_pod(world, number, "image")
 
 
 def cancelled(world: World) -> None:
-    for id_ in world.insert(Wish(priority=0), 2):
+    for id_ in world.insert(NewTask(priority=0), 2):
         world.table.cancel(id_)
 
 
-CROWDS: Final[list[Callable[[World], None]]] = [
-    hopeless, denied, refused, of_a_noisy_team, of_a_closed_queue, not_due, failing, without_an_image, cancelled,
+BACKLOGS: Final[list[Callable[[World], None]]] = [
+    bad_templates, denied, refused, over_submitter_cap, in_paused_queue, not_due, failing_launches, missing_image,
+    cancelled,
 ]  # fmt: skip
-troubles = st.lists(st.sampled_from([Fate.LOST, Fate.UNHEARD, Fate.THROTTLED, Fate.BROKEN, Fate.PROXY]), max_size=3)
+troubles = st.lists(
+    st.sampled_from([Outcome.LOST, Outcome.ANSWER_LOST, Outcome.THROTTLED, Outcome.SERVER_ERROR, Outcome.PROXY]),
+    max_size=3,
+)
 
 
 def look(world: World) -> None:
@@ -80,19 +84,21 @@ def look(world: World) -> None:
 
 
 @STORY
-@given(st.lists(st.sampled_from(CROWDS), max_size=4, unique=True), troubles)
-def test_a_row_that_can_be_launched_is(crowd: list[Callable[[World], None]], trouble: list[Fate]) -> None:
+@given(st.lists(st.sampled_from(BACKLOGS), max_size=4, unique=True), troubles)
+def test_launchable_row_is_launched_behind_any_backlog(
+    backlogs: list[Callable[[World], None]], trouble: list[Outcome]
+) -> None:
     world = World()
     try:
-        for gather in crowd:
-            gather(world)
-        world.replicas["A"].api.fates.extend(trouble)
-        (good,) = world.insert(Wish(priority=200, submitted_by="patient"))
+        for add_rows in backlogs:
+            add_rows(world)
+        world.replicas["A"].api.outcomes.extend(trouble)
+        (good,) = world.insert(NewTask(priority=200, submitted_by="patient"))
         for number in range(MOST_LOOKS):
             look(world)
             world.pass_time(5)
             if number % 2:
-                world.serve()
+                world.cluster_turn()
         assert any(job.task_id == good for job in world.cluster.jobs.values())
     finally:
         world.close()

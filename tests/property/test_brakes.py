@@ -1,4 +1,4 @@
-"""The write rate, the pauses after bad answers, and the looks for a missing row, over any course of time."""
+"""The write rate, the pauses after failed calls, and the looks for a missing row, over any sequence of times."""
 
 from datetime import timedelta
 
@@ -21,8 +21,8 @@ steps = st.lists(st.tuples(waits, st.integers(0, 30), st.booleans()), max_size=3
 
 @FACT
 @given(st.integers(1, 60), steps)
-def test_whoever_takes_what_is_left_stays_inside_the_rate(rate: int, steps: list[tuple[float, int, bool]]) -> None:
-    """Between any two moments no more than the burst and what came back; and a sweep leaves a burst's half."""
+def test_bucket_keeps_writes_within_the_rate(rate: int, steps: list[tuple[float, int, bool]]) -> None:
+    """Between two moments, at most the burst and the refill are taken. A sweep leaves half of the burst."""
     bucket, now = Bucket(rate, 0), 0.0
     taken: list[tuple[float, int]] = []
     for wait, wanted, is_sweep in steps:
@@ -41,7 +41,7 @@ def test_whoever_takes_what_is_left_stays_inside_the_rate(rate: int, steps: list
 
 @FACT
 @given(st.integers(1, 60), st.integers(0, 100), st.lists(waits, max_size=20))
-def test_what_is_left_only_grows_while_nobody_takes(rate: int, taken: int, waits: list[float]) -> None:
+def test_unused_bucket_only_fills(rate: int, taken: int, waits: list[float]) -> None:
     bucket, now, before = Bucket(rate, 0), 0.0, 0
     bucket.take(min(taken, bucket.left(0)))
     for wait in waits:
@@ -55,8 +55,8 @@ moves = st.lists(st.tuples(waits, st.sampled_from(["trip", "trip", "ask", "reset
 
 @FACT
 @given(moves)
-def test_a_pause_never_comes_earlier_to_its_end_than_it_was_promised(moves: list[tuple[float, str, float]]) -> None:
-    """It ends when its time is over or something succeeds; what the server asks for counts, up to five minutes."""
+def test_breaker_pause_never_ends_early(moves: list[tuple[float, str, float]]) -> None:
+    """A pause ends when its time is over, or after a success. Retry-After of the server counts, up to five minutes."""
     breaker, now, promised, has_failed = Breaker(), 0.0, 0.0, False
     for wait, move, asked in moves:
         now += wait
@@ -74,7 +74,7 @@ def test_a_pause_never_comes_earlier_to_its_end_than_it_was_promised(moves: list
 
 @FACT
 @given(st.integers(1, 30))
-def test_of_failures_in_a_row_each_pause_is_at_least_as_long_as_the_one_before(count: int) -> None:
+def test_breaker_pauses_never_shrink_over_consecutive_failures(count: int) -> None:
     breaker, now, before = Breaker(), 0.0, 0.0
     for _ in range(count):
         breaker.trip(HOLD, now)
@@ -88,7 +88,7 @@ looks = st.lists(st.tuples(st.sampled_from([0, 1, 9.9, 10, 25]), st.booleans()),
 
 @FACT
 @given(looks)
-def test_a_row_is_gone_after_three_looks_in_vain_each_a_while_after_the_last(looks: list[tuple[float, bool]]) -> None:
+def test_row_is_gone_after_three_spaced_looks_that_miss_it(looks: list[tuple[float, bool]]) -> None:
     absences, now = Absences(), NOW
     counted: list[object] = []
     last = now - CONFIRM_EVERY

@@ -1,5 +1,5 @@
-"""Two dispatchers, their rows and a cluster, in any order of events: the laws hold at every step, and all comes to an
-end once the faults are over.
+"""Two dispatchers, their rows and a cluster, with events in any order. The laws hold after every step. After the faults
+every row and every Job comes to its end.
 """
 
 import sys
@@ -14,16 +14,16 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from dispatcher.model.tasks import Queue
 from tests.property import disturbances
-from tests.property.api import Fate
+from tests.property.api import Outcome
 from tests.property.endings import check_end
+from tests.property.new_tasks import any_tasks, runnable_tasks
 from tests.property.profiles import WORLD
 from tests.property.replica import Replica
-from tests.property.rows import Wish
-from tests.property.wishes import plain, wishes
-from tests.property.world import FAULTS, NAMES, QUEUES, Lot, World
+from tests.property.rows import NewTask
+from tests.property.world import FAULTS, NAMES, QUEUES, Behaviour, World
 
 FLOOD: Final = 250
-HOPELESS: Final = ("broken", "unknown")
+BAD_TEMPLATES: Final = ("broken", "unknown")
 SEEN: Counter[str] = Counter()
 
 numbers = st.integers(0, 7)
@@ -31,44 +31,44 @@ queues = st.sampled_from(QUEUES)
 replicas = st.sampled_from(NAMES)
 thens = st.sampled_from(["on", "on", "done", "fresh", "look", "nothing"])
 seconds = st.sampled_from([0, 1, 5, 12, 31, 61, 130])
-lots = st.dictionaries(st.integers(1, 8), st.sampled_from(Lot), max_size=4)
+behaviours = st.dictionaries(st.integers(1, 8), st.sampled_from(Behaviour), max_size=4)
 caps = st.none() | st.integers(0, 3)
-in_flight = st.sampled_from([Fate.LATE, Fate.HELD, Fate.LATE, Fate.HELD, Fate.UNHEARD, Fate.LOST])
+in_flight = st.sampled_from([Outcome.LATE, Outcome.HELD, Outcome.LATE, Outcome.HELD, Outcome.ANSWER_LOST, Outcome.LOST])
 lands = st.sampled_from(["at once", "later", "never"])
-fates = st.sampled_from([fate for fate in Fate if fate is not Fate.FINE])
-answers = st.sampled_from([fate for fate in Fate if fate is not Fate.HELD])
+outcomes = st.sampled_from([outcome for outcome in Outcome if outcome is not Outcome.FINE])
+answers = st.sampled_from([outcome for outcome in Outcome if outcome is not Outcome.HELD])
 
 
 class Dispatchers(RuleBasedStateMachine):
-    """Everything that may happen; whatever does, `laws` has already looked at it."""
+    """All events that may happen. `laws` checks the effect of each."""
 
     def __init__(self) -> None:
         super().__init__()
         self.world = World()
 
-    @initialize(some=st.lists(wishes(), min_size=1, max_size=4), lots=lots)
-    def begin(self, some: list[Wish], lots: dict[int, Lot]) -> None:
-        self.world.lots = lots
-        for wish in some:
-            self.world.insert(wish, 2)
+    @initialize(some=st.lists(any_tasks(), min_size=1, max_size=4), behaviours=behaviours)
+    def begin(self, some: list[NewTask], behaviours: dict[int, Behaviour]) -> None:
+        self.world.behaviours = behaviours
+        for new_task in some:
+            self.world.insert(new_task, 2)
         self.world.tick("A")
 
-    @rule(wish=wishes(), delay=st.none() | st.integers(-60, 300), count=st.sampled_from([1, 3, FLOOD]))
-    def insert(self, wish: Wish, delay: int | None, count: int) -> None:
-        """Of what can never run it may be more than a look reads at first."""
-        count = count if wish.template in HOPELESS and len(self.world.table.rows) < FLOOD else min(count, 3)
+    @rule(new_task=any_tasks(), delay=st.none() | st.integers(-60, 300), count=st.sampled_from([1, 3, FLOOD]))
+    def insert(self, new_task: NewTask, delay: int | None, count: int) -> None:
+        """Inserts rows. Of rows that can never run it may insert more than the first window of a look."""
+        count = count if new_task.template in BAD_TEMPLATES and len(self.world.table.rows) < FLOOD else min(count, 3)
         if delay is not None:
-            wish = msgspec.structs.replace(wish, run_at=self.world.clock.of_rows + timedelta(seconds=delay))
-        self.world.insert(wish, count)
+            new_task = msgspec.structs.replace(new_task, run_at=self.world.clock.of_rows + timedelta(seconds=delay))
+        self.world.insert(new_task, count)
         self._then("on")
 
     @rule(name=queues, most=caps, of_submitter=caps, pause=st.sampled_from([None, None, None, 20]))
-    def declare(self, name: str, most: int | None, of_submitter: int | None, pause: int | None) -> None:
+    def set_queue(self, name: str, most: int | None, of_submitter: int | None, pause: int | None) -> None:
         if (most, of_submitter) == (0, 0):
-            self.world.undeclare(name)
+            self.world.remove_queue(name)
             return
         until = None if pause is None else self.world.clock.of_rows + timedelta(seconds=pause)
-        self.world.declare(Queue(name, max_jobs=most, max_jobs_per_submitter=of_submitter, paused_until=until))
+        self.world.set_queue(Queue(name, max_jobs=most, max_jobs_per_submitter=of_submitter, paused_until=until))
 
     @rule(then=thens, seconds=seconds)
     def tick(self, then: str, seconds: int) -> None:
@@ -79,16 +79,16 @@ class Dispatchers(RuleBasedStateMachine):
     def tick_any(self, name: str, stage: str) -> None:
         self.world.tick(name, stage)
 
-    @rule(name=replicas, some=st.lists(fates, min_size=1, max_size=3), then=thens)
-    def trouble(self, name: str, some: list[Fate], then: str) -> None:
-        self.world.replicas[name].api.fates.extend(some)
+    @rule(name=replicas, some=st.lists(outcomes, min_size=1, max_size=3), then=thens)
+    def trouble(self, name: str, some: list[Outcome], then: str) -> None:
+        self.world.replicas[name].api.outcomes.extend(some)
         self._then(then)
 
     @precondition(lambda self: self.world.wires.held)
-    @rule(number=numbers, fate=answers)
-    def release(self, number: int, fate: Fate) -> None:
+    @rule(number=numbers, outcome=answers)
+    def release(self, number: int, outcome: Outcome) -> None:
         if (held := disturbances.pick(self.world.wires.held, number)) is not None:
-            self.world.wires.release(held, fate)
+            self.world.wires.release(held, outcome)
         self.world.go_on()
 
     @precondition(lambda self: self.world.wires.late)
@@ -109,7 +109,7 @@ class Dispatchers(RuleBasedStateMachine):
         elif act == "list":
             view.relist()
         elif act.startswith("skip-"):
-            view.skip(act.removeprefix("skip-"))
+            view.lose_event(act.removeprefix("skip-"))
         else:
             view.is_cut = True
 
@@ -150,44 +150,49 @@ class Dispatchers(RuleBasedStateMachine):
         disturbances.act_row(self.world, number, act)
         self._then(then)
 
-    @rule(name=replicas, wish=plain(), fate=in_flight, lands=lands)
-    def depose(self, name: str, wish: Wish, fate: Fate, lands: str) -> None:
-        """Another leads, at once or after a while in which nobody does; the last one has something on its way."""
-        self._send(self.world.laws.leader, wish, fate)
-        self.world.heir = name
+    @rule(name=replicas, new_task=runnable_tasks(), outcome=in_flight, lands=lands)
+    def depose(self, name: str, new_task: NewTask, outcome: Outcome, lands: str) -> None:
+        """Changes the leader, at once or after a time without one. The old leader has a create on its way."""
+        self._send(self.world.laws.leader, new_task, outcome)
+        self.world.next_leader = name
         self.world.lead(None if lands == "never" else name)
         self._land_all(lands)
 
-    @rule(name=replicas, wish=plain(), fate=in_flight, lands=lands)
-    def crash(self, name: str, wish: Wish, fate: Fate, lands: str) -> None:
-        """Between two calls; what was on its way may land."""
-        self._send(self.world.replicas[name], wish, fate)
+    @rule(name=replicas, new_task=runnable_tasks(), outcome=in_flight, lands=lands)
+    def crash(self, name: str, new_task: NewTask, outcome: Outcome, lands: str) -> None:
+        """Kills a process between two calls. Its create on the way may land."""
+        self._send(self.world.replicas[name], new_task, outcome)
         self.world.crash(name, lands_later=lands != "never")
         self._land_all(lands)
 
-    def _send(self, replica: Replica | None, wish: Wish, fate: Fate) -> None:
-        """Makes room, and one more row to launch: its create has this fate."""
-        self.world.serve()
-        self.world.insert(wish)
+    def _send(self, replica: Replica | None, new_task: NewTask, outcome: Outcome) -> None:
+        """Makes room, inserts one row, and lets the replica launch it. The create has this outcome."""
+        self.world.cluster_turn()
+        self.world.insert(new_task)
         if replica is not None:
             replica.view.catch_up()
-            replica.api.fates.insert(0, fate)
+            replica.api.outcomes.insert(0, outcome)
             self.world.tick(replica.name)
 
     def _land_all(self, lands: str) -> None:
-        """It lands when the new leader has listed already, starts, and is not told of for a while."""
+        """Creates land after the new leader has listed. Their containers start before its view shows them."""
         if lands != "at once":
             return
         self.world.release_all()
-        self.world.bring_up()
+        self.world.start_pods()
         self.world.run(to_the_end=False)
         self.world.pass_time(12)
         self._then("look")
 
-    @rule(wish=plain(), fate=in_flight, act=st.sampled_from(["cancel", "retry", "wait"]), is_cut=st.booleans())
-    def move_on(self, wish: Wish, fate: Fate, act: str, is_cut: bool) -> None:
-        """A row is cancelled, or begun anew, or waits, while its create is on its way and the watch may be silent."""
-        self._send(self.world.laws.leader, wish, fate)
+    @rule(
+        new_task=runnable_tasks(),
+        outcome=in_flight,
+        act=st.sampled_from(["cancel", "retry", "wait"]),
+        is_cut=st.booleans(),
+    )
+    def move_on(self, new_task: NewTask, outcome: Outcome, act: str, is_cut: bool) -> None:
+        """Cancels or retries a row, or waits, while its create is on its way. The watch may be cut."""
+        self._send(self.world.laws.leader, new_task, outcome)
         disturbances.act_row(self.world, len(self.world.table.rows) - 1, act)
         if is_cut and (leader := self.world.laws.leader) is not None:
             self.world.release_all()
@@ -199,48 +204,48 @@ class Dispatchers(RuleBasedStateMachine):
         self._then("look")
 
     @rule(
-        wish=plain(),
+        new_task=runnable_tasks(),
         act=st.sampled_from(["run", "run", "change"]),
-        lot=st.sampled_from([Lot.FAILS, Lot.FAILS_AT_FIRST]),
+        behaviour=st.sampled_from([Behaviour.FAILS, Behaviour.FAILS_AT_FIRST]),
     )
-    def look_slowly(self, wish: Wish, act: str, lot: Lot) -> None:
-        """The rows of a look come late: meanwhile containers start and end, or another leads for a while."""
+    def look_slowly(self, new_task: NewTask, act: str, behaviour: Behaviour) -> None:
+        """The rows of a look come late. Until then containers start and end, or another dispatcher leads."""
         if (leader := self.world.laws.leader) is None:
             return
-        for id_ in self.world.insert(wish, 2):
-            self.world.lots[id_] = lot
+        for id_ in self.world.insert(new_task, 2):
+            self.world.behaviours[id_] = behaviour
         self._then("fresh")
-        self.world.bring_up()
-        self.world.insert(wish, 2)
+        self.world.start_pods()
+        self.world.insert(new_task, 2)
         leader.database.is_slow = True
         self._then("fresh")
         if act == "run":
             self.world.run(to_the_end=False)
             self.world.run(to_the_end=True)
         else:
-            self._led_by_another(leader.name)
+            self._lead_for_a_while(leader.name)
         leader.view.catch_up()
         self.world.pass_time(12)
         leader.database.answer()
         self.world.go_on()
 
-    def _led_by_another(self, name: str) -> None:
+    def _lead_for_a_while(self, name: str) -> None:
         for one in ("A" if name == "B" else "B", name):
-            self.world.heir = one
+            self.world.next_leader = one
             self.world.lead(one)
             if one != name:
-                self.world.insert(Wish(priority=-1), 4)
+                self.world.insert(NewTask(priority=-1), 4)
                 self._then("fresh")
 
-    @rule(wish=plain(), is_cancelled=st.booleans())
-    def delete_all(self, wish: Wish, is_cancelled: bool) -> None:
-        """Somebody deletes every Job, and their Pods take their time."""
-        self.world.bring_up()
+    @rule(new_task=runnable_tasks(), is_cancelled=st.booleans())
+    def delete_all(self, new_task: NewTask, is_cancelled: bool) -> None:
+        """Every Job is deleted by somebody. Their Pods stay for a while."""
+        self.world.start_pods()
         for job in list(self.world.cluster.unfinished()):
             self.world.delete_by_hand(job)
             if is_cancelled and job.task_id in self.world.table.rows:
                 self.world.table.cancel(job.task_id)
-        self.world.insert(wish, 4)
+        self.world.insert(new_task, 4)
         self._then("fresh")
         self.world.pass_time(61)
         self._then("fresh")
@@ -250,7 +255,14 @@ class Dispatchers(RuleBasedStateMachine):
         self.world.turn()
 
     def _then(self, then: str) -> None:
-        """What the leader does next: nothing, look with the view it has, or with a fresh one; or everybody acts."""
+        """The next step of the leader.
+
+        nothing: no step.
+        look: a cycle with the view that the leader has.
+        fresh: a cycle with a fresh view.
+        on: as fresh, and Pods and containers start.
+        done: as on, and started containers end.
+        """
         leader = self.world.laws.leader
         if then == "nothing" or leader is None:
             return
@@ -258,12 +270,12 @@ class Dispatchers(RuleBasedStateMachine):
             leader.view.catch_up()
         self.world.tick(leader.name)
         if then in {"on", "done"}:
-            self.world.bring_up()
+            self.world.start_pods()
             self.world.run(to_the_end=then == "done")
             self.world.pass_time(12)
 
     def teardown(self) -> None:
-        """The end belongs to the run, but not to one that has failed already."""
+        """Checks that the run comes to an end, unless it has failed already."""
         try:
             if sys.exc_info()[0] is None:
                 SEEN.update(disturbances.facts(self.world))
@@ -272,9 +284,9 @@ class Dispatchers(RuleBasedStateMachine):
             self.world.close()
 
 
-@pytest.mark.timeout(0)  # a nightly run takes its time, and a search for the smallest example ends by itself
-def test_the_laws_hold_whatever_happens() -> None:
+@pytest.mark.timeout(0)  # a nightly run takes hours, and the search for the smallest example ends by itself
+def test_laws_hold_for_events_in_any_order() -> None:
     SEEN.clear()
     run_state_machine_as_test(Dispatchers, settings=WORLD)
-    dull = [what for what, count in SEEN.items() if count == 0]
-    assert not dull, f"too little happened to prove anything: no {dull}"
+    missing = [event for event, count in SEEN.items() if count == 0]
+    assert not missing, f"the runs prove nothing about events that never happened: {missing}"

@@ -1,4 +1,6 @@
-"""Any row against any template: refused, or a Job in which nothing goes beyond the template and all arrives."""
+"""Any row with any template: the row is refused, or its Job stays within the template and carries the row's values
+unchanged.
+"""
 
 import json
 from collections.abc import Mapping
@@ -65,25 +67,27 @@ specs = st.fixed_dictionaries({}, optional={
     "image": st.sampled_from(IMAGES), "command": st.lists(texts, max_size=3), "args": st.lists(texts, max_size=3),
     "cpu": st.sampled_from(AMOUNTS), "memory": st.sampled_from(AMOUNTS),
 })  # fmt: skip
-strangers = st.dictionaries(st.sampled_from(["private_machine", "hostNetwork", "volumes"]), st.just("x"), max_size=1)
+unknown_fields = st.dictionaries(
+    st.sampled_from(["private_machine", "hostNetwork", "volumes"]), st.just("x"), max_size=1
+)
 envs = st.dictionaries(st.sampled_from(NAMES), texts, max_size=4)
 limits = st.none() | st.sampled_from([1, 3600, 7200, 7201, 604_800])
-asked = st.builds(dict.__or__, specs, strangers)
+asked = st.builds(dict.__or__, specs, unknown_fields)
 one_variable = st.dictionaries(st.sampled_from(["A", "MODE", "KEY", "S3_URL"]), texts, min_size=1, max_size=1)
-modest: st.SearchStrategy[tuple[Any, ...]] = st.tuples(one_variable, st.just({}), st.none(), st.just(1))
-modest |= st.tuples(st.just({}), specs, st.none(), st.just(1))
-rows = st.tuples(envs, asked, limits, st.integers(1, 30)) | modest
+small_rows: st.SearchStrategy[tuple[Any, ...]] = st.tuples(one_variable, st.just({}), st.none(), st.just(1))
+small_rows |= st.tuples(st.just({}), specs, st.none(), st.just(1))
+rows = st.tuples(envs, asked, limits, st.integers(1, 30)) | small_rows
 
 
-def one_wish(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Of all that a row asks for, the first thing that would go into its Job."""
+def one_request(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The row with only the first of its requests that would change its Job."""
     env, spec, *rest = row
-    heard = [(name, value) for name, value in env.items() if name not in CONTRACT][:1]
-    return dict(heard), {} if heard else dict([pair for pair in spec.items() if pair[0] in OPENINGS][:1]), *rest
+    accepted = [(name, value) for name, value in env.items() if name not in CONTRACT][:1]
+    return dict(accepted), {} if accepted else dict([pair for pair in spec.items() if pair[0] in OPENINGS][:1]), *rest
 
 
-def made(template: Template, row: tuple[Any, ...]) -> tuple[Offer | Hold, Order, Manifest]:
-    """What a row's kind is offered, and the Job that would be made of it in any case."""
+def offer_and_job(template: Template, row: tuple[Any, ...]) -> tuple[Offer | Hold, Order, Manifest]:
+    """The offer for the row's kind, and the Job that would be built from the row even if its kind is held."""
     env, spec, limit, number = row
     judged = {name: value for name, value in spec.items() if name not in {"command", "args"}}
     kind = Kind(b"k", template.name, limit, judged, frozenset(spec), frozenset(env))
@@ -92,14 +96,14 @@ def made(template: Template, row: tuple[Any, ...]) -> tuple[Offer | Hold, Order,
     return judge_kind(kind, {template.name: template}, frozenset(PASSED)), order, build_job(order, template, OPEN_SITE)
 
 
-def bare(template: Template, order: Order) -> Manifest:
-    """The Job of the same launch if its row had asked for nothing."""
+def job_without_request(template: Template, order: Order) -> Manifest:
+    """The Job of the same launch for a row without requests."""
     asked = msgspec.structs.replace(order, request=a_request())
     return build_job(asked, template, OPEN_SITE)
 
 
 def differences(one: Any, other: Any, path: str = "") -> list[str]:
-    """Paths at which two manifests differ; lists of words are compared as a whole, named things by their name."""
+    """Paths at which two manifests differ. Lists of named objects are compared by name, other lists as a whole."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         keys = sorted(one.keys() | other.keys())
         return [found for key in keys for found in differences(one.get(key), other.get(key), f"{path}/{key}")]
@@ -113,7 +117,7 @@ def is_named(value: Any) -> bool:
 
 
 def allowed(template: Template) -> tuple[str, ...]:
-    """Where the Job of a row may differ from that of one which asks for nothing, by what the template opens."""
+    """Paths at which a row may change its Job, because the template opens them."""
     at = "/spec/template/spec/containers/task/"
     open_names = [name.removeprefix("env.") for name in template.opened if name.startswith("env.")]
     paths = [f"{at}env/{name}" for name in open_names] + [f"{at}{field}" for field in ("image", "command", "args")
@@ -125,11 +129,9 @@ def allowed(template: Template) -> tuple[str, ...]:
 
 @FACT
 @given(templates(), rows)
-def test_an_admitted_row_changes_what_its_template_opens_and_nothing_else(
-    template: Template, row: tuple[Any, ...]
-) -> None:
+def test_admitted_row_changes_only_what_its_template_opens(template: Template, row: tuple[Any, ...]) -> None:
     """I16."""
-    offer, order, job = made(template, row)
+    offer, order, job = offer_and_job(template, row)
     if isinstance(offer, Hold):
         assert offer.reason is HoldReason.POLICY_DENIED
         return
@@ -139,7 +141,7 @@ def test_an_admitted_row_changes_what_its_template_opens_and_nothing_else(
     assert asked.get("cpu", "1") in FINE_CPU
     assert asked.get("memory", "1") in FINE_MEMORY
     taken = template.taken | PASSED.keys() | CONTRACT
-    for path in differences(job, bare(template, order)):
+    for path in differences(job, job_without_request(template, order)):
         name = path.removeprefix("/spec/template/spec/containers/task/env/")
         is_new_variable = name != path and "env" in template.opened and name not in taken and not is_trusted(name)
         is_open = any(path == one or path.startswith(f"{one}/") for one in allowed(template))
@@ -151,8 +153,8 @@ parts = st.lists(st.sampled_from(["team-a", "team-b", "x", "..", ""]), min_size=
 
 @FACT
 @given(parts)
-def test_an_image_is_taken_from_inside_the_folder_of_its_template(parts: list[str]) -> None:
-    """`*` also matches `/`, so a path that climbs has to be refused by itself."""
+def test_image_stays_inside_the_folder_of_its_template(parts: list[str]) -> None:
+    """`*` also matches `/`, so `..` in a path needs a rule of its own."""
     template, image = a_template(opens="image", bounds={"images": "team-a/*"}), "/".join(parts)
     offer = judge_kind(a_kind(spec={"image": image}, template="default"), {"default": template}, frozenset())
     is_inside = len(parts) > 1 and parts[0] == "team-a" and ".." not in parts and "" not in parts[:-1]
@@ -160,20 +162,20 @@ def test_an_image_is_taken_from_inside_the_folder_of_its_template(parts: list[st
 
 
 @FACT
-@given(templates(), rows.map(one_wish))
-def test_what_the_first_wall_refuses_the_second_refuses_too(template: Template, row: tuple[Any, ...]) -> None:
-    """Or it would have changed nothing."""
-    offer, order, job = made(template, row)
+@given(templates(), rows.map(one_request))
+def test_second_check_refuses_rows_that_the_first_refuses(template: Template, row: tuple[Any, ...]) -> None:
+    """Exception: a row that changes nothing in its Job."""
+    offer, order, job = offer_and_job(template, row)
     if isinstance(offer, Hold):
-        same = not differences(job, bare(template, order)) and (row[2] or 0) <= template.max_seconds
+        same = not differences(job, job_without_request(template, order)) and (row[2] or 0) <= template.max_seconds
         assert same or check_job(job, order, template, OPEN_SITE)
 
 
 @FACT
 @given(templates(), rows)
-def test_every_value_reaches_the_container_bit_by_bit(template: Template, row: tuple[Any, ...]) -> None:
-    """I17: by kubelet's own expansion. Nothing comes from the dispatcher but what PASS_ENV names."""
-    offer, order, job = made(template, row)
+def test_row_values_reach_the_container_unchanged(template: Template, row: tuple[Any, ...]) -> None:
+    """I17: after kubelet's expansion. The dispatcher passes on only the variables that PASS_ENV names."""
+    offer, order, job = offer_and_job(template, row)
     if isinstance(offer, Hold):
         return
     container = job["spec"]["template"]["spec"]["containers"][0]
@@ -190,11 +192,12 @@ def test_every_value_reaches_the_container_bit_by_bit(template: Template, row: t
 
 @FACT
 @given(templates(), rows)
-def test_what_a_row_adds_to_its_job_is_bounded_by_what_it_brings(template: Template, row: tuple[Any, ...]) -> None:
-    """I18: each character at most doubled before JSON writes it; the rest has a bound of its own."""
-    _, order, job = made(template, row)
+def test_row_adds_bounded_size_to_its_job(template: Template, row: tuple[Any, ...]) -> None:
+    """I18: each character is at most doubled before it is written as JSON. The rest has a fixed bound."""
+    _, order, job = offer_and_job(template, row)
     brought = len(json.dumps([order.request.env, order.request.spec]))
-    assert len(json.dumps(job)) <= len(json.dumps(bare(template, order))) + 2 * brought + 100 * len(order.request.env)
+    without = len(json.dumps(job_without_request(template, order)))
+    assert len(json.dumps(job)) <= without + 2 * brought + 100 * len(order.request.env)
 
 
 huge = st.sampled_from(["x" * 100_000, "1" * 100_000, "team-a/" + "x" * 100_000])
@@ -203,8 +206,8 @@ hostile = st.fixed_dictionaries({}, optional={"image": huge, "cpu": huge, "memor
 
 @FACT
 @given(hostile, st.frozensets(st.sampled_from(["A" * 255, "\n" * 5000, "TASK_" + "X" * 250])))
-def test_no_reason_is_longer_than_a_screen_whatever_a_row_says(spec: dict[str, str], env: frozenset[str]) -> None:
-    """I18: log lines and pages stay readable."""
+def test_hold_detail_is_short_for_any_row(spec: dict[str, str], env: frozenset[str]) -> None:
+    """I18: so log lines and pages stay readable."""
     template = a_template(opens="image,cpu,memory", bounds={"images": "team-a/*"})
     kind = a_kind(spec=spec, spec_names=frozenset(spec), env_names=env, template="default")
     hold = judge_kind(kind, {"default": template}, frozenset())
@@ -212,7 +215,7 @@ def test_no_reason_is_longer_than_a_screen_whatever_a_row_says(spec: dict[str, s
     assert DOMAIN not in str(hold)
 
 
-def test_a_job_is_made_the_same_twice() -> None:
+def test_equal_orders_build_equal_jobs() -> None:
     order = an_order(env={"B": "1", "A": "2"})
     jobs = [json.dumps(build_job(order, a_template(), SITE)) for _ in range(2)]
     assert jobs[0] == jobs[1]

@@ -1,4 +1,4 @@
-"""I13: killed between any two calls and started again, a dispatcher makes the same Jobs as one that was not."""
+"""I13: a dispatcher that is killed between two calls and started again makes the same Jobs as one that runs on."""
 
 from typing import Final
 
@@ -7,42 +7,45 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.model.tasks import Queue
-from tests.property.api import Fate
+from tests.property.api import Outcome
 from tests.property.endings import undone
 from tests.property.profiles import STORY
-from tests.property.rows import Wish
-from tests.property.world import Lot, World
+from tests.property.rows import NewTask
+from tests.property.world import Behaviour, World
 
 MOST_TURNS: Final = 60
-wishes = st.builds(
-    Wish, queue=st.sampled_from(["default", "other"]), submitted_by=st.sampled_from(["team_a", "team_b"]),
+new_tasks = st.builds(
+    NewTask, queue=st.sampled_from(["default", "other"]), submitted_by=st.sampled_from(["team_a", "team_b"]),
     priority=st.integers(0, 2), max_failures=st.integers(1, 3), template=st.sampled_from(["default", "other"]),
 )  # fmt: skip
 
 
-class Tale(msgspec.Struct, frozen=True):
-    """Rows, a cap, and which of them fail at first."""
+class Scenario(msgspec.Struct, frozen=True):
+    """Rows, a cap of their queue, and the ids of rows that fail at first."""
 
-    wishes: list[Wish]
+    new_tasks: list[NewTask]
     cap: int
-    unlucky: frozenset[int]
+    failing_ids: frozenset[int]
 
 
-tales = st.builds(
-    Tale, st.lists(wishes, min_size=1, max_size=6), st.integers(1, 3), st.frozensets(st.integers(1, 6), max_size=3)
+scenarios = st.builds(
+    Scenario,
+    st.lists(new_tasks, min_size=1, max_size=6),
+    st.integers(1, 3),
+    st.frozensets(st.integers(1, 6), max_size=3),
 )
 
 
-def ending(tale: Tale, kill_at: int | None, *, landed: bool = False) -> tuple[set[str], dict[int, str]]:
-    """All Jobs that were ever made, and what became of the rows; the process dies with its n-th request."""
+def result_of(scenario: Scenario, kill_at: int | None, *, landed: bool = False) -> tuple[set[str], dict[int, str]]:
+    """Names of all Jobs that were made, and the final status of each row. The process dies with request `kill_at`."""
     world = World()
     try:
-        world.declare(Queue("default", max_jobs=tale.cap))
-        world.lots = dict.fromkeys(tale.unlucky, Lot.FAILS_AT_FIRST)
-        for wish in tale.wishes:
-            world.insert(wish)
+        world.set_queue(Queue("default", max_jobs=scenario.cap))
+        world.behaviours = dict.fromkeys(scenario.failing_ids, Behaviour.FAILS_AT_FIRST)
+        for new_task in scenario.new_tasks:
+            world.insert(new_task)
         if kill_at is not None:
-            world.replicas["A"].api.fates = [*[Fate.FINE] * kill_at, Fate.HELD]
+            world.replicas["A"].api.outcomes = [*[Outcome.FINE] * kill_at, Outcome.HELD]
         for _ in range(MOST_TURNS):
             world.turn()
             kill_if_held(world, landed=landed)
@@ -63,6 +66,6 @@ def kill_if_held(world: World, *, landed: bool) -> None:
 
 
 @STORY
-@given(tales, st.integers(0, 12), st.booleans())
-def test_a_killed_dispatcher_makes_the_same_jobs(tale: Tale, kill_at: int, landed: bool) -> None:
-    assert ending(tale, kill_at, landed=landed) == ending(tale, None)
+@given(scenarios, st.integers(0, 12), st.booleans())
+def test_a_killed_dispatcher_makes_the_same_jobs(scenario: Scenario, kill_at: int, landed: bool) -> None:
+    assert result_of(scenario, kill_at, landed=landed) == result_of(scenario, None)

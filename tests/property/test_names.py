@@ -1,5 +1,7 @@
-"""I15: versions side by side agree on every name, label and annotation. The golden file holds what a living
-installation holds; it only ever grows, and a line that would change is a fault of the code.
+"""I15: versions that run side by side agree on every name, label and annotation.
+
+The golden file holds the names of existing installations. It only grows. A change that would alter a line is a fault of
+the code.
 """
 
 import json
@@ -21,7 +23,7 @@ GOLDEN = json.loads((Path(__file__).parent / "golden_names.json").read_text(enco
 
 
 def metadata(asked: dict[str, Any]) -> dict[str, Any]:
-    """What a Job and its Pod are called and labelled for these inputs."""
+    """The metadata of the Job and its Pod for these inputs."""
     at = datetime.fromisoformat(asked["created_at"])
     task = a_task(id=asked["id"], created_at=at, queue=asked["queue"], attempt=asked["attempt"],
                   template=asked["template"], submitted_by=asked["submitted_by"])  # fmt: skip
@@ -34,7 +36,7 @@ def metadata(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("golden", GOLDEN, ids=lambda golden: golden["made"]["job"]["name"])
-def test_a_later_version_makes_the_names_of_this_one(golden: dict[str, Any]) -> None:
+def test_names_equal_the_golden_file(golden: dict[str, Any]) -> None:
     assert metadata(golden["asked"]) == golden["made"]
 
 
@@ -43,7 +45,7 @@ def test_a_later_version_makes_the_names_of_this_one(golden: dict[str, Any]) -> 
     st.from_regex(r"[a-z]([-a-z0-9]{0,14}[a-z0-9])?", fullmatch=True), st.integers(1, 2**63 - 1), st.integers(1, 32767),
     st.integers(1, 32767),
 )  # fmt: skip
-def test_a_name_leaves_room_for_the_pods_of_its_job(installation: str, id_: int, attempt: int, launch: int) -> None:
+def test_job_name_leaves_room_for_the_suffix_of_its_pod(installation: str, id_: int, attempt: int, launch: int) -> None:
     asked = GOLDEN[0]["asked"] | {"installation": installation, "id": id_, "attempt": attempt, "launch": launch}
     made = metadata(asked)["job"]
     assert len(made["name"]) <= 57

@@ -1,4 +1,4 @@
-"""What the machine found: each a short story of its own, so that nobody has to look for it again."""
+"""Faults that the state machine of `test_dispatchers.py` found, each as a short test of its own."""
 
 from datetime import timedelta
 
@@ -6,9 +6,9 @@ import msgspec
 
 from dispatcher.model.jobs import Phase
 from dispatcher.model.tasks import Queue, Status
-from tests.property.api import Fate
-from tests.property.rows import Wish
-from tests.property.world import Lot, World
+from tests.property.api import Outcome
+from tests.property.rows import NewTask
+from tests.property.world import Behaviour, World
 
 
 def look(world: World) -> None:
@@ -17,33 +17,33 @@ def look(world: World) -> None:
 
 
 def started(world: World) -> None:
-    """One row, launched and taken by its container."""
-    world.insert(Wish())
+    """Inserts one row, launches it, and starts its container."""
+    world.insert(NewTask())
     world.tick("A")
-    world.bring_up()
+    world.start_pods()
     world.run(to_the_end=False)
 
 
-def test_a_row_of_a_paused_queue_does_not_keep_the_probe_of_its_template() -> None:
+def test_row_of_a_paused_queue_does_not_block_the_probe_of_its_template() -> None:
     world = World()
     started(world)
-    world.leave(world.cluster.containers[0], 1)  # to be launched again, once its queue is open
-    world.declare(Queue("default", paused_until=world.clock.of_rows + timedelta(days=3)))
+    world.exit_container(world.cluster.containers[0], 1)  # launched again once its queue is open
+    world.set_queue(Queue("default", paused_until=world.clock.of_rows + timedelta(days=3)))
     world.pass_time(120)
-    world.insert(Wish("other"))
-    world.replicas["A"].api.fates = [Fate.BROKEN]
+    world.insert(NewTask("other"))
+    world.replicas["A"].api.outcomes = [Outcome.SERVER_ERROR]
     for _ in range(20):
         world.turn()
     assert world.table.rows[2].task.status is Status.SUCCEEDED
     world.close()
 
 
-def test_somebody_elses_job_under_the_name_of_a_launch_that_is_gone_is_not_waited_for() -> None:
+def test_foreign_job_under_the_name_of_a_deleted_launch_does_not_block_the_row() -> None:
     world = World()
     started(world)
     (job,) = world.cluster.jobs.values()
     world.delete_by_hand(job)
-    world.cluster.bury(world.cluster.jobs[job.name])
+    world.cluster.finish_delete(world.cluster.jobs[job.name])
     world.cluster.put(msgspec.structs.replace(job, uid="foreign", identity="0" * 64, phase=Phase.COMPLETE))
     for _ in range(20):
         world.turn()
@@ -51,19 +51,20 @@ def test_somebody_elses_job_under_the_name_of_a_launch_that_is_gone_is_not_waite
     world.close()
 
 
-def test_a_create_after_a_slow_question_is_not_forgotten_before_it_can_land_no_more() -> None:
+def test_create_after_a_slow_question_is_remembered_until_it_can_land_no_more() -> None:
     world = World()
     started(world)
     (job,) = world.cluster.jobs.values()
     world.delete_by_hand(job)
-    world.cluster.bury(world.cluster.jobs[job.name])
+    world.cluster.finish_delete(world.cluster.jobs[job.name])
     world.pass_time(60)
-    world.replicas["A"].api.fates = [Fate.HELD, Fate.LATE]  # the question about launch 1, then the create of launch 2
+    # the question about launch 1, then the create of launch 2
+    world.replicas["A"].api.outcomes = [Outcome.HELD, Outcome.LATE]
     look(world)
     world.pass_time(9)
-    world.wires.release(world.wires.held[0], Fate.FINE)
+    world.wires.release(world.wires.held[0], Outcome.FINE)
     world.go_on()
-    world.table.cancel(1)  # nobody repeats the create
+    world.table.cancel(1)  # so the create is not repeated
     world.table.retry(1)
     world.pass_time(12)
     look(world)
@@ -74,8 +75,8 @@ def test_a_create_after_a_slow_question_is_not_forgotten_before_it_can_land_no_m
     world.close()
 
 
-def test_a_row_that_is_dropped_after_a_slow_sweep_has_read_it_loses_its_job() -> None:
-    """The row was over when it was read, and what is over stays over."""
+def test_sweep_deletes_the_job_of_a_row_dropped_after_a_slow_read() -> None:
+    """The row was terminal when the sweep read it. An attempt that is over stays over."""
     world = World()
     started(world)
     world.run(to_the_end=True)
@@ -92,11 +93,11 @@ def test_a_row_that_is_dropped_after_a_slow_sweep_has_read_it_loses_its_job() ->
     world.close()
 
 
-def test_a_row_that_was_hidden_until_its_job_was_removed_runs_once_more_and_ends() -> None:
-    """Its failure is forgotten with the Job, so it may fail once more than its `max_failures`."""
+def test_row_hidden_until_its_job_was_swept_runs_once_more_and_ends() -> None:
+    """The row's failure is forgotten with its Job, so the row may fail once more than `max_failures`."""
     world = World()
     started(world)
-    world.lots[1] = Lot.FAILS
+    world.behaviours[1] = Behaviour.FAILS
     world.run(to_the_end=True)
     world.table.hidden.add(1)
     for _ in range(20):

@@ -1,6 +1,6 @@
-"""One clock for a whole world: its rows, its API server and its processes read the same virtual seconds.
+"""One virtual clock for rows, API server and processes.
 
-Their calendars differ on purpose, so that whoever compares a row's time with a Job's is found out.
+The dates of rows and cluster differ on purpose. So code that compares a row's time with a Job's time fails a test.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -11,7 +11,7 @@ CLUSTER_EPOCH: Final = ROWS_EPOCH + timedelta(minutes=37)
 
 
 class Timeline:
-    """Virtual seconds since the world began."""
+    """Virtual seconds since the start of the test."""
 
     def __init__(self) -> None:
         self.seconds = 1000.0

@@ -1,7 +1,7 @@
-"""What one dispatcher sees of the cluster: of Jobs, Pods and nodes some prefix each, at its own pace.
+"""The view of one dispatcher: a prefix of the events of Jobs, Pods and nodes, each at its own pace.
 
-Like the mirror: without any sign of life for too long, or before the first list, it says so. A watch that skips an
-event is no Kubernetes we know of; it is tried all the same, and `gaps` says which Jobs it hides.
+A view is stale before its first list, and after MOST_SECONDS without an event or a bookmark. No watch of Kubernetes is
+known to lose an event. The tests lose events all the same; `View.hidden` says which Jobs are missing then.
 """
 
 from collections.abc import Iterator
@@ -19,21 +19,21 @@ NOT_LISTED: Final = "jobs: not listed in this term"
 
 
 class Watched:
-    """One resource, up to a place in the history."""
+    """The watch of one kind, up to a position in the history."""
 
     def __init__(self, cluster: Cluster, kind: str) -> None:
         self._cluster = cluster
         self._kind = kind
-        self.place = 0
+        self.position = 0
         self.version = 0
         self.known: dict[str, Any] = {}
 
     def next(self) -> Event | None:
-        """Moves on to the next event of this resource."""
+        """The next event of this kind, or None. The watch moves on to it."""
         history = self._cluster.history
-        while self.place < len(history):
-            event = history[self.place]
-            self.place += 1
+        while self.position < len(history):
+            event = history[self.position]
+            self.position += 1
             if event.kind == self._kind:
                 return event
         self.version = self._cluster.version  # a bookmark
@@ -53,12 +53,16 @@ class Watched:
             self.known[event.name] = event.found
 
     def relist(self) -> None:
-        self.place, self.version = len(self._cluster.history), self._cluster.version
-        self.known = dict(self._cluster.truth(self._kind))
+        self.position, self.version = len(self._cluster.history), self._cluster.version
+        self.known = dict(self._cluster.objects(self._kind))
 
 
 class View:
-    """Three watches of one dispatcher."""
+    """The three watches of one dispatcher.
+
+    is_cut: the watches get neither events nor bookmarks.
+    has_gap: a watch has lost an event since the last list.
+    """
 
     def __init__(self, cluster: Cluster, clock: Timeline) -> None:
         self._cluster = cluster
@@ -74,8 +78,8 @@ class View:
             self._watched[kind].deliver(most)
             self._proven_at = self._clock()
 
-    def skip(self, kind: str) -> None:
-        """An event is lost on the way, and nobody notices before the next list."""
+    def lose_event(self, kind: str) -> None:
+        """Loses the next event of a kind. The view lacks it until the next list."""
         if self._is_listed and not self.is_cut and self._watched[kind].next() is not None:
             self.has_gap = True
 
@@ -90,12 +94,12 @@ class View:
             watched.relist()
         self._is_listed, self.has_gap, self._proven_at = True, False, self._clock()
 
-    def forget(self) -> None:
-        """A term begins: nothing counts before a list of it."""
+    def begin_term(self) -> None:
+        """Begins a term: the view is stale until it is listed in this term."""
         self._is_listed = False
 
-    def prove(self) -> None:
-        """Bookmarks come, whatever else does."""
+    def receive_bookmark(self) -> None:
+        """Receives a bookmark, also without new events."""
         if not self.is_cut:
             self._proven_at = self._clock()
 
@@ -111,7 +115,7 @@ class View:
         return self._watched["jobs"].known
 
     def hidden(self) -> Iterator[Job]:
-        """Unfinished Jobs that it should know of and does not."""
+        """Unfinished Jobs of the past that the view does not show."""
         version, made_at = self._watched["jobs"].version, self._cluster.made_at
         return (job for job in self._cluster.unfinished() if job.name not in self.jobs and made_at[job.name] <= version)
 

@@ -1,4 +1,4 @@
-"""Rows, a cluster, and two dispatchers that share them. Nothing moves unless it is told to; laws watch every step."""
+"""Rows, a cluster, and two dispatchers that share them. A test calls every step, and the laws check it."""
 
 import asyncio
 from enum import StrEnum
@@ -10,23 +10,23 @@ from dispatcher.model.cluster import Pod
 from dispatcher.model.errors import DatabaseAway, DatabaseNotPrimary
 from dispatcher.model.jobs import Job
 from dispatcher.model.tasks import Queue, Status
-from tests.property.api import Fate, Wires
+from tests.property.api import Outcome, Wires
 from tests.property.cluster import Cluster, Container
 from tests.property.laws import Laws
 from tests.property.replica import Replica
-from tests.property.rows import Table, Wish
+from tests.property.rows import NewTask, Table
 from tests.property.timing import Timeline
 
 NAMES: Final = ("A", "B")
 QUEUES: Final = ("default", "other")
 PERIOD_SECONDS: Final = 10
-SPELL_SECONDS: Final = 20
+OUTAGE_SECONDS: Final = 20
 SOON_SECONDS: Final = 0.25
-LOOKS_A_TURN: Final = 2
+LOOKS_PER_TURN: Final = 2
 
 
-class Lot(StrEnum):
-    """What befalls each launch of a task that has no luck."""
+class Behaviour(StrEnum):
+    """How launches of a task go wrong."""
 
     FAILS = "fails"
     FAILS_AT_FIRST = "fails-at-first"
@@ -34,7 +34,11 @@ class Lot(StrEnum):
 
 
 class World:
-    """`A` leads at first."""
+    """Two dispatchers, A and B, and everything that they share. A leads at first.
+
+    behaviours: how launches of a task go wrong, by task id.
+    next_leader: the dispatcher that leads after an outage without a leader.
+    """
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -45,8 +49,8 @@ class World:
         self.wires = Wires(self.cluster, self.clock, self.laws)
         self.table.queues = {name: Queue(name) for name in QUEUES}
         self.replicas: dict[str, Replica] = {}
-        self.heir = "A"
-        self.lots: dict[int, Lot] = {}
+        self.next_leader = "A"
+        self.behaviours: dict[int, Behaviour] = {}
         for name in NAMES:
             self.start(name)
         self.lead("A")
@@ -66,7 +70,7 @@ class World:
         replica.view.relist()
 
     def crash(self, name: str, *, lands_later: bool = False) -> None:
-        """Kill -9, and a new process at once; if it led, it leads again when its lease is won."""
+        """Kills a process and starts a new one at once. If it led, the new one leads."""
         old = self.replicas[name]
         old.kill(self.loop, lands_later=lands_later)
         is_leader = self.laws.leader is old
@@ -75,81 +79,83 @@ class World:
             self.lead(name)
 
     def lead(self, name: str | None) -> None:
-        """A term begins: its caps are counted from a list of that term."""
+        """Begins a term of this leader, or of no leader. A leader lists anew before it counts."""
         self.laws.term += 1
         self.laws.leader = self.replicas[name] if name else None
         if name:
-            self.replicas[name].view.forget()
+            self.replicas[name].view.begin_term()
             self.replicas[name].view.relist()
 
     def tick(self, name: str, stage: str = "dispatch") -> None:
         self.replicas[name].begin(self.loop, stage)
-        self._obey()
+        self._raise_breach()
 
     def go_on(self) -> None:
         for replica in self.replicas.values():
             replica.go_on(self.loop)
-        self._obey()
+        self._raise_breach()
 
-    def _obey(self) -> None:
+    def _raise_breach(self) -> None:
         if self.laws.breach is not None:
             raise self.laws.breach
 
     def pass_time(self, seconds: float) -> None:
         self.clock.seconds += seconds
         for replica in self.replicas.values():
-            replica.view.prove()
-        if seconds > SPELL_SECONDS:
-            self.mend()
+            replica.view.receive_bookmark()
+        if seconds > OUTAGE_SECONDS:
+            self.end_outages()
         self.wires.expire()
         self.go_on()
 
     def release_all(self) -> None:
-        """All that is on its way lands, and no answer is heard."""
+        """Lets all requests land that are on their way. All their answers are lost."""
         for late in list(self.wires.late):
             self.wires.land(late)
         for held in list(self.wires.held):
-            self.wires.release(held, Fate.UNHEARD)
+            self.wires.release(held, Outcome.ANSWER_LOST)
         self.go_on()
 
     # rows
 
-    def insert(self, wish: Wish, count: int = 1) -> list[int]:
-        return [self.table.insert(wish) for _ in range(count)]
+    def insert(self, new_task: NewTask, count: int = 1) -> list[int]:
+        return [self.table.insert(new_task) for _ in range(count)]
 
-    def declare(self, queue: Queue) -> None:
+    def set_queue(self, queue: Queue) -> None:
         self.table.queues[queue.name] = queue
         self.laws.caps_changed()
 
-    def undeclare(self, name: str) -> None:
+    def remove_queue(self, name: str) -> None:
         self.table.queues.pop(name, None)
         self.laws.caps_changed()
 
     # containers and controllers
 
-    def enter(self, container: Container) -> None:
-        """It calls task_start. Refused: it exits with 0."""
-        token = self._ask(container)
+    def start_run(self, container: Container) -> None:
+        """The container calls task_start. A refused container exits with 0."""
+        token = self._call_start(container)
         if token is None:
-            self.leave(container, 0)
+            self.exit_container(container, 0)
         else:
             container.token = token
             self.laws.entered(container)
 
-    def enter_again(self, container: Container) -> None:
-        """Its answer was lost: the same Pod gets the same one, or none once the row has moved on."""
-        assert self._ask(container) in {container.token, None}, "the same Pod got another answer"
+    def repeat_start(self, container: Container) -> None:
+        """The container calls task_start again, because the answer was lost. The same Pod gets the same token, or is
+        refused if the row has changed since.
+        """
+        assert self._call_start(container) in {container.token, None}, "the same Pod got another answer"
 
-    def _ask(self, container: Container) -> str | None:
+    def _call_start(self, container: Container) -> str | None:
         by = container.job_uid, container.pod
-        return self.table.start(container.task_id, container.told["TASK_START_KEY"], container.at, by)
+        return self.table.start(container.task_id, container.environment["TASK_START_KEY"], container.at, by)
 
     def report(self, container: Container, outcome: str) -> None:
         if container.token is not None:
             self.table.finish(container.token, outcome)
-        self.leave(container, 0)
+        self.exit_container(container, 0)
 
-    def leave(self, container: Container, code: int) -> None:
+    def exit_container(self, container: Container, code: int) -> None:
         held = container.token is not None
         if self.cluster.end_container(container, code) and held:
             self.laws.crashed(container)
@@ -158,9 +164,9 @@ class World:
         self.laws.deleted_by_hand(job)
         self.cluster.begin_delete(job)
 
-    def bring_up(self) -> None:
-        """The Job controller and the node do what they can."""
-        for job in self.cluster.podless():
+    def start_pods(self) -> None:
+        """The Job controller makes missing Pods, and the node starts pending ones."""
+        for job in self.cluster.jobs_without_pod():
             self.cluster.add_pod(job)
         for pod in [pod for pod in self.cluster.pods.values() if pod.phase == "Pending" and not pod.deleting]:
             if not pod.waiting_reason:
@@ -168,72 +174,74 @@ class World:
 
     def _place(self, pod: Pod) -> None:
         job = self.cluster.job_of(pod)
-        if job is not None and self.lots.get(job.task_id) is Lot.NEVER_STARTS:
+        if job is not None and self.behaviours.get(job.task_id) is Behaviour.NEVER_STARTS:
             self.cluster.put_pod(msgspec.structs.replace(pod, waiting_reason="ImagePullBackOff"))
         else:
             self.cluster.bind(pod)
 
     def _fails(self, container: Container) -> bool:
-        lot = self.lots.get(container.task_id)
-        return lot is Lot.FAILS or (lot is Lot.FAILS_AT_FIRST and container.at[1] == 1)
+        behaviour = self.behaviours.get(container.task_id)
+        return behaviour is Behaviour.FAILS or (behaviour is Behaviour.FAILS_AT_FIRST and container.at[1] == 1)
 
-    def serve(self) -> None:
-        """One fair turn of everybody who is not a dispatcher: controllers, node, containers, all successful."""
+    def cluster_turn(self) -> None:
+        """One fair turn of controllers, node and containers. Containers succeed, unless their task has a behaviour."""
         for job in [job for job in self.cluster.jobs.values() if job.deleting]:
-            self.cluster.bury(job)
+            self.cluster.finish_delete(job)
         self.cluster.expire()
-        self.bring_up()
+        self.start_pods()
         self.run(to_the_end=True)
 
     def run(self, *, to_the_end: bool) -> None:
-        """Containers start, or end what they had started."""
+        """Containers start. With `to_the_end`, containers that have started before end."""
         for container in list(self.cluster.containers):
             if container.token is None:
-                self.enter(container)
+                self.start_run(container)
             elif to_the_end and self._fails(container):
-                self.leave(container, 1)
+                self.exit_container(container, 1)
             elif to_the_end:
                 self.report(container, "failed" if self.table.heartbeat(container.token) == "cancel" else "succeeded")
 
-    # an end
+    # the end of a run
 
-    def mend(self) -> None:
-        """Outages end by themselves, or nothing would ever come of most runs."""
+    def end_outages(self) -> None:
+        """Ends outages. Otherwise most runs would make no progress."""
         self.wires.is_away = self.cluster.is_quota_full = self.cluster.is_terminating = False
         for replica in self.replicas.values():
             replica.view.is_cut = False
         if self.laws.leader is None:
-            self.lead(self.heir)
+            self.lead(self.next_leader)
 
     def calm_down(self) -> None:
-        """No faults any more; A leads; every queue is open."""
-        self.mend()
+        """Ends all faults. A leads, and every queue is open."""
+        self.end_outages()
         for replica in self.replicas.values():
-            replica.api.fates.clear()
+            replica.api.outcomes.clear()
             replica.database.fault, replica.database.is_slow = None, False
             replica.database.answer()
         self.wires.late.clear()
         for held in list(self.wires.held):
-            self.wires.release(held, Fate.FINE)
-        self.cluster.find()
+            self.wires.release(held, Outcome.FINE)
+        self.cluster.restore_node()
         self.table.hidden.clear()
         for name in QUEUES:
             queue = self.table.queues.get(name, Queue(name))
             caps = open_cap(queue.max_jobs), open_cap(queue.max_jobs_per_submitter)
-            self.declare(Queue(queue.name, max_jobs=caps[0], max_jobs_per_submitter=caps[1]))
+            self.set_queue(Queue(queue.name, max_jobs=caps[0], max_jobs_per_submitter=caps[1]))
         self.go_on()
         self.lead("A")
         for replica in self.replicas.values():
             replica.view.relist()
 
     def turn(self) -> None:
-        """A fair period: everybody acts, a dispatcher as soon again as it wants to, views catch up, and time passes."""
-        self.serve()
+        """One fair period: cluster and dispatchers act, views catch up, and time passes. A dispatcher that asks for a
+        short pause acts again soon.
+        """
+        self.cluster_turn()
         for name, replica in self.replicas.items():
             replica.view.catch_up()
             self.tick(name)
             self.tick(name, "sweep")
-        for _ in range(LOOKS_A_TURN):
+        for _ in range(LOOKS_PER_TURN):
             for name, replica in self.replicas.items():
                 if replica.pauses.get("dispatch", 0) < SOON_SECONDS:
                     replica.view.catch_up()
@@ -245,14 +253,14 @@ class World:
         return [id_ for id_, row in self.table.rows.items() if row.task.finished_at is None]
 
     def leftovers(self) -> list[str]:
-        """Jobs of ours whose row is over or gone."""
+        """Names of Jobs of this database whose row is terminal or absent."""
         rows, foreign = self.table.rows, self.laws.removals.foreign
         ours = [job for job in self.cluster.jobs.values() if job.uid not in foreign]
         return [job.name for job in ours if job.task_id not in rows or rows[job.task_id].task.status in ENDED]
 
 
 def open_cap(cap: int | None) -> int | None:
-    """A cap of 0 is a pause by another name."""
+    """The cap, at least 1: a queue with cap 0 launches nothing, so no run would end."""
     return None if cap is None else max(cap, 1)
 
 

@@ -1,6 +1,6 @@
-"""A pytest plugin of `CI=true make test`: what would be skipped fails. A machine that is asked for all leaves out none.
+"""A pytest plugin of `CI=true make test`: a skipped test fails. So CI cannot leave out a suite unnoticed.
 
-What is expected to fail (`xfail`) is no skip.
+A test that is expected to fail (`xfail`) is no skipped test.
 """
 
 from collections.abc import Generator
@@ -13,7 +13,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     report = yield
     if report.skipped and not hasattr(report, "wasxfail"):
         report.outcome = "failed"
-        report.longrepr = f"nothing is skipped here: {report.longrepr}"
+        report.longrepr = f"no test may be skipped: {report.longrepr}"
     return report
 
 
@@ -22,5 +22,5 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
     report = yield
     if report.outcome == "skipped":
         report.outcome = "failed"
-        report.longrepr = f"nothing is skipped here: {report.longrepr}"
+        report.longrepr = f"no test may be skipped: {report.longrepr}"
     return report

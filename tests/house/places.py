@@ -1,7 +1,7 @@
-"""Where a machine shows in a file: its paths, and the package registries it is set up to use.
+"""Traces of a machine in a file: its paths, and the package registries that it is set up to use.
 
-The hosts are read from the configuration of this machine's pip, uv and Go, so no file has to name them. The addresses
-that those tools come with say nothing about a machine.
+The hosts are read from the configuration of pip, uv and Go on this machine, so no file has to name them. The default
+addresses of these tools say nothing about a machine.
 """
 
 import os
@@ -16,25 +16,25 @@ from urllib.parse import urlsplit
 HOMES = re.compile(r"(?<![\w.~$}])/(?:home/\w+|Users/\w+|root)/[\w.]")
 ADDRESS = re.compile(r"https?://[^\s,|'\"]+")
 FEWEST_PARTS = 3
-"""A folder in a folder tells one machine from another, `/app` does not."""
+"""A path of at least three parts (`/` counts) tells one machine from another. `/app` does not."""
 
 
 def traces(text: str, hosts: Iterable[str], paths: Iterable[str]) -> list[str]:
-    """What of this, or of somebody's, machine the text tells."""
-    told = [found[0] for found in HOMES.finditer(text)]
-    told += [path for path in paths if re.search(rf"{re.escape(path)}(?![\w-])", text)]
-    return told + [host for host in hosts if host in text]
+    """Parts of the text that name a machine: home folders, the given paths, the given hosts."""
+    named = [found[0] for found in HOMES.finditer(text)]
+    named += [path for path in paths if re.search(rf"{re.escape(path)}(?![\w-])", text)]
+    return named + [host for host in hosts if host in text]
 
 
 def configured_hosts() -> set[str]:
     commands = [[sys.executable, "-m", "pip", "config", "list"]]
     if shutil.which("go"):
         commands.append(["go", "env", "GOPROXY", "GONOSUMDB", "GOSUMDB"])
-    said = "\n".join(subprocess.run(one, capture_output=True, text=True, check=True).stdout for one in commands)
-    said += "\n".join(
+    settings = "\n".join(subprocess.run(one, capture_output=True, text=True, check=True).stdout for one in commands)
+    settings += "\n".join(
         setting for name, setting in os.environ.items() if name.startswith(("PIP_", "UV_", "GOPROXY", "GOSUMDB"))
     )
-    return hosts_of(said)
+    return hosts_of(settings)
 
 
 def hosts_of(configuration: str) -> set[str]:
@@ -43,6 +43,6 @@ def hosts_of(configuration: str) -> set[str]:
 
 
 def own_paths(root: Path) -> set[str]:
-    """The checkout, the home folder, and this Python."""
+    """The paths of the checkout, the home folder and this Python."""
     places = {root, Path.home(), Path(sys.base_prefix)}
     return {str(place) for place in places if len(place.parts) >= FEWEST_PARTS and not str(place).startswith("/usr")}

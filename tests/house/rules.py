@@ -1,6 +1,6 @@
-"""The budgets of the house, each a function from a file's text to its faults. Nothing here reads a file.
+"""The rules for code of this repository. Each rule is a function from a file's text to its faults, and reads no file.
 
-A line may be excused from a rule about names or parameters by `# house: REASON` on it.
+`# house: REASON` on a line excuses it from the rules about names and parameters.
 """
 
 import ast
@@ -35,7 +35,7 @@ def functions(source: str) -> list[Function]:
 
 
 def body_lines(function: Function) -> int:
-    """Lines of the body, its docstring not counted."""
+    """The number of lines of the body, without its docstring."""
     body = function.body[1:] if ast.get_docstring(function) else function.body
     return body[-1].end_lineno - body[0].lineno + 1 if body and body[-1].end_lineno else 0
 
@@ -61,7 +61,7 @@ def is_words(node: ast.stmt) -> bool:
 
 
 def code_lines(source: str) -> int:
-    """Lines that do something: without words, imports and blank lines."""
+    """The number of lines without docstrings, comments, imports and blank lines."""
     text = {number for number, line in enumerate(source.splitlines(), 1) if line.split("#")[0].strip()}
     for node in ast.walk(ast.parse(source)):
         is_import = isinstance(node, ast.Import | ast.ImportFrom)
@@ -76,7 +76,7 @@ def long_file(source: str) -> Faults:
 
 
 def banned_names(source: str, module: str) -> Faults:
-    """Words that say nothing, or belong to somebody else. HTTP alone has handlers."""
+    """Names with a word that says nothing or has another meaning. Only HTTP code may have a `handler`."""
     lines = source.splitlines()
     tree = ast.parse(source)
     speaks_http = any(isinstance(node, ast.ImportFrom) and node.module == "aiohttp" for node in ast.walk(tree))
@@ -87,22 +87,22 @@ def banned_names(source: str, module: str) -> Faults:
         if banned == ["handler"] and speaks_http:
             continue
         if banned and not EXCUSED.search(lines[line - 1] if lines else ""):
-            yield f"{line}: {name} says {', '.join(banned)}: a name tells what a thing is or does"
+            yield f"{line}: {name} contains {', '.join(banned)}: a name tells what a thing is or does"
 
 
 def sql_text(source: str) -> Faults:
-    """Statements stand in sql/, where they are named, prepared and explained."""
+    """SQL statements outside of sql/. Files of sql/ have names, and CI prepares and explains their statements."""
     tree = ast.parse(source)
     prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or id(node) in prose:
             continue
         if SQL.match(node.value):
-            yield f"{node.lineno}: SQL text: {node.value[:40]!r} belongs into a file of sql/"
+            yield f"{node.lineno}: SQL text: {node.value[:40]!r} belongs in a file of sql/"
 
 
 def bare_exceptions(source: str) -> Faults:
-    """Every exception of a linter or of the type checker says why, where it stands."""
+    """Exceptions from a linter or the type checker without a reason on their line."""
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type != tokenize.COMMENT:
             continue
@@ -116,13 +116,13 @@ def no_docstring(source: str) -> Faults:
 
 
 def unclear_query(statement: str) -> Faults:
-    """One purpose line that lists the parameters, then one statement."""
+    """A query file has one line of purpose that lists the parameters, then one statement."""
     first, *rest = statement.splitlines() or [""]
     body = "\n".join(rest)
     if not re.match(r"-- \S", first):
-        yield "1: the first line says the purpose: -- What it gives. $1 type name."
+        yield "1: the first line says the purpose: -- Rows that it returns. $1 type name."
     if re.search(r"^\s*--", body, re.MULTILINE):
-        yield "2: one comment line, the first"
+        yield "2: only the first line is a comment"
     if not body.strip() or ";" in body.strip().removesuffix(";"):
         yield "2: exactly one statement"
     for parameter in sorted(set(re.findall(r"\$\d+", body)) - set(re.findall(r"\$\d+", first))):

@@ -1,4 +1,4 @@
-"""The budgets of CONTRIBUTING, held by every file of ours; and each rule shown able to fail."""
+"""Every file of this repository keeps the budgets of CONTRIBUTING. Each rule also meets source that breaks it."""
 
 import statistics
 from collections.abc import Callable
@@ -26,16 +26,16 @@ def faults(rule: Rule, *folders: str) -> list[str]:
 
 
 @pytest.mark.parametrize("rule", IN_THE_PACKAGE, ids=lambda rule: rule.__name__)
-def test_the_package_keeps(rule: Rule) -> None:
+def test_package_keeps_rule(rule: Rule) -> None:
     assert faults(rule, "dispatcher/") == []
 
 
 @pytest.mark.parametrize("rule", EVERYWHERE, ids=lambda rule: rule.__name__)
-def test_package_and_tests_keep(rule: Rule) -> None:
+def test_all_code_keeps_rule(rule: Rule) -> None:
     assert faults(rule, "dispatcher/", "tests/", "docs/", "benchmarks/") == []
 
 
-def test_half_of_the_functions_are_short() -> None:
+def test_median_function_is_short() -> None:
     found = [one for path in python_files("dispatcher/") for one in rules.functions(path.read_text(encoding="utf-8"))]
     assert statistics.median(rules.body_lines(one) for one in found) <= MEDIAN_BODY_LINES
 
@@ -45,14 +45,14 @@ def test_the_embedded_cluster_stays_small() -> None:
     assert 0 < sum(map(rules.code_lines, sources)) <= rules.MOST_EMBEDDED_LINES
 
 
-def test_only_lines_that_do_something_are_counted_as_code() -> None:
+def test_code_lines_leave_out_docstrings_comments_imports_and_blank_lines() -> None:
     source = (
         '"""Why,\nhow."""\nimport os\nfrom a import (\n    b,\n)\n\n# so\nX = 1  # or 2\n"""X."""\ndef f():\n    pass\n'
     )
     assert rules.code_lines(source) == 3
 
 
-def test_names_tell_what_things_are() -> None:
+def test_package_names_contain_no_banned_word() -> None:
     found = []
     for path in python_files("dispatcher/"):
         module = path.parent.name if path.name == "__init__.py" else path.stem
@@ -60,7 +60,7 @@ def test_names_tell_what_things_are() -> None:
     assert found == []
 
 
-def test_every_query_is_named_described_and_alone() -> None:
+def test_query_files_have_a_purpose_line_and_one_statement() -> None:
     queries = [path for path in files() if path.parent == ROOT / "sql" / "queries"]
     assert queries
     found = [f"{shown(path)}:{one}" for path in queries for one in rules.unclear_query(path.read_text("utf-8"))]
@@ -95,7 +95,7 @@ def lines(count: int) -> str:
         (rules.unclear_query, "-- Why.\nSELECT 1", "-- Why.\n-- And more.\nSELECT 1"),
     ],
 )
-def test_a_rule_tells_good_from_bad(rule: Rule, good: str, bad: str) -> None:
+def test_rule_accepts_good_and_rejects_bad_source(rule: Rule, good: str, bad: str) -> None:
     assert list(rule(good)) == []
     assert list(rule(bad))
 
@@ -112,7 +112,7 @@ def test_a_rule_tells_good_from_bad(rule: Rule, good: str, bad: str) -> None:
         ("jobs", "class HTTPWorkers: ..."),
     ],
 )
-def test_a_name_that_says_nothing_is_found(module: str, source: str) -> None:
+def test_banned_word_in_a_name_is_found(module: str, source: str) -> None:
     assert list(rules.banned_names(source, module))
 
 
@@ -124,5 +124,5 @@ def test_a_name_that_says_nothing_is_found(module: str, source: str) -> None:
         ("cli", "def show_scheduler(): ...  # house: the scheduler of Kubernetes"),
     ],
 )
-def test_a_name_that_says_something_is_left_alone(module: str, source: str) -> None:
+def test_name_without_a_banned_word_is_accepted(module: str, source: str) -> None:
     assert list(rules.banned_names(source, module)) == []

@@ -1,4 +1,4 @@
-"""Every fault that concerns what exists is shown by a test, and every marker says something that is so."""
+"""Every fault of existing parts has a test, and every marker names a fault or a bug that exists."""
 
 import ast
 
@@ -23,33 +23,33 @@ def no_test(): ...
 """
 
 
-def test_the_numbers_have_no_gap() -> None:
+def test_fault_numbers_have_no_gap() -> None:
     assert list(MATRIX) == list(range(1, 63))
 
 
-def test_every_marker_names_a_fault_or_a_bug_that_there_is() -> None:
+def test_every_marker_names_an_existing_fault_or_bug() -> None:
     assert [claim for claim in claims() if (claim.marker, claim.of) not in KNOWN] == []
 
 
-def test_every_fault_of_what_exists_and_every_bug_is_shown_by_a_test() -> None:
+def test_every_fault_of_existing_parts_and_every_bug_has_a_test() -> None:
     assert KNOWN - LATER - {(claim.marker, claim.of) for claim in claims()} == set()
 
 
-def test_what_is_to_come_is_claimed_by_no_test() -> None:
+def test_faults_of_later_parts_have_no_test() -> None:
     assert LATER & {(claim.marker, claim.of) for claim in claims()} == set()
 
 
-def test_no_marker_stands_where_no_test_has_it() -> None:
-    """On a function that is none, in a list of marks, in a file that is not collected: nobody would run it."""
+def test_every_marker_belongs_to_a_collected_test() -> None:
+    """Not so: a marker on another function, in a list of marks, or in a file that pytest does not collect."""
     for path in python_files("tests/"):
         source = path.read_text(encoding="utf-8")
         is_collected = path.name.startswith("test_")
-        heard = {(claim.marker, claim.of) for claim in claims_of(source, shown(path)) if is_collected}
+        claimed = {(claim.marker, claim.of) for claim in claims_of(source, shown(path)) if is_collected}
         written = {mark for node in ast.walk(ast.parse(source)) for mark in marks_in(node)}
-        assert written - heard == set(), shown(path)
+        assert written - claimed == set(), shown(path)
 
 
-def test_markers_are_read_where_they_stand() -> None:
+def test_markers_are_read_from_functions_and_classes() -> None:
     read = [(claim.test, claim.marker, claim.of) for claim in claims_of(SOURCE, "tests/faults/test_a.py")]
     assert read == [
         ("test_one", "fault", 3),
@@ -65,7 +65,7 @@ def test_a_claim_reads_as_a_sentence() -> None:
     assert claim.sentence == "`faults/late_creates` a late create runs nothing"
 
 
-def test_every_fault_and_every_bug_has_its_line() -> None:
+def test_faults_page_has_a_line_for_every_fault_and_bug() -> None:
     lines = [line.split(" | ") for line in faults_page().splitlines() if line.startswith("| ")]
     assert {cells[0] for cells in lines} >= {f"| F{number}" for number in MATRIX} | {f"| {bug}" for bug in MUSEUM}
     assert all(len(cells) == 4 for cells in lines if cells[0].startswith("| F"))

@@ -1,4 +1,4 @@
-"""What the files beside the code promise: they tell nothing of a machine, the locks fit, every suite is run."""
+"""Rules for files: they name no machine, the locks fit the project, and the Makefile runs every suite."""
 
 import subprocess
 import sys
@@ -26,12 +26,12 @@ def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= MOST_README_LINES
 
 
-def test_no_file_tells_of_a_machine() -> None:
-    hosts, paths, told = configured_hosts(), own_paths(ROOT), {}
+def test_files_name_no_machine() -> None:
+    hosts, paths, named = configured_hosts(), own_paths(ROOT), {}
     for path in files():
         if found := traces(path.read_text(encoding="utf-8", errors="replace"), hosts, paths):
-            told[shown(path)] = found
-    assert told == {}
+            named[shown(path)] = found
+    assert named == {}
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_trace_of_a_machine_is_found(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["~/.kube/config", "$HOME/root/x", "GET /home/", "/srv/builds", "https://example.org/p/x"]
 )
-def test_what_is_true_everywhere_is_no_trace(text: str) -> None:
+def test_common_path_or_address_is_no_trace(text: str) -> None:
     assert traces(text, hosts_of("GOPROXY=http://localhost:3000,direct"), ["/srv/build"]) == []
 
 
@@ -59,7 +59,7 @@ def test_a_lock_holds_pins_with_hashes_and_nothing_else(name: str) -> None:
     assert wrong_lines((ROOT / name).read_text(encoding="utf-8")) == []
 
 
-def test_a_lock_that_holds_more_is_found() -> None:
+def test_other_lines_in_a_lock_are_found() -> None:
     assert wrong_lines("--index-url https://mirror.test\nx==1\ny==2 \\\n    --hash=sha256:0\n    # via z\n") == [
         "--index-url https://mirror.test",
         "x==1",
@@ -78,7 +78,7 @@ def test_the_lock_fits_the_project() -> None:
     assert unfit == [], "run `make lock`"
 
 
-def test_every_suite_is_run() -> None:
+def test_makefile_runs_every_suite() -> None:
     recipe = (ROOT / "Makefile").read_text(encoding="utf-8")
     suites = {path.relative_to(ROOT / "tests").parts[0] for path in files() if path.match("tests/**/test_*.py")}
     assert [suite for suite in sorted(suites) if f"\n{suite}: " not in recipe] == []
@@ -89,7 +89,7 @@ def test_the_pure_files_exist() -> None:
     assert [name for name in pure_files() if not (ROOT / name).is_file()] == []
 
 
-def test_in_ci_a_skipped_test_is_a_failed_one(tmp_path: Path) -> None:
+def test_skipped_test_fails_in_ci(tmp_path: Path) -> None:
     (tmp_path / "test_skips.py").write_text(SKIPS)
     command = [sys.executable, "-m", "pytest", "-c", "/dev/null", "-p", "tests.house.no_skips", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -1,6 +1,6 @@
-"""Files refer to pages of this repository alone: no comment, docstring or page names a paper that a reader cannot open.
+"""Files refer only to pages of this repository: no comment, docstring or page names a paper that a reader cannot open.
 
-In Python only comments and strings are read, because a name of the code may be one of these words.
+In Python only comments and strings are checked, because these words may be names in code.
 """
 
 import io
@@ -22,7 +22,7 @@ TEXT = {
 
 
 def papers(text: str, suffix: str) -> list[str]:
-    """The lines that name a paper, with their numbers."""
+    """The lines that name a paper, each with its number."""
     if suffix == ".py":
         tokens = tokenize.generate_tokens(io.StringIO(text).readline)
         parts = [(token.start[0], token.string) for token in tokens if token.type in TEXT]

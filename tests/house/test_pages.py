@@ -1,4 +1,4 @@
-"""The reference pages say what the code says."""
+"""The reference pages are made from the code and up to date."""
 
 import re
 from pathlib import Path
@@ -19,7 +19,7 @@ from docs import make_faults, make_metrics, make_settings
     ],
     ids=lambda one: one.name if isinstance(one, Path) else "",
 )
-def test_the_page_is_up_to_date(page: Path, made: str) -> None:
+def test_reference_page_is_up_to_date(page: Path, made: str) -> None:
     assert page.read_text(encoding="utf-8") == made, "run `make docs`"
 
 
@@ -27,7 +27,7 @@ def test_every_setting_is_on_its_page() -> None:
     assert set(re.findall(r"`(DISPATCHER_\w+[A-Z])`", make_settings.settings_page())) == known_names()
 
 
-def test_every_metric_is_on_its_page_by_the_name_it_is_scraped_by() -> None:
+def test_metrics_page_has_every_metric_by_its_scraped_name() -> None:
     scraped = set(re.findall(r"^# TYPE (dispatcher_\w+) ", generate_latest().decode(), re.MULTILINE))
     shown = set(re.findall(r"^\| `(\w+)`", make_metrics.metrics_page(), re.MULTILINE))
     assert shown == {name for name in scraped if not name.endswith("_created")}

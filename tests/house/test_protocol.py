@@ -1,4 +1,4 @@
-"""docs/protocol.md tells the table of outcomes that the code has, and its sections stay where they are referred to."""
+"""docs/protocol.md has the table of outcomes of the code, and every section that a file refers to."""
 
 import re
 
@@ -10,7 +10,7 @@ REFERENCE = re.compile(r"docs/protocol\.md, sections? (\d+)(?: and (\d+))?")
 SECTIONS = [int(number) for number in re.findall(r"^## (\d+)\. ", PAGE, re.MULTILINE)]
 
 
-def test_the_page_has_every_line_of_the_table_in_its_order() -> None:
+def test_protocol_page_has_the_table_of_outcomes_in_its_order() -> None:
     section = PAGE.split("## 6.")[1].split("## 7.")[0]
     assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == [line.__name__ for line in TABLE]
 

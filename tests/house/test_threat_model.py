@@ -1,4 +1,4 @@
-"""THREAT_MODEL.md and SECURITY.md name tests; each of them is there."""
+"""Every test that THREAT_MODEL.md and SECURITY.md name exists."""
 
 import re
 
@@ -13,13 +13,13 @@ def defined() -> set[str]:
     return {name for source in sources for name in re.findall(r"^(?:async )?def (test_\w+)", source, re.MULTILINE)}
 
 
-def test_every_test_that_is_named_is_there() -> None:
+def test_every_named_test_exists() -> None:
     named = {name for page in PAGES for name in NAMED.findall((ROOT / page).read_text(encoding="utf-8"))}
     assert len(named) > 30
     assert sorted(named - defined()) == []
 
 
-def test_every_line_of_an_attack_names_its_test() -> None:
+def test_every_attack_names_its_test() -> None:
     text = (ROOT / "THREAT_MODEL.md").read_text(encoding="utf-8")
     attacks = [line for part in re.split(r"^## ", text, flags=re.MULTILINE)[2:] for line in part.splitlines()]
     rows = [line for line in attacks if line.startswith("| ") and "shown by" not in line and "and the test" not in line]

@@ -1,4 +1,4 @@
-"""The files of the checkout, as the house tests look at them: what git tracks or would add."""
+"""The files of the checkout that git tracks or would add. The tests of this folder check them."""
 
 import subprocess
 import tomllib
@@ -14,7 +14,7 @@ def files() -> tuple[Path, ...]:
     listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
     paths = (ROOT / name for name in sorted({name for name in names if name}))
-    return tuple(path for path in paths if path.is_file())  # not links to folders, not what is deleted but not staged
+    return tuple(path for path in paths if path.is_file())  # no links to folders, no files with an unstaged deletion
 
 
 def python_files(*folders: str) -> list[Path]:
@@ -31,7 +31,7 @@ def project() -> dict[str, object]:
 
 
 def pure_files() -> list[str]:
-    """The files of the import contract that forbids I/O: the list stands there and nowhere else."""
+    """The files of the import contract that forbids I/O. Only that contract lists them."""
     tools = project()["tool"]
     assert isinstance(tools, dict)
     (contract,) = [one for one in tools["importlinter"]["contracts"] if one["name"] == PURE_CONTRACT]

@@ -1,6 +1,9 @@
-"""A real Prometheus for tests, and what it is told: by scraping what a node's cAdvisor serves, or by what was written.
+"""A real Prometheus for tests. Its samples come from scrapes of a simulated cAdvisor, or from writes of a test.
 
-server (`PrometheusServer`) scrapes exporter (`Exporter`); traces (`Trace`) is what it would have scraped in production,
-at intervals no test waits for. scripted is no Prometheus: it answers as a broken one would.
-Not real: no container uses anything, so what cAdvisor measures, and when it does, is the test's word.
+* server: `PrometheusServer`, which scrapes `Exporter`.
+* exporter: `Exporter`, the simulated cAdvisor of a node.
+* traces: `Trace`, samples at the intervals of production, which are too long for a test to wait for.
+* scripted: a server that answers as a broken Prometheus does.
+
+Not real: no container uses anything. The test decides what cAdvisor measures, and when.
 """

@@ -1,8 +1,8 @@
-"""What the cAdvisor of a node serves of its Pods, for containers that a test declares.
+"""A simulated cAdvisor of a node. It serves metrics of the containers that a test declares.
 
-A container's cpu is a counter that grows by its `cores` in real time. Like the real one it also serves what must not
-be counted: the pause container, as runtimes label it and as they once did, and the Pod's own cgroup, which holds the
-sum of all its containers.
+The cpu counter of a container grows by its `cores` in real time. Like the real cAdvisor, it also serves series that must
+not be counted: the pause container, with current and with old labels, and the Pod's own cgroup, which has the sum of
+all containers.
 """
 
 import time
@@ -19,11 +19,11 @@ MEMORY = "container_memory_working_set_bytes"
 TYPES = {CPU: "counter", MEMORY: "gauge"}
 ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 PAUSE = "registry.test/pause:3.10"
-PAUSE_CORES, PAUSE_MEMORY = 0.5, 300e6  # far more than it uses, or counting it would not show
+PAUSE_CORES, PAUSE_MEMORY = 0.5, 300e6  # far more than a real one uses, so that counting it shows
 
 
 class Container(NamedTuple):
-    """What runs in a Pod, and what it uses from its start on."""
+    """A container of a Pod, and its use from its start on."""
 
     namespace: str
     pod: str
@@ -38,20 +38,20 @@ class Container(NamedTuple):
 
 
 class Exporter:
-    """`running`: its containers, and since when they count."""
+    """`running`: the containers, each with the time since which it counts."""
 
     def __init__(self) -> None:
         self.address = ""
         self.running: dict[Container, float] = {}
 
     def start(self, *containers: Container) -> float:
-        """Begins to count, at zero again if it runs already; the time of it."""
+        """Starts containers, with counters at zero, also if they run already. Returns the time."""
         now = time.time()
         self.running |= dict.fromkeys(containers, now)
         return now
 
     def stop(self, *containers: Container) -> float:
-        """It is served no more; the time of it."""
+        """Stops serving the containers. Returns the time."""
         for container in containers:
             del self.running[container]
         return time.time()

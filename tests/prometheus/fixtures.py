@@ -1,7 +1,7 @@
-"""The fixtures `exporter` and `prometheus`, which scrapes it: one each for a file of tests.
+"""The fixtures `exporter` and `prometheus`, which scrapes it. Each file of tests has its own.
 
-The program is looked for, and built if need be, before the first test begins: a build takes minutes and would
-otherwise be counted against the time limit of one test.
+The program is found, or built, before the first test begins. A build takes minutes. Within a test it would exceed the
+time limit.
 """
 
 from collections.abc import AsyncIterator

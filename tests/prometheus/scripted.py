@@ -1,4 +1,4 @@
-"""What answers in place of a Prometheus, and is none, or a broken one."""
+"""A server that answers in place of a Prometheus: as a broken one, or as something else."""
 
 import asyncio
 import gzip
@@ -20,7 +20,12 @@ GOOD = '{"status":"success","data":{"resultType":"vector","result":[{"metric":{}
 
 @dataclass
 class Scripted:
-    """`asked`: path and query of each request, in order; `sent`: bytes of a body that is too large."""
+    """A server with one answer.
+
+    asked: path and query of each request, in order.
+    sent: bytes sent so far of a body that is too large.
+    broken: an exception of the answer itself.
+    """
 
     url: str = ""
     asked: list[tuple[str, str]] = field(default_factory=list)
@@ -36,7 +41,7 @@ def says(text: str, status: int = 200, headers: Mapping[str, str] | None = None)
 
 
 def zipped(content: bytes) -> Answer:
-    """A body that says of itself that it is compressed."""
+    """An answer whose header says that the body is compressed."""
 
     async def answer(script: Scripted, request: web.Request) -> web.StreamResponse:
         return web.Response(body=content, headers={"Content-Encoding": "gzip", "Content-Type": "application/json"})
@@ -49,14 +54,14 @@ def bomb() -> Answer:
 
 
 async def reset(script: Scripted, request: web.Request) -> web.StreamResponse:
-    """Breaks the connection off without an answer."""
+    """Resets the connection without an answer."""
     assert request.transport is not None
     request.transport.abort()
     return web.Response()
 
 
 async def cut(script: Scripted, request: web.Request) -> web.StreamResponse:
-    """Breaks it off in the midst of one."""
+    """Resets the connection in the middle of an answer."""
     stream = web.StreamResponse(headers={"Content-Length": "1000"})
     await stream.prepare(request)
     await stream.write(b'{"status":"success",')
@@ -64,13 +69,13 @@ async def cut(script: Scripted, request: web.Request) -> web.StreamResponse:
 
 
 async def silent(script: Scripted, request: web.Request) -> web.StreamResponse:
-    """Takes the question and never says a word."""
+    """Accepts the request and never answers."""
     await asyncio.Event().wait()
     return web.Response()
 
 
 async def endless(script: Scripted, request: web.Request) -> web.StreamResponse:
-    """Begins an answer, says a little more every moment, and never comes to its end."""
+    """Begins an answer, sends one more byte at each moment, and never ends it."""
     stream = web.StreamResponse()
     await stream.prepare(request)
     while True:
@@ -79,18 +84,18 @@ async def endless(script: Scripted, request: web.Request) -> web.StreamResponse:
 
 
 async def enormous(script: Scripted, request: web.Request) -> web.StreamResponse:
-    """A body that goes on until nobody takes it any more."""
+    """Sends a body of LARGEST_SENT bytes, unless the client closes the connection before."""
     stream = web.StreamResponse()
     await stream.prepare(request)
     while script.sent < LARGEST_SENT:
-        await stream.write(CHUNK)  # raises when the client has hung up
+        await stream.write(CHUNK)  # raises when the client has closed the connection
         script.sent += len(CHUNK)
     return stream
 
 
 @asynccontextmanager
 async def answering(answer: Answer) -> AsyncIterator[Scripted]:
-    """A server that has only this answer."""
+    """Runs a server with this one answer."""
     script = Scripted()
 
     async def handle(request: web.Request) -> web.StreamResponse:
@@ -98,8 +103,8 @@ async def answering(answer: Answer) -> AsyncIterator[Scripted]:
         try:
             return await answer(script, request)
         except ConnectionError:
-            raise  # the client has gone
-        except Exception as fault:  # it would be a 500, and look like an answer
+            raise  # the client has closed the connection
+        except Exception as fault:  # aiohttp would answer with 500, as if the test wanted it
             script.broken = fault
             raise
 

@@ -1,7 +1,7 @@
-"""One Prometheus of a test: started from nothing on loopback, asked as its own API has it, gone without trace.
+"""A Prometheus for a test. It starts empty on loopback, and the test queries it by its HTTP API.
 
-Everything it writes is in one temporary folder. Failure story: if it dies, whoever waits for it is told the end of its
-log; leaving it kills it and removes the folder, also when the start failed half way.
+All its files are in one temporary folder. Failure story: if Prometheus dies, `wait_for` fails with the end of its log.
+Leaving the context kills it and removes the folder, also after a start that failed half way.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ T = TypeVar("T")
 SCRAPE_SECONDS = 0.2
 START_SECONDS = 30  # a cold disk and a busy machine; on an idle one it is half a second
 OLDEST = "2d"
-"""What is written may be this old, also when newer samples are there."""
+"""The greatest age of samples that a test writes, also after newer samples."""
 
 
 class PrometheusServer:
-    """Scrapes `target`, host and port, every SCRAPE_SECONDS."""
+    """Scrapes `target` (host:port) every SCRAPE_SECONDS."""
 
     def __init__(self, target: str) -> None:
         self._target = target
@@ -71,7 +71,7 @@ class PrometheusServer:
             f"--storage.tsdb.path={self._folder}/data",
             f"--web.listen-address=127.0.0.1:{port}",
             "--web.enable-otlp-receiver",
-            "--scrape.discovery-reload-interval=100ms",  # until it first scrapes
+            "--scrape.discovery-reload-interval=100ms",  # the time before the first scrape
             "--log.level=warn",
         ]
 
@@ -84,10 +84,10 @@ class PrometheusServer:
             "storage": {"tsdb": {"out_of_order_time_window": OLDEST}},
         }
 
-    # What a test does to it
+    # Calls of a test
 
     async def start(self) -> None:
-        """Also again, with what it knew."""
+        """Starts Prometheus. After `kill` it starts again with its data."""
         assert self._server is not None
         self._server.start()
         await self.wait_for(self._is_ready, "Prometheus", START_SECONDS)
@@ -97,17 +97,17 @@ class PrometheusServer:
         self._server.kill()
 
     async def write(self, *traces: Trace) -> None:
-        """What it would have scraped at those times."""
+        """Writes samples, as if Prometheus had scraped them at their times."""
         headers = {"Content-Type": "application/json"}
         async with self.session.post(self.url + PATH, data=io.BytesIO(body(traces)), headers=headers) as answer:
             assert answer.status == 200, await answer.text()
 
     async def query(self, query: str) -> list[Any]:
-        """Its answer as of now."""
+        """The result of an instant query at the current time."""
         async with self.session.post(f"{self.url}/api/v1/query", data={"query": query}) as answer:
-            told = await answer.json()
-            assert told["status"] == "success", told
-            found: list[Any] = told["data"]["result"]
+            content = await answer.json()
+            assert content["status"] == "success", content
+            found: list[Any] = content["data"]["result"]
             return found
 
     async def wait_for(self, predicate: Callable[[], Awaitable[T]], what: str, seconds: float = 20) -> T:
@@ -116,7 +116,7 @@ class PrometheusServer:
 
     @property
     def session(self) -> aiohttp.ClientSession:
-        assert self._session is not None, "it is not up"
+        assert self._session is not None, "Prometheus is not running"
         return self._session
 
     async def _is_ready(self) -> bool:

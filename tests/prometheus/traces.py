@@ -1,7 +1,7 @@
-"""What a Prometheus would have scraped of containers some time ago, at the intervals of production.
+"""Samples of containers, as Prometheus would have scraped them some time ago at the intervals of production.
 
-It goes in by the door that OpenTelemetry uses, each sample with its own time, and lies there as if it had been scraped.
-Two things are not as after scraping: a series that ends is not marked as ended, and no sample is late.
+Prometheus receives them by its OpenTelemetry endpoint, each sample with its own time. Two points differ from scraped
+samples: a series that ends has no mark of its end, and samples are never late.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -15,19 +15,24 @@ from tests.prometheus.exporter import CPU, MEMORY, Container
 PATH = "/api/v1/otlp/v1/metrics"
 CUMULATIVE = 2
 Course = Callable[[float], float]
-"""From the seconds since a container began to what it used until then, or uses then."""
+"""A function of the seconds since a container began: its total use until then, or its use at that time."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trace:
-    """One container, from `began` until `ended`, as samples `every` so many seconds, the first `after` some."""
+    """The samples of one container.
+
+    began, ended: its lifetime, in seconds since the epoch.
+    every: seconds between two samples.
+    after: seconds from `began` to the first sample.
+    """
 
     container: Container
     began: float
     ended: float
     every: float = 15
     after: float = 1
-    number: int = 1  # of this container of its Pod: a restart is another cgroup
+    number: int = 1  # counts the restarts of the container: each has another cgroup
     job: str = "kubelet"  # of the scraping Prometheus
     used: Course | None = None
     memory: Course | None = None
@@ -49,9 +54,9 @@ class Trace:
 
 
 def body(traces: Iterable[Trace]) -> bytes:
-    """One request for all of them."""
-    told = list(traces)
-    points = {metric: [point for trace in told for point in trace.points(metric)] for metric in (CPU, MEMORY)}
+    """The body of one write request for all traces."""
+    written = list(traces)
+    points = {metric: [point for trace in written for point in trace.points(metric)] for metric in (CPU, MEMORY)}
     growing = {"aggregationTemporality": CUMULATIVE, "isMonotonic": True, "dataPoints": points[CPU]}
     metrics = [{"name": CPU, "sum": growing}, {"name": MEMORY, "gauge": {"dataPoints": points[MEMORY]}}]
     return msgspec.json.encode({"resourceMetrics": [{"scopeMetrics": [{"metrics": metrics}]}]})

@@ -1,8 +1,8 @@
 """A simulated cAdvisor of a node. It serves metrics of the containers that a test declares.
 
-The cpu counter of a container grows by its `cores` in real time. Like the real cAdvisor, it also serves series that must
-not be counted: the pause container, with current and with old labels, and the Pod's own cgroup, which has the sum of
-all containers.
+The cpu counter of a container grows by its `cores` in real time. The real cAdvisor also serves series that must not
+be counted, so this one does, too: the pause container, with current and with old labels, and the Pod's own cgroup,
+which has the sum of all containers.
 """
 
 import time

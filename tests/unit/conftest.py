@@ -1,4 +1,4 @@
-"""How hypothesis runs here: the same examples on every machine, and no clock that could make a slow one fail."""
+"""Hypothesis settings of the unit tests: the same examples on every machine, and no deadline on slow machines."""
 
 from hypothesis import settings
 

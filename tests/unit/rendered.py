@@ -1,4 +1,4 @@
-"""Templates that Jobs are rendered from, closed and open, and what a row asks of the open one."""
+"""Templates for rendered Jobs: a closed one, an open one, and requests of a row that the open one allows."""
 
 from typing import Any
 
@@ -37,10 +37,10 @@ ASKED: dict[str, Any] = {
     "env": {"MODE": "slow", "NEW": "5 $"},
     "spec": {"image": "team-a/app:2", "command": ["go"], "args": ["$HOME"], "cpu": "2", "memory": "2Gi"},
 }
-HEAD = {"labels": {"team": "a"}, "annotations": {"example.com/cost": "7"}}
+METADATA = {"labels": {"team": "a"}, "annotations": {"example.com/cost": "7"}}
 
 
-def a_template_with_a_head() -> Template:
+def a_template_with_metadata() -> Template:
     manifest = a_manifest(pod={"schedulerName": "of-template"})
-    manifest["metadata"] = manifest["spec"]["template"]["metadata"] = HEAD
+    manifest["metadata"] = manifest["spec"]["template"]["metadata"] = METADATA
     return judge_template("default", manifest)

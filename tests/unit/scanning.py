@@ -1,4 +1,4 @@
-"""A scan of waiting rows that keeps what it was asked."""
+"""Fakes for the scan of waiting rows. They record the calls of the scan."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,12 @@ WANTED = 10
 
 
 class Table(RowIndex):
-    """Waiting rows, as the index shows them; keeps what it was asked."""
+    """Waiting rows, as the index shows them.
+
+    windows: windows of each read by queue.
+    of_submitters: windows of each read by submitter.
+    judged: ids of rows whose kind was read.
+    """
 
     def __init__(self, rows: Sequence[IndexedRow]) -> None:
         super().__init__(rows)
@@ -41,8 +46,13 @@ class Table(RowIndex):
 
 
 @dataclass
-class Book:
-    """Offers by kind, each unknown until it was judged; rows that the API server refused."""
+class KindJudge:
+    """Offers by kind.
+
+    offers: the answer for a kind; GOOD if it is not listed.
+    refused: rows that the API server refused.
+    known: kinds that were judged so far.
+    """
 
     offers: Mapping[bytes, Offer | Hold]
     refusals: Mapping[int, Hold] = field(default_factory=dict)
@@ -65,7 +75,7 @@ def rows(ids: Iterable[int], **changes: Any) -> list[IndexedRow]:
 class Looking:
     """A scan that asks the same book in every look."""
 
-    def __init__(self, book: Book, wanted: int) -> None:
+    def __init__(self, book: KindJudge, wanted: int) -> None:
         self._book = book
         self._scan = Scan(wanted)
 
@@ -75,8 +85,8 @@ class Looking:
 
 async def scan(
     table: Table,
-    book: Book | None = None,
+    judge: KindJudge | None = None,
     snapshot: ClusterSnapshot | None = None,
     known: Mapping[int, int] = {},
 ) -> Found:
-    return await Looking(book or Book({}), WANTED).run(table, snapshot or a_snapshot(), known)
+    return await Looking(judge or KindJudge({}), WANTED).run(table, snapshot or a_snapshot(), known)

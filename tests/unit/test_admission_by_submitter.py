@@ -1,23 +1,25 @@
-"""A queue whose first rows are held is read by submitter, so that the rows of one never hide those of another."""
+"""A queue whose first rows are held is read by submitter. So rows of one submitter never hide rows of another."""
 
 from dispatcher.admission.heads import FIRST_WINDOW
 from dispatcher.model.snapshot import plan_load
 from dispatcher.model.verdicts import HoldReason
 from tests.builders import a_queue, a_snapshot, later
-from tests.unit.scanning import BAD, WANTED, Book, Looking, Table, rows, scan
+from tests.unit.scanning import BAD, WANTED, KindJudge, Looking, Table, rows, scan
 
 
-async def test_sixty_thousand_rows_of_a_submitter_at_its_cap_hide_no_other() -> None:
+async def test_submitter_at_its_cap_hides_no_other_with_60000_rows() -> None:
     snapshot = a_snapshot(a_queue(max_jobs_per_submitter=1), load=plan_load([("default", "noisy")]))
     table = Table([*rows(range(60_000), submitted_by="noisy"), *rows([70_000])])
-    looking = Looking(Book({}), WANTED)
+    looking = Looking(KindJudge({}), WANTED)
     for _ in range(2):
         assert (await looking.run(table, snapshot, {})).ids == [70_000]
-    assert table.of_submitters == [{"noisy": 100, "team_a": 100}] * 2, "what a cap holds is not searched"
+    assert table.of_submitters == [{"noisy": 100, "team_a": 100}] * 2, (
+        "rows at the cap of their submitter are not searched"
+    )
 
 
-async def test_rows_beyond_what_a_cap_leaves_do_not_stand_before_others() -> None:
-    """A thousand rows that are able: only as many are chosen as may start now, whatever becomes of them."""
+async def test_rows_beyond_a_submitter_cap_hide_no_other_submitter() -> None:
+    """The scan chooses only as many of a thousand launchable rows as the cap leaves."""
     snapshot = a_snapshot(a_queue(max_jobs_per_submitter=3), load=plan_load([("default", "noisy")]))
     table = Table([*rows(range(1000), submitted_by="noisy", priority=0), *rows([2000, 2001])])
     found = await scan(table, snapshot=snapshot)
@@ -25,9 +27,9 @@ async def test_rows_beyond_what_a_cap_leaves_do_not_stand_before_others() -> Non
     assert table.of_submitters == [{"noisy": 100, "team_a": 100}]
 
 
-async def test_bad_rows_of_one_submitter_hide_no_other_however_many() -> None:
+async def test_denied_rows_of_a_submitter_hide_no_other_submitter() -> None:
     table = Table([*rows(range(60_000), submitted_by="noisy", kind=b"bad"), *rows([70_000])])
-    looking = Looking(Book({b"bad": BAD}), WANTED)
+    looking = Looking(KindJudge({b"bad": BAD}), WANTED)
     for _ in range(2):
         assert (await looking.run(table, a_snapshot(), {})).ids == [70_000]
 
@@ -35,30 +37,30 @@ async def test_bad_rows_of_one_submitter_hide_no_other_however_many() -> None:
 async def test_rows_of_a_crowded_queue_keep_their_order() -> None:
     held = rows(range(300), submitted_by="noisy", kind=b"bad", priority=0)
     able = [*rows([301, 304], submitted_by="x"), *rows([302, 303], submitted_by="y"), *rows([400], priority=1)]
-    assert (await scan(Table([*held, *able]), Book({b"bad": BAD}))).ids == [400, 301, 302, 303, 304]
+    assert (await scan(Table([*held, *able]), KindJudge({b"bad": BAD}))).ids == [400, 301, 302, 303, 304]
 
 
-async def test_each_of_many_submitters_is_read_in_every_look() -> None:
+async def test_every_submitter_is_read_in_every_look() -> None:
     names = [f"team-{number:03}" for number in range(100)]
     table = Table([row for n, name in enumerate(names) for row in rows(range(n * 30, n * 30 + 30), submitted_by=name)])
     full = plan_load([("default", name) for name in names[:-1]])
     found = await scan(table, snapshot=a_snapshot(a_queue(max_jobs_per_submitter=1), load=full))
-    assert found.ids == [99 * 30], "as many as its cap leaves"
+    assert found.ids == [99 * 30], "as many rows as the cap leaves"
     assert set(table.of_submitters[0].values()) == {20}
 
 
-async def test_ten_thousand_held_rows_are_read_every_two_seconds() -> None:
+async def test_wide_window_is_read_every_two_seconds() -> None:
     table = Table([*rows(range(10_000), submitted_by="noisy", kind=b"bad"), *rows([70_000])])
-    looking = Looking(Book({b"bad": BAD}), WANTED)
+    looking = Looking(KindJudge({b"bad": BAD}), WANTED)
     for tenth in range(41):
         table.of_submitters.clear()
         assert (await looking.run(table, a_snapshot(now=later(tenth / 10)), {})).ids == [70_000]
         assert (max(most for window in table.of_submitters for most in window.values()) > 100) is (tenth % 20 == 0)
 
 
-async def test_new_rows_behind_bad_ones_of_their_submitter_are_found_after_a_while() -> None:
+async def test_new_row_behind_denied_rows_is_found_after_two_seconds() -> None:
     table = Table(rows(range(10_000), kind=b"bad"))
-    looking = Looking(Book({b"bad": BAD}), WANTED)
+    looking = Looking(KindJudge({b"bad": BAD}), WANTED)
     assert (await looking.run(table, a_snapshot(), {})).ids == []
     table.rows = [*table.rows, *rows([20_000])]
     assert (await looking.run(table, a_snapshot(now=later(1.9)), {})).ids == []
@@ -68,7 +70,7 @@ async def test_new_rows_behind_bad_ones_of_their_submitter_are_found_after_a_whi
 async def test_rows_behind_those_under_way_are_found_in_every_look() -> None:
     """A burst: rows wait in the table until their containers start."""
     table, known = Table(rows(range(3000))), dict[int, int]()
-    looking = Looking(Book({}), WANTED)
+    looking = Looking(KindJudge({}), WANTED)
     for number in range(300):
         found = await looking.run(table, a_snapshot(now=later(number / 100)), known)
         assert found.ids[:WANTED] == list(range(number * WANTED, number * WANTED + WANTED))
@@ -77,7 +79,7 @@ async def test_rows_behind_those_under_way_are_found_in_every_look() -> None:
 
 async def test_the_next_row_of_a_capped_submitter_is_found_when_a_job_ends() -> None:
     table, queue = Table(rows(range(3000))), a_queue(max_jobs_per_submitter=1000)
-    looking, known = Looking(Book({}), WANTED), dict.fromkeys(range(999), 1)
+    looking, known = Looking(KindJudge({}), WANTED), dict.fromkeys(range(999), 1)
     for row in (999, 1000):
         load = plan_load([("default", "team_a")] * 999)
         found = await looking.run(table, a_snapshot(queue, load=load, now=later(row / 10_000)), known)
@@ -87,17 +89,17 @@ async def test_the_next_row_of_a_capped_submitter_is_found_when_a_job_ends() -> 
 
 async def test_counts_of_a_wide_look_are_told_until_the_next_one() -> None:
     table = Table(rows(range(10_000), kind=b"bad"))
-    looking = Looking(Book({b"bad": BAD}), WANTED)
+    looking = Looking(KindJudge({b"bad": BAD}), WANTED)
     for seconds in (0, 1, 2):
         found = await looking.run(table, a_snapshot(now=later(seconds)), {})
         assert found.held == {("default", HoldReason.POLICY_DENIED): 10_000}
 
 
-async def test_a_submitter_that_reached_its_cap_is_not_looked_at_further_and_its_window_is_kept() -> None:
+async def test_submitter_at_its_cap_is_not_searched_and_keeps_its_window() -> None:
     queue = a_queue(max_jobs_per_submitter=1)
     full = a_snapshot(queue, load=plan_load([("default", "team_a")]))
     table = Table([*rows(range(10_000), kind=b"bad"), *rows([20_000])])
-    looking = Looking(Book({b"bad": BAD}), WANTED)
+    looking = Looking(KindJudge({b"bad": BAD}), WANTED)
     assert (await looking.run(table, a_snapshot(queue), {})).ids == [20_000]
     table.of_submitters.clear()
     assert (await looking.run(table, full, {})).ids == []
@@ -107,13 +109,13 @@ async def test_a_submitter_that_reached_its_cap_is_not_looked_at_further_and_its
     assert table.of_submitters == [{"team_a": 10_200}]
 
 
-async def test_wide_windows_share_what_a_look_may_read() -> None:
-    """Three submitters with 40,000 bad rows each: one of them comes in a later look."""
+async def test_wide_windows_share_the_row_limit_of_a_look() -> None:
+    """Three submitters have 40,000 denied rows each. One of the three is read in a later look."""
     names = ["a", "b", "c"]
     bad = [row for n, name in enumerate(names)
            for row in rows(range(n * 50_000, n * 50_000 + 40_000), submitted_by=name, kind=b"bad")]  # fmt: skip
     good = [row for n, name in enumerate(names) for row in rows([n * 50_000 + 45_000], submitted_by=name)]
-    table, looking, found = Table([*bad, *good]), Looking(Book({b"bad": BAD}), WANTED), set[int]()
+    table, looking, found = Table([*bad, *good]), Looking(KindJudge({b"bad": BAD}), WANTED), set[int]()
     for _ in range(6):
         table.of_submitters.clear()
         found |= set((await looking.run(table, a_snapshot(), {})).ids)
@@ -122,9 +124,9 @@ async def test_wide_windows_share_what_a_look_may_read() -> None:
     assert found == {row.id for row in good}
 
 
-async def test_a_queue_is_read_in_its_order_again_when_its_head_is_free() -> None:
+async def test_queue_is_read_in_order_again_when_its_head_is_free() -> None:
     noisy = rows(range(60_000), submitted_by="noisy")
-    table, looking = Table([*noisy, *rows([70_000])]), Looking(Book({}), WANTED)
+    table, looking = Table([*noisy, *rows([70_000])]), Looking(KindJudge({}), WANTED)
     full = a_snapshot(a_queue(max_jobs_per_submitter=1), load=plan_load([("default", "noisy")]))
     assert (await looking.run(table, full, {})).ids == [70_000]
     for _ in range(2):
@@ -132,11 +134,11 @@ async def test_a_queue_is_read_in_its_order_again_when_its_head_is_free() -> Non
     assert table.windows == [{"default": FIRST_WINDOW}] * 2
 
 
-async def test_good_rows_behind_very_many_bad_ones_of_one_among_many_are_found_in_the_second_look() -> None:
+async def test_good_row_behind_30000_denied_rows_is_found_in_the_second_look() -> None:
     held = [row for n in range(20) for row in rows(range(n * 50, n * 50 + 30), submitted_by=f"t{n:02}", kind=b"bad")]
     table = Table(
         [*held, *rows(range(10_000, 40_000), submitted_by="deep", kind=b"bad"), *rows([50_000], submitted_by="deep")]
     )
-    looking = Looking(Book({b"bad": BAD}), WANTED)
+    looking = Looking(KindJudge({b"bad": BAD}), WANTED)
     assert (await looking.run(table, a_snapshot(), {})).ids == []
     assert (await looking.run(table, a_snapshot(), {})).ids == [50_000]

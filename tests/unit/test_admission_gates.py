@@ -1,4 +1,4 @@
-"""The gates and their order (docs/protocol.md, section 6). The first hold wins and is the row's one true reason."""
+"""The gates and their order (docs/protocol.md, section 6). The first hold is the row's reason."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from dispatcher.model.verdicts import Admit, Hold, HoldReason
 from tests.builders import FIRST_LAUNCH, NOW, a_queue, a_snapshot, a_task, ago, later
 
 OFFER = Offer("app:1", "small", "default")
-LANE = LaunchGroup("default", "default", "app:1")
+GROUP = LaunchGroup("default", "default", "app:1")
 STALE = Hold(HoldReason.DISPATCHER_NOT_READY, "StaleCache: jobs")
 LEADERLESS = Hold(HoldReason.DISPATCHER_NOT_READY, "NoLeader")
 FINISHING = Hold(HoldReason.FINISHING, "attempt 1 is not over yet")
@@ -25,12 +25,12 @@ def a_candidate(task: Task | None = None, offer: Offer | Hold = OFFER, verdict: 
 
 
 def reason_of(candidate: Candidate, snapshot: ClusterSnapshot) -> HoldReason | None:
-    """None: it is admitted."""
+    """The reason that holds the candidate, or None if it is admitted."""
     verdict = judge(candidate, snapshot)
     return verdict.reason if isinstance(verdict, Hold) else None
 
 
-def test_a_row_that_nothing_holds_is_admitted() -> None:
+def test_row_without_a_hold_is_admitted() -> None:
     assert judge(a_candidate(), a_snapshot()) == Admit()
 
 
@@ -38,7 +38,7 @@ def test_a_row_that_nothing_holds_is_admitted() -> None:
 
 
 @pytest.mark.parametrize("reason", [HoldReason.UNKNOWN_TEMPLATE, HoldReason.POLICY_DENIED])
-def test_a_row_whose_template_offers_nothing_is_held_as_its_kind_is(reason: HoldReason) -> None:
+def test_row_without_an_offer_is_held_as_its_kind_is(reason: HoldReason) -> None:
     hold = Hold(reason, "in words")
     assert judge(a_candidate(offer=hold), a_snapshot()) == hold
 
@@ -46,11 +46,11 @@ def test_a_row_whose_template_offers_nothing_is_held_as_its_kind_is(reason: Hold
 @pytest.mark.parametrize(
     ("seconds", "reason"), [(-1, None), (0, None), (0.001, HoldReason.NOT_DUE), (3600, HoldReason.NOT_DUE)]
 )
-def test_a_row_waits_for_its_time(seconds: float, reason: HoldReason | None) -> None:
+def test_row_is_held_until_run_at(seconds: float, reason: HoldReason | None) -> None:
     assert reason_of(a_candidate(a_task(run_at=later(seconds))), a_snapshot()) is reason
 
 
-def test_a_row_that_is_not_due_says_when_it_will_be() -> None:
+def test_hold_of_a_row_that_is_not_due_names_run_at() -> None:
     verdict = judge(a_candidate(a_task(run_at=later(3600))), a_snapshot())
     assert verdict == Hold(HoldReason.NOT_DUE, "runs at 2026-03-14 13:00:00 UTC")
 
@@ -69,15 +69,15 @@ def test_a_paused_queue_holds_its_rows(until: object, verdict: object) -> None:
     assert judge(a_candidate(), a_snapshot(a_queue(paused_until=until))) == verdict
 
 
-def test_what_its_jobs_say_is_the_rows_reason() -> None:
+def test_hold_of_the_jobs_is_the_reason_of_the_row() -> None:
     assert judge(a_candidate(verdict=FINISHING), a_snapshot()) == FINISHING
 
 
 def test_a_failing_image_is_tried_one_at_a_time() -> None:
-    both = a_snapshot(failing_groups=frozenset({LANE}), busy_groups=frozenset({LANE}))
+    both = a_snapshot(failing_groups=frozenset({GROUP}), busy_groups=frozenset({GROUP}))
     assert reason_of(a_candidate(), both) is HoldReason.TEMPLATE_FAILING
-    assert reason_of(a_candidate(), a_snapshot(failing_groups=frozenset({LANE}))) is None
-    assert reason_of(a_candidate(), a_snapshot(busy_groups=frozenset({LANE}))) is None
+    assert reason_of(a_candidate(), a_snapshot(failing_groups=frozenset({GROUP}))) is None
+    assert reason_of(a_candidate(), a_snapshot(busy_groups=frozenset({GROUP}))) is None
     assert reason_of(a_candidate(offer=Offer("app:2", "small", "default")), both) is None
     assert reason_of(a_candidate(a_task(queue="other")), both) is None
 
@@ -86,7 +86,7 @@ def test_a_failing_image_is_tried_one_at_a_time() -> None:
     ("queue", "submitter", "reason"),
     [("default", "team_a", HoldReason.SUBMITTER_CAP), ("default", "team_b", None), ("other", "team_a", None)],
 )
-def test_a_submitters_cap_is_his_own_in_each_queue(queue: str, submitter: str, reason: HoldReason | None) -> None:
+def test_submitter_cap_counts_one_submitter_in_one_queue(queue: str, submitter: str, reason: HoldReason | None) -> None:
     queues = (a_queue(max_jobs_per_submitter=2), a_queue("other", max_jobs_per_submitter=2))
     snapshot = a_snapshot(*queues, load=plan_load([("default", "team_a")] * 2 + [("other", "team_a")]))
     assert reason_of(a_candidate(a_task(queue=queue, submitted_by=submitter)), snapshot) is reason
@@ -95,22 +95,22 @@ def test_a_submitters_cap_is_his_own_in_each_queue(queue: str, submitter: str, r
 @pytest.mark.parametrize(
     ("count", "reason"), [(0, None), (4, None), (5, HoldReason.QUEUE_CAP), (9, HoldReason.QUEUE_CAP)]
 )
-def test_a_queues_cap_holds_when_it_is_reached(count: int, reason: HoldReason | None) -> None:
+def test_queue_cap_holds_when_it_is_reached(count: int, reason: HoldReason | None) -> None:
     snapshot = a_snapshot(a_queue(max_jobs=5), load=Load(count, {"default": count}))
     assert reason_of(a_candidate(), snapshot) is reason
 
 
 @pytest.mark.parametrize(("count", "reason"), [(6, None), (7, HoldReason.JOB_CAP), (8, HoldReason.JOB_CAP)])
-def test_the_cap_over_all_holds_when_it_is_reached(count: int, reason: HoldReason | None) -> None:
+def test_cap_of_the_installation_holds_when_it_is_reached(count: int, reason: HoldReason | None) -> None:
     assert reason_of(a_candidate(), a_snapshot(max_jobs=7, load=Load(count))) is reason
 
 
-def test_who_has_nothing_in_flight_is_below_a_cap_of_one() -> None:
+def test_caps_of_one_admit_the_first_job() -> None:
     snapshot = a_snapshot(a_queue(max_jobs=1, max_jobs_per_submitter=1), max_jobs=1)
     assert reason_of(a_candidate(), snapshot) is None
 
 
-def test_a_cap_of_zero_lets_nobody_pass_and_says_so() -> None:
+def test_cap_of_zero_holds_every_row() -> None:
     assert judge(a_candidate(), a_snapshot(max_jobs=0)) == Hold(HoldReason.JOB_CAP, "0 of 0")
 
 
@@ -121,7 +121,7 @@ def test_a_cap_of_zero_lets_nobody_pass_and_says_so() -> None:
         (0, 0, None), (5, 5, None), (5, 6, HoldReason.PENDING_PODS),
     ],
 )  # fmt: skip
-def test_more_stuck_pods_than_allowed_hold_their_shape(
+def test_stuck_pods_above_the_limit_hold_their_shape(
     of_queue: int | None, stuck: int, reason: HoldReason | None
 ) -> None:
     snapshot = a_snapshot(a_queue(max_pending=of_queue), pending=Pending(9, {"small": stuck}))
@@ -130,18 +130,18 @@ def test_more_stuck_pods_than_allowed_hold_their_shape(
 
 
 @pytest.mark.parametrize(("total", "reason"), [(0, None), (1, HoldReason.PENDING_PODS)])
-def test_the_strict_mode_holds_everything_for_any_pending_pod(total: int, reason: HoldReason | None) -> None:
+def test_strict_mode_holds_every_row_for_any_pending_pod(total: int, reason: HoldReason | None) -> None:
     snapshot = a_snapshot(is_strict=True, max_pending=50, pending=Pending(total, {}))
     assert reason_of(a_candidate(), snapshot) is reason
 
 
-def test_without_tokens_or_places_a_row_comes_again() -> None:
+def test_row_is_held_without_a_write_or_a_place_left() -> None:
     assert reason_of(a_candidate(), a_snapshot(allowance=Allowance(0, 5))) is HoldReason.RATE_LIMITED
     assert reason_of(a_candidate(), a_snapshot(allowance=Allowance(-2, 5))) is HoldReason.RATE_LIMITED
     assert reason_of(a_candidate(), a_snapshot(allowance=Allowance(5, 0))) is HoldReason.NEXT_CYCLE
 
 
-def test_the_brake_of_a_shape_asks_nothing_of_a_row_that_is_offered_none() -> None:
+def test_pending_gate_passes_a_row_without_a_shape() -> None:
     held = a_candidate(offer=Hold(HoldReason.POLICY_DENIED))
     assert pending(held, a_snapshot(pending=Pending(9, {"small": 9}))) is None
 
@@ -149,14 +149,14 @@ def test_the_brake_of_a_shape_asks_nothing_of_a_row_that_is_offered_none() -> No
 # Their order
 
 
-class World(msgspec.Struct):
-    """Everything that can hold a row at once; healing one cause after the other shows who stands before whom."""
+class Situation(msgspec.Struct):
+    """All causes that can hold a row, at once. Removing one after the other shows the order of the gates."""
 
     offer: Offer | Hold = Hold(HoldReason.POLICY_DENIED)
     run_at: Any = later(10)
     queue: Queue = a_queue(paused_until=later(10), max_jobs=0, max_jobs_per_submitter=0)
     verdict: Any = Hold(HoldReason.BACKOFF)
-    groups: frozenset[LaunchGroup] = frozenset({LANE})
+    groups: frozenset[LaunchGroup] = frozenset({GROUP})
     not_ready: Hold | None = LEADERLESS
     is_blind: bool = False
     max_jobs: int = 0
@@ -173,35 +173,35 @@ class World(msgspec.Struct):
         return reason_of(a_candidate(a_task(run_at=self.run_at), self.offer, self.verdict), snapshot)
 
 
-def test_the_first_hold_wins_in_the_order_of_the_design() -> None:
-    healing: list[dict[str, Any]] = [
+def test_first_hold_wins_in_the_order_of_the_gates() -> None:
+    changes: list[dict[str, Any]] = [
         {}, {"offer": OFFER}, {"run_at": None}, {"queue": a_queue(max_jobs=0, max_jobs_per_submitter=0)},
         {"verdict": Launch(1)}, {"groups": frozenset()}, {"not_ready": None}, {"queue": a_queue(max_jobs=0)},
         {"queue": a_queue()}, {"max_jobs": 1}, {"quota": None}, {"pending": Pending()}, {"allowance": Allowance(1, 0)},
         {"allowance": Allowance(1, 1)},
     ]  # fmt: skip
-    world, reasons = World(), []
-    for healed in healing:
-        world = msgspec.structs.replace(world, **healed)
-        reasons.append(str(world.reason()))
+    situation, reasons = Situation(), []
+    for change in changes:
+        situation = msgspec.structs.replace(situation, **change)
+        reasons.append(str(situation.reason()))
     assert reasons == [
         "PolicyDenied", "NotDue", "Paused", "Backoff", "TemplateFailing", "DispatcherNotReady", "SubmitterCap",
         "QueueCap", "JobCap", "QuotaExceeded", "PendingPods", "RateLimited", "NextCycle", "None",
     ]  # fmt: skip
 
 
-def test_with_jobs_that_may_be_out_of_date_nothing_is_said_of_them() -> None:
-    world = World(offer=OFFER, run_at=None, queue=a_queue(), not_ready=STALE, is_blind=True)
-    assert world.reason() is HoldReason.DISPATCHER_NOT_READY
-    world.queue = a_queue(paused_until=later(10))
-    assert world.reason() is HoldReason.PAUSED, "the row's own reasons are still true"
+def test_stale_view_hides_the_verdict_of_the_jobs() -> None:
+    situation = Situation(offer=OFFER, run_at=None, queue=a_queue(), not_ready=STALE, is_blind=True)
+    assert situation.reason() is HoldReason.DISPATCHER_NOT_READY
+    situation.queue = a_queue(paused_until=later(10))
+    assert situation.reason() is HoldReason.PAUSED, "reasons that do not rest on Jobs are still true"
 
 
-def test_not_even_that_a_row_is_launched() -> None:
-    world = World(offer=OFFER, run_at=None, queue=a_queue(), verdict=Hold(HoldReason.LAUNCHED), not_ready=STALE)
-    assert world.reason() is HoldReason.LAUNCHED
-    world.is_blind = True
-    assert world.reason() is HoldReason.DISPATCHER_NOT_READY
+def test_stale_view_hides_that_a_row_is_launched() -> None:
+    situation = Situation(offer=OFFER, run_at=None, queue=a_queue(), verdict=Hold(HoldReason.LAUNCHED), not_ready=STALE)
+    assert situation.reason() is HoldReason.LAUNCHED
+    situation.is_blind = True
+    assert situation.reason() is HoldReason.DISPATCHER_NOT_READY
 
 
 def test_every_gate_stands_in_the_order_once() -> None:
@@ -217,7 +217,7 @@ FULL: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_no_cap_holds_a_create_again_that_counts_already() -> None:
+def test_caps_do_not_hold_a_repeated_create() -> None:
     queue = a_queue(max_jobs=9, max_jobs_per_submitter=9)
     assert judge(a_candidate(verdict=REPEAT), a_snapshot(queue, **FULL)) == Admit()
     assert reason_of(a_candidate(), a_snapshot(queue, **FULL)) is HoldReason.SUBMITTER_CAP
@@ -240,6 +240,6 @@ def test_a_repeated_create_of_a_paused_queue_waits() -> None:
     assert reason_of(a_candidate(verdict=REPEAT), snapshot) is HoldReason.PAUSED
 
 
-def test_a_contender_that_is_offered_nothing_has_a_lane_without_image() -> None:
+def test_candidate_without_an_offer_has_a_launch_group_without_image() -> None:
     assert a_candidate(offer=Hold(HoldReason.POLICY_DENIED)).group == LaunchGroup("default", "default", "")
-    assert a_candidate().group == LANE
+    assert a_candidate().group == GROUP

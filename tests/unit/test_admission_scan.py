@@ -1,4 +1,4 @@
-"""Which waiting rows are read: past held ones without reading them, so that nobody stands in another's way."""
+"""Which waiting rows the scan reads. It passes held rows without reading them, so they hide no other rows."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -14,27 +14,27 @@ from dispatcher.model.snapshot import ClusterSnapshot, Load, Pending, plan_load
 from dispatcher.model.tasks import IndexedRow
 from dispatcher.model.verdicts import Hold, HoldReason
 from tests.builders import a_queue, a_snapshot, ago, an_indexed_row, later
-from tests.unit.scanning import BAD, WANTED, Book, Looking, Table, rows, scan
+from tests.unit.scanning import BAD, WANTED, KindJudge, Looking, Table, rows, scan
 
-LANE = frozenset({LaunchGroup("default", "default", "app:1")})
-
-
-# What is read
+ONE_GROUP = frozenset({LaunchGroup("default", "default", "app:1")})
 
 
-async def test_an_empty_table_is_looked_at_once() -> None:
+# Rows that are read
+
+
+async def test_empty_table_is_read_once() -> None:
     table = Table([])
     assert await scan(table) == Found([], Counter())
     assert table.windows == [{"default": FIRST_WINDOW}]
 
 
-async def test_the_head_of_a_queue_is_read_in_its_turn_and_no_more_than_wanted() -> None:
+async def test_head_of_a_queue_is_read_by_priority_up_to_the_wanted_number() -> None:
     table = Table([*rows(range(5, 40)), *rows([90], priority=0), *rows([80], priority=50)])
     assert (await scan(table)).ids == [90, 80, 5, 6, 7, 8, 9, 10, 11, 12]
 
 
-async def test_rows_with_a_time_of_their_own_take_their_turn_among_the_others() -> None:
-    """They come from an index of their own, after the others."""
+async def test_due_rows_are_sorted_among_the_ready_ones() -> None:
+    """Due rows come from another index, after the ready rows."""
 
     class TwoIndexes(Table):
         async def indexed_rows(self, windows: Mapping[str, int]) -> list[IndexedRow]:
@@ -43,12 +43,12 @@ async def test_rows_with_a_time_of_their_own_take_their_turn_among_the_others() 
     assert (await scan(TwoIndexes([*rows([3, 4]), *rows([2], priority=1)]))).ids == [2, 3, 4]
 
 
-async def test_rows_that_are_judged_anyway_are_neither_read_nor_counted() -> None:
+async def test_known_rows_are_neither_read_nor_counted() -> None:
     found = await scan(Table(rows([1, 2, 3])), known={2: 1})
     assert (found.ids, found.held) == ([1, 3], {})
 
 
-async def test_every_queue_is_looked_at() -> None:
+async def test_every_queue_is_read() -> None:
     queues = (a_queue("a"), a_queue("b"), a_queue("empty"))
     table = Table([*rows([1, 2], queue="a"), *rows([3], queue="b")])
     assert sorted((await scan(table, snapshot=a_snapshot(*queues))).ids) == [1, 2, 3]
@@ -57,49 +57,49 @@ async def test_every_queue_is_looked_at() -> None:
 @pytest.mark.parametrize(
     "closed", [a_queue(max_jobs=1), a_queue(max_jobs=0), a_queue(paused_until=later(1))], ids=["full", "zero", "paused"]
 )
-async def test_a_queue_that_could_launch_nothing_is_not_looked_at(closed: Any) -> None:
+async def test_full_or_paused_queue_is_not_read(closed: Any) -> None:
     table = Table([*rows([1]), *rows([2], queue="open")])
     snapshot = a_snapshot(closed, a_queue("open", paused_until=ago(1)), load=Load(1, {"default": 1}))
     assert (await scan(table, snapshot=snapshot)).ids == [2]
     assert table.windows == [{"open": FIRST_WINDOW}]
 
 
-async def test_without_an_open_queue_the_table_is_left_alone() -> None:
+async def test_table_is_not_read_without_an_open_queue() -> None:
     table = Table(rows([1]))
     assert (await scan(table, snapshot=a_snapshot(a_queue(max_jobs=0)))).ids == []
     assert table.windows == []
 
 
-async def test_no_more_rows_are_read_than_the_queue_has_places() -> None:
+async def test_scan_chooses_no_more_rows_than_the_queue_cap_leaves() -> None:
     snapshot = a_snapshot(a_queue(max_jobs=5), load=Load(2, {"default": 2}))
     assert (await scan(Table(rows(range(50))), snapshot=snapshot)).ids == [0, 1, 2]
 
 
-async def test_an_idle_queue_has_all_its_places() -> None:
+async def test_idle_queue_has_its_whole_cap() -> None:
     assert (await scan(Table(rows(range(50))), snapshot=a_snapshot(a_queue(max_jobs=1)))).ids == [0]
 
 
-async def test_an_idle_submitter_has_all_of_his() -> None:
+async def test_idle_submitter_has_its_whole_cap() -> None:
     assert (await scan(Table(rows([1])), snapshot=a_snapshot(a_queue(max_jobs_per_submitter=1)))).ids == [1]
 
 
-# What is passed over
+# Rows that are passed over
 
 
 async def test_rows_of_a_denied_kind_are_passed_and_counted() -> None:
     table = Table([*rows(range(5), kind=b"bad"), *rows([9])])
-    found = await scan(table, Book({b"bad": BAD}))
+    found = await scan(table, KindJudge({b"bad": BAD}))
     assert found.ids == [9]
     assert found.held == {("default", HoldReason.POLICY_DENIED): 5}
 
 
 async def test_rows_that_the_api_server_refused_are_passed_and_counted() -> None:
-    found = await scan(Table(rows([1, 2])), Book({}, {1: Hold(HoldReason.POISON)}))
+    found = await scan(Table(rows([1, 2])), KindJudge({}, {1: Hold(HoldReason.POISON)}))
     assert (found.ids, found.held) == ([2], {("default", HoldReason.POISON): 1})
 
 
 @pytest.mark.fault(59)
-async def test_a_submitter_at_his_cap_does_not_stand_before_the_others() -> None:
+async def test_submitter_at_its_cap_hides_no_other_submitter() -> None:
     snapshot = a_snapshot(a_queue(max_jobs_per_submitter=1), load=plan_load([("default", "noisy")]))
     found = await scan(Table([*rows(range(50), submitted_by="noisy"), *rows([60])]), snapshot=snapshot)
     assert found.ids == [60]
@@ -125,29 +125,27 @@ async def test_a_submitter_at_his_cap_does_not_stand_before_the_others() -> None
         "strict: the gate's",
     ],
 )
-async def test_a_shape_that_fits_nowhere_does_not_stand_before_the_others(
-    snapshot: ClusterSnapshot, ids: list[int]
-) -> None:
+async def test_stuck_shape_hides_no_other_row(snapshot: ClusterSnapshot, ids: list[int]) -> None:
     assert (await scan(Table(rows([1])), snapshot=snapshot)).ids == ids
 
 
-async def test_a_broken_image_does_not_stand_before_the_others() -> None:
-    """ARCHITECTURE, promise 5: one broken image delays nobody else."""
+async def test_broken_image_hides_no_other_row() -> None:
+    """ARCHITECTURE, promise 5: a broken image delays no other row."""
     group = frozenset({LaunchGroup("default", "default", "broken:1")})
     table = Table([*rows(range(500), kind=b"broken"), *rows([900])])
     snapshot = a_snapshot(failing_groups=group, busy_groups=group)
-    assert 900 in (await scan(table, Book({b"broken": Offer("broken:1", "small", "default")}), snapshot)).ids
+    assert 900 in (await scan(table, KindJudge({b"broken": Offer("broken:1", "small", "default")}), snapshot)).ids
 
 
 @pytest.mark.parametrize(
-    "groups", [{"failing_groups": LANE}, {"busy_groups": LANE}], ids=["nothing runs", "all is well"]
+    "groups", [{"failing_groups": ONE_GROUP}, {"busy_groups": ONE_GROUP}], ids=["nothing runs", "all is well"]
 )
-async def test_an_image_is_tried_again_where_nothing_runs(groups: dict[str, Any]) -> None:
+async def test_image_is_passed_over_only_if_it_fails_and_is_busy(groups: dict[str, Any]) -> None:
     assert (await scan(Table(rows([1])), snapshot=a_snapshot(**groups))).ids == [1]
 
 
-async def test_all_queues_together_are_read_up_to_twice_the_number_wanted() -> None:
-    """The first of each, then the second."""
+async def test_all_queues_together_give_at_most_twice_the_wanted_rows() -> None:
+    """The queues take turns: the first row of each, then the second."""
     queues = tuple(a_queue(name) for name in "abc")
     table = Table([row for n, queue in enumerate(queues) for row in rows(range(n * 50, n * 50 + 50), queue=queue.name)])
     ids = (await scan(table, snapshot=a_snapshot(*queues))).ids
@@ -155,21 +153,21 @@ async def test_all_queues_together_are_read_up_to_twice_the_number_wanted() -> N
     assert list(ids[:6]) == [0, 50, 100, 1, 51, 101]
 
 
-async def test_the_rows_of_one_queue_do_not_keep_those_of_another_from_being_read() -> None:
-    """ARCHITECTURE, promise 5: nothing starves. What holds the urgent ones may be known to the gates alone."""
+async def test_urgent_rows_of_one_queue_do_not_hide_another_queue() -> None:
+    """ARCHITECTURE, promise 5: nothing starves. A hold of the urgent rows may be known only to the gates."""
     queues = (a_queue("a"), a_queue("b"), a_queue("c"))
     urgent = [*rows(range(50), queue="a", priority=0), *rows(range(50, 100), queue="b", priority=0)]
     found = await scan(Table([*urgent, *rows([900], queue="c")]), snapshot=a_snapshot(*queues))
     assert 900 in found.ids
 
 
-# How far it looks
+# Width of the windows
 
 
 @pytest.mark.museum("fetch window filled by parked rows")
-async def test_past_thirty_thousand_held_rows_the_first_good_one_is_found() -> None:
+async def test_good_row_behind_30000_denied_rows_is_found() -> None:
     table = Table([*rows(range(30_000), kind=b"bad"), *rows([90_000])])
-    found = await scan(table, Book({b"bad": BAD}))
+    found = await scan(table, KindJudge({b"bad": BAD}))
     assert found.ids == [90_000]
     assert found.held == {("default", HoldReason.POLICY_DENIED): 30_000}
     assert table.windows == [{"default": 200}]
@@ -178,17 +176,17 @@ async def test_past_thirty_thousand_held_rows_the_first_good_one_is_found() -> N
 
 async def test_the_widest_window_is_the_last() -> None:
     table = Table(rows(range(WIDEST_WINDOW + 5), kind=b"bad"))
-    book = Book({b"bad": BAD})
-    looking = Looking(book, WANTED)
+    judge = KindJudge({b"bad": BAD})
+    looking = Looking(judge, WANTED)
     for seconds in (0, 10):
         assert (await looking.run(table, a_snapshot(now=later(seconds)), {})).ids == []
     widths = [window["team_a"] for window in table.of_submitters]
     assert widths == [200, 1600, 12_800, WIDEST_WINDOW, WIDEST_WINDOW]
 
 
-async def test_the_next_cycle_asks_for_as_much_straight_away_and_later_for_less() -> None:
-    table, book = Table([*rows(range(1000), kind=b"bad"), *rows([9000])]), Book({b"bad": BAD})
-    looking = Looking(book, WANTED)
+async def test_width_of_a_window_is_kept_for_the_next_cycle_and_falls_later() -> None:
+    table, judge = Table([*rows(range(1000), kind=b"bad"), *rows([9000])]), KindJudge({b"bad": BAD})
+    looking = Looking(judge, WANTED)
     await looking.run(table, a_snapshot(), {})
     assert (await looking.run(table, a_snapshot(now=later(1)), {})).ids == [9000]
     assert [window["team_a"] for window in table.of_submitters] == [200, 1600, 1200]
@@ -198,15 +196,15 @@ async def test_the_next_cycle_asks_for_as_much_straight_away_and_later_for_less(
     assert table.windows == [{"default": FIRST_WINDOW}] * 3
 
 
-async def test_only_queues_whose_head_is_held_are_looked_at_further() -> None:
+async def test_wider_windows_are_read_only_where_the_head_is_held() -> None:
     queues = (a_queue("bad"), a_queue("good"))
     table = Table([*rows(range(300), queue="bad", kind=b"bad"), *rows(range(300, 600), queue="good")])
-    await scan(table, Book({b"bad": BAD}), a_snapshot(*queues))
+    await scan(table, KindJudge({b"bad": BAD}), a_snapshot(*queues))
     assert table.windows == [{"bad": 200, "good": 200}]
     assert table.of_submitters == [{"team_a": 200}, {"team_a": 1600}]
 
 
-async def test_a_queue_with_few_places_and_a_long_line_is_not_looked_at_further() -> None:
+async def test_queue_with_a_small_cap_and_a_long_backlog_is_read_once() -> None:
     table = Table(rows(range(2000)))
     await scan(table, snapshot=a_snapshot(a_queue(max_jobs=1)))
     assert table.windows == [{"default": FIRST_WINDOW}]
@@ -216,17 +214,17 @@ async def test_a_queue_with_few_places_and_a_long_line_is_not_looked_at_further(
 
 
 async def test_a_kind_is_judged_once_by_one_of_its_rows() -> None:
-    table, book = Table([*rows(range(50)), *rows(range(50, 60), kind=b"bad")]), Book({b"bad": BAD})
-    looking = Looking(book, WANTED)
+    table, judge = Table([*rows(range(50)), *rows(range(50, 60), kind=b"bad")]), KindJudge({b"bad": BAD})
+    looking = Looking(judge, WANTED)
     for _ in range(3):
         await looking.run(table, a_snapshot(), {})
     assert len(table.judged) == 2
 
 
-async def test_of_very_many_new_kinds_some_wait_for_the_next_look() -> None:
+async def test_new_kinds_above_the_limit_wait_for_the_next_look() -> None:
     many = [an_indexed_row(number, kind=b"%d" % number) for number in range(KINDS_A_LOOK + 5)]
-    table, book = Table(many), Book({b"%d" % number: BAD for number in range(KINDS_A_LOOK)})
-    looking = Looking(book, WANTED)
+    table, judge = Table(many), KindJudge({b"%d" % number: BAD for number in range(KINDS_A_LOOK)})
+    looking = Looking(judge, WANTED)
     first = await looking.run(table, a_snapshot(), {})
     assert len(table.judged) == KINDS_A_LOOK
     assert first.held[("default", HoldReason.NEXT_CYCLE)] == 5

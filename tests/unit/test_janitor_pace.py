@@ -1,4 +1,4 @@
-"""How often the janitor looks."""
+"""The pause between two rounds of the janitor: a small part of the time is spent on lists."""
 
 import pytest
 
@@ -6,7 +6,5 @@ from dispatcher.programs.janitor import pause_after
 
 
 @pytest.mark.parametrize(("listing", "pause"), [(0.0, 10), (0.5, 10), (1.0, 20), (15.0, 300), (60.0, 300)])
-def test_lists_take_a_small_part_of_the_time_and_slow_ones_still_do_not_put_a_round_off_for_ever(
-    listing: float, pause: float
-) -> None:
+def test_pause_grows_with_the_time_of_a_list_up_to_300_seconds(listing: float, pause: float) -> None:
     assert pause_after(listing) == pause

@@ -1,4 +1,4 @@
-"""What the API server's answer to a create means: the table of docs/protocol.md, section 4."""
+"""The meaning of the API server's answer to a create: the table of docs/protocol.md, section 4."""
 
 import pytest
 from hypothesis import given
@@ -9,7 +9,7 @@ from dispatcher.model.jobs import ApiAnswer
 
 QUOTA = 'jobs.batch "x" is forbidden: exceeded quota: team, requested: count/jobs.batch=1, used: 5, limited: 5'
 NO_LIMITS = 'jobs.batch "x" is forbidden: failed quota: team: must specify limits.cpu'
-RBAC = 'jobs.batch is forbidden: User "system:serviceaccount:a:b" cannot create resource "jobs" in API group "batch" in the namespace "a"'  # noqa: E501  # as it comes
+RBAC = 'jobs.batch is forbidden: User "system:serviceaccount:a:b" cannot create resource "jobs" in API group "batch" in the namespace "a"'  # noqa: E501  # text of the API server
 ENDING = 'jobs.batch "x" is forbidden: unable to create new content in namespace a because it is being terminated'
 WEBHOOK = 'admission webhook "policy.example" denied the request: image is not signed'
 POD_SECURITY = 'jobs.batch "x" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true'
@@ -51,7 +51,7 @@ def test_every_answer_has_its_meaning(answer: ApiAnswer, meaning: Meaning) -> No
     assert read_create(answer) is meaning
 
 
-def test_a_namespace_that_ends_is_told_by_its_cause_before_any_text() -> None:
+def test_cause_of_a_terminating_namespace_wins_over_the_message() -> None:
     assert read_create(ApiAnswer(403, "Forbidden", QUOTA, ("Other", "NamespaceTerminating"))) is Meaning.TERMINATING
 
 
@@ -64,7 +64,7 @@ def test_a_namespace_that_ends_is_told_by_its_cause_before_any_text() -> None:
         st.sampled_from(["", QUOTA, RBAC, WEBHOOK]),
     )
 )
-def test_whatever_does_not_say_not_made_for_certain_may_have_been_made(answer: ApiAnswer) -> None:
+def test_create_may_have_been_made_unless_its_answer_excludes_it(answer: ApiAnswer) -> None:
     """docs/protocol.md, section 4: only these statuses say that nothing was made, or that the name is taken."""
     certain = {400, 401, 403, 404, 413, 422}
     meaning = read_create(answer)
@@ -77,10 +77,10 @@ def test_whatever_does_not_say_not_made_for_certain_may_have_been_made(answer: A
 
 
 @pytest.mark.parametrize("status", [400, 403, 404, 409, 413, 422])
-def test_what_a_proxy_answers_in_the_servers_place_is_nobodys_word(status: int) -> None:
+def test_answer_of_a_proxy_is_unknown(status: int) -> None:
     assert read_create(ApiAnswer(status, message="<html>", is_told=False)) is Meaning.UNKNOWN
 
 
 @given(st.builds(ApiAnswer, st.integers(0, 599), is_sent=st.just(False), is_told=st.booleans()))
-def test_what_was_not_sent_has_no_other_meaning(answer: ApiAnswer) -> None:
+def test_unsent_create_is_only_not_sent(answer: ApiAnswer) -> None:
     assert read_create(answer) is Meaning.NOT_SENT

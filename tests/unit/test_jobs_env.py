@@ -1,4 +1,4 @@
-"""The container's environment (docs/author.md). Words of a row arrive bit by bit, and replace nothing closed."""
+"""The container's environment (docs/author.md). Values of a row arrive unchanged and replace no closed variable."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -23,13 +23,13 @@ CLOSED = [
 
 
 def expand(value: str, known: Mapping[str, str]) -> str:
-    """kubelet's expansion: `$(NAME)` becomes the value of a known name, `$$` one dollar; all else stays."""
+    """kubelet's expansion: `$(NAME)` becomes the value of a known name, `$$` becomes `$`. All other text stays."""
     return re.sub(
         r"\$(\$|\(([^)]*)\))", lambda m: "$" if m[1] == "$" else known.get(m[2], m[0]), value, flags=re.DOTALL
     )
 
 
-RUNS_OR_TRUSTS = [
+TRUSTED_NAMES = [
     *("PATH", "HOME", "USER", "SHELL", "IFS", "ENV", "BASH_ENV", "BASH_FUNC_x", "BROWSER", "PGHOST", "PGSSLMODE"),
     *("PYTHONPATH", "PYTHONWARNINGS", "NODE_OPTIONS", "NPM_CONFIG_PREFIX", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS"),
     *("JDK_JAVA_OPTIONS", "CLASSPATH", "PERL5OPT", "PERL5LIB", "RUBYOPT", "GEM_HOME", "GIT_SSH_COMMAND", "SSH_ASKPASS"),
@@ -39,7 +39,7 @@ RUNS_OR_TRUSTS = [
 
 
 def run(env: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """The environment that a container has: each variable sees those before it."""
+    """The environment of the container. Each variable may refer to earlier ones."""
     seen: dict[str, str] = {}
     for variable in env:
         field = variable.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath")
@@ -62,7 +62,7 @@ def test_the_model_of_kubelet_expands_as_kubelet_does(value: str, expanded: str)
     assert expand(value, {"A": "1"}) == expanded
 
 
-# Bit by bit
+# Values arrive unchanged
 
 names = st.from_regex(r"[A-Z_][A-Z0-9_]{0,3}", fullmatch=True).filter(lambda name: not is_closed(name))
 values = st.text(alphabet=st.one_of(st.sampled_from("$()AB_ \n"), st.characters(exclude_characters="\0")), max_size=30)
@@ -72,7 +72,7 @@ maps = st.dictionaries(names, values, max_size=6)
 @pytest.mark.fault(55)
 @pytest.mark.museum("env $ unescaped")
 @given(maps, maps, maps)
-def test_every_value_that_is_not_the_templates_own_arrives_bit_by_bit(
+def test_values_of_row_contract_and_pass_env_arrive_unchanged(
     passed: dict[str, str], row: dict[str, str], contract: dict[str, str]
 ) -> None:
     own = [{"name": "SECRET", "value": "hunter2"}]
@@ -83,13 +83,15 @@ def test_every_value_that_is_not_the_templates_own_arrives_bit_by_bit(
 
 
 @given(values, maps)
-def test_no_value_can_refer_to_another(value: str, known: dict[str, str]) -> None:
+def test_literal_value_refers_to_no_other_variable(value: str, known: dict[str, str]) -> None:
     assert expand(literal("X", value)["value"], known) == value
 
 
 @pytest.mark.museum("duplicate env names")
 @given(maps, maps, maps)
-def test_the_same_row_is_the_same_bytes(passed: dict[str, str], row: dict[str, str], contract: dict[str, str]) -> None:
+def test_env_does_not_depend_on_the_order_of_its_sources(
+    passed: dict[str, str], row: dict[str, str], contract: dict[str, str]
+) -> None:
     def shuffled(mapping: dict[str, str]) -> dict[str, str]:
         return dict(reversed(mapping.items()))
 
@@ -99,7 +101,7 @@ def test_the_same_row_is_the_same_bytes(passed: dict[str, str], row: dict[str, s
     assert len(set(names_of(again))) == len(again)
 
 
-# Lowest first: PASS_ENV, template, row, contract
+# The layers, lowest first: PASS_ENV, template, row, contract
 
 
 @pytest.mark.museum("duplicate env names")
@@ -112,7 +114,7 @@ def test_each_layer_replaces_those_below_it() -> None:
     }  # fmt: skip
 
 
-def test_what_only_the_cluster_knows_is_taken_from_the_pod_and_nothing_replaces_it() -> None:
+def test_variables_from_pod_fields_are_never_replaced() -> None:
     env = run(build_env({"POD_NAME": "me"}, [], {"NODE_NAME": "mine"}, {"JOB_UID": "x"}))
     assert env == {
         "NODE_NAME": "<spec.nodeName>",
@@ -122,17 +124,17 @@ def test_what_only_the_cluster_knows_is_taken_from_the_pod_and_nothing_replaces_
     }
 
 
-def test_a_templates_own_variables_keep_their_order_and_may_refer_to_what_stands_before() -> None:
+def test_template_variables_keep_their_order_and_may_refer_to_earlier_ones() -> None:
     own = [{"name": "Z", "value": "1"}, {"name": "A", "value": "$(Z)$(P)"}]
     assert run(build_env({"P": "2"}, own, {}, {}))["A"] == "12"
 
 
-def test_the_order_is_kept_where_pass_env_sets_one_of_the_names() -> None:
+def test_template_variables_keep_their_order_if_pass_env_sets_one_of_them() -> None:
     own = [{"name": "Z", "value": "1"}, {"name": "A", "value": "$(Z)"}]
     assert run(build_env({"A": "passed"}, own, {}, {}))["A"] == "1"
 
 
-def test_a_templates_variable_is_taken_as_it_is_and_stays_the_templates() -> None:
+def test_template_variable_is_copied_unchanged() -> None:
     secret = {"name": "S", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
     env = build_env({}, [secret], {}, {})
     assert env[0] == secret
@@ -142,7 +144,7 @@ def test_a_templates_variable_is_taken_as_it_is_and_stays_the_templates() -> Non
 # PASS_ENV
 
 
-def test_globs_choose_among_own_variables() -> None:
+def test_pass_env_globs_select_variables() -> None:
     environ = {"S3_KEY": "k", "S3_URL": "u", "DB_HOST": "h", "DB_HOSTS": "x", "s3_low": "l"}
     assert list(pass_env(environ, ["S3_*", "DB_HOST"])) == ["DB_HOST", "S3_KEY", "S3_URL"]
     assert pass_env(environ, ["DB_HOS?"]) == {"DB_HOST": "h"}
@@ -153,22 +155,22 @@ def test_globs_choose_among_own_variables() -> None:
     "name", ["DISPATCHER_DATABASE_URL", "PGPASSWORD", "PG", "KUBERNETES_SERVICE_HOST", "PATH", "HOME", "LD_PRELOAD"]
 )
 @pytest.mark.parametrize("glob", ["*", "exactly"])
-def test_no_glob_passes_what_is_the_dispatchers_own(name: str, glob: str) -> None:
+def test_pass_env_never_passes_variables_of_the_dispatcher(name: str, glob: str) -> None:
     assert pass_env({name: "x"}, [name if glob == "exactly" else glob]) == {}
 
 
-def test_names_that_only_look_like_those_are_passed() -> None:
+def test_pass_env_passes_names_that_only_resemble_blocked_ones() -> None:
     assert list(pass_env({"PATHS": "1", "HOMEPAGE": "2", "MY_PG": "3"}, ["*"])) == ["HOMEPAGE", "MY_PG", "PATHS"]
 
 
-def test_a_name_that_kubernetes_refuses_is_not_passed() -> None:
+def test_pass_env_leaves_out_names_that_kubernetes_refuses() -> None:
     assert pass_env({"BASH_FUNC_which%%": "() { :; }", "A": "1"}, ["*"]) == {"A": "1"}
 
 
-# What rows may name
+# Names that rows may set
 
 
-def test_the_contract_is_that_of_the_interface() -> None:
+def test_contract_has_the_documented_names() -> None:
     assert set(CLOSED[:11]) == CONTRACT
 
 
@@ -186,7 +188,7 @@ def test_other_names_are_not_closed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "1A", "A-B", "A.B", "A B", "Ä", "A\n", "A" * 256])
-def test_an_illegal_name_is_refused_without_being_repeated(name: str) -> None:
+def test_illegal_name_is_refused_without_showing_it(name: str) -> None:
     assert check_env_names([name], frozenset({"env", f"env.{name}"}), NOTHING) == "env has an illegal name"
 
 
@@ -208,15 +210,15 @@ def test_a_row_may_add_names_and_replace_only_what_is_opened(opened: set[str], t
     assert check_env_names(["A"], frozenset(opened), frozenset(taken)) == denied
 
 
-@pytest.mark.parametrize("name", RUNS_OR_TRUSTS)
-def test_names_that_programs_run_or_trust_have_to_be_opened_by_name(name: str) -> None:
+@pytest.mark.parametrize("name", TRUSTED_NAMES)
+def test_trusted_names_must_be_opened_by_name(name: str) -> None:
     assert "has to open it by name" in check_env_names([name], ENV, NOTHING)
     assert "has to open it by name" in check_env_names([name], ENV, frozenset({name}))
     assert check_env_names([name], frozenset({f"env.{name}"}), NOTHING) == ""
 
 
-@pytest.mark.parametrize("name", RUNS_OR_TRUSTS)
-def test_the_second_check_finds_such_a_name_unless_the_template_opens_it(name: str) -> None:
+@pytest.mark.parametrize("name", TRUSTED_NAMES)
+def test_second_check_finds_a_trusted_name_unless_it_is_opened(name: str) -> None:
     for template, allowed in ((a_template(opens="env"), False), (a_template(opens=f"env,env.{name}"), True)):
         order = an_order(template, env={name: "x"})
         assert (check_job(build_job(order, template, SITE), order, template, SITE) == "") is allowed
@@ -226,13 +228,13 @@ def test_the_second_check_finds_such_a_name_unless_the_template_opens_it(name: s
     "name",
     ["PATHS", "HOMEPAGE", "USERNAME", "ENVIRONMENT", "path", "MY_PGHOST", "PROXY", "HTTP_PROXY_URL", "GCONV_PATHS"],
 )
-def test_names_that_only_look_like_those_are_open(name: str) -> None:
+def test_names_that_only_resemble_trusted_ones_are_open(name: str) -> None:
     assert check_env_names([name], ENV, NOTHING) == ""
 
 
-def test_a_row_without_names_asks_for_nothing() -> None:
+def test_row_without_variables_passes() -> None:
     assert check_env_names([], NOTHING, NOTHING) == ""
 
 
-def test_every_name_is_looked_at_and_the_first_fault_in_their_order_is_told() -> None:
+def test_first_fault_in_the_order_of_names_is_reported() -> None:
     assert check_env_names(["Z_1", "LD_X", "A", "POD_NAME"], ENV, NOTHING) == "env.LD_X is closed to rows"

@@ -47,7 +47,7 @@ def env_of(job: Manifest) -> dict[str, str]:
     return {one["name"]: one["value"] for one in container_of(job)["env"] if "value" in one}
 
 
-# What finds it and what proves it
+# Name, labels and annotations
 
 
 def test_a_job_has_the_name_of_its_launch_in_the_namespace_of_the_installation() -> None:
@@ -68,7 +68,7 @@ def test_job_and_pod_carry_the_labels() -> None:
     assert job["spec"]["template"]["metadata"]["labels"] == labels
 
 
-def test_the_job_carries_its_proof_and_what_the_next_launch_must_know() -> None:
+def test_job_annotations_carry_identity_and_counts() -> None:
     order = an_order(launch=Launch(4, unstarted=1, disrupted=2))
     assert rendered(order)["metadata"]["annotations"] == {
         f"{DOMAIN}/identity": ids.identity_of(order), f"{DOMAIN}/database-id": DATABASE_ID,
@@ -77,7 +77,7 @@ def test_the_job_carries_its_proof_and_what_the_next_launch_must_know() -> None:
     }  # fmt: skip
 
 
-def test_a_template_that_reports_by_exit_code_says_so_on_the_job() -> None:
+def test_report_mode_of_the_template_is_an_annotation_of_the_job() -> None:
     job = rendered(template=a_template(bounds={"report": "exit-code"}))
     assert job["metadata"]["annotations"][f"{DOMAIN}/report"] == "exit-code"
 
@@ -103,7 +103,7 @@ def test_labels_and_annotations_of_the_template_stay_except_its_openings() -> No
     assert job["spec"]["template"]["metadata"]["annotations"]["example.com/mesh"] == "off"
 
 
-def test_nothing_else_of_the_templates_own_head_becomes_the_jobs() -> None:
+def test_job_takes_only_labels_and_annotations_of_template_metadata() -> None:
     manifest = a_manifest() | {"status": {"active": 1}}
     manifest["metadata"] |= {"name": "mine", "finalizers": ["example.com/keep"], "ownerReferences": [{"name": "x"}]}
     job = rendered(template=judge_template("default", manifest))
@@ -111,7 +111,7 @@ def test_nothing_else_of_the_templates_own_head_becomes_the_jobs() -> None:
     assert job["metadata"].keys() == {"name", "namespace", "labels", "annotations"}
 
 
-def test_a_template_without_a_head_gets_ours() -> None:
+def test_template_without_metadata_gives_a_complete_job() -> None:
     job = rendered(template=judge_template("default", a_manifest() | {"metadata": None}))
     assert job["metadata"] == rendered()["metadata"]
 
@@ -140,7 +140,9 @@ def test_a_job_makes_one_pod_that_runs_once_and_fails_on_a_disruption() -> None:
         (a_task(timeout_seconds=60), 600, 60),
     ],
 )
-def test_the_pod_has_the_run_limit_and_the_job_that_and_the_start_deadline(task: Task, most: int, limit: int) -> None:
+def test_pod_deadline_is_the_run_limit_and_job_deadline_adds_the_start_deadline(
+    task: Task, most: int, limit: int
+) -> None:
     template = a_template(bounds={"max-seconds": str(most)})
     job = rendered(an_order(template, task=task), template)
     assert run_limit(task, template, SITE) == limit
@@ -149,7 +151,7 @@ def test_the_pod_has_the_run_limit_and_the_job_that_and_the_start_deadline(task:
     assert env_of(job)["TASK_TIMEOUT_SECONDS"] == str(limit)
 
 
-def test_a_scheduler_is_named_only_where_the_installation_has_one() -> None:
+def test_scheduler_of_the_installation_replaces_that_of_the_template() -> None:
     mine = a_template(pod={"schedulerName": "of-template"})
     assert "schedulerName" not in rendered()["spec"]["template"]["spec"]
     assert rendered(template=mine)["spec"]["template"]["spec"]["schedulerName"] == "of-template"
@@ -161,10 +163,10 @@ def test_a_scheduler_is_named_only_where_the_installation_has_one() -> None:
     )
 
 
-# What the container gets
+# The container
 
 
-def test_the_container_is_told_the_contract() -> None:
+def test_container_env_holds_the_contract() -> None:
     job = rendered(an_order(task=a_task(attempt=2, queue="blue"), launch=Launch(3)))
     assert env_of(job) == {
         "TASK_ID": "42", "TASK_QUEUE": "blue", "TASK_ATTEMPT": "2", "TASK_LAUNCH": "3", "TASK_START_KEY": START_KEY,
@@ -193,8 +195,8 @@ def test_the_opened_parts_of_a_row_go_into_the_container() -> None:
 @pytest.mark.fault(55)
 @pytest.mark.museum("env $ unescaped")
 @pytest.mark.parametrize("field", ["command", "args"])
-def test_what_a_row_says_in_args_arrives_bit_by_bit_as_well(field: str) -> None:
-    """kubelet expands `$(NAME)` there too: a row could print a secret of its template."""
+def test_command_and_args_of_a_row_arrive_unchanged(field: str) -> None:
+    """kubelet expands `$(NAME)` there, too. Without escapes a row could print a secret of its template."""
     container = container_of(rendered(an_order(OPEN, spec={field: ["$(DB_PASSWORD)", "5 $"]}), OPEN))
     assert container[field] == ["$$(DB_PASSWORD)", "5 $$"]
 
@@ -207,7 +209,7 @@ def test_cpu_and_memory_of_a_row_set_request_and_limit_alike() -> None:
     }
 
 
-def test_a_resource_that_the_row_leaves_out_stays_the_templates() -> None:
+def test_resource_that_the_row_leaves_out_keeps_the_template_value() -> None:
     gpu = {"requests": {"cpu": "1"}, "limits": {"cpu": "1", "example.com/gpu": "1"}, "claims": [{"name": "c"}]}
     template = a_template(opens="memory", bounds={"max-memory": "8Gi"}, container={"resources": gpu})
     container = container_of(rendered(an_order(template, spec={"memory": "2Gi"}), template))
@@ -225,7 +227,7 @@ def test_a_template_without_resources_gets_those_of_the_row() -> None:
     assert container["resources"] == {"requests": {"cpu": "2"}, "limits": {"cpu": "2"}}
 
 
-def test_the_row_speaks_to_the_container_called_task_alone() -> None:
+def test_row_changes_only_the_container_named_task() -> None:
     side, task = {"name": "side", "image": "side:1"}, {"name": "task", "image": "app:1"}
     template = a_template(opens="image,env", bounds={"images": "*"}, pod={"containers": [side, task]})
     containers = rendered(an_order(template, spec={"image": "new"}, env={"A": "1"}), template)["spec"]["template"][

@@ -1,4 +1,4 @@
-"""What a kind of row is offered: the first check against its template's bounds."""
+"""The offer for a kind of row: the first check against the bounds of its template."""
 
 from typing import Any
 
@@ -29,22 +29,22 @@ def denied(**asked: Any) -> str:
     return held.detail
 
 
-# Which template
+# The template
 
 
-def test_a_template_that_nobody_wrote_is_unknown_and_the_known_ones_are_told() -> None:
+def test_unknown_template_is_held_with_the_known_names() -> None:
     held = judge_kind(a_kind(template="gone"), {"b": OPEN, "a": "broken"}, frozenset())
     assert held == Hold(HoldReason.UNKNOWN_TEMPLATE, 'template "gone" is not known; known: a, b')
     assert judge(None) == Hold(HoldReason.UNKNOWN_TEMPLATE, 'template "default" is not known; known: none')
 
 
-def test_a_template_that_cannot_serve_holds_its_rows_with_its_fault() -> None:
+def test_broken_template_holds_its_rows_with_its_fault() -> None:
     assert judge("template default: kind is 'Pod'") == Hold(
         HoldReason.UNKNOWN_TEMPLATE, "template default: kind is 'Pod'"
     )
 
 
-# What is offered
+# Offers
 
 
 def test_a_row_that_asks_for_nothing_gets_the_template() -> None:
@@ -59,18 +59,18 @@ def test_a_row_gets_what_is_opened_inside_the_bounds() -> None:
     assert offer == Offer("registry/team-a/app:2", plan_shape(OPEN, spec), OPEN.name)
 
 
-def test_a_template_without_an_image_offers_none() -> None:
+def test_template_without_an_image_offers_an_empty_one() -> None:
     offer = judge(a_template(container={"image": ""}))
     assert isinstance(offer, Offer)
     assert offer.image == ""
 
 
-# What is denied
+# Denials
 
 
 @pytest.mark.fault(56)
 @pytest.mark.parametrize("name", ["image", "command", "args", "cpu", "memory", "private_machine", "special_machine"])
-def test_what_a_template_does_not_open_is_closed(name: str) -> None:
+def test_spec_field_is_closed_unless_the_template_opens_it(name: str) -> None:
     held = judge(a_template(opens="env"), spec_names=frozenset({name}))
     assert held == Hold(HoldReason.POLICY_DENIED, f'template "default" does not open spec.{name}')
 
@@ -92,7 +92,7 @@ def test_the_first_bound_that_a_row_breaks_is_its_reason(asked: dict[str, Any], 
 
 
 @pytest.mark.parametrize("image", ["registry/team-a/x", "registry/team-a/deep/x:1@sha256:00", "exact:1"])
-def test_an_image_that_a_glob_names_is_fine(image: str) -> None:
+def test_image_that_a_glob_matches_is_allowed(image: str) -> None:
     assert check_image(image, OPEN) == ""
 
 
@@ -102,12 +102,12 @@ def test_an_image_that_a_glob_names_is_fine(image: str) -> None:
     ["", "registry/team-a", "registry/team-ab/x", "REGISTRY/team-a/x", "evil/registry/team-a/x", "exact:12",
      "registry/team-a/../team-b/x", "registry/team-a//x", "registry/team-a/..", " registry/team-a/x"],
 )  # fmt: skip
-def test_an_image_that_no_glob_names_or_that_climbs_is_denied(image: str) -> None:
+def test_image_that_no_glob_matches_or_that_climbs_is_denied(image: str) -> None:
     assert check_image(image, OPEN).startswith("spec.image is none of")
 
 
 @pytest.mark.parametrize(("resource", "written"), [("cpu", "2"), ("cpu", "1m"), ("memory", "4Gi"), ("memory", "1")])
-def test_an_amount_up_to_the_bound_is_fine(resource: str, written: str) -> None:
+def test_amount_up_to_the_bound_is_allowed(resource: str, written: str) -> None:
     assert check_amount(resource, written, OPEN) == ""
 
 
@@ -121,15 +121,15 @@ def test_an_amount_up_to_the_bound_is_fine(resource: str, written: str) -> None:
         ("memory", "4Gi1", "is not a Kubernetes quantity"),
     ],
 )
-def test_an_amount_that_is_none_or_too_much_is_denied(resource: str, written: str, said: str) -> None:
+def test_invalid_or_too_large_amount_is_denied(resource: str, written: str, said: str) -> None:
     assert said in check_amount(resource, written, OPEN)
 
 
-def test_without_a_bound_no_amount_is_fine() -> None:
+def test_amount_without_a_bound_is_denied() -> None:
     assert check_amount("cpu", "1m", a_template()) == "spec.cpu 1m is over the template's bound"
 
 
-def test_nothing_asked_is_nothing_denied() -> None:
+def test_absent_image_and_amount_are_allowed() -> None:
     assert check_image(None, OPEN) == check_amount("cpu", None, OPEN) == ""
 
 
@@ -158,15 +158,15 @@ def test_pods_that_need_the_same_have_one_shape() -> None:
         {"pod": {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "zonal"}}]}},
     ],
 )
-def test_what_decides_where_a_pod_fits_makes_another_shape(parts: dict[str, Any]) -> None:
+def test_shape_depends_on_the_placement_fields_of_the_pod(parts: dict[str, Any]) -> None:
     assert plan_shape(a_template(**parts), {}) != plan_shape(a_template(), {})
 
 
 @pytest.mark.parametrize("spec", [{"cpu": "1"}, {"memory": "1Gi"}, {"private_machine": "a"}, {"special_machine": "a"}])
-def test_what_a_row_asks_for_makes_another_shape(spec: dict[str, str]) -> None:
+def test_shape_depends_on_resources_and_machines_of_the_row(spec: dict[str, str]) -> None:
     assert plan_shape(OPEN, spec) != plan_shape(OPEN, {})
 
 
-def test_the_order_of_keys_makes_no_other_shape() -> None:
+def test_shape_does_not_depend_on_the_order_of_keys() -> None:
     one, two = ({"nodeSelector": dict(pairs)} for pairs in ([("a", "1"), ("b", "2")], [("b", "2"), ("a", "1")]))
     assert plan_shape(a_template(pod=one), {}) == plan_shape(a_template(pod=two), {})

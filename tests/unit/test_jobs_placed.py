@@ -1,4 +1,4 @@
-"""A placement in a Job: what is written, that the template's own words stay, and what the second check refuses."""
+"""A placement in a Job: fields that it sets, fields of the template that stay, and refusals of the second check."""
 
 import copy
 from collections.abc import Callable
@@ -52,7 +52,7 @@ OWN_PLACE = {
 
 
 def pod_of(placement: Placement, template: Template = OPEN, site: Site = PLACED, **asked: Any) -> Manifest:
-    """The Pod's spec in the Job; the second check has nothing against it."""
+    """The Pod's spec in the Job, after the second check has passed it."""
     order = an_order(template, placement=placement, **asked)
     job = build_job(order, template, site)
     assert check_job(job, order, template, site) == ""
@@ -60,53 +60,53 @@ def pod_of(placement: Placement, template: Template = OPEN, site: Site = PLACED,
     return pod
 
 
-def demands(pod: Manifest) -> list[Any]:
+def required_terms(pod: Manifest) -> list[Any]:
     return [term.get("matchExpressions") for term in pod["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]]
 
 
-def test_a_private_machine_is_demanded_and_its_taint_tolerated() -> None:
+def test_private_machine_is_required_and_its_taint_tolerated() -> None:
     pod = pod_of(PRIVATE, spec={"private_machine": "m1"})
-    assert demands(pod) == [[{"key": "mine", "operator": "In", "values": ["m1"]}]]
+    assert required_terms(pod) == [[{"key": "mine", "operator": "In", "values": ["m1"]}]]
     assert pod["tolerations"] == [{"key": "mine", "operator": "Equal", "value": "m1", "effect": "NoSchedule"}]
 
 
-def test_a_special_machine_is_demanded_and_no_taint_tolerated() -> None:
+def test_special_machine_is_required_and_no_taint_tolerated() -> None:
     pod = pod_of(SPECIAL, spec={"special_machine": "g1"})
-    assert demands(pod) == [[{"key": "gpu", "operator": "In", "values": ["g1"]}]]
+    assert required_terms(pod) == [[{"key": "gpu", "operator": "In", "values": ["g1"]}]]
     assert "tolerations" not in pod
 
 
-def test_the_selector_of_all_is_demanded_of_rows_that_name_no_machine() -> None:
+def test_node_selector_is_required_of_rows_that_name_no_machine() -> None:
     pod = pod_of(Placement(Pool("pool", "batch")), site=SELECTING)
-    assert demands(pod) == [[{"key": "pool", "operator": "In", "values": ["batch"]}]]
+    assert required_terms(pod) == [[{"key": "pool", "operator": "In", "values": ["batch"]}]]
 
 
-def test_a_demand_stands_in_every_term_of_the_template() -> None:
+def test_required_label_is_added_to_every_node_selector_term() -> None:
     template = a_template(opens="private_machine", bounds=MACHINES, pod={"containers": [CONTAINER], **OWN_PLACE})
     pod = pod_of(PRIVATE, template, spec={"private_machine": "m1"})
     mine = {"key": "mine", "operator": "In", "values": ["m1"]}
-    assert demands(pod) == [[DISK, mine], [mine]]
+    assert required_terms(pod) == [[DISK, mine], [mine]]
     assert pod["tolerations"][0] == {"key": "spot", "operator": "Exists"}
     assert pod["affinity"]["podAntiAffinity"] == {PREFERRED: []}
 
 
-def test_nodes_of_the_history_are_preferred_by_name_behind_what_the_template_prefers() -> None:
+def test_history_nodes_are_preferred_after_preferences_of_the_template() -> None:
     template = a_template(pod={"containers": [CONTAINER], **OWN_PLACE})
     preferred = pod_of(WARM, template)["affinity"]["nodeAffinity"][PREFERRED]
     assert [one["weight"] for one in preferred] == [7, 100, 60]
     assert [one["preference"]["matchFields"][0]["values"] for one in preferred[1:]] == [["n1"], ["n2"]]
 
 
-def test_the_cache_is_mounted_in_every_container_and_told() -> None:
+def test_cache_is_mounted_in_every_container_and_named_in_the_env() -> None:
     template = a_template(pod={"containers": [CONTAINER, {"name": "side", "image": "s:1"}], **OWN_PLACE})
     pod = pod_of(WARM, template)
     assert pod["volumes"][0] == {"name": "scratch", "emptyDir": {}}
     assert pod["volumes"][1]["hostPath"] == {"path": CACHE, "type": "DirectoryOrCreate"}
     assert [one["volumeMounts"] for one in (*pod["initContainers"], *pod["containers"])] == [[MOUNT]] * 3
-    assert told(pod) == "/cache"
+    assert cache_dir(pod) == "/cache"
 
 
-def told(pod: Manifest) -> str:
+def cache_dir(pod: Manifest) -> str:
     return str({one["name"]: one.get("value") for one in pod["containers"][0]["env"]}["TASK_CACHE_DIR"])
 
 
@@ -119,14 +119,14 @@ def told(pod: Manifest) -> str:
         {"containers": [{**CONTAINER, "volumeMounts": [MOUNT]}], "volumes": [{"name": "dispatcher-cache"}]},
     ],
 )  # fmt: skip
-def test_a_template_that_has_something_there_goes_without(own: dict[str, Any]) -> None:
+def test_template_with_a_conflicting_mount_or_volume_gets_no_cache(own: dict[str, Any]) -> None:
     template = a_template(pod=own)
     pod = pod_of(WARM, template)
     assert pod["volumes"] == own["volumes"]
-    assert told(pod) == ""
+    assert cache_dir(pod) == ""
 
 
-def test_nothing_that_is_shared_with_the_template_is_written_to() -> None:
+def test_placement_does_not_change_the_template() -> None:
     template = a_template(pod={"containers": [CONTAINER], **OWN_PLACE})
     before = copy.deepcopy(template.manifest)
     pod_of(WARM, template)
@@ -168,14 +168,14 @@ def test_a_row_may_name_only_the_machines_of_its_template(
 
 
 @pytest.mark.parametrize("node", ["No Such Node!", "", "a..b", "-a", "A", "a" * 254, "n1\n"])
-def test_a_node_that_no_node_can_be_is_found_in_the_job(node: str) -> None:
-    assert "it prefers something else" in spoiled(lambda pod: None, placement=Placement(preferred=(node,)))
+def test_invalid_node_name_in_a_preference_is_found(node: str) -> None:
+    assert "it prefers something else" in violation_after(lambda pod: None, placement=Placement(preferred=(node,)))
 
 
-# What the second check refuses
+# Refusals of the second check
 
 
-def spoiled(change: Callable[[Manifest], None], template: Template = OPEN, **asked: Any) -> str:
+def violation_after(change: Callable[[Manifest], None], template: Template = OPEN, **asked: Any) -> str:
     order: Order = an_order(template, placement=asked.pop("placement", WARM), **asked)
     job = copy.deepcopy(build_job(order, template, PLACED))
     change(job["spec"]["template"]["spec"])
@@ -186,7 +186,7 @@ def require(pod: Manifest) -> None:
     pod["affinity"]["nodeAffinity"][REQUIRED] = {"nodeSelectorTerms": [{"matchExpressions": [DISK]}]}
 
 
-SPOILT: list[tuple[Callable[[Manifest], object], str]] = [
+VIOLATIONS: list[tuple[Callable[[Manifest], object], str]] = [
     (lambda pod: pod.update(tolerations=[{"operator": "Exists"}]), "it tolerates more"),
     (require, "the nodes that it demands"),
     (lambda pod: pod["affinity"].update(podAffinity={}), "the affinity to other Pods"),
@@ -203,13 +203,13 @@ SPOILT: list[tuple[Callable[[Manifest], object], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("change", "words"), SPOILT)
-def test_what_a_template_does_not_allow_is_named(change: Callable[[Manifest], None], words: str) -> None:
-    assert words in spoiled(change)
+@pytest.mark.parametrize(("change", "words"), VIOLATIONS)
+def test_change_that_the_template_does_not_allow_is_named(change: Callable[[Manifest], None], words: str) -> None:
+    assert words in violation_after(change)
 
 
-def test_a_machine_that_the_template_does_not_open_is_found_in_the_job_too() -> None:
-    assert "the nodes that it demands" in spoiled(
+def test_machine_that_the_template_does_not_open_is_found() -> None:
+    assert "the nodes that it demands" in violation_after(
         lambda pod: None, a_template(), placement=PRIVATE, spec={"private_machine": "m1"}
     )
 
@@ -226,15 +226,17 @@ OWN = a_template(pod={"containers": [CONTAINER], **OWN_PLACE})
         (lambda pod: pod["affinity"]["nodeAffinity"].pop(REQUIRED), "the nodes that it demands"),
     ],
 )
-def test_what_the_template_says_may_not_go(change: Callable[[Manifest], None], words: str) -> None:
-    assert words in spoiled(change, OWN)
+def test_removed_part_of_the_template_is_found(change: Callable[[Manifest], None], words: str) -> None:
+    assert words in violation_after(change, OWN)
 
 
-def test_notes_are_advice_alone() -> None:
-    told = Placement(notes={"dispatcher.internal/shape": "x"})
-    assert spoiled(lambda pod: None, placement=told) == "the Pod is told what is no advice"
+def test_note_that_is_no_advice_is_found() -> None:
+    other = Placement(notes={"dispatcher.internal/shape": "x"})
+    assert violation_after(lambda pod: None, placement=other) == "the Pod is told what is no advice"
 
 
-def test_another_name_of_a_machine_is_found() -> None:
+def test_machine_other_than_the_requested_one_is_found() -> None:
     other = Placement(Pool("mine", "m2", is_private=True))
-    assert "the nodes that it demands" in spoiled(lambda pod: None, placement=other, spec={"private_machine": "m1"})
+    assert "the nodes that it demands" in violation_after(
+        lambda pod: None, placement=other, spec={"private_machine": "m1"}
+    )

@@ -1,4 +1,4 @@
-"""The second check: it passes what the first one built, and names whatever a template does not allow."""
+"""The second check passes Jobs that the first check allows, and names each field that the template does not allow."""
 
 import copy
 from collections.abc import Mapping
@@ -16,30 +16,30 @@ from dispatcher.jobs.templates import Template, judge_template
 from dispatcher.model.jobs import Manifest
 from dispatcher.model.launches import Launch, Offer, Order
 from tests.builders import SITE, a_kind, a_manifest, a_task, an_order
-from tests.unit.rendered import ASKED, CLOSED, OPEN, SECRET, SITE_WITH_ENV, a_template_with_a_head
+from tests.unit.rendered import ASKED, CLOSED, OPEN, SECRET, SITE_WITH_ENV, a_template_with_metadata
 
 TASK = ("spec", "template", "spec", "containers", 1)
 POD_SPEC = ("spec", "template", "spec")
-GONE = object()
+REMOVED = object()
 
 Path = tuple[str | int, ...]
 
 
 def changed(job: Manifest, path: Path, value: Any) -> Manifest:
-    """A copy with another value at a path; `GONE` takes it away, a function changes what is there."""
+    """A copy with another value at a path. `REMOVED` deletes the value, a function computes it from the old one."""
     copied = copy.deepcopy(job)
     place: Any = copied
     for step in path[:-1]:
         place = place[step]
-    if value is GONE:
+    if value is REMOVED:
         del place[path[-1]]
     else:
         place[path[-1]] = value(place[path[-1]]) if callable(value) else value
     return copied
 
 
-def more(*items: Any) -> Any:
-    """What is there, and these."""
+def appended(*items: Any) -> Any:
+    """A change that appends these items to a list."""
     return lambda there: [*(there or []), *items]
 
 
@@ -56,45 +56,45 @@ def check(template: Template, order: Order, path: Path = (), value: Any = None, 
     return check_job(changed(job, path, value) if path else job, order, template, site)
 
 
-# What may be
+# Jobs that pass
 
 
-def test_what_a_row_that_asks_for_nothing_gets_is_fine() -> None:
+def test_job_of_a_row_without_requests_passes() -> None:
     assert check(CLOSED, an_order(CLOSED)) == ""
 
 
-def test_what_a_row_gets_inside_its_bounds_is_fine() -> None:
+def test_job_inside_the_bounds_passes() -> None:
     assert check(OPEN, an_order(OPEN, **ASKED)) == ""
 
 
 @pytest.mark.parametrize(("seconds", "fine"), [(7200, True), (7201, False)])
-def test_the_run_limit_may_be_the_templates_and_no_more(seconds: int, fine: bool) -> None:
+def test_run_limit_is_at_most_that_of_the_template(seconds: int, fine: bool) -> None:
     assert (check(OPEN, an_order(OPEN, task=a_task(timeout_seconds=seconds))) == "") is fine
 
 
-def test_a_template_that_says_next_to_nothing_is_enough() -> None:
+def test_minimal_template_passes() -> None:
     bare = judge_template("default", a_manifest(container={"resources": None}) | {"metadata": None})
     assert check(bare, an_order(bare, env={"A": "1"}, cache_key="k")) == ""
 
 
 @pytest.mark.parametrize("site", [SITE, SITE_WITH_ENV], ids=["its own scheduler", "that of the installation"])
-def test_what_a_template_says_of_itself_stays(site: Site) -> None:
-    template = a_template_with_a_head()
+def test_metadata_and_scheduler_of_the_template_pass(site: Site) -> None:
+    template = a_template_with_metadata()
     assert check(template, an_order(template), site=site) == ""
 
 
 @pytest.mark.parametrize("head", [("metadata",), ("spec", "template", "metadata")], ids=["Job", "Pod"])
 @pytest.mark.parametrize("part", [("labels", "team"), ("annotations", "example.com/cost")])
-def test_what_a_template_says_of_itself_is_not_lost(head: Path, part: Path) -> None:
-    template = a_template_with_a_head()
-    assert check(template, an_order(template), (*head, *part), GONE) != ""
+def test_missing_metadata_of_the_template_is_found(head: Path, part: Path) -> None:
+    template = a_template_with_metadata()
+    assert check(template, an_order(template), (*head, *part), REMOVED) != ""
 
 
-def test_a_map_without_entries_says_nothing() -> None:
+def test_empty_map_counts_as_absent() -> None:
     assert check(CLOSED, an_order(CLOSED), (*POD_SPEC, "affinity"), {}) == ""
 
 
-# What may not be: each class of field, in a Job whose template opens nothing
+# Jobs that do not pass: each class of field, with a template that opens nothing
 
 MUTATIONS: list[tuple[Path, Any, str]] = [
     (("metadata", "namespace"), "kube-system", "not this task's"),
@@ -115,15 +115,15 @@ MUTATIONS: list[tuple[Path, Any, str]] = [
     ((*POD_SPEC, "hostPID"), True, "Pod's spec differs"),
     ((*POD_SPEC, "serviceAccountName"), "admin", "Pod's spec differs"),
     ((*POD_SPEC, "automountServiceAccountToken"), True, "Pod's spec differs"),
-    ((*POD_SPEC, "automountServiceAccountToken"), GONE, "Pod's spec differs"),
+    ((*POD_SPEC, "automountServiceAccountToken"), REMOVED, "Pod's spec differs"),
     ((*POD_SPEC, "priorityClassName"), "system-node-critical", "Pod's spec differs"),
     ((*POD_SPEC, "nodeSelector"), {"disk": "hdd"}, "Pod's spec differs"),
     ((*POD_SPEC, "tolerations"), [{"operator": "Exists"}], "it tolerates more"),
     ((*POD_SPEC, "securityContext"), {"runAsUser": 0}, "Pod's spec differs"),
-    ((*POD_SPEC, "volumes"), more({"name": "root", "hostPath": {"path": "/"}}), "it has a volume"),
+    ((*POD_SPEC, "volumes"), appended({"name": "root", "hostPath": {"path": "/"}}), "it has a volume"),
     ((*POD_SPEC, "initContainers", 0, "image"), "evil:1", "another container differs"),
-    ((*POD_SPEC, "initContainers"), GONE, "another number of containers"),
-    ((*POD_SPEC, "containers"), more({"name": "extra", "image": "evil:1"}), "another number of containers"),
+    ((*POD_SPEC, "initContainers"), REMOVED, "another number of containers"),
+    ((*POD_SPEC, "containers"), appended({"name": "extra", "image": "evil:1"}), "another number of containers"),
     ((*POD_SPEC, "containers", 0, "image"), "evil:1", "another container differs"),
     ((*POD_SPEC, "containers", 0, "env"), [], "another container differs"),
     ((*TASK, "name"), "task2", "container differs"),
@@ -135,15 +135,15 @@ MUTATIONS: list[tuple[Path, Any, str]] = [
     ((*TASK, "lifecycle"), {"preStop": {"exec": {"command": ["x"]}}}, "container differs"),
     ((*TASK, "image"), "evil:1", "image differs"),
     ((*TASK, "command"), ["sh"], "command differs"),
-    ((*TASK, "command"), GONE, "command differs"),
+    ((*TASK, "command"), REMOVED, "command differs"),
     ((*TASK, "args"), ["y"], "args differs"),
     ((*TASK, "resources", "limits", "cpu"), "2", "limits.cpu differs"),
-    ((*TASK, "resources", "requests", "memory"), GONE, "requests.memory differs"),
+    ((*TASK, "resources", "requests", "memory"), REMOVED, "requests.memory differs"),
     ((*TASK, "resources", "limits", "example.com/gpu"), "1", "limits.example.com/gpu differs"),
     ((*TASK, "resources", "claims"), [{"name": "c"}], "resources differ"),
-    ((*TASK, "resources"), GONE, "differs"),
-    ((*TASK, "env"), more({"name": "MODE", "value": "x"}), "stands twice"),
-    ((*TASK, "env"), more({"name": "NEW", "value": "x"}), "env.NEW is not opened"),
+    ((*TASK, "resources"), REMOVED, "differs"),
+    ((*TASK, "env"), appended({"name": "MODE", "value": "x"}), "stands twice"),
+    ((*TASK, "env"), appended({"name": "NEW", "value": "x"}), "env.NEW is not opened"),
     ((*TASK, "env"), with_value("MODE", value="slow"), "env.MODE is not opened"),
     ((*TASK, "env"), with_value("S3_URL", value="s3://evil"), "env.S3_URL is not opened"),
     ((*TASK, "env"), without_name("TASK_LAUNCH"), "is incomplete"),
@@ -155,7 +155,7 @@ MUTATIONS: list[tuple[Path, Any, str]] = [
 @pytest.mark.parametrize(
     ("path", "value", "said"), MUTATIONS, ids=[f"{'.'.join(map(str, path))}-{said}" for path, _, said in MUTATIONS]
 )
-def test_what_differs_from_the_template_is_named(path: Path, value: Any, said: str) -> None:
+def test_difference_from_the_template_is_named(path: Path, value: Any, said: str) -> None:
     assert said in check(CLOSED, an_order(CLOSED), path, value)
 
 
@@ -170,7 +170,7 @@ NOT_NAMED: list[tuple[str, Path, Any]] = [
     ("its Pod's task", ("spec", "template", "metadata", "labels", "dispatcher.internal/task-id"), "43"),
     ("its Pod's labels", ("spec", "template", "metadata", "labels", "network"), "trusted"),
     ("its Pod's annotations", ("spec", "template", "metadata", "annotations", "k8s.v1.cni.cncf.io/networks"), "host"),
-    ("its deadline", ("spec", "activeDeadlineSeconds"), GONE),
+    ("its deadline", ("spec", "activeDeadlineSeconds"), REMOVED),
     ("its scheduler", (*POD_SPEC, "schedulerName"), "somebodys"),
     ("a variable of the template", (*TASK, "env"), without_name("MODE")),
     ("a variable of PASS_ENV", (*TASK, "env"), without_name("S3_URL")),
@@ -191,7 +191,7 @@ def test_every_value_of_the_contract_is_compared(name: str) -> None:
     assert check(CLOSED, an_order(CLOSED), (*TASK, "env"), with_value(name, value="7")) != ""
 
 
-# What may not be where a template is open
+# Jobs that do not pass although the template opens the field
 
 
 @pytest.mark.parametrize(
@@ -201,38 +201,38 @@ def test_every_value_of_the_contract_is_compared(name: str) -> None:
         ((*TASK, "image"), "team-a/../team-b/app", "spec.image is none of"),
         ((*TASK, "resources", "limits", "cpu"), "4001m", "spec.cpu 4001m is over"),
         ((*TASK, "resources", "requests", "memory"), "0", "spec.memory must be above 0"),
-        ((*TASK, "resources", "requests", "memory"), GONE, "spec.memory"),
+        ((*TASK, "resources", "requests", "memory"), REMOVED, "spec.memory"),
         ((*TASK, "resources", "limits", "ephemeral-storage"), "1Ti", "limits.ephemeral-storage differs"),
         ((*POD_SPEC, "activeDeadlineSeconds"), 7201, "run limit"),
         ((*TASK, "env"), with_value("KEY", value="mine"), "env.KEY is not opened"),
         ((*TASK, "env"), with_value("S3_URL", value="mine"), "env.S3_URL is not opened"),
-        ((*TASK, "env"), more({"name": "A B", "value": "x"}), "an env name is illegal"),
+        ((*TASK, "env"), appended({"name": "A B", "value": "x"}), "an env name is illegal"),
         ((*TASK, "env"), with_value("NEW", valueFrom=SECRET), "not a plain value"),
         ((*TASK, "env"), with_value("NEW", value="$(KEY)"), "env.NEW would be expanded"),
         ((*TASK, "env"), with_value("NEW", value="$$$(KEY)"), "env.NEW would be expanded"),
     ],
 )  # fmt: skip
-def test_an_open_field_is_held_to_its_bound(path: Path, value: Any, said: str) -> None:
+def test_open_field_is_checked_against_its_bound(path: Path, value: Any, said: str) -> None:
     assert said in check(OPEN, an_order(OPEN, **ASKED), path, value)
 
 
-def test_a_secret_is_not_smuggled_in_behind_an_empty_value() -> None:
+def test_secret_reference_beside_an_empty_value_is_found() -> None:
     smuggled = with_value("NEW", value="", valueFrom=SECRET)
     assert check(OPEN, an_order(OPEN, **ASKED), (*TASK, "env"), smuggled) != ""
 
 
 @pytest.mark.parametrize("field", ["command", "args"])
-def test_a_row_reads_no_variable_through_its_arguments(field: str) -> None:
+def test_unescaped_variable_in_arguments_is_found(field: str) -> None:
     assert check(OPEN, an_order(OPEN, **ASKED), (*TASK, field), ["$(KEY)"]) != ""
 
 
 @pytest.mark.fault(54)
 @pytest.mark.parametrize("name", ["LD_PRELOAD", "TASK_DATABASE_URL", "KUBERNETES_SERVICE_HOST"])
-def test_a_closed_name_is_closed_to_the_second_check_as_well(name: str) -> None:
-    assert check(OPEN, an_order(OPEN, **ASKED), (*TASK, "env"), more({"name": name, "value": "x"})) != ""
+def test_second_check_finds_closed_names(name: str) -> None:
+    assert check(OPEN, an_order(OPEN, **ASKED), (*TASK, "env"), appended({"name": name, "value": "x"})) != ""
 
 
-# Whatever row is admitted
+# Any admitted row
 
 legal = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,5}", fullmatch=True).filter(lambda name: not is_closed(name))
 asked_env = st.dictionaries(legal.filter(lambda name: name not in {"KEY", "S3_URL"}), st.text(max_size=10), max_size=5)
@@ -266,7 +266,7 @@ def leaves(value: Any, path: str = "") -> dict[str, Any]:
 
 @pytest.mark.fault(56)
 @given(asked_env, asked_spec, st.none() | st.integers(1, 7200), st.integers(1, 9))
-def test_every_admitted_row_passes_and_changes_nothing_but_what_it_may(
+def test_admitted_row_passes_and_changes_only_allowed_fields(
     env: dict[str, str], spec: dict[str, Any], timeout: int | None, number: int
 ) -> None:
     bounds = {name: value for name, value in spec.items() if name not in {"command", "args"}}
@@ -276,6 +276,6 @@ def test_every_admitted_row_passes_and_changes_nothing_but_what_it_may(
     job = build_job(order, OPEN, SITE_WITH_ENV)
     assert check_job(job, order, OPEN, SITE_WITH_ENV) == ""
     ours, theirs = leaves(job), leaves(OPEN.manifest)
-    differing = {path for path in ours.keys() | theirs.keys() if ours.get(path, GONE) != theirs.get(path, GONE)}
+    differing = {path for path in ours.keys() | theirs.keys() if ours.get(path, REMOVED) != theirs.get(path, REMOVED)}
     counts = {"", "spec", "spec.template", "spec.template.spec", "spec.template.spec.containers.1"}
     assert [path for path in differing - counts if not path.startswith(tuple(CHANGES))] == []

@@ -1,4 +1,4 @@
-"""Templates (docs/author.md). What would break "one launch = one Pod" is a fault with the field's name."""
+"""Templates (docs/author.md). A field that would break "one launch = one Pod" is a fault with the field's name."""
 
 from fractions import Fraction
 from typing import Any
@@ -39,7 +39,7 @@ def opening(**annotations: str) -> Template:
     return judge_template("t", a_manifest(annotations={k.replace("_", "-"): v for k, v in annotations.items()}))
 
 
-# What is read
+# Reading
 
 
 def test_a_file_becomes_a_template() -> None:
@@ -52,18 +52,18 @@ def test_a_file_becomes_a_template() -> None:
     assert (template.max_cpu, template.max_memory) == (None, None)
 
 
-def test_without_a_container_called_task_it_is_the_first() -> None:
+def test_first_container_is_the_task_if_none_is_named_task() -> None:
     two = [{"name": "main", "image": "one"}, {"name": "side", "image": "two"}]
     assert a_template(pod={"containers": two}).task_container["image"] == "one"
 
 
-def test_a_template_opens_env_alone_unless_it_says_otherwise() -> None:
+def test_template_opens_only_env_by_default() -> None:
     assert a_template().opened == {"env"}
     assert a_template(opens="").opened == frozenset()
     assert a_template(opens=" env.LOG_LEVEL , args ,").opened == {"env.LOG_LEVEL", "args"}
 
 
-def test_everything_that_can_be_opened_can_be_opened() -> None:
+def test_template_can_open_every_openable_field() -> None:
     template = opening(row_may_set=",".join(OPENABLE), images="r/*", max_cpu="2", max_memory="4Gi")
     assert template.opened == OPENABLE == {
         "image", "command", "args", "cpu", "memory", "env", "private_machine", "special_machine",
@@ -73,7 +73,7 @@ def test_everything_that_can_be_opened_can_be_opened() -> None:
     assert template.max_memory == 4 * 2**30
 
 
-def test_annotations_that_are_not_ours_are_anybodys() -> None:
+def test_annotations_of_other_domains_are_ignored() -> None:
     manifest = a_manifest()
     manifest["metadata"]["annotations"] = {"example.com/owner": "team-a"}
     assert judge_template("t", manifest).opened == {"env"}
@@ -89,7 +89,7 @@ def test_a_bound_is_exact(written: str, bound: Fraction) -> None:
     assert opening(row_may_set="cpu", max_cpu=written).max_cpu == bound
 
 
-def test_without_an_annotation_the_containers_own_limit_is_the_bound() -> None:
+def test_limit_of_the_container_is_the_default_bound() -> None:
     template = opening(row_may_set="cpu,memory")
     assert template.max_cpu == 1
     assert template.max_memory == 2**30
@@ -100,7 +100,7 @@ def test_a_limit_may_be_written_as_a_number() -> None:
     assert template.max_cpu == 2
 
 
-def test_a_bound_of_what_is_closed_is_none() -> None:
+def test_bound_of_a_closed_field_is_none() -> None:
     assert opening(row_may_set="env", max_cpu="8").max_cpu is None
 
 
@@ -113,7 +113,7 @@ def test_a_template_may_report_by_exit_code() -> None:
     assert opening(report="exit-code").report == "exit-code"
 
 
-def test_the_digest_tells_two_templates_apart_and_not_two_orders_of_one() -> None:
+def test_digest_depends_on_the_content_but_not_on_the_order_of_keys() -> None:
     manifest = a_manifest()
     backwards = dict(reversed(manifest.items()))
     assert judge_template("a", manifest).digest == judge_template("b", backwards).digest
@@ -130,14 +130,14 @@ def test_the_digest_tells_two_templates_apart_and_not_two_orders_of_one() -> Non
      "maxFailedIndexes", "podFailurePolicy", "podReplacementPolicy", "selector", "successPolicy", "suspend",
      "ttlSecondsAfterFinished"],
 )  # fmt: skip
-def test_what_the_dispatcher_decides_is_left_out(field: str) -> None:
+def test_field_that_the_dispatcher_sets_is_a_fault(field: str) -> None:
     assert fault_of(spec={field: 1}) == f"spec.{field} is '1': the dispatcher decides it: leave it out"
 
 
 @pytest.mark.parametrize(
     ("field", "only", "wrong"), [("parallelism", 1, 2), ("completions", 1, None), ("backoffLimit", 0, 6)]
 )
-def test_one_launch_is_one_pod(field: str, only: int, wrong: object) -> None:
+def test_field_against_one_pod_per_launch_is_a_fault(field: str, only: int, wrong: object) -> None:
     assert f"spec.{field} is '{wrong}': must be {only}" in fault_of(spec={field: wrong})
     assert isinstance(a_template(spec={field: only}), Template)
 
@@ -151,7 +151,7 @@ def test_one_launch_is_one_pod(field: str, only: int, wrong: object) -> None:
         ({"containers": []}, "containers is '[]': a task needs one"),
     ],
 )
-def test_a_pod_runs_once_and_has_a_container(pod: dict[str, Any], said: str) -> None:
+def test_pod_must_run_once_and_have_a_container(pod: dict[str, Any], said: str) -> None:
     assert said in fault_of(pod=pod)
 
 
@@ -179,11 +179,11 @@ def test_a_pod_runs_once_and_has_a_container(pod: dict[str, Any], said: str) -> 
         ({"max-cpu": 4}, "dispatcher.internal/max-cpu is '4': annotations are strings: quote it"),
     ],
 )
-def test_an_opening_that_means_nothing_is_a_fault(annotations: dict[str, Any], said: str) -> None:
+def test_invalid_annotation_is_a_fault(annotations: dict[str, Any], said: str) -> None:
     assert said in fault_of(annotations=annotations)
 
 
-def test_what_rows_may_set_needs_a_bound_from_somewhere() -> None:
+def test_open_resource_without_a_bound_is_a_fault() -> None:
     fault = fault_of(annotations={"row-may-set": "cpu"}, container={"resources": None})
     assert fault == "max-cpu is 'None': rows may set cpu, so say how much"
 
@@ -198,12 +198,12 @@ def test_what_rows_may_set_needs_a_bound_from_somewhere() -> None:
         ([{"name": "A", "value": "1"}, {"name": "A", "value": "2"}], "env is 'A': a name stands once"),
     ],
 )
-def test_a_templates_own_env_neither_takes_closed_names_nor_says_a_thing_twice(own: list[Any], said: str) -> None:
+def test_closed_or_repeated_name_in_template_env_is_a_fault(own: list[Any], said: str) -> None:
     assert said in fault_of(container={"env": own})
 
 
 @pytest.mark.parametrize("name", ["", "Team", "-a", "a-", "a" * 64, "a_b", "a.b", "a\n"])
-def test_a_name_is_that_of_the_interface(name: str) -> None:
+def test_invalid_template_name_is_a_fault(name: str) -> None:
     assert fault_of(name).startswith("its name is ")
 
 
@@ -216,13 +216,13 @@ def test_a_name_is_that_of_the_interface(name: str) -> None:
         ({"metadata": {"labels": {"dispatcher.internal/queue": "x"}}}, "the dispatcher sets these"),
     ],
 )
-def test_a_manifest_is_a_job_of_no_namespace_and_without_our_labels(changes: dict[str, Any], said: str) -> None:
+def test_manifest_must_be_a_job_without_namespace_and_dispatcher_labels(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(TemplateError, match=said):
         judge_template("t", a_manifest() | changes)
 
 
 @pytest.mark.parametrize("part", ["labels", "annotations"])
-def test_the_pods_metadata_of_our_domain_is_ours(part: str) -> None:
+def test_pod_metadata_of_the_dispatcher_domain_is_a_fault(part: str) -> None:
     manifest = a_manifest()
     manifest["spec"]["template"]["metadata"] = {part: {"dispatcher.internal/shape": "x"}}
     with pytest.raises(TemplateError, match="the dispatcher sets these"):
@@ -235,33 +235,33 @@ def test_the_pods_metadata_of_our_domain_is_ours(part: str) -> None:
      "apiVersion: batch/v1\nkind: Job\nspec: 3", "apiVersion: batch/v1\nkind: Job\nspec: {template: []}",
      TEXT.replace("name: MODE", "value: x"), TEXT.replace("row-may-set: env,args", "max-seconds: 'soon'")],
 )  # fmt: skip
-def test_a_file_that_is_no_job_manifest_is_a_fault_that_names_the_template(text: str) -> None:
+def test_fault_of_a_file_without_a_job_manifest_names_the_template(text: str) -> None:
     with pytest.raises(TemplateError, match=r"^template broken: "):
         parse_template("broken", text)
 
 
 @given(st.text(max_size=60))
-def test_no_text_gets_through_as_a_template_or_as_another_fault(text: str) -> None:
+def test_any_text_raises_only_template_error(text: str) -> None:
     with pytest.raises(TemplateError):
         parse_template("any", text)
 
 
 @pytest.mark.parametrize(("key", "value"), [("max-seconds", "soon"), ("max-cpu", "lots"), ("max-memory", "1GB")])
-def test_a_bound_that_is_no_number_is_named_with_its_field(key: str, value: str) -> None:
+def test_fault_of_an_invalid_bound_names_its_field(key: str, value: str) -> None:
     annotations = {"dispatcher.internal/row-may-set": "cpu,memory", f"dispatcher.internal/{key}": value}
     manifest = a_manifest() | {"metadata": {"annotations": annotations}}
     with pytest.raises(TemplateError, match=key):
         parse_template("t", msgspec.yaml.encode(manifest).decode())
 
 
-def test_a_fault_of_a_file_is_said_with_the_templates_name() -> None:
+def test_fault_of_a_file_names_the_template() -> None:
     with pytest.raises(TemplateError, match=r"^template t: spec.suspend is 'True'"):
         parse_template("t", TEXT.replace("spec:\n  template", "spec:\n  suspend: true\n  template", 1))
 
 
-def test_a_fault_shows_the_value_but_not_a_novel() -> None:
+def test_fault_shortens_a_long_value() -> None:
     assert len(fault_of(spec={"selector": "x" * 5000})) < 200
 
 
-def test_the_default_of_these_tests_is_what_a_task_author_writes() -> None:
+def test_default_template_of_the_tests_has_the_default_image() -> None:
     assert a_template().task_container["image"] == IMAGE

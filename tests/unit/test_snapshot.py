@@ -1,4 +1,4 @@
-"""The picture of a cycle: what counts, what waits, and how an admitted launch is folded in."""
+"""The snapshot of a cycle: load, pending Pods, and the effect of an admitted launch."""
 
 import pytest
 from hypothesis import given
@@ -10,7 +10,7 @@ from dispatcher.model.snapshot import Allowance, ClusterView, Load, Pending, eff
 from tests.builders import NOW, a_complete_job, a_job, a_pod, a_queue, a_snapshot, ago, later
 
 holders = st.lists(st.tuples(st.sampled_from(["a", "b"]), st.sampled_from(["x", "y", "z"])), max_size=20)
-LANE = LaunchGroup("default", "default", "app:1")
+GROUP = LaunchGroup("default", "default", "app:1")
 
 
 def pending_of(*pods: Pod, jobs: tuple[Job, ...] = ()) -> Pending:
@@ -18,10 +18,10 @@ def pending_of(*pods: Pod, jobs: tuple[Job, ...] = ()) -> Pending:
     return plan_pending(view, 0, grace_seconds=30)
 
 
-# What is in flight
+# Load
 
 
-def test_nothing_in_flight_is_no_load() -> None:
+def test_load_without_jobs_is_zero() -> None:
     assert plan_load([]) == Load(0, {}, {})
 
 
@@ -31,47 +31,47 @@ def test_load_is_counted_in_all_by_queue_and_by_submitter_of_the_queue() -> None
 
 
 @given(holders, holders)
-def test_folding_is_the_same_as_having_counted_it(before: list[tuple[str, str]], more: list[tuple[str, str]]) -> None:
+def test_folded_load_equals_counted_load(before: list[tuple[str, str]], more: list[tuple[str, str]]) -> None:
     load = plan_load(before)
     for queue, submitted_by in more:
         load = load.with_job(queue, submitted_by)
     assert load == plan_load(before + more)
 
 
-def test_folding_leaves_the_picture_before_it_as_it_was() -> None:
+def test_folding_does_not_change_the_earlier_load() -> None:
     before = plan_load([("a", "x")])
     before.with_job("a", "x")
     assert before == plan_load([("a", "x")])
 
 
-# What waits
+# Pending Pods
 
 
-def test_nothing_pending_is_no_brake() -> None:
+def test_pending_without_pods_is_zero() -> None:
     assert pending_of() == Pending(0, {})
 
 
-def test_every_pending_pod_counts_in_all_but_only_the_unschedulable_one_is_stuck() -> None:
+def test_all_pending_pods_count_but_only_unschedulable_ones_are_stuck() -> None:
     stuck = a_pod(shape="large", unschedulable_since=ago(60))
     assert pending_of(stuck, a_pod(shape="small")) == Pending(2, {"large": 1})
 
 
-def test_a_pod_that_runs_ended_or_is_being_deleted_waits_for_nothing() -> None:
+def test_running_ended_or_deleted_pod_is_not_pending() -> None:
     ended = [a_pod(phase=phase, unschedulable_since=ago(60)) for phase in ("Running", "Succeeded", "Failed")]
     assert pending_of(*ended, a_pod(deleting=True, unschedulable_since=ago(60))) == Pending(0, {})
 
 
 @pytest.mark.parametrize(("seconds", "stuck"), [(0, {}), (29, {}), (31, {"small": 1}), (3600, {"small": 1})])
-def test_a_pod_is_stuck_once_it_was_unschedulable_for_the_grace(seconds: float, stuck: dict[str, int]) -> None:
+def test_pod_is_stuck_after_the_grace_as_unschedulable(seconds: float, stuck: dict[str, int]) -> None:
     assert pending_of(a_pod(unschedulable_since=ago(seconds))).stuck_by_shape == stuck
 
 
-def test_without_grace_a_pod_is_stuck_at_once() -> None:
+def test_pod_is_stuck_at_once_with_grace_zero() -> None:
     view = ClusterView(NOW, {}, {"pod": a_pod(unschedulable_since=NOW)}, {})
     assert plan_pending(view, 0, 0).stuck_by_shape == {"small": 1}
 
 
-def test_a_create_that_the_view_does_not_show_will_have_a_pending_pod() -> None:
+def test_unseen_create_counts_as_a_pending_pod() -> None:
     assert plan_pending(ClusterView(NOW, {}, {}, {}), 3, 0).total == 3
 
 
@@ -80,11 +80,11 @@ def test_stuck_pods_are_counted_by_shape() -> None:
     assert pending_of(*pods).stuck_by_shape == {"s": 1, "l": 2}
 
 
-def test_a_job_without_a_pod_will_have_a_pending_one() -> None:
+def test_job_without_a_pod_counts_as_a_pending_pod() -> None:
     assert pending_of(jobs=(a_job(), a_job(launch=2))).total == 2
 
 
-def test_a_job_that_somebody_suspended_has_no_pod_to_wait_for() -> None:
+def test_suspended_job_counts_no_pending_pod() -> None:
     assert pending_of(jobs=(a_job(suspended=True),)).total == 0
 
 
@@ -95,38 +95,38 @@ def test_a_job_with_a_pod_of_any_phase_is_not_counted_twice() -> None:
 
 
 @pytest.mark.parametrize("phase", [Phase.COMPLETE, Phase.FAILED])
-def test_a_finished_job_will_have_no_pod_any_more(phase: Phase) -> None:
+def test_finished_job_counts_no_pending_pod(phase: Phase) -> None:
     assert pending_of(jobs=(a_complete_job(phase=phase),)).total == 0
 
 
 # Folding a launch in
 
 
-def test_an_admitted_launch_takes_a_slot_a_token_and_a_place_and_its_pod_is_pending() -> None:
+def test_launch_takes_a_slot_a_write_and_a_place_and_its_pod_is_pending() -> None:
     before = a_snapshot(allowance=Allowance(5, 4), pending=Pending(1, {"small": 1}))
-    after = before.with_launch(LANE, "team_a")
+    after = before.with_launch(GROUP, "team_a")
     assert after.load == plan_load([("default", "team_a")])
     assert after.allowance == Allowance(4, 3)
     assert after.pending == Pending(2, {"small": 1})
-    assert after.busy_groups == {LANE}
+    assert after.busy_groups == {GROUP}
     assert (before.load, before.allowance, before.busy_groups) == (Load(), Allowance(5, 4), frozenset())
 
 
-def test_a_repeated_create_was_counted_before() -> None:
+def test_repeated_create_adds_no_load() -> None:
     before = a_snapshot(load=plan_load([("default", "team_a")]))
-    assert before.with_launch(LANE, "team_a", is_new=False).load == before.load
+    assert before.with_launch(GROUP, "team_a", is_new=False).load == before.load
 
 
-def test_lanes_are_put_into_the_picture() -> None:
+def test_launch_groups_are_put_into_the_snapshot() -> None:
     other = LaunchGroup("default", "other", "app:1")
-    after = a_snapshot().with_groups(frozenset({LANE}), frozenset({other}))
-    assert (after.failing_groups, after.busy_groups) == (frozenset({LANE}), frozenset({other}))
+    after = a_snapshot().with_groups(frozenset({GROUP}), frozenset({other}))
+    assert (after.failing_groups, after.busy_groups) == (frozenset({GROUP}), frozenset({other}))
 
 
 # Queues
 
 
-def test_the_star_row_gives_what_a_queue_leaves_open() -> None:
+def test_star_row_fills_in_unset_columns_of_a_queue() -> None:
     star = a_queue("*", max_jobs=10, max_jobs_per_submitter=3, max_pending=2)
     own = a_queue("own", weight=5, max_jobs=1, max_jobs_per_submitter=0, max_pending=0)
     queues = effective_queues([star, own, a_queue("open", weight=2)])
@@ -136,11 +136,11 @@ def test_the_star_row_gives_what_a_queue_leaves_open() -> None:
     }
 
 
-def test_the_weight_of_the_star_row_is_nobodys() -> None:
+def test_weight_of_the_star_row_is_ignored() -> None:
     assert effective_queues([a_queue("*", weight=9), a_queue("q")])["q"].weight == 1
 
 
-def test_without_a_star_row_what_is_open_stays_open() -> None:
+def test_queue_without_a_star_row_keeps_its_unset_columns() -> None:
     assert effective_queues([a_queue("q")]) == {"q": a_queue("q")}
 
 
@@ -156,13 +156,13 @@ def test_a_queue_is_paused_until_both_its_own_and_the_global_pause_are_over(
     assert queues["q"].paused_until == until
 
 
-def test_a_queue_that_is_not_declared_has_no_cap_and_no_pause_of_its_own() -> None:
+def test_undeclared_queue_has_no_cap_and_no_pause() -> None:
     unknown = a_snapshot(a_queue("q", max_jobs=0)).queue("gone")
     assert (unknown.max_jobs, unknown.max_jobs_per_submitter, unknown.max_pending) == (None, None, None)
     assert unknown.paused_until is None
 
 
-# What the view has seen
+# Writes that the view has seen
 
 
 @pytest.mark.parametrize(

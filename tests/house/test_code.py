@@ -1,4 +1,4 @@
-"""Every file of this repository keeps the budgets of CONTRIBUTING. Each rule also meets source that breaks it."""
+"""Every file of this repository keeps the budgets of CONTRIBUTING. Each rule is tested with source that breaks it."""
 
 import statistics
 from collections.abc import Callable

@@ -40,7 +40,7 @@ def test_faults_of_later_parts_have_no_test() -> None:
 
 
 def test_every_marker_belongs_to_a_collected_test() -> None:
-    """Not so: a marker on another function, in a list of marks, or in a file that pytest does not collect."""
+    """No test runs for a marker on another function, in a list of marks, or in a file that pytest does not collect."""
     for path in python_files("tests/"):
         source = path.read_text(encoding="utf-8")
         is_collected = path.name.startswith("test_")

@@ -73,8 +73,8 @@ def start_steps(world: World, state: State, actor: Container) -> None:
 
 
 def accepted(state: State, actor: Container) -> AttemptHistory:
-    """The history with this start. The run counts as failed at once if its Job has failed or is gone: so a dispatcher
-    may see it.
+    """The history with this start. The run counts as failed at once if its Job has failed or is gone, because a
+    dispatcher may take it for a failed run.
     """
     job, history = find_uid(state.jobs, actor.uid), state.history
     looks_failed = job is None or job.phase == BROKEN

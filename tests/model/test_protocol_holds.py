@@ -1,6 +1,6 @@
 """The protocol holds in every run of the model. The decisions are those of production. All runs together are large.
 
-Two runs at a time, each in its own process. The process frees the memory of its run when it ends.
+Two runs at a time, each in its own process. So the memory of a run is free again after its end.
 """
 
 from concurrent.futures import ProcessPoolExecutor

@@ -1,4 +1,4 @@
-"""The functions of `row.py` change rows as the SQL functions do: every small row under every call, in both.
+"""The functions of `row.py` change rows as the SQL functions do. Both get every small row with every call.
 
 The table holds all rows at once. One statement makes a call for each row. The test compares all rows and answers, and
 rolls back.

@@ -27,6 +27,6 @@ def test_covered_rule_alone_breaks_no_law(removed: Removed) -> None:
 
 @pytest.mark.parametrize("run", RUNS, ids=range(len(RUNS)))
 def test_run_with_all_rules_breaks_no_law(run: Configuration) -> None:
-    """So the removed rule, and nothing else, breaks the law in the tests above."""
+    """Shows that the removed rule, and nothing else, breaks the law in the tests above."""
     found = explore(run)
     assert not found.broken, found

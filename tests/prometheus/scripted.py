@@ -24,7 +24,7 @@ class Scripted:
 
     asked: path and query of each request, in order.
     sent: bytes sent so far of a body that is too large.
-    broken: an exception of the answer itself.
+    broken: an exception that the answer function raised.
     """
 
     url: str = ""

@@ -32,7 +32,7 @@ class Trace:
     ended: float
     every: float = 15
     after: float = 1
-    number: int = 1  # counts the restarts of the container: each has another cgroup
+    number: int = 1  # 1 for the first start of the container; each restart has another cgroup
     job: str = "kubelet"  # of the scraping Prometheus
     used: Course | None = None
     memory: Course | None = None

@@ -43,9 +43,7 @@ NO_ANSWER: Final = ApiAnswer(0, message="timeout")
 
 
 class Observer(Protocol):
-    """Is called for each create and delete when it is sent, for each answer that arrives, and for each create that
-    lands.
-    """
+    """Called for each create and delete that is sent, for each answer that arrives, and for each create that lands."""
 
     def sent(self, api: "Api", manifest: Manifest) -> None: ...
     def heard(self, api: "Api", name: str, answer: ApiAnswer) -> None: ...

@@ -1,6 +1,6 @@
 """I9: which Jobs may be deleted, judged by the real rows and Jobs at the moment of the delete.
 
-A delete with an old resourceVersion hits nothing, and breaks no law. A delete that hits must be right. A past attempt
+A delete with an old resourceVersion hits nothing, so it breaks no law. A delete that hits must be right. A past attempt
 never returns, so a decision that was right stays right.
 """
 

@@ -12,7 +12,7 @@ from tests.property import disturbances
 from tests.property.api import Outcome
 from tests.property.profiles import STORY
 from tests.property.rows import NewTask
-from tests.property.world import Behaviour, World
+from tests.property.world import LaunchFault, World
 
 MANY: Final = 260
 MOST_LOOKS: Final = 24
@@ -51,7 +51,9 @@ def not_due(world: World) -> None:
 
 def failing_launches(world: World) -> None:
     """Rows whose launches fail and are repeated after a pause."""
-    world.behaviours |= dict.fromkeys(world.insert(NewTask("other", priority=0, template="other"), 2), Behaviour.FAILS)
+    world.launch_faults |= dict.fromkeys(
+        world.insert(NewTask("other", priority=0, template="other"), 2), LaunchFault.FAILS
+    )
 
 
 def missing_image(world: World) -> None:

@@ -20,7 +20,7 @@ from tests.property.new_tasks import any_tasks, runnable_tasks
 from tests.property.profiles import WORLD
 from tests.property.replica import Replica
 from tests.property.rows import NewTask
-from tests.property.world import FAULTS, NAMES, QUEUES, Behaviour, World
+from tests.property.world import FAULTS, NAMES, QUEUES, LaunchFault, World
 
 FLOOD: Final = 250
 BAD_TEMPLATES: Final = ("broken", "unknown")
@@ -31,7 +31,7 @@ queues = st.sampled_from(QUEUES)
 replicas = st.sampled_from(NAMES)
 thens = st.sampled_from(["on", "on", "done", "fresh", "look", "nothing"])
 seconds = st.sampled_from([0, 1, 5, 12, 31, 61, 130])
-behaviours = st.dictionaries(st.integers(1, 8), st.sampled_from(Behaviour), max_size=4)
+launch_faults = st.dictionaries(st.integers(1, 8), st.sampled_from(LaunchFault), max_size=4)
 caps = st.none() | st.integers(0, 3)
 in_flight = st.sampled_from([Outcome.LATE, Outcome.HELD, Outcome.LATE, Outcome.HELD, Outcome.ANSWER_LOST, Outcome.LOST])
 lands = st.sampled_from(["at once", "later", "never"])
@@ -46,16 +46,16 @@ class Dispatchers(RuleBasedStateMachine):
         super().__init__()
         self.world = World()
 
-    @initialize(some=st.lists(any_tasks(), min_size=1, max_size=4), behaviours=behaviours)
-    def begin(self, some: list[NewTask], behaviours: dict[int, Behaviour]) -> None:
-        self.world.behaviours = behaviours
+    @initialize(some=st.lists(any_tasks(), min_size=1, max_size=4), launch_faults=launch_faults)
+    def begin(self, some: list[NewTask], launch_faults: dict[int, LaunchFault]) -> None:
+        self.world.launch_faults = launch_faults
         for new_task in some:
             self.world.insert(new_task, 2)
         self.world.tick("A")
 
     @rule(new_task=any_tasks(), delay=st.none() | st.integers(-60, 300), count=st.sampled_from([1, 3, FLOOD]))
     def insert(self, new_task: NewTask, delay: int | None, count: int) -> None:
-        """Inserts rows. Of rows that can never run it may insert more than the first window of a look."""
+        """Inserts rows. Rows that can never run may be more than the first window of a look."""
         count = count if new_task.template in BAD_TEMPLATES and len(self.world.table.rows) < FLOOD else min(count, 3)
         if delay is not None:
             new_task = msgspec.structs.replace(new_task, run_at=self.world.clock.of_rows + timedelta(seconds=delay))
@@ -206,14 +206,14 @@ class Dispatchers(RuleBasedStateMachine):
     @rule(
         new_task=runnable_tasks(),
         act=st.sampled_from(["run", "run", "change"]),
-        behaviour=st.sampled_from([Behaviour.FAILS, Behaviour.FAILS_AT_FIRST]),
+        launch_fault=st.sampled_from([LaunchFault.FAILS, LaunchFault.FAILS_AT_FIRST]),
     )
-    def look_slowly(self, new_task: NewTask, act: str, behaviour: Behaviour) -> None:
+    def look_slowly(self, new_task: NewTask, act: str, launch_fault: LaunchFault) -> None:
         """The rows of a look come late. Until then containers start and end, or another dispatcher leads."""
         if (leader := self.world.laws.leader) is None:
             return
         for id_ in self.world.insert(new_task, 2):
-            self.world.behaviours[id_] = behaviour
+            self.world.launch_faults[id_] = launch_fault
         self._then("fresh")
         self.world.start_pods()
         self.world.insert(new_task, 2)

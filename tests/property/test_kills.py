@@ -11,7 +11,7 @@ from tests.property.api import Outcome
 from tests.property.endings import undone
 from tests.property.profiles import STORY
 from tests.property.rows import NewTask
-from tests.property.world import Behaviour, World
+from tests.property.world import LaunchFault, World
 
 MOST_TURNS: Final = 60
 new_tasks = st.builds(
@@ -41,7 +41,7 @@ def result_of(scenario: Scenario, kill_at: int | None, *, landed: bool = False) 
     world = World()
     try:
         world.set_queue(Queue("default", max_jobs=scenario.cap))
-        world.behaviours = dict.fromkeys(scenario.failing_ids, Behaviour.FAILS_AT_FIRST)
+        world.launch_faults = dict.fromkeys(scenario.failing_ids, LaunchFault.FAILS_AT_FIRST)
         for new_task in scenario.new_tasks:
             world.insert(new_task)
         if kill_at is not None:

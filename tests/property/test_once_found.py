@@ -8,7 +8,7 @@ from dispatcher.model.jobs import Phase
 from dispatcher.model.tasks import Queue, Status
 from tests.property.api import Outcome
 from tests.property.rows import NewTask
-from tests.property.world import Behaviour, World
+from tests.property.world import LaunchFault, World
 
 
 def look(world: World) -> None:
@@ -97,7 +97,7 @@ def test_row_hidden_until_its_job_was_swept_runs_once_more_and_ends() -> None:
     """The row's failure is forgotten with its Job, so the row may fail once more than `max_failures`."""
     world = World()
     started(world)
-    world.behaviours[1] = Behaviour.FAILS
+    world.launch_faults[1] = LaunchFault.FAILS
     world.run(to_the_end=True)
     world.table.hidden.add(1)
     for _ in range(20):

@@ -115,7 +115,7 @@ class View:
         return self._watched["jobs"].known
 
     def hidden(self) -> Iterator[Job]:
-        """Unfinished Jobs of the past that the view does not show."""
+        """Unfinished Jobs that the view lacks, although they were made before its version."""
         version, made_at = self._watched["jobs"].version, self._cluster.made_at
         return (job for job in self._cluster.unfinished() if job.name not in self.jobs and made_at[job.name] <= version)
 

@@ -25,7 +25,7 @@ SOON_SECONDS: Final = 0.25
 LOOKS_PER_TURN: Final = 2
 
 
-class Behaviour(StrEnum):
+class LaunchFault(StrEnum):
     """How launches of a task go wrong."""
 
     FAILS = "fails"
@@ -36,7 +36,7 @@ class Behaviour(StrEnum):
 class World:
     """Two dispatchers, A and B, and everything that they share. A leads at first.
 
-    behaviours: how launches of a task go wrong, by task id.
+    launch_faults: how launches of a task go wrong, by task id.
     next_leader: the dispatcher that leads after an outage without a leader.
     """
 
@@ -50,7 +50,7 @@ class World:
         self.table.queues = {name: Queue(name) for name in QUEUES}
         self.replicas: dict[str, Replica] = {}
         self.next_leader = "A"
-        self.behaviours: dict[int, Behaviour] = {}
+        self.launch_faults: dict[int, LaunchFault] = {}
         for name in NAMES:
             self.start(name)
         self.lead("A")
@@ -174,17 +174,19 @@ class World:
 
     def _place(self, pod: Pod) -> None:
         job = self.cluster.job_of(pod)
-        if job is not None and self.behaviours.get(job.task_id) is Behaviour.NEVER_STARTS:
+        if job is not None and self.launch_faults.get(job.task_id) is LaunchFault.NEVER_STARTS:
             self.cluster.put_pod(msgspec.structs.replace(pod, waiting_reason="ImagePullBackOff"))
         else:
             self.cluster.bind(pod)
 
     def _fails(self, container: Container) -> bool:
-        behaviour = self.behaviours.get(container.task_id)
-        return behaviour is Behaviour.FAILS or (behaviour is Behaviour.FAILS_AT_FIRST and container.at[1] == 1)
+        launch_fault = self.launch_faults.get(container.task_id)
+        return launch_fault is LaunchFault.FAILS or (
+            launch_fault is LaunchFault.FAILS_AT_FIRST and container.at[1] == 1
+        )
 
     def cluster_turn(self) -> None:
-        """One fair turn of controllers, node and containers. Containers succeed, unless their task has a behaviour."""
+        """One fair turn of controllers, node and containers. Containers succeed, unless their task has a fault."""
         for job in [job for job in self.cluster.jobs.values() if job.deleting]:
             self.cluster.finish_delete(job)
         self.cluster.expire()

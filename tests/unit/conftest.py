@@ -1,4 +1,4 @@
-"""Hypothesis settings of the unit tests: the same examples on every machine, and no deadline on slow machines."""
+"""Hypothesis settings of the unit tests: the same examples on every machine. Without a deadline slow machines pass."""
 
 from hypothesis import settings
 

@@ -179,7 +179,7 @@ async def test_every_head_row_is_read_or_has_one_reason_or_waits_for_a_place(
     snapshot = a_snapshot(a_queue("a", max_jobs=most), a_queue("b"))
     found = await Scan(10).run(index, index, snapshot, {})
     launchable = {name: [row.id for row in table if row.queue == name and row.kind == b"good" and row.id not in parked]
-            for name in "ab"}  # fmt: skip
+                  for name in "ab"}  # fmt: skip
     room = {"a": 10 if most is None else min(most, 10), "b": 10}
     for name in "ab":
         assert [id_ for id_ in found.ids if table[id_].queue == name] == launchable[name][: room[name]]

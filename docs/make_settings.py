@@ -1,4 +1,4 @@
-"""Writes `docs/settings.md` from `dispatcher/settings/definition.py`, so that there is no second list. See `make docs`."""
+"""Writes `docs/settings.md` from `dispatcher/settings/definition.py`: there is no second list. See `make docs`."""
 
 import dataclasses
 from collections.abc import Iterator

@@ -28,8 +28,7 @@ quick: venv ## unit, contract and journey tests on the embedded cluster: under a
 
 test: venv ## everything; on a fresh machine too
 	@$(MAKE) --no-print-directory $(TOGETHER) controlplane lint types imports house coverage
-	@$(MAKE) --no-print-directory $(TOGETHER) integration contract
-	@$(MAKE) --no-print-directory $(TOGETHER) model property
+	@$(MAKE) --no-print-directory $(TOGETHER) contract integration model property
 	@$(MAKE) --no-print-directory journey
 	@$(MAKE) --no-print-directory faults
 

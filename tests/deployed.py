@@ -1,4 +1,4 @@
-"""What `deploy/` puts into a cluster: its objects as kustomize renders them, and the rights that they give."""
+"""The objects of `deploy/` as kustomize renders them, and the rights that they give."""
 
 import itertools
 import os
@@ -22,11 +22,15 @@ NAMES = DEPLOY / "names"
 RBAC_KINDS = ("ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
 POLICY_KINDS = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 CLUSTER_KINDS = ("ClusterRole", "ClusterRoleBinding", *POLICY_KINDS)
-"""Of what `deploy/base` holds, what belongs to no namespace. kustomize does not know it of the last two."""
+"""The kinds in `deploy/base` that belong to no namespace. kustomize does not know this of the last two."""
 
 
 class Right(NamedTuple):
-    """One verb on one resource; where: the namespace, or `cluster`. No name: every object."""
+    """One verb on one resource.
+
+    * where: the namespace, or `cluster`.
+    * name: the object; empty: every object.
+    """
 
     where: str
     group: str
@@ -36,7 +40,7 @@ class Right(NamedTuple):
 
 
 def rendered(folder: Path) -> tuple[Json, ...]:
-    """What `kubectl apply -k FOLDER` sends."""
+    """The objects that `kubectl apply -k FOLDER` sends."""
     done = subprocess.run(
         [programs(KUSTOMIZE)["kustomize"], "build", folder], capture_output=True, text=True, check=False
     )
@@ -63,7 +67,7 @@ def moved(
     settings: Mapping[str, str] | None = None,
     lists: Mapping[str, str] | None = None,
 ) -> tuple[Json, ...]:
-    """As a second installation is made: programs in the first of two namespaces, Jobs in the second.
+    """The objects of a second installation: programs in the first of two namespaces, Jobs in the second.
 
     `lists`: what Jobs may name.
     """
@@ -79,13 +83,13 @@ def moved(
 
 
 def pod_templates(objects: tuple[Json, ...]) -> dict[str, Json]:
-    """Every Pod template, by what runs in it."""
+    """Every Pod template, by the command of its first container."""
     templates = [one["spec"]["template"] for one in objects if "template" in one.get("spec", {})]
     return {template["spec"]["containers"][0]["args"][0]: template for template in templates}
 
 
 def settings_of(objects: tuple[Json, ...], command: str) -> Loaded:
-    """As the program in that container would read them."""
+    """The settings that the program in that container would read."""
     template = pod_templates(objects)[command]
     maps = {
         ("ConfigMap", one["metadata"]["name"]): one.get("data", {}) for one in objects if one["kind"] == "ConfigMap"
@@ -95,7 +99,7 @@ def settings_of(objects: tuple[Json, ...], command: str) -> Loaded:
 
 
 def granted(objects: tuple[Json, ...], account: str) -> set[Right]:
-    """What the ServiceAccount may do once the objects are there."""
+    """The rights of the ServiceAccount once the objects are there."""
     return {right for binding in objects if _binds(binding, account) for right in _rights(objects, binding)}
 
 

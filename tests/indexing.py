@@ -1,4 +1,4 @@
-"""Waiting rows as the database's indexes show them."""
+"""Waiting rows as the indexes of the database show them."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,7 +6,7 @@ from dispatcher.model.tasks import IndexedRow
 
 
 class RowIndex:
-    """The three questions that a scan asks of waiting rows, answered from a list."""
+    """Answers from a list the three questions that a scan asks about waiting rows."""
 
     def __init__(self, rows: Sequence[IndexedRow]) -> None:
         self.rows = rows

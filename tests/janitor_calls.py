@@ -1,4 +1,4 @@
-"""The janitor's functions as the janitor calls them: by its own statements, under its own login."""
+"""The functions of the janitor as the janitor calls them: with its own statements, under its own login."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.rows import FIRST, Row, Started
 
 
 async def returned(row: Row, started: Started, *, by: Connection | None = None, **other: Any) -> str | None:
-    """`other`: what differs from the run as it started."""
+    """Calls `janitor_return`; `other`: arguments that differ from the run as it started."""
     told = {
         "id": row.id,
         "attempt": 1,
@@ -23,7 +23,7 @@ async def returned(row: Row, started: Started, *, by: Connection | None = None, 
 
 
 async def closed(row: Row, *, by: Connection | None = None, **other: Any) -> str | None:
-    """`other`: what differs from the end, as failed, of the first launch of the first Pod."""
+    """Calls `janitor_end`; `other`: arguments that differ from "launch 1 of the first Pod ends as failed"."""
     told = {"id": row.id, "attempt": 1, "launch": 1, "job_uid": FIRST.job_uid, "outcome": "failed", "error": "over"}
     return await call(row.database, "end", told | other, by)
 

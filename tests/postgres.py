@@ -1,8 +1,8 @@
-"""A real Postgres for tests: a server, databases that cost milliseconds, one login per role of the project.
+"""A real Postgres for tests: a server, databases that are made in milliseconds, one login per role of the project.
 
-The server is made by `postgres_process`, or is the one `TEST_DATABASE_URL` names (an admin's URL). A database is a copy
-of a template that was migrated once, so every test starts from the real schema. The logins are roles of the whole
-server and are members of exactly one group role each, as a real installation has them.
+`postgres_process` makes the server, unless `TEST_DATABASE_URL` (the URL of an administrator) names one. A database is a
+copy of a template that was migrated once, so every test starts from the real schema. The logins belong to the whole
+server. Each is a member of exactly one group role, as in a real installation.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ OURS = "made by the tests of the dispatcher"
 EXISTING_LOGINS = """
 SELECT rolname, shobj_description(oid, 'pg_authid') AS note FROM pg_roles WHERE rolname = ANY ($1::text[])
 """
-# CREATE DATABASE copies a template's contents, but not who may connect to it or make temporary tables in it.
+# CREATE DATABASE copies the contents of a template, but not who may connect to it or make temporary tables in it.
 COPIED_GRANTS = """
 SELECT format('GRANT %s ON DATABASE %I TO %s', acl.privilege_type, $2::text,
               CASE acl.grantee WHEN 0 THEN 'PUBLIC' ELSE acl.grantee::regrole::text END)
@@ -48,7 +48,7 @@ SELECT format('GRANT %s ON DATABASE %I TO %s', acl.privilege_type, $2::text,
 
 
 class Database:
-    """One database; what it opened is closed by `drop`."""
+    """One database; `drop` closes every connection that this object opened."""
 
     def __init__(self, server: PostgresServer, name: str) -> None:
         self.name = name
@@ -81,7 +81,7 @@ class Database:
         return row
 
     async def start_key(self, task_id: int) -> UUID:
-        """The key that the row's container is given."""
+        """The key that the container of the row is given."""
         admin = await self.session("admin")
         query = "SELECT dispatch.start_keys(id, created_at) FROM dispatch.tasks WHERE id = $1 LIMIT 1"
         key: UUID = await admin.fetchval(query, task_id)
@@ -116,7 +116,7 @@ class Standby:
         return url_with(database.url(login), host=f"127.0.0.1:{self.postmaster.port}")
 
     async def caught_up(self) -> None:
-        """Returns when all that the primary has written by now is visible here."""
+        """Returns when everything that the primary has written by now is visible here."""
         primary, standby = await connect(self._primary_url), await connect(self.postmaster.admin_url)
         try:
             written = await primary.fetchval("SELECT pg_current_wal_insert_lsn()::text")
@@ -130,7 +130,7 @@ class Standby:
             await standby.close()
 
     async def promote(self) -> None:
-        """From here on a primary of its own; the old one goes on beside it."""
+        """Makes the standby a primary of its own; the old primary goes on."""
         connection = await connect(self.postmaster.admin_url)
         try:
             assert await connection.fetchval("SELECT pg_promote()")
@@ -145,7 +145,7 @@ class Standby:
 
 
 class PostgresServer:
-    """The server of a test session. Get one by `launch`, give it back by `close`."""
+    """The server of a test session: `launch` starts it, `close` ends it."""
 
     def __init__(self, admin_url: str, postmaster: Postmaster | None) -> None:
         self.admin_url = admin_url
@@ -202,7 +202,7 @@ class PostgresServer:
         self._owned().thaw()
 
     def log(self) -> str:
-        """What the server has logged so far; nothing where it is somebody's, whose log is out of reach."""
+        """The log of the server so far. Empty for the server of `TEST_DATABASE_URL`, whose log is out of reach."""
         return self._postmaster.log_path.read_text(errors="replace") if self._postmaster else ""
 
     async def execute(self, statement: str) -> None:

@@ -1,6 +1,6 @@
-"""The project's own Postgres servers as tests need them: copied, frozen, and gone whatever becomes of the tests.
+"""The project's own Postgres servers as tests need them: they can be copied and frozen, and nothing of them stays.
 
-A guard outlives the tests by a second: however they end, no server and no file stays behind.
+A guard process outlives the tests by a second. It ends the servers and removes their files, however the tests end.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dispatcher.local.postgres import SETTINGS, SUPERUSER, Home, free_port
 
 __all__ = ["SETTINGS", "Folder", "Postmaster", "binaries", "free_port"]
 
-SETTINGS["synchronous_commit"] = "off"  # what a killed server forgets is a tenth of a second
+SETTINGS["synchronous_commit"] = "off"  # a killed server forgets a tenth of a second
 GUARD = """
 read -r _ || true                      # ends when the process that started us does
 [ -d "$1" ] || exit 0
@@ -45,7 +45,7 @@ class Folder(Home):
 
 
 class Postmaster(postgres.Postmaster):
-    """One that can be copied and frozen."""
+    """A Postgres server that can be copied and frozen."""
 
     def __init__(self, folder: Folder, name: str) -> None:
         super().__init__(folder, name)
@@ -53,7 +53,7 @@ class Postmaster(postgres.Postmaster):
         self._frozen: list[int] = []
 
     async def copy(self, primary: Postmaster) -> None:
-        """A base backup that follows the primary once started."""
+        """Makes a base backup that follows the primary once it is started."""
         source = ["-h", "127.0.0.1", "-p", str(primary.port), "-U", SUPERUSER]
         options = ["-R", "-X", "stream", "--checkpoint=fast", "--no-sync"]
         await self.folder.make(self.directory, "pg_basebackup", *source, *options)
@@ -63,9 +63,9 @@ class Postmaster(postgres.Postmaster):
         await super().stop(immediately=immediately)
 
     async def freeze(self) -> None:
-        """The server is there, accepts TCP connections and answers nothing, until `thaw`."""
+        """Stops the server's processes until `thaw`: it still accepts TCP connections and answers nothing."""
         witness: asyncpg.Connection[asyncpg.Record] = await asyncpg.connect(self.admin_url)
-        os.kill(self.process.pid, signal.SIGSTOP)  # first, so that no backend is born unseen
+        os.kill(self.process.pid, signal.SIGSTOP)  # first, so that no backend starts unseen
         others = await witness.fetch("SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
         await witness.close()
         self._frozen = [self.process.pid, *(row["pid"] for row in others)]
@@ -84,6 +84,6 @@ class Postmaster(postgres.Postmaster):
 
 
 def binaries() -> Path:
-    """`TEST_POSTGRES_BIN` names another installation, e.g. the oldest supported one."""
+    """The folder of Postgres' programs; `TEST_POSTGRES_BIN` names another one, e.g. of the oldest supported version."""
     given = os.environ.get("TEST_POSTGRES_BIN")
     return Path(given) if given else postgres.binaries()

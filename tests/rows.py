@@ -26,7 +26,7 @@ TERMINAL = {"succeeded", "failed", "cancelled"}
 
 @dataclass(frozen=True)
 class Pod:
-    """One container run. Two Pods of one job_uid are twins."""
+    """One run of a container. Two Pods with one job_uid are two containers of one launch."""
 
     name: str | None = "pod-1"
     job_uid: str = "job-1"
@@ -44,13 +44,15 @@ class Started:
 
     @property
     def run_digest(self) -> bytes:
-        """What the row keeps of the token."""
+        """The digest of the token, which the row keeps."""
         return hashlib.sha256(self.run_token.bytes).digest()
 
 
 @dataclass(frozen=True)
 class Row:
-    """One task of the database; every call uses the login whose business it is, on its own connection or `by`."""
+    """One task of the database. Every call uses the login that makes it in production, on its own connection or on
+    `by`.
+    """
 
     database: Database
     id: int
@@ -102,7 +104,7 @@ class Row:
         return answer
 
     async def now(self) -> Record:
-        """The row as it stands; a row that contradicts itself fails here."""
+        """The row as it stands; fails if the row contradicts itself."""
         row = await self.database.task(self.id)
         assert contradictions(row) == []
         return row
@@ -114,7 +116,7 @@ class Row:
         return await self.database.launches(self.id)
 
     async def silent_for(self, seconds: float) -> None:
-        """The last heartbeat was so long ago."""
+        """Sets the last heartbeat back by so many seconds."""
         admin = await self.database.session("admin")
         silence = "UPDATE dispatch.tasks SET heartbeat_at = now() - $2::interval WHERE id = $1"
         await admin.execute(silence, self.id, timedelta(seconds=seconds))
@@ -126,7 +128,7 @@ async def insert_row(database: Database, login: str = "team_a", **columns: objec
 
 
 def contradictions(row: Record) -> list[str]:
-    """What no row may be at any time."""
+    """The rules that this row breaks; empty for every row that may exist."""
     status = row["status"]
     waiting, processing, over = status == "waiting", status == "processing", status in TERMINAL
     rules = {

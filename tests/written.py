@@ -1,4 +1,7 @@
-"""What `docs/rights.md` says, compared with what is: a difference is a right that is not written, or one that went."""
+"""Compares `docs/rights.md` with the rights that exist.
+
+A difference is a right that is not written, or a written right that is gone.
+"""
 
 import difflib
 
@@ -6,7 +9,7 @@ from docs.make_rights import PAGE
 
 
 def differences(made: str) -> str:
-    """Between the part of the page with the same heading and what was made now; empty: none."""
+    """Differences between `made` and the part of the page with the same heading; empty: none."""
     heading = made.splitlines()[0]
     written = ["## " + part for part in PAGE.read_text(encoding="utf-8").split("\n## ")[1:]]
     (kept,) = [part for part in written if part.startswith(heading + "\n")] or [""]

@@ -1,7 +1,7 @@
-"""What the API server allows a ServiceAccount, by its own answers, beside what `docs/rights.md` gives it.
+"""The rights of a ServiceAccount by the answers of the API server, and by `docs/rights.md`.
 
-Two questions: the rules that apply to the account, which are all there are, names included; and, as the authorizer is
-asked for each request, every resource with every verb.
+The server is asked in two ways: for the complete list of rules that apply to the account, names included; and, as the
+authorizer is asked for each request, for every resource with every verb.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ SELF = {
     ("authorization.k8s.io", "selfsubjectrulesreviews", "", "create"),
     ("authentication.k8s.io", "selfsubjectreviews", "", "create"),
 }
-"""Every account of a cluster may ask what it is and what it may."""
+"""Every account of a cluster may ask who it is and what it may do."""
 SPECIAL = {
     ("", "users"): ["impersonate"],
     ("", "groups"): ["impersonate"],
@@ -30,14 +30,18 @@ SPECIAL = {
     ("certificates.k8s.io", "signers"): ["approve", "sign", "attest"],
     ("*", "*"): ["*"],
 }
-"""Verbs beside those of every resource."""
+"""Verbs that only these resources have."""
 AT_ONCE = 24
 Allowed = tuple[str, str, str, str]
 """Group, resource, name (empty: every object) and verb."""
 
 
 class Account(NamedTuple):
-    """`rights`: those of the page, by place; roles of the server are expanded."""
+    """One ServiceAccount.
+
+    * user: the account as the API server names it.
+    * rights: the rights of the page, with the roles of the server expanded.
+    """
 
     namespace: str
     user: Json
@@ -45,13 +49,13 @@ class Account(NamedTuple):
     rights: frozenset[Right]
 
     def allowed(self, namespace: str) -> set[Allowed]:
-        """What the page allows in a namespace; an empty one: cluster-wide."""
+        """The rights that the page gives in a namespace; empty namespace: cluster-wide."""
         return {
             (one.group, one.resource, one.name, one.verb) for one in self.rights if one.where in (CLUSTER, namespace)
         }
 
     def places(self) -> set[str]:
-        """Namespaces in which the account has anything; its own in any case."""
+        """Namespaces in which the account has any right, and its own."""
         return {self.namespace, *(one.where for one in self.rights)} - {CLUSTER}
 
 
@@ -65,7 +69,7 @@ async def account(plane: ControlPlane, subject: str, objects: Iterable[Json]) ->
 
 
 async def expanded(plane: ControlPlane, right: Right) -> set[Right]:
-    """What a role of the server allows, as the server has it; any other right is itself."""
+    """The rights that a role of the server gives, as the server has it; any other right is itself."""
     if right.verb != ALL_OF_ROLE:
         return {right}
     kind, name = right.name.split(" ")
@@ -75,7 +79,7 @@ async def expanded(plane: ControlPlane, right: Right) -> set[Right]:
 
 
 async def reviewed(api: Api, namespace: str) -> Json:
-    """The rules that apply to the account there, as it is told itself."""
+    """The rules that apply to the account there, as the server tells the account itself."""
     path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
     status: Json = (await api.request("POST", path, {"spec": {"namespace": namespace}}))["status"]
     assert not status["incomplete"]
@@ -83,7 +87,7 @@ async def reviewed(api: Api, namespace: str) -> Json:
 
 
 async def rules_review(one: Account, namespace: str) -> set[Allowed]:
-    """Of objects; `paths_review` has the rest."""
+    """The rules for objects; `paths_review` has the others."""
     rows = (await reviewed(one.api, namespace))["resourceRules"]
     found = {
         each
@@ -109,7 +113,7 @@ async def paths_review(api: Api, namespace: str) -> set[tuple[str, str]]:
 async def judged(
     plane: ControlPlane, one: Account, namespace: str, resources: Iterable[tuple[str, str]]
 ) -> tuple[set[Allowed], set[Allowed]]:
-    """Of all questions those that the server says yes to, and those that the page does."""
+    """Asks every question. Returns what the server allows, and what the page allows."""
     written = one.allowed(namespace)
     told = await rules_review(one, namespace or one.namespace)
     asked = list(questions(resources, {*told, *written, *one.allowed(one.namespace)}))
@@ -118,7 +122,7 @@ async def judged(
 
 
 async def discovered(plane: ControlPlane) -> set[tuple[str, str]]:
-    """Group and resource, of every version that the server knows; parts of resources, too."""
+    """Group and resource, of every version that the server knows, with subresources."""
     groups = (await plane.admin("GET", "/apis"))["groups"]
     places = [("", "/api/v1")]
     places += [(group["name"], f"/apis/{one['groupVersion']}") for group in groups for one in group["versions"]]
@@ -126,7 +130,7 @@ async def discovered(plane: ControlPlane) -> set[tuple[str, str]]:
 
 
 def questions(resources: Iterable[tuple[str, str]], known: Iterable[Allowed]) -> Iterator[Allowed]:
-    """Resources that are known but not installed are asked for, too, and named objects by two names."""
+    """Every resource with every verb, also resources that are known but not installed; named objects by two names."""
     every = {(group, resource, "") for group, resource in resources}
     every |= {(group, resource, asked) for group, resource, name, _ in known for asked in (name, name and "another")}
     for group, resource, name in sorted(every):
@@ -136,7 +140,7 @@ def questions(resources: Iterable[tuple[str, str]], known: Iterable[Allowed]) ->
 
 
 def covers(written: Allowed, asked: Allowed) -> bool:
-    """A right to every object covers each name; a wildcard, as kube-scheduler's roles have them, each word."""
+    """A right to every object covers each name. A wildcard, as in the roles of kube-scheduler, covers each word."""
     group, resource, name, verb = written
     words = ((group, asked[0]), (resource, asked[1]), (verb, asked[3]))
     return name in ("", asked[2]) and all(word in (one, "*") for word, one in words)

@@ -1,4 +1,4 @@
-"""Asking our extender over HTTP, in the words of kube-scheduler or in no words at all."""
+"""Asks our extender over HTTP: in the words of kube-scheduler, or with any other bytes."""
 
 import asyncio
 import io
@@ -11,7 +11,7 @@ from tests.contract.bodies import POINTS, asking
 
 
 class Asked:
-    """An extender at work, asked over one connection or several."""
+    """A running extender, asked over one connection or several."""
 
     def __init__(self, port: int, session: aiohttp.ClientSession) -> None:
         self.port = port
@@ -19,13 +19,13 @@ class Asked:
         self.session = session
 
     async def post(self, verb: str, body: Any, **headers: str) -> tuple[int, Any]:
-        sent = io.BytesIO(body) if isinstance(body, bytes) else body  # of any size at once
+        sent = io.BytesIO(body) if isinstance(body, bytes) else body  # a stream may have any size
         async with self.session.post(f"{self.url}/{verb}", data=sent, headers=headers) as answer:
             assert answer.content_type == "application/json"
             return answer.status, msgspec.json.decode(await answer.read())
 
     async def passed(self, body: bytes) -> list[str]:
-        """Names that filter lets pass, in the mode of the question."""
+        """Names that filter lets pass, as names or as whole nodes, as the request has them."""
         status, answer = await self.post("filter", body)
         assert (status, answer["Error"], answer["FailedNodes"]) == (200, "", {})
         assert answer["FailedAndUnresolvableNodes"] == {}
@@ -48,7 +48,7 @@ class Asked:
         assert await self.points(body) == POINTS
 
     async def begin(self, verb: str, body: bytes, sent: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A connection over which so much of the body has been sent."""
+        """A connection over which so many bytes of the body were sent."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         head = f"POST /{verb} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
         writer.write(head.encode() + body[:sent])
@@ -56,7 +56,7 @@ class Asked:
         return reader, writer
 
     async def say(self, sent: bytes) -> bytes:
-        """All that is answered until the line is cut."""
+        """The whole answer, until the server closes the connection."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         writer.write(sent)
         async with asyncio.timeout(10):

@@ -1,6 +1,6 @@
-"""`attacked`: our extender, in this process, on a port of its own, as the program starts it.
+"""Fixture `attacked`: our extender, in this process, on a port of its own, started as the program starts it.
 
-A module asks for it with `pytest_plugins = ["tests.contract.asked_fixtures"]`.
+A module uses the fixture with `pytest_plugins = ["tests.contract.asked_fixtures"]`.
 """
 
 from collections.abc import AsyncIterator
@@ -35,7 +35,7 @@ async def server() -> AsyncIterator[Asked]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def attacked(server: Asked) -> AsyncIterator[Asked]:
-    """It is well before and after each test."""
+    """The extender; it answers well before and after each test."""
     await server.answers_well()
     yield server
     await server.answers_well()

@@ -1,4 +1,4 @@
-"""Requests to an extender: a good one, what can still be answered, and what cannot."""
+"""Requests to an extender: a good one, faulty ones that can still be answered, and unreadable ones."""
 
 import json
 from collections.abc import Callable
@@ -30,7 +30,7 @@ POINTS = {"a": 2 + 6, "b": 3 + 4, "c": 7}
 
 
 def asking(pod: object = POD, **keys: object) -> bytes:
-    """A whole request, but for these keys."""
+    """A complete request; `keys` replace its keys."""
     return json.dumps({"Pod": pod, "Nodes": None, "NodeNames": ["a", "b"], **keys}).encode()
 
 
@@ -43,7 +43,7 @@ def written(**changes: object) -> Json:
 
 
 def resourced(amount: object) -> Json:
-    """It stands wherever a Pod has quantities."""
+    """A Pod with `amount` wherever a Pod has quantities."""
     resources = {"requests": {"cpu": amount, "memory": amount}, "limits": {"cpu": amount, "memory": amount}}
     spec = {"containers": [{"resources": resources}], "initContainers": [{"resources": resources}]}
     return POD | {"spec": spec | {"overhead": {"cpu": amount}}}
@@ -58,7 +58,7 @@ def node(name: object, **metadata: object) -> Json:
 
 
 def padded(body: bytes, size: int) -> bytes:
-    """The same in so many bytes."""
+    """The same body, filled up with spaces to `size` bytes."""
     return body[:-1] + b" " * (size - len(body)) + b"}"
 
 
@@ -92,7 +92,7 @@ PASSES: dict[str, bytes] = {
         "1e3", "0.5", "-1", "1Ki1", "", "9" * 30 + "E", "1e-99", 1, 0.5, None, -1, [], True,
     ),
 }  # fmt: skip
-"""Of each `a` and `b` can be read, and whatever is wrong is wrong with the Pod."""
+"""Requests in which nodes `a` and `b` can be read; only the Pod is faulty."""
 READABLE: dict[str, tuple[bytes, list[str]]] = {
     **{what: (body, ["a", "b"]) for what, body in PASSES.items()},
     "names twice": (asking(NodeNames=["c", "a", "c", "b", "a"]), ["c", "a", "b"]),

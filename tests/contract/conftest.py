@@ -1,4 +1,4 @@
-"""The embedded cluster is asked what it is there for; `differences` names the rest."""
+"""Deselects, for the embedded cluster, the tests that `differences` names."""
 
 import pytest
 

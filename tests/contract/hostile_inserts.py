@@ -1,7 +1,7 @@
-"""Many INSERTs of a submitter in one call: each is a subtransaction, so that a refused row stops no other.
+"""Many INSERTs of a submitter in one call: each is a subtransaction, so a refused row stops no other.
 
-The function is the tests' own, runs with the rights of its caller, and does nothing but INSERT and note what came of
-it. A statement for each row would spend four fifths of the time on round trips.
+The function belongs to the tests and runs with the rights of its caller. It only inserts, and notes the outcome. A
+statement for each row would spend four fifths of the time on round trips.
 """
 
 from collections.abc import Iterable, Sequence
@@ -48,7 +48,13 @@ CALL = "SELECT * FROM attack.insert_rows($1, $2, $3, $4, $5, $6, $7, $8, $9, $10
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What an INSERT was told. `id`: of the row, where it was accepted."""
+    """The answer to one INSERT.
+
+    * id: the row; None: refused.
+    * state: the SQLSTATE; None: accepted.
+    * column: the column that the refusal names.
+    * said: message, hint and detail of the refusal, one per line.
+    """
 
     id: int | None
     state: str | None
@@ -61,7 +67,7 @@ class Answer:
 
 
 async def prepare(database: Database) -> None:
-    """The function, two queues beside `default`, and one that no team may insert into."""
+    """Makes the function, two queues besides `default`, and one that no team may insert into."""
     admin = await database.session("admin")
     await admin.execute(INSERT_ROWS)
     await admin.execute("INSERT INTO dispatch.queues (name) VALUES ('other'), ('team-x')")
@@ -75,7 +81,7 @@ async def insert_all(submitter: Connection, rows: Sequence[Hostile]) -> list[Ans
 
 
 def wrong_answers(rows: Iterable[Hostile], answers: Iterable[Answer], mark: str) -> list[tuple[Hostile, Answer]]:
-    """Rows that had to be refused and were not, or the other way round, or in words that are not ours."""
+    """Rows that were accepted or refused wrongly, or refused with an error that is not the project's own."""
     return [(row, answer) for row, answer in zip(rows, answers, strict=True) if not is_right(row, answer, mark)]
 
 

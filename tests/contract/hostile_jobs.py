@@ -1,4 +1,6 @@
-"""Jobs of hostile rows: read, judged and built by the dispatcher's code, compared with the template by other code."""
+"""Jobs of hostile rows. The dispatcher's code reads, judges and builds them; other code compares them with the
+template.
+"""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -65,7 +67,11 @@ def write_templates(folder: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """A row, what its kind is offered, and its Job: built in any case, to see whether the second check stops it."""
+    """A row with its Job. The Job is built in any case, to see whether the second check stops it.
+
+    * verdict: the offer of the row's kind, or the hold.
+    * refused: the words of the second check; empty: it passes.
+    """
 
     task: Task
     verdict: Offer | Hold
@@ -82,7 +88,7 @@ class Rendered:
 
 
 class Renderer:
-    """The dispatcher's way from ids to Jobs, without the wish to create them."""
+    """The dispatcher's way from ids to Jobs, without creating them."""
 
     def __init__(self, templates: Path, reader_url: str, namespace: str) -> None:
         self._catalog = Catalog(JobSettings(templates_dir=str(templates)), frozenset(PASSED))
@@ -95,7 +101,7 @@ class Renderer:
         await self._session.close()
 
     async def rows(self, ids: Sequence[int]) -> tuple[list[Task], Mapping[int, Request], "Seen"]:
-        """Read as a cycle reads them, in one snapshot."""
+        """Reads the rows as a cycle reads them, in one snapshot."""
         async with look(self._session) as found:
             tasks, requests = await found.tasks(ids), await found.requests(ids)
             fresh = {task.kind: task.id for task in tasks.values() if task.kind not in self._kinds}
@@ -103,7 +109,7 @@ class Renderer:
             return list(tasks.values()), requests, Seen(found.database_id, await found.start_secret())
 
     async def render(self, ids: Sequence[int]) -> list[Rendered | Task]:
-        """In any order. A Task: of a template that nobody has."""
+        """The rows in any order. A Task in place of a Rendered: its template does not exist."""
         tasks, requests, seen = await self.rows(ids)
         return [self._render(task, requests[task.id], seen) for task in tasks]
 
@@ -131,7 +137,7 @@ class Seen:
 
 
 def excesses(one: Rendered) -> Iterator[str]:
-    """What is in an admitted row's Job beyond its template, or does not reach its container as it was written."""
+    """What an admitted row's Job has beyond its template, or does not pass to its container as it was written."""
     container = one.job["spec"]["template"]["spec"]["containers"][one.template.container]
     own, asked = one.template.taken | PASSED.keys(), one.order.request
     for path in differences(one.job, one.plain()):
@@ -152,7 +158,7 @@ def excesses(one: Rendered) -> Iterator[str]:
 
 
 def machine_excesses(one: Rendered) -> Iterator[str]:
-    """A private or special machine stands in the Job only where the template's globs have its name."""
+    """A private or special machine is in the Job only if a glob of the template matches its name."""
     pool = one.order.placement.pool
     if pool is not None and pool.label != "pool":
         field = "private_machine" if pool.is_private else "special_machine"
@@ -161,7 +167,7 @@ def machine_excesses(one: Rendered) -> Iterator[str]:
 
 
 def amount_excesses(container: Mapping[str, Any], template: Template) -> Iterator[str]:
-    """The bounds of the templates above, written down once more."""
+    """The bounds of the templates above, written down a second time."""
     if template.name == "bounded":
         image = container["image"]
         if not image.startswith(("team-a/", "registry.example/")) or ".." in image or "//" in image:
@@ -174,7 +180,7 @@ def amount_excesses(container: Mapping[str, Any], template: Template) -> Iterato
 
 
 def added(answer: Any, sent: Any, path: str = "") -> dict[str, Any]:
-    """What the server's object has that was not sent, or has otherwise: paths and values."""
+    """Paths and values at which the object of the server differs from the object that was sent."""
     if isinstance(answer, Mapping) and isinstance(sent, Mapping):
         keys = answer.keys() | sent.keys()
         return {at: value for key in keys if not key.endswith(VOLATILE)
@@ -190,7 +196,7 @@ def name_of(one: Any, number: int) -> str:
 
 
 def is_same_amount(answer: Any, sent: Any) -> bool:
-    """The server writes `1000m` as `1`, and cpu to the next thousandth."""
+    """The server writes `1000m` as `1`, and rounds cpu up to the next thousandth."""
     try:
         return 0 <= parse_quantity(answer) - parse_quantity(sent) < Fraction(1, 1000)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Requests to an extender on the wire: bodies of kube-scheduler that were changed, in heads that are right or wrong."""
+"""Requests to an extender as bytes on the wire: changed bodies of kube-scheduler, with correct or wrong heads."""
 
 import asyncio
 import gzip
@@ -19,7 +19,7 @@ WORDS: Final = json.loads(HEALTHY)["NodeNames"]
 
 
 def nested(random: Random) -> bytes:
-    """10,000 deep, closed or not, as the whole body or inside of a Pod."""
+    """JSON nested 10,000 deep, closed or not, as the whole body or inside a Pod."""
     opening, closing = random.choice((("[", "]"), ('{"a":', "}")))
     deep = opening * DEEP + "1" + closing * random.choice((DEEP, 0))
     where = random.choice((b"%s", b'{"Pod": %s, "NodeNames": ["a"]}', b'{"NodeNames": ["a"], "Pod": {"spec": %s}}'))
@@ -44,7 +44,7 @@ def doubled(random: Random) -> bytes:
 
 
 def mangled(random: Random, good: str) -> bytes:
-    """Not of UTF-8, or of another encoding."""
+    """A body that is not UTF-8, or is in another encoding."""
     encoding = random.choice(("utf-16", "utf-32", "utf-8-sig", "latin-1"))
     spoiled = good.replace("task-1", "\udcff\udcfe" if encoding == "utf-8-sig" else "täsk")
     return (
@@ -62,7 +62,11 @@ def a_body(random: Random, good: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Bytes of one request. `is_sound`: it is HTTP/1.1, so that an answer is owed. `ends`: nothing comes after it."""
+    """The bytes of one request.
+
+    * is_sound: correct HTTP/1.1, so the server owes an answer.
+    * ends: nothing follows on the connection.
+    """
 
     raw: bytes
     is_sound: bool = True
@@ -92,13 +96,13 @@ def in_chunks(random: Random, verb: str, body: bytes) -> Sent:
 
 
 def truncated(random: Random, verb: str, body: bytes) -> Sent:
-    """Less comes than was told; then the line is cut."""
+    """Announces more bytes than it sends, then closes the connection."""
     told = random.choice((1, 100, 10_000, 2**20))
     return Sent(head(verb, f"Content-Length: {len(body) + told}") + body, is_sound=False, ends=True)
 
 
 def two_lengths(random: Random, verb: str, body: bytes) -> Sent:
-    """What proxies and servers read in two ways."""
+    """Lengths that proxies and servers read in two ways."""
     lines = random.choice((
         ["Content-Length: 5", f"Content-Length: {len(body)}"], ["Content-Length: -1"], ["Content-Length: 1e3"],
         ["Content-Length: " + "9" * 30], [f"Content-Length: {len(body)}", "Transfer-Encoding: chunked"],
@@ -163,14 +167,16 @@ def a_request(random: Random, good: str) -> Sent:
 
 @dataclass(slots=True)
 class Caller:
-    """One who sends over a connection, and opens another when it was cut. `statuses`: of answers; 0: none."""
+    """Sends over one connection, and opens another one after it was closed. `statuses`: answers by status; 0: no
+    answer.
+    """
 
     port: int
     statuses: dict[int, int] = field(default_factory=dict)
     _line: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def send(self, sent: Sent) -> tuple[int, bytes]:
-        """Status and body."""
+        """Status and body of the answer."""
         reader, writer = self._line or await asyncio.open_connection("127.0.0.1", self.port)
         self._line = reader, writer
         status, body, is_kept = 0, b"", False

@@ -1,8 +1,8 @@
-"""Rows as an attacker inserts them, by a seeded random: names, texts and amounts that mean harm, or stand at a border.
+"""Rows as an attacker inserts them, made from a seed: names, texts and amounts that mean harm or are at a limit.
 
-Each value is written down with the SQLSTATE that has to refuse it; "" is for those that the table takes. So a row tells
-by itself whether it has to be accepted, and by which columns it may be refused. The oracle is written by hand here, and
-shares nothing with the checks.
+Each value stands with the SQLSTATE that must refuse it, or with "" if the table accepts it. So a row says itself
+whether it must be accepted, and which columns may refuse it. This oracle is written by hand and shares nothing with the
+checks.
 """
 
 import json
@@ -32,12 +32,16 @@ from tests.contract.hostile_words import (
 )
 
 NOT_OF_TYPE: Final = "22"
-"""Class of the SQLSTATEs by which Postgres itself refuses what is no value of a column's type."""
+"""Class of the SQLSTATEs by which Postgres itself refuses a value that does not fit the type of its column."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hostile:
-    """A row: text of each column (None: NULL), and what has to refuse it: (SQLSTATE, column)."""
+    """One row.
+
+    * columns: the text of each column; None: NULL.
+    * faults: the (SQLSTATE, column) pairs by which the row must be refused; empty: it must be accepted.
+    """
 
     columns: dict[str, str | None]
     faults: frozenset[tuple[str, str]] = frozenset()
@@ -45,7 +49,7 @@ class Hostile:
 
 @dataclass(slots=True)
 class Making:
-    """A row in the making; `own` numbers it for keys that must be used once."""
+    """A row in the making; `own` is its number, for keys that must be used only once."""
 
     random: Random
     own: int
@@ -64,7 +68,7 @@ class Making:
         self.put(column, self.random.choice(bad if is_bad else fine), code if is_bad else "")
 
     def text(self) -> str:
-        """Written by hand, or any characters at all but NUL and halves."""
+        """A text from the list, or random characters without NUL and without halves of surrogate pairs."""
         if self.random.random() < 0.8:
             return self.random.choice(TEXTS)
         codes = (
@@ -141,7 +145,7 @@ def key(column: str) -> Callable[[Making], None]:
 
 
 def payload(row: Making) -> None:
-    """Any JSON goes, up to 1 MiB of text; most of it is small, or the run would move gigabytes."""
+    """Any JSON up to 1 MiB of text is accepted. Most payloads are small, or a run would move gigabytes."""
     chance = row.random.random()
     if chance < 0.01:
         size = row.random.choice((2**20 - 2, 2**20 - 1))
@@ -178,7 +182,7 @@ def env(row: Making) -> None:
 
 
 def env_of_a_size(row: Making) -> None:
-    """At the borders of numbers and bytes."""
+    """Sizes at the limits of the number of names and of bytes."""
     size = row.random.choice(("names", "value", "value", "all"))
     over = row.random.random() < 0.5
     if size == "names":
@@ -242,12 +246,12 @@ WAYS: Final[dict[Callable[[Making], None], int]] = {
     failures: 1,
     template: 1, payload: 1,
 }  # fmt: skip
-"""What may be wrong with a row, and how often."""
+"""The columns that may be made faulty, and how often."""
 TEMPLATES: Final = ("open", "open", "bounded", "bounded", "default", "closed")
 
 
 def hostile(random: Random, own: int) -> Hostile:
-    """One to three columns of a row are chosen to do harm."""
+    """A row with one to three columns chosen to do harm."""
     row = Making(random, own)
     row.columns |= PLAIN | {"template": random.choice(TEMPLATES)}
     for way in dict.fromkeys(random.choices(list(WAYS), list(WAYS.values()), k=random.choice((1, 2, 2, 3)))):

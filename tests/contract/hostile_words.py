@@ -1,10 +1,10 @@
-"""Words of an attacker: what may stand in each part of a row, and what the table has to refuse there."""
+"""Words of an attacker: values for each part of a row, and values that the table must refuse there."""
 
 from collections.abc import Sequence
 from typing import Any, Final
 
 MARK: Final = "hunter2"
-"""Stands in what rows say; no refusal and no log may repeat it."""
+"""A text that rows contain; no refusal and no log may repeat it."""
 TEXTS: Final = (
     "", MARK, "$(TASK_START_KEY)", "$$(KEY)", "$(KEY) $$ $", f"<script>alert('{MARK}')</script>", f"\x1b[31m{MARK}",
     f"'; DROP TABLE dispatch.tasks; -- {MARK}", "\u202egnp.exe", "a\nb\r\tc", "\U0001f4a3" * 50, "\x01\x7f\x80",

@@ -1,4 +1,4 @@
-"""What `deploy/` renders, at the real API server: in namespaces of its own, and gone again with the test."""
+"""The objects of `deploy/` at the real API server: in namespaces of their own, and removed again with the test."""
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -18,7 +18,7 @@ from tests.deployed import CLUSTER_KINDS, pod_templates, settings_of
 
 
 class Installed:
-    """The objects, as the API server keeps them; `namespace`: where our programs are."""
+    """The objects as the API server keeps them; `namespace`: where our programs are."""
 
     def __init__(self, plane: ControlPlane, namespace: str) -> None:
         self.plane = plane
@@ -26,7 +26,7 @@ class Installed:
         self._apis: dict[str, Api] = {}
 
     async def create(self, one: Json) -> str:
-        """Creates it as `kubectl apply` does, unknown fields refused; its path."""
+        """Creates the object as `kubectl apply` does, with unknown fields refused. Returns its path."""
         collection, _ = await self.plane._place(one, one["metadata"].get("namespace", self.namespace))
         await self.plane.admin("POST", collection, one, params={"fieldValidation": "Strict"})
         return f"{collection}/{one['metadata']['name']}"
@@ -35,7 +35,7 @@ class Installed:
         return await self.plane.admin("GET", path.format(namespace=self.namespace), params=params)
 
     async def account(self, name: str) -> Api:
-        """The API server, asked as that ServiceAccount of ours."""
+        """The API server, asked as that ServiceAccount of the installation."""
         if name not in self._apis:
             token = await self.plane.service_account_token(self.namespace, name)
             self._apis[name] = Api(self.plane.url, self.plane.ca_file, token)
@@ -48,7 +48,7 @@ class Installed:
 
 @asynccontextmanager
 async def installed(plane: ControlPlane, namespace: str, objects: Iterable[Json]) -> AsyncIterator[Installed]:
-    """What belongs to no namespace goes again with the test."""
+    """Creates the objects. Objects outside namespaces are deleted again at the end."""
     there, outside = Installed(plane, namespace), []
     try:
         for one in objects:
@@ -79,7 +79,7 @@ class Site:
         return f"{collection}/{name}" if name else collection
 
     def job(self, cache_key: str | None = None) -> Json:
-        """Of the built-in template, for a row with that cache key."""
+        """A Job of the built-in template, for a row with that cache key."""
         template = built_in(self.settings.jobs)["default"]
         assert isinstance(template, Template)
         placement = plan_placement("default", a_request(cache_key=cache_key), CacheHistory(), self.settings.placement)
@@ -94,7 +94,7 @@ class Site:
         return await (await self.account(account)).request("POST", self.path(namespace), job, params=asked)
 
     async def grant(self, namespace: str, account: str, verb: str) -> None:
-        """One verb on Jobs of a namespace, beside what the account has."""
+        """Gives the account one more verb on Jobs of a namespace."""
         group = "rbac.authorization.k8s.io"
         name = f"{verb}-{account}"
         rules = [{"apiGroups": ["batch"], "resources": ["jobs"], "verbs": [verb]}]
@@ -106,9 +106,9 @@ class Site:
         await self.plane.admin("POST", f"{path}/rolebindings", bound)
 
     async def is_guarded(self) -> None:
-        """Waits until the API server judges by the policy and by its lists, which takes it a moment."""
+        """Waits until the API server judges by the policy and its lists, which takes it a moment."""
         foreign = self.job()
-        foreign["metadata"]["labels"] = {"whose": "others"}  # with none, it gets those of its Pod
+        foreign["metadata"]["labels"] = {"whose": "others"}  # without labels, the Job would get those of its Pod
 
         async def is_in_force() -> bool:
             try:

@@ -1,4 +1,4 @@
-"""The dispatcher at the real API server: its own client, as its own ServiceAccount, and Jobs as it makes them."""
+"""The dispatcher at the real API server: its client, its ServiceAccount, and Jobs as the dispatcher makes them."""
 
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -26,7 +26,7 @@ task_ids = count(1000)
 
 
 class Account:
-    """The ServiceAccount `dispatcher` with the rights of `deploy/`, and what runs under it."""
+    """The ServiceAccount `dispatcher` with the rights of `deploy/`, and the clients that use it."""
 
     def __init__(self, plane: ControlPlane, namespace: str, token_file: Path) -> None:
         self.plane = plane
@@ -46,7 +46,7 @@ class Account:
         return JobApi(self.client, namespace or self.namespace, SITE.installation)
 
     def access(self, *, with_nodes: bool = True) -> Access:
-        """Everything in one namespace, as the overlay of that name has it."""
+        """All rights in one namespace, as in the overlay of that name."""
         return Access(self.client, self.namespace, lease_of(SITE.installation, self.namespace), with_nodes=with_nodes)
 
     def manifest(
@@ -77,7 +77,7 @@ class Account:
         for client in self._clients:
             await client.close()
 
-    # What an administrator does and sees
+    # As an administrator
 
     def path(self, resource: str, name: str = "") -> str:
         groups = {"jobs": "apis/batch/v1", "roles": "apis/rbac.authorization.k8s.io/v1"}
@@ -90,7 +90,7 @@ class Account:
         return items
 
     async def the_pod(self, job: Job, what: str, test: Callable[[Json], bool]) -> Json:
-        """The Pod of the Job, once it is as `test` wants it."""
+        """The Pod of the Job, once `test` is true for it; `what` names that state in a fault."""
 
         async def look() -> Json | None:
             return next((pod for pod in await self.pods_of(job) if test(pod)), None)
@@ -109,7 +109,7 @@ class Account:
             return None
 
     async def allow(self, **verbs: list[str]) -> None:
-        """The verbs of the Roles, by resource, from now on."""
+        """Sets the verbs of the Roles, by resource."""
         for name in ("dispatcher", "dispatcher-jobs"):
             role = await self.plane.admin("GET", self.path("roles", name))
             rules = [rule | {"verbs": verbs.get(rule["resources"][0], rule["verbs"])} for rule in role["rules"]]

@@ -1,8 +1,8 @@
-"""A kubelet played by hand: a test makes the nodes, and says itself what becomes of the Pods on them.
+"""A kubelet played by the test: the test makes the nodes, and writes the status of the Pods on them.
 
-Through the API alone, so that it is the same wherever there is an API server. Every node has a name, a label and a
-taint that no one else knows; only Pods made here ask for the label and bear the taint, so tests beside each other do
-not meet. What a test leaves `playing` ends at once, as no kubelet will, and it takes the nodes away.
+It uses only the API, so it works with every API server. Every node has a name, a label and a taint of its own. Only
+Pods made here ask for the label and tolerate the taint, so tests that run at the same time do not meet. At its end
+`playing` deletes the test's Pods at once and removes the nodes, as no kubelet is there to end anything.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from tests.contract.played_kubelet_objects import (
 from tests.controlplane.api import Json, KubeFault
 from tests.controlplane.cluster import ControlPlane
 
-OWN = "hand.test.internal/own"
+OWN = "kubelet.test.internal/own"
 SIZE = {"cpu": "4", "memory": "8Gi", "pods": "20"}
 
 
@@ -50,12 +50,12 @@ class PlayedKubelet:
         size: Mapping[str, str] | None = None,
         ready: bool = True,
     ) -> str:
-        """A new node; if it is ready, then when it takes Pods."""
-        name = f"hand-{self.own}-{len(self.nodes)}"
+        """Makes a new node. Returns its name, for a ready node once it takes Pods."""
+        name = f"played-{self.own}-{len(self.nodes)}"
         meta = {"name": name, "labels": {OWN: self.own, "kubernetes.io/hostname": name, **(labels or {})}}
         self.nodes.append(name)
         whole = SIZE | dict(size or {})
-        # kubelet says of a new node that it is not ready: of one without a word the taint is taken away.
+        # A kubelet reports a new node as not ready first. A node without a report would lose the taint.
         body = {"metadata": meta, "spec": {"taints": [self.taint, *tainted]}, "status": node_status("False", whole)}
         await self.plane.admin("POST", "/api/v1/nodes", body)
         if ready:
@@ -64,7 +64,7 @@ class PlayedKubelet:
         return name
 
     async def tell_node(self, name: str, ready: str = "True", size: Mapping[str, str] | None = None) -> None:
-        """What kubelet says of its node: whether it is ready, and how big."""
+        """Writes the kubelet's report on its node: whether it is ready, and its size."""
         await self._put_status(f"/api/v1/nodes/{name}", node_status(ready, dict(size) if size else None))
 
     async def change_node(self, name: str, patch: Json) -> None:
@@ -76,7 +76,7 @@ class PlayedKubelet:
     # Jobs
 
     async def submit(self, name: str = "job", spec: Json | None = None, pod: Json | None = None) -> Json:
-        """A Job as the dispatcher makes them."""
+        """Makes a Job as the dispatcher makes it."""
         body = job_body(name, self.pod_spec() | (pod or {}), spec or {})
         return await self.plane.admin("POST", self.jobs, body, params={"fieldValidation": "Strict"})
 
@@ -97,7 +97,7 @@ class PlayedKubelet:
         await self.plane.admin("DELETE", f"{self.jobs}/{name}", {"propagationPolicy": policy})
 
     async def turn(self, name: str = "clock") -> None:
-        """The Job controller had time for all that it knew of: it saw another Job from its create to its end."""
+        """Waits until the Job controller has seen another Job from its create to its end, so it had time for the rest."""
         await self.submit(name, pod={"nodeName": "nowhere-of-this-test"})
         await self.succeed(await self.pod_of(name))
         await self.until_said("Complete", name)
@@ -111,7 +111,7 @@ class PlayedKubelet:
         return found
 
     async def pod_of(self, job: str = "job", *, bound: bool = True) -> str:
-        """The name of the Job's Pod, once it is there, and on a node."""
+        """The name of the Job's Pod, once the Pod exists and, if `bound`, is on a node."""
 
         async def look() -> list[Json]:
             return [pod for pod in await self.pods_of(job) if is_bound(pod) or not bound]
@@ -121,7 +121,7 @@ class PlayedKubelet:
     # Pods
 
     def pod_spec(self, requests: Mapping[str, str] | None = None) -> Json:
-        """For nodes made here alone."""
+        """A Pod spec that fits only the nodes made here."""
         amounts = {"resources": {"requests": requests, "limits": requests}} if requests else {}
         container = {"name": "task", "image": "localhost/x:1", **amounts}
         return {
@@ -142,15 +142,15 @@ class PlayedKubelet:
         return await self._until(f"{self.core}/pods/{name}", is_so, what)
 
     async def placed(self, name: str) -> str:
-        """The node that was found for the Pod."""
+        """The node that the scheduler chose for the Pod."""
         return str((await self.until_pod(name, is_bound, f"{name} is placed"))["spec"]["nodeName"])
 
     async def held(self, name: str) -> Json:
-        """The Pod, once no node was found for it."""
+        """The Pod, once the scheduler found no node for it."""
         return await self.until_pod(name, is_unschedulable, f"{name} is unschedulable")
 
     async def refused(self, name: str, requests: Mapping[str, str] | None = None, spec: Json | None = None) -> None:
-        """Such a Pod is made until it is held: news of a node may come later than those of a Pod that came after."""
+        """Makes such a Pod again until it is held: the scheduler may learn of a node later than of a newer Pod."""
 
         async def is_held() -> bool:
             await self.make_pod(name, requests, spec)
@@ -163,14 +163,14 @@ class PlayedKubelet:
         await self.plane.wait_for(is_held, f"{name} is held")
 
     async def delete_pod(self, name: str, grace: int | None = None) -> None:
-        """Its end is asked for; what then becomes of one on a node is kubelet's."""
+        """Asks for the end of the Pod. What follows for a Pod on a node is up to its kubelet."""
         options = {} if grace is None else {"gracePeriodSeconds": grace}
         await self.plane.admin("DELETE", f"{self.core}/pods/{name}", options)
 
     async def until_pod_gone(self, name: str) -> None:
         await self._until_gone(f"{self.core}/pods/{name}")
 
-    # What kubelet says of a Pod
+    # The kubelet's reports on a Pod
 
     async def run(self, name: str) -> None:
         await self.tell_pod(name, pod_status("Running", running()))
@@ -185,7 +185,9 @@ class PlayedKubelet:
         await self._put_status(f"{self.core}/pods/{name}", status)
 
     async def reap(self, name: str) -> None:
-        """kubelet's last word on a Pod that was to end; one that is gone already is no fault."""
+        """The kubelet's last step for a Pod that was to end: removes the object. A Pod that is gone already is no
+        fault.
+        """
         await self._delete(f"{self.core}/pods/{name}", {"gracePeriodSeconds": 0})
 
     # Events
@@ -197,7 +199,7 @@ class PlayedKubelet:
 
         return (await self.plane.wait_for(look, f"an Event {reason} about {name}"))[0]
 
-    # What these are made of
+    # Parts of the methods above
 
     async def _until(self, path: str, is_so: Callable[[Json], bool], what: str) -> Json:
         last: Json = {}
@@ -225,7 +227,7 @@ class PlayedKubelet:
         await self.plane.wait_for(look, f"{path} is gone")
 
     async def _put_status(self, path: str, said: Json) -> None:
-        """Again, if someone else was quicker."""
+        """Puts the status, and tries again after a conflict."""
 
         async def put() -> bool:
             found = await self.plane.admin("GET", path)
@@ -250,31 +252,33 @@ class PlayedKubelet:
 
 @asynccontextmanager
 async def playing(plane: ControlPlane, namespace: str) -> AsyncIterator[PlayedKubelet]:
-    hand = PlayedKubelet(plane, namespace)
+    kubelet = PlayedKubelet(plane, namespace)
     try:
-        yield hand
+        yield kubelet
     finally:
-        for pod in (await plane.admin("GET", f"{hand.core}/pods"))["items"]:
-            await hand.reap(pod["metadata"]["name"])
-        for name in hand.nodes:
-            await hand._delete(f"/api/v1/nodes/{name}", {})
+        for pod in (await plane.admin("GET", f"{kubelet.core}/pods"))["items"]:
+            await kubelet.reap(pod["metadata"]["name"])
+        for name in kubelet.nodes:
+            await kubelet._delete(f"/api/v1/nodes/{name}", {})
 
 
 @asynccontextmanager
 async def playing_alone(plane: ControlPlane) -> AsyncIterator[PlayedKubelet]:
-    """With one node, in a namespace of its own: for tests that share them and tell their Jobs apart by name."""
+    """Like `playing`, with one node and a namespace of its own: for tests that share both and tell their Jobs apart by
+    name.
+    """
     namespace = await plane.create_namespace()
     try:
-        async with playing(plane, namespace) as hand:
-            await hand.join()
-            yield hand
+        async with playing(plane, namespace) as kubelet:
+            await kubelet.join()
+            yield kubelet
     finally:
         await plane.delete_namespace(namespace)
 
 
 @asynccontextmanager
 async def following(plane: ControlPlane, path: str) -> AsyncIterator[list[Json]]:
-    """Every version of the objects at `path` that a watch tells while this is open, each once."""
+    """Every version of the objects at `path` that a watch shows while this is open, each once."""
     seen: set[str] = set()
     told: list[Json] = []
     listed = asyncio.Event()

@@ -1,4 +1,4 @@
-"""What a kubelet played by hand says, and how a test reads what others say: objects in, objects out."""
+"""Objects that a played kubelet writes, and functions by which a test reads objects."""
 
 from datetime import UTC, datetime
 
@@ -17,7 +17,7 @@ def now() -> str:
 
 
 def disruption(status: str = "True") -> Json:
-    """With its time, as a condition without one is taken for so old that a real cluster turns it to False."""
+    """A condition with its time: a real cluster takes a condition without a time for old and sets it to False."""
     return {
         "type": "DisruptionTarget",
         "status": status,
@@ -27,7 +27,7 @@ def disruption(status: str = "True") -> Json:
 
 
 def job_body(name: str, pod: Json, spec: Json) -> Json:
-    """As the dispatcher makes them, but for its labels."""
+    """A Job as the dispatcher makes it, without its labels."""
     template = {"metadata": {"labels": {"kept": "label"}, "annotations": {"kept": "annotation"}}, "spec": pod}
     asked = {"backoffLimit": 0, "podFailurePolicy": DISRUPTION_ENDS_THE_JOB, "activeDeadlineSeconds": 600}
     whole = {**asked, "template": template, **spec}
@@ -44,7 +44,7 @@ def ended(exit_code: int) -> Json:
 
 
 def pod_status(phase: str, state: Json) -> Json:
-    """The whole status of a Pod with one container, but for what its makers said of it before."""
+    """The whole status of a Pod with one container, except what was said of the Pod when it was made."""
     ready = "True" if phase == "Running" else "False"
     container = {"name": "task", "image": "localhost/x:1", "imageID": "", "restartCount": 0, "ready": ready == "True"}
     conditions = [{"type": kind, "status": ready, "lastTransitionTime": now()} for kind in ("Ready", "ContainersReady")]
@@ -53,7 +53,7 @@ def pod_status(phase: str, state: Json) -> Json:
 
 
 def disrupted(exit_code: int) -> Json:
-    """Of a Pod that failed because it was to make way."""
+    """The status of a Pod that failed after a disruption."""
     failed = pod_status("Failed", ended(exit_code))
     return failed | {"conditions": [*failed["conditions"], disruption()]}
 
@@ -67,18 +67,18 @@ def node_status(ready: str, size: Json | None) -> Json:
 
 
 def merged(before: Json, said: Json) -> Json:
-    """The status as it becomes: conditions by their type, the rest by its name."""
+    """The status after the report: conditions are merged by type, other fields by name."""
     conditions = {one["type"]: one for one in [*before.get("conditions", []), *said.get("conditions", [])]}
     return before | said | {"conditions": list(conditions.values())}
 
 
 def condition(found: Json, kind: str) -> Json | None:
-    """Of any object, whatever its status."""
+    """The condition of that type, of any object, whatever its status."""
     return next((one for one in found["status"].get("conditions", []) if one["type"] == kind), None)
 
 
 def said(found: Json) -> list[tuple[str, str]]:
-    """Type and reason of the conditions that are True, in the order in which they stand."""
+    """Type and reason of the conditions that are True, in the order of the object."""
     told = found["status"].get("conditions", [])
     return [(one["type"], one.get("reason", "")) for one in told if one["status"] == "True"]
 
@@ -97,5 +97,5 @@ def is_bound(pod: Json) -> bool:
 
 
 def taints(node: Json, key: str = NOT_READY) -> list[str]:
-    """Effects of the taints of that key."""
+    """Effects of the taints with that key."""
     return [taint["effect"] for taint in node["spec"].get("taints", []) if taint["key"] == key]

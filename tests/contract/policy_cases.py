@@ -1,4 +1,4 @@
-"""Jobs that the admission policy refuses, with the words of the refusal, and Jobs that it takes."""
+"""Jobs that the admission policy refuses, with the words of the refusal, and Jobs that it accepts."""
 
 from typing import Any
 

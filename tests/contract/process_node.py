@@ -1,4 +1,4 @@
-"""A yard for a process kubelet: a node of its own, Jobs for it, and every status that its Pods ever had."""
+"""A process kubelet with a node of its own, Jobs for that node, and every status that its Pods ever had."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -46,7 +46,7 @@ class ProcessNode:
             self.statuses += [pod["status"] for pod in change.objects]
 
     async def pod(self, phase: str) -> Json:
-        """The newest status of that phase, which outlives its Pod."""
+        """The newest status of that phase; it outlives its Pod."""
         return (await wait_for(lambda: [one for one in self.statuses if one.get("phase") == phase], f"{phase}", 20))[-1]
 
     async def job_conditions(self, last: str) -> dict[str, str]:
@@ -76,8 +76,8 @@ class ProcessNode:
 
 @asynccontextmanager
 async def opened(place: Place, url: str | None = None) -> AsyncIterator[ProcessNode]:
-    """`url`: where its kubelet finds the API server, if not at its own address."""
-    made = ProcessNode(place, Node(place, "yard", url))
+    """`url`: where the kubelet finds the API server; None: at the server's own address."""
+    made = ProcessNode(place, Node(place, "process-node", url))
     following = asyncio.create_task(made.follow())
     try:
         await made.node.start()
@@ -88,7 +88,7 @@ async def opened(place: Place, url: str | None = None) -> AsyncIterator[ProcessN
 
 
 def state(status: Json) -> Json:
-    """Of the container, without times and ids."""
+    """The state of the container, without times and ids."""
     (container,) = status["containerStatuses"]
     ((kind, told),) = container["state"].items()
     return {kind: {key: value for key, value in told.items() if key not in {"startedAt", "finishedAt", "containerID"}}}

@@ -1,4 +1,4 @@
-"""A reflector of Jobs at work, and what its store has to be equal to."""
+"""A running reflector of Jobs, and the content that its store must have."""
 
 import asyncio
 import random
@@ -22,7 +22,7 @@ QUICK = Pace(watch=30, relist=600, first_pause=0.02, longest_pause=0.2)
 
 @asynccontextmanager
 async def reflecting(client: KubeClient, path: str, pace: Pace, name: str) -> AsyncIterator[Reflector[Job]]:
-    """Runs until the block ends; a reflector that ended by itself is a fault."""
+    """Runs the reflector until the block ends; a reflector that ends by itself fails the test."""
     resource = Resource(name, path, read_job, job_selector(SITE.installation))
     reflector = Reflector[Job](client, resource, lambda: None, pace, random.Random(7))
     running = asyncio.create_task(reflector.run())
@@ -55,7 +55,7 @@ def truth(api: ScriptedApi) -> dict[str, str]:
 
 
 async def settled(api: ScriptedApi, reflector: Reflector[Job], seconds: float = 10) -> None:
-    """The store is what the server has, and says that it is known."""
+    """Waits until the store has the server's content and is synced, without a fault."""
 
     def is_so() -> bool:
         return not reflector.fault and reflector.store.is_synced and content(reflector) == truth(api)
@@ -64,7 +64,7 @@ async def settled(api: ScriptedApi, reflector: Reflector[Job], seconds: float = 
 
 
 async def change_something(api: ScriptedApi, chance: random.Random, *, is_told: bool = True) -> None:
-    """A Job is made, changed or removed."""
+    """Makes, changes or removes a Job."""
     names = list(api.objects())
     if names and chance.random() < 0.3:
         await api.remove(chance.choice(names), is_told=is_told)

@@ -1,8 +1,8 @@
-"""An API server of our own that lists and watches as the real one does, and misbehaves when it is told to.
+"""An API server of the tests that lists and watches as the real one does, and misbehaves on request.
 
-It keeps Jobs and Pods of one installation, and Nodes, with one version over all as etcd has it. A fault is what answers
-a request in its place: it is put into `lists` or `watches` for the next such request, or kept `until_cured`. Every
-request is written down in `asked`.
+It keeps Jobs and Pods of one installation, and Nodes. All share one version counter, as in etcd. A fault answers a
+request in place of the server. It is put into `lists` or `watches` for the next such request, or kept in `until_cured`.
+Every request is recorded in `asked`.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class Change:
 
 @dataclass
 class ScriptedApi:
-    """The server's state and its script; `serving` runs it."""
+    """The state and the script of the server; `serving` runs it."""
 
     url: str = ""
     version: int = 100
@@ -71,10 +71,10 @@ class ScriptedApi:
     _cuts: int = 0
     _is_over: bool = False
 
-    # What a test does to it
+    # What a test does
 
     async def put(self, name: str, path: str = JOBS, *, is_told: bool = True, **labels: str) -> None:
-        """Makes or changes an object; not told: no watch ever hears of it."""
+        """Makes or changes an object. With `is_told` False, no watch ever shows it."""
         self.version += 1
         kind = "MODIFIED" if name in self.objects(path) else "ADDED"
         await self._change(Change(self.version, path, kind, made(name, self.version, labels), is_told))
@@ -91,7 +91,7 @@ class ScriptedApi:
             await self._change(Change(self.version, path, "BOOKMARK", mark))
 
     def compact(self) -> None:
-        """Watches and pages from before now are gone."""
+        """Forgets watches and pages from before now."""
         self.oldest = self.version
         self._pages.clear()
 
@@ -101,7 +101,7 @@ class ScriptedApi:
         await self._tell()
 
     def objects(self, path: str = JOBS, at: int | None = None) -> dict[str, Json]:
-        """By name; `at`: as of that version."""
+        """Objects by name; `at`: as of that version."""
         found: dict[str, Json] = {}
         for change in self.changes:
             if change.path != path or change.type == "BOOKMARK" or (at is not None and change.version > at):
@@ -123,7 +123,7 @@ class ScriptedApi:
     def login(self) -> Login:
         return Login(self.url, None, self.read_token, NAMESPACE)
 
-    # What it answers
+    # What the server answers
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         kind = "watch" if "watch" in request.query else "list"
@@ -176,11 +176,11 @@ class ScriptedApi:
                         break_off(request)
                         break
         except (TimeoutError, ConnectionError):
-            pass  # its time is over, or the client is gone
+            pass  # the watch's time is over, or the client is gone
         return stream
 
     async def until(self, is_so: Callable[[], bool]) -> None:
-        """Waits for something to happen to the server; its end is enough."""
+        """Waits until the condition holds, or the server ends."""
         async with self._moved:
             await self._moved.wait_for(lambda: self._is_over or is_so())
 
@@ -214,7 +214,7 @@ async def serving() -> AsyncIterator[ScriptedApi]:
 
 
 def made(name: str, version: int, labels: Mapping[str, str]) -> Json:
-    """What the dispatcher takes for its own Job, or for a Pod or a Node."""
+    """An object that the dispatcher takes for its own Job, or for a Pod or a Node."""
     number = "".join(letter for letter in name if letter.isdigit()) or "1"
     own = {ids.LABEL_TASK_ID: number, ids.LABEL_ATTEMPT: "1", ids.LABEL_LAUNCH: "1"}
     notes = {ids.IDENTITY: "0" * 64, ids.DATABASE_ID: "test"}
@@ -237,6 +237,6 @@ async def accepted(request: web.Request) -> web.StreamResponse:
 
 
 def break_off(request: web.Request) -> None:
-    """The connection is reset: the client sees a broken stream, not its end."""
+    """Resets the connection: the client sees a broken stream instead of its end."""
     if request.transport is not None:
         request.transport.abort()

@@ -1,4 +1,4 @@
-"""What the scripted API server does in place of an answer, when a test wants it to."""
+"""Faults of the scripted API server: what it does in place of an answer."""
 
 from contextlib import suppress
 
@@ -23,7 +23,7 @@ def refuses(code: int, reason: str) -> Fault:
 
 
 def streams(*lines: bytes) -> Fault:
-    """A watch of these bytes, and its end."""
+    """A watch of these bytes, then its end."""
 
     async def fault(api: ScriptedApi, request: web.Request) -> web.StreamResponse:
         stream = await accepted(request)
@@ -39,25 +39,25 @@ def gone() -> Fault:
 
 
 async def as_usual(api: ScriptedApi, request: web.Request) -> web.StreamResponse:
-    """No fault: a list, so that the next one is the faulty one."""
+    """No fault: a normal list, so that the next list is the faulty one."""
     return api.serve_list(request)
 
 
 async def silent(api: ScriptedApi, request: web.Request) -> web.StreamResponse:
-    """Takes the watch and never says a word."""
+    """Accepts the watch and never sends anything."""
     stream = await accepted(request)
     await api.until(lambda: False)
     return stream
 
 
 async def reset(api: ScriptedApi, request: web.Request) -> web.StreamResponse:
-    """Breaks the connection off without an answer."""
+    """Breaks the connection without an answer."""
     break_off(request)
     return web.Response()
 
 
 async def out_of_order(api: ScriptedApi, request: web.Request) -> web.StreamResponse:
-    """Waits for three changes, tells them the wrong way round, and stays."""
+    """Waits for three changes, sends them in reverse order, and stays open."""
     since = int(request.query["resourceVersion"])
     stream = await accepted(request)
 

@@ -1,7 +1,7 @@
-"""An API server of our own that keeps one lease as the real one does, and a clock that stands until it is told.
+"""An API server of the tests that keeps one lease as the real one does, and a clock that only the test moves.
 
-Faults are put into `faults` under the method that they answer next, or kept `until_cured`; those of `scripted_faults`
-serve here too. What a fault does to the clock is how long the call took.
+Faults are put into `faults` under the method whose next request they answer, or kept in `until_cured`. The faults of
+`scripted_faults` work here, too. A call takes as long as its fault moves the clock.
 """
 
 import time
@@ -40,7 +40,7 @@ class MovedClock:
 
 @dataclass
 class ScriptedLease(ScriptedApi):
-    """The server; `lease` is what it has."""
+    """The server; `lease` is the lease that it has."""
 
     lease: Json | None = None
     faults: "defaultdict[str, deque[Fault]]" = field(default_factory=lambda: defaultdict(deque))
@@ -50,12 +50,12 @@ class ScriptedLease(ScriptedApi):
         return None if self.lease is None else self.lease["spec"].get("holderIdentity")
 
     def by_hand(self, **spec: Any) -> None:
-        """Somebody edits the lease, or makes it; None takes a field away."""
+        """An administrator edits or makes the lease; None removes a field."""
         known = self.lease["spec"] if self.lease else {}
         self._keep({key: value for key, value in (known | spec).items() if value is not None})
 
     def delete(self) -> None:
-        """Somebody deletes it."""
+        """An administrator deletes the lease."""
         self.lease = None
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
@@ -68,7 +68,7 @@ class ScriptedLease(ScriptedApi):
         return await self.serve(request)
 
     async def serve(self, request: web.Request) -> web.Response:
-        """As the real one: a lease is made once, and replaced only by who knows its version."""
+        """Like the real server: a lease is made once, and replaced only with its current version."""
         assert request.path == (LEASES if request.method == "POST" else f"{LEASES}/{NAME}")
         if request.method == "POST" and self.lease is not None:
             return status(409, "AlreadyExists", f'leases "{NAME}" already exists')
@@ -104,7 +104,7 @@ async def serving_lease() -> AsyncIterator[ScriptedLease]:
 
 @dataclass
 class Replicas:
-    """Replicas at one server and by one clock."""
+    """Replicas with one server and one clock."""
 
     api: ScriptedLease
     clock: MovedClock = field(default_factory=MovedClock)
@@ -125,11 +125,11 @@ class Replicas:
             await client.close()
 
 
-# What it does in place of an answer
+# Faults in place of an answer
 
 
 async def written_but_lost(api: ScriptedApi, request: web.Request) -> web.StreamResponse:
-    """Does what it is asked, and the answer never comes."""
+    """Does what was asked, and loses the answer."""
     assert isinstance(api, ScriptedLease)
     await api.serve(request)
     break_off(request)
@@ -137,13 +137,13 @@ async def written_but_lost(api: ScriptedApi, request: web.Request) -> web.Stream
 
 
 async def hanging(api: ScriptedApi, request: web.Request) -> web.StreamResponse:
-    """Takes the request and never says a word."""
+    """Accepts the request and never answers."""
     await api.until(lambda: False)
     return web.Response()
 
 
 def takes(clock: MovedClock, before: float = 0, after: float = 0) -> Fault:
-    """Does it `before` seconds after it was asked; the answer is `after` seconds under way."""
+    """Serves the request after `before` seconds; the answer takes `after` seconds."""
 
     async def fault(api: ScriptedApi, request: web.Request) -> web.StreamResponse:
         assert isinstance(api, ScriptedLease)
@@ -156,7 +156,7 @@ def takes(clock: MovedClock, before: float = 0, after: float = 0) -> Fault:
 
 
 def meets(rival: Lease) -> Fault:
-    """A rival's whole try comes in between."""
+    """A rival makes its whole attempt before the request is served."""
 
     async def fault(api: ScriptedApi, request: web.Request) -> web.StreamResponse:
         assert isinstance(api, ScriptedLease)
@@ -167,7 +167,7 @@ def meets(rival: Lease) -> Fault:
 
 
 def beaten_by(deed: Callable[[], object]) -> Fault:
-    """Somebody was faster: does it once this was done."""
+    """Does `deed` before the request is served, as a faster client would."""
 
     async def fault(api: ScriptedApi, request: web.Request) -> web.StreamResponse:
         assert isinstance(api, ScriptedLease)
@@ -178,12 +178,12 @@ def beaten_by(deed: Callable[[], object]) -> Fault:
 
 
 def faults() -> float:
-    """How many tries of this program's leases ended in a fault."""
+    """The number of attempts of this program's leases that ended in a fault."""
     return REGISTRY.get_sample_value("dispatcher_faults_total", {"component": "lease"}) or 0
 
 
 class Turns:
-    """Replicas that live by one clock, each trying when it wants to."""
+    """Replicas that share one clock; each tries when its pause is over."""
 
     def __init__(self, clock: MovedClock, *replicas: Lease) -> None:
         self.living = list(replicas)
@@ -194,7 +194,7 @@ class Turns:
         self.living.remove(lease)
 
     async def until(self, end: float, stop: Callable[[], bool] = lambda: False) -> None:
-        """Lets them live to that time, or until `stop`; two that trust at once are a split."""
+        """Runs the replicas until that time, or until `stop`. Fails if two trust their lease at once."""
         while not stop():
             one = min(self.living, key=lambda lease: self._due[lease.me])
             if self._due[one.me] > end:

@@ -1,6 +1,6 @@
 """`docs/rights.md` says what the manifests give, and the real API server allows every account exactly that.
 
-The accounts, roles and bindings are applied under the names that they are rendered with. kube-scheduler's own roles
+The accounts, roles and bindings are applied under the names with which they are rendered. The roles of kube-scheduler
 count as the server has them.
 """
 
@@ -32,7 +32,7 @@ from tests.written import differences
 OVERLAYS = sorted(file.parent.relative_to(DEPLOY).as_posix() for file in DEPLOY.glob("overlays/*/kustomization.yaml"))
 WITHOUT_OVERLAY = "everything"
 ALL_AT_ONCE = pytest.mark.parametrize("site", [WITHOUT_OVERLAY], indirect=True)
-"""Tens of thousands of questions: for overlays the rules that the server tells are enough."""
+"""Tens of thousands of questions, so only for everything at once. Overlays need only the server's list of rules."""
 NEEDED = {
     ("", "secrets"),
     ("", "pods/exec"),
@@ -42,7 +42,7 @@ NEEDED = {
     ("rbac.authorization.k8s.io", "clusterrolebindings"),
     ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
 }
-"""Of what discovery must have listed, or the questions are too few."""
+"""Some resources that discovery must list; otherwise the questions are too few."""
 
 
 class Site(NamedTuple):
@@ -53,7 +53,7 @@ class Site(NamedTuple):
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session", params=[WITHOUT_OVERLAY, *OVERLAYS])
 async def site(control_plane: ControlPlane, request: pytest.FixtureRequest) -> AsyncIterator[Site]:
-    """An installation's rights in force, and gone again."""
+    """The rights of an installation, in force; removed at the end."""
     objects = rights_objects(request.param)
     found = {one["metadata"]["namespace"] for one in objects if "namespace" in one["metadata"]}
     other = await control_plane.create_namespace()
@@ -72,14 +72,14 @@ async def site(control_plane: ControlPlane, request: pytest.FixtureRequest) -> A
 
 
 def rights_objects(folder: str) -> list[Json]:
-    """Of an overlay, or of all folders that are none: what may be installed together."""
+    """The objects of an overlay, or of all folders that are not overlays: they may be installed together."""
     rendered = installations()
     folders = rendered.keys() - OVERLAYS if folder == WITHOUT_OVERLAY else {folder}
     return [one for name in sorted(folders) for one in rendered[name] if one["kind"] in RBAC_KINDS]
 
 
 async def removed(plane: ControlPlane, paths: Iterable[str], accounts: Iterable[Account]) -> None:
-    """Rights first: an account that is gone cannot be asked whether it still has some."""
+    """Deletes rights before accounts: an account that is gone cannot be asked whether it still has rights."""
     for path in paths:
         if "/serviceaccounts/" not in path:
             await plane.admin("DELETE", path)
@@ -92,7 +92,7 @@ async def removed(plane: ControlPlane, paths: Iterable[str], accounts: Iterable[
 
 
 async def applied(plane: ControlPlane, one: Json) -> str:
-    """Creates the object under its own name, and its namespace; its path."""
+    """Creates the namespace and the object under its own name. Returns its path."""
     namespace = one["metadata"].get("namespace", "")
     if namespace:
         await created(plane, "/api/v1/namespaces", {"metadata": {"name": namespace}})
@@ -109,12 +109,12 @@ async def created(plane: ControlPlane, collection: str, one: Json) -> None:
             raise
 
 
-def test_the_page_says_what_the_manifests_give() -> None:
+def test_rights_page_says_what_the_manifests_give() -> None:
     found = differences(accounts_part(installations()))
     assert not found, found
 
 
-async def test_rules_of_every_account_are_exactly_those_written(site: Site) -> None:
+async def test_rules_of_every_account_are_exactly_those_of_the_page(site: Site) -> None:
     for (name, one), namespace in product(site.accounts.items(), site.places):
         if namespace:
             assert await rules_review(one, namespace) == one.allowed(namespace), f"{name} in {namespace}"
@@ -132,8 +132,8 @@ async def test_every_account_may_open_only_the_paths_that_all_accounts_may(site:
 
 
 @ALL_AT_ONCE
-async def test_the_server_allows_every_account_exactly_what_is_written(site: Site) -> None:
-    """Every resource of the server and every verb, in the namespaces of the installation, in others, cluster-wide."""
+async def test_server_allows_every_account_exactly_the_rights_of_the_page(site: Site) -> None:
+    """Every resource of the server with every verb: in the installation's namespaces, in others, and cluster-wide."""
     resources = await discovered(site.plane)
     assert resources >= NEEDED
     for (name, one), namespace in product(site.accounts.items(), site.places):
@@ -152,8 +152,8 @@ async def test_the_server_allows_every_account_exactly_what_is_written(site: Sit
     ],
     ids=str,
 )
-async def test_a_right_that_is_not_written_is_found(site: Site, rule: Json) -> None:
-    """In a namespace where the installation has nothing."""
+async def test_right_that_the_page_lacks_is_found(site: Site, rule: Json) -> None:
+    """The right is given in a namespace where the installation has none."""
     one = site.accounts["`dispatcher/dispatcher`"]
     other = site.places[-2]
     group = "rbac.authorization.k8s.io"

@@ -27,7 +27,10 @@ METHODS = {"create": "POST", "get": "GET", "list": "GET", "watch": "GET", "delet
 
 
 class Asking:
-    """One call in a namespace of its own: what it needs is made before, what it may not find is not."""
+    """One call in a namespace of its own.
+
+    Objects that the call needs are made before. Objects that must be missing are not made.
+    """
 
     def __init__(self, wire: Wire, call: Call) -> None:
         self._wire = wire
@@ -47,7 +50,7 @@ class Asking:
         return answer.status
 
     async def _prepare(self) -> Json:
-        """The object that the call is about, if it is to be there; of pages, there are three."""
+        """The object of the call, made if the call needs it. A call for a page needs three objects."""
         call, make = self._call, BODIES[self._resource]
         if call.code == 404 or (call.verb == "create" and call.code != 409):
             return make(self._name)
@@ -72,7 +75,7 @@ class Asking:
         if call.code == 422:
             body["spec"]["backoffLimit"] = -1
         if call.resource == "nodes/status":
-            del body["metadata"]["resourceVersion"]  # a controller writes to a new node, too
+            del body["metadata"]["resourceVersion"]  # a controller also writes to a new node
         if call.verb == "update" and call.code == 409:
             body["metadata"]["resourceVersion"] = "1"
         return dict(body)

@@ -1,4 +1,4 @@
-"""A Job that is left to run: its one Pod, what it says meanwhile, and how it ends by itself."""
+"""A Job that runs undisturbed: its one Pod, its status meanwhile, and its end."""
 
 import asyncio
 import re
@@ -21,16 +21,22 @@ EXCEEDED = [("FailureTarget", "BackoffLimitExceeded"), ("Failed", "BackoffLimitE
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def hand(control_plane: ControlPlane) -> AsyncIterator[PlayedKubelet]:
+async def kubelet(control_plane: ControlPlane) -> AsyncIterator[PlayedKubelet]:
     async with playing_alone(control_plane) as playing_here:
         yield playing_here
 
 
 @dataclass(frozen=True)
 class Story:
-    """One Job from its create to its end."""
+    """One Job from its create to its end.
 
-    hand: PlayedKubelet
+    * made: the answer to the create.
+    * placed: the Pod when it was on its node.
+    * job, pod: the Job and the Pod at the end.
+    * versions: every version of the Job.
+    """
+
+    kubelet: PlayedKubelet
     made: Json
     placed: Json
     job: Json
@@ -41,30 +47,30 @@ class Story:
         return [job["status"] for job in self.versions]
 
 
-async def told(hand: PlayedKubelet, job: str, exit_code: int) -> Story:
+async def told(kubelet: PlayedKubelet, job: str, exit_code: int) -> Story:
     """The story of a Job whose container ran and ended."""
-    async with following(hand.plane, hand.jobs) as versions:
-        made = await hand.submit(job)
-        name = await hand.pod_of(job)
-        placed = await hand.pod(name)
-        await hand.run(name)
-        await hand.until_job(lambda seen: seen["status"].get("ready") == 1, "its Pod is ready", job)
-        await hand.tell_pod(name, pod_status("Failed" if exit_code else "Succeeded", ended(exit_code)))
+    async with following(kubelet.plane, kubelet.jobs) as versions:
+        made = await kubelet.submit(job)
+        name = await kubelet.pod_of(job)
+        placed = await kubelet.pod(name)
+        await kubelet.run(name)
+        await kubelet.until_job(lambda seen: seen["status"].get("ready") == 1, "its Pod is ready", job)
+        await kubelet.tell_pod(name, pod_status("Failed" if exit_code else "Succeeded", ended(exit_code)))
         last = "Failed" if exit_code else "Complete"
-        seen = await hand.until_said(last, job)
+        seen = await kubelet.until_said(last, job)
 
         def own() -> list[Json]:
             return [version for version in versions if version["metadata"]["name"] == job]
 
-        await hand.plane.wait_for(lambda: says(own()[-1], last), "its last version in the watch")
-        return Story(hand, made, placed, seen, await hand.pod(name), own())
+        await kubelet.plane.wait_for(lambda: says(own()[-1], last), "its last version in the watch")
+        return Story(kubelet, made, placed, seen, await kubelet.pod(name), own())
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def stories(hand: PlayedKubelet) -> tuple[Story, Story]:
-    told_here = await asyncio.gather(told(hand, "success", 0), told(hand, "failure", 3))
-    await hand.submit("asleep", {"suspend": True})
-    await hand.turn()
+async def stories(kubelet: PlayedKubelet) -> tuple[Story, Story]:
+    told_here = await asyncio.gather(told(kubelet, "success", 0), told(kubelet, "failure", 3))
+    await kubelet.submit("asleep", {"suspend": True})
+    await kubelet.turn()
     return told_here
 
 
@@ -78,15 +84,15 @@ def failure(stories: tuple[Story, Story]) -> Story:
     return stories[1]
 
 
-class TestItsPod:
-    async def test_it_is_named_after_the_job(self, success: Story) -> None:
+class TestPodOfJob:
+    async def test_pod_is_named_after_its_job(self, success: Story) -> None:
         assert re.fullmatch(r"success-[a-z0-9]{5}", success.placed["metadata"]["name"])
         assert success.placed["metadata"]["generateName"] == "success-"
 
-    async def test_it_is_the_only_one(self, success: Story) -> None:
-        assert len(await success.hand.pods_of("success")) == 1
+    async def test_pod_is_the_only_one_of_its_job(self, success: Story) -> None:
+        assert len(await success.kubelet.pods_of("success")) == 1
 
-    async def test_it_bears_the_labels_of_its_template_and_of_its_job(self, success: Story) -> None:
+    async def test_pod_has_the_labels_of_its_template_and_of_its_job(self, success: Story) -> None:
         uid = success.made["metadata"]["uid"]
         assert success.placed["metadata"]["labels"] == {
             "kept": "label",
@@ -96,10 +102,10 @@ class TestItsPod:
             "job-name": "success",
         }
 
-    async def test_it_bears_the_annotations_of_its_template(self, success: Story) -> None:
+    async def test_pod_has_the_annotations_of_its_template(self, success: Story) -> None:
         assert success.placed["metadata"]["annotations"] == {"kept": "annotation"}
 
-    async def test_the_job_is_its_controlling_owner(self, success: Story) -> None:
+    async def test_pod_has_its_job_as_controlling_owner(self, success: Story) -> None:
         assert success.placed["metadata"]["ownerReferences"] == [
             {
                 "apiVersion": "batch/v1",
@@ -111,60 +117,62 @@ class TestItsPod:
             }
         ]
 
-    async def test_it_is_kept_until_the_job_has_counted_it(self, success: Story) -> None:
+    async def test_pod_keeps_its_finalizer_until_its_job_has_counted_it(self, success: Story) -> None:
         assert success.placed["metadata"]["finalizers"] == [TRACKING]
         assert "finalizers" not in success.pod["metadata"]
 
-    async def test_it_outlives_the_end_of_the_job(self, success: Story, failure: Story) -> None:
+    async def test_pod_outlives_the_end_of_its_job(self, success: Story, failure: Story) -> None:
         assert (success.pod["status"]["phase"], failure.pod["status"]["phase"]) == ("Succeeded", "Failed")
         assert "deletionTimestamp" not in success.pod["metadata"] | failure.pod["metadata"]
 
-    async def test_an_event_tells_of_its_making(self, success: Story) -> None:
-        event = await success.hand.until_event("success", "SuccessfulCreate")
+    async def test_event_tells_of_the_create_of_the_pod(self, success: Story) -> None:
+        event = await success.kubelet.until_event("success", "SuccessfulCreate")
         about = event["involvedObject"]
         assert (event["type"], about["kind"], about["apiVersion"]) == ("Normal", "Job", "batch/v1")
         assert about["uid"] == success.made["metadata"]["uid"]
         assert success.placed["metadata"]["name"] in event["message"]
 
-    async def test_one_with_the_name_of_the_job_alone_is_none_of_its(self, hand: PlayedKubelet) -> None:
-        await hand.submit("namesake")
-        own = await hand.pod_of("namesake")
+    async def test_pod_with_only_the_name_label_of_a_job_is_not_counted_by_the_job(
+        self, kubelet: PlayedKubelet
+    ) -> None:
+        await kubelet.submit("namesake")
+        own = await kubelet.pod_of("namesake")
         labels = {"job-name": "namesake", "batch.kubernetes.io/job-name": "namesake"}
-        body = {"metadata": {"name": "stray", "labels": labels}, "spec": hand.pod_spec()}
-        await hand.plane.admin("POST", f"{hand.core}/pods", body)
-        await hand.fail("stray")
-        await hand.succeed(own)
-        assert said(await hand.until_said("Complete", "namesake")) == REACHED
-        assert "ownerReferences" not in (await hand.pod("stray"))["metadata"]
+        body = {"metadata": {"name": "stray", "labels": labels}, "spec": kubelet.pod_spec()}
+        await kubelet.plane.admin("POST", f"{kubelet.core}/pods", body)
+        await kubelet.fail("stray")
+        await kubelet.succeed(own)
+        assert said(await kubelet.until_said("Complete", "namesake")) == REACHED
+        assert "ownerReferences" not in (await kubelet.pod("stray"))["metadata"]
 
 
-class TestWhatItSays:
-    async def test_it_is_made_without_a_status(self, success: Story) -> None:
+class TestJobStatus:
+    async def test_job_is_made_without_a_status(self, success: Story) -> None:
         assert success.made["status"] == success.statuses()[0] == {}
 
-    async def test_it_counts_its_pod_as_soon_as_that_is_made(self, success: Story) -> None:
+    async def test_job_counts_its_pod_as_soon_as_the_pod_is_made(self, success: Story) -> None:
         counted = success.statuses()[1]
         counts = {"active": 1, "ready": 0, "terminating": 0, "uncountedTerminatedPods": {}}
         assert counted == {"startTime": counted["startTime"], **counts}
         assert counted["startTime"] >= success.made["metadata"]["creationTimestamp"]
 
-    async def test_it_counts_a_pod_that_is_ready(self, success: Story) -> None:
+    async def test_job_counts_a_ready_pod(self, success: Story) -> None:
         assert success.statuses()[2] == success.statuses()[1] | {"ready": 1}
 
-    async def test_success_is_said_in_two_steps(self, success: Story) -> None:
+    async def test_job_reports_success_in_two_steps(self, success: Story) -> None:
         assert [said(job) for job in success.versions] == [[], [], [], REACHED[:1], REACHED]
 
-    async def test_failure_is_said_in_two_steps(self, failure: Story) -> None:
+    async def test_job_reports_failure_in_two_steps(self, failure: Story) -> None:
         assert [said(job) for job in failure.versions] == [[], [], [], EXCEEDED[:1], EXCEEDED]
 
-    async def test_the_first_step_names_the_pod_that_is_not_counted_yet(self, success: Story, failure: Story) -> None:
+    async def test_first_step_names_the_pod_that_is_not_counted_yet(self, success: Story, failure: Story) -> None:
         for story, outcome in ((success, "succeeded"), (failure, "failed")):
             before = story.statuses()[3]
             assert before["uncountedTerminatedPods"] == {outcome: [story.placed["metadata"]["uid"]]}
             assert (before["ready"], before["terminating"]) == (0, 0)
             assert not {"active", "completionTime", outcome} & before.keys()
 
-    async def test_completed_it_counts_one_success_and_says_when(self, success: Story) -> None:
+    async def test_complete_job_counts_one_success_and_has_its_time(self, success: Story) -> None:
         status = success.job["status"]
         assert (status["succeeded"], status["ready"], status["terminating"]) == (1, 0, 0)
         assert status["uncountedTerminatedPods"] == {}
@@ -174,69 +182,71 @@ class TestWhatItSays:
         assert status["completionTime"] >= status["startTime"]
         assert min(complete["lastTransitionTime"], complete["lastProbeTime"]) >= status["startTime"]
 
-    async def test_failed_it_counts_one_failure_and_was_never_completed(self, failure: Story) -> None:
+    async def test_failed_job_counts_one_failure_and_has_no_completion_time(self, failure: Story) -> None:
         status = failure.job["status"]
         assert (status["failed"], status["ready"], status["terminating"]) == (1, 0, 0)
         assert status["uncountedTerminatedPods"] == {}
         assert not {"active", "succeeded", "completionTime"} & status.keys()
 
-    async def test_events_tell_of_the_end(self, success: Story, failure: Story) -> None:
-        assert (await success.hand.until_event("success", "Completed"))["type"] == "Normal"
-        assert (await failure.hand.until_event("failure", "BackoffLimitExceeded"))["type"] == "Warning"
+    async def test_events_tell_of_the_end_of_a_job(self, success: Story, failure: Story) -> None:
+        assert (await success.kubelet.until_event("success", "Completed"))["type"] == "Normal"
+        assert (await failure.kubelet.until_event("failure", "BackoffLimitExceeded"))["type"] == "Warning"
 
-    async def test_a_change_of_its_status_is_none_of_its_generation(self, success: Story) -> None:
+    async def test_change_of_a_status_leaves_the_generation(self, success: Story) -> None:
         assert {job["metadata"]["generation"] for job in success.versions} == {1}
 
 
-class TestFailure:
-    async def test_there_is_no_second_pod(self, failure: Story) -> None:
-        assert [pod["metadata"]["uid"] for pod in await failure.hand.pods_of("failure")] == [
+class TestFailedJob:
+    async def test_failed_job_gets_no_second_pod(self, failure: Story) -> None:
+        assert [pod["metadata"]["uid"] for pod in await failure.kubelet.pods_of("failure")] == [
             failure.placed["metadata"]["uid"]
         ]
 
-    async def test_why_kubelet_ended_a_pod_is_nothing_to_the_job(self, hand: PlayedKubelet) -> None:
-        """One that its node refused, one whose own deadline passed."""
+    async def test_reason_of_a_failed_pod_does_not_change_the_end_of_its_job(self, kubelet: PlayedKubelet) -> None:
+        """One Pod is refused by its node; the own deadline of another one passes."""
         reasons = {
             "refused": {"phase": "Failed", "reason": "OutOfcpu", "message": "not enough cpu"},
             "late": {**pod_status("Failed", ended(143)), "reason": "DeadlineExceeded", "message": "active too long"},
         }
         for name, status in reasons.items():
-            await hand.submit(name)
-            await hand.tell_pod(await hand.pod_of(name), status)
+            await kubelet.submit(name)
+            await kubelet.tell_pod(await kubelet.pod_of(name), status)
         for name, status in reasons.items():
-            assert said(await hand.until_said("Failed", name)) == EXCEEDED
-            assert [pod["status"]["reason"] for pod in await hand.pods_of(name)] == [status["reason"]]
+            assert said(await kubelet.until_said("Failed", name)) == EXCEEDED
+            assert [pod["status"]["reason"] for pod in await kubelet.pods_of(name)] == [status["reason"]]
 
 
-class TestSuspended:
-    async def test_it_gets_no_pod_and_says_so(self, hand: PlayedKubelet, stories: tuple[Story, Story]) -> None:
-        job = await hand.until_said("Suspended", "asleep")
+class TestSuspendedJob:
+    async def test_suspended_job_gets_no_pod_and_says_so(
+        self, kubelet: PlayedKubelet, stories: tuple[Story, Story]
+    ) -> None:
+        job = await kubelet.until_said("Suspended", "asleep")
         assert said(job) == [("Suspended", "JobSuspended")]
         assert not {"startTime", "active"} & job["status"].keys()
-        assert await hand.pods_of("asleep") == []
+        assert await kubelet.pods_of("asleep") == []
 
-    async def test_resumed_it_gets_its_pod_and_its_time_begins(self, hand: PlayedKubelet) -> None:
-        await hand.submit("woken", {"suspend": True})
-        await hand.until_said("Suspended", "woken")
-        await hand.change_job({"spec": {"suspend": False}}, "woken")
-        job = await hand.until_job(lambda job: job["status"].get("active") == 1, "it has a Pod", "woken")
+    async def test_resumed_job_gets_its_pod_and_its_start_time(self, kubelet: PlayedKubelet) -> None:
+        await kubelet.submit("woken", {"suspend": True})
+        await kubelet.until_said("Suspended", "woken")
+        await kubelet.change_job({"spec": {"suspend": False}}, "woken")
+        job = await kubelet.until_job(lambda job: job["status"].get("active") == 1, "it has a Pod", "woken")
         told = condition(job, "Suspended")
         assert told
         assert (told["status"], told["reason"]) == ("False", "JobResumed")
         assert job["status"]["startTime"] >= job["metadata"]["creationTimestamp"]
-        assert await hand.pod_of("woken")
+        assert await kubelet.pod_of("woken")
 
-    async def test_while_it_runs_its_pod_is_deleted_and_not_counted_as_failed(self, hand: PlayedKubelet) -> None:
-        await hand.submit("paused")
-        name = await hand.pod_of("paused")
-        await hand.run(name)
-        await hand.change_job({"spec": {"suspend": True}}, "paused")
-        job = await hand.until_said("Suspended", "paused")
+    async def test_pod_of_a_job_suspended_while_it_runs_is_not_counted_as_failed(self, kubelet: PlayedKubelet) -> None:
+        await kubelet.submit("paused")
+        name = await kubelet.pod_of("paused")
+        await kubelet.run(name)
+        await kubelet.change_job({"spec": {"suspend": True}}, "paused")
+        job = await kubelet.until_said("Suspended", "paused")
         assert job["status"]["terminating"] == 1
         assert not {"startTime", "active", "failed"} & job["status"].keys()
-        await hand.fail(name, 143)
-        await hand.reap(name)
-        await hand.until_pod_gone(name)
-        job = await hand.until_job(lambda job: job["status"]["terminating"] == 0, "no Pod of it ends", "paused")
+        await kubelet.fail(name, 143)
+        await kubelet.reap(name)
+        await kubelet.until_pod_gone(name)
+        job = await kubelet.until_job(lambda job: job["status"]["terminating"] == 0, "no Pod of it ends", "paused")
         assert said(job) == [("Suspended", "JobSuspended")]
         assert "failed" not in job["status"]

@@ -1,4 +1,4 @@
-"""Which Pods get a node: there has to be room for what they ask, and it is theirs until they have ended."""
+"""The Pods that get a node: their requests need room on it, and keep that room until the Pods have ended."""
 
 import asyncio
 import re
@@ -21,54 +21,57 @@ NONE_AVAILABLE = re.compile(r"0/\d+ nodes are available: ")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def ground(control_plane: ControlPlane) -> AsyncIterator[str]:
-    """One namespace for these tests: each ends its Pods."""
+    """One namespace for these tests; each test ends its Pods."""
     name = await control_plane.create_namespace()
     yield name
     await control_plane.delete_namespace(name)
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def hand(control_plane: ControlPlane, ground: str) -> AsyncIterator[PlayedKubelet]:
+async def kubelet(control_plane: ControlPlane, ground: str) -> AsyncIterator[PlayedKubelet]:
     async with playing(control_plane, ground) as playing_here:
         yield playing_here
 
 
-async def full(hand: PlayedKubelet) -> str:
-    """A node of 4 CPUs, all of them taken by the Pod `first`; `second` waits for as much."""
-    node = await hand.join()
-    await hand.make_pod("first", {"cpu": "4"})
-    assert await hand.placed("first") == node
-    await hand.make_pod("second", {"cpu": "4"})
-    await hand.held("second")
+async def full(kubelet: PlayedKubelet) -> str:
+    """A node of 4 CPUs, all taken by the Pod `first`; the Pod `second` waits for as many."""
+    node = await kubelet.join()
+    await kubelet.make_pod("first", {"cpu": "4"})
+    assert await kubelet.placed("first") == node
+    await kubelet.make_pod("second", {"cpu": "4"})
+    await kubelet.held("second")
     return node
 
 
 class TestPlacing:
-    async def test_a_pod_that_fits_is_placed_and_says_so(self, hand: PlayedKubelet) -> None:
-        node = await hand.join()
-        made = await hand.make_pod("a", {"cpu": "1"})
+    async def test_pod_that_fits_is_placed_and_says_so(self, kubelet: PlayedKubelet) -> None:
+        node = await kubelet.join()
+        made = await kubelet.make_pod("a", {"cpu": "1"})
         assert (made["status"]["phase"], made["spec"].get("nodeName")) == ("Pending", None)
-        assert await hand.placed("a") == node
-        told = condition(await hand.pod("a"), "PodScheduled")
+        assert await kubelet.placed("a") == node
+        told = condition(await kubelet.pod("a"), "PodScheduled")
         assert told
         assert (told["status"], "reason" in told) == ("True", False)
-        assert (await hand.pod("a"))["status"]["phase"] == "Pending"
+        assert (await kubelet.pod("a"))["status"]["phase"] == "Pending"
 
-    async def test_a_pod_that_fits_nowhere_is_held_and_says_so(self, hand: PlayedKubelet) -> None:
-        await hand.join()
-        await hand.make_pod("b", {"cpu": "4"})
-        await hand.placed("b")
-        await hand.make_pod("a", {"cpu": "5"})
-        pod = await hand.held("a")
+    async def test_pod_that_fits_nowhere_is_held_and_says_so(self, kubelet: PlayedKubelet) -> None:
+        await kubelet.join()
+        await kubelet.make_pod("b", {"cpu": "4"})
+        await kubelet.placed("b")
+        await kubelet.make_pod("a", {"cpu": "5"})
+        pod = await kubelet.held("a")
         told = condition(pod, "PodScheduled")
         assert told
         assert NONE_AVAILABLE.match(told["message"])
         assert (pod["status"]["phase"], pod["spec"].get("nodeName")) == ("Pending", None)
 
-    async def test_an_event_tells_of_either(self, hand: PlayedKubelet) -> None:
-        node = await hand.join()
-        fits, waits = await hand.make_pod("fits", {"cpu": "1"}), await hand.make_pod("waits", {"cpu": "5"})
-        placed, held = await hand.until_event("fits", "Scheduled"), await hand.until_event("waits", "FailedScheduling")
+    async def test_events_tell_of_placed_and_of_held_pods(self, kubelet: PlayedKubelet) -> None:
+        node = await kubelet.join()
+        fits, waits = await kubelet.make_pod("fits", {"cpu": "1"}), await kubelet.make_pod("waits", {"cpu": "5"})
+        placed, held = (
+            await kubelet.until_event("fits", "Scheduled"),
+            await kubelet.until_event("waits", "FailedScheduling"),
+        )
         assert (placed["type"], held["type"]) == ("Normal", "Warning")
         for event, pod in ((placed, fits), (held, waits)):
             about = event["involvedObject"]
@@ -77,31 +80,31 @@ class TestPlacing:
         assert node in placed["message"]
         assert NONE_AVAILABLE.match(held["message"])
 
-    async def test_another_schedulers_pod_is_left_alone(self, hand: PlayedKubelet) -> None:
-        await hand.join()
-        await hand.make_pod("theirs", spec={"schedulerName": "another"})
-        await hand.make_pod("later")
-        await hand.placed("later")
-        theirs = await hand.pod("theirs")
+    async def test_pod_of_another_scheduler_is_left_alone(self, kubelet: PlayedKubelet) -> None:
+        await kubelet.join()
+        await kubelet.make_pod("theirs", spec={"schedulerName": "another"})
+        await kubelet.make_pod("later")
+        await kubelet.placed("later")
+        theirs = await kubelet.pod("theirs")
         assert (theirs["spec"].get("nodeName"), condition(theirs, "PodScheduled")) == (None, None)
 
-    async def test_a_pod_made_for_a_node_is_on_it_without_being_scheduled(self, hand: PlayedKubelet) -> None:
-        node = await hand.join()
-        await hand.make_pod("there", {"cpu": "5"}, {"nodeName": node})
-        await hand.refused("later", {"cpu": "1"})  # all room is taken, and more
-        there = await hand.pod("there")
+    async def test_pod_made_for_a_node_is_on_it_without_scheduling(self, kubelet: PlayedKubelet) -> None:
+        node = await kubelet.join()
+        await kubelet.make_pod("there", {"cpu": "5"}, {"nodeName": node})
+        await kubelet.refused("later", {"cpu": "1"})  # all room is taken, and more
+        there = await kubelet.pod("there")
         assert (there["spec"]["nodeName"], condition(there, "PodScheduled")) == (node, None)
 
-    async def test_the_pod_of_a_job_is_placed_like_any_other(self, hand: PlayedKubelet) -> None:
-        await hand.join()
-        requests = {"containers": hand.pod_spec({"cpu": "4"})["containers"]}
-        await hand.submit("one", pod=requests)
-        first = await hand.pod_of("one")
-        await hand.submit("two", pod=requests)
-        second = await hand.pod_of("two", bound=False)
-        await hand.held(second)
-        await hand.succeed(first)
-        await hand.placed(second)
+    async def test_pod_of_a_job_is_placed_like_any_other(self, kubelet: PlayedKubelet) -> None:
+        await kubelet.join()
+        requests = {"containers": kubelet.pod_spec({"cpu": "4"})["containers"]}
+        await kubelet.submit("one", pod=requests)
+        first = await kubelet.pod_of("one")
+        await kubelet.submit("two", pod=requests)
+        second = await kubelet.pod_of("two", bound=False)
+        await kubelet.held(second)
+        await kubelet.succeed(first)
+        await kubelet.placed(second)
 
 
 class TestRoom:
@@ -115,115 +118,115 @@ class TestRoom:
         ],
         ids=["cpu", "memory", "another resource", "memory, though not cpu"],
     )
-    async def test_what_is_taken_counts(self, hand: PlayedKubelet, fits: Json, too_much: Json) -> None:
-        await hand.join(size={"example.com/gpu": "2"})
-        await hand.make_pod("a", fits)
-        await hand.placed("a")
-        await hand.make_pod("b", too_much)
-        await hand.held("b")
+    async def test_taken_room_counts(self, kubelet: PlayedKubelet, fits: Json, too_much: Json) -> None:
+        await kubelet.join(size={"example.com/gpu": "2"})
+        await kubelet.make_pod("a", fits)
+        await kubelet.placed("a")
+        await kubelet.make_pod("b", too_much)
+        await kubelet.held("b")
 
-    async def test_a_resource_that_no_node_has_is_waited_for(self, hand: PlayedKubelet) -> None:
-        node = await hand.join()
-        await hand.make_pod("a", {"example.com/gpu": "1"})
-        await hand.held("a")
-        await hand.tell_node(node, size=SIZE | {"example.com/gpu": "1"})
-        assert await hand.placed("a") == node
+    async def test_pod_waits_for_a_resource_that_no_node_has(self, kubelet: PlayedKubelet) -> None:
+        node = await kubelet.join()
+        await kubelet.make_pod("a", {"example.com/gpu": "1"})
+        await kubelet.held("a")
+        await kubelet.tell_node(node, size=SIZE | {"example.com/gpu": "1"})
+        assert await kubelet.placed("a") == node
 
-    async def test_a_node_takes_only_so_many_pods(self, hand: PlayedKubelet) -> None:
-        await hand.join(size={"pods": "1"})
-        await hand.make_pod("a")
-        await hand.placed("a")
-        await hand.make_pod("b")
-        await hand.held("b")
+    async def test_node_takes_only_its_number_of_pods(self, kubelet: PlayedKubelet) -> None:
+        await kubelet.join(size={"pods": "1"})
+        await kubelet.make_pod("a")
+        await kubelet.placed("a")
+        await kubelet.make_pod("b")
+        await kubelet.held("b")
 
-    async def test_a_pod_without_requests_needs_no_room(self, hand: PlayedKubelet) -> None:
-        node = await full(hand)
-        await hand.make_pod("small")
-        assert await hand.placed("small") == node
+    async def test_pod_without_requests_needs_no_room(self, kubelet: PlayedKubelet) -> None:
+        node = await full(kubelet)
+        await kubelet.make_pod("small")
+        assert await kubelet.placed("small") == node
 
-    async def test_all_room_may_be_taken(self, hand: PlayedKubelet) -> None:
-        await hand.join(size={"cpu": "1"})
+    async def test_room_may_be_taken_completely(self, kubelet: PlayedKubelet) -> None:
+        await kubelet.join(size={"cpu": "1"})
         for name in ("a", "b"):
-            await hand.make_pod(name, {"cpu": "500m"})
-            await hand.placed(name)
+            await kubelet.make_pod(name, {"cpu": "500m"})
+            await kubelet.placed(name)
 
-    async def test_what_can_be_had_of_the_node_counts_not_what_it_has(self, hand: PlayedKubelet) -> None:
-        node = await hand.join()
-        found = await hand.plane.admin("GET", f"/api/v1/nodes/{node}")
+    async def test_allocatable_of_a_node_counts_and_not_its_capacity(self, kubelet: PlayedKubelet) -> None:
+        node = await kubelet.join()
+        found = await kubelet.plane.admin("GET", f"/api/v1/nodes/{node}")
         found["status"]["allocatable"]["cpu"] = "1"
-        await hand.plane.admin("PUT", f"/api/v1/nodes/{node}/status", found)
-        await hand.refused("a", {"cpu": "2"})
-        await hand.make_pod("b", {"cpu": "1"})
-        assert await hand.placed("b") == node
+        await kubelet.plane.admin("PUT", f"/api/v1/nodes/{node}/status", found)
+        await kubelet.refused("a", {"cpu": "2"})
+        await kubelet.make_pod("b", {"cpu": "1"})
+        assert await kubelet.placed("b") == node
 
-    async def test_containers_add_up(self, hand: PlayedKubelet) -> None:
-        await hand.join()
-        container = hand.pod_spec({"cpu": "1001m"})["containers"][0]
-        await hand.make_pod("a", spec={"containers": [container, container | {"name": "other"}]})
-        await hand.placed("a")
-        await hand.make_pod("b", {"cpu": "2"})
-        await hand.held("b")
+    async def test_requests_of_containers_add_up(self, kubelet: PlayedKubelet) -> None:
+        await kubelet.join()
+        container = kubelet.pod_spec({"cpu": "1001m"})["containers"][0]
+        await kubelet.make_pod("a", spec={"containers": [container, container | {"name": "other"}]})
+        await kubelet.placed("a")
+        await kubelet.make_pod("b", {"cpu": "2"})
+        await kubelet.held("b")
 
-    async def test_of_first_containers_the_greatest_counts(self, hand: PlayedKubelet) -> None:
-        await hand.join()
-        first = hand.pod_spec({"cpu": "3"})["containers"][0]
+    async def test_largest_init_container_counts(self, kubelet: PlayedKubelet) -> None:
+        await kubelet.join()
+        first = kubelet.pod_spec({"cpu": "3"})["containers"][0]
         firsts = {"initContainers": [first | {"name": "init"}, first | {"name": "init-too"}]}
-        await hand.make_pod("a", {"cpu": "1"}, firsts)
-        await hand.placed("a")
-        await hand.make_pod("b", {"cpu": "1001m"})
-        await hand.held("b")
+        await kubelet.make_pod("a", {"cpu": "1"}, firsts)
+        await kubelet.placed("a")
+        await kubelet.make_pod("b", {"cpu": "1001m"})
+        await kubelet.held("b")
 
-    async def test_of_twenty_pods_at_once_as_many_are_placed_as_there_is_room_for(self, hand: PlayedKubelet) -> None:
-        nodes = {await hand.join(size={"cpu": "5"}): 5, await hand.join(size={"pods": "7"}): 4}
+    async def test_twenty_pods_at_once_fill_exactly_the_room(self, kubelet: PlayedKubelet) -> None:
+        nodes = {await kubelet.join(size={"cpu": "5"}): 5, await kubelet.join(size={"pods": "7"}): 4}
         names = [f"crowd-{number}" for number in range(20)]
-        await asyncio.gather(*[hand.make_pod(name, {"cpu": "1"}) for name in names])
+        await asyncio.gather(*[kubelet.make_pod(name, {"cpu": "1"}) for name in names])
 
         async def settled() -> list[Json]:
-            pods = [await hand.pod(name) for name in names]
+            pods = [await kubelet.pod(name) for name in names]
             return pods if all(is_bound(pod) or is_unschedulable(pod) for pod in pods) else []
 
-        pods = await hand.plane.wait_for(settled, "all are placed or held")
+        pods = await kubelet.plane.wait_for(settled, "all are placed or held")
         assert Counter(pod["spec"]["nodeName"] for pod in pods if is_bound(pod)) == nodes
 
 
-class TestRoomComes:
+class TestFreedRoom:
     @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-    async def test_when_a_pod_has_ended(self, hand: PlayedKubelet, phase: str) -> None:
-        node = await full(hand)
-        await hand.run("first")
-        await (hand.succeed("first") if phase == "Succeeded" else hand.fail("first"))
-        assert await hand.placed("second") == node
+    async def test_room_is_free_when_a_pod_has_ended(self, kubelet: PlayedKubelet, phase: str) -> None:
+        node = await full(kubelet)
+        await kubelet.run("first")
+        await (kubelet.succeed("first") if phase == "Succeeded" else kubelet.fail("first"))
+        assert await kubelet.placed("second") == node
 
-    async def test_when_a_pod_is_gone_not_while_it_ends(self, hand: PlayedKubelet) -> None:
-        node = await full(hand)
-        await hand.run("first")
-        await hand.delete_pod("first")
-        await hand.make_pod("third", {"cpu": "1"})
-        await hand.held("third")
-        assert not is_bound(await hand.pod("second"))
-        await hand.delete_pod("third")
-        await hand.reap("first")
-        assert await hand.placed("second") == node
+    async def test_room_is_free_when_a_pod_is_gone_and_not_while_it_ends(self, kubelet: PlayedKubelet) -> None:
+        node = await full(kubelet)
+        await kubelet.run("first")
+        await kubelet.delete_pod("first")
+        await kubelet.make_pod("third", {"cpu": "1"})
+        await kubelet.held("third")
+        assert not is_bound(await kubelet.pod("second"))
+        await kubelet.delete_pod("third")
+        await kubelet.reap("first")
+        assert await kubelet.placed("second") == node
 
-    async def test_when_a_node_joins(self, hand: PlayedKubelet) -> None:
-        await full(hand)
-        joined = await hand.join()
-        assert await hand.placed("second") == joined
+    async def test_room_is_free_when_a_node_joins(self, kubelet: PlayedKubelet) -> None:
+        await full(kubelet)
+        joined = await kubelet.join()
+        assert await kubelet.placed("second") == joined
 
-    async def test_when_a_node_grows(self, hand: PlayedKubelet) -> None:
-        node = await full(hand)
-        await hand.tell_node(node, size=SIZE | {"cpu": "8"})
-        assert await hand.placed("second") == node
+    async def test_room_is_free_when_a_node_grows(self, kubelet: PlayedKubelet) -> None:
+        node = await full(kubelet)
+        await kubelet.tell_node(node, size=SIZE | {"cpu": "8"})
+        assert await kubelet.placed("second") == node
 
-    async def test_for_one_of_two_that_wait_and_then_for_the_other(self, hand: PlayedKubelet) -> None:
-        await full(hand)
-        await hand.make_pod("third", {"cpu": "4"})
-        await hand.held("third")
-        await hand.succeed("first")
+    async def test_freed_room_goes_to_one_waiting_pod_and_then_to_the_other(self, kubelet: PlayedKubelet) -> None:
+        await full(kubelet)
+        await kubelet.make_pod("third", {"cpu": "4"})
+        await kubelet.held("third")
+        await kubelet.succeed("first")
 
         async def placed() -> list[str]:
-            return [name for name in ("second", "third") if is_bound(await hand.pod(name))]
+            return [name for name in ("second", "third") if is_bound(await kubelet.pod(name))]
 
-        (next_one,) = await hand.plane.wait_for(placed, "one of them is placed")
-        await hand.succeed(next_one)
-        await hand.placed("third" if next_one == "second" else "second")
+        (next_one,) = await kubelet.plane.wait_for(placed, "one of them is placed")
+        await kubelet.succeed(next_one)
+        await kubelet.placed("third" if next_one == "second" else "second")

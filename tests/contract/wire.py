@@ -1,7 +1,8 @@
-"""The wire protocol of an API server as its contract asks it: status and body as they came, and watches event by event.
+"""The wire protocol of an API server, as its contract asks for it: status and body as they came, watches event by
+event.
 
-A path is `RESOURCE[/NAME[/SUBRESOURCE]]` in the namespace of the test, or begins with a slash. Nothing but a broken
-promise of this file raises: a refusal is an answer, and no wait for an event goes on for ever.
+A path is `RESOURCE[/NAME[/SUBRESOURCE]]` in the namespace of the test, or begins with a slash. A refusal is an answer
+and raises nothing. Every wait for an event has a limit.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ class Answer(NamedTuple):
 
     @property
     def refusal(self) -> tuple[int, str]:
-        """Status and reason of an answer that is a Status of failure, as every refusal is."""
+        """Status code and reason of a refusal; every refusal is a Status of failure."""
         told = {key: self.body.get(key) for key in ("kind", "apiVersion", "status", "code")}
         assert told == {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": self.status}, self
         assert self.body["message"]
@@ -36,7 +37,7 @@ class Answer(NamedTuple):
 
     @property
     def causes(self) -> list[tuple[str, str]]:
-        """Reason and field of each cause of a refusal, those the server tells twice once."""
+        """Reason and field of each cause of a refusal, without repetitions."""
         told = [(cause.get("reason", ""), cause.get("field", "")) for cause in self.body["details"].get("causes", [])]
         return list(dict.fromkeys(told))
 
@@ -59,14 +60,14 @@ class Event(NamedTuple):
 
 
 class Watch:
-    """A watch that was granted."""
+    """A watch that the server accepted."""
 
     def __init__(self, answer: aiohttp.ClientResponse) -> None:
         self._answer = answer
         self.content_type = answer.content_type
 
     async def next(self) -> Event:
-        """EOFError: the server has ended the watch; TimeoutError: nothing came."""
+        """The next event. EOFError: the server ended the watch. TimeoutError: nothing came."""
         async with asyncio.timeout(SECONDS):
             line = await self._answer.content.readline()
         if not line:
@@ -79,7 +80,7 @@ class Watch:
         return [await self.next() for _ in range(count)]
 
     async def rest(self) -> list[Event]:
-        """What comes until the server ends the watch."""
+        """All events until the server ends the watch."""
         found: list[Event] = []
         while True:
             try:
@@ -89,7 +90,7 @@ class Watch:
 
 
 class Wire:
-    """The administrator at one plane, in one namespace."""
+    """The administrator at one control plane, in one namespace."""
 
     def __init__(self, plane: ControlPlane, namespace: str, session: aiohttp.ClientSession) -> None:
         self.plane = plane
@@ -113,7 +114,7 @@ class Wire:
         content_type: str = "application/json",
         token: str | None = "",
     ) -> Answer:
-        """Bytes are sent as they are, else as JSON. `token`: the administrator's unless given, none at all if None."""
+        """Sends bytes as they are, anything else as JSON. `token`: empty: the administrator's; None: none."""
         sent = body if isinstance(body, bytes) or body is None else msgspec.json.encode(body)
         headers = {"Content-Type": content_type}
         if token is not None:
@@ -137,10 +138,10 @@ class Wire:
     async def delete(self, path: str, options: object = None, **params: str) -> Answer:
         return await self.ask("DELETE", path, options, params)
 
-    # What has to succeed
+    # Calls that must succeed
 
     async def made(self, resource: str, *bodies: Json) -> Json:
-        """Creates them all; the last as it came back."""
+        """Creates all objects; the last one as it came back."""
         for body in bodies:
             answer = await self.post(resource, body)
             assert answer.status == 201, answer
@@ -160,11 +161,11 @@ class Wire:
         return names(await self.found(resource, **params))
 
     async def now(self, resource: str) -> str:
-        """The version from which a watch tells what comes next."""
+        """The version from which a watch shows what comes next."""
         return str((await self.found(resource))["metadata"]["resourceVersion"])
 
     async def seen(self, resource: str, made: Json) -> None:
-        """Lists and watches of version 0 come from a cache: once it has seen this."""
+        """Waits until the cache, which serves lists and watches of version 0, has this object."""
 
         async def is_so() -> bool:
             return version(await self.found(resource, resourceVersion="0")) >= version(made)
@@ -192,7 +193,7 @@ class Wire:
 
 @asynccontextmanager
 async def opened(plane: ControlPlane, namespace: str) -> AsyncIterator[Wire]:
-    """The embedded side of the contract speaks plain HTTP and has no certificate."""
+    """A connection to the plane. The embedded side of the contract speaks plain HTTP and has no certificate."""
     tls = ssl.create_default_context(cafile=str(plane.ca_file)) if plane.url.startswith("https:") else True
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(ssl=tls),
@@ -203,7 +204,7 @@ async def opened(plane: ControlPlane, namespace: str) -> AsyncIterator[Wire]:
 
 
 def read(text: bytes) -> Json:
-    """An object; what is none (a path that nobody serves is answered in plain words) as a message."""
+    """The JSON object of the body. Any other body (unknown paths get plain words) becomes the message of an object."""
     try:
         found = msgspec.json.decode(text)
     except msgspec.DecodeError:
@@ -212,7 +213,7 @@ def read(text: bytes) -> Json:
 
 
 def version(found: Json) -> int:
-    """The resource version of an object or a list, to be compared with another."""
+    """The resource version of an object or a list, as a number for comparisons."""
     return int(found["metadata"]["resourceVersion"])
 
 
@@ -220,7 +221,7 @@ def names(listed: Json) -> list[str]:
     return [item["metadata"]["name"] for item in listed["items"]]
 
 
-# Objects nobody works on: the scheduler passes over the Pod, the Job is suspended
+# Objects that nothing works on: no scheduler takes the Pod, the Job is suspended
 
 
 def a_secret(name: str, labels: Mapping[str, str] | None = None, **fields: Any) -> Json:

@@ -1,7 +1,7 @@
 """The rights of a ServiceAccount by the answers of the API server, and by `docs/rights.md`.
 
-The server is asked in two ways: for the complete list of rules that apply to the account, names included; and, as the
-authorizer is asked for each request, for every resource with every verb.
+The server is asked in two ways: for the complete list of rules that apply to the account, with names; and for every
+resource with every verb, as the authorizer is asked for a request.
 """
 
 import asyncio

@@ -137,7 +137,7 @@ class Seen:
 
 
 def excesses(one: Rendered) -> Iterator[str]:
-    """What an admitted row's Job has beyond its template, or does not pass to its container as it was written."""
+    """Parts of an admitted row's Job that its template does not have, or that its container gets changed."""
     container = one.job["spec"]["template"]["spec"]["containers"][one.template.container]
     own, asked = one.template.taken | PASSED.keys(), one.order.request
     for path in differences(one.job, one.plain()):

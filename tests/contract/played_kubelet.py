@@ -97,7 +97,7 @@ class PlayedKubelet:
         await self.plane.admin("DELETE", f"{self.jobs}/{name}", {"propagationPolicy": policy})
 
     async def turn(self, name: str = "clock") -> None:
-        """Waits until the Job controller has seen another Job from its create to its end, so it had time for the rest."""
+        """Waits until the Job controller has seen another Job from its create to its end: it had time for the rest."""
         await self.submit(name, pod={"nodeName": "nowhere-of-this-test"})
         await self.succeed(await self.pod_of(name))
         await self.until_said("Complete", name)
@@ -163,7 +163,7 @@ class PlayedKubelet:
         await self.plane.wait_for(is_held, f"{name} is held")
 
     async def delete_pod(self, name: str, grace: int | None = None) -> None:
-        """Asks for the end of the Pod. What follows for a Pod on a node is up to its kubelet."""
+        """Asks for the end of the Pod. On a node its kubelet does the rest."""
         options = {} if grace is None else {"gracePeriodSeconds": grace}
         await self.plane.admin("DELETE", f"{self.core}/pods/{name}", options)
 

@@ -71,7 +71,7 @@ class ScriptedApi:
     _cuts: int = 0
     _is_over: bool = False
 
-    # What a test does
+    # Acts of a test
 
     async def put(self, name: str, path: str = JOBS, *, is_told: bool = True, **labels: str) -> None:
         """Makes or changes an object. With `is_told` False, no watch ever shows it."""
@@ -123,7 +123,7 @@ class ScriptedApi:
     def login(self) -> Login:
         return Login(self.url, None, self.read_token, NAMESPACE)
 
-    # What the server answers
+    # Answers of the server
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         kind = "watch" if "watch" in request.query else "list"

@@ -126,9 +126,7 @@ async def leaving(kubelet: PlayedKubelet) -> Pods:
 
 
 class TestPodIsDisrupted:
-    async def test_disrupted_pod_that_failed_ends_its_job_by_the_policy(
-        self, kubelet: PlayedKubelet, disruptions: Pods
-    ) -> None:
+    async def test_failed_disrupted_pod_ends_its_job_by_policy(self, kubelet: PlayedKubelet, disruptions: Pods) -> None:
         job = await kubelet.until_said("Failed", "disrupted")
         assert said(job) == DISRUPTION
         assert (job["status"]["failed"], job["status"]["ready"], job["status"]["terminating"]) == (1, 0, 0)
@@ -142,16 +140,12 @@ class TestPodIsDisrupted:
         await kubelet.succeed(disruptions["runs-on"])
         assert said(await kubelet.until_said("Complete", "runs-on")) == REACHED
 
-    async def test_failed_pod_whose_disruption_is_false_fails_its_job_by_the_backoff_limit(
-        self, kubelet: PlayedKubelet, disruptions: Pods
-    ) -> None:
+    async def test_withdrawn_disruption_is_an_ordinary_failure(self, kubelet: PlayedKubelet, disruptions: Pods) -> None:
         assert said(await kubelet.until_said("Failed", "undisrupted")) == EXCEEDED
 
 
 class TestPodIsDeleted:
-    async def test_pod_that_is_ending_is_only_counted_as_terminating(
-        self, kubelet: PlayedKubelet, deleted: Pods
-    ) -> None:
+    async def test_ending_pod_is_only_counted_as_terminating(self, kubelet: PlayedKubelet, deleted: Pods) -> None:
         status = (await kubelet.job("counts"))["status"]
         start = {"startTime": status["startTime"]}
         assert status == {"ready": 0, "terminating": 1, "uncountedTerminatedPods": {}, **start}
@@ -159,14 +153,10 @@ class TestPodIsDeleted:
     async def test_job_gets_no_other_pod_while_its_pod_is_ending(self, kubelet: PlayedKubelet, deleted: Pods) -> None:
         assert [pod["metadata"]["name"] for pod in await kubelet.pods_of("counts")] == [deleted["counts"]]
 
-    async def test_disruption_does_not_count_before_the_pod_has_failed(
-        self, kubelet: PlayedKubelet, deleted: Pods
-    ) -> None:
+    async def test_disruption_does_not_count_for_a_running_pod(self, kubelet: PlayedKubelet, deleted: Pods) -> None:
         assert said(await kubelet.job("evicted")) == []
 
-    async def test_pod_reaped_without_a_report_stays_until_its_end_is_reported(
-        self, kubelet: PlayedKubelet, deleted: Pods
-    ) -> None:
+    async def test_reaped_pod_stays_until_its_end_is_reported(self, kubelet: PlayedKubelet, deleted: Pods) -> None:
         name = deleted["let-go"]
         left = (await kubelet.pod(name))["metadata"]
         assert (left["deletionGracePeriodSeconds"], left["finalizers"]) == (0, [TRACKING])
@@ -175,9 +165,7 @@ class TestPodIsDeleted:
         await kubelet.until_pod_gone(name)
         assert said(await kubelet.until_said("Failed", "let-go")) == EXCEEDED
 
-    async def test_deleted_pod_on_no_node_stays_until_it_is_reported_failed(
-        self, kubelet: PlayedKubelet, deleted: Pods
-    ) -> None:
+    async def test_pod_on_no_node_stays_until_reported_failed(self, kubelet: PlayedKubelet, deleted: Pods) -> None:
         """On a real cluster the Pod garbage collector does that, within 20 seconds."""
         name = deleted["nowhere"]
         left = (await kubelet.pod(name))["metadata"]
@@ -199,9 +187,7 @@ class TestPodIsDeleted:
     async def test_deleted_pod_that_succeeded_completes_its_job(self, kubelet: PlayedKubelet, ended_pods: Pods) -> None:
         assert said(await kubelet.until_said("Complete", "succeeds")) == REACHED
 
-    async def test_disruption_counts_once_the_deleted_pod_has_failed(
-        self, kubelet: PlayedKubelet, ended_pods: Pods
-    ) -> None:
+    async def test_disruption_counts_once_its_pod_has_failed(self, kubelet: PlayedKubelet, ended_pods: Pods) -> None:
         assert said(await kubelet.until_said("Failed", "evicted")) == DISRUPTION
 
     async def test_deleted_pod_that_never_started_fails_its_job(self, kubelet: PlayedKubelet, ended_pods: Pods) -> None:
@@ -209,9 +195,7 @@ class TestPodIsDeleted:
 
 
 class TestJobDeadlinePasses:
-    async def test_running_pod_is_asked_to_end_and_counted_as_failed(
-        self, kubelet: PlayedKubelet, overdue: Pods
-    ) -> None:
+    async def test_running_pod_is_ended_and_counted_as_failed(self, kubelet: PlayedKubelet, overdue: Pods) -> None:
         job = await kubelet.job("late")
         assert said(job) == DEADLINE[:1]
         assert (job["status"]["terminating"], job["status"]["uncountedTerminatedPods"]) == (1, {})
@@ -219,24 +203,18 @@ class TestJobDeadlinePasses:
         assert (pod["status"]["phase"], pod["metadata"]["deletionGracePeriodSeconds"]) == ("Running", 30)
         assert "finalizers" not in pod["metadata"]
 
-    async def test_job_past_its_deadline_fails_when_its_pod_has_ended(
-        self, kubelet: PlayedKubelet, overdue: Pods
-    ) -> None:
+    async def test_overdue_job_fails_when_its_pod_has_ended(self, kubelet: PlayedKubelet, overdue: Pods) -> None:
         await kubelet.succeed(overdue["late-success"])
         job = await kubelet.until_said("Failed", "late-success")
         assert (said(job), job["status"]["failed"], job["status"]["terminating"]) == (DEADLINE, 1, 0)
         assert (await kubelet.pod(overdue["late-success"]))["status"]["phase"] == "Succeeded"
 
-    async def test_job_past_its_deadline_fails_when_its_pod_is_gone_without_a_report(
-        self, kubelet: PlayedKubelet, overdue: Pods
-    ) -> None:
+    async def test_overdue_job_fails_when_its_pod_is_gone(self, kubelet: PlayedKubelet, overdue: Pods) -> None:
         await kubelet.reap(overdue["late-gone"])
         await kubelet.until_pod_gone(overdue["late-gone"])
         assert said(await kubelet.until_said("Failed", "late-gone")) == DEADLINE
 
-    async def test_pod_on_no_node_is_gone_at_once_and_its_job_fails(
-        self, kubelet: PlayedKubelet, overdue: Pods
-    ) -> None:
+    async def test_pod_on_no_node_is_gone_and_its_job_fails(self, kubelet: PlayedKubelet, overdue: Pods) -> None:
         await kubelet.until_pod_gone(overdue["late-nowhere"])
         job = await kubelet.until_said("Failed", "late-nowhere")
         assert (said(job), job["status"]["failed"], job["status"]["terminating"]) == (DEADLINE, 1, 0)
@@ -244,9 +222,7 @@ class TestJobDeadlinePasses:
 
 
 class TestJobIsDeleted:
-    async def test_job_deleted_in_the_foreground_stays_as_long_as_its_pod(
-        self, kubelet: PlayedKubelet, leaving: Pods
-    ) -> None:
+    async def test_foreground_deletion_waits_for_the_pod(self, kubelet: PlayedKubelet, leaving: Pods) -> None:
         meta = (await kubelet.job("leaves"))["metadata"]
         assert (meta["finalizers"], meta["deletionGracePeriodSeconds"]) == (["foregroundDeletion"], 0)
         pod = (await kubelet.pod(leaving["leaves"]))["metadata"]
@@ -255,9 +231,7 @@ class TestJobIsDeleted:
         await kubelet.until_job_gone("leaves")
         assert await kubelet.pods_of("leaves") == []
 
-    async def test_job_deleted_in_the_foreground_never_says_how_its_pod_ended(
-        self, kubelet: PlayedKubelet, leaving: Pods
-    ) -> None:
+    async def test_foreground_deletion_hides_how_the_pod_ended(self, kubelet: PlayedKubelet, leaving: Pods) -> None:
         await kubelet.tell_pod(leaving["leaves-failed"], pod_status("Failed", ended(143)))
         await kubelet.tell_pod(leaving["leaves-done"], pod_status("Succeeded", ended(0)))
         for name in ("leaves-failed", "leaves-done"):
@@ -266,13 +240,13 @@ class TestJobIsDeleted:
             await kubelet.reap(leaving[name])
             await kubelet.until_job_gone(name)
 
-    async def test_pod_on_no_node_goes_with_a_job_deleted_in_the_foreground(self, kubelet: PlayedKubelet) -> None:
+    async def test_foreground_deletion_takes_a_pod_on_no_node_along(self, kubelet: PlayedKubelet) -> None:
         name = await unplaced(kubelet, "leaves-nowhere")
         await kubelet.delete_job("Foreground", "leaves-nowhere")
         await kubelet.until_job_gone("leaves-nowhere")
         await kubelet.until_pod_gone(name)
 
-    async def test_job_deleted_in_the_background_is_gone_at_once_and_its_pod_ends(self, kubelet: PlayedKubelet) -> None:
+    async def test_background_deletion_is_immediate_and_ends_the_pod(self, kubelet: PlayedKubelet) -> None:
         name = await started(kubelet, "hurry")
         await kubelet.delete_job("Background", "hurry")
         await kubelet.until_job_gone("hurry")

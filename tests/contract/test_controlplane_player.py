@@ -1,4 +1,4 @@
-"""The player runs containers as kubelet would, each once, through restarts of the API server; no SQL here."""
+"""The player runs containers as kubelet does, each once, also through restarts of the API server. No SQL here."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -42,7 +42,7 @@ async def fail_to_run(env: Mapping[str, str], calls: TaskCalls) -> int:
 
 
 class Gate:
-    """A program that ends when it is let go."""
+    """A program that ends when the test opens the gate."""
 
     def __init__(self) -> None:
         self.opened = asyncio.Event()
@@ -71,7 +71,7 @@ async def secret(control_plane: ControlPlane, namespace: str) -> None:
     await control_plane.apply(body, namespace=namespace)
 
 
-async def test_a_container_sees_its_environment_and_nothing_else(control_plane: ControlPlane, namespace: str) -> None:
+async def test_container_sees_its_environment_and_nothing_else(control_plane: ControlPlane, namespace: str) -> None:
     async with Player(control_plane, namespace, behaviour=exit_as_told) as player:
         made = await submit(
             control_plane,
@@ -107,7 +107,7 @@ async def test_exit_codes_reach_the_job(control_plane: ControlPlane, namespace: 
     assert [run.exit_code for run in player.runs] == [3]
 
 
-async def test_a_program_that_raises_is_exit_code_one(control_plane: ControlPlane, namespace: str) -> None:
+async def test_program_that_raises_ends_with_exit_code_one(control_plane: ControlPlane, namespace: str) -> None:
     async with Player(control_plane, namespace, behaviour=fail_to_run) as player:
         await submit(control_plane, namespace, job("a"))
         await finished(control_plane, namespace, "a", "Failed")
@@ -125,7 +125,7 @@ async def test_many_pods_at_once_run_once_each(control_plane: ControlPlane, name
     assert player.faults == []
 
 
-async def test_a_program_ends_with_its_pod(control_plane: ControlPlane, namespace: str) -> None:
+async def test_program_ends_with_its_pod(control_plane: ControlPlane, namespace: str) -> None:
     gate = Gate()
     async with Player(control_plane, namespace, behaviour=gate) as player:
         await submit(control_plane, namespace, job("a"))
@@ -136,7 +136,7 @@ async def test_a_program_ends_with_its_pod(control_plane: ControlPlane, namespac
     assert player.runs[0].exit_code is None
 
 
-async def test_behind_a_partition_it_outlives_its_pod(control_plane: ControlPlane, namespace: str) -> None:
+async def test_program_behind_a_partition_outlives_its_pod(control_plane: ControlPlane, namespace: str) -> None:
     gate = Gate()
     async with Player(control_plane, namespace, behaviour=gate) as player:
         await submit(control_plane, namespace, job("a", steer={"outlives-pod": "true"}))
@@ -149,7 +149,7 @@ async def test_behind_a_partition_it_outlives_its_pod(control_plane: ControlPlan
     assert player.faults == []
 
 
-async def test_an_exit_is_told_when_the_api_server_is_back(control_plane: ControlPlane, namespace: str) -> None:
+async def test_exit_is_reported_when_the_api_server_is_back(control_plane: ControlPlane, namespace: str) -> None:
     gate = Gate()
     async with Player(control_plane, namespace, behaviour=gate) as player:
         await submit(control_plane, namespace, job("a"))

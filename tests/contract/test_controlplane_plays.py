@@ -1,4 +1,4 @@
-"""Each way a played task behaves leaves the row that its name says; real SQL, no Kubernetes."""
+"""Each play of a task leaves the row in the state that its name says; with real SQL, without Kubernetes."""
 
 from collections.abc import AsyncIterator
 
@@ -43,7 +43,7 @@ def environment(row: Row, play: str, *, launch: int = 1) -> dict[str, str]:
         ("exit-1-without-start", 1, "waiting", []),
     ],
 )
-async def test_a_play_ends(
+async def test_play_ends_with_its_exit_code_and_status(
     database: Database, calls: TaskCalls, play: str, code: int, status: str, reports: list[str]
 ) -> None:
     row = await insert_row(database, payload={"n": 1})
@@ -55,14 +55,14 @@ async def test_a_play_ends(
         assert calls.started.payload == {"n": 1}
 
 
-async def test_a_refused_start_exits_0(database: Database, calls: TaskCalls) -> None:
+async def test_refused_start_exits_0(database: Database, calls: TaskCalls) -> None:
     row = await insert_row(database)
     await row.started(launch=2)
     assert await play_task(environment(row, "succeed", launch=1), calls) == 0
     assert (calls.asked, calls.started, calls.reports) == (True, None, [])
 
 
-async def test_hanging_it_has_started_and_never_ends(database: Database, calls: TaskCalls) -> None:
+async def test_hanging_play_has_started_and_never_ends(database: Database, calls: TaskCalls) -> None:
     row = await insert_row(database)
     with pytest.raises(TimeoutError):
         await wait_for(lambda: play_task(environment(row, "hang"), calls), "the end of what hangs", 0.5)

@@ -1,4 +1,4 @@
-"""What `deploy/` installs: the real API server takes it, Pod Security lets it run, and it fits the program."""
+"""The objects of `deploy/`: the real API server accepts them, Pod Security admits their Pods, they fit the programs."""
 
 import os
 import re
@@ -48,7 +48,7 @@ COMPONENT = "app.kubernetes.io/component"
 
 
 async def components(there: Installed, selector: str) -> dict[str, int]:
-    """How many Pods beside our programs the selector hits, by what runs in them."""
+    """The number of Pods that the selector hits, by the program that runs in them."""
     counts: dict[str, int] = {}
     for pod in (await there.look("/api/v1/namespaces/{namespace}/pods", labelSelector=selector))["items"]:
         component = pod["metadata"]["labels"].get(COMPONENT, "-")
@@ -57,14 +57,14 @@ async def components(there: Installed, selector: str) -> dict[str, int]:
 
 
 def as_text(selector: Json) -> str:
-    """A selector of labels as a query has it."""
+    """A label selector as a query parameter."""
     equal = [f"{key}={wanted}" for key, wanted in selector.get("matchLabels", {}).items()]
     listed = [f"{rule['key']} in ({','.join(rule['values'])})" for rule in selector.get("matchExpressions", ())]
     return ",".join(equal + listed)
 
 
 def secrets_of(objects: tuple[Json, ...]) -> dict[str, str]:
-    """Every Secret that must be there, and its key."""
+    """Every Secret that must exist, with its key."""
     found = {settings_of(objects, "run").settings.jobs.task_secret or "": "TASK_DATABASE_URL"}
     for template in pod_templates(objects).values():
         env = {entry["name"]: entry["value"] for entry in template["spec"]["containers"][0]["env"]}
@@ -74,7 +74,7 @@ def secrets_of(objects: tuple[Json, ...]) -> dict[str, str]:
 
 
 @ALL
-async def test_the_api_server_takes_every_object_and_pod_security_lets_every_pod_in(
+async def test_api_server_accepts_every_object_and_pod_security_every_pod(
     control_plane: ControlPlane, namespace: str, folder: Path, tmp_path: Path
 ) -> None:
     await control_plane.admin("PATCH", f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": RESTRICTED}})
@@ -111,7 +111,7 @@ async def test_pod_security_keeps_out_a_pod_that_lacks_one_field(
         await Installed(control_plane, namespace).create(pod)
 
 
-def test_a_namespaced_installation_has_nothing_outside_its_namespaces() -> None:
+def test_namespaced_installation_has_nothing_outside_its_namespaces() -> None:
     def outside(folder: Path) -> set[str]:
         return {one["kind"] for one in rendered(folder)} & set(CLUSTER_KINDS)
 
@@ -120,7 +120,7 @@ def test_a_namespaced_installation_has_nothing_outside_its_namespaces() -> None:
 
 
 @ALL
-def test_what_stands_in_the_namespace_of_jobs_are_rights_alone(folder: Path) -> None:
+def test_namespace_of_jobs_has_only_rights(folder: Path) -> None:
     objects = rendered(folder)
     jobs = settings_of(objects, "run").settings.kube.namespace
     assert jobs == ("dispatcher" if folder == ONE_NAMESPACE else "dispatcher-jobs")
@@ -152,12 +152,12 @@ def test_two_installations_share_no_object_and_have_the_same_rights(tmp_path: Pa
 
 
 def words_of(objects: tuple[Json, ...]) -> dict[str, list[str]]:
-    """What the expressions of the policy have in quotes, by their names."""
+    """The quoted words of the policy's expressions, by the names of the expressions."""
     (spec,) = [one["spec"] for one in objects if one["kind"] == "ValidatingAdmissionPolicy"]
     return {one["name"]: one["expression"].split("'")[1::2] for one in spec["matchConditions"] + spec["variables"]}
 
 
-def test_the_policy_is_filled_in_from_lists_settings_and_accounts(tmp_path: Path) -> None:
+def test_policy_is_filled_in_from_lists_settings_and_accounts(tmp_path: Path) -> None:
     lists = {name: f"{name},x" for name in ("secrets", "configMaps", "serviceAccounts", "volumeKinds")}
     more = {"hostPathPrefixes": "/mnt", **lists}
     objects = moved(tmp_path, BASE, ("second", "second-jobs"), {"INSTALLATION": "two"}, more)
@@ -179,7 +179,7 @@ def test_the_policy_is_filled_in_from_lists_settings_and_accounts(tmp_path: Path
 
 
 @ALL
-def test_what_readyz_asks_for_is_what_the_roles_grant(folder: Path) -> None:
+def test_rights_that_readyz_asks_for_are_those_of_the_roles(folder: Path) -> None:
     objects = rendered(folder)
     kube = settings_of(objects, "run").settings.kube
     asked = questions(str(kube.namespace), lease_of(kube.installation, "dispatcher"), with_nodes=kube.check_room)
@@ -187,13 +187,13 @@ def test_what_readyz_asks_for_is_what_the_roles_grant(folder: Path) -> None:
     assert rights == granted(objects, "dispatcher")
 
 
-def test_the_shipped_lists_open_what_the_shipped_settings_name() -> None:
+def test_shipped_lists_allow_what_the_shipped_settings_name() -> None:
     words, settings = words_of(rendered(BASE)), settings_of(rendered(BASE), "run").settings
     assert words["secrets"][0] == settings.jobs.task_secret
     assert words["folders"][0] == settings.placement.cache_root == ""
 
 
-def test_the_migration_has_no_rights_and_no_token() -> None:
+def test_migration_has_no_rights_and_no_token() -> None:
     objects = rendered(BASE)
     spec = pod_templates(objects)["migrate"]["spec"]
     assert granted(objects, spec["serviceAccountName"]) == set()
@@ -202,7 +202,7 @@ def test_the_migration_has_no_rights_and_no_token() -> None:
 
 @ALL
 @pytest.mark.parametrize("command", REPLICAS)
-def test_its_settings_are_known_and_enough(folder: Path, command: str) -> None:
+def test_shipped_settings_are_known_and_complete(folder: Path, command: str) -> None:
     loaded = settings_of(rendered(folder), command)
     assert loaded.warnings == ()
     assert loaded.settings.database.url
@@ -212,7 +212,7 @@ def test_its_settings_are_known_and_enough(folder: Path, command: str) -> None:
 
 
 @pytest.mark.parametrize("command", REPLICAS)
-def test_each_container_runs_a_command_and_finds_its_files(command: str) -> None:
+def test_container_runs_a_command_and_finds_its_files(command: str) -> None:
     assert command in commands.commands
     container = pod_templates(rendered(BASE))[command]["spec"]["containers"][0]
     mounted = {Path(mount["mountPath"]) for mount in container["volumeMounts"]}
@@ -239,7 +239,7 @@ def test_probes_ask_for_pages_that_are_served(command: str) -> None:
 
 
 @pytest.mark.parametrize("command", REPLICAS)
-def test_our_own_pods_are_not_taken_for_tasks(command: str) -> None:
+def test_pods_of_our_programs_are_not_taken_for_tasks(command: str) -> None:
     assert MANAGED_BY not in pod_templates(rendered(BASE))[command]["metadata"]["labels"]
 
 
@@ -251,7 +251,7 @@ def test_image_and_migration_carry_the_version() -> None:
     assert job == f"dispatcher-migrate-{__version__.replace('.', '-')}"
 
 
-def test_a_changed_setting_is_a_rollout_and_no_new_migration(tmp_path: Path) -> None:
+def test_changed_setting_is_a_rollout_and_no_new_migration(tmp_path: Path) -> None:
     more = {"name": "dispatcher-settings", "behavior": "merge", "literals": ["DISPATCHER_MAX_JOBS=7"]}
     before, after = rendered(BASE), overlaid(tmp_path, configMapGenerator=[more])
     assert settings_of(after, "run").settings.admission.max_jobs == 7
@@ -259,7 +259,7 @@ def test_a_changed_setting_is_a_rollout_and_no_new_migration(tmp_path: Path) -> 
     assert {name for name in REPLICAS if was[name] != now[name]} == set(SERVERS)
 
 
-def test_a_template_is_added_without_a_rollout(tmp_path: Path) -> None:
+def test_new_template_needs_no_rollout(tmp_path: Path) -> None:
     (tmp_path / "small.yaml").write_text("kind: Job")
     more = {"name": "dispatcher-templates", "behavior": "merge", "files": ["small.yaml"]}
     before, after = rendered(BASE), overlaid(tmp_path, configMapGenerator=[more])
@@ -268,7 +268,7 @@ def test_a_template_is_added_without_a_rollout(tmp_path: Path) -> None:
     assert templates["data"] == {"small.yaml": "kind: Job"}
 
 
-def test_the_operators_page_makes_every_secret_where_it_is_used() -> None:
+def test_operators_page_makes_every_secret_where_it_is_used() -> None:
     command = r"kubectl -n (\S+) create secret generic (\S+) .*--from-literal=(\w+)="
     made = {name: (namespace, key) for namespace, name, key in re.findall(command, OPERATORS_PAGE.read_text())}
     used = {name: ("dispatcher", key) for name, key in secrets_of(rendered(BASE)).items()}
@@ -276,7 +276,7 @@ def test_the_operators_page_makes_every_secret_where_it_is_used() -> None:
     assert made == used | {task_secret: ("dispatcher-jobs", used[task_secret][1])}
 
 
-def test_the_overlays_of_the_operators_page_render(tmp_path: Path) -> None:
+def test_overlays_of_the_operators_page_render(tmp_path: Path) -> None:
     pages = re.findall(r"```yaml\n(resources: \[deploy/base\].*?)```", OPERATORS_PAGE.read_text(), re.DOTALL)
     assert len(pages) == 3
     for name in ("default.yaml", "gpu.yaml"):

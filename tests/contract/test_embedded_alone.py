@@ -1,4 +1,4 @@
-"""The embedded cluster in states that the real one cannot be brought to in a test."""
+"""The embedded cluster in states that a test cannot bring about in a real cluster."""
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -25,7 +25,7 @@ POD_SPEC = {"restartPolicy": "Never", "containers": [{"name": "a", "image": "x:1
 
 
 class Forgetful:
-    """An API server that remembers three changes of a kind, with ten Secrets."""
+    """An API server with ten Secrets that remembers only three changes of a kind."""
 
     def __init__(self, url: str, session: aiohttp.ClientSession, first: int) -> None:
         self._url = url
@@ -53,25 +53,25 @@ async def forgetful() -> AsyncIterator[Forgetful]:
     await runner.cleanup()
 
 
-async def test_a_watch_from_a_forgotten_version_is_told_so_in_its_stream(forgetful: Forgetful) -> None:
+async def test_watch_from_a_forgotten_version_gets_an_error_in_its_stream(forgetful: Forgetful) -> None:
     status, (event,) = await forgetful.ask(watch="1", resourceVersion=forgetful.first, timeoutSeconds="5")
     assert (status, event["type"]) == (200, "ERROR")
     assert (event["object"]["code"], event["object"]["reason"]) == (410, "Expired")
 
 
-async def test_a_list_as_of_a_forgotten_version_is_gone(forgetful: Forgetful) -> None:
+async def test_list_as_of_a_forgotten_version_is_gone(forgetful: Forgetful) -> None:
     status, (told,) = await forgetful.ask(resourceVersion=forgetful.first, resourceVersionMatch="Exact")
     assert (status, told["code"], told["reason"]) == (410, 410, "Expired")
 
 
-async def test_what_is_remembered_is_still_watched(forgetful: Forgetful) -> None:
+async def test_remembered_changes_are_still_watched(forgetful: Forgetful) -> None:
     since = str(int(forgetful.first) + 6)
     status, events = await forgetful.ask(watch="1", resourceVersion=since, timeoutSeconds="1")
     assert (status, [event["object"]["metadata"]["name"] for event in events]) == (200, ["a7", "a8", "a9"])
 
 
-async def test_a_job_that_cannot_have_its_pod_is_in_nobodys_way() -> None:
-    """Its namespace is being deleted, and something holds it there."""
+async def test_job_that_cannot_have_its_pod_holds_up_no_other_job() -> None:
+    """The Job's namespace is being deleted, and a finalizer keeps the Job there."""
     async with EmbeddedCluster() as cluster:
         registry, spec = cluster.registry, {"template": {"spec": POD_SPEC}, "suspend": True}
         registry.create(Target(NAMESPACE), {"metadata": {"name": "going"}})
@@ -87,11 +87,11 @@ async def test_a_job_that_cannot_have_its_pod_is_in_nobodys_way() -> None:
 
 
 def placed(registry: Registry, namespace: str) -> list[str]:
-    """Pods of a namespace, by name."""
+    """Names of the Pods in a namespace."""
     return [name for where, name in registry.storage.all(POD) if where == namespace]
 
 
-async def test_a_namespace_goes_with_what_is_in_it() -> None:
+async def test_namespace_is_deleted_with_its_objects() -> None:
     async with EmbeddedCluster() as cluster:
         registry = cluster.registry
         registry.create(Target(NAMESPACE), {"metadata": {"name": "going"}})

@@ -22,7 +22,7 @@ SPEC = {"schedulerName": NAME, "containers": [CONTAINER]}
 
 
 class Scripted:
-    """An extender; what it was asked, and what it says."""
+    """An extender: the requests that it got, and the answers that it gives."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, Json]] = []
@@ -54,7 +54,7 @@ async def serving() -> AsyncIterator[Scripted]:
 
 
 class World:
-    """A cluster of two nodes that are alike."""
+    """A cluster of two equal nodes."""
 
     def __init__(self, cluster: EmbeddedCluster, extender: Scripted) -> None:
         self._registry = cluster.registry
@@ -65,12 +65,12 @@ class World:
             self._registry.create(Target(NODE), {"metadata": {"name": name}, "status": status})
 
     async def placed(self) -> str:
-        """Where a new Pod goes."""
+        """The node of a new Pod."""
         pod = await self._until(lambda pod: bool(pod["spec"].get("nodeName")), "it has a node")
         return str(pod["spec"]["nodeName"])
 
     async def held(self) -> str:
-        """Why a new Pod does not go anywhere."""
+        """The reason why a new Pod gets no node."""
         pod = await self._until(lambda pod: bool(pod["status"].get("conditions")), "it is told why not")
         (condition,) = pod["status"]["conditions"]
         assert (condition["type"], condition["status"], condition["reason"]) == (
@@ -95,7 +95,7 @@ async def world() -> AsyncIterator[World]:
             yield made
 
 
-async def test_it_is_asked_with_the_pod_and_the_names_of_the_nodes_that_fit(world: World) -> None:
+async def test_extender_is_asked_with_the_pod_and_the_names_of_fitting_nodes(world: World) -> None:
     await world.placed()
     assert [verb for verb, _ in world.extender.asked] == ["filter", "prioritize"]
     for _, asked in world.extender.asked:
@@ -105,20 +105,20 @@ async def test_it_is_asked_with_the_pod_and_the_names_of_the_nodes_that_fit(worl
         assert asked["Pod"]["metadata"]["uid"]
 
 
-async def test_its_points_decide(world: World) -> None:
+async def test_points_of_the_extender_decide(world: World) -> None:
     points = iter([{"Host": "one", "Score": 10}, {"Host": "two", "Score": 10}, {"Host": "two", "Score": 10}])
     world.extender.prioritize = lambda asked: [next(points)]
     assert [await world.placed() for _ in range(3)] == ["one", "two", "two"]
 
 
-async def test_what_it_filters_out_is_not_taken(world: World) -> None:
+async def test_node_that_the_extender_filters_out_is_not_taken(world: World) -> None:
     world.extender.filter = lambda asked: {"NodeNames": ["two"], "FailedNodes": {"one": "held"}}
     world.extender.prioritize = lambda asked: [{"Host": "one", "Score": 10}]
     assert [await world.placed() for _ in range(3)] == ["two"] * 3
     assert {verb for verb, _ in world.extender.asked} == {"filter"}, "one node needs no points"
 
 
-async def test_why_it_takes_none_is_told(world: World) -> None:
+async def test_reason_for_taking_no_node_is_reported(world: World) -> None:
     reasons = {"one": "held for another", "two": "held for another"}
     world.extender.filter = lambda asked: {"NodeNames": [], "FailedAndUnresolvableNodes": reasons}
     assert await world.held() == "0/2 nodes are available: 2 held for another."
@@ -128,16 +128,16 @@ async def test_why_it_takes_none_is_told(world: World) -> None:
     "said", [{"Error": "no store yet"}, {"NodeNames": ["three"]}, b"{", {"NodeNames": 5}, b""],
     ids=["error", "unknown node", "half an answer", "another type", "nothing"],
 )  # fmt: skip
-async def test_what_is_no_answer_holds_the_pod(world: World, said: object) -> None:
+async def test_invalid_answer_holds_the_pod(world: World, said: object) -> None:
     world.extender.filter = lambda asked: said
     assert world.extender.url.rstrip("/") in await world.held()
 
 
-async def test_no_names_mean_no_node_and_not_no_opinion(world: World) -> None:
+async def test_null_names_mean_that_no_node_passes(world: World) -> None:
     world.extender.filter = lambda asked: {"NodeNames": None}
     assert "nodes are available" in await world.held()
 
 
-async def test_points_that_cannot_be_read_count_for_nothing(world: World) -> None:
+async def test_unreadable_points_count_for_nothing(world: World) -> None:
     world.extender.prioritize = lambda asked: b"half"
     assert await world.placed() in {"one", "two"}

@@ -20,7 +20,7 @@ NODES = ("a", "b", "c", "d")
 
 
 class World:
-    """Four nodes that are alike, and our extender, which has seen them."""
+    """Four equal nodes, and our extender, which has seen them."""
 
     def __init__(self, cluster: EmbeddedCluster, extender: OurExtender) -> None:
         self.registry = cluster.registry
@@ -41,7 +41,7 @@ class World:
         return str(made.object["metadata"]["name"])
 
     async def lands(self, *history: str, **notes: Any) -> str:
-        """Where a new Pod with that history goes."""
+        """The node of a new Pod with that history."""
         name = self.make({"history-nodes": history, **notes})
 
         def node() -> str:
@@ -63,24 +63,24 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 @pytest.mark.parametrize("newest", NODES)
-async def test_a_pod_goes_to_the_newest_node_of_its_history(world: World, newest: str) -> None:
+async def test_pod_goes_to_the_newest_node_of_its_history(world: World, newest: str) -> None:
     others = [name for name in NODES if name != newest]
     assert await world.lands(newest, *others[:2]) == newest
 
 
-async def test_a_cordoned_or_a_full_one_is_passed_over_for_the_next(world: World) -> None:
+async def test_cordoned_or_full_node_of_the_history_is_skipped(world: World) -> None:
     world.registry.patch(Target(NODE, "", "c"), {"spec": {"unschedulable": True}})
     assert await world.lands("c", "b") == "b"
     world.make({}, cpu="3500m", nodeName="d")
     assert await world.lands("d", "c", "a") == "a"
 
 
-async def test_a_history_that_is_gone_does_not_keep_a_pod_waiting(world: World) -> None:
+async def test_history_of_a_node_that_is_gone_keeps_no_pod_waiting(world: World) -> None:
     world.registry.delete(Target(NODE, "", "a"))
     assert await world.lands("a") in {"b", "c", "d"}
     assert await world.lands("a", "d") == "d", "the one behind it keeps its place"
 
 
-async def test_notes_that_are_none_are_ignored(world: World) -> None:
+async def test_invalid_notes_are_ignored(world: World) -> None:
     assert await world.lands(**{"real-resources": 5}) in NODES
     assert await world.extender.metric("dispatcher_extender_ignored_total", part="real-resources") >= 1

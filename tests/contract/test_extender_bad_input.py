@@ -1,7 +1,8 @@
-"""What no kube-scheduler sends, over real HTTP: each body gets the answer by which a scheduler could go on, and the
-next one is answered as if nothing had been.
+"""Requests that no kube-scheduler sends, over real HTTP.
 
-Whoever's name can be read passes and has points, whatever else cannot; only where there is no name 400 says so.
+Each body gets the answer with which a scheduler can go on, and the next request is answered as if nothing had happened.
+A node whose name can be read passes and gets points, whatever else is unreadable. Only a request without any name gets
+400.
 """
 
 import gzip
@@ -34,7 +35,7 @@ LARGEST = 16 * 2**20
 
 
 @pytest.mark.parametrize(("body", "names"), READABLE.values(), ids=READABLE)
-async def test_whoever_has_a_name_passes_and_has_points(attacked: Asked, body: bytes, names: list[str]) -> None:
+async def test_nodes_with_a_readable_name_pass_and_get_points(attacked: Asked, body: bytes, names: list[str]) -> None:
     assert await attacked.passed(body) == names
     scores = await attacked.points(body)
     assert list(scores) == names
@@ -43,16 +44,16 @@ async def test_whoever_has_a_name_passes_and_has_points(attacked: Asked, body: b
 
 @pytest.mark.parametrize("verb", ["filter", "prioritize"])
 @pytest.mark.parametrize("body", UNREADABLE.values(), ids=UNREADABLE)
-async def test_where_no_name_can_be_read_nothing_is_decided(attacked: Asked, verb: str, body: bytes) -> None:
+async def test_request_without_a_readable_name_is_refused(attacked: Asked, verb: str, body: bytes) -> None:
     status, answer = await attacked.post(verb, body)
     assert (status, list(answer)) == (400, ["Error"])
     assert answer["Error"]
-    assert SECRET not in answer["Error"], "it is written into kube-scheduler's log"
+    assert SECRET not in answer["Error"], "kube-scheduler's log gets the error"
 
 
 @pytest.mark.parametrize("verb", ["filter", "prioritize", "preempt", "explain"])
 @pytest.mark.parametrize("size", [LARGEST + 1, 20 * 2**20])
-async def test_a_body_that_is_too_large_is_said_to_be(attacked: Asked, verb: str, size: int) -> None:
+async def test_body_that_is_too_large_gets_413(attacked: Asked, verb: str, size: int) -> None:
     body = asking(Extra=" " * size)[: size - 1] + b"}"
     assert await attacked.post(verb, body) == (413, {"Error": f"more than {LARGEST} bytes"})
 
@@ -62,25 +63,25 @@ async def in_parts(body: bytes) -> AsyncIterator[bytes]:
         yield body[start : start + 2**20]
 
 
-async def test_one_that_does_not_tell_its_size_is_measured(attacked: Asked) -> None:
+async def test_body_without_a_length_is_measured(attacked: Asked) -> None:
     assert (await attacked.post("filter", in_parts(b" " * 20 * 2**20)))[0] == 413
     status, answer = await attacked.post("filter", in_parts(asking(Extra=" " * 2**21)))
     assert (status, answer["NodeNames"]) == (200, ["a", "b"])
 
 
-async def test_one_that_is_zipped_is_measured_as_it_is_meant(attacked: Asked) -> None:
+async def test_compressed_body_is_measured_uncompressed(attacked: Asked) -> None:
     status, _ = await attacked.post("filter", gzip.compress(b" " * 20 * 2**20), **{"Content-Encoding": "gzip"})
     assert status == 413
     status, answer = await attacked.post("filter", gzip.compress(asking()), **{"Content-Encoding": "gzip"})
     assert (status, answer["NodeNames"]) == (200, ["a", "b"])
 
 
-async def test_one_that_only_says_it_is_zipped_is_refused(attacked: Asked) -> None:
+async def test_body_that_is_wrongly_called_gzip_is_refused(attacked: Asked) -> None:
     status, answer = await attacked.post("filter", asking(), **{"Content-Encoding": "gzip"})
     assert (status, list(answer)) == (400, ["Error"])
 
 
-async def test_the_largest_that_may_come_is_answered(attacked: Asked) -> None:
+async def test_largest_allowed_body_is_answered(attacked: Asked) -> None:
     body = padded(whole(node("a"), node("b")), LARGEST)
     assert await attacked.passed(body) == ["a", "b"]
     assert await attacked.points(body) == {"a": POINTS["a"], "b": POINTS["b"]}
@@ -89,7 +90,7 @@ async def test_the_largest_that_may_come_is_answered(attacked: Asked) -> None:
 @pytest.mark.parametrize(
     ("use", "points"), [("0.5", 6), ("1e0", 6), ("1e3", 4), ("-1", 4), ("1Ki1", 4), ("", 4), ("0", 4), ("2000000u", 6)]
 )
-async def test_a_use_counts_where_it_is_a_quantity(attacked: Asked, use: str, points: int) -> None:
+async def test_real_use_counts_only_as_a_quantity(attacked: Asked, use: str, points: int) -> None:
     notes = {REAL: json.dumps([{"cpu": use, "memory": "2Gi"}])}
     assert await attacked.points(asking(noted(annotations=notes), NodeNames=["a"])) == {"a": points}
 
@@ -105,7 +106,7 @@ async def test_a_use_counts_where_it_is_a_quantity(attacked: Asked, use: str, po
         (POD, []),
     ],
 )
-async def test_what_cannot_be_read_of_a_pod_is_counted(attacked: Asked, pod: object, parts: list[str]) -> None:
+async def test_unreadable_parts_of_a_pod_are_counted(attacked: Asked, pod: object, parts: list[str]) -> None:
     def counted() -> dict[str, float]:
         name, all_parts = "dispatcher_extender_ignored_total", ("history-nodes", "real-resources", "pod")
         return {part: REGISTRY.get_sample_value(name, {"part": part}) or 0 for part in all_parts}
@@ -134,13 +135,13 @@ META = {"a": {"Pods": [{"UID": "u"}], "NumPDBViolations": 1}}
         ({"NodeNameToVictims": {"x": {}}}, {"x": {"Pods": [], "NumPDBViolations": 0}}),
     ],
 )  # fmt: skip
-async def test_victims_that_can_be_read_are_agreed_to(attacked: Asked, keys: Json, victims: Json) -> None:
+async def test_readable_victims_are_agreed_to(attacked: Asked, keys: Json, victims: Json) -> None:
     assert await attacked.post("preempt", json.dumps(keys).encode()) == (200, {"NodeNameToMetaVictims": victims})
 
 
 @pytest.mark.parametrize("verb", ["preempt", "explain"])
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"null", b'{"Pod": {', DEEP.encode(), b"\xff"])
-async def test_what_is_no_request_at_all_is_refused(attacked: Asked, verb: str, body: bytes) -> None:
+async def test_body_that_is_no_request_is_refused(attacked: Asked, verb: str, body: bytes) -> None:
     status, answer = await attacked.post(verb, body)
     assert (status, list(answer)) == (400, ["Error"])
 
@@ -150,24 +151,24 @@ async def test_what_is_no_request_at_all_is_refused(attacked: Asked, verb: str, 
     [5, [], {"a": None}, {"a": 5}, {"a": {"Pods": 5}}, {"a": {"Pods": [{}]}}, {"a": {"Pods": [5]}},
      {"a": {"NumPDBViolations": 0.5}}],
 )  # fmt: skip
-async def test_victims_that_cannot_be_read_are_not_agreed_to(attacked: Asked, victims: object) -> None:
+async def test_unreadable_victims_are_refused(attacked: Asked, victims: object) -> None:
     body = json.dumps({"Pod": POD, "NodeNameToMetaVictims": victims}).encode()
     status, answer = await attacked.post("preempt", body)
     assert (status, list(answer)) == (400, ["Error"])
 
 
 @pytest.mark.parametrize("pod", [None, 5, [], {"spec": {"containers": None}}, {"metadata": {"annotations": {"x": 5}}}])
-async def test_to_people_a_pod_that_is_none_is_said_to_be_none(attacked: Asked, pod: object) -> None:
+async def test_explain_refuses_a_pod_that_is_none(attacked: Asked, pod: object) -> None:
     assert await attacked.post("explain", asking(pod)) == (400, {"Error": "Pod: not one"})
 
 
 @pytest.mark.parametrize("keys", [{}, {"Nodes": None}, {"Nodes": None, "NodeNames": None}])
-async def test_to_people_who_name_no_nodes_all_are_told(attacked: Asked, keys: Json) -> None:
+async def test_explain_without_names_tells_of_all_nodes(attacked: Asked, keys: Json) -> None:
     status, answer = await attacked.post("explain", json.dumps({"Pod": POD, **keys}).encode())
     assert (status, list(answer["nodes"])) == (200, ["a", "b", "c"])
 
 
-async def test_to_people_notes_that_were_ignored_are_named(attacked: Asked) -> None:
+async def test_explain_names_ignored_notes(attacked: Asked) -> None:
     status, answer = await attacked.post("explain", asking(noted(annotations={HISTORY: DEEP, REAL: DEEP})))
     assert (status, answer["ignored"]) == (200, ["history-nodes", "real-resources"])
 

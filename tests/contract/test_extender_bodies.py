@@ -1,4 +1,4 @@
-"""Large, slow and many bodies: what the extender refuses, in which words, and what it answers meanwhile."""
+"""Large, slow and many bodies: the refusals of the extender, their words, and the answers to others meanwhile."""
 
 import asyncio
 import io
@@ -25,7 +25,9 @@ VERBS = ["filter", "prioritize", "preempt", "explain"]
 NAMES = padded(asking(), 4 * MIB + 1)
 WHOLE = padded(whole(node("a"), node("b")), 15 * MIB)
 PEAK_MIB = 180
-"""Measured: 134, of which 90 are the program on a small cluster, and 177 beside 5,000 nodes and 50,000 Pods.
+"""Memory of the program in MiB.
+
+Measured: 134 on a small cluster, 90 of them for the program itself. With 5,000 nodes and 50,000 Pods: 177.
 deploy/scheduler allows 384.
 """
 
@@ -65,16 +67,16 @@ MANY = {
 
 @pytest.mark.parametrize(("body", "told"), MANY.values(), ids=MANY)
 async def test_body_of_too_many_values_is_refused(attacked: Asked, body: bytes, told: str) -> None:
-    """Its objects would take many times its bytes, and the loop's time from others."""
+    """The objects of such a body would take many times its bytes, and the time of the event loop."""
     assert await attacked.post("filter", body) == (413, {"Error": told})
 
 
-# In turn
+# Large bodies, one at a time
 
 
 @asynccontextmanager
 async def slow(asked: Asked, body: bytes, *, but: int = 1) -> AsyncIterator[asyncio.StreamReader]:
-    """Somebody who has sent all but the last bytes, and sends no more."""
+    """A client that has sent all but the last `but` bytes, and sends no more."""
     reader, writer = await asked.begin("filter", body, len(body) - but)
     try:
         yield reader
@@ -85,13 +87,13 @@ async def slow(asked: Asked, body: bytes, *, but: int = 1) -> AsyncIterator[asyn
 
 
 async def told_to(reader: asyncio.StreamReader) -> tuple[int, str]:
-    """Status and body of an answer."""
+    """Status and error text of an answer."""
     head = await reader.readuntil(b"\r\n\r\n")
     (size,) = re.findall(rb"Content-Length: (\d+)", head)
     return int(head.split()[1]), str(json.loads(await reader.readexactly(int(size)))["Error"])
 
 
-async def test_slow_large_bodies_lose_their_turn_and_those_behind_them_are_told_to_ask_again(attacked: Asked) -> None:
+async def test_slow_large_body_loses_its_turn_and_the_waiting_one_gets_503(attacked: Asked) -> None:
     async with slow(attacked, WHOLE) as first, slow(attacked, WHOLE, but=14 * MIB) as second:
         began = time.monotonic()
         third = asyncio.create_task(attacked.post("filter", WHOLE))
@@ -106,7 +108,7 @@ async def test_slow_large_bodies_lose_their_turn_and_those_behind_them_are_told_
 
 
 async def test_reader_that_stands_still_loses_the_turn(attacked: Asked) -> None:
-    """Its answer of 15 MiB would stay in memory as long as it likes."""
+    """Its answer of 15 MiB would stay in memory without a limit of time."""
     with socket.socket() as deaf:
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         deaf.setblocking(False)
@@ -116,11 +118,11 @@ async def test_reader_that_stands_still_loses_the_turn(attacked: Asked) -> None:
         await loop.sock_sendall(deaf, head.encode() + FULL)
         began = time.monotonic()
         assert (await attacked.post("filter", WHOLE))[0] == 200
-        assert 1 < time.monotonic() - began < 4, "it had the turn, and lost it"
+        assert 1 < time.monotonic() - began < 4, "the reader had the turn, and lost it"
 
 
 async def test_small_bodies_together_are_bounded(attacked: Asked) -> None:
-    """Seventeen of a MiB, none of which comes to its end."""
+    """Seventeen bodies of 1 MiB; none of them ends."""
     body = padded(asking(), MIB)
     async with AsyncExitStack() as stack:
         readers = [await stack.enter_async_context(slow(attacked, body, but=100)) for _ in range(17)]
@@ -133,11 +135,11 @@ async def test_small_bodies_together_are_bounded(attacked: Asked) -> None:
     await attacked.answers_well()
 
 
-# All at once, against the program
+# Many at once, against the program
 
 
 def nodes_of(size: int) -> bytes:
-    """Whole nodes of 15 KiB, as a real one has with its images."""
+    """Whole nodes of 15 KiB each, as large as a real node with its images."""
     images = [{"names": [f"registry.example/image-{n}@sha256:{'a' * 64}"], "sizeBytes": n} for n in range(110)]
     one = json.dumps(node("{}")["metadata"] | {"images": images})
     made = whole(
@@ -157,7 +159,7 @@ def peak_mib(pid: int) -> float:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def ours_alone(look_only: Path) -> AsyncIterator[OurExtender]:
-    """A process of this test's own, for its memory."""
+    """A process for this test alone, whose memory is measured."""
     async with OurExtender(look_only) as made:
         await made.ready()
         yield made
@@ -165,11 +167,11 @@ async def ours_alone(look_only: Path) -> AsyncIterator[OurExtender]:
 
 CUT_OFF = 0
 TOO_SLOW = (408, CUT_OFF)
-"""Where the machine is so busy that a body or an answer takes more than two seconds."""
+"""Answers on a busy machine, where a body or an answer takes more than two seconds."""
 
 
 async def flood(url: str) -> Counter[int]:
-    """Fifty bodies of each size at once; how often each status was answered."""
+    """Sends fifty bodies of each size at once. Returns the number of answers by status."""
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
         calls = [(verb, body) for verb in ("filter", "prioritize") * 25 for body in (FULL, LONG)]
         return Counter(await asyncio.gather(*(sent(session, f"{url}/{verb}", body) for verb, body in calls)))
@@ -185,8 +187,8 @@ async def sent(session: aiohttp.ClientSession, url: str, body: bytes) -> int:
         return CUT_OFF
 
 
-async def test_flood_of_large_bodies_leaves_memory_bounded_and_small_calls_in_time(ours_alone: OurExtender) -> None:
-    """A hundred at once, beside calls as kube-scheduler sends them for 5,000 nodes; it waits a second for each."""
+async def test_flood_of_large_bodies_leaves_memory_bounded_and_small_calls_fast(ours_alone: OurExtender) -> None:
+    """A hundred large bodies at once, next to small calls for 5,000 nodes, which kube-scheduler gives 1 s each."""
     small = asking(NodeNames=[f"node-{n:05}" for n in range(5000)])
     flooding = asyncio.create_task(asyncio.to_thread(lambda: asyncio.run(flood(ours_alone.url))))
     took: list[float] = []
@@ -196,7 +198,7 @@ async def test_flood_of_large_bodies_leaves_memory_bounded_and_small_calls_in_ti
             assert await sent(session, f"{ours_alone.url}/filter", small) == 200
             took.append(time.monotonic() - began)
     statuses = await flooding
-    assert statuses[200], "those whose turn came"
+    assert statuses[200], "some got their turn"
     assert set(statuses) <= {200, 503, *TOO_SLOW}
     assert max(took) < 1
     assert peak_mib(ours_alone.process.pid) < PEAK_MIB

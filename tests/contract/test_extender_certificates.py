@@ -1,4 +1,4 @@
-"""kube-scheduler and our extender off loopback: who has no certificate of the one authority is not answered."""
+"""kube-scheduler and our extender off loopback: only clients with a certificate of the one authority get an answer."""
 
 import shutil
 import ssl
@@ -25,7 +25,7 @@ pytest_plugins = ["tests.scheduling.fixtures"]
 
 @dataclass(frozen=True, slots=True)
 class Secured:
-    """Our extender with the certificates of a folder, the authority that it believes, and one that it does not."""
+    """Our extender with the certificates of a folder, the authority that it trusts, and another one."""
 
     ours: OurExtender
     folder: Path
@@ -33,13 +33,13 @@ class Secured:
     other: Authority
 
     def asked_with(self, pair: Pair | None, authority: Authority | None = None) -> Json:
-        """How a scheduler asks it that shows these, and believes this authority."""
+        """The configuration of a scheduler that shows this pair and trusts this authority."""
         files = {"certFile": str(pair.certificate), "keyFile": str(pair.key)} if pair else {}
         believed = {"caFile": str((authority or self.authority).certificate)}
         return entry(self.ours.url, enableHTTPS=True, tlsConfig=believed | files)
 
     async def answers(self, pair: Pair, authority: Authority) -> bool:
-        """Whether somebody with that certificate, who believes that authority, gets an answer."""
+        """Whether a client that shows this pair and trusts this authority gets an answer."""
         context = ssl.create_default_context(cafile=authority.certificate)
         context.load_cert_chain(pair.certificate, pair.key)
         try:
@@ -52,10 +52,10 @@ class Secured:
             return False
 
     async def look_again(self) -> None:
-        """Returns when it has looked at its files after this call."""
+        """Makes the extender read its files again, and returns when it has."""
         looks = self.ours.log.count("certificates")
         await fast_clock_extender.put_forward(self.ours)
-        await wait_for(lambda: self.ours.log.count("certificates") > looks, "it says what it found")
+        await wait_for(lambda: self.ours.log.count("certificates") > looks, "the extender reports its certificates")
 
 
 @asynccontextmanager
@@ -72,7 +72,7 @@ async def secure(look_only: Path, folder: Path, program: tuple[str, ...] | None 
 
 
 def serve_with(authority: Authority, tls: Path) -> None:
-    """As a mounted Secret has them."""
+    """Writes key, certificate and authority as a mounted Secret has them."""
     made = authority.pair("server", usage=OF_SERVERS)
     for source, name in ((made.key, "tls.key"), (made.certificate, "tls.crt"), (authority.certificate, "ca.crt")):
         shutil.copy(source, tls / name)
@@ -86,12 +86,12 @@ async def secured(look_only: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def renewing(look_only: Path, tmp_path: Path) -> AsyncIterator[Secured]:
-    """Its files are changed, and its clock is put forward so that it looks at them again."""
+    """An extender whose files a test changes; its clock can be put forward so that it reads them again."""
     async with secure(look_only, tmp_path, fast_clock_extender.PROGRAM) as made:
         yield made
 
 
-async def test_33_a_client_of_its_authority_is_answered(ground: Ground, secured: Secured) -> None:
+async def test_client_certificate_of_the_trusted_authority_is_accepted(ground: Ground, secured: Secured) -> None:
     nodes = await ground.nodes(2)
     client = secured.authority.pair("client", usage=OF_CLIENTS)
     scheduler = ground.scheduler(secured.asked_with(client))
@@ -99,7 +99,7 @@ async def test_33_a_client_of_its_authority_is_answered(ground: Ground, secured:
     assert await ground.bound(pod) == [nodes[1]]
 
 
-async def test_33_the_printed_configuration_names_the_files_of_the_pod(secured: Secured) -> None:
+async def test_printed_configuration_names_the_certificate_files(secured: Secured) -> None:
     (extender,) = (await secured.ours.printed())["extenders"]
     assert extender["urlPrefix"] == secured.ours.url
     assert extender["enableHTTPS"] is True
@@ -107,18 +107,18 @@ async def test_33_the_printed_configuration_names_the_files_of_the_pod(secured: 
 
 
 @pytest.mark.fault(60)
-async def test_33_one_without_a_certificate_is_not(ground: Ground, secured: Secured) -> None:
+async def test_client_without_a_certificate_is_refused(ground: Ground, secured: Secured) -> None:
     await refused(ground, secured, None)
 
 
 @pytest.mark.parametrize("usage", [OF_CLIENTS, OF_SERVERS], ids=["of another authority", "of a server"])
-async def test_33_one_with_a_wrong_certificate_is_not(ground: Ground, secured: Secured, usage: str) -> None:
+async def test_client_with_a_wrong_certificate_is_refused(ground: Ground, secured: Secured, usage: str) -> None:
     signer = secured.other if usage == OF_CLIENTS else secured.authority
     await refused(ground, secured, signer.pair("wrong", usage=usage))
 
 
 async def refused(ground: Ground, secured: Secured, pair: Pair | None) -> str:
-    """A Pod that a scheduler with such a certificate cannot place: the connection ends, and nobody is asked."""
+    """A Pod that a scheduler with this certificate cannot place: the connection ends before any call."""
     await ground.nodes(1)
     before = await secured.ours.answered("filter")
     pod = await ground.pod(ground.scheduler(secured.asked_with(pair)))
@@ -127,14 +127,14 @@ async def refused(ground: Ground, secured: Secured, pair: Pair | None) -> str:
     return pod
 
 
-async def test_33_a_scheduler_asks_nobody_whom_its_authority_does_not_know(ground: Ground, secured: Secured) -> None:
+async def test_scheduler_refuses_an_extender_of_another_authority(ground: Ground, secured: Secured) -> None:
     await ground.nodes(1)
     client = secured.authority.pair("client", usage=OF_CLIENTS)
     pod = await ground.pod(ground.scheduler(secured.asked_with(client, secured.other)))
     await ground.held(pod, "SchedulerError", "certificate signed by unknown authority")
 
 
-async def test_33_a_renewed_client_certificate_needs_no_restart(ground: Ground, secured: Secured) -> None:
+async def test_renewed_client_certificate_needs_no_restart(ground: Ground, secured: Secured) -> None:
     shown = secured.other.pair("renewed", usage=OF_CLIENTS)
     pod = await refused(ground, secured, shown)
     right = secured.authority.pair("renewed", usage=OF_CLIENTS)
@@ -143,7 +143,7 @@ async def test_33_a_renewed_client_certificate_needs_no_restart(ground: Ground, 
     await ground.bound(pod)
 
 
-async def test_33_a_replaced_authority_is_believed_and_the_old_one_no_more(renewing: Secured) -> None:
+async def test_replaced_authority_is_trusted_and_the_old_one_no_more(renewing: Secured) -> None:
     old, new = [each.pair("client", usage=OF_CLIENTS) for each in (renewing.authority, renewing.other)]
     assert await renewing.answers(old, renewing.authority)
     serve_with(renewing.other, renewing.folder)
@@ -152,7 +152,7 @@ async def test_33_a_replaced_authority_is_believed_and_the_old_one_no_more(renew
     assert not await renewing.answers(old, renewing.other)
 
 
-async def test_33_while_files_do_not_fit_together_it_serves_with_those_before(renewing: Secured) -> None:
+async def test_extender_keeps_its_old_files_while_the_new_ones_do_not_fit(renewing: Secured) -> None:
     client = renewing.authority.pair("client", usage=OF_CLIENTS)
     half = renewing.authority.pair("half", usage=OF_SERVERS)
     shutil.copy(half.certificate, renewing.folder / "tls.crt")
@@ -160,7 +160,7 @@ async def test_33_while_files_do_not_fit_together_it_serves_with_those_before(re
     assert await renewing.answers(client, renewing.authority)
 
 
-async def test_33_without_an_authority_kube_scheduler_believes_anybody(
+async def test_scheduler_without_an_authority_trusts_any_certificate(
     ground: Ground, secured: Secured, tmp_path: Path
 ) -> None:
     await ground.nodes(1)

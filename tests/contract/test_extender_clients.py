@@ -1,4 +1,4 @@
-"""Clients of the extender that leave, stand still, speak no HTTP or are many; and what its log tells of all of them."""
+"""Clients of the extender that leave, stand still, speak no HTTP or are many; and the log lines about them."""
 
 import asyncio
 import socket
@@ -28,21 +28,21 @@ BROKEN = {
     "no gzip": HEAD + b"Content-Encoding: gzip\r\nContent-Length: 15\r\n\r\n%s",
     "an encoding that nobody has": HEAD + b"Content-Encoding: br\r\nContent-Length: 15\r\n\r\n%s",
 }
-"""With a place for what nobody else may read."""
+"""Each has a place for a secret, which the log must not show."""
 
 
 @pytest.mark.parametrize("verb", ["filter", "prioritize", "preempt", "explain"])
 @pytest.mark.parametrize("sent", [0, 1, 300, -1])
 @pytest.mark.parametrize("is_rude", [True, False], ids=["reset", "closed"])
-async def test_a_client_that_goes_away_in_its_body_is_forgotten(
+async def test_client_that_leaves_within_its_body_is_forgotten(
     attacked: Asked, verb: str, sent: int, is_rude: bool
 ) -> None:
     before = asyncio.all_tasks()
     body = asking()
     _, writer = await attacked.begin(verb, body, len(body) + sent if sent < 0 else sent)
-    waiting = await wait_for(lambda: asyncio.all_tasks() - before, "it is waited for")
+    waiting = await wait_for(lambda: asyncio.all_tasks() - before, "the extender waits for the body")
     leave(writer, is_rude=is_rude)
-    await wait_for(lambda: not waiting & asyncio.all_tasks(), "nobody waits for it")
+    await wait_for(lambda: not waiting & asyncio.all_tasks(), "the extender waits no more")
 
 
 def leave(writer: asyncio.StreamWriter, *, is_rude: bool) -> None:
@@ -52,7 +52,7 @@ def leave(writer: asyncio.StreamWriter, *, is_rude: bool) -> None:
     writer.close()
 
 
-async def test_a_client_that_stands_still_in_its_body_keeps_nobody_waiting(attacked: Asked) -> None:
+async def test_client_that_stops_within_its_body_keeps_no_other_waiting(attacked: Asked) -> None:
     body = asking()
     reader, writer = await attacked.begin("filter", body, 100)
     for _ in range(5):
@@ -63,7 +63,7 @@ async def test_a_client_that_stands_still_in_its_body_keeps_nobody_waiting(attac
     await writer.wait_closed()
 
 
-async def test_many_at_once_are_each_given_their_own_answer(attacked: Asked) -> None:
+async def test_simultaneous_requests_get_their_own_answers(attacked: Asked) -> None:
     good = [asking(NodeNames=[f"node-{number}", "a"]) for number in range(MANY // 2)]
     bad = [*UNREADABLE.values()] * MANY
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
@@ -77,27 +77,25 @@ async def test_many_at_once_are_each_given_their_own_answer(attacked: Asked) -> 
 
 
 @pytest.mark.parametrize("sent", BROKEN.values(), ids=BROKEN)
-async def test_who_speaks_no_http_is_refused_and_the_line_cut(attacked: Asked, sent: bytes) -> None:
+async def test_broken_http_is_refused_and_the_connection_closed(attacked: Asked, sent: bytes) -> None:
     answer = await attacked.say(sent % SECRET.encode())
     refusals = [line for line in answer.split(b"\r\n") if line.startswith(b"HTTP/1.") and b" 400 " in line]
     assert len(refusals) >= 1, answer
 
 
-# What is written down of it
+# The log
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def program(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> AsyncIterator[OurExtender]:
-    """The real one, with a log of its own."""
+    """The real program, with a log of its own."""
     async with OurExtender(await account(control_plane, namespace, tmp_path), LOG_LEVEL="debug") as made:
         await made.ready()
         yield made
 
 
 @pytest.mark.parametrize("path", ["filter", "explain", "metrics", "readyz"])
-async def test_program_refuses_a_page_that_reaches_loopback_by_a_name_of_its_own(
-    program: OurExtender, path: str
-) -> None:
+async def test_program_refuses_a_request_with_a_foreign_host_name(program: OurExtender, path: str) -> None:
     port = program.port if path in {"metrics", "readyz"} else program.extender_port
     method = "GET" if port == program.port else "POST"
     async with aiohttp.ClientSession() as session:
@@ -107,8 +105,8 @@ async def test_program_refuses_a_page_that_reaches_loopback_by_a_name_of_its_own
                 assert (answer.status == 403) is refused
 
 
-async def test_nothing_that_was_sent_is_ever_logged(program: OurExtender) -> None:
-    """Not whole, not by the piece that could not be read: there are environments in it."""
+async def test_log_never_shows_the_content_of_a_request(program: OurExtender) -> None:
+    """Requests hold environments of Pods: the log shows neither a whole request nor its unreadable part."""
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as session:
         asked = Asked(program.extender_port, session)
         for body in [*UNREADABLE.values(), *(body for body, _ in READABLE.values())]:
@@ -121,6 +119,6 @@ async def test_nothing_that_was_sent_is_ever_logged(program: OurExtender) -> Non
         await asked.post("filter", b" " * 20 * 2**20)
         assert await asked.passed(asking()) == ["a", "b"]
     assert await program.stop() == 0
-    assert "uncached" in program.log, "it does log"
+    assert "uncached" in program.log, "the program logs"
     assert SECRET not in program.log
-    assert "Traceback" not in program.log, "nothing came as a surprise"
+    assert "Traceback" not in program.log, "every fault is expected"

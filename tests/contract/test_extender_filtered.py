@@ -1,4 +1,4 @@
-"""What kube-scheduler makes of an extender's `filter`: whom it takes, whom not, and what it then tells the Pod."""
+"""The meaning of an extender's `filter` answer: the nodes that kube-scheduler takes, and what it tells the Pod."""
 
 import re
 
@@ -14,40 +14,40 @@ pytest_plugins = ["tests.scheduling.fixtures"]
 
 
 @pytest.mark.parametrize("names", [None, []], ids=["null", "an empty list"])
-async def test_07_no_names_mean_no_node_and_not_no_opinion(stage: ScriptedStage, names: list[str] | None) -> None:
+async def test_null_or_empty_names_mean_that_no_node_passes(stage: ScriptedStage, names: list[str] | None) -> None:
     stage.extender.filter = lambda asked: {"NodeNames": names}
     pod = await stage.pod()
     assert reasons(await stage.ground.held(pod, "Unschedulable")) == []
     assert stage.extender.of("prioritize") == []
 
 
-async def test_07_a_node_that_no_part_of_the_answer_names_has_no_reason(stage: ScriptedStage) -> None:
+async def test_node_that_the_answer_does_not_name_has_no_reason(stage: ScriptedStage) -> None:
     stage.extender.filter = lambda asked: {"NodeNames": [], "FailedNodes": {stage.nodes[0]: "held for another"}}
     pod = await stage.pod()
     assert reasons(await stage.ground.held(pod, "Unschedulable")) == ["1 held for another"]
 
 
-async def test_07_names_in_any_case_are_read(stage: ScriptedStage) -> None:
+async def test_keys_of_the_answer_are_read_in_any_case(stage: ScriptedStage) -> None:
     stage.extender.filter = lambda asked: {"nodenames": stage.nodes[:1]}
     _, node = await stage.bound()
     assert node == stage.nodes[0]
 
 
-async def test_07_a_node_that_is_refused_and_passed_is_passed(stage: ScriptedStage) -> None:
+async def test_node_that_is_refused_and_passed_is_passed(stage: ScriptedStage) -> None:
     maps = {"FailedNodes": dict.fromkeys(stage.nodes, "held")}
     stage.extender.filter = lambda asked: {"NodeNames": stage.nodes[:1], **maps}
     _, node = await stage.bound()
     assert node == stage.nodes[0]
 
 
-async def test_07_a_node_that_is_named_twice_is_asked_about_twice(stage: ScriptedStage) -> None:
+async def test_node_that_is_named_twice_is_scored_twice(stage: ScriptedStage) -> None:
     stage.extender.filter = lambda asked: {"NodeNames": asked["NodeNames"] * 2}
     pod, _ = await stage.bound()
     (asked,) = stage.extender.of("prioritize", pod)
     assert sorted(asked.names) == sorted(stage.nodes * 2)
 
 
-async def test_08_what_cannot_be_resolved_is_counted_by_its_phrase_and_leaves_lower_pods_alone(
+async def test_unresolvable_refusal_is_counted_by_its_phrase_and_preempts_nobody(
     ground: Ground, extender: Scripted
 ) -> None:
     message = await refused(ground, extender, refuse(into="FailedAndUnresolvableNodes"))
@@ -56,7 +56,7 @@ async def test_08_what_cannot_be_resolved_is_counted_by_its_phrase_and_leaves_lo
     assert extender.of("preempt") == []
 
 
-async def test_08_of_two_maps_the_unresolvable_one_counts(ground: Ground, extender: Scripted) -> None:
+async def test_unresolvable_map_counts_if_both_maps_name_a_node(ground: Ground, extender: Scripted) -> None:
     def both(asked: Json) -> Json:
         names = asked["NodeNames"]
         maps = {"FailedNodes": "held", "FailedAndUnresolvableNodes": "held for ever"}
@@ -68,7 +68,7 @@ async def test_08_of_two_maps_the_unresolvable_one_counts(ground: Ground, extend
 
 
 @pytest.mark.parametrize("verb", ["preempt", None], ids=["with preempt", "without"])
-async def test_09_the_other_map_makes_preemption_look_for_victims_that_are_of_no_use(
+async def test_refusal_in_failed_nodes_starts_a_useless_preemption(
     ground: Ground, extender: Scripted, verb: str | None
 ) -> None:
     message = await refused(ground, extender, refuse(into="FailedNodes"), preemptVerb=verb)
@@ -77,7 +77,7 @@ async def test_09_the_other_map_makes_preemption_look_for_victims_that_are_of_no
 
 
 async def refused(ground: Ground, extender: Scripted, reply: Reply, **changes: object) -> str:
-    """A Pod of high priority, beside lower ones on nodes with room, and what it is told."""
+    """The message of a refused Pod of high priority, while lower Pods run on nodes with room."""
     for node in await ground.nodes(2):
         await ground.occupy(node)
     extender.filter = reply
@@ -89,7 +89,7 @@ async def refused(ground: Ground, extender: Scripted, reply: Reply, **changes: o
 
 
 def reasons(message: str) -> list[str]:
-    """Those that the extender gave; kube-scheduler's own begin with `node(s)`, and are about other tests' nodes."""
+    """Reasons of the extender. Those of kube-scheduler begin with `node(s)`, and are about nodes of other tests."""
     told = re.match(r"0/\d+ nodes are available:(.*?)(?:no new claims to deallocate, )?preemption: ", message)
     assert told, message
     return [one for one in told[1].strip(" .").split(", ") if one and not re.match(r"\d+ node\(s\) ", one)]

@@ -1,8 +1,9 @@
-"""Requests that kube-scheduler would not send, many at once, to the program on a socket: each is answered or its line
-is cut, none with a fault of ours, and a good one in between is answered well. test_extender_fuzz.py has the bodies
-alone, and knows the right answer to each.
+"""Requests that kube-scheduler would not send, many at once, to the program on a socket.
 
-10,000 by default, the same each time; 100,000 others with `make fuzz`. HOSTILE_SEED repeats a run that failed.
+Each gets an answer, or its connection is closed. The program has no fault, and a correct request in between gets its
+correct answer. `test_extender_fuzz.py` has the bodies alone, and knows the correct answer to each.
+
+By default 10,000 requests, the same each time; with `make fuzz` 100,000 others. HOSTILE_SEED repeats a run that failed.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ HEALTHY_EVERY = 250
 SEED = int(os.environ.get("HOSTILE_SEED") or (random.SystemRandom().randrange(2**32) if IS_NIGHTLY else 20261122))
 REFUSALS = {400, 403, 404, 405, 408, 413, 415, 417, 421}
 NOT_HTTP = re.compile(r"(Error handling request from 127\.0\.0\.1|Unhandled exception): [A-Za-z]+")
-"""What the HTTP server says of a head or a coding that it cannot read: the fault's name, and nothing of the request."""
+"""The HTTP server's log line for an unreadable head or coding: the fault's name, nothing of the request."""
 CUT = 0
 BUSY = 503
 
@@ -52,7 +53,7 @@ async def flood(caller: Caller, chance: random.Random, count: int) -> None:
 
 
 def is_busy(status: int, body: bytes) -> bool:
-    """The one documented answer of 500 and more."""
+    """The only documented answer with a status of 500 or more."""
     return status == BUSY and b"ask again" in body
 
 

@@ -1,6 +1,6 @@
-"""Points for what a Pod will really use: the golden cases of the plugin that they come from, on nodes of those sizes.
+"""Points for the expected real use of a Pod: the golden cases of the original plugin, on nodes of the same sizes.
 
-The Pod asks for 1000m and 1Gi and may use 4000m and 4Gi; earlier runs used what stands in REAL.
+The Pod requests 1000m and 1Gi and has limits of 4000m and 4Gi. REAL is the use of its earlier runs.
 """
 
 import json
@@ -45,7 +45,7 @@ def pod(*, real: object = REAL, history: list[str] | None = None, limits: Json |
 
 @dataclass(frozen=True, slots=True)
 class Sized:
-    """A node of each size by what is special about it."""
+    """One node of each size, by the name of the size."""
 
     ground: Ground
     nodes: dict[str, str]
@@ -74,7 +74,7 @@ async def known(ours: OurExtender, *nodes: str) -> None:
 
 
 async def becomes(ours: OurExtender, node: str, score: int) -> None:
-    """What a Pod may use changes with the Pods on the node, as soon as they are heard of."""
+    """Waits for these points: they change with the Pods on the node, once the extender hears of them."""
 
     async def is_so() -> bool:
         return await ours.scores(pod(), [node]) == {node: score}
@@ -82,12 +82,12 @@ async def becomes(ours: OurExtender, node: str, score: int) -> None:
     await wait_for(is_so, f"the node is given {score} points")
 
 
-async def test_the_golden_cases(sized: Sized, ours: OurExtender) -> None:
+async def test_points_are_those_of_the_golden_cases(sized: Sized, ours: OurExtender) -> None:
     scores = await ours.scores(pod(), sized.names)
     assert {what: scores[node] for what, node in sized.nodes.items()} == GOLDEN
 
 
-async def test_history_is_added_to_it(sized: Sized, ours: OurExtender) -> None:
+async def test_points_of_history_are_added(sized: Sized, ours: OurExtender) -> None:
     second, roomy, least = (sized.nodes[what] for what in ("second use", "roomy", "less than any use"))
     scores = await ours.scores(pod(history=[second, roomy, least]), sized.names)
     assert [scores[node] for node in (second, roomy, least)] == [8, 9, 2]
@@ -95,13 +95,15 @@ async def test_history_is_added_to_it(sized: Sized, ours: OurExtender) -> None:
 
 
 @pytest.mark.parametrize("real", [None, []], ids=["no note", "an empty one"])
-async def test_without_known_use_nothing_but_history_counts(sized: Sized, ours: OurExtender, real: object) -> None:
+async def test_pod_without_known_use_gets_points_only_for_history(
+    sized: Sized, ours: OurExtender, real: object
+) -> None:
     scores = await ours.scores(pod(real=real, history=sized.names[:4]), sized.names)
     assert list(scores.values()) == [3, 2, 1, 0, 0, 0]
     assert set((await ours.scores(pod(real=real), sized.names)).values()) == {0}
 
 
-async def test_a_full_house_is_a_hundred_points_of_kube_scheduler(sized: Sized, ours: OurExtender) -> None:
+async def test_ten_points_are_a_hundred_points_of_kube_scheduler(sized: Sized, ours: OurExtender) -> None:
     ground, nodes = sized.ground, sized.nodes
     scheduler = ground.scheduler_of(await ours.printed())
     notes = {"real-resources": json.dumps(REAL), "history-nodes": json.dumps([nodes["roomy"]])}
@@ -114,7 +116,7 @@ async def test_a_full_house_is_a_hundred_points_of_kube_scheduler(sized: Sized, 
     await becomes(ours, nodes["roomy"], GOLDEN["roomy"])
 
 
-async def test_what_pods_on_the_node_ask_for_is_not_free(ground: Ground, ours: OurExtender) -> None:
+async def test_requests_of_pods_on_the_node_are_not_free(ground: Ground, ours: OurExtender) -> None:
     (node,) = await ground.nodes(1, cpu="8", memory="12Gi")
     await becomes(ours, node, 7)
     filling = await ground.occupy(node, cpu="4", memory="8Gi")
@@ -123,7 +125,7 @@ async def test_what_pods_on_the_node_ask_for_is_not_free(ground: Ground, ours: O
     await becomes(ours, node, 7)
 
 
-async def test_pods_that_have_ended_ask_for_nothing(ground: Ground, ours: OurExtender) -> None:
+async def test_ended_pods_take_no_room(ground: Ground, ours: OurExtender) -> None:
     (node,) = await ground.nodes(1, cpu="8", memory="12Gi")
     ending = await ground.occupy(node, cpu="4", memory="8Gi")
     await becomes(ours, node, 6)
@@ -143,31 +145,27 @@ WHOLE = {"requests": {"cpu": "4", "memory": "8Gi"}}
         pytest.param({"resources": WHOLE}, id="of the whole pod"),
     ],
 )
-async def test_all_that_a_pod_asks_for_in_other_places_counts(ground: Ground, ours: OurExtender, asked: Json) -> None:
+async def test_requests_outside_of_containers_count(ground: Ground, ours: OurExtender, asked: Json) -> None:
     (node,) = await ground.nodes(1, cpu="8", memory="12Gi")
     await ground.occupy(node, cpu=None, memory=None, **asked)
     await becomes(ours, node, 6)
 
 
-async def test_a_pod_without_limits_is_scored_by_its_real_use(sized: Sized, ours: OurExtender) -> None:
-    """Nothing may be more than a limit that is not there."""
+async def test_pod_without_limits_is_scored_by_its_real_use(sized: Sized, ours: OurExtender) -> None:
+    """There is no limit that a use could exceed."""
     scores = await ours.scores(pod(limits=None), sized.names)
     assert {what: scores[node] for what, node in sized.nodes.items()} == GOLDEN | {"roomy": 6, "cpu alone": 3}
 
 
 @pytest.mark.parametrize("written", ["x", {}, 5, [5], [{"cpu": 5}], ["1"]], ids=str)
-async def test_a_use_that_is_none_is_counted_and_gives_nothing(
-    sized: Sized, ours: OurExtender, written: object
-) -> None:
+async def test_invalid_use_is_counted_and_gives_no_points(sized: Sized, ours: OurExtender, written: object) -> None:
     before = await ours.metric("dispatcher_extender_ignored_total", part="real-resources")
     assert set((await ours.scores(pod(real=written), sized.names)).values()) == {0}
     assert await ours.metric("dispatcher_extender_ignored_total", part="real-resources") == before + 1
 
 
 @pytest.mark.parametrize("amount", ["1e3", "0.5", "-1", "1Ki1", "", "1E", "99999999999999999999"])
-async def test_quantities_of_any_kind_are_answered_by_whole_numbers_in_range(
-    sized: Sized, ours: OurExtender, amount: str
-) -> None:
+async def test_any_quantity_gives_whole_points_within_range(sized: Sized, ours: OurExtender, amount: str) -> None:
     odd = pod(real=[{"cpu": amount, "memory": amount}], history=sized.names[:1])
     odd["spec"]["containers"][0]["resources"] = {"requests": {"cpu": amount}, "limits": {"memory": amount}}
     scores = await ours.scores(odd, sized.names)
@@ -175,6 +173,6 @@ async def test_quantities_of_any_kind_are_answered_by_whole_numbers_in_range(
     assert all(type(score) is int and 0 <= score <= 10 for score in scores.values())
 
 
-async def test_a_node_that_it_does_not_know_gets_what_is_usual(sized: Sized, ours: OurExtender) -> None:
+async def test_unknown_node_gets_points_in_the_middle(sized: Sized, ours: OurExtender) -> None:
     scores = await ours.scores(pod(), [*sized.names, "no-such-node"])
     assert min(GOLDEN.values()) < scores["no-such-node"] < max(GOLDEN.values())

@@ -1,4 +1,4 @@
-"""What an extender that fails, hangs or goes away does to the Pods that kube-scheduler asks it about."""
+"""The effect of an extender that fails, hangs or goes away on the Pods that kube-scheduler asks it about."""
 
 from itertools import pairwise
 
@@ -32,17 +32,17 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("said", "words"), FAULTS)
-async def test_12_what_is_no_answer_is_a_fault_of_the_pod_in_raw_words(
+async def test_invalid_answer_is_a_fault_of_the_pod_in_raw_words(
     stage: ScriptedStage, said: Json | bytes, words: str
 ) -> None:
     stage.extender.filter = lambda asked: said
     await stage.ground.held(await stage.pod(), "SchedulerError", words)
 
 
-async def test_12_after_a_fault_it_asks_again_after_one_second_and_after_two_more(
+async def test_scheduler_asks_again_one_second_after_a_fault_then_after_two(
     stage: ScriptedStage,
 ) -> None:
-    """Rounded up to its clock, which strikes whole seconds: 1 to 2, then 3."""
+    """kube-scheduler's clock ticks in whole seconds and rounds up: 1 to 2 s, then 3 s."""
     answers: list[Json] = [{"NodeNames": ["no-such-node"]}] * 2
     stage.extender.filter = lambda asked: answers.pop() if answers else pass_all(asked)
     pod, _ = await stage.bound()
@@ -52,14 +52,14 @@ async def test_12_after_a_fault_it_asks_again_after_one_second_and_after_two_mor
 
 
 @pytest.mark.parametrize("code", [400, 404, 413, 500, 503])
-async def test_13_any_status_but_200_is_a_fault(stage: ScriptedStage, code: int) -> None:
+async def test_status_other_than_200_is_a_fault(stage: ScriptedStage, code: int) -> None:
     stage.extender.filter = status(code)
     words = f"failed filter with extender at URL {stage.extender.url}/filter, code {code}"
     await stage.ground.held(await stage.pod(), "SchedulerError", words)
 
 
 @pytest.mark.fault(60)
-async def test_13_one_that_hangs_costs_its_timeout_and_is_a_fault(ground: Ground, extender: Scripted) -> None:
+async def test_hanging_extender_costs_its_timeout_and_is_a_fault(ground: Ground, extender: Scripted) -> None:
     await ground.nodes(2)
     extender.filter = extender.hang
     pod = await ground.pod(ground.scheduler(entry(extender.url, httpTimeout="200ms")))
@@ -70,7 +70,7 @@ FAILING = {"a status": status(500), "half": lambda asked: HALF, "nothing": lambd
 
 
 @pytest.mark.parametrize("reply", FAILING.values(), ids=FAILING)
-async def test_13_a_fault_of_prioritize_is_told_nobody(stage: ScriptedStage, reply: Reply) -> None:
+async def test_fault_of_prioritize_is_only_logged(stage: ScriptedStage, reply: Reply) -> None:
     stage.extender.prioritize = reply
     pod, node = await stage.bound()
     assert node in stage.nodes
@@ -78,7 +78,7 @@ async def test_13_a_fault_of_prioritize_is_told_nobody(stage: ScriptedStage, rep
 
 
 @pytest.mark.parametrize("verb", ["filter", "prioritize"])
-async def test_14_one_that_hangs_costs_each_pod_its_timeout_although_it_may_be_ignored(
+async def test_hanging_ignorable_extender_costs_each_pod_its_timeout(
     ground: Ground, extender: Scripted, verb: str
 ) -> None:
     nodes = await ground.nodes(2)
@@ -88,10 +88,10 @@ async def test_14_one_that_hangs_costs_each_pod_its_timeout_although_it_may_be_i
     assert set(await ground.bound(*pods)) <= set(nodes)
     asked = [call.at for call in extender.of(verb)]
     assert len(asked) == 4
-    assert asked[-1] - asked[0] >= 0.5, "three times 0.2 s, as a busy machine measures it"
+    assert asked[-1] - asked[0] >= 0.5, "three times 0.2 s, less what a busy machine adds"
 
 
-async def test_14_one_that_may_be_ignored_is_asked_last_and_passed_over(ground: Ground, extender: Scripted) -> None:
+async def test_ignorable_extender_is_asked_last_and_skipped(ground: Ground, extender: Scripted) -> None:
     nodes = await ground.nodes(2)
     extender.filter = status(500)
     async with scripted() as other:
@@ -102,17 +102,17 @@ async def test_14_one_that_may_be_ignored_is_asked_last_and_passed_over(ground: 
     assert len(scheduler.said(SKIPPED)) == 1
 
 
-async def test_15_a_connection_that_is_closed_under_a_call_fails_the_pod(stage: ScriptedStage) -> None:
-    """As when the server's patience ends in the moment in which the next Pod comes: nothing asks again at once."""
+async def test_connection_closed_during_a_call_fails_the_pod(stage: ScriptedStage) -> None:
+    """As when the server closes an idle connection just as a Pod comes: kube-scheduler does not repeat the call."""
     before, _ = await stage.bound()
     stage.extender.filter = stage.extender.hang_up
     pod = await stage.pod()
     await stage.ground.held(pod, "SchedulerError", "EOF")
     peers = [stage.extender.of("filter", asked)[0].peer for asked in (before, pod)]
-    assert peers[0] == peers[1], "by the connection that was idle"
+    assert peers[0] == peers[1], "over the connection that was idle"
 
 
-async def test_15_one_that_is_closed_in_time_is_replaced(ground: Ground) -> None:
+async def test_connection_closed_between_calls_is_replaced(ground: Ground) -> None:
     await ground.nodes(1)
     async with scripted(Serving(keep_alive_seconds=0.1)) as extender:
         scheduler = ground.scheduler(entry(extender.url))
@@ -122,7 +122,7 @@ async def test_15_one_that_is_closed_in_time_is_replaced(ground: Ground) -> None
         assert len({call.peer for call in extender.of("filter")}) == 2
 
 
-async def test_16_pods_wait_for_one_that_is_away_and_none_is_lost(stage: ScriptedStage) -> None:
+async def test_pods_wait_for_an_absent_extender_and_none_is_lost(stage: ScriptedStage) -> None:
     async with stage.extender.away():
         pods = [await stage.pod() for _ in range(20)]
         for pod in pods:

@@ -1,4 +1,4 @@
-"""Pods that make room for others: what kube-scheduler asks an extender before it evicts anybody, and what not."""
+"""Preemption: what kube-scheduler asks an extender before it evicts Pods, and what it does not ask."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.scheduling.scripted import Scripted, refuse
 pytest_plugins = ["tests.scheduling.fixtures"]
 
 
-async def test_10_without_preempt_the_victims_die_for_a_pod_that_no_node_takes(
+async def test_victims_are_lost_without_preempt_for_a_pod_that_no_node_takes(
     ground: Ground, extender: Scripted
 ) -> None:
     victims = await full(ground, 3)
@@ -21,7 +21,7 @@ async def test_10_without_preempt_the_victims_die_for_a_pod_that_no_node_takes(
     assert "nodeName" not in (await ground.read(pod))["spec"]
 
 
-async def test_10_with_preempt_nobody_dies_for_it(ground: Ground, extender: Scripted) -> None:
+async def test_preempt_saves_the_victims_of_a_pod_that_no_node_takes(ground: Ground, extender: Scripted) -> None:
     victims = await full(ground, 3)
     extender.filter = refuse(into="FailedAndUnresolvableNodes")
     extender.preempt = lambda asked: {"NodeNameToMetaVictims": {}}
@@ -31,7 +31,7 @@ async def test_10_with_preempt_nobody_dies_for_it(ground: Ground, extender: Scri
     assert extender.of("preempt")
 
 
-async def test_10_no_answer_saves_the_victims_too(ground: Ground, extender: Scripted) -> None:
+async def test_fault_of_preempt_saves_the_victims(ground: Ground, extender: Scripted) -> None:
     victims = await full(ground, 2)
     extender.preempt = lambda asked: b"{"
     pod = await high(ground, extender)
@@ -39,7 +39,7 @@ async def test_10_no_answer_saves_the_victims_too(ground: Ground, extender: Scri
     assert set(await ground.pods()) == {pod, *victims}
 
 
-async def test_10_no_answer_saves_nobody_where_the_extender_may_be_ignored(ground: Ground, extender: Scripted) -> None:
+async def test_fault_of_an_ignorable_preempt_saves_nobody(ground: Ground, extender: Scripted) -> None:
     victims = await full(ground, 2)
     extender.preempt = lambda asked: b"{"
     pod = await high(ground, extender, ignorable=True)
@@ -47,7 +47,7 @@ async def test_10_no_answer_saves_nobody_where_the_extender_may_be_ignored(groun
     assert len(set(await ground.pods()) & set(victims)) == 1
 
 
-async def test_11_a_node_that_the_extender_drops_keeps_its_pods(ground: Ground, extender: Scripted) -> None:
+async def test_node_that_preempt_drops_keeps_its_pods(ground: Ground, extender: Scripted) -> None:
     kept, taken = await ground.nodes(2, cpu="1")
     survivor, victim = [await ground.occupy(node, cpu="900m") for node in (kept, taken)]
 
@@ -61,11 +61,11 @@ async def test_11_a_node_that_the_extender_drops_keeps_its_pods(ground: Ground, 
     assert await ground.bound(pod) == [taken]
     await ground.gone(victim)
     assert survivor in await ground.pods()
-    assert [call.names for call in extender.of("filter", pod)] == [[taken]], "the node that was promised to it"
+    assert [call.names for call in extender.of("filter", pod)] == [[taken]], "the nominated node"
     assert extender.of("prioritize", pod) == []
 
 
-async def test_11_it_is_asked_with_the_uids_of_the_victims(ground: Ground, extender: Scripted) -> None:
+async def test_preempt_is_asked_with_the_uids_of_the_victims(ground: Ground, extender: Scripted) -> None:
     (name,) = await full(ground, 1)
     victim = await ground.read(name)
     await ground.bound(await high(ground, extender))
@@ -76,7 +76,7 @@ async def test_11_it_is_asked_with_the_uids_of_the_victims(ground: Ground, exten
     }
 
 
-async def test_11_in_the_other_mode_it_is_asked_with_whole_pods_and_answers_with_uids(
+async def test_preempt_without_node_cache_gets_whole_pods_and_answers_with_uids(
     ground: Ground, extender: Scripted
 ) -> None:
     (victim,) = await full(ground, 1)
@@ -97,7 +97,7 @@ async def test_11_in_the_other_mode_it_is_asked_with_whole_pods_and_answers_with
     [([], "expected at least one victim pod"), ([{"UID": "no-such"}], "the pod is not found on that node")],
     ids=["no victim", "an unknown one"],
 )
-async def test_11_victims_that_are_none_make_it_fail(
+async def test_unknown_or_no_victims_in_the_answer_fail_the_preemption(
     ground: Ground, extender: Scripted, pods: list[Json], fault: str
 ) -> None:
     victims = await full(ground, 1)
@@ -112,11 +112,11 @@ async def test_11_victims_that_are_none_make_it_fail(
 
 
 async def full(ground: Ground, number: int) -> list[str]:
-    """The Pods of low priority that fill so many nodes."""
+    """Low-priority Pods that fill `number` nodes."""
     return [await ground.occupy(node, cpu="900m") for node in await ground.nodes(number, cpu="1")]
 
 
 async def high(ground: Ground, extender: Scripted, **changes: object) -> str:
-    """A Pod for which others may have to go."""
+    """A Pod of high priority, for which others may be evicted."""
     scheduler = ground.scheduler(entry(extender.url, **changes))
     return await ground.pod(scheduler, cpu="500m", priorityClassName=await ground.priority("high", 100))

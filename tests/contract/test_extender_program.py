@@ -1,7 +1,4 @@
-"""`dispatcher extender` and a real kube-scheduler with the configuration that it prints: verbs, modes, what is told.
-
-The numbers are those of the extender's list of tests.
-"""
+"""`dispatcher extender` with a real kube-scheduler and the configuration that it prints: verbs, modes, messages."""
 
 import asyncio
 import json
@@ -26,7 +23,7 @@ WHOLE_NODES = {"nodeCacheCapable": False}
 
 
 async def changed(ours: OurExtender, **fields: Any) -> Json:
-    """The printed configuration with other fields of its extender; None takes one out."""
+    """The printed configuration with other fields of its extender; None removes a field."""
     wanted = deepcopy(await ours.printed())
     (extender,) = wanted["extenders"]
     extender.update(fields)
@@ -34,14 +31,14 @@ async def changed(ours: OurExtender, **fields: Any) -> Json:
     return wanted
 
 
-async def test_01_two_calls_bind_a_pod_and_are_counted(our_stage: DemoEnvironment, ours: OurExtender) -> None:
+async def test_two_calls_bind_a_pod_and_are_counted(our_stage: DemoEnvironment, ours: OurExtender) -> None:
     before = [await ours.answered(verb) for verb in ("filter", "prioritize")]
     for _ in range(3):
         await our_stage.bound()
     assert [await ours.answered(verb) for verb in ("filter", "prioritize")] == [count + 3 for count in before]
 
 
-async def test_the_printed_configuration_is_the_recommended_one(ours: OurExtender) -> None:
+async def test_printed_configuration_is_the_recommended_one(ours: OurExtender) -> None:
     printed = await ours.printed()
     assert printed["extenders"] == [
         {
@@ -58,7 +55,7 @@ async def test_the_printed_configuration_is_the_recommended_one(ours: OurExtende
     assert printed["percentageOfNodesToScore"] == 100
 
 
-async def test_10_a_pod_of_higher_priority_takes_the_place_of_one(ground: Ground, ours: OurExtender) -> None:
+async def test_pod_of_higher_priority_takes_the_place_of_one_pod(ground: Ground, ours: OurExtender) -> None:
     victims = [await ground.occupy(node, cpu="900m") for node in await ground.nodes(3, cpu="1")]
     before = await ours.answered("preempt")
     high = await ground.priority("high", 100)
@@ -68,7 +65,7 @@ async def test_10_a_pod_of_higher_priority_takes_the_place_of_one(ground: Ground
     assert await ours.answered("preempt") == before + 1
 
 
-async def test_11_whole_victims_are_answered_by_their_uids(ground: Ground, ours: OurExtender) -> None:
+async def test_whole_victims_are_answered_by_their_uids(ground: Ground, ours: OurExtender) -> None:
     (node,) = await ground.nodes(1, cpu="1")
     victim = await ground.occupy(node, cpu="900m")
     high = await ground.priority("high", 100)
@@ -77,7 +74,7 @@ async def test_11_whole_victims_are_answered_by_their_uids(ground: Ground, ours:
     await ground.gone(victim)
 
 
-async def test_31_whole_nodes_are_answered_too(ground: Ground, ours: OurExtender) -> None:
+async def test_whole_nodes_are_scored_like_names(ground: Ground, ours: OurExtender) -> None:
     nodes = await ground.nodes(3)
     scheduler = ground.scheduler_of(await changed(ours, **WHOLE_NODES))
     pod = await ground.pod(scheduler, notes={"history-nodes": json.dumps(nodes[1:])})
@@ -85,7 +82,7 @@ async def test_31_whole_nodes_are_answered_too(ground: Ground, ours: OurExtender
     assert [scheduler.of_extenders(ground.key(pod), node) for node in nodes] == [0, 30, 20]
 
 
-async def test_31_whole_nodes_go_back_as_they_came(ours: OurExtender) -> None:
+async def test_whole_nodes_go_back_as_they_came(ours: OurExtender) -> None:
     items = [{"metadata": {"name": name, "x": [1.5, None]}, "status": {"y": {"z": "ä"}}} for name in ("a", "b")]
     body = {"Pod": {"metadata": {"uid": "u"}}, "Nodes": {"metadata": {}, "items": items}, "NodeNames": None}
     status, answer = await ours.post("filter", body)
@@ -93,7 +90,7 @@ async def test_31_whole_nodes_go_back_as_they_came(ours: OurExtender) -> None:
 
 
 @pytest.mark.parametrize("verb", ["filter", "prioritize"])
-async def test_32_a_large_pod_and_five_thousand_names_are_answered(ours: OurExtender, verb: str) -> None:
+async def test_large_pod_and_five_thousand_names_are_answered(ours: OurExtender, verb: str) -> None:
     names = [f"node-{number}" for number in range(5000)]
     env = [{"name": f"A{number}", "value": "a" * 30_000} for number in range(50)]
     spec = {"containers": [{"name": "a", "env": env}]}
@@ -102,14 +99,16 @@ async def test_32_a_large_pod_and_five_thousand_names_are_answered(ours: OurExte
     assert (answer["NodeNames"] if verb == "filter" else [one["Host"] for one in answer]) == names
 
 
-async def test_32_a_body_above_sixteen_mebibytes_is_refused_and_the_next_one_answered(ours: OurExtender) -> None:
+async def test_body_above_sixteen_mebibytes_is_refused_and_the_next_answered(ours: OurExtender) -> None:
     status, answer = await ours.post("filter", b'{"NodeNames": ["' + b"a" * (17 << 20) + b'"]}')
     assert status == 413
     assert "bytes" in answer["Error"]
     assert (await ours.post("filter", {"NodeNames": ["a"]}))[1]["NodeNames"] == ["a"]
 
 
-async def test_what_is_missing_in_a_configuration_is_told(ground: Ground, look_only: Path, ours: OurExtender) -> None:
+async def test_faults_of_a_scheduler_configuration_are_reported_once(
+    ground: Ground, look_only: Path, ours: OurExtender
+) -> None:
     await ground.nodes(2)
     async with OurExtender(look_only) as fresh:
         await fresh.ready()
@@ -118,12 +117,10 @@ async def test_what_is_missing_in_a_configuration_is_told(ground: Ground, look_o
         assert await told(fresh) == {"no-prioritize"}
         await ask(ground, await changed(ours, **at_it, **WHOLE_NODES), 1)
         assert await told(fresh) == {"no-prioritize", "uncached"}
-        assert fresh.log.count("kube-scheduler's configuration") == 2, "once each"
+        assert fresh.log.count("kube-scheduler's configuration") == 2, "each once"
 
 
-async def test_two_schedulers_that_ask_in_turn_are_told_and_one_after_the_other_is_not(
-    ground: Ground, look_only: Path, ours: OurExtender
-) -> None:
+async def test_two_schedulers_that_ask_in_turn_are_reported(ground: Ground, look_only: Path, ours: OurExtender) -> None:
     await ground.nodes(2)
     async with OurExtender(look_only) as fresh:
         await fresh.ready()
@@ -149,7 +146,7 @@ async def told(ours: OurExtender) -> set[str]:
 
 
 @pytest.mark.parametrize("resource", ["nodes", "pods"])
-async def test_it_is_ready_when_it_has_seen_all_nodes_and_pods(
+async def test_extender_is_ready_when_it_has_seen_all_nodes_and_pods(
     control_plane: ControlPlane, look_only: Path, resource: str
 ) -> None:
     gate = Gate()
@@ -161,7 +158,7 @@ async def test_it_is_ready_when_it_has_seen_all_nodes_and_pods(
             await ours.ready()
 
 
-async def test_off_loopback_it_starts_with_certificates_only(look_only: Path) -> None:
+async def test_extender_off_loopback_needs_certificates(look_only: Path) -> None:
     async with OurExtender(look_only, EXTENDER_ADDRESS="0.0.0.0:0") as ours:
         async with asyncio.timeout(20):
             assert await ours.process.wait() == 2

@@ -1,4 +1,4 @@
-"""When kube-scheduler asks again about a Pod that an extender has refused, and when it does not."""
+"""The events after which kube-scheduler asks again about a Pod that an extender refused, and those after which not."""
 
 from collections.abc import Awaitable, Callable
 from itertools import count
@@ -15,15 +15,13 @@ pytest_plugins = ["tests.scheduling.fixtures"]
 OWN = "UnschedulablePodUpdate"
 
 
-async def test_08_a_refused_pod_is_asked_about_twice_because_its_own_condition_wakes_it(
-    ground: Ground, extender: Scripted
-) -> None:
+async def test_refused_pod_is_woken_once_by_its_own_condition(ground: Ground, extender: Scripted) -> None:
     _, (pod,), scheduler = await refused(ground, extender, 1)
     assert scheduler.woken(ground.key(pod), OWN) == 1
 
 
-async def test_08_a_phrase_that_changes_has_it_ask_without_end(ground: Ground, extender: Scripted) -> None:
-    """Each new message is a new condition, and that wakes the Pod: a busy loop of calls and writes."""
+async def test_changing_refusal_phrase_makes_endless_calls(ground: Ground, extender: Scripted) -> None:
+    """Each new message is a new condition, and a new condition wakes the Pod: an endless loop of calls and writes."""
     await ground.nodes(2)
     seconds = count()
 
@@ -32,20 +30,18 @@ async def test_08_a_phrase_that_changes_has_it_ask_without_end(ground: Ground, e
 
     extender.filter = refuse_for
     pod = await ground.pod(ground.scheduler(entry(extender.url)))
-    await wait_for(lambda: len(extender.of("filter", pod)) >= 20, "it asked twenty times, without an event", 5)
+    await wait_for(lambda: len(extender.of("filter", pod)) >= 20, "twenty calls without an event", 5)
 
 
-async def test_18_a_note_on_any_node_has_it_ask_again_about_each_refused_pod(
-    ground: Ground, extender: Scripted
-) -> None:
+async def test_annotation_of_any_node_wakes_each_refused_pod(ground: Ground, extender: Scripted) -> None:
     (node, *_), pods, _ = await refused(ground, extender, 3)
     before = {pod: len(extender.of("filter", pod)) for pod in pods}
     await ground.annotate_node(node, load="0.7")
-    await wait_for(lambda: all(len(extender.of("filter", pod)) > before[pod] for pod in pods), "it asked about each")
+    await wait_for(lambda: all(len(extender.of("filter", pod)) > before[pod] for pod in pods), "a call for each")
 
 
 @pytest.mark.parametrize("annotate", [Ground.annotate_pod, Ground.annotate_pod_by_status], ids=["pods", "pods/status"])
-async def test_18_a_note_on_a_refused_pod_has_it_ask_about_that_one_at_once(
+async def test_annotation_of_a_refused_pod_wakes_that_pod_at_once(
     ground: Ground, extender: Scripted, annotate: Callable[..., Awaitable[None]]
 ) -> None:
     _, (pod, _), scheduler = await refused(ground, extender, 2)
@@ -55,7 +51,9 @@ async def test_18_a_note_on_a_refused_pod_has_it_ask_about_that_one_at_once(
     await wait_for(lambda: scheduler.woken(ground.key(pod), OWN) == 2, "once by its condition, once by the note")
 
 
-async def test_18_notes_on_nodes_bring_no_calls_for_a_pod_that_fits_nowhere(ground: Ground, extender: Scripted) -> None:
+async def test_annotations_of_nodes_bring_no_calls_for_a_pod_that_fits_nowhere(
+    ground: Ground, extender: Scripted
+) -> None:
     nodes = await ground.nodes(2)
     scheduler = ground.scheduler(entry(extender.url))
     pod = await ground.pod(scheduler, cpu="9")
@@ -65,7 +63,7 @@ async def test_18_notes_on_nodes_bring_no_calls_for_a_pod_that_fits_nowhere(grou
 
 
 async def refused(ground: Ground, extender: Scripted, number: int) -> tuple[list[str], list[str], KubeScheduler]:
-    """Pods that the extender takes nowhere, at rest."""
+    """Pods that the extender refuses on every node, after kube-scheduler has stopped asking."""
     nodes = await ground.nodes(2)
     extender.filter = refuse(into="FailedAndUnresolvableNodes")
     scheduler = ground.scheduler(entry(extender.url))
@@ -77,7 +75,10 @@ async def refused(ground: Ground, extender: Scripted, number: int) -> tuple[list
 
 
 async def storm(ground: Ground, scheduler: KubeScheduler, nodes: list[str]) -> None:
-    """Returns when a Pod that came after it is bound: one that it had woken would have been asked about before."""
+    """Annotates every node ten times.
+
+    Returns when a later Pod is bound: a Pod that was woken would have been asked before.
+    """
     for number in range(10):
         for node in nodes:
             await ground.annotate_node(node, load=str(number))

@@ -1,4 +1,4 @@
-"""A hold ends by the API server's clock, whatever the clock of the extender's machine says."""
+"""A hold ends by the clock of the API server, whatever the clock of the extender's machine says."""
 
 import sys
 from datetime import UTC, datetime, timedelta
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("reservations")
 
 @pytest.mark.fault(61)
 @pytest.mark.parametrize("wrong_by", [-300, 300])
-async def test_five_minutes_of_skew_end_no_hold_early_and_none_late(
+async def test_skew_of_five_minutes_does_not_move_the_end_of_a_hold(
     ground: Ground, ours: OurExtender, look_only: Path, wrong_by: int
 ) -> None:
     wrong = OurExtender(look_only)
@@ -39,7 +39,7 @@ async def test_five_minutes_of_skew_end_no_hold_early_and_none_late(
         await plot.reserving.becomes(hold, "Expired", f"its time was over, at {ends_at:%Y-%m-%dT%H:%M:%SZ}")
 
 
-async def test_an_end_that_somebody_wrote_by_a_wrong_clock_is_told(plot: Plot) -> None:
+async def test_end_in_the_past_by_a_wrong_clock_is_reported(plot: Plot) -> None:
     (node,) = await plot.ground.nodes(1)
     early = datetime.now(UTC) - timedelta(minutes=5)
     hold = await plot.reserving.hold(node, {"cpu": "1"}, jobName="ours", expires_at=early)

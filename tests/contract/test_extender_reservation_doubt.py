@@ -1,4 +1,4 @@
-"""While Pods that are bound are not heard of, nobody is given what is held for others; its target is."""
+"""Until the extender has seen all bound Pods, it gives no held node to other Pods; the target still gets its node."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress
@@ -23,23 +23,23 @@ pytestmark = pytest.mark.usefixtures("reservations")
 
 
 class Doubtful:
-    """An extender that hears of no Pod until the rule ends."""
+    """An extender that sees no Pod until the rule ends."""
 
     def __init__(self, plot: Plot, rule: Rule[Asked, Verb]) -> None:
         self.plot = plot
         self.rule = rule
 
     async def node_held(self) -> tuple[str, str]:
-        """The only one of this test, half of it held for the Job `ours`; and the name of the reservation."""
+        """Makes a node, half of it held for the Job `ours`. Returns the node and the reservation."""
         (node,) = await self.plot.ground.nodes(1, cpu="3900m")
         hold = await self.plot.reserving.hold(node, {"cpu": "2000m"}, jobName="ours")
 
         async def is_in_doubt() -> bool:
-            with suppress(aiohttp.ClientConnectionError):  # it does not listen yet
+            with suppress(aiohttp.ClientConnectionError):  # the extender does not listen yet
                 return await why_held(self.plot.ours, node, {"cpu": "1m"}) == UNCERTAIN
             return False
 
-        await wait_for(is_in_doubt, "it is in doubt", 20, check=self.plot.ours.check)
+        await wait_for(is_in_doubt, "the extender is in doubt", 20, check=self.plot.ours.check)
         return node, hold
 
 
@@ -54,8 +54,8 @@ async def doubtful(
         yield Doubtful(await plot_of(ground, behind, ours), rule)
 
 
-async def test_who_was_turned_away_in_doubt_is_bound_once_there_is_none(doubtful: Doubtful) -> None:
-    """Nothing else happens that would have the Pod tried again."""
+async def test_pod_refused_in_doubt_is_bound_when_the_doubt_ends(doubtful: Doubtful) -> None:
+    """No other event would make kube-scheduler try the Pod again."""
     plot = doubtful.plot
     node, _ = await doubtful.node_held()
     pod = await plot.pod(cpu="1000m")
@@ -64,7 +64,7 @@ async def test_who_was_turned_away_in_doubt_is_bound_once_there_is_none(doubtful
     assert await plot.ground.bound(pod, seconds=60) == [node]
 
 
-async def test_a_target_has_its_node_in_doubt_too(doubtful: Doubtful) -> None:
+async def test_target_gets_its_node_in_doubt(doubtful: Doubtful) -> None:
     plot = doubtful.plot
     node, hold = await doubtful.node_held()
     assert await plot.ground.bound(await plot.pod(cpu="3900m", meta=OURS)) == [node]

@@ -1,4 +1,4 @@
-"""What people find below a Pod and below a reservation: who keeps whom from which node, and what became of it."""
+"""Events of a Pod and of a reservation: which reservation keeps which Pod from which node, and what became of it."""
 
 import pytest
 
@@ -8,13 +8,13 @@ pytest_plugins = ["tests.scheduling.fixtures"]
 pytestmark = pytest.mark.usefixtures("reservations")
 
 
-async def test_a_pod_is_told_which_reservation_keeps_it_from_which_node(plot: Plot) -> None:
+async def test_event_of_a_pod_names_the_reservation_and_the_node(plot: Plot) -> None:
     nodes = await plot.ground.nodes(2, cpu="3900m")
     holds = [await plot.reserving.hold(node, {"cpu": "2000m"}, taskId=7) for node in nodes]
     for node in nodes:
         await plot.becomes_held(node)
-    beside = [await plot.pod(cpu="1500m") for _ in nodes]
-    assert sorted(await plot.ground.bound(*beside)) == sorted(nodes), "kube-scheduler knows both"
+    fitting = [await plot.pod(cpu="1500m") for _ in nodes]
+    assert sorted(await plot.ground.bound(*fitting)) == sorted(nodes), "kube-scheduler knows both"
     pod = await plot.pod(cpu="1000m")
     told = await plot.reserving.becomes_told("Pod", pod, "Refused", f"{CPU}: by NodeReservation ")
     assert told["type"] == "Warning"
@@ -25,7 +25,7 @@ async def test_a_pod_is_told_which_reservation_keeps_it_from_which_node(plot: Pl
     }
 
 
-async def test_a_reservation_is_told_whom_it_keeps_away_and_what_becomes_of_it(plot: Plot) -> None:
+async def test_events_of_a_reservation_name_refused_pods_and_its_end(plot: Plot) -> None:
     here, there = await plot.ground.nodes(2, cpu="3900m")
     await plot.ground.occupy(there, cpu="3000m")
     hold = await plot.reserving.hold(here, {"cpu": "3900m"}, jobName="ours")
@@ -40,7 +40,7 @@ async def test_a_reservation_is_told_whom_it_keeps_away_and_what_becomes_of_it(p
     assert [one["reason"] for one in await plot.reserving.told("NodeReservation", hold)] == ["Refused", "Landed"]
 
 
-async def test_a_node_that_goes_and_comes_is_told(plot: Plot) -> None:
+async def test_event_tells_that_a_reserved_node_is_missing_and_back(plot: Plot) -> None:
     (node,) = await plot.ground.nodes(1)
     hold = await plot.reserving.hold(node, {"cpu": "1"}, jobName="ours")
     await plot.reserving.becomes(hold, "Active")
@@ -51,7 +51,7 @@ async def test_a_node_that_goes_and_comes_is_told(plot: Plot) -> None:
     await plot.reserving.becomes_told("NodeReservation", hold, "Active", f"room is held on node {node}")
 
 
-async def test_a_reservation_that_only_holds_has_no_events(plot: Plot) -> None:
+async def test_reservation_that_only_holds_has_no_events(plot: Plot) -> None:
     (node,) = await plot.ground.nodes(1)
     hold = await plot.reserving.hold(node, {"cpu": "1"}, jobName="ours")
     await plot.reserving.becomes(hold, "Active")

@@ -1,7 +1,4 @@
-"""Holds while things go wrong around them: what is held is kept, and nobody waits for ever.
-
-Numbers are those of the extender's list of tests.
-"""
+"""Holds during faults around them: held room is kept, and no Pod waits for ever."""
 
 import asyncio
 import signal
@@ -31,7 +28,7 @@ PODS, SETTLED_SECONDS = 40, 90
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def shaken(look_only: Path) -> AsyncIterator[OurExtender]:
-    """One that these tests stop and kill."""
+    """An extender that these tests stop and kill."""
     async with OurExtender(look_only) as made:
         await made.ready()
         yield made
@@ -43,7 +40,7 @@ async def shaky(ground: Ground, ours: OurExtender, shaken: OurExtender) -> Plot:
 
 
 async def half_held(plot: Plot) -> tuple[list[str], list[str]]:
-    """Four nodes of four cores, half of every second one held; the extender knows, and is sure of it."""
+    """Four nodes of four cores, half of every second one held; the extender has seen the holds and all Pods."""
     nodes = await plot.ground.nodes(4, cpu="4", pods=200)
     held = nodes[::2]
     for number, node in enumerate(held, start=1):
@@ -55,7 +52,7 @@ async def half_held(plot: Plot) -> tuple[list[str], list[str]]:
 
 
 async def settled(plot: Plot, nodes: list[str], held: list[str], ledger: Ledger) -> None:
-    """Everybody who could have a node has one, and the owners have what was held for them."""
+    """Waits until every Pod that fits is bound beside the holds."""
 
     def are_settled() -> bool:
         used = ledger.bound()
@@ -74,7 +71,7 @@ Disturbance = Callable[[Plot], Awaitable[None]]
 
 
 async def extender_stopped(plot: Plot) -> None:
-    """And goes on once kube-scheduler has given it up."""
+    """Stops the extender until kube-scheduler has given it up."""
     plot.ours.process.send_signal(signal.SIGSTOP)
     try:
         await somebody_is_told(plot, "SchedulerError")
@@ -104,8 +101,8 @@ async def somebody_is_told(plot: Plot, reason: str) -> None:
 @pytest.mark.parametrize(
     "disturb", [extender_stopped, extender_killed, scheduler_restarted], ids=lambda disturb: disturb.__name__
 )
-async def test_16_a_burst_beside_holds_never_has_what_is_held(shaky: Plot, disturb: Disturbance) -> None:
-    """In the middle of it a program goes away, and is back."""
+async def test_burst_during_a_restart_never_gets_held_room(shaky: Plot, disturb: Disturbance) -> None:
+    """A program goes away in the middle of the burst, and comes back."""
     nodes, held = await half_held(shaky)
     async with Ledger(shaky.ground, dict.fromkeys(held, 2000)) as ledger:
         await asyncio.gather(*(shaky.pod(cpu="300m") for _ in range(PODS // 2)))
@@ -117,7 +114,7 @@ async def test_16_a_burst_beside_holds_never_has_what_is_held(shaky: Plot, distu
     await owners_land(shaky, held)
 
 
-async def test_16_who_was_turned_away_before_a_restart_is_bound_after_the_end_of_the_hold(shaky: Plot) -> None:
+async def test_pod_refused_before_a_restart_is_bound_after_the_end_of_the_hold(shaky: Plot) -> None:
     """kube-scheduler does not ask again by itself, and the new process has never heard of the Pod."""
     (node,) = await shaky.ground.nodes(1, cpu="3900m")
     hold = await shaky.reserving.hold(node, {"cpu": "3900m"}, jobName="ours")
@@ -131,7 +128,7 @@ async def test_16_who_was_turned_away_before_a_restart_is_bound_after_the_end_of
     assert await shaky.ground.bound(pod, seconds=20) == [node]
 
 
-async def test_22_what_is_heard_two_seconds_late_is_held_all_the_same(
+async def test_held_room_is_kept_while_the_watch_of_pods_is_two_seconds_late(
     control_plane: ControlPlane, ground: Ground, ours: OurExtender, look_only: Path
 ) -> None:
     async with AsyncExitStack() as between:
@@ -148,8 +145,8 @@ async def test_22_what_is_heard_two_seconds_late_is_held_all_the_same(
         assert rule.hits > PODS
 
 
-async def test_23_two_schedulers_that_ask_keep_what_is_held(plot: Plot) -> None:
-    """What is not held they may give away twice, which no extender can know."""
+async def test_two_schedulers_that_ask_keep_held_room(plot: Plot) -> None:
+    """Two schedulers may give away unheld room twice; no extender can know that."""
     both = plot, replace(plot, scheduler=plot.ground.scheduler_of(await plot.ours.printed()))
     _, held = await half_held(plot)
     async with Ledger(plot.ground, dict.fromkeys(held, 2000)) as ledger:
@@ -158,7 +155,7 @@ async def test_23_two_schedulers_that_ask_keep_what_is_held(plot: Plot) -> None:
     await owners_land(plot, held)
 
 
-async def test_23_a_scheduler_that_does_not_ask_takes_what_is_held_and_the_status_says_so(plot: Plot) -> None:
+async def test_scheduler_that_does_not_ask_takes_held_room_and_the_status_says_so(plot: Plot) -> None:
     (node,) = await plot.ground.nodes(1, cpu="3900m")
     hold = await plot.reserving.hold(node, {"cpu": "2000m"}, jobName="ours")
     await plot.becomes_held(node)
@@ -171,7 +168,7 @@ async def test_23_a_scheduler_that_does_not_ask_takes_what_is_held_and_the_statu
     assert await plot.ground.bound(owner) == [node]
 
 
-async def test_30_when_another_scheduler_leads_what_is_held_is_kept_and_nobody_is_left_waiting(plot: Plot) -> None:
+async def test_held_room_is_kept_when_another_scheduler_takes_the_lead(plot: Plot) -> None:
     printed = await plot.ours.printed()
     leader, next_one = (Electing(plot.ground, printed, term) for term in ("a", "b"))
     nodes, held = await half_held(plot)
@@ -194,7 +191,7 @@ async def test_30_when_another_scheduler_leads_what_is_held_is_kept_and_nobody_i
             await asyncio.to_thread(one.kill)
 
 
-async def test_35_a_pod_that_went_between_filter_and_bind_takes_nothing_for_long(plot: Plot) -> None:
+async def test_pod_that_is_not_bound_after_filter_frees_its_room_soon(plot: Plot) -> None:
     (node,) = await plot.ground.nodes(1, cpu="3900m")
     await plot.reserving.hold(node, {"cpu": "2000m"}, jobName="ours")
     await plot.becomes_held(node)
@@ -204,7 +201,7 @@ async def test_35_a_pod_that_went_between_filter_and_bind_takes_nothing_for_long
     assert await plot.ground.bound(pod, seconds=20) == [node]
 
 
-async def test_35_a_node_that_is_gone_and_back_keeps_what_is_held_on_it(plot: Plot) -> None:
+async def test_node_that_is_gone_and_back_keeps_its_hold(plot: Plot) -> None:
     (node,) = await plot.ground.nodes(1, cpu="3900m")
     hold = await plot.reserving.hold(node, {"cpu": "2000m"}, jobName="ours")
     await plot.reserving.becomes(hold, "Active")
@@ -221,7 +218,7 @@ async def test_35_a_node_that_is_gone_and_back_keeps_what_is_held_on_it(plot: Pl
 async def cut_off(
     control_plane: ControlPlane, ground: Ground, ours: OurExtender, look_only: Path
 ) -> AsyncIterator[tuple[KubeProxy, Plot]]:
-    """An extender behind a proxy, which a test may tell what to do."""
+    """An extender behind a proxy whose answers a test controls."""
     async with (
         KubeProxy(control_plane.url, control_plane.ca_file) as proxy,
         OurExtender(proxy.kubeconfig(look_only)) as behind,
@@ -230,7 +227,7 @@ async def cut_off(
         yield proxy, await plot_of(ground, behind, ours)
 
 
-async def test_a_note_that_cannot_be_written_keeps_no_other_from_its_turn(cut_off: tuple[KubeProxy, Plot]) -> None:
+async def test_failed_write_of_one_note_delays_no_other_pod(cut_off: tuple[KubeProxy, Plot]) -> None:
     proxy, plot = cut_off
     (node,) = await plot.ground.nodes(1, cpu="3900m")
     hold = await plot.reserving.hold(node, {"cpu": "3900m"}, jobName="ours")

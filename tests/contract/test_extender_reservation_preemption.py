@@ -1,7 +1,4 @@
-"""Holds and Pods that push others aside: nobody dies for a node that would not be given away all the same.
-
-Numbers are those of the extender's list of tests.
-"""
+"""Holds and preemption: no Pod is evicted for a node that the preemptor could not get."""
 
 import pytest
 
@@ -16,7 +13,7 @@ async def high(plot: Plot, **wanted: object) -> str:
     return await plot.pod(priorityClassName=await plot.ground.priority("high", 100), **wanted)
 
 
-async def test_10_nobody_dies_where_what_is_held_would_still_be_missing(plot: Plot) -> None:
+async def test_no_pod_is_evicted_if_the_held_room_would_still_be_missing(plot: Plot) -> None:
     (node,) = await plot.ground.nodes(1, cpu="3900m")
     await plot.reserving.hold(node, {"cpu": "2000m"}, jobName="ours")
     victim = await plot.ground.occupy(node, cpu="1500m")
@@ -26,7 +23,7 @@ async def test_10_nobody_dies_where_what_is_held_would_still_be_missing(plot: Pl
     assert set(await plot.ground.pods()) == {pod, victim}
 
 
-async def test_10_who_is_kept_from_one_node_and_may_not_clear_another_does_so_when_its_hold_ends(plot: Plot) -> None:
+async def test_refused_pod_preempts_on_another_node_when_the_hold_there_ends(plot: Plot) -> None:
     first, second = await plot.ground.nodes(2, cpu="3900m")
     await plot.reserving.hold(first, {"cpu": "3900m"}, taskId=7)
     hold = await plot.reserving.hold(second, {"cpu": "2000m"}, jobName="ours")
@@ -40,8 +37,8 @@ async def test_10_who_is_kept_from_one_node_and_may_not_clear_another_does_so_wh
     await plot.ground.gone(victim)
 
 
-async def test_10_who_may_not_clear_any_node_is_tried_again_when_somebody_has_gone(plot: Plot) -> None:
-    """kube-scheduler heeds no note on a Pod that no `filter` refused. It does when a Pod goes, whichever it is."""
+async def test_pod_that_may_not_preempt_is_tried_again_when_a_pod_is_gone(plot: Plot) -> None:
+    """kube-scheduler ignores a note on a Pod that no `filter` refused. It tries the Pod again when any Pod is gone."""
     node, other = await plot.ground.nodes(2, cpu="3900m")
     hold = await plot.reserving.hold(node, {"cpu": "2000m"}, jobName="ours")
     await plot.ground.occupy(node, cpu="1500m")
@@ -57,8 +54,8 @@ async def test_10_who_may_not_clear_any_node_is_tried_again_when_somebody_has_go
     assert await plot.ground.bound(pod, seconds=25) == [node]
 
 
-async def test_11_of_two_nodes_the_one_without_a_hold_is_cleared_although_its_pod_matters_more(plot: Plot) -> None:
-    """kube-scheduler itself would choose the other: there the victim's priority is lower."""
+async def test_preemption_prefers_a_node_without_a_hold_to_a_lower_victim(plot: Plot) -> None:
+    """kube-scheduler alone would choose the other node: there the victim's priority is lower."""
     held, other = await plot.ground.nodes(2, cpu="3900m")
     await plot.reserving.hold(held, {"cpu": "2000m"}, jobName="ours")
     spared = await plot.ground.occupy(held, cpu="1500m")
@@ -70,7 +67,7 @@ async def test_11_of_two_nodes_the_one_without_a_hold_is_cleared_although_its_po
     assert spared in await plot.ground.pods()
 
 
-async def test_11_who_fits_beside_the_hold_once_others_are_gone_may_push_them_aside(plot: Plot) -> None:
+async def test_pod_that_fits_beside_the_hold_may_preempt(plot: Plot) -> None:
     (node,) = await plot.ground.nodes(1, cpu="3900m")
     await plot.reserving.hold(node, {"cpu": "2000m"}, jobName="ours")
     victim = await plot.ground.occupy(node, cpu="2500m")
@@ -80,8 +77,8 @@ async def test_11_who_fits_beside_the_hold_once_others_are_gone_may_push_them_as
     await plot.ground.gone(victim)
 
 
-async def test_26_a_pod_whose_promised_node_is_held_goes_elsewhere_at_once(plot: Plot) -> None:
-    """kube-scheduler asks for the promised node alone, and then for all, in the same cycle."""
+async def test_pod_whose_nominated_node_is_held_goes_elsewhere_in_the_same_cycle(plot: Plot) -> None:
+    """kube-scheduler asks for the nominated node alone, and then for all, in the same cycle."""
     held, other = await plot.ground.nodes(2, cpu="3900m")
     await plot.reserving.hold(held, {"cpu": "2000m"}, jobName="ours")
     await plot.becomes_held(held)

@@ -1,7 +1,4 @@
-"""Reservations through the real kube-scheduler: others never have what is held, its target does.
-
-Numbers are those of the extender's list of tests.
-"""
+"""Reservations with the real kube-scheduler: other Pods never get held room, its target does."""
 
 import asyncio
 from contextlib import suppress
@@ -33,21 +30,24 @@ AMOUNTS = {
     "memory": ("2Gi", "3Gi", "2Gi", "1500Mi"),
     GPU: ("4", "6", "4", "3"),
 }
-"""What is held; what fillers, the owner, and a Pod that fits beside it ask for: of 3900m, 4Gi, 8."""
+"""By resource: the held amount, and the requests of a filler, the owner and a Pod that fits next to the hold.
+
+A node has 3900m, 4Gi and 8 GPUs.
+"""
 
 
 def asking(resource: str, amount: str) -> Json:
-    """Of that resource so much, and hardly anything else."""
+    """A request of this amount, and of hardly any other resource."""
     asked: Json = {"cpu": "1m", "memory": "1Mi"}
     return asked | ({resource: amount} if resource in asked else {"also": {resource: amount}})
 
 
 @pytest.mark.parametrize("order", [*permutations(("owner", "later", "filler"))], ids="-".join)
 @pytest.mark.parametrize("resource", AMOUNTS)
-async def test_19_a_hold_is_kept_for_its_owner_in_whatever_order_pods_come(
+async def test_hold_is_kept_for_its_owner_in_any_order_of_pods(
     plot: Plot, resource: str, order: tuple[str, ...]
 ) -> None:
-    """Two fillers go to the other nodes, and a third waits, whenever it comes."""
+    """Two fillers go to the other nodes. A third one waits, whenever it comes."""
     ground = plot.ground
     held, filler, owner, later = AMOUNTS[resource]
     asks = {who: asking(resource, amount) for who, amount in (("filler", filler), ("owner", owner), ("later", later))}
@@ -64,7 +64,7 @@ async def test_19_a_hold_is_kept_for_its_owner_in_whatever_order_pods_come(
             assert await ground.bound(pod) == [nodes[0]], who
 
 
-async def test_19_who_waits_for_a_hold_is_told_so(plot: Plot) -> None:
+async def test_pod_that_waits_for_a_hold_gets_the_reason(plot: Plot) -> None:
     (node,) = await plot.ground.nodes(1, cpu="3900m")
     await plot.reserving.hold(node, {"cpu": "2000m"}, jobName="ours")
     await plot.becomes_held(node)
@@ -72,8 +72,8 @@ async def test_19_who_waits_for_a_hold_is_told_so(plot: Plot) -> None:
     assert await plot.ground.held(pod, "Unschedulable", f"1 {CPU}")
 
 
-async def test_20_a_burst_beside_holds_never_has_what_is_held(plot: Plot) -> None:
-    """A hundred Pods at once, holds of half a node on every second one; looked at after each of them is bound."""
+async def test_burst_of_pods_never_gets_held_room(plot: Plot) -> None:
+    """A hundred Pods at once, with half of every second node held; checked after each Pod is bound."""
     ground = plot.ground
     nodes = await ground.nodes(10, cpu="4", pods=200)
     held = nodes[::2]
@@ -95,8 +95,8 @@ async def test_20_a_burst_beside_holds_never_has_what_is_held(plot: Plot) -> Non
     assert await ground.bound(*owners, seconds=30) == held
 
 
-async def test_20_owners_that_share_a_node_come_at_once(plot: Plot) -> None:
-    """None of them has to wait for another."""
+async def test_owners_that_share_a_node_are_bound_at_once(plot: Plot) -> None:
+    """No owner has to wait for another."""
     (shared,) = await plot.ground.nodes(1, cpu="4")
     tasks = range(1, 5)
     for number in tasks:
@@ -108,8 +108,8 @@ async def test_20_owners_that_share_a_node_come_at_once(plot: Plot) -> None:
     assert waited == []
 
 
-async def test_17_all_who_waited_are_told_within_moments(plot: Plot) -> None:
-    """A hundred that kube-scheduler leaves alone: it would try them again for reasons of its own."""
+async def test_all_waiting_pods_are_notified_within_seconds(plot: Plot) -> None:
+    """A hundred Pods that kube-scheduler leaves alone; otherwise it would try them again for reasons of its own."""
     (node,) = await plot.ground.nodes(1, cpu="3900m", pods=200)
     hold = await plot.reserving.hold(node, {"cpu": "3900m"}, jobName="ours")
     await plot.becomes_held(node)
@@ -129,7 +129,7 @@ async def test_17_all_who_waited_are_told_within_moments(plot: Plot) -> None:
     assert told[-1] - told[0] < timedelta(seconds=3)
 
 
-async def test_people_are_told_what_refuses_and_what_is_counted(plot: Plot) -> None:
+async def test_explain_and_metrics_name_the_refusing_reservation(plot: Plot) -> None:
     here, there = await plot.ground.nodes(2, cpu="3900m")
     before = {name: await plot.ours.metric(name, **labels) for name, labels in COUNTED.items()}
     hold = await plot.reserving.hold(here, {"cpu": "5"}, jobName="ours")
@@ -153,7 +153,7 @@ COUNTED = {
 }
 
 
-async def test_of_two_extenders_neither_contradicts_the_other(plot: Plot, look_only: Path) -> None:
+async def test_two_extenders_do_not_contradict_each_other(plot: Plot, look_only: Path) -> None:
     async with OurExtender(look_only) as other:
         await other.ready()
         nowhere = await plot.reserving.hold("nowhere", {"cpu": "1"}, taskId=8, seconds=600)
@@ -166,7 +166,7 @@ async def test_of_two_extenders_neither_contradicts_the_other(plot: Plot, look_o
         assert [one["reason"] for one in await plot.reserving.told("NodeReservation", nowhere)] == ["NodeMissing"]
 
 
-async def test_21_an_owner_that_lands_elsewhere_gives_its_room_back(plot: Plot) -> None:
+async def test_owner_that_lands_elsewhere_gives_its_room_back(plot: Plot) -> None:
     here, there = await plot.ground.nodes(2, cpu="3900m")
     await plot.reserving.hold(here, {"cpu": "3900m"}, jobName="ours")
     await plot.becomes_held(here)
@@ -179,7 +179,7 @@ ENDS = ("deleted", "expired", "smaller", "landed")
 
 
 async def end(plot: Plot, hold: str, how: str, elsewhere: str) -> None:
-    """Of a hold for the Job `ours`."""
+    """Ends a hold for the Job `ours`."""
     if how == "deleted":
         await plot.reserving.release(hold)
     if how == "smaller":
@@ -192,7 +192,7 @@ async def end(plot: Plot, hold: str, how: str, elsewhere: str) -> None:
 
 @pytest.mark.fault(61)
 @pytest.mark.parametrize("how", ENDS)
-async def test_a_hold_that_ends_is_over_at_once(plot: Plot, how: str) -> None:
+async def test_hold_that_ends_is_over_at_once(plot: Plot, how: str) -> None:
     here, there = await plot.ground.nodes(2, cpu="3900m")
     hold = await plot.reserving.hold(here, {"cpu": "3900m"}, jobName="ours")
     await plot.becomes_held(here)
@@ -205,8 +205,8 @@ async def test_a_hold_that_ends_is_over_at_once(plot: Plot, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ENDS)
-async def test_17_who_was_turned_away_is_bound_soon_after_the_end(plot: Plot, how: str) -> None:
-    """Nothing else happens in the cluster that would have kube-scheduler ask again, which it would after minutes."""
+async def test_refused_pod_is_bound_soon_after_the_end_of_the_hold(plot: Plot, how: str) -> None:
+    """Nothing else happens in the cluster that would make kube-scheduler ask again before minutes have passed."""
     here, there = await plot.ground.nodes(2, cpu="3900m")
     await plot.ground.occupy(there, cpu="3000m")
     hold = await plot.reserving.hold(here, {"cpu": "3900m"}, jobName="ours")
@@ -217,7 +217,7 @@ async def test_17_who_was_turned_away_is_bound_soon_after_the_end(plot: Plot, ho
     assert await plot.ground.bound(pod, seconds=20) == [here]
 
 
-async def test_its_status_tells_what_becomes_of_it(plot: Plot) -> None:
+async def test_status_of_a_reservation_follows_its_state(plot: Plot) -> None:
     here, there = await plot.ground.nodes(2, cpu="3900m")
     first = await plot.reserving.hold(here, {"cpu": "2"}, jobName="ours")
     await plot.reserving.becomes(first, "Active")
@@ -237,8 +237,8 @@ async def test_its_status_tells_what_becomes_of_it(plot: Plot) -> None:
 
 
 @pytest.mark.fault(61)
-async def test_a_restart_forgets_no_landing(plot: Plot, look_only: Path) -> None:
-    """The Pod that landed is gone by then, and its status alone knows."""
+async def test_restart_forgets_no_landing(plot: Plot, look_only: Path) -> None:
+    """The Pod that landed is gone by then; only the status of the reservation tells of it."""
     here, there = await plot.ground.nodes(2, cpu="3900m")
     name = await plot.reserving.hold(here, {"cpu": "3900m"}, jobName="ours")
     pod = await plot.ground.occupy(there, cpu="100m", meta=OURS)
@@ -251,7 +251,7 @@ async def test_a_restart_forgets_no_landing(plot: Plot, look_only: Path) -> None
         assert await plot.reserving.status(name) == ("Landed", f"its Pod is on node {there}")
 
 
-async def test_34_daemons_and_critical_pods_pass(plot: Plot) -> None:
+async def test_daemons_and_critical_pods_pass_a_hold(plot: Plot) -> None:
     (node,) = await plot.ground.nodes(1, cpu="3900m")
     await plot.reserving.hold(node, {"cpu": "3900m"}, jobName="ours")
     await plot.becomes_held(node)
@@ -262,8 +262,8 @@ async def test_34_daemons_and_critical_pods_pass(plot: Plot) -> None:
     assert await plot.ground.held(await plot.pod(), "Unschedulable", CPU)
 
 
-async def test_before_it_knows_what_is_held_it_lets_nobody_through(plot: Plot, look_only: Path) -> None:
-    """kube-scheduler asks again; nothing is given away meanwhile."""
+async def test_extender_passes_no_pod_before_it_has_listed_reservations(plot: Plot, look_only: Path) -> None:
+    """kube-scheduler asks again, and no room is given away meanwhile."""
     plot.ground.plane.pause()
     try:
         async with OurExtender(look_only) as young:
@@ -276,7 +276,7 @@ async def test_before_it_knows_what_is_held_it_lets_nobody_through(plot: Plot, l
                     return True
                 return False
 
-            await wait_for(answers, "it answers", check=young.check)
+            await wait_for(answers, "the extender answers", check=young.check)
     finally:
         plot.ground.plane.resume()
         await plot.ours.ready()

@@ -1,7 +1,4 @@
-"""Our extender while things around it, or it itself, go away: nobody is lost, nobody waits for long.
-
-The numbers are those of the extender's list of tests.
-"""
+"""Our extender when it, or the things around it, go away: no Pod is lost, and no Pod waits for long."""
 
 import asyncio
 import json
@@ -31,7 +28,7 @@ def request(port: int, body: bytes = ASKED) -> bytes:
 
 
 async def answered(reader: asyncio.StreamReader) -> bytes:
-    """The status line of the next answer, which is read to its end."""
+    """The status line of the next answer; reads the answer to its end."""
     head = await reader.readuntil(b"\r\n\r\n")
     (size,) = [line for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")]
     await reader.readexactly(int(size.split(b":")[1]))
@@ -39,7 +36,7 @@ async def answered(reader: asyncio.StreamReader) -> bytes:
 
 
 @pytest.mark.fault(60)
-async def test_14_it_answers_from_memory_when_it_cannot_reach_the_api_server(
+async def test_extender_answers_from_memory_without_the_api_server(
     control_plane: ControlPlane, ground: Ground, look_only: Path, ours: OurExtender
 ) -> None:
     nodes = await ground.nodes(3)
@@ -57,8 +54,8 @@ async def test_14_it_answers_from_memory_when_it_cannot_reach_the_api_server(
                 assert quick == await cut_off.answered(verb) == 20
 
 
-async def test_15_an_idle_connection_lives_longer_than_kube_scheduler_keeps_it(look_only: Path) -> None:
-    """It keeps it for 90 s. The extender's clock is put forward, ours is not."""
+async def test_idle_connection_lives_longer_than_kube_scheduler_keeps_it(look_only: Path) -> None:
+    """kube-scheduler keeps it for 90 s. The extender's clock is put forward, the clock of the test is not."""
     ours = OurExtender(look_only)
     ours.program = fast_clock_extender.PROGRAM
     async with ours:
@@ -71,11 +68,11 @@ async def test_15_an_idle_connection_lives_longer_than_kube_scheduler_keeps_it(l
             assert await answered(reader) == OK
             await fast_clock_extender.put_forward(ours)
             await fast_clock_extender.put_forward(ours)
-            assert await reader.read() == b"", "and is closed in the end"
+            assert await reader.read() == b"", "the connection is closed in the end"
 
 
 @pytest.mark.fault(60)
-async def test_16_pods_are_all_bound_when_it_was_killed_and_is_back(
+async def test_all_pods_are_bound_after_a_killed_extender_is_back(
     ground: Ground, look_only: Path, ours: OurExtender
 ) -> None:
     nodes = await ground.nodes(4)
@@ -91,7 +88,7 @@ async def test_16_pods_are_all_bound_when_it_was_killed_and_is_back(
         assert set(await ground.bound(*before, *during, seconds=20)) <= set(nodes)
 
 
-async def test_16_a_call_that_is_under_way_at_the_end_is_answered(look_only: Path) -> None:
+async def test_call_in_progress_at_shutdown_is_answered(look_only: Path) -> None:
     async with OurExtender(look_only) as ours:
         await ours.ready()
         port = ours.extender_port
@@ -100,14 +97,14 @@ async def test_16_a_call_that_is_under_way_at_the_end_is_answered(look_only: Pat
             asking.write(request(port))
             assert await answered(idle) == OK
             ours.process.send_signal(signal.SIGTERM)
-            await wait_for(lambda: refuses(port), "nobody new is taken")
+            await wait_for(lambda: refuses(port), "no new connection is accepted")
             writer.write(request(port)[-10:])
             assert await answered(reader) == OK
             assert await idle.read() == b"", "idle connections end"
         assert await ours.process.wait() == 0
 
 
-async def test_18_it_writes_nothing_and_notes_on_nodes_bring_it_no_calls(
+async def test_extender_writes_nothing_and_node_annotations_bring_no_calls(
     control_plane: ControlPlane, our_stage: DemoEnvironment, ours: OurExtender
 ) -> None:
     unschedulable = await our_stage.pod(cpu="9000")
@@ -142,7 +139,7 @@ async def listens(port: int) -> bool:
     try:
         async with connected(port):
             return True
-    except ConnectionError:  # refused, or closed while it was taken
+    except ConnectionError:  # refused, or closed while it was accepted
         return False
 
 

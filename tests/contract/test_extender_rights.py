@@ -1,6 +1,6 @@
-"""The account of `deploy/scheduler` in the hands of a thief, on the real API server: what it can do and what it cannot.
+"""The stolen account of `deploy/scheduler` on the real API server: what a thief can do with it, and what not.
 
-kube-scheduler's own ClusterRole may patch `pods/status`, too: what that allows is allowed with or without an extender.
+kube-scheduler's own ClusterRole may patch `pods/status`, too. So that right exists with or without an extender.
 """
 
 from collections.abc import AsyncIterator
@@ -33,7 +33,7 @@ KEPT: dict[str, Json] = {
     "conditions": {"status": {"conditions": [{"type": "Ready", "status": "True"}]}},
     "nominated node": {"status": {"nominatedNodeName": "thief"}},
 }
-"""What a patch of `pods/status` changes."""
+"""Changes that a patch of `pods/status` makes."""
 DROPPED: dict[str, Json] = {
     "owners": {"metadata": {"ownerReferences": [OWNER]}},
     "image": EVIL,
@@ -41,12 +41,12 @@ DROPPED: dict[str, Json] = {
     "node": {"spec": {"nodeName": "thief"}},
     "deletion": {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}},
 }
-"""What such a patch is answered 200 for, and does not change."""
+"""Changes that such a patch answers with 200 and does not make."""
 
 
 @asynccontextmanager
 async def stolen(plane: ControlPlane, namespace: str, folder: Path) -> AsyncIterator[Api]:
-    """Whoever has the token of the account, with all rights that come with `kubectl apply -k deploy/scheduler`."""
+    """A client with the token of the account and all rights that come with `kubectl apply -k deploy/scheduler`."""
     objects = overlaid(folder, DEPLOY / "scheduler", namespace=namespace, nameSuffix=f"-{namespace}")
     rights = [one for one in objects if one["kind"] in RBAC_KINDS]
     await plane.apply(rights, namespace=namespace)
@@ -70,7 +70,7 @@ async def thief(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def victim(control_plane: ControlPlane) -> AsyncIterator[Json]:
-    """A Pod in kube-system that nobody schedules."""
+    """A Pod in kube-system that no scheduler takes."""
     spec = {"schedulerName": "nobody", "containers": [{"name": "task", "image": IMAGE}]}
     yield await control_plane.admin("POST", PODS, {"metadata": {"name": "victim"}, "spec": spec})
     await control_plane.admin("PATCH", VICTIM, {"metadata": {"finalizers": None}})
@@ -110,7 +110,7 @@ async def test_patch_of_pods_status_changes_no_spec_and_no_owner(
 
 
 def differs(before: Json, after: Json, change: Json) -> bool:
-    """In the fields that the change names."""
+    """Whether a field that the change names differs."""
     ((part, fields),) = change.items()
     return any(before[part].get(field) != after[part].get(field) for field in fields)
 

@@ -1,4 +1,4 @@
-"""Which nodes kube-scheduler shows to an extender, and what it costs to have one: samples, whole nodes, batches."""
+"""The nodes that kube-scheduler shows to an extender, and the costs of having one: samples, whole nodes, batches."""
 
 import json
 
@@ -13,10 +13,10 @@ pytest_plugins = ["tests.scheduling.fixtures"]
 NODES = 130
 SAMPLE = 100
 SPREAD = {"name": "PodTopologySpread", "args": {"defaultingType": "List"}}
-"""Without the default constraints: with them no Pod is alike enough to another one."""
+"""Without the default constraints. With them no two Pods are alike enough for a batch."""
 
 
-async def test_25_the_best_node_is_taken_when_it_is_shown_and_always_with_our_configuration(
+async def test_sampling_hides_the_best_node_except_with_our_configuration(
     ground: Ground, extender: Scripted, ours: OurExtender
 ) -> None:
     warm = (await ground.nodes(NODES))[NODES // 2]
@@ -36,7 +36,7 @@ async def test_25_the_best_node_is_taken_when_it_is_shown_and_always_with_our_co
     [({"pluginConfig": [SPREAD]}, False, True), ({"pluginConfig": [SPREAD]}, True, False), ({}, False, False)],
     ids=["without an extender", "with one", "without one, but as it comes"],
 )
-async def test_29_pods_that_are_alike_are_placed_in_batches_only_without_an_extender(
+async def test_equal_pods_are_placed_in_batches_only_without_an_extender(
     ground: Ground, extender: Scripted, profile: dict[str, object], *, has_extender: bool, batches: bool
 ) -> None:
     await ground.nodes(4, cpu="1")
@@ -52,10 +52,10 @@ RESULTS = ("hint_used", "no_hint", "hint_not_used")
 
 
 @pytest.mark.parametrize("names_only", [True, False])
-async def test_31_whole_nodes_make_kube_scheduler_forget_what_runs_on_them(
+async def test_whole_nodes_make_kube_scheduler_forget_their_pods(
     ground: Ground, extender: Scripted, *, names_only: bool
 ) -> None:
-    """Nodes that come back from `filter` count as empty ones: a busy node is then as good as an idle one."""
+    """Nodes that come back from `filter` count as empty nodes, so a busy node is as good as an idle one."""
     *busy, idle = await ground.nodes(6)
     for node in busy:
         await ground.occupy(node, cpu="6", memory="24Gi")
@@ -68,7 +68,7 @@ async def test_31_whole_nodes_make_kube_scheduler_forget_what_runs_on_them(
         assert on_idle < 8
 
 
-async def test_32_a_pod_of_more_than_a_mebibyte_needs_a_server_that_reads_so_much(ground: Ground) -> None:
+async def test_pod_above_one_mebibyte_needs_a_server_that_reads_it(ground: Ground) -> None:
     await ground.nodes(1)
     async with scripted() as patient, scripted(Serving(most_bytes=1 << 20)) as usual:
         await ground.held(await large(ground, ground.scheduler(entry(usual.url))), "SchedulerError", "code 413")
@@ -77,7 +77,7 @@ async def test_32_a_pod_of_more_than_a_mebibyte_needs_a_server_that_reads_so_muc
 
 
 async def large(ground: Ground, scheduler: KubeScheduler) -> str:
-    """In two steps, because neither a client nor the API server takes it in one."""
+    """Made in two steps: neither a client nor the API server accepts such a Pod in one."""
     env = [{"name": "A", "value": "a" * (1000 << 10)}]
     container = {"name": "task", "image": "registry.example/x:1", "env": env}
     gate = [{"name": "test.dispatcher.internal/whole"}]

@@ -1,4 +1,4 @@
-"""What kube-scheduler makes of an extender's points. The numbers are those of the extender's list of tests."""
+"""The meaning of an extender's points for kube-scheduler."""
 
 import pytest
 
@@ -12,7 +12,7 @@ pytest_plugins = ["tests.scheduling.fixtures"]
 FAULT = "Failed to run extender's priority function. No score given by this extender."
 
 
-async def test_01_pass_all_and_no_points_bind_it_with_two_calls_over_one_connection(stage: ScriptedStage) -> None:
+async def test_pod_without_points_is_bound_with_two_calls_over_one_connection(stage: ScriptedStage) -> None:
     pods = [await stage.pod() for _ in range(5)]
     assert set(await stage.ground.bound(*pods)) <= set(stage.nodes)
     calls = stage.extender.calls
@@ -22,13 +22,13 @@ async def test_01_pass_all_and_no_points_bind_it_with_two_calls_over_one_connect
     assert len({call.peer for call in calls}) == 1
 
 
-async def test_02_one_node_needs_no_points(ground: Ground, extender: Scripted) -> None:
+async def test_single_node_needs_no_points(ground: Ground, extender: Scripted) -> None:
     await ground.nodes(1)
     await ground.bound(await ground.pod(ground.scheduler(entry(extender.url))))
     assert [call.verb for call in extender.calls] == ["filter"]
 
 
-async def test_02_a_node_left_alone_by_the_filter_needs_no_points_either(stage: ScriptedStage) -> None:
+async def test_single_node_after_the_filter_needs_no_points(stage: ScriptedStage) -> None:
     first, _ = stage.nodes
     stage.extender.filter = lambda asked: {"NodeNames": [first]}
     _, node = await stage.bound()
@@ -36,7 +36,7 @@ async def test_02_a_node_left_alone_by_the_filter_needs_no_points_either(stage: 
     assert [call.verb for call in stage.extender.calls] == ["filter"]
 
 
-async def test_03_one_point_of_weight_three_is_thirty(ground: Ground, extender: Scripted) -> None:
+async def test_one_point_of_weight_three_is_thirty(ground: Ground, extender: Scripted) -> None:
     first, second = await ground.nodes(2)
     extender.prioritize = points(**{first: 1})
     scheduler = ground.scheduler(entry(extender.url, weight=3))
@@ -47,14 +47,14 @@ async def test_03_one_point_of_weight_three_is_thirty(ground: Ground, extender: 
 
 
 @pytest.mark.parametrize(("said", "added"), [(25, 250), (-4, -40), (0, 0)])
-async def test_03_points_are_not_held_to_the_range_of_the_protocol(stage: ScriptedStage, said: int, added: int) -> None:
+async def test_points_outside_the_range_of_the_protocol_count(stage: ScriptedStage, said: int, added: int) -> None:
     stage.extender.prioritize = points(**{stage.nodes[0]: said})
     pod, _ = await stage.bound()
     assert stage.added(pod) == [added, 0]
 
 
 @pytest.mark.parametrize(("said", "wins"), [(3, "idle"), (5, "busy")])
-async def test_04_three_points_do_not_outweigh_a_cpu_that_is_three_quarters_full_but_five_do(
+async def test_five_points_outweigh_a_cpu_three_quarters_full_and_three_do_not(
     ground: Ground, extender: Scripted, said: int, wins: str
 ) -> None:
     busy, idle = await ground.nodes(2)
@@ -70,7 +70,7 @@ async def test_04_three_points_do_not_outweigh_a_cpu_that_is_three_quarters_full
 @pytest.mark.parametrize(
     "said", [[], None, [{"Host": "no-such-node", "Score": 9}]], ids=["an empty list", "null", "an unknown node"]
 )
-async def test_05_points_for_none_of_them_bind_it_as_if_nobody_was_asked(
+async def test_answer_without_points_binds_the_pod_as_without_an_extender(
     stage: ScriptedStage, said: list[Json] | None
 ) -> None:
     stage.extender.prioritize = lambda asked: said
@@ -79,7 +79,7 @@ async def test_05_points_for_none_of_them_bind_it_as_if_nobody_was_asked(
     assert stage.scheduler.said(FAULT, pod=stage.ground.key(pod)) == []
 
 
-async def test_05_points_given_twice_add_up(stage: ScriptedStage) -> None:
+async def test_points_given_twice_add_up(stage: ScriptedStage) -> None:
     first, second = stage.nodes
     stage.extender.prioritize = lambda asked: [{"Host": first, "Score": 2}] * 2 + [{"Host": second, "Score": 3}]
     pod, node = await stage.bound()
@@ -87,8 +87,8 @@ async def test_05_points_given_twice_add_up(stage: ScriptedStage) -> None:
     assert stage.added(pod) == [40, 30]
 
 
-async def test_05_a_node_that_is_left_out_loses_each_tie_against_one_that_got_nothing(stage: ScriptedStage) -> None:
-    """Only nodes with an answer take part in the lot that breaks ties."""
+async def test_node_left_out_of_the_answer_loses_ties_to_a_node_with_zero(stage: ScriptedStage) -> None:
+    """Only nodes with an answer take part in the random choice that breaks ties."""
     for node in stage.nodes:
         stage.extender.prioritize = points(**{node: 0})
         pods = [await stage.pod(cpu=None, memory=None) for _ in range(6)]
@@ -96,7 +96,7 @@ async def test_05_a_node_that_is_left_out_loses_each_tie_against_one_that_got_no
     assert len(set(stage.scheduler.final(stage.ground.key(pods[-1])).values())) == 1, "a tie"
 
 
-async def test_05_a_tie_of_nodes_with_an_answer_is_broken_by_lot(stage: ScriptedStage) -> None:
+async def test_tie_of_nodes_with_an_answer_is_broken_at_random(stage: ScriptedStage) -> None:
     pods = [await stage.pod(cpu=None, memory=None) for _ in range(20)]
     assert set(await stage.ground.bound(*pods)) == set(stage.nodes)
 
@@ -104,7 +104,7 @@ async def test_05_a_tie_of_nodes_with_an_answer_is_broken_by_lot(stage: Scripted
 @pytest.mark.parametrize(
     "score", [3.5, 3.0, "3", True, [3], 2**63], ids=["3.5", "3.0", "text", "true", "a list", "above int64"]
 )
-async def test_06_one_score_that_is_no_integer_loses_all_of_them(stage: ScriptedStage, score: object) -> None:
+async def test_score_that_is_no_integer_loses_all_scores(stage: ScriptedStage, score: object) -> None:
     first, second = stage.nodes
     stage.extender.prioritize = lambda asked: [{"Host": first, "Score": 9}, {"Host": second, "Score": score}]
     pod, _ = await stage.bound()

@@ -1,4 +1,4 @@
-"""What kube-scheduler sends to an extender, to the letter."""
+"""The exact requests that kube-scheduler sends to an extender."""
 
 import pytest
 
@@ -11,7 +11,7 @@ pytest_plugins = ["tests.scheduling.fixtures"]
 
 
 @pytest.mark.parametrize("verb", ["filter", "prioritize"])
-async def test_01_it_sends_the_pod_and_the_names_of_the_nodes_that_fit(stage: ScriptedStage, verb: str) -> None:
+async def test_scheduler_sends_the_pod_and_the_names_of_fitting_nodes(stage: ScriptedStage, verb: str) -> None:
     pod, _ = await stage.bound(notes={"cache-key": "a"})
     (call,) = stage.extender.of(verb, pod)
     assert set(call.body) == {"Pod", "Nodes", "NodeNames"}
@@ -23,7 +23,7 @@ async def test_01_it_sends_the_pod_and_the_names_of_the_nodes_that_fit(stage: Sc
     assert call.body["Pod"]["spec"]["containers"] == whole["spec"]["containers"]
 
 
-async def test_01_it_says_who_it_is_and_that_it_takes_gzip(ground: Ground, extender: Scripted) -> None:
+async def test_scheduler_sends_its_user_agent_and_accepts_gzip(ground: Ground, extender: Scripted) -> None:
     await ground.nodes(1)
     await ground.bound(await ground.pod(ground.scheduler(entry(extender.url + "/"))))
     (call,) = extender.of("filter")
@@ -35,7 +35,7 @@ async def test_01_it_says_who_it_is_and_that_it_takes_gzip(ground: Ground, exten
     }
 
 
-async def test_31_in_the_other_mode_it_sends_whole_nodes(ground: Ground, extender: Scripted) -> None:
+async def test_scheduler_without_node_cache_sends_whole_nodes(ground: Ground, extender: Scripted) -> None:
     nodes = await ground.nodes(2)
     await ground.bound(await ground.pod(ground.scheduler(entry(extender.url, nodeCacheCapable=False))))
     for call in extender.calls:
@@ -43,10 +43,12 @@ async def test_31_in_the_other_mode_it_sends_whole_nodes(ground: Ground, extende
         assert sorted(call.names) == sorted(nodes)
         assert {node["status"]["allocatable"]["cpu"] for node in call.body["Nodes"]["items"]} == {"8"}
     assert [call.verb for call in extender.calls] == ["filter", "prioritize"]
-    assert "managedFields" in extender.calls[0].body["Nodes"]["items"][0]["metadata"], "of Nodes they are sent"
+    assert "managedFields" in extender.calls[0].body["Nodes"]["items"][0]["metadata"], (
+        "managed fields of Nodes come along"
+    )
 
 
-async def test_31_in_the_other_mode_it_believes_in_a_node_that_it_never_sent(
+async def test_scheduler_without_node_cache_believes_in_a_node_it_never_sent(
     ground: Ground, extender: Scripted
 ) -> None:
     await ground.nodes(1)
@@ -55,7 +57,7 @@ async def test_31_in_the_other_mode_it_believes_in_a_node_that_it_never_sent(
     assert await ground.bound(pod) == ["no-such-node"]
 
 
-async def test_01_two_callers_are_told_apart_by_their_connections(ground: Ground, extender: Scripted) -> None:
+async def test_two_schedulers_have_different_connections(ground: Ground, extender: Scripted) -> None:
     await ground.nodes(1)
     for _ in range(2):
         await ground.bound(await ground.pod(ground.scheduler(entry(extender.url))))

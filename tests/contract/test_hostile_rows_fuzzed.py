@@ -1,7 +1,9 @@
-"""Hostile rows, many at once, all the way: INSERT as a submitter, read and rendered by the dispatcher's own code, and a
-part of the Jobs judged by the API server, asked as the dispatcher's own account (dry run).
+"""Hostile rows, many at once, from INSERT to Job.
 
-10,000 rows by default, the same each time; 100,000 others with `make fuzz`. HOSTILE_SEED repeats a run that failed.
+Submitters insert them, and the dispatcher's own code reads and renders them. The API server judges a part of the Jobs
+in dry runs, asked with the dispatcher's own account.
+
+By default 10,000 rows, the same each time; with `make fuzz` 100,000 others. HOSTILE_SEED repeats a run that failed.
 """
 
 import asyncio
@@ -37,7 +39,7 @@ LOGINS = ("team_a", "team_b")
 
 @dataclass
 class Attack:
-    """What became of all rows. `shown`: of the admitted, one of each look."""
+    """The counts over all rows. `shown`: one admitted row of each case."""
 
     renderer: Renderer
     accepted: int = 0
@@ -66,17 +68,17 @@ class Attack:
             assert one.verdict.reason is HoldReason.POLICY_DENIED
             assert len(one.verdict.detail) < 2000
             self.holds["PolicyDenied"] += 1
-            # What lets a row be held may change nothing, such as a second machine beside the first.
+            # A row that is held may change nothing in its Job, e.g. add a second machine.
             beyond = [] if one.refused else list(excesses(one))
             assert beyond == [], f"the second check lets pass: {one.verdict.detail}"
         else:
             assert one.refused == "", "the second check refuses what the first accepted"
             self.rendered += 1
-            self.shown.setdefault(look_of(one), one)
+            self.shown.setdefault(case_of(one), one)
 
 
-def look_of(one: Rendered) -> tuple[object, ...]:
-    """Jobs of one look differ in nothing that the API server could mind."""
+def case_of(one: Rendered) -> tuple[object, ...]:
+    """The parts of a Job that the API server could object to. Jobs of one case get one dry run."""
     asked = one.order.request
     texts = frozenset(text[:40] for text in asked.env.values())
     spec = frozenset((name, str(value)[:60]) for name, value in asked.spec.items())
@@ -91,7 +93,7 @@ async def seed() -> int:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def attack(place: Place, seed: int) -> AsyncIterator[Attack]:
-    """After all rows went from INSERT to Job."""
+    """The attack after all rows went from INSERT to Job."""
     write_templates(place.templates)
     await prepare(place.database)
     made = Attack(Renderer(place.templates, place.database.url("reader"), place.namespace))
@@ -101,7 +103,7 @@ async def attack(place: Place, seed: int) -> AsyncIterator[Attack]:
 
 
 async def one_team(attack: Attack, place: Place, number: int) -> None:
-    """Its share of the rows, in batches."""
+    """Inserts and renders the team's share of the rows, in batches."""
     submitter, chance = await place.database.connect(LOGINS[number]), random.Random(SEED + number)
     share = ROWS // len(LOGINS)
     for start in range(0, share, BATCH):
@@ -111,7 +113,7 @@ async def one_team(attack: Attack, place: Place, number: int) -> None:
 
 
 def spread(shown: Iterable[Rendered]) -> list[Rendered]:
-    """So many of them that may be asked, of each template alike."""
+    """As many rows as may be asked about, evenly from each template."""
     by_template: dict[str, list[Rendered]] = {}
     for one in shown:
         by_template.setdefault(one.template.name, []).append(one)
@@ -123,7 +125,7 @@ def spread(shown: Iterable[Rendered]) -> list[Rendered]:
 
 
 class Trial:
-    """Dry runs as the account of the dispatcher, with the rights that are shipped."""
+    """Dry runs with the account of the dispatcher and the shipped rights."""
 
     def __init__(self, place: Place) -> None:
         user = yaml.safe_load((place.folder / "kubeconfig").read_text())["users"][0]["user"]
@@ -137,7 +139,7 @@ class Trial:
 
 
 async def extras(trial: Trial, job: Manifest) -> dict[str, object]:
-    """What the server adds to a Job by itself."""
+    """Paths and values that the server adds to a Job by itself."""
     answer = await trial.ask(job)
     found = added(answer["spec"], job["spec"], "/spec")
     assert {key for key in answer["metadata"]["labels"] if key not in job["metadata"]["labels"]} == set()
@@ -146,17 +148,17 @@ async def extras(trial: Trial, job: Manifest) -> dict[str, object]:
 
 
 async def beyond_template(trial: Trial, one: Rendered, plain: dict[str, object]) -> dict[str, object]:
-    """What the server's object has that neither the row's Job nor that of a row without wishes has."""
+    """Parts of the server's object that come neither from the row's Job nor from the Job of a row without wishes."""
     found = await extras(trial, one.job)
     return {path: value for path, value in found.items() if plain.get(path) != value and not is_pulling(path, one)}
 
 
 def is_pulling(path: str, one: Rendered) -> bool:
-    """The server's default follows the image's tag."""
+    """Whether the difference is the server's default for the tag of the row's image."""
     return path.endswith("/containers/task/imagePullPolicy") and "image" in one.order.request.spec
 
 
-async def test_hostile_rows_become_nothing_beyond_their_template(attack: Attack, place: Place) -> None:
+async def test_hostile_rows_get_nothing_beyond_their_template(attack: Attack, place: Place) -> None:
     assert attack.accepted + attack.refusals.total() == ROWS
     assert attack.rendered > ROWS // 8, "many are admitted"
     assert min(attack.holds["PolicyDenied"], attack.holds["UnknownTemplate"]) > ROWS // 1000
@@ -176,5 +178,5 @@ async def test_hostile_rows_become_nothing_beyond_their_template(attack: Attack,
                 group.create_task(ask())
     finally:
         await trial.api.close()
-    told = f"{attack.accepted} accepted, {attack.rendered} admitted, {len(attack.shown)} looks, {len(chosen)} dry runs"
+    told = f"{attack.accepted} accepted, {attack.rendered} admitted, {len(attack.shown)} cases, {len(chosen)} dry runs"
     sys.stderr.write(f"{told}; {dict(attack.refusals)}; {dict(attack.holds)}\n")

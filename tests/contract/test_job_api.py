@@ -1,4 +1,4 @@
-"""What the real API server answers to the dispatcher's writes, and that the dispatcher reads each answer right."""
+"""The dispatcher's writes at the real API server: its answers, and how the dispatcher reads them."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -21,37 +21,42 @@ pytestmark = BOTH_SIDES
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def ours(control_plane: ControlPlane, nodes: list[str], namespace: str, tmp_path: Path) -> AsyncIterator[Account]:
+async def account(
+    control_plane: ControlPlane, nodes: list[str], namespace: str, tmp_path: Path
+) -> AsyncIterator[Account]:
     async with dispatcher_account(control_plane, namespace, tmp_path) as account:
         yield account
 
 
-async def refused(ours: Account, meaning: Meaning, namespace: str | None = None) -> ApiAnswer:
-    """The answer to a new Job that means this: rights and policies come into force a moment after they are written."""
+async def refused(account: Account, meaning: Meaning, namespace: str | None = None) -> ApiAnswer:
+    """The first answer to a new Job with this meaning.
+
+    Rights and policies come into force a moment after their write.
+    """
 
     async def look() -> ApiAnswer | None:
-        answer = await ours.job_api(namespace).create(ours.manifest(namespace=namespace))
+        answer = await account.job_api(namespace).create(account.manifest(namespace=namespace))
         return answer if read_create(answer) is meaning else None
 
-    answer = await ours.plane.wait_for(look, f"a create is answered with {meaning}")
+    answer = await account.plane.wait_for(look, f"a create is answered with {meaning}")
     assert answer is not None
     return answer
 
 
-async def limit_jobs(ours: Account, count: int) -> None:
-    """A quota on the number of Jobs, in force."""
+async def limit_jobs(account: Account, count: int) -> None:
+    """Makes a quota on the number of Jobs, and waits until it is in force."""
     quota = {"metadata": {"name": "jobs"}, "spec": {"hard": {"count/jobs.batch": str(count)}}}
-    await ours.plane.admin("POST", ours.path("resourcequotas"), quota)
+    await account.plane.admin("POST", account.path("resourcequotas"), quota)
 
     async def in_force() -> bool:
-        found = await ours.plane.admin("GET", ours.path("resourcequotas", "jobs"))
+        found = await account.plane.admin("GET", account.path("resourcequotas", "jobs"))
         return "count/jobs.batch" in found["status"].get("used", {})
 
-    await ours.plane.wait_for(in_force, "the quota is counted")
+    await account.plane.wait_for(in_force, "the quota is counted")
 
 
 def policy(name: str) -> list[Json]:
-    """Whoever creates a Job in the namespace of that name is denied."""
+    """A policy that denies every create of a Job in the namespace of that name."""
     creates = {"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["jobs"]}
     here = {"matchLabels": {"kubernetes.io/metadata.name": name}}
     never = {"expression": "false", "message": "not on Fridays", "reason": "Forbidden"}
@@ -64,22 +69,22 @@ def policy(name: str) -> list[Json]:
 
 
 @asynccontextmanager
-async def dying_namespace(ours: Account) -> AsyncIterator[str]:
-    """A namespace that is being deleted and still grants our account its rights: finalizers hold them there."""
-    name = await ours.plane.create_namespace()
-    await ours.plane.apply(RBAC, namespace=name)
+async def dying_namespace(account: Account) -> AsyncIterator[str]:
+    """A namespace that is being deleted. Finalizers keep the rights of our account in it."""
+    name = await account.plane.create_namespace()
+    await account.plane.apply(RBAC, namespace=name)
     rights = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{name}"
-    subjects = [{"kind": "ServiceAccount", "name": "dispatcher", "namespace": ours.namespace}]
+    subjects = [{"kind": "ServiceAccount", "name": "dispatcher", "namespace": account.namespace}]
     held = {"metadata": {"finalizers": ["tests.example/held"]}}
     both = ("dispatcher", "dispatcher-jobs")
     for role in both:
-        await ours.plane.admin("PATCH", f"{rights}/roles/{role}", held)
-        await ours.plane.admin("PATCH", f"{rights}/rolebindings/{role}", held | {"subjects": subjects})
-    await ours.plane.delete_namespace(name)
+        await account.plane.admin("PATCH", f"{rights}/roles/{role}", held)
+        await account.plane.admin("PATCH", f"{rights}/rolebindings/{role}", held | {"subjects": subjects})
+    await account.plane.delete_namespace(name)
     yield name
     for role in both:
         for resource in ("roles", "rolebindings"):
-            await ours.plane.admin("PATCH", f"{rights}/{resource}/{role}", {"metadata": {"finalizers": None}})
+            await account.plane.admin("PATCH", f"{rights}/{resource}/{role}", {"metadata": {"finalizers": None}})
 
 
 def wrong_field(manifest: Manifest) -> None:
@@ -99,31 +104,31 @@ def too_large(manifest: Manifest) -> None:
 
 
 class TestCreate:
-    async def test_a_new_job_is_created_and_comes_back_as_ours(self, ours: Account) -> None:
-        answer = await ours.api.create(ours.manifest(77, attempt=2, launch=3))
+    async def test_new_job_is_created_and_comes_back_as_ours(self, account: Account) -> None:
+        answer = await account.api.create(account.manifest(77, attempt=2, launch=3))
         job = answer.job
         assert job is not None
         assert (answer.status, read_create(answer)) == (201, Meaning.CREATED)
         assert (job.task_id, job.attempt, job.launch, job.database_id) == (77, 2, 3, DATABASE_ID)
         assert (job.phase, job.suspended, job.deleting) == (Phase.ACTIVE, False, False)
 
-    async def test_the_same_name_again_exists_and_a_get_tells_whose_it_is(self, ours: Account) -> None:
-        manifest = ours.manifest()
-        made = await ours.created(manifest)
-        answer = await ours.api.create(manifest)
+    async def test_taken_name_exists_and_a_get_tells_whose_it_is(self, account: Account) -> None:
+        manifest = account.manifest()
+        made = await account.created(manifest)
+        answer = await account.api.create(manifest)
         assert (answer.status, answer.reason, read_create(answer)) == (409, "AlreadyExists", Meaning.EXISTS)
-        found = await ours.api.get(made.name)
+        found = await account.api.get(made.name)
         assert found.status == 200
         assert found.job is not None
         assert found.job.uid == made.uid
 
     @pytest.mark.fault(7)
-    async def test_a_foreign_job_of_the_name_is_nobodys(self, ours: Account) -> None:
-        manifest = ours.manifest()
+    async def test_foreign_job_of_the_name_is_not_ours(self, account: Account) -> None:
+        manifest = account.manifest()
         foreign = {**manifest, "metadata": {"name": manifest["metadata"]["name"]}}
-        await ours.plane.admin("POST", ours.path("jobs"), foreign)
-        assert read_create(await ours.api.create(manifest)) is Meaning.EXISTS
-        assert await ours.api.get(manifest["metadata"]["name"]) == ApiAnswer(200, job=None)
+        await account.plane.admin("POST", account.path("jobs"), foreign)
+        assert read_create(await account.api.create(manifest)) is Meaning.EXISTS
+        assert await account.api.get(manifest["metadata"]["name"]) == ApiAnswer(200, job=None)
 
     @pytest.mark.fault(17)
     @pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
@@ -136,66 +141,66 @@ class TestCreate:
             (too_large, 413, "RequestEntityTooLarge", "limit is", ()),
         ],
     )
-    async def test_what_can_never_be_made_is_poison(
+    async def test_invalid_job_is_poison(
         self,
-        ours: Account,
+        account: Account,
         spoil: Callable[[Manifest], None],
         status: int,
         reason: str,
         named: str,
         causes: tuple[str, ...],
     ) -> None:
-        manifest = ours.manifest()
+        manifest = account.manifest()
         spoil(manifest)
-        answer = await ours.api.create(manifest)
+        answer = await account.api.create(manifest)
         assert (answer.status, answer.reason, answer.causes) == (status, reason, causes)
         assert named in answer.message
         assert read_create(answer) is Meaning.POISON
 
     @pytest.mark.fault(14, 15)
     @pytest.mark.museum("403 quota taken as final")
-    async def test_a_full_quota_is_told_and_hides_that_the_job_exists(self, ours: Account) -> None:
-        await limit_jobs(ours, 1)
-        manifest = ours.manifest()
-        made = await ours.created(manifest)
-        for sent in (manifest, ours.manifest()):
-            answer = await ours.api.create(sent)
+    async def test_full_quota_hides_that_the_job_exists(self, account: Account) -> None:
+        await limit_jobs(account, 1)
+        manifest = account.manifest()
+        made = await account.created(manifest)
+        for sent in (manifest, account.manifest()):
+            answer = await account.api.create(sent)
             assert (answer.status, answer.reason, read_create(answer)) == (403, "Forbidden", Meaning.QUOTA)
             assert "exceeded quota: jobs, requested: count/jobs.batch=1, used: count/jobs.batch=1" in answer.message
-        found = await ours.api.get(made.name)
+        found = await account.api.get(made.name)
         assert found.job is not None
         assert found.job.uid == made.uid
 
-    async def test_a_missing_verb_is_forbidden(self, ours: Account) -> None:
-        await ours.allow(jobs=["get", "list", "watch", "delete"])
-        answer = await refused(ours, Meaning.FORBIDDEN)
+    async def test_missing_verb_is_forbidden(self, account: Account) -> None:
+        await account.allow(jobs=["get", "list", "watch", "delete"])
+        answer = await refused(account, Meaning.FORBIDDEN)
         assert (answer.status, answer.reason) == (403, "Forbidden")
-        assert f'cannot create resource "jobs" in API group "batch" in the namespace "{ours.namespace}"' in (
+        assert f'cannot create resource "jobs" in API group "batch" in the namespace "{account.namespace}"' in (
             answer.message
         )
 
     @pytest.mark.fault(18)
-    async def test_a_policy_denies(self, ours: Account) -> None:
-        await ours.plane.apply(policy(ours.namespace), namespace=ours.namespace)
-        answer = await refused(ours, Meaning.DENIED)
+    async def test_policy_denies_a_job(self, account: Account) -> None:
+        await account.plane.apply(policy(account.namespace), namespace=account.namespace)
+        answer = await refused(account, Meaning.DENIED)
         assert (answer.status, answer.reason) == (403, "Forbidden")
         assert "denied request: not on Fridays" in answer.message
-        for kept in policy(ours.namespace):
+        for kept in policy(account.namespace):
             group = f"/apis/{kept['apiVersion']}/{kept['kind'].lower()}s"
-            await ours.plane.admin("DELETE", f"{group.replace('policys', 'policies')}/{ours.namespace}")
+            await account.plane.admin("DELETE", f"{group.replace('policys', 'policies')}/{account.namespace}")
 
     @pytest.mark.fault(16)
-    async def test_a_terminating_namespace_says_so(self, ours: Account) -> None:
-        async with dying_namespace(ours) as dying:
-            answer = await refused(ours, Meaning.TERMINATING, dying)
+    async def test_terminating_namespace_says_so(self, account: Account) -> None:
+        async with dying_namespace(account) as dying:
+            answer = await refused(account, Meaning.TERMINATING, dying)
         assert (answer.status, answer.reason, answer.causes) == (403, "Forbidden", ("NamespaceTerminating",))
 
     @pytest.mark.fault(16)
-    async def test_a_missing_namespace_is_forbidden_or_for_who_may_everywhere_not_found(self, ours: Account) -> None:
-        assert (await refused(ours, Meaning.FORBIDDEN, "nowhere")).status == 403
-        ours.token_file.with_name("admin").write_text(ours.plane.admin_token)
-        mighty = JobApi(ours.open_client(ours.token_file.with_name("admin")), "nowhere", SITE.installation)
-        answer = await mighty.create(ours.manifest(namespace="nowhere"))
+    async def test_missing_namespace_is_forbidden_or_not_found(self, account: Account) -> None:
+        assert (await refused(account, Meaning.FORBIDDEN, "nowhere")).status == 403
+        account.token_file.with_name("admin").write_text(account.plane.admin_token)
+        mighty = JobApi(account.open_client(account.token_file.with_name("admin")), "nowhere", SITE.installation)
+        answer = await mighty.create(account.manifest(namespace="nowhere"))
         assert (answer.status, answer.reason, read_create(answer)) == (404, "NotFound", Meaning.NO_NAMESPACE)
         assert 'namespaces "nowhere" not found' in answer.message
 
@@ -209,83 +214,83 @@ def is_running(pod: Json) -> bool:
 
 
 class TestRead:
-    async def test_a_missing_job_is_not_found(self, ours: Account) -> None:
-        answer = await ours.api.get("nothing")
+    async def test_missing_job_is_not_found(self, account: Account) -> None:
+        answer = await account.api.get("nothing")
         assert (answer.status, answer.reason) == (404, "NotFound")
 
-    async def test_the_jobs_of_a_task_are_listed_and_no_others(self, ours: Account) -> None:
-        mine = {(await ours.created(ours.manifest(5, launch=launch))).name for launch in (1, 2)}
-        await ours.created(ours.manifest(55))
-        theirs = ours.manifest(5, launch=3)
+    async def test_list_has_the_jobs_of_the_task_and_no_others(self, account: Account) -> None:
+        mine = {(await account.created(account.manifest(5, launch=launch))).name for launch in (1, 2)}
+        await account.created(account.manifest(55))
+        theirs = account.manifest(5, launch=3)
         theirs["metadata"]["labels"]["dispatcher.internal/installation"] = "other"
-        await ours.created(theirs)
-        assert {job.name for job in await ours.api.list_task(5)} == mine
-        assert await ours.api.list_task(6) == []
+        await account.created(theirs)
+        assert {job.name for job in await account.api.list_task(5)} == mine
+        assert await account.api.list_task(6) == []
 
 
 class TestDelete:
     @pytest.mark.museum("default propagation")
-    async def test_a_job_goes_after_its_pods(self, ours: Account) -> None:
-        made = await ours.created(ours.manifest(steer={"stop-seconds": "0.5"}))
-        await ours.the_pod(made, "runs", is_running)
-        job = (await ours.api.get(made.name)).job
+    async def test_deleted_job_is_gone_after_its_pods(self, account: Account) -> None:
+        made = await account.created(account.manifest(steer={"stop-seconds": "0.5"}))
+        await account.the_pod(made, "runs", is_running)
+        job = (await account.api.get(made.name)).job
         assert job is not None
-        answer = await ours.api.delete(end(job, resource_version=job.resource_version))
+        answer = await account.api.delete(end(job, resource_version=job.resource_version))
         assert answer.status == 200
         assert answer.job is not None
         assert answer.job.deleting
-        assert await ours.pods_of(job)
+        assert await account.pods_of(job)
 
         async def is_gone() -> bool:
-            return await ours.found(ours.path("jobs", job.name)) is None
+            return await account.found(account.path("jobs", job.name)) is None
 
-        await ours.plane.wait_for(is_gone, "the Job is gone", 20)
-        assert not await ours.pods_of(job)
+        await account.plane.wait_for(is_gone, "the Job is gone", 20)
+        assert not await account.pods_of(job)
 
     @pytest.mark.fault(47)
     @pytest.mark.museum("GC without UID")
-    async def test_another_uid_is_a_conflict_and_nothing_goes(self, ours: Account) -> None:
-        job = await ours.created()
-        answer = await ours.api.delete(end(job, uid="00000000-0000-4000-8000-000000000000"))
+    async def test_delete_with_another_uid_is_a_conflict(self, account: Account) -> None:
+        job = await account.created()
+        answer = await account.api.delete(end(job, uid="00000000-0000-4000-8000-000000000000"))
         assert (answer.status, answer.reason) == (409, "Conflict")
         assert "the UID in the precondition" in answer.message
-        found = (await ours.api.get(job.name)).job
+        found = (await account.api.get(job.name)).job
         assert found is not None
         assert (found.uid, found.deleting) == (job.uid, False)
 
     @pytest.mark.fault(47)
-    async def test_a_job_that_changed_since_it_was_judged_stays(self, ours: Account) -> None:
-        job = await ours.created()
+    async def test_job_that_changed_since_it_was_judged_stays(self, account: Account) -> None:
+        job = await account.created()
         changed = {"metadata": {"annotations": {"somebody": "was here"}}}
-        await ours.plane.admin("PATCH", ours.path("jobs", job.name), changed)
-        answer = await ours.api.delete(end(job, resource_version=job.resource_version))
+        await account.plane.admin("PATCH", account.path("jobs", job.name), changed)
+        answer = await account.api.delete(end(job, resource_version=job.resource_version))
         assert (answer.status, answer.reason) == (409, "Conflict")
-        found = (await ours.api.get(job.name)).job
+        found = (await account.api.get(job.name)).job
         assert found is not None
         assert not found.deleting
 
-    async def test_what_is_gone_is_not_found(self, ours: Account) -> None:
-        job = await ours.created()
-        await ours.plane.admin("DELETE", ours.path("jobs", job.name), {"propagationPolicy": "Background"})
-        answer = await ours.api.delete(end(job, resource_version=job.resource_version))
+    async def test_delete_of_a_job_that_is_gone_is_not_found(self, account: Account) -> None:
+        job = await account.created()
+        await account.plane.admin("DELETE", account.path("jobs", job.name), {"propagationPolicy": "Background"})
+        answer = await account.api.delete(end(job, resource_version=job.resource_version))
         assert (answer.status, answer.reason) == (404, "NotFound")
 
     @pytest.mark.parametrize("grace_seconds", [None, 0])
-    async def test_a_pod_that_is_deleted_fails_its_job_and_gets_no_successor(
-        self, ours: Account, grace_seconds: int | None
+    async def test_deleted_pod_fails_its_job_and_gets_no_successor(
+        self, account: Account, grace_seconds: int | None
     ) -> None:
-        job = await ours.created(ours.manifest(steer={"never-starts": "true"}))
-        pod = await ours.the_pod(job, "waits", lambda pod: "containerStatuses" in pod["status"])
+        job = await account.created(account.manifest(steer={"never-starts": "true"}))
+        pod = await account.the_pod(job, "waits", lambda pod: "containerStatuses" in pod["status"])
         name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
-        assert (await ours.api.delete(end(job, kind="pods", name=name))).status == 409
-        answer = await ours.api.delete(end(job, kind="pods", name=name, uid=uid, grace_seconds=grace_seconds))
+        assert (await account.api.delete(end(job, kind="pods", name=name))).status == 409
+        answer = await account.api.delete(end(job, kind="pods", name=name, uid=uid, grace_seconds=grace_seconds))
         assert answer.status == 200
 
         async def has_failed() -> Job | None:
-            found = (await ours.api.get(job.name)).job
+            found = (await account.api.get(job.name)).job
             return found if found and found.phase is Phase.FAILED else None
 
-        failed = await ours.plane.wait_for(has_failed, "the Job failed", 20)
+        failed = await account.plane.wait_for(has_failed, "the Job failed", 20)
         assert failed is not None
         assert (failed.reason, failed.was_disrupted) == ("BackoffLimitExceeded", False)
-        assert [found for found in await ours.pods_of(job) if found["metadata"]["uid"] != uid] == []
+        assert [found for found in await account.pods_of(job) if found["metadata"]["uid"] != uid] == []

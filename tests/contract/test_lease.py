@@ -1,4 +1,4 @@
-"""The leader lease at the real API server, with the rights that are shipped; the clock is moved, never waited for."""
+"""The leader lease at the real API server, with the shipped rights. Tests move the clock and never wait for it."""
 
 import asyncio
 import time
@@ -29,7 +29,7 @@ TRUSTED = 13.5
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def ours(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> AsyncIterator[Account]:
+async def account(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> AsyncIterator[Account]:
     async with dispatcher_account(control_plane, namespace, tmp_path) as account:
         yield account
 
@@ -39,52 +39,52 @@ def clock() -> MovedClock:
     return MovedClock()
 
 
-def a_lease(ours: Account, clock: MovedClock, seconds: int = SECONDS, namespace: str = "") -> Lease:
-    return Lease(ours.open_client(), lease_of(SITE.installation, namespace or ours.namespace), seconds, clock)
+def a_lease(account: Account, clock: MovedClock, seconds: int = SECONDS, namespace: str = "") -> Lease:
+    return Lease(account.open_client(), lease_of(SITE.installation, namespace or account.namespace), seconds, clock)
 
 
-def leases(ours: Account) -> str:
-    return f"/apis/coordination.k8s.io/v1/namespaces/{ours.namespace}/leases"
+def leases(account: Account) -> str:
+    return f"/apis/coordination.k8s.io/v1/namespaces/{account.namespace}/leases"
 
 
-async def spec_of(ours: Account) -> Json:
-    spec: Json = (await ours.plane.admin("GET", f"{leases(ours)}/{NAME}"))["spec"]
+async def spec_of(account: Account) -> Json:
+    spec: Json = (await account.plane.admin("GET", f"{leases(account)}/{NAME}"))["spec"]
     return spec
 
 
-async def test_the_shipped_rights_are_enough(ours: Account, clock: MovedClock) -> None:
-    access = ours.access()
+async def test_shipped_rights_are_enough_for_a_lease(account: Account, clock: MovedClock) -> None:
+    access = account.access()
     await access.check()
     assert access.fault == ""
-    lease = a_lease(ours, clock)
+    lease = a_lease(account, clock)
     await lease.run_once()
     assert (lease.is_trusted(), lease.vacancy()) == (True, "")
 
 
-async def test_missing_rights_are_named_and_end_the_term_by_time(ours: Account, clock: MovedClock) -> None:
-    lease = a_lease(ours, clock)
+async def test_missing_rights_are_named_and_end_the_term_by_time(account: Account, clock: MovedClock) -> None:
+    lease = a_lease(account, clock)
     await lease.run_once()
-    await ours.allow(leases=["get", "create"])
+    await account.allow(leases=["get", "create"])
 
     async def is_refused() -> bool:
         clock.move(1)
         return await lease.run_once() == 1
 
-    await ours.plane.wait_for(is_refused, "the renewal is refused")
+    await account.plane.wait_for(is_refused, "the renewal is refused")
     clock.move(SECONDS)
     assert not lease.is_trusted()
     assert "403 Forbidden" in lease.vacancy()
     assert "cannot update resource" in lease.vacancy()
 
 
-async def test_a_renewal_keeps_whose_it_is_and_since_when(ours: Account, clock: MovedClock) -> None:
-    lease = a_lease(ours, clock)
+async def test_renewal_keeps_holder_and_start_of_the_term(account: Account, clock: MovedClock) -> None:
+    lease = a_lease(account, clock)
     await lease.run_once()
-    won = await spec_of(ours)
+    won = await spec_of(account)
     assert (won["holderIdentity"], won["leaseDurationSeconds"], won["leaseTransitions"]) == (lease.me, 15, 0)
     clock.move(3)
     await lease.run_once()
-    renewed = await spec_of(ours)
+    renewed = await spec_of(account)
     assert renewed["renewTime"] > won["renewTime"]
     assert renewed | {"renewTime": ""} == won | {"renewTime": ""}
     clock.move(TRUSTED - 0.01)
@@ -93,40 +93,40 @@ async def test_a_renewal_keeps_whose_it_is_and_since_when(ours: Account, clock: 
     assert not lease.is_trusted()
 
 
-async def test_a_rival_takes_over_in_time_and_the_first_finds_out(ours: Account, clock: MovedClock) -> None:
-    first, second = a_lease(ours, clock), a_lease(ours, clock)
+async def test_rival_takes_over_in_time_and_the_first_leader_learns_it(account: Account, clock: MovedClock) -> None:
+    first, second = a_lease(account, clock), a_lease(account, clock)
     await first.run_once()
     turns, start = Turns(clock, first, second), clock.at
     await turns.until(start + 20)
     assert (first.is_trusted(), second.is_trusted()) == (True, False)
-    turns.kill(first)  # stopped, say, and woken up later
+    turns.kill(first)  # e.g. frozen, and continued later
     await turns.until(start + 20 + SECONDS + 2, second.is_trusted)
     assert (first.is_trusted(), second.is_trusted()) == (False, True)
-    taken = await spec_of(ours)
+    taken = await spec_of(account)
     assert (taken["holderIdentity"], taken["leaseTransitions"]) == (second.me, 1)
     for _ in range(2):
         await first.run_once()
         assert not first.is_trusted()
-    assert await spec_of(ours) == taken
+    assert await spec_of(account) == taken
 
 
-async def test_what_is_given_up_is_taken_at_the_next_look(ours: Account, clock: MovedClock) -> None:
-    first, second = a_lease(ours, clock), a_lease(ours, clock)
+async def test_released_lease_is_taken_at_the_next_look(account: Account, clock: MovedClock) -> None:
+    first, second = a_lease(account, clock), a_lease(account, clock)
     await first.run_once()
     assert await second.run_once() <= 1
     await first.release()
-    assert (await spec_of(ours)).get("holderIdentity", "") == ""
+    assert (await spec_of(account)).get("holderIdentity", "") == ""
     await second.run_once()
     assert (first.is_trusted(), second.is_trusted()) == (False, True)
     await first.release()
-    assert (await spec_of(ours))["holderIdentity"] == second.me
+    assert (await spec_of(account))["holderIdentity"] == second.me
 
 
 @pytest.mark.parametrize("state", ["none", "given up", "over"])
-async def test_of_many_that_reach_for_it_at_once_one_leads(ours: Account, clock: MovedClock, state: str) -> None:
-    replicas = [a_lease(ours, clock) for _ in range(6)]
+async def test_one_of_many_simultaneous_replicas_leads(account: Account, clock: MovedClock, state: str) -> None:
+    replicas = [a_lease(account, clock) for _ in range(6)]
     if state != "none":
-        before = a_lease(ours, clock)
+        before = a_lease(account, clock)
         await before.run_once()
         if state == "given up":
             await before.release()
@@ -135,18 +135,18 @@ async def test_of_many_that_reach_for_it_at_once_one_leads(ours: Account, clock:
             clock.move(SECONDS)
     await asyncio.gather(*(one.run_once() for one in replicas))
     (leader,) = [one for one in replicas if one.is_trusted()]
-    assert (await spec_of(ours))["holderIdentity"] == leader.me
+    assert (await spec_of(account))["holderIdentity"] == leader.me
     await Turns(clock, *replicas).until(clock.at + 30)
     assert [one.is_trusted() for one in replicas] == [one is leader for one in replicas]
 
 
-async def test_a_lease_that_is_deleted_is_made_anew(ours: Account, clock: MovedClock) -> None:
-    lease = a_lease(ours, clock)
+async def test_deleted_lease_is_made_anew(account: Account, clock: MovedClock) -> None:
+    lease = a_lease(account, clock)
     await lease.run_once()
-    await ours.plane.admin("DELETE", f"{leases(ours)}/{NAME}")
+    await account.plane.admin("DELETE", f"{leases(account)}/{NAME}")
     await Turns(clock, lease).until(clock.at + 10)
     assert lease.is_trusted()
-    assert (await spec_of(ours))["holderIdentity"] == lease.me
+    assert (await spec_of(account))["holderIdentity"] == lease.me
 
 
 @pytest.mark.parametrize(
@@ -162,15 +162,15 @@ async def test_a_lease_that_is_deleted_is_made_anew(ours: Account, clock: MovedC
         {"acquireTime": None},
     ],
 )
-async def test_whatever_the_server_lets_a_hand_write_a_leader_goes_on(
-    ours: Account, clock: MovedClock, spec: dict[str, Any] | None
+async def test_leader_goes_on_after_any_edit_of_its_lease(
+    account: Account, clock: MovedClock, spec: dict[str, Any] | None
 ) -> None:
-    lease = a_lease(ours, clock)
+    lease = a_lease(account, clock)
     await lease.run_once()
-    await ours.plane.admin("PATCH", f"{leases(ours)}/{NAME}", {"spec": spec})
+    await account.plane.admin("PATCH", f"{leases(account)}/{NAME}", {"spec": spec})
     await Turns(clock, lease).until(clock.at + 10)
     assert lease.is_trusted()
-    written = await spec_of(ours)
+    written = await spec_of(account)
     assert (written["holderIdentity"], written["leaseDurationSeconds"]) == (lease.me, SECONDS)
 
 
@@ -184,66 +184,64 @@ async def test_whatever_the_server_lets_a_hand_write_a_leader_goes_on(
     ],
     ids=["nothing", "a holder", "a length", "the largest count"],
 )
-async def test_a_lease_that_a_hand_made_is_taken_and_kept(
-    ours: Account, clock: MovedClock, spec: dict[str, Any]
-) -> None:
-    await ours.plane.admin("POST", leases(ours), {"metadata": {"name": NAME}, "spec": spec})
-    lease = a_lease(ours, clock)
+async def test_lease_made_by_hand_is_taken_and_kept(account: Account, clock: MovedClock, spec: dict[str, Any]) -> None:
+    await account.plane.admin("POST", leases(account), {"metadata": {"name": NAME}, "spec": spec})
+    lease = a_lease(account, clock)
     await Turns(clock, lease).until(clock.at + SECONDS + 2, lease.is_trusted)
     assert lease.is_trusted()
     await Turns(clock, lease).until(clock.at + SECONDS)
-    assert (lease.term(), (await spec_of(ours))["holderIdentity"]) == (1, lease.me)
+    assert (lease.term(), (await spec_of(account))["holderIdentity"]) == (1, lease.me)
 
 
-async def test_a_lease_without_the_time_of_its_winning_is_taken_from_another(ours: Account, clock: MovedClock) -> None:
-    lease = a_lease(ours, clock)
+async def test_lease_without_acquire_time_is_taken_from_another_holder(account: Account, clock: MovedClock) -> None:
+    lease = a_lease(account, clock)
     await lease.run_once()
     spec = {"acquireTime": None, "holderIdentity": "x"}
-    await ours.plane.admin("PATCH", f"{leases(ours)}/{NAME}", {"spec": spec})
+    await account.plane.admin("PATCH", f"{leases(account)}/{NAME}", {"spec": spec})
     turns, start = Turns(clock, lease), clock.at
     await turns.until(start + 10)
     assert not lease.is_trusted()
     await turns.until(start + 40)
     assert lease.is_trusted(), lease.vacancy()
-    assert (await spec_of(ours))["acquireTime"]
+    assert (await spec_of(account))["acquireTime"]
 
 
-async def test_a_namespace_that_ends_has_no_leader_and_says_why(ours: Account, clock: MovedClock) -> None:
-    async with dying_namespace(ours) as namespace:
-        lease = a_lease(ours, clock, namespace=namespace)
+async def test_terminating_namespace_has_no_leader_and_says_why(account: Account, clock: MovedClock) -> None:
+    async with dying_namespace(account) as namespace:
+        lease = a_lease(account, clock, namespace=namespace)
 
         async def is_told() -> bool:
             await lease.run_once()
             return "being terminated" in lease.vacancy()
 
-        await ours.plane.wait_for(is_told, "the namespace refuses the lease")
+        await account.plane.wait_for(is_told, "the namespace refuses the lease")
         assert not lease.is_trusted()
 
 
-async def test_nothing_is_sent_after_the_term_and_what_is_refused_is_no_fault(ours: Account, clock: MovedClock) -> None:
-    lease, made = a_lease(ours, clock), await ours.created()
-    api = JobApi(ours.client, ours.namespace, SITE.installation, lease.is_trusted)
+async def test_writes_outside_the_term_are_not_sent_and_no_fault(account: Account, clock: MovedClock) -> None:
+    lease, made = a_lease(account, clock), await account.created()
+    api = JobApi(account.client, account.namespace, SITE.installation, lease.is_trusted)
     refused: list[bool] = []
     remover, end = Remover(api, lambda: refused.append(True)), End("jobs", made.name, made.uid, "test")
     for is_over in (False, True):
         clock.move(60 * is_over)
-        assert read_create(await api.create(ours.manifest())) is Meaning.NOT_SENT
+        assert read_create(await api.create(account.manifest())) is Meaning.NOT_SENT
         assert read_delete(await api.delete(end)) == "not-sent"
-        assert await remover.remove([end]) == (not is_over)  # the second time it waits, as after any other
+        assert await remover.remove([end]) == (not is_over)  # it waits the second time, as after any delete
         assert (await api.get(made.name)).status == 200
         assert len(await api.list_task(made.task_id)) == 1
         await lease.run_once()
-        assert (await api.create(ours.manifest())).status == 201
+        assert (await api.create(account.manifest())).status == 201
     assert refused == []
     assert read_delete(await api.delete(end)) == "deleted"
 
 
 class TestOutage:
-    async def test_a_silent_server_is_given_up_and_the_term_ends(self, ours: Account, clock: MovedClock) -> None:
-        lease = a_lease(ours, clock, 2)
+    async def test_silent_server_is_given_up_and_the_term_ends(self, account: Account, clock: MovedClock) -> None:
+        lease = a_lease(account, clock, 2)
         await lease.run_once()
         began = time.monotonic()
-        ours.plane.pause()
+        account.plane.pause()
         try:
             assert await lease.run_once() == 0.2
             assert time.monotonic() - began < 5
@@ -252,7 +250,7 @@ class TestOutage:
             assert not lease.is_trusted()
             await lease.release()
         finally:
-            ours.plane.resume()
+            account.plane.resume()
         assert lease.vacancy() == ""
         clock.move(0.5)
         assert "lease dispatcher-leader: " in lease.vacancy()
@@ -261,18 +259,18 @@ class TestOutage:
             await lease.run_once()
             return lease.is_trusted()
 
-        await ours.plane.wait_for(leads, "the lease is kept again")
+        await account.plane.wait_for(leads, "the lease is kept again")
 
-    async def test_a_server_that_is_gone_is_told_at_once(self, ours: Account, clock: MovedClock) -> None:
-        lease = a_lease(ours, clock)
+    async def test_absent_server_is_a_fault_at_once(self, account: Account, clock: MovedClock) -> None:
+        lease = a_lease(account, clock)
         await lease.run_once()
-        await ours.plane.stop_api_server()
+        await account.plane.stop_api_server()
         try:
             assert await lease.run_once() == 1
             clock.move(SECONDS)
             assert not lease.is_trusted()
             assert "Cannot connect" in lease.vacancy()
         finally:
-            await ours.plane.start_api_server()
+            await account.plane.start_api_server()
         await lease.run_once()
         assert lease.is_trusted()

@@ -1,4 +1,4 @@
-"""Terms that meet at their edges: a rival's between two of our rounds, two lengths while one is being changed."""
+"""Terms at their limits: a rival's term between two of our rounds, and two lengths while the lease changes."""
 
 from collections.abc import AsyncIterator
 
@@ -17,8 +17,11 @@ async def replicas() -> AsyncIterator[Replicas]:
         await made.close()
 
 
-async def test_a_term_that_a_rival_had_in_between_ends_ours(replicas: Replicas) -> None:
-    """Our renewal is under way for so long that a rival takes over and gives up; the same try gets the lease back."""
+async def test_term_of_a_rival_in_between_ends_our_term(replicas: Replicas) -> None:
+    """Our renewal takes so long that a rival takes over and releases the lease.
+
+    The same attempt gets the lease back.
+    """
     first, second = await replicas.leader(), replicas.one()
     before = first.term()
     await second.run_once()
@@ -37,7 +40,7 @@ async def test_a_term_that_a_rival_had_in_between_ends_ours(replicas: Replicas) 
     assert first.term() == before + 1
 
 
-async def test_a_deleted_lease_is_waited_for_as_long_as_its_holder_wanted(replicas: Replicas) -> None:
+async def test_rival_waits_for_a_deleted_lease_as_long_as_its_holder_wanted(replicas: Replicas) -> None:
     first, second = await replicas.leader(60), replicas.one(2)
     await second.run_once()
     replicas.clock.move(3)
@@ -49,7 +52,7 @@ async def test_a_deleted_lease_is_waited_for_as_long_as_its_holder_wanted(replic
         assert not (first.is_trusted() and second.is_trusted())
 
 
-async def test_a_rival_that_is_not_there_does_not_end_our_term(replicas: Replicas) -> None:
+async def test_absent_rival_does_not_end_our_term(replicas: Replicas) -> None:
     first = await replicas.leader()
     before = first.term()
     for _ in range(5):

@@ -1,4 +1,4 @@
-"""The lease at a server that loses answers, refuses, hangs, and whose lease is edited by hand."""
+"""The lease at a server that loses answers, refuses or hangs, and a lease that is edited by hand."""
 
 import time
 from collections.abc import AsyncIterator
@@ -58,7 +58,7 @@ async def replicas() -> AsyncIterator[Replicas]:
 
 @pytest.mark.parametrize("fault", NO_ANSWER.values(), ids=NO_ANSWER)
 class TestNoAnswer:
-    async def test_a_read_that_says_nothing_makes_no_leader(self, replicas: Replicas, fault: Fault) -> None:
+    async def test_unanswered_read_makes_no_leader(self, replicas: Replicas, fault: Fault) -> None:
         lease = replicas.one()
         replicas.api.until_cured["GET"] = fault
         assert await lease.run_once() == 1
@@ -72,9 +72,7 @@ class TestNoAnswer:
         assert lease.vacancy() == "lease dispatcher-leader: its holder is gone", "the fault is past"
 
     @pytest.mark.parametrize("method", ["POST", "PUT"])
-    async def test_a_write_without_an_answer_makes_no_leader(
-        self, replicas: Replicas, fault: Fault, method: str
-    ) -> None:
+    async def test_unanswered_write_makes_no_leader(self, replicas: Replicas, fault: Fault, method: str) -> None:
         if method == "PUT":
             replicas.api.by_hand(**GIVEN_UP)
         lease = replicas.one()
@@ -88,7 +86,7 @@ class TestNoAnswer:
         await lease.run_once()
         assert lease.is_trusted()
 
-    async def test_a_term_that_cannot_be_renewed_ends_by_time(self, replicas: Replicas, fault: Fault) -> None:
+    async def test_term_that_cannot_be_renewed_ends_in_time(self, replicas: Replicas, fault: Fault) -> None:
         lease, began = await replicas.leader(), replicas.clock.at
         replicas.api.until_cured |= {"GET": fault, "PUT": fault}
         while replicas.clock.at < began + TRUSTED - 1:
@@ -103,14 +101,14 @@ class TestNoAnswer:
         await lease.run_once()
         assert lease.is_trusted()
 
-    async def test_a_lease_that_cannot_be_given_up_keeps_nobody(self, replicas: Replicas, fault: Fault) -> None:
+    async def test_failed_release_ends_the_trust(self, replicas: Replicas, fault: Fault) -> None:
         lease = await replicas.leader()
         replicas.api.until_cured |= {"GET": fault, "PUT": fault}
         await lease.release()
         assert not lease.is_trusted()
 
 
-async def test_a_proxys_404_is_no_word_that_there_is_no_lease(replicas: Replicas) -> None:
+async def test_answer_404_of_a_proxy_does_not_mean_a_missing_lease(replicas: Replicas) -> None:
     first, second = await replicas.leader(), replicas.one()
     replicas.api.faults["GET"].append(answers(404, "404 page not found"))
     await second.run_once()
@@ -119,7 +117,7 @@ async def test_a_proxys_404_is_no_word_that_there_is_no_lease(replicas: Replicas
     assert first.is_trusted()
 
 
-async def test_a_namespace_that_is_not_there_is_told(replicas: Replicas) -> None:
+async def test_missing_namespace_is_reported(replicas: Replicas) -> None:
     lease, before = replicas.one(), faults()
     replicas.api.until_cured["POST"] = refuses(404, "NotFound")
     assert await lease.run_once() == 1
@@ -127,7 +125,7 @@ async def test_a_namespace_that_is_not_there_is_told(replicas: Replicas) -> None
     assert faults() == before + 1
 
 
-async def test_an_empty_object_is_no_lease_of_ours(replicas: Replicas) -> None:
+async def test_empty_object_is_no_lease_of_ours(replicas: Replicas) -> None:
     replicas.api.until_cured |= {method: answers(200, "{}") for method in ("GET", "POST", "PUT")}
     lease = replicas.one()
     for _ in range(3):
@@ -136,12 +134,12 @@ async def test_an_empty_object_is_no_lease_of_ours(replicas: Replicas) -> None:
 
 
 LOST = {"POST": [written_but_lost], "PUT": [written_but_lost, reset]}
-"""aiohttp sends a PUT again by itself."""
+"""aiohttp repeats a PUT by itself."""
 
 
 class TestWrittenButLost:
     @pytest.mark.parametrize("method", ["POST", "PUT"])
-    async def test_what_was_won_without_an_answer_is_renewed_before_it_is_trusted(
+    async def test_win_with_a_lost_answer_is_renewed_before_it_is_trusted(
         self, replicas: Replicas, method: str
     ) -> None:
         if method == "PUT":
@@ -159,9 +157,7 @@ class TestWrittenButLost:
         replicas.clock.move(TRUSTED - 0.01)
         assert lease.is_trusted(), "from the call that was answered"
 
-    async def test_a_write_whose_repeat_meets_a_conflict_is_read_and_renewed_in_the_same_try(
-        self, replicas: Replicas
-    ) -> None:
+    async def test_conflict_of_a_repeated_write_is_solved_in_the_same_try(self, replicas: Replicas) -> None:
         replicas.api.by_hand(**GIVEN_UP)
         lease, clock = replicas.one(), replicas.clock
         replicas.api.faults["PUT"].extend([written_but_lost, takes(clock), takes(clock, after=2)])
@@ -173,7 +169,7 @@ class TestWrittenButLost:
         clock.at = began + TRUSTED
         assert not lease.is_trusted(), "from the start of the try, not of its last call"
 
-    async def test_a_renewal_that_was_lost_stretches_nothing_and_is_made_good(self, replicas: Replicas) -> None:
+    async def test_lost_renewal_extends_no_trust_and_is_repeated(self, replicas: Replicas) -> None:
         lease, began = await replicas.leader(), replicas.clock.at
         replicas.clock.move(3)
         replicas.api.faults["PUT"].extend(LOST["PUT"])
@@ -186,13 +182,13 @@ class TestWrittenButLost:
         await lease.run_once()
         assert lease.is_trusted()
 
-    async def test_what_was_renewed_without_an_answer_can_be_given_up(self, replicas: Replicas) -> None:
+    async def test_renewal_with_a_lost_answer_can_be_released(self, replicas: Replicas) -> None:
         lease = await replicas.leader()
-        replicas.api.by_hand()  # as a renewal that was cancelled, and is done all the same
+        replicas.api.by_hand()  # as a renewal that was cancelled, and is carried out all the same
         await lease.release()
         assert replicas.api.holder == ""
 
-    async def test_whoever_sees_it_waits_from_then_on(self, replicas: Replicas) -> None:
+    async def test_rival_that_sees_a_lost_renewal_waits_from_then_on(self, replicas: Replicas) -> None:
         first, second = await replicas.leader(), replicas.one()
         await second.run_once()
         replicas.clock.move(12)
@@ -207,7 +203,7 @@ class TestWrittenButLost:
 
 
 async def slow(api: ScriptedApi, request: web.Request) -> web.StreamResponse:
-    """Longer than half of the third of two seconds."""
+    """Longer than half of a third of two seconds."""
     assert isinstance(api, ScriptedLease)
     await moment(0.5)
     return await api.serve(request)
@@ -215,7 +211,7 @@ async def slow(api: ScriptedApi, request: web.Request) -> web.StreamResponse:
 
 class TestSilence:
     @pytest.mark.parametrize("method", ["GET", "POST"])
-    async def test_a_call_is_given_up_after_a_third_of_the_length(self, replicas: Replicas, method: str) -> None:
+    async def test_call_is_given_up_after_a_third_of_the_length(self, replicas: Replicas, method: str) -> None:
         lease, began = replicas.one(2), time.monotonic()
         replicas.api.faults[method].append(hanging)
         assert await lease.run_once() == 0.2
@@ -225,7 +221,7 @@ class TestSilence:
         await lease.run_once()
         assert lease.is_trusted()
 
-    async def test_a_read_and_a_write_together_take_no_longer(self, replicas: Replicas) -> None:
+    async def test_read_and_write_together_have_the_same_limit(self, replicas: Replicas) -> None:
         lease = replicas.one(2)
         replicas.api.faults["GET"].append(slow)
         replicas.api.faults["POST"].append(slow)
@@ -237,7 +233,7 @@ class TestSilence:
         await lease.release()
         assert not lease.is_trusted()
 
-    async def test_a_leader_lives_through_it_within_its_term(self, replicas: Replicas) -> None:
+    async def test_leader_survives_a_hanging_call_within_its_term(self, replicas: Replicas) -> None:
         lease = await replicas.leader(2)
         replicas.api.faults["PUT"].append(hanging)
         await lease.run_once()
@@ -246,7 +242,7 @@ class TestSilence:
         assert lease.is_trusted()
         assert replicas.api.holder == lease.me
 
-    async def test_a_lease_is_given_up_or_left_in_bounded_time(self, replicas: Replicas) -> None:
+    async def test_release_takes_bounded_time(self, replicas: Replicas) -> None:
         lease, began = await replicas.leader(2), time.monotonic()
         replicas.api.until_cured["GET"] = hanging
         await lease.release()
@@ -255,7 +251,7 @@ class TestSilence:
 
 class TestByHand:
     @pytest.mark.parametrize("spec", BY_HAND.values(), ids=BY_HAND)
-    async def test_what_a_hand_wrote_over_a_leader_is_written_over_or_believed(
+    async def test_edit_of_a_leaders_lease_is_overwritten_or_obeyed(
         self, replicas: Replicas, spec: dict[str, Any]
     ) -> None:
         lease, rival = await replicas.leader(), replicas.one()
@@ -264,11 +260,11 @@ class TestByHand:
         replicas.api.by_hand(**spec)
         await turns.until(start + 10)
         assert (lease.is_trusted(), lease.vacancy()) == (spec.get("holderIdentity") != "nobody", "")
-        await turns.until(start + 60)  # which says whether two trust at once
+        await turns.until(start + 60)  # `until` fails if two trust at once
         assert lease.is_trusted() or rival.is_trusted()
 
     @pytest.mark.parametrize("spec", BY_HAND.values(), ids=BY_HAND)
-    async def test_what_a_hand_made_stops_nobody_for_ever(self, replicas: Replicas, spec: dict[str, Any]) -> None:
+    async def test_lease_made_by_hand_stops_nobody_for_ever(self, replicas: Replicas, spec: dict[str, Any]) -> None:
         known = {"holderIdentity": "dead", "leaseDurationSeconds": 15, "leaseTransitions": 3}
         replicas.api.by_hand(**known | spec)
         lease, start = replicas.one(), replicas.clock.at
@@ -279,7 +275,7 @@ class TestByHand:
         await turns.until(start + limit + 2, lease.is_trusted)
         assert (lease.is_trusted(), replicas.api.holder) == (True, lease.me)
 
-    async def test_a_lease_of_nulls_is_a_free_one(self, replicas: Replicas) -> None:
+    async def test_lease_of_nulls_is_free(self, replicas: Replicas) -> None:
         names = ("holderIdentity", "leaseDurationSeconds", "leaseTransitions", "acquireTime", "renewTime")
         replicas.api.by_hand()
         assert replicas.api.lease is not None
@@ -288,7 +284,7 @@ class TestByHand:
         await Turns(replicas.clock, lease).until(replicas.clock.at + 17, lease.is_trusted)
         assert lease.is_trusted()
 
-    async def test_a_lease_without_a_spec_is_a_free_one(self, replicas: Replicas) -> None:
+    async def test_lease_without_a_spec_is_free(self, replicas: Replicas) -> None:
         replicas.api.by_hand()
         lease = replicas.one()
         await Turns(replicas.clock, lease).until(replicas.clock.at + 17, lease.is_trusted)

@@ -1,4 +1,4 @@
-"""Terms of the leader lease, by a clock that a test moves: how long one is trusted, and who takes over when."""
+"""Terms of the leader lease, with a clock that a test moves: how long a term is trusted, and who takes over when."""
 
 from collections.abc import AsyncIterator, Callable
 
@@ -31,7 +31,7 @@ async def replicas() -> AsyncIterator[Replicas]:
 
 
 class TestTerm:
-    async def test_the_first_to_come_leads_and_says_so(self, replicas: Replicas) -> None:
+    async def test_first_replica_leads_and_says_so(self, replicas: Replicas) -> None:
         lease, won = replicas.one(), []
         lease.on_winning(lambda: won.append(lease.is_trusted()))
         assert not lease.is_trusted()
@@ -40,9 +40,7 @@ class TestTerm:
         assert (replicas.api.holder, won, lease.vacancy()) == (lease.me, [True], "")
         assert REGISTRY.get_sample_value("dispatcher_leader") == 1
 
-    async def test_it_is_trusted_for_its_length_less_a_margin_from_the_start_of_the_call(
-        self, replicas: Replicas
-    ) -> None:
+    async def test_term_is_trusted_for_its_length_less_a_margin_from_the_call(self, replicas: Replicas) -> None:
         lease, clock = await replicas.leader(), replicas.clock
         for before, after in ((0, 0), (4, 0), (0, 4), (2, 2)):
             began = clock.at
@@ -55,7 +53,7 @@ class TestTerm:
             assert not lease.is_trusted()
             assert REGISTRY.get_sample_value("dispatcher_leader") == 0
 
-    async def test_the_read_before_a_takeover_counts_too(self, replicas: Replicas) -> None:
+    async def test_time_of_the_read_before_a_takeover_counts(self, replicas: Replicas) -> None:
         lease, clock, began = replicas.one(), replicas.clock, replicas.clock.at
         replicas.api.faults["GET"].append(takes(clock, 2, 3))
         replicas.api.faults["POST"].append(takes(clock, 3, 3))
@@ -64,7 +62,7 @@ class TestTerm:
         clock.at = began + TRUSTED
         assert not lease.is_trusted()
 
-    async def test_a_renewal_that_was_answered_after_its_term_trusts_nothing(self, replicas: Replicas) -> None:
+    async def test_renewal_answered_after_its_term_is_not_trusted(self, replicas: Replicas) -> None:
         lease = await replicas.leader()
         replicas.api.faults["PUT"].append(takes(replicas.clock, after=3600))  # the machine slept
         await lease.run_once()
@@ -72,7 +70,7 @@ class TestTerm:
         await lease.run_once()
         assert lease.is_trusted()
 
-    async def test_a_renewal_is_one_write_that_keeps_what_is_kept(self, replicas: Replicas) -> None:
+    async def test_renewal_is_one_write_that_changes_only_the_time(self, replicas: Replicas) -> None:
         lease = await replicas.leader()
         before = dict(replicas.api.lease or {})
         for _ in range(2):
@@ -85,25 +83,25 @@ class TestTerm:
         assert spec["renewTime"] > spec["acquireTime"] == before["spec"]["acquireTime"]
         assert (spec["leaseDurationSeconds"], spec["leaseTransitions"]) == (15, 0)
 
-    async def test_what_is_not_what_the_leader_knows_is_read_and_kept_in_the_same_try(self, replicas: Replicas) -> None:
+    async def test_lease_changed_by_others_is_read_and_renewed_in_the_same_try(self, replicas: Replicas) -> None:
         lease, before = await replicas.leader(), faults()
         replicas.api.by_hand(leaseTransitions=7)  # the server has another version now
         replicas.clock.move(5)
         assert await lease.run_once() == 3
         assert [asked.kind for asked in replicas.api.asked][2:] == ["PUT", "GET", "PUT"]
         assert replicas.api.lease is not None
-        assert replicas.api.lease["spec"]["leaseTransitions"] == 7, "nobody's version is written over"
+        assert replicas.api.lease["spec"]["leaseTransitions"] == 7, "no other version is overwritten"
         replicas.clock.move(TRUSTED - 0.01)
         assert lease.is_trusted()
         assert faults() == before
 
-    async def test_a_try_has_two_rounds_and_the_term_goes_on_as_it_was(self, replicas: Replicas) -> None:
+    async def test_try_has_two_rounds_and_leaves_the_term_as_it_was(self, replicas: Replicas) -> None:
         lease, began, before = await replicas.leader(), replicas.clock.at, faults()
         replicas.clock.move(5)
         replicas.api.faults["PUT"].extend([beaten_by(replicas.api.by_hand)] * 2)
         assert 0 < await lease.run_once() <= 3
         assert [asked.kind for asked in replicas.api.asked][2:] == ["PUT", "GET", "PUT"]
-        assert faults() == before, "somebody who was faster is none"
+        assert faults() == before, "a conflict is no fault"
         replicas.clock.at = began + TRUSTED - 0.01
         assert lease.is_trusted()
         replicas.clock.at = began + TRUSTED
@@ -111,7 +109,7 @@ class TestTerm:
         await lease.run_once()
         assert lease.is_trusted()
 
-    async def test_winning_is_told_once_a_term_and_each_term_has_a_number(self, replicas: Replicas) -> None:
+    async def test_winning_is_reported_once_a_term_and_terms_are_numbered(self, replicas: Replicas) -> None:
         lease, terms = replicas.one(), []
         lease.on_winning(lambda: terms.append(lease.term()))
         assert lease.term() == 0
@@ -121,18 +119,18 @@ class TestTerm:
         replicas.clock.move(SECONDS)
         assert (lease.term(), terms) == (0, [1])
         await lease.run_once()
-        assert (lease.term(), terms) == (2, [1, 2]), "what others did meanwhile is not known"
+        assert (lease.term(), terms) == (2, [1, 2]), "others may have led meanwhile"
         await lease.release()
         assert lease.term() == 0
         await lease.run_once()
         assert (lease.term(), terms) == (3, [1, 2, 3])
 
-    async def test_a_rival_has_no_term(self, replicas: Replicas) -> None:
+    async def test_rival_has_no_term(self, replicas: Replicas) -> None:
         first, second = await replicas.leader(), replicas.one()
         await second.run_once()
         assert (first.term(), second.term()) == (1, 0)
 
-    async def test_who_was_asleep_while_another_took_over_writes_nothing(self, replicas: Replicas) -> None:
+    async def test_old_leader_writes_nothing_after_a_takeover(self, replicas: Replicas) -> None:
         first, second = await replicas.leader(), replicas.one()
         await second.run_once()
         replicas.clock.move(3600)
@@ -148,7 +146,7 @@ class TestTerm:
 class TestTakingOver:
     @pytest.mark.parametrize("seconds", [2, 15, 300])
     @pytest.mark.parametrize("after", [0, 0.7, 2.9, 33.3])
-    async def test_a_rival_leads_within_the_length_and_two_seconds_of_a_kill(
+    async def test_rival_leads_within_the_length_and_two_seconds_of_a_kill(
         self, replicas: Replicas, seconds: int, after: float
     ) -> None:
         first, second = await replicas.leader(seconds), replicas.one(seconds)
@@ -164,7 +162,7 @@ class TestTakingOver:
         assert (spec["holderIdentity"], spec["leaseTransitions"]) == (second.me, 1)
         assert spec["acquireTime"] == spec["renewTime"]
 
-    async def test_a_rival_waits_as_long_as_the_holder_wanted(self, replicas: Replicas) -> None:
+    async def test_rival_waits_as_long_as_the_holder_wanted(self, replicas: Replicas) -> None:
         first, second = await replicas.leader(60), replicas.one(2)
         turns, start = Turns(replicas.clock, first, second), replicas.clock.at
         await turns.until(start)
@@ -174,7 +172,7 @@ class TestTakingOver:
         await turns.until(start + 62)
         assert second.is_trusted()
 
-    async def test_what_is_given_up_is_taken_within_a_second(self, replicas: Replicas) -> None:
+    async def test_released_lease_is_taken_within_a_second(self, replicas: Replicas) -> None:
         first, second = await replicas.leader(), replicas.one()
         turns, start = Turns(replicas.clock, first, second), replicas.clock.at
         await turns.until(start + 10)
@@ -183,11 +181,11 @@ class TestTakingOver:
         assert (replicas.api.holder, first.is_trusted()) == ("", False)
         assert replicas.api.lease is not None
         spec = replicas.api.lease["spec"]
-        assert (spec["leaseTransitions"], spec["leaseDurationSeconds"]) == (0, 1), "nobody has taken it yet"
+        assert (spec["leaseTransitions"], spec["leaseDurationSeconds"]) == (0, 1), "not taken yet"
         await turns.until(start + 11.01, second.is_trusted)
         assert second.is_trusted()
 
-    async def test_it_is_not_trusted_while_it_is_being_given_up(self, replicas: Replicas) -> None:
+    async def test_lease_is_not_trusted_while_it_is_released(self, replicas: Replicas) -> None:
         first, second = await replicas.leader(), replicas.one()
         await second.run_once()
         replicas.api.faults["PUT"].append(written_but_lost)
@@ -195,25 +193,24 @@ class TestTakingOver:
         await second.run_once()
         assert (first.is_trusted(), second.is_trusted()) == (False, True)
 
-    async def test_a_renewal_that_lands_while_it_is_given_up_does_not_keep_it(self, replicas: Replicas) -> None:
+    async def test_renewal_during_the_release_does_not_keep_the_lease(self, replicas: Replicas) -> None:
         first, second = await replicas.leader(), replicas.one()
         await second.run_once()
-        replicas.api.faults["PUT"].append(
-            beaten_by(replicas.api.by_hand)
-        )  # a call that was cut off, and is done all the same
+        # As a call that was cancelled, and is carried out all the same.
+        replicas.api.faults["PUT"].append(beaten_by(replicas.api.by_hand))
         await first.release()
         assert replicas.api.holder == ""
         await second.run_once()
         assert (first.is_trusted(), second.is_trusted()) == (False, True)
 
-    async def test_what_keeps_changing_is_left_to_end_by_itself(self, replicas: Replicas) -> None:
+    async def test_lease_that_keeps_changing_is_left_to_expire(self, replicas: Replicas) -> None:
         lease = await replicas.leader()
         replicas.api.faults["PUT"].extend([beaten_by(replicas.api.by_hand)] * 3)
         await lease.release()
         assert [asked.kind for asked in replicas.api.asked][2:] == ["GET", "PUT", "GET", "PUT"]
         assert (replicas.api.holder, lease.is_trusted()) == (lease.me, False)
 
-    async def test_nobody_gives_up_what_is_anothers(self, replicas: Replicas) -> None:
+    async def test_release_leaves_the_lease_of_another_holder(self, replicas: Replicas) -> None:
         first, second = await replicas.leader(), replicas.one()
         await second.run_once()
         await second.release()
@@ -221,7 +218,7 @@ class TestTakingOver:
         assert not [asked for asked in replicas.api.asked if asked.kind == "PUT"]
 
     @pytest.mark.parametrize("method", ["POST", "PUT"])
-    async def test_of_two_that_reach_for_it_one_leads(self, replicas: Replicas, method: str) -> None:
+    async def test_one_of_two_simultaneous_replicas_leads(self, replicas: Replicas, method: str) -> None:
         first, second = replicas.one(), replicas.one()
         if method == "PUT":
             replicas.api.by_hand(holderIdentity="dead", leaseDurationSeconds=15)
@@ -232,12 +229,12 @@ class TestTakingOver:
         before = faults()
         assert 0 < await first.run_once() <= 3
         assert (first.is_trusted(), second.is_trusted(), replicas.api.holder) == (False, True, second.me)
-        assert faults() == before, "a rival that was faster is none"
+        assert faults() == before, "a faster rival is no fault"
         turns = Turns(replicas.clock, first, second)
         await turns.until(replicas.clock.at + 60)
         assert (second.is_trusted(), replicas.api.holder, first.vacancy()) == (True, second.me, "")
 
-    async def test_who_lost_the_first_race_knows_of_a_leader_and_takes_over_in_time(self, replicas: Replicas) -> None:
+    async def test_loser_of_the_first_race_takes_over_in_time(self, replicas: Replicas) -> None:
         first, second = replicas.one(), replicas.one()
         replicas.api.faults["POST"].append(meets(first))
         start = replicas.clock.at
@@ -247,21 +244,21 @@ class TestTakingOver:
         assert (first.is_trusted(), second.is_trusted()) == (False, True)
 
 
-HANDS: dict[str, Callable[[ScriptedLease], None]] = {
+EDITS: dict[str, Callable[[ScriptedLease], None]] = {
     "deleted": ScriptedLease.delete,
     "emptied": lambda api: api.by_hand(holderIdentity=""),
 }
 
 
-@pytest.mark.parametrize("hand", HANDS.values(), ids=HANDS)
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
 class TestTakingBack:
-    async def test_who_trusts_its_term_takes_back_at_once_what_a_rival_waits_for(
-        self, replicas: Replicas, hand: Callable[[ScriptedLease], None]
+    async def test_leader_with_a_trusted_term_takes_its_lease_back_at_once(
+        self, replicas: Replicas, edit: Callable[[ScriptedLease], None]
     ) -> None:
         first, second, before = await replicas.leader(), replicas.one(), faults()
         await second.run_once()
         replicas.clock.move(13)
-        hand(replicas.api)
+        edit(replicas.api)
         await second.run_once()
         assert (replicas.api.holder or "", second.vacancy()) == ("", "")
         await first.run_once()
@@ -269,22 +266,24 @@ class TestTakingBack:
         replicas.clock.move(TRUSTED - 0.01)
         assert first.is_trusted()
 
-    async def test_two_never_trust_at_once(self, replicas: Replicas, hand: Callable[[ScriptedLease], None]) -> None:
+    async def test_trust_is_never_with_two_replicas(
+        self, replicas: Replicas, edit: Callable[[ScriptedLease], None]
+    ) -> None:
         first, second = await replicas.leader(), replicas.one()
         turns, start = Turns(replicas.clock, first, second), replicas.clock.at
         await turns.until(start + 6.5)
-        hand(replicas.api)
-        await turns.until(start + 60)  # it says whether they do
+        edit(replicas.api)
+        await turns.until(start + 60)  # `until` fails if two trust at once
         assert (first.term(), second.term()) == (1, 0)
 
     @pytest.mark.parametrize("was_leader", [True, False])
-    async def test_who_does_not_trust_a_term_waits_for_the_whole_length(
-        self, replicas: Replicas, hand: Callable[[ScriptedLease], None], was_leader: bool
+    async def test_replica_without_a_trusted_term_waits_for_the_whole_length(
+        self, replicas: Replicas, edit: Callable[[ScriptedLease], None], was_leader: bool
     ) -> None:
         first, second = await replicas.leader(), replicas.one()
         await second.run_once()
         replicas.clock.move(TRUSTED)
-        hand(replicas.api)
+        edit(replicas.api)
         one, start = first if was_leader else second, replicas.clock.at
         turns = Turns(replicas.clock, one)
         await turns.until(start + SECONDS - 0.1)

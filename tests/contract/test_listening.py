@@ -1,4 +1,4 @@
-"""A server of ours that stops while somebody comes in, at each turn of the loop that this takes."""
+"""A server of ours that stops while a client connects, at each turn of the event loop that the connection takes."""
 
 import asyncio
 import socket
@@ -10,22 +10,22 @@ from dispatcher.model.errors import SettingsError
 from dispatcher.runtime.listening import listen, take_nobody_new
 
 TURNS = 6
-"""Accepted in the first or second, made known in the next ones; by the last it waits to be asked something."""
+"""The connection is accepted in turn 1 or 2 and reported in the next turns; by the last one it waits for a request."""
 
 
 @pytest.mark.parametrize("turns", range(TURNS))
-async def test_who_comes_in_while_it_stops_is_let_go(turns: int) -> None:
+async def test_connection_made_during_the_stop_is_closed(turns: int) -> None:
     server = await served("127.0.0.1:0")
     with socket.create_connection(server.addresses[0]) as client:
         client.setblocking(False)
         for _ in range(turns):
             await asyncio.sleep(0)
         await server.cleanup()
-        assert await is_let_go(client)
+        assert await is_closed(client)
 
 
-async def test_who_comes_in_while_it_stops_is_let_go_by_a_server_of_streams_too() -> None:
-    """The proxies of the fault suite close theirs so."""
+async def test_connection_made_during_the_stop_of_a_stream_server_is_closed() -> None:
+    """The proxies of the fault suite close their servers in this way."""
     for turns in range(TURNS):
         server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
         with socket.create_connection(server.sockets[0].getsockname()) as client:
@@ -34,10 +34,10 @@ async def test_who_comes_in_while_it_stops_is_let_go_by_a_server_of_streams_too(
                 await asyncio.sleep(0)
             await take_nobody_new(server)
             server.close()
-            assert await is_let_go(client), turns
+            assert await is_closed(client), turns
 
 
-async def test_an_address_that_is_taken_is_told_with_the_setting_that_names_it() -> None:
+async def test_taken_address_is_reported_with_its_setting() -> None:
     server = await served("127.0.0.1:0")
     taken = f"127.0.0.1:{server.addresses[0][1]}"
     other = web.AppRunner(web.Application())
@@ -48,7 +48,7 @@ async def test_an_address_that_is_taken_is_told_with_the_setting_that_names_it()
 
 
 @pytest.mark.parametrize(("address", "reached"), [(":0", "127.0.0.1"), ("[::1]:0", "::1")])
-async def test_it_listens_on_every_interface_and_on_ipv6(address: str, reached: str) -> None:
+async def test_server_listens_on_every_interface_and_on_ipv6(address: str, reached: str) -> None:
     server = await served(address)
     ports = {one[1] for one in server.addresses if reached in one[0] or one[0] == "0.0.0.0"}
     socket.create_connection((reached, ports.pop())).close()
@@ -100,12 +100,12 @@ async def test_loopback_server_answers_to_the_host_of_its_setting() -> None:
 
 @pytest.mark.parametrize("host", ["evil.example", "10.1.2.3:8080"])
 async def test_server_on_every_interface_answers_to_any_name(host: str) -> None:
-    """kubelet and Prometheus call by the address of the Pod."""
+    """kubelet and Prometheus call the address of the Pod."""
     assert (await asked("0.0.0.0:0", f"Host: {host}\r\n"))[0] == 200
 
 
 async def asked(address: str, head: str, version: str = "1.1", path: str = "/") -> tuple[int, str]:
-    """What a server that listens there answers to a GET with that head."""
+    """Status and body of the answer of a server that listens there, to a GET with that head."""
     server = await served(address)
     host, port = server.addresses[0][:2]
     reader, writer = await asyncio.open_connection(host, port)
@@ -128,7 +128,7 @@ async def served(address: str) -> web.AppRunner:
     return runner
 
 
-async def is_let_go(client: socket.socket) -> bool:
+async def is_closed(client: socket.socket) -> bool:
     try:
         async with asyncio.timeout(5):
             return await asyncio.get_running_loop().sock_recv(client, 1) == b""

@@ -1,4 +1,4 @@
-"""The picture of the cluster says what of it is not known; and whatever happened before, in the end it is right."""
+"""The mirror of the cluster says what is not known, and is equal to the server in the end, whatever happened before."""
 
 import asyncio
 import random
@@ -53,7 +53,7 @@ async def fresh(mirror: Mirror) -> None:
 
 
 class TestStale:
-    async def test_nothing_is_known_before_the_first_list(self, api: ScriptedApi) -> None:
+    async def test_mirror_knows_nothing_before_the_first_list(self, api: ScriptedApi) -> None:
         api.until_cured["list"] = refuses(403, "Forbidden")
         async with mirroring(api) as mirror:
             assert mirror.stale() == "jobs: not listed yet; pods: not listed yet; nodes: not listed yet"
@@ -71,7 +71,7 @@ class TestStale:
         [reset, answers(503, "no endpoints"), refuses(401, "Unauthorized")],
         ids=["connections break", "a proxy in its place", "the token is refused"],
     )
-    async def test_while_the_server_is_away_all_is_stale_and_kept(self, api: ScriptedApi, how: Fault) -> None:
+    async def test_mirror_is_stale_and_kept_while_the_server_is_away(self, api: ScriptedApi, how: Fault) -> None:
         async with mirroring(api) as mirror:
             await fresh(mirror)
             api.until_cured |= {"list": how, "watch": how}
@@ -84,7 +84,7 @@ class TestStale:
             assert set(mirror.view().jobs) == {"thing-1", "thing-2"}
 
     @pytest.mark.fault(24)
-    async def test_one_stale_resource_makes_the_picture_stale(self, api: ScriptedApi) -> None:
+    async def test_one_stale_resource_makes_the_mirror_stale(self, api: ScriptedApi) -> None:
         async with mirroring(api) as mirror:
             await fresh(mirror)
             mirror._pods.store.proven_at = time.monotonic() - MOST_SECONDS - 1
@@ -110,7 +110,7 @@ class TestStale:
             mirror._pods.store.drop(a_pod().name)
             assert (mirror.has_shown("node-1"), mirror.has_shown("thing-1")) == (True, False)
 
-    async def test_a_view_stays_as_it_is(self, api: ScriptedApi) -> None:
+    async def test_view_does_not_change(self, api: ScriptedApi) -> None:
         async with mirroring(api) as mirror:
             await fresh(mirror)
             before, told = mirror.view(), asyncio.Event()
@@ -122,7 +122,7 @@ class TestStale:
 
 
 class TestToken:
-    async def test_a_list_is_asked_again_with_a_fresh_token(self, api: ScriptedApi) -> None:
+    async def test_list_is_repeated_with_a_fresh_token(self, api: ScriptedApi) -> None:
         async with reflecting_script(api) as reflector:
             await settled(api, reflector)
             api.tokens, api.token_file = {"fresh"}, "fresh"
@@ -130,7 +130,7 @@ class TestToken:
             await settled(api, reflector)
             await wait_for(lambda: api.requests("watch")[-1].token == "fresh", "a watch with the fresh token")
 
-    async def test_a_refused_watch_leads_to_one(self, api: ScriptedApi) -> None:
+    async def test_refused_watch_is_repeated_with_a_fresh_token(self, api: ScriptedApi) -> None:
         api.watches.append(refuses(401, "Unauthorized"))
         api.token_file = "fresh"
         api.tokens.add("fresh")
@@ -141,18 +141,18 @@ class TestToken:
 
 
 class Storm:
-    """Some seconds of everything that can go wrong, drawn by lot."""
+    """Some seconds of random faults and changes."""
 
     def __init__(self, api: ScriptedApi, seed: int) -> None:
         self._api = api
         self._chance = random.Random(seed)
 
-    async def rage(self) -> None:
+    async def run(self) -> None:
         for _ in range(self._chance.randrange(20, 60)):
             await self._chance.choices([self._change, self._script, self._break], [6, 1, 2])[0]()
             await moment(self._chance.uniform(0, 0.05))
 
-    def pass_over(self) -> None:
+    def stop(self) -> None:
         self._api.lists.clear()
         self._api.watches.clear()
         self._api.tokens |= {"good", "fresh"}
@@ -180,21 +180,21 @@ class Storm:
 
 
 def is_answer(fault: Fault) -> bool:
-    """What may stand in for a list; a stream without an end would wait for the time limit of a request."""
+    """Whether the fault may answer a list; a stream without an end would wait for the time limit of the request."""
     return fault not in {silent, out_of_order}
 
 
 @pytest.mark.fault(25, 28)
 @pytest.mark.parametrize("first_seed", [0, 10, 20])
-async def test_after_any_faults_and_a_quiet_while_the_store_is_the_servers(first_seed: int) -> None:
-    async def weather(seed: int) -> None:
+async def test_store_equals_the_server_after_any_faults(first_seed: int) -> None:
+    async def check(seed: int) -> None:
         async with serving() as api, reflecting_script(api, HURRIED, silence=0.4) as reflector:
             storm = Storm(api, seed)
-            await storm.rage()
-            storm.pass_over()
+            await storm.run()
+            storm.stop()
             try:
                 await settled(api, reflector, 15)
             except TimeoutError as late:
                 raise AssertionError(f"seed {seed}: {content(reflector)}, {reflector.fault}") from late
 
-    await asyncio.gather(*(weather(seed) for seed in range(first_seed, first_seed + 10)))
+    await asyncio.gather(*(check(seed) for seed in range(first_seed, first_seed + 10)))

@@ -1,4 +1,4 @@
-"""The admission policy of `deploy/base` at the real API server: what the Jobs of our accounts may be."""
+"""The admission policy of `deploy/base` at the real API server: the limits of Jobs made by our accounts."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -31,7 +31,7 @@ DRY_RUN = {"dryRun": "All"}
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def site(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
-    """Programs in one namespace, Jobs in another."""
+    """An installation with programs in one namespace and Jobs in another."""
     places = await control_plane.create_namespace(), await control_plane.create_namespace()
     objects = moved(tmp_path_factory.mktemp("overlay"), BASE, places, {"CACHE_ROOT": CACHES}, LISTS)
     async with installed(control_plane, places[0], objects) as there:
@@ -51,7 +51,7 @@ async def refusal(site: Site, account: str, job: Json, **params: str) -> str:
 
 @pytest.mark.parametrize("field", ["containers", "initContainers"])
 @pytest.mark.parametrize("attack", CONTAINER_ATTACKS)
-async def test_a_container_names_and_gets_only_what_is_listed(site: Site, field: str, attack: str) -> None:
+async def test_container_that_names_unlisted_things_is_refused(site: Site, field: str, attack: str) -> None:
     fields, words = CONTAINER_ATTACKS[attack]
     fields = {name: value for name, value in fields.items() if field == "initContainers" or name != "restartPolicy"}
     job = site.job()
@@ -61,7 +61,7 @@ async def test_a_container_names_and_gets_only_what_is_listed(site: Site, field:
 
 
 @pytest.mark.parametrize("attack", POD_ATTACKS)
-async def test_a_pod_names_and_gets_only_what_is_listed(site: Site, attack: str) -> None:
+async def test_pod_that_names_unlisted_things_is_refused(site: Site, attack: str) -> None:
     fields, words = POD_ATTACKS[attack]
     job = site.job()
     job["spec"]["template"]["spec"] |= fields
@@ -69,21 +69,21 @@ async def test_a_pod_names_and_gets_only_what_is_listed(site: Site, attack: str)
 
 
 @pytest.mark.parametrize("account", ["dispatcher", "janitor"])
-async def test_a_dry_run_is_judged_by_the_same_policy(site: Site, account: str) -> None:
+async def test_dry_run_is_judged_by_the_same_policy(site: Site, account: str) -> None:
     job = site.job()
     job["spec"]["template"]["spec"] |= volume(secret={"secretName": STOLEN})
     assert OTHER_SECRET in await refusal(site, getattr(site, account), job, **DRY_RUN)
 
 
 @pytest.mark.parametrize("legal", LEGAL_CONTAINERS)
-async def test_a_container_may_name_what_is_listed(site: Site, legal: str) -> None:
+async def test_container_may_name_listed_things(site: Site, legal: str) -> None:
     job = site.job()
     job["spec"]["template"]["spec"]["containers"].append({"name": "more", "image": "x:1", **LEGAL_CONTAINERS[legal]})
     await site.sends(site.dispatcher, job, **DRY_RUN)
 
 
-async def test_a_job_with_two_thousand_references_is_judged_within_the_budget(site: Site) -> None:
-    """The API server gives a policy so much work and no more; beyond it, the Job is refused."""
+async def test_job_with_two_thousand_references_is_judged_within_the_budget(site: Site) -> None:
+    """The API server limits the work for a policy. Beyond the limit it refuses the Job."""
     job = site.job()
     named = [{"name": f"N{n}", "valueFrom": {"secretKeyRef": {"name": "team-a", "key": "url"}}} for n in range(100)]
     job["spec"]["template"]["spec"]["containers"] += [
@@ -95,14 +95,14 @@ async def test_a_job_with_two_thousand_references_is_judged_within_the_budget(si
 
 
 @pytest.mark.parametrize("legal", LEGAL_PODS)
-async def test_a_pod_may_name_what_is_listed(site: Site, legal: str) -> None:
+async def test_pod_may_name_listed_things(site: Site, legal: str) -> None:
     job = site.job()
     job["spec"]["template"]["spec"] |= LEGAL_PODS[legal]
     await site.sends(site.dispatcher, job, **DRY_RUN)
 
 
 @pytest.mark.parametrize("key", [None, "maps"])
-async def test_the_job_of_the_built_in_template_is_accepted(site: Site, key: str | None) -> None:
+async def test_job_of_the_built_in_template_is_accepted(site: Site, key: str | None) -> None:
     job = site.job(cache_key=key)
     volumes = job["spec"]["template"]["spec"].get("volumes", ())
     assert [one["hostPath"]["path"].startswith(f"{CACHES}/") for one in volumes] == ([True] if key else [])
@@ -112,7 +112,7 @@ async def test_the_job_of_the_built_in_template_is_accepted(site: Site, key: str
     )
 
 
-async def test_the_janitor_makes_no_job_but_as_a_dry_run(site: Site) -> None:
+async def test_janitor_makes_jobs_only_as_a_dry_run(site: Site) -> None:
     assert "as a dry run only" in await refusal(site, site.janitor, site.job())
     made = await site.sends(site.janitor, site.job(), **DRY_RUN)
     assert made["metadata"]["uid"]
@@ -121,7 +121,7 @@ async def test_the_janitor_makes_no_job_but_as_a_dry_run(site: Site) -> None:
 @pytest.mark.parametrize("label", ["app.kubernetes.io/managed-by", "dispatcher.internal/installation"])
 @pytest.mark.parametrize("where", ["job", "pod"])
 @pytest.mark.parametrize("value", [None, "another"])
-async def test_a_job_is_labelled_as_ours(site: Site, where: str, label: str, value: str | None) -> None:
+async def test_job_without_our_labels_is_refused(site: Site, where: str, label: str, value: str | None) -> None:
     job = site.job()
     labels = (job if where == "job" else job["spec"]["template"])["metadata"]["labels"]
     del labels[label]
@@ -129,12 +129,12 @@ async def test_a_job_is_labelled_as_ours(site: Site, where: str, label: str, val
     assert "have the labels app.kubernetes.io/managed-by=dispatcher" in await refusal(site, site.dispatcher, job)
 
 
-async def test_jobs_are_made_in_their_namespace_alone(site: Site, namespace: str) -> None:
+async def test_job_outside_its_namespace_is_refused(site: Site, namespace: str) -> None:
     for place in (site.namespace, namespace):
         with pytest.raises(KubeFault, match="cannot create resource") as caught:
             await site.sends(site.dispatcher, site.job() | {"metadata": {"name": "x"}}, place)
         assert caught.value.status == 403
-    await site.grant(namespace, site.dispatcher, "create")  # somebody means it too well
+    await site.grant(namespace, site.dispatcher, "create")  # a well-meant right too many
     job = site.job()
     job["metadata"]["namespace"] = namespace
 
@@ -146,7 +146,7 @@ async def test_jobs_are_made_in_their_namespace_alone(site: Site, namespace: str
     await site.plane.wait_for(is_refused_by_the_policy, "the policy refuses what RBAC grants")
 
 
-async def test_other_peoples_jobs_never_meet_the_policy(site: Site, namespace: str) -> None:
+async def test_jobs_of_other_accounts_are_outside_the_policy(site: Site, namespace: str) -> None:
     for place in (site.jobs, namespace):
         job = site.job()
         del job["metadata"]["labels"], job["metadata"]["namespace"]
@@ -156,7 +156,7 @@ async def test_other_peoples_jobs_never_meet_the_policy(site: Site, namespace: s
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def changed(site: Site) -> AsyncIterator[str]:
-    """A Job that our accounts may patch: nothing in `deploy/` grants that yet, and the policy bounds it already."""
+    """A Job that our accounts may patch. Nothing in `deploy/` grants that yet; the policy limits it already."""
     for account in (site.dispatcher, site.janitor):
         await site.grant(site.jobs, account, "patch")
     job = site.job()
@@ -188,9 +188,7 @@ async def changed(site: Site) -> AsyncIterator[str]:
         {"metadata": {"annotations": {"dispatcher.internal/unplaced": None}}, "spec": {"activeDeadlineSeconds": 78}},
     ],
 )
-async def test_a_deadline_and_a_probe_that_was_taken_back_may_be_written(
-    site: Site, changed: str, change: Json
-) -> None:
+async def test_deadline_and_unplaced_annotation_may_be_changed(site: Site, changed: str, change: Json) -> None:
     await (await site.account(site.dispatcher)).request("PATCH", changed, change)
 
 
@@ -215,19 +213,19 @@ async def test_a_deadline_and_a_probe_that_was_taken_back_may_be_written(
         ),
     ],
 )
-async def test_nothing_else_of_a_job_is_changed(site: Site, changed: str, change: Json, words: str) -> None:
+async def test_other_changes_of_a_job_are_refused(site: Site, changed: str, change: Json, words: str) -> None:
     with pytest.raises(KubeFault, match=words) as caught:
         await (await site.account(site.dispatcher)).request("PATCH", changed, change)
     assert caught.value.status == 403
 
 
-async def test_the_janitor_changes_nothing(site: Site, changed: str) -> None:
+async def test_janitor_changes_nothing(site: Site, changed: str) -> None:
     with pytest.raises(KubeFault, match="as a dry run only"):
         await (await site.account(site.janitor)).request("PATCH", changed, {"spec": {"activeDeadlineSeconds": 79}})
 
 
-async def test_a_refusal_is_the_rows_own(site: Site, tmp_path: Any) -> None:
-    """Not a missing right, which stops every launch."""
+async def test_refusal_counts_against_the_row_alone(site: Site, tmp_path: Any) -> None:
+    """The refusal is not read as a missing right, which would stop every launch."""
     token = await site.plane.service_account_token(site.namespace, site.dispatcher)
     config = site.plane.kubeconfig(tmp_path / "kubeconfig", token=token, namespace=site.jobs)
     client = KubeClient(await from_kubeconfig(str(config), None))
@@ -240,7 +238,7 @@ async def test_a_refusal_is_the_rows_own(site: Site, tmp_path: Any) -> None:
     await client.close()
 
 
-async def test_the_api_server_finds_no_fault_with_the_policy(site: Site) -> None:
+async def test_api_server_finds_no_fault_with_the_policy(site: Site) -> None:
     kind = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 
     async def checked() -> Json:
@@ -252,7 +250,7 @@ async def test_the_api_server_finds_no_fault_with_the_policy(site: Site) -> None
 
 @pytest.mark.parametrize("account", ["dispatcher", "janitor"])
 @pytest.mark.parametrize("verb", ["get", "list"])
-async def test_no_account_of_ours_reads_a_secret(site: Site, account: str, verb: str) -> None:
+async def test_our_accounts_read_no_secret(site: Site, account: str, verb: str) -> None:
     api = await site.account(getattr(site, account))
     for namespace in (site.namespace, site.jobs):
         name = f"/{STOLEN}" if verb == "get" else ""
@@ -261,7 +259,7 @@ async def test_no_account_of_ours_reads_a_secret(site: Site, account: str, verb:
         assert caught.value.status == 403
 
 
-async def test_the_policy_is_not_for_our_accounts_to_change(site: Site) -> None:
+async def test_our_accounts_cannot_change_the_policy(site: Site) -> None:
     group = "/apis/admissionregistration.k8s.io/v1"
     for account in (site.dispatcher, site.janitor):
         api = await site.account(account)
@@ -273,7 +271,7 @@ async def test_the_policy_is_not_for_our_accounts_to_change(site: Site) -> None:
 
 
 @pytest.mark.parametrize("where", ["namespace", "jobs"])
-async def test_the_lease_of_somebody_else_is_not_ours_to_change(site: Site, where: str) -> None:
+async def test_dispatcher_cannot_touch_a_foreign_lease(site: Site, where: str) -> None:
     collection = f"/apis/coordination.k8s.io/v1/namespaces/{getattr(site, where)}/leases"
     lease = {"metadata": {"name": "another-leader"}, "spec": {"holderIdentity": "another", "leaseDurationSeconds": 15}}
     made = await site.plane.admin("POST", collection, lease)

@@ -1,4 +1,4 @@
-"""The policy when its lists change, when it is installed again, in one namespace, and where there is none."""
+"""The policy when its lists change, when it is installed again, in one namespace, and in an overlay without it."""
 
 import os
 from pathlib import Path
@@ -22,7 +22,7 @@ def thief(site: Site) -> Json:
     return job
 
 
-async def is_taken(site: Site, job: Json) -> bool:
+async def is_accepted(site: Site, job: Json) -> bool:
     try:
         await site.sends(site.dispatcher, job, **DRY_RUN)
     except KubeFault:
@@ -30,10 +30,10 @@ async def is_taken(site: Site, job: Json) -> bool:
     return True
 
 
-async def test_a_policy_that_is_removed_and_installed_again_judges_by_its_new_lists(
+async def test_policy_that_is_installed_again_judges_by_its_new_lists(
     control_plane: ControlPlane, namespace: str, tmp_path: Path
 ) -> None:
-    """An API server that reads lists from a ConfigMap (`paramKind`) would refuse everything the second time."""
+    """An API server that read lists from a ConfigMap (`paramKind`) would refuse everything the second time."""
     places = namespace, await control_plane.create_namespace()
     policy = [one for one in moved(tmp_path, BASE, places) if one["kind"] in POLICY_KINDS]
     rest = [one for one in moved(tmp_path, BASE, places) if one["kind"] not in POLICY_KINDS]
@@ -46,7 +46,7 @@ async def test_a_policy_that_is_removed_and_installed_again_judges_by_its_new_li
                 await site.sends(site.dispatcher, thief(site), **DRY_RUN)
 
         async def is_gone() -> bool:
-            return await is_taken(site, thief(site))
+            return await is_accepted(site, thief(site))
 
         await control_plane.wait_for(is_gone, "the policy is gone")
         async with installed(control_plane, namespace, [one for one in again if one["kind"] in POLICY_KINDS]):
@@ -54,13 +54,13 @@ async def test_a_policy_that_is_removed_and_installed_again_judges_by_its_new_li
             await site.sends(site.dispatcher, thief(site), **DRY_RUN)
 
 
-async def test_a_list_is_opened_without_a_rollout(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> None:
+async def test_list_is_extended_without_a_rollout(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> None:
     places = namespace, await control_plane.create_namespace()
     objects = moved(tmp_path, BASE, places)
     async with installed(control_plane, namespace, objects) as there:
         site = Site(there, objects)
         await site.is_guarded()
-        assert not await is_taken(site, thief(site))
+        assert not await is_accepted(site, thief(site))
         opened = moved(tmp_path, BASE, places, lists={"secrets": f"task-database,{STOLEN}"})
         assert [one for one in opened if one not in objects] == [
             one for one in opened if one["kind"] == POLICY_KINDS[0]
@@ -68,7 +68,7 @@ async def test_a_list_is_opened_without_a_rollout(control_plane: ControlPlane, n
         await control_plane.apply([one for one in opened if one["kind"] in POLICY_KINDS], namespace=namespace)
 
         async def is_open() -> bool:
-            return await is_taken(site, thief(site))
+            return await is_accepted(site, thief(site))
 
         await control_plane.wait_for(is_open, "the Secret is listed")
         await control_plane.apply(
@@ -77,12 +77,12 @@ async def test_a_list_is_opened_without_a_rollout(control_plane: ControlPlane, n
         )
 
         async def is_closed() -> bool:
-            return not await is_taken(site, site.job())
+            return not await is_accepted(site, site.job())
 
         await control_plane.wait_for(is_closed, "an empty list opens nothing")
 
 
-async def test_in_one_namespace_the_policy_stands_between_tasks_and_our_logins(
+async def test_policy_in_one_namespace_protects_our_logins_from_tasks(
     control_plane: ControlPlane, namespace: str, tmp_path: Path
 ) -> None:
     objects = moved(tmp_path, ONE_NAMESPACE, (namespace, namespace))
@@ -94,7 +94,7 @@ async def test_in_one_namespace_the_policy_stands_between_tasks_and_our_logins(
         await site.sends(site.dispatcher, site.job(), **DRY_RUN)
 
 
-async def test_without_cluster_wide_rights_nothing_bounds_a_job_but_its_namespace(
+async def test_namespaced_overlay_bounds_jobs_only_by_their_namespace(
     control_plane: ControlPlane, namespace: str, tmp_path: Path
 ) -> None:
     """As the overlay says of itself."""
@@ -108,7 +108,7 @@ async def test_without_cluster_wide_rights_nothing_bounds_a_job_but_its_namespac
 
 
 @pytest.mark.parametrize("folder", [NAMESPACED, ONE_NAMESPACE], ids=lambda folder: folder.name)
-def test_an_overlay_that_gives_a_wall_up_says_so_at_its_head(folder: Path) -> None:
+def test_overlay_with_less_protection_says_so_at_its_head(folder: Path) -> None:
     text = (folder / "kustomization.yaml").read_text()
     head = text[: text.index("apiVersion")]
     assert "policy" in head

@@ -1,4 +1,4 @@
-"""What our kubelet makes of Pods, beside what a real one (1.36) was seen to make of the same: field by field.
+"""Our kubelet compared with a real one (1.36), which was observed with the same Pods: field by field.
 
 Times are not compared: the real one looks every second, ours ten times a second.
 """
@@ -32,7 +32,7 @@ async def node_under_test(
         yield made
 
 
-async def test_exit_0(node_under_test: ProcessNode) -> None:
+async def test_exit_0_completes_pod_and_job(node_under_test: ProcessNode) -> None:
     await node_under_test.job("sh", "-c", "echo out")
     status = await node_under_test.pod("Succeeded")
     assert state(status) == {"terminated": {"exitCode": 0, "reason": "Completed"}}
@@ -51,7 +51,7 @@ async def test_exit_0(node_under_test: ProcessNode) -> None:
     }
 
 
-async def test_exit_3_with_the_end_of_the_log_as_message(node_under_test: ProcessNode) -> None:
+async def test_exit_3_fails_the_pod_with_the_end_of_the_log_as_message(node_under_test: ProcessNode) -> None:
     await node_under_test.job("sh", "-c", "echo out; echo boom on stderr >&2; exit 3", **LOG_TAIL)
     status = await node_under_test.pod("Failed")
     message = "out\nboom on stderr\n"
@@ -61,7 +61,7 @@ async def test_exit_3_with_the_end_of_the_log_as_message(node_under_test: Proces
     assert (await node_under_test.job_conditions("Failed"))["Failed"] == "BackoffLimitExceeded"
 
 
-async def test_a_command_that_is_not_there(node_under_test: ProcessNode) -> None:
+async def test_missing_command_fails_the_pod(node_under_test: ProcessNode) -> None:
     await node_under_test.job("/no/such")
     status = await node_under_test.pod("Failed")
     told = state(status)["terminated"]
@@ -71,10 +71,10 @@ async def test_a_command_that_is_not_there(node_under_test: ProcessNode) -> None
     await node_under_test.job_conditions("Failed")
 
 
-async def test_a_secret_that_is_absent_keeps_it_waiting_and_never_fails(node_under_test: ProcessNode) -> None:
+async def test_absent_secret_keeps_the_pod_waiting_and_never_fails(node_under_test: ProcessNode) -> None:
     await node_under_test.job("true", envFrom=[{"secretRef": {"name": "absent"}}])
     status = await wait_for(
-        lambda: [one for one in node_under_test.statuses if "containerStatuses" in one], "a word of it", 20
+        lambda: [one for one in node_under_test.statuses if "containerStatuses" in one], "a first report", 20
     )
     assert state(status[-1]) == {
         "waiting": {"reason": "CreateContainerConfigError", "message": 'secret "absent" not found'}
@@ -82,7 +82,7 @@ async def test_a_secret_that_is_absent_keeps_it_waiting_and_never_fails(node_und
     assert status[-1]["phase"] == "Pending"
 
 
-async def test_the_jobs_own_deadline_deletes_the_pod(node_under_test: ProcessNode) -> None:
+async def test_deadline_of_the_job_deletes_the_pod(node_under_test: ProcessNode) -> None:
     await node_under_test.job(
         "sleep", "100", spec={"activeDeadlineSeconds": 2}, pod={"terminationGracePeriodSeconds": 1}
     )
@@ -95,7 +95,7 @@ async def test_the_jobs_own_deadline_deletes_the_pod(node_under_test: ProcessNod
     }
 
 
-async def test_the_pods_own_deadline_leaves_it_failed_with_a_reason(node_under_test: ProcessNode) -> None:
+async def test_deadline_of_the_pod_leaves_it_failed_with_a_reason(node_under_test: ProcessNode) -> None:
     await node_under_test.job(
         "sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.1; done", pod={"activeDeadlineSeconds": 2}
     )
@@ -106,7 +106,7 @@ async def test_the_pods_own_deadline_leaves_it_failed_with_a_reason(node_under_t
     assert (await node_under_test.job_conditions("Failed"))["Failed"] == "BackoffLimitExceeded"
 
 
-async def test_bound_past_the_scheduler_and_too_big(node_under_test: ProcessNode) -> None:
+async def test_pod_bound_past_the_scheduler_and_too_big_is_refused(node_under_test: ProcessNode) -> None:
     requests = {"requests": {"cpu": "100"}}
     await node_under_test.job("true", pod={"nodeName": node_under_test.node.name}, resources=requests)
     status = await node_under_test.pod("Failed")
@@ -114,7 +114,7 @@ async def test_bound_past_the_scheduler_and_too_big(node_under_test: ProcessNode
     await node_under_test.job_conditions("Failed")
 
 
-async def test_a_machine_that_crashed_and_boots(node_under_test: ProcessNode) -> None:
+async def test_reboot_after_a_crash_fails_the_running_pod(node_under_test: ProcessNode) -> None:
     await node_under_test.job("sleep", "100")
     await node_under_test.pod("Running")
     await node_under_test.node.kill()
@@ -124,12 +124,12 @@ async def test_a_machine_that_crashed_and_boots(node_under_test: ProcessNode) ->
     await node_under_test.job_conditions("Failed")
 
 
-async def test_a_kubelet_that_was_away_when_the_container_ended_tells_it_late(node_under_test: ProcessNode) -> None:
+async def test_kubelet_that_was_away_reports_the_end_of_a_container_late(node_under_test: ProcessNode) -> None:
     await node_under_test.job("sh", "-c", "echo before; sleep 0.5; echo after; exit 4", **LOG_TAIL)
     await node_under_test.pod("Running")
     await node_under_test.node.kill()
     place = next(node_under_test.node.folder.glob("pods/*/containers/task"))
-    await wait_for((place / "ended.json").exists, "it has ended", 10)
+    await wait_for((place / "ended.json").exists, "the container has ended", 10)
     await node_under_test.node.start()
     status = await node_under_test.pod("Failed")
     assert state(status) == {"terminated": {"exitCode": 4, "reason": "Error", "message": "before\nafter\n"}}
@@ -137,16 +137,18 @@ async def test_a_kubelet_that_was_away_when_the_container_ended_tells_it_late(no
 
 
 @pytest.mark.parametrize(("trap", "code"), [("trap 'exit 143' TERM", 143), ("trap '' TERM", 137)], ids=["obeys", "not"])
-async def test_a_pod_that_is_deleted(node_under_test: ProcessNode, tmp_path: Path, trap: str, code: int) -> None:
+async def test_deleted_pod_ends_by_its_signal_and_leaves_nothing(
+    node_under_test: ProcessNode, tmp_path: Path, trap: str, code: int
+) -> None:
     await node_under_test.job("sh", "-c", f"{trap}; touch {tmp_path / 'trapped'}; while :; do sleep 0.1; done")
     await node_under_test.pod("Running")
-    await wait_for((tmp_path / "trapped").exists, "it is ready for a signal", 5)
+    await wait_for((tmp_path / "trapped").exists, "the container is ready for a signal", 5)
     await node_under_test.delete_pod(2)
     assert state(await node_under_test.pod("Failed")) == {"terminated": {"exitCode": code, "reason": "Error"}}
     await wait_for(lambda: not list(node_under_test.node.folder.glob("pods/*")), "nothing is left on the node", 10)
 
 
-async def test_what_is_no_process_is_refused_in_one_sentence(node_under_test: ProcessNode) -> None:
+async def test_pod_without_a_command_is_refused_in_one_sentence(node_under_test: ProcessNode) -> None:
     await node_under_test.job()
     status = await node_under_test.pod("Failed")
     words = "there are no images here, so container task needs a command"

@@ -1,4 +1,4 @@
-"""What our kubelet does where a Pod is not alone, or lacks something."""
+"""Our kubelet with several Pods, and with Pods that lack something."""
 
 import time
 from collections.abc import AsyncIterator
@@ -41,11 +41,11 @@ async def proxy(control_plane: ControlPlane) -> AsyncIterator[KubeProxy]:
 
 
 async def phases(node_under_test: ProcessNode) -> dict[str, str]:
-    """Of each Job's Pod."""
+    """Phase of each Job's Pod, by Job name."""
     return {pod["metadata"]["labels"]["job-name"]: pod["status"]["phase"] for pod in await node_under_test.pods()}
 
 
-async def test_a_volume_without_its_config_map_keeps_it_waiting_until_there_is_one(
+async def test_missing_config_map_keeps_the_pod_waiting_until_it_exists(
     node_under_test: ProcessNode,
 ) -> None:
     secret: Json = {"name": "maybe", "secret": {"secretName": "s", "optional": True}}
@@ -56,7 +56,7 @@ async def test_a_volume_without_its_config_map_keeps_it_waiting_until_there_is_o
         pod={"volumes": volumes}, volumeMounts=mounts, terminationMessagePolicy="FallbackToLogsOnError",
     )  # fmt: skip
     told = await wait_for(
-        lambda: [one for one in node_under_test.statuses if "containerStatuses" in one], "a word of it", 20
+        lambda: [one for one in node_under_test.statuses if "containerStatuses" in one], "a first report", 20
     )
     why = {"reason": "CreateContainerConfigError", "message": 'configmap "later" not found'}
     assert state(told[-1]) == {"waiting": why}
@@ -64,18 +64,20 @@ async def test_a_volume_without_its_config_map_keeps_it_waiting_until_there_is_o
     assert state(await node_under_test.pod("Failed"))["terminated"]["message"] == "text\n"
 
 
-async def test_a_pod_deleted_before_it_could_start_ends_and_lets_its_job_go_on(node_under_test: ProcessNode) -> None:
-    """Its Job's finalizer holds it until it has ended."""
+async def test_pod_deleted_before_its_start_ends_and_fails_its_job(node_under_test: ProcessNode) -> None:
+    """The Job's finalizer keeps the Pod until it has ended."""
     await node_under_test.job(
         "true", spec={"podFailurePolicy": DISRUPTION}, envFrom=[{"secretRef": {"name": "absent"}}]
     )
-    await wait_for(lambda: [one for one in node_under_test.statuses if "containerStatuses" in one], "a word of it", 20)
+    await wait_for(
+        lambda: [one for one in node_under_test.statuses if "containerStatuses" in one], "a first report", 20
+    )
     await node_under_test.delete_pod(5)
     assert state(await node_under_test.pod("Failed"))["terminated"]["exitCode"] == 137
     await node_under_test.job_conditions("Failed")
 
 
-async def test_of_two_pods_that_come_together_and_are_too_big_together_one_runs(node_under_test: ProcessNode) -> None:
+async def test_one_of_two_pods_that_are_too_big_together_runs(node_under_test: ProcessNode) -> None:
     half = {"requests": {"cpu": "40"}}
     for name in ("a", "b"):
         await node_under_test.job("sleep", "60", name=name, pod={"nodeName": node_under_test.node.name}, resources=half)
@@ -86,7 +88,7 @@ async def test_of_two_pods_that_come_together_and_are_too_big_together_one_runs(
     await wait_for(settled, "one runs and one is refused", 20)
 
 
-async def test_a_slow_answer_about_one_pod_keeps_no_other_waiting(place: Place, proxy: KubeProxy) -> None:
+async def test_slow_answer_about_one_pod_delays_no_other_pod(place: Place, proxy: KubeProxy) -> None:
     gate = Gate()
     rule = proxy.add(hold(gate), asks("get", "secrets"))
     async with opened(place, proxy.url) as node_under_test:
@@ -105,22 +107,22 @@ async def test_a_slow_answer_about_one_pod_keeps_no_other_waiting(place: Place, 
         async def slow_is_over() -> bool:
             return (await phases(node_under_test))["slow"] == "Succeeded"
 
-        await wait_for(slow_is_over, "then it runs, too", 20)
+        await wait_for(slow_is_over, "the slow one runs, too", 20)
 
 
-async def test_an_end_that_nobody_takes_is_told_again_and_not_in_a_hot_loop(place: Place, proxy: KubeProxy) -> None:
+async def test_refused_report_of_an_end_is_repeated_with_pauses(place: Place, proxy: KubeProxy) -> None:
     async with opened(place, proxy.url) as node_under_test:
         rule = proxy.add(answer(503), asks("update", "pods/status"))
         await node_under_test.job("true")
-        await wait_for(lambda: rule.hits >= 1, "it was told in vain", 20)
+        await wait_for(lambda: rule.hits >= 1, "a first report was refused", 20)
         began = time.monotonic()
-        await wait_for(lambda: rule.hits >= 4, "and again", 20)
+        await wait_for(lambda: rule.hits >= 4, "three more reports", 20)
         assert time.monotonic() - began >= 2
         rule.end()
         await node_under_test.pod("Succeeded")
 
 
-async def test_an_idle_node_says_nothing_but_that_it_lives(place: Place) -> None:
+async def test_idle_node_writes_nothing_but_its_lease(place: Place) -> None:
     async with opened(place) as node_under_test:
         await node_under_test.job("true")
         await node_under_test.pod("Succeeded")
@@ -135,7 +137,7 @@ def renewals(node_under_test: ProcessNode, place: Place) -> int:
 
 
 def writes(node_under_test: ProcessNode, place: Place) -> int:
-    """Of its node, and of its Pods."""
+    """Writes to its node and to its Pods."""
     plane = place.control_plane
     of_node = [
         one for one in plane.audit(verb="update", resource="nodes") if one.object_ref.name == node_under_test.node.name

@@ -1,8 +1,8 @@
-"""What a Prometheus knows of a run, asked of a real one.
+"""The use of a run as a real Prometheus reports it.
 
-The figures have a tolerance, and it is that of scraping. Between two samples a counter is known exactly, but of a run
-up to one interval at either end lies outside of them: what was used there is guessed from the rest. Where use is even
-the guess is right. A live scrape may also carry its value late, by as long as it may take: one more interval each.
+The tolerance of the figures comes from scraping. Between two samples a counter is known exactly. Up to one interval at
+each end of a run lies outside of the samples, and its use is guessed from the rest. For even use the guess is right. A
+live scrape may also carry its value late, by up to its own duration: one more interval for each end.
 """
 
 import itertools
@@ -27,7 +27,7 @@ INTERVALS = pytest.mark.parametrize("every", [15, 30, 60])
 _places = itertools.count(1)
 
 
-class Asker:
+class Caller:
     """The adapter, asked with the times of a trace."""
 
     def __init__(self, url: str) -> None:
@@ -44,15 +44,15 @@ class Asker:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def asker(prometheus: PrometheusServer) -> AsyncIterator[Asker]:
-    asker = Asker(prometheus.url)
-    yield asker
-    await asker.adapter.close()
+async def caller(prometheus: PrometheusServer) -> AsyncIterator[Caller]:
+    caller = Caller(prometheus.url)
+    yield caller
+    await caller.adapter.close()
 
 
 @pytest.fixture
-def somewhere() -> str:
-    """A namespace that nobody else has."""
+def own_namespace() -> str:
+    """A namespace that no other test has."""
     return f"jobs-{next(_places)}"
 
 
@@ -70,10 +70,10 @@ GONE = Container("live", "gone", "task", 0.5, 30e6)
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def lived(prometheus: PrometheusServer, exporter: Exporter) -> Lived:
-    """Pods that were scraped while they ran: all their lives, at once."""
+    """Pods that were scraped while they ran, all at once, for their whole lives."""
 
     async def scraped_until(container: Container, at: float) -> bool:
-        """There is a sample that is younger."""
+        """Whether there is a sample younger than `at`."""
         labels = f'namespace="{container.namespace}",pod="{container.pod}",container="{container.name}"'
         return bool(await prometheus.query(f"timestamp({CPU}{{{labels}}}) > {at}"))
 
@@ -91,40 +91,40 @@ async def lived(prometheus: PrometheusServer, exporter: Exporter) -> Lived:
 
 
 class TestScraped:
-    async def test_the_containers_of_a_pod_are_added_and_nothing_else(self, asker: Asker, lived: Lived) -> None:
-        """Not the pause container, not the Pod's own cgroup, not a Pod with a longer name, not another namespace's."""
-        use = await asker.known("live", "even", lived.began, lived.began + LIVE_SECONDS)
+    async def test_use_is_the_sum_of_the_containers_of_the_pod(self, caller: Caller, lived: Lived) -> None:
+        """Not the pause container, the Pod's own cgroup, a Pod with a longer name, or other namespaces."""
+        use = await caller.known("live", "even", lived.began, lived.began + LIVE_SECONDS)
         assert use.cpu == pytest.approx(1.5 + 0.75, rel=LIVE)
         assert use.memory == pytest.approx(250e6)
 
-    async def test_pods_of_one_name_are_told_apart(self, asker: Asker, lived: Lived) -> None:
-        use = await asker.known("other", "even", lived.began, lived.began + LIVE_SECONDS)
+    async def test_pods_of_one_name_are_told_apart_by_namespace(self, caller: Caller, lived: Lived) -> None:
+        use = await caller.known("other", "even", lived.began, lived.began + LIVE_SECONDS)
         assert use.cpu == pytest.approx(4, rel=LIVE)
         assert use.memory == pytest.approx(100e6)
 
-    async def test_a_counter_that_began_anew_lost_little(self, asker: Asker, lived: Lived) -> None:
-        use = await asker.known("live", "reset", lived.began, lived.began + LIVE_SECONDS)
+    async def test_counter_that_began_anew_loses_little(self, caller: Caller, lived: Lived) -> None:
+        use = await caller.known("live", "reset", lived.began, lived.began + LIVE_SECONDS)
         assert use.cpu == pytest.approx(2, rel=LIVE)
         assert use.memory == pytest.approx(70e6)
 
-    async def test_a_pod_that_is_gone_is_known(self, asker: Asker, lived: Lived) -> None:
-        use = await asker.known("live", "gone", lived.gone_at - LIVE_SECONDS, lived.gone_at)
+    async def test_pod_that_is_gone_is_known(self, caller: Caller, lived: Lived) -> None:
+        use = await caller.known("live", "gone", lived.gone_at - LIVE_SECONDS, lived.gone_at)
         assert use.cpu == pytest.approx(0.5, rel=LIVE)
         assert use.memory == pytest.approx(30e6)
 
-    async def test_of_a_time_before_it_nothing_is_known(self, asker: Asker, lived: Lived) -> None:
-        assert await asker.use("live", "even", lived.began - 60, lived.began - 1) is None
+    async def test_time_before_the_pod_is_unknown(self, caller: Caller, lived: Lived) -> None:
+        assert await caller.use("live", "even", lived.began - 60, lived.began - 1) is None
 
-    async def test_it_is_asked_again_after_it_was_away(
-        self, asker: Asker, lived: Lived, prometheus: PrometheusServer
+    async def test_server_that_was_away_is_asked_again(
+        self, caller: Caller, lived: Lived, prometheus: PrometheusServer
     ) -> None:
         times = lived.gone_at - LIVE_SECONDS, lived.gone_at
-        before = await asker.known("live", "gone", *times)
+        before = await caller.known("live", "gone", *times)
         prometheus.kill()
         with pytest.raises(PrometheusFault):
-            await asker.use("live", "gone", *times)
+            await caller.use("live", "gone", *times)
         await prometheus.start()
-        assert await asker.known("live", "gone", *times) == before
+        assert await caller.known("live", "gone", *times) == before
 
 
 def in_turns(seconds: float) -> float:
@@ -146,96 +146,96 @@ def risen(seconds: float) -> float:
 
 
 class TestWritten:
-    """At the intervals of production, long ago."""
+    """Samples at the intervals of production, written long ago."""
 
     @INTERVALS
     async def test_even_use_is_found_exactly(
-        self, asker: Asker, prometheus: PrometheusServer, somewhere: str, every: float
+        self, caller: Caller, prometheus: PrometheusServer, own_namespace: str, every: float
     ) -> None:
         began = time.time() - 3000
         ended = began + 3.43 * every
         for number, after in enumerate((0.01, 0.3, 0.7, 0.99)):
-            pod = Container(somewhere, f"pod-{number}", "task", 1.25)
+            pod = Container(own_namespace, f"pod-{number}", "task", 1.25)
             await prometheus.write(Trace(container=pod, began=began, ended=ended, every=every, after=after * every))
-            use = await asker.known(somewhere, pod.pod, began, ended)
+            use = await caller.known(own_namespace, pod.pod, began, ended)
             assert use.cpu == pytest.approx(1.25, rel=EXACT)
             assert use.memory == pytest.approx(100e6)
 
     @INTERVALS
     @pytest.mark.parametrize("used", [in_turns, early, late])
     async def test_uneven_use_is_missed_by_no_more_than_two_intervals(
-        self, asker: Asker, prometheus: PrometheusServer, somewhere: str, used: Course, every: float
+        self, caller: Caller, prometheus: PrometheusServer, own_namespace: str, used: Course, every: float
     ) -> None:
         began = time.time() - 3000
-        pod, ended = Container(somewhere, "pod", "task"), began + 600
+        pod, ended = Container(own_namespace, "pod", "task"), began + 600
         await prometheus.write(
             Trace(container=pod, began=began, ended=ended, every=every, after=every / 2, used=used, memory=risen)
         )
-        use = await asker.known(somewhere, "pod", began, ended)
+        use = await caller.known(own_namespace, "pod", began, ended)
         assert use.cpu == pytest.approx(used(600) / 600, abs=3 * 2 * every / 600)
         assert use.memory == pytest.approx(0.75e9, abs=1e9 * 2 * every / 600)
 
-    async def test_a_day_is_no_more_trouble_than_a_minute(
-        self, asker: Asker, prometheus: PrometheusServer, somewhere: str
+    async def test_run_of_a_day_is_found_like_one_of_a_minute(
+        self, caller: Caller, prometheus: PrometheusServer, own_namespace: str
     ) -> None:
         ended = time.time() - 60
-        pod, began = Container(somewhere, "pod", "task", 0.002, 1e12), ended - 86_400
+        pod, began = Container(own_namespace, "pod", "task", 0.002, 1e12), ended - 86_400
         await prometheus.write(Trace(container=pod, began=began, ended=ended, every=60))
-        use = await asker.known(somewhere, "pod", began, ended)
+        use = await caller.known(own_namespace, "pod", began, ended)
         assert use.cpu == pytest.approx(0.002, rel=EXACT)
         assert use.memory == pytest.approx(1e12)
 
-    async def test_a_run_that_was_scraped_once_is_not_known(
-        self, asker: Asker, prometheus: PrometheusServer, somewhere: str
+    async def test_run_that_was_scraped_once_is_unknown(
+        self, caller: Caller, prometheus: PrometheusServer, own_namespace: str
     ) -> None:
         began = time.time() - 100
-        await prometheus.write(Trace(container=Container(somewhere, "pod", "task"), began=began, ended=began + 10))
-        assert await asker.use(somewhere, "pod", began, began + 10) is None
+        await prometheus.write(Trace(container=Container(own_namespace, "pod", "task"), began=began, ended=began + 10))
+        assert await caller.use(own_namespace, "pod", began, began + 10) is None
 
-    async def test_a_container_that_was_restarted_counts_once(
-        self, asker: Asker, prometheus: PrometheusServer, somewhere: str
+    async def test_restarted_container_counts_once(
+        self, caller: Caller, prometheus: PrometheusServer, own_namespace: str
     ) -> None:
-        """The kubelet makes another cgroup for it, so there are two series, one after the other."""
+        """The kubelet makes another cgroup for it. So there are two series, one after the other."""
         began = time.time() - 3000
-        pod, half, ended = Container(somewhere, "pod", "task", 2, 1e9), began + 300, began + 600
+        pod, half, ended = Container(own_namespace, "pod", "task", 2, 1e9), began + 300, began + 600
         await prometheus.write(
             Trace(container=pod, began=began, ended=half), Trace(container=pod, began=half, ended=ended, number=2)
         )
-        use = await asker.known(somewhere, "pod", began, ended)
+        use = await caller.known(own_namespace, "pod", began, ended)
         assert use.cpu == pytest.approx(2, rel=2 * 15 / 600)
         assert use.memory == pytest.approx(1e9, rel=15 / 600)
 
-    async def test_a_node_that_is_scraped_twice_counts_once(
-        self, asker: Asker, prometheus: PrometheusServer, somewhere: str
+    async def test_node_that_is_scraped_twice_counts_once(
+        self, caller: Caller, prometheus: PrometheusServer, own_namespace: str
     ) -> None:
-        """By two jobs: one left behind by an older installation, say."""
+        """Two jobs scrape the node, for example one of an older installation."""
         began = time.time() - 3000
-        pod, ended = Container(somewhere, "pod", "task", 2, 1e9), began + 600
+        pod, ended = Container(own_namespace, "pod", "task", 2, 1e9), began + 600
         jobs = [Trace(container=pod, began=began, ended=ended, job=f"job-{n}", after=n, every=15 * n) for n in (1, 2)]
         await prometheus.write(*jobs)
-        use = await asker.known(somewhere, "pod", began, ended)
+        use = await caller.known(own_namespace, "pod", began, ended)
         assert use.cpu == pytest.approx(2, rel=EXACT)
         assert use.memory == pytest.approx(1e9)
 
-    async def test_a_container_that_ran_for_a_part_counts_for_a_part(
-        self, asker: Asker, prometheus: PrometheusServer, somewhere: str
+    async def test_container_that_ran_for_a_part_counts_for_a_part(
+        self, caller: Caller, prometheus: PrometheusServer, own_namespace: str
     ) -> None:
         began = time.time() - 3000
         first, second, ended = (
-            Container(somewhere, "pod", "init", 1, 4e9),
-            Container(somewhere, "pod", "task"),
+            Container(own_namespace, "pod", "init", 1, 4e9),
+            Container(own_namespace, "pod", "task"),
             began + 600,
         )
         await prometheus.write(
             Trace(container=first, began=began, ended=began + 60), Trace(container=second, began=began, ended=ended)
         )
-        use = await asker.known(somewhere, "pod", began, ended)
+        use = await caller.known(own_namespace, "pod", began, ended)
         assert use.cpu == pytest.approx(1 + 1 * 60 / 600, abs=2 * 15 / 600)
         assert use.memory == pytest.approx(100e6 + 4e9 * 60 / 600, abs=4e9 * 15 / 600)
 
 
 class TestNames:
-    """A row's `pod_name` is what its container said: any text."""
+    """The `pod_name` of a row is what its container reported: any text."""
 
     ODD = (
         "a.c",
@@ -252,18 +252,20 @@ class TestNames:
         "ä\u2028日本",
     )
 
-    async def test_a_name_is_taken_as_it_is(self, asker: Asker, prometheus: PrometheusServer, somewhere: str) -> None:
+    async def test_name_of_a_pod_is_taken_as_it_is(
+        self, caller: Caller, prometheus: PrometheusServer, own_namespace: str
+    ) -> None:
         began = time.time() - 3000
         names = (*self.ODD, "abc", "aa", "a")
         for number, name in enumerate(names, 1):
             await prometheus.write(
-                Trace(container=Container(somewhere, name, "task", number), began=began, ended=began + 100)
+                Trace(container=Container(own_namespace, name, "task", number), began=began, ended=began + 100)
             )
-        found = {name: (await asker.known(somewhere, name, began, began + 100)).cpu for name in names}
+        found = {name: (await caller.known(own_namespace, name, began, began + 100)).cpu for name in names}
         assert found == {name: pytest.approx(number, rel=EXACT) for number, name in enumerate(names, 1)}
 
     @pytest.mark.parametrize("name", [*ODD, "", 'x"} or vector(7) or up{job="', "%s", "{pod}", "x" * 8192])
-    async def test_an_unknown_name_is_nothing(self, asker: Asker, somewhere: str, name: str) -> None:
+    async def test_unknown_name_has_no_use(self, caller: Caller, own_namespace: str, name: str) -> None:
         ended = time.time()
-        assert await asker.use(somewhere, name, ended - 60, ended) is None
-        assert await asker.use(name, somewhere, ended - 60, ended) is None
+        assert await caller.use(own_namespace, name, ended - 60, ended) is None
+        assert await caller.use(name, own_namespace, ended - 60, ended) is None

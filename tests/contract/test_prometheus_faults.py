@@ -1,4 +1,4 @@
-"""Servers that are no Prometheus, or a broken one: each is a fault of ours, told soon and cheaply."""
+"""Servers that are no Prometheus, or a broken one: each is a fault of ours, reported soon and cheaply."""
 
 import asyncio
 import gzip
@@ -34,7 +34,7 @@ from tests.prometheus.scripted import (
 BEGAN, ENDED = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, 0, 10, tzinfo=UTC)
 BOUND_SECONDS = ANSWER_SECONDS + 2
 IN_FLIGHT = 8 * 2**20
-"""What the sockets of both sides may hold of a body beside what was read."""
+"""Bytes of a body that the sockets of both sides may hold, in addition to the bytes that were read."""
 HTML = "<html><body>Who are you?</body></html>"
 ANSWERS: dict[str, Answer] = {
     "500 in plain text": says("out of memory", 500),
@@ -82,7 +82,7 @@ async def use(adapter: Prometheus) -> Use | None:
 
 
 async def test_two_questions_are_asked_below_the_root_and_answered() -> None:
-    """The root may be a path, of a Prometheus behind a proxy, say."""
+    """The root may be a path, e.g. of a Prometheus behind a proxy."""
     async with answering(says(GOOD % "2.5")) as server, asking(f"{server.url}/tools/prom/") as adapter:
         assert await use(adapter) == Use(2.5, 2.5)
     assert [path for path, _ in server.asked] == ["/tools/prom/api/v1/query"] * 2
@@ -90,26 +90,26 @@ async def test_two_questions_are_asked_below_the_root_and_answered() -> None:
 
 
 @pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
-async def test_what_is_no_answer_is_a_fault(answer: Answer) -> None:
+async def test_invalid_answer_is_a_fault(answer: Answer) -> None:
     async with answering(answer) as server, asking(server.url) as adapter:
         with pytest.raises(PrometheusFault, match=server.url):
             await use(adapter)
-    assert {path for path, _ in server.asked} == {"/api/v1/query"}, "nobody is sent elsewhere"
+    assert {path for path, _ in server.asked} == {"/api/v1/query"}, "no redirect is followed"
 
 
-async def test_what_an_error_says_is_told() -> None:
+async def test_error_of_the_server_is_reported() -> None:
     async with answering(ANSWERS["an error"]) as server, asking(server.url) as adapter:
         with pytest.raises(DispatcherError, match="400 parse error"):
             await use(adapter)
 
 
 @pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf", "-1", "", "one", "0x10"])
-async def test_what_nobody_can_have_used_is_nothing_known(value: str) -> None:
+async def test_impossible_use_is_unknown(value: str) -> None:
     async with answering(says(GOOD % value)) as server, asking(server.url) as adapter:
         assert await use(adapter) is None
 
 
-async def test_a_closed_port_is_a_fault_at_once() -> None:
+async def test_closed_port_is_a_fault_at_once() -> None:
     (port,) = free_ports(1)
     began = time.monotonic()
     async with asking(f"http://127.0.0.1:{port}") as adapter:
@@ -118,7 +118,7 @@ async def test_a_closed_port_is_a_fault_at_once() -> None:
     assert time.monotonic() - began < 2
 
 
-async def test_a_server_that_does_not_come_to_an_end_is_given_up_in_bounded_time() -> None:
+async def test_endless_answer_is_given_up_in_bounded_time() -> None:
     async def given_up(answer: Answer) -> None:
         async with answering(answer) as server, asking(server.url) as adapter:
             began = time.monotonic()
@@ -129,14 +129,14 @@ async def test_a_server_that_does_not_come_to_an_end_is_given_up_in_bounded_time
     await asyncio.gather(given_up(silent), given_up(endless))
 
 
-async def test_an_enormous_body_is_not_read_to_its_end() -> None:
+async def test_enormous_body_is_not_read_to_its_end() -> None:
     async with answering(enormous) as server, asking(server.url) as adapter:
         with pytest.raises(PrometheusFault):
             await use(adapter)
     assert LARGEST_ANSWER <= server.sent < LARGEST_ANSWER + IN_FLIGHT
 
 
-async def test_a_body_that_grows_when_unpacked_does_not_fill_the_memory() -> None:
+async def test_body_that_grows_when_unpacked_does_not_fill_the_memory() -> None:
     async with answering(bomb()) as server, asking(server.url) as adapter:
         tracemalloc.start()
         try:
@@ -148,7 +148,7 @@ async def test_a_body_that_grows_when_unpacked_does_not_fill_the_memory() -> Non
     assert peak < LARGEST_ANSWER + IN_FLIGHT
 
 
-async def test_after_a_fault_it_is_asked_as_if_nothing_had_been() -> None:
+async def test_question_after_a_fault_is_asked_and_answered_normally() -> None:
     answers = iter([reset, says(HTML), says(GOOD % "1"), says(GOOD % "2")])
 
     async def in_turn(script: Scripted, request: web.Request) -> web.StreamResponse:

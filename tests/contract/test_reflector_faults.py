@@ -1,4 +1,4 @@
-"""A reflector and a server that misbehaves: the store ends up equal to the server, and the server is left in peace."""
+"""A reflector with a server that misbehaves: the store ends equal to the server, which is not overloaded."""
 
 import random
 from collections.abc import AsyncIterator
@@ -53,27 +53,27 @@ async def api() -> AsyncIterator[ScriptedApi]:
         yield served
 
 
-class TestAtPeace:
+class TestWithoutFaults:
     @pytest.mark.fault(26)
     @pytest.mark.museum("list RV 0")
-    async def test_lists_and_watches_are_asked_as_they_should_be(self, api: ScriptedApi) -> None:
+    async def test_lists_and_watches_have_the_right_parameters(self, api: ScriptedApi) -> None:
         async with reflecting_script(api, Pace()) as reflector:
             await wait_for(lambda: bool(api.requests("watch")), "a watch")
             await settled(api, reflector)
         (listed,), (watched,) = api.requests("list"), api.requests("watch")
-        assert set(listed.query) == {"limit", "labelSelector"}  # no resourceVersion: a consistent read
+        assert set(listed.query) == {"limit", "labelSelector"}  # without resourceVersion: a consistent read
         assert watched.query["resourceVersion"] == "103"
         assert watched.query["allowWatchBookmarks"] == "true"
         assert 240 <= int(watched.query["timeoutSeconds"]) < 300
 
-    async def test_a_long_list_comes_in_pages(self, api: ScriptedApi) -> None:
+    async def test_long_list_comes_in_pages(self, api: ScriptedApi) -> None:
         for number in range(4, 2 * PAGE + 10):
             await api.put(f"job-{number}")
         async with reflecting_script(api) as reflector:
             await settled(api, reflector)
         assert len(api.requests("list")) == 3
 
-    async def test_a_page_that_expired_begins_the_list_anew(self, api: ScriptedApi) -> None:
+    async def test_expired_page_begins_the_list_anew(self, api: ScriptedApi) -> None:
         for number in range(4, PAGE + 10):
             await api.put(f"job-{number}")
         api.lists.extend([as_usual, refuses(410, "Expired")])
@@ -93,7 +93,7 @@ class TestAtPeace:
             await wait_for(lambda: reflector.store.resource_version == str(api.version), "the bookmark's version")
         assert len(api.requests("list")) == 1
 
-    async def test_a_watch_that_ends_in_time_goes_on_from_where_it_was(self, api: ScriptedApi) -> None:
+    async def test_watch_that_ends_in_time_continues_from_its_version(self, api: ScriptedApi) -> None:
         async with reflecting_script(api, Pace(watch=1)) as reflector:
             await settled(api, reflector)
             await api.put("job-4")
@@ -108,7 +108,7 @@ class TestAtPeace:
 @pytest.mark.museum("no relist on 410")
 @pytest.mark.museum("in-stream 410 ignored")
 @pytest.mark.parametrize("fault", OF_A_WATCH.values(), ids=OF_A_WATCH)
-async def test_a_watch_that_is_interrupted_loses_nothing(api: ScriptedApi, fault: Fault) -> None:
+async def test_interrupted_watch_loses_nothing(api: ScriptedApi, fault: Fault) -> None:
     async with reflecting_script(api) as reflector:
         await settled(api, reflector)
         api.watches.append(fault)
@@ -123,7 +123,7 @@ async def test_a_watch_that_is_interrupted_loses_nothing(api: ScriptedApi, fault
 
 @pytest.mark.museum("unknown count = 0")
 @pytest.mark.parametrize("fault", OF_A_LIST.values(), ids=OF_A_LIST)
-async def test_what_is_no_list_never_counts_as_one(api: ScriptedApi, fault: Fault) -> None:
+async def test_faulty_list_never_counts_as_a_list(api: ScriptedApi, fault: Fault) -> None:
     async with reflecting_script(api) as reflector:
         await settled(api, reflector)
         api.until_cured["list"] = fault
@@ -143,7 +143,7 @@ async def test_what_is_no_list_never_counts_as_one(api: ScriptedApi, fault: Faul
 @pytest.mark.parametrize(
     "name", ["410", "410 in the stream", "429 in plain text", "not JSON", "the end at once", "the end after one event"]
 )
-async def test_a_server_that_goes_on_refusing_is_left_in_peace(api: ScriptedApi, name: str) -> None:
+async def test_server_that_keeps_refusing_is_asked_with_growing_pauses(api: ScriptedApi, name: str) -> None:
     pace = Pace(first_pause=0.1, longest_pause=0.8)
     api.until_cured["watch"] = OF_A_WATCH[name]
     async with reflecting_script(api, pace) as reflector:
@@ -158,7 +158,7 @@ async def test_a_server_that_goes_on_refusing_is_left_in_peace(api: ScriptedApi,
 
 
 @pytest.mark.fault(24)
-async def test_a_silent_stream_is_replaced_by_a_list(api: ScriptedApi) -> None:
+async def test_silent_stream_is_replaced_by_a_list(api: ScriptedApi) -> None:
     api.watches.append(silent)
     async with reflecting_script(api, silence=1.1, name="silent") as reflector:
         await wait_for(lambda: bool(api.requests("watch")), "the silent watch")
@@ -168,7 +168,7 @@ async def test_a_silent_stream_is_replaced_by_a_list(api: ScriptedApi) -> None:
 
 
 @pytest.mark.fault(28)
-async def test_events_out_of_order_are_not_believed(api: ScriptedApi) -> None:
+async def test_events_out_of_order_are_repaired(api: ScriptedApi) -> None:
     api.watches.append(out_of_order)
     async with reflecting_script(api) as reflector:
         await wait_for(lambda: bool(api.requests("watch")), "the watch")
@@ -179,7 +179,7 @@ async def test_events_out_of_order_are_not_believed(api: ScriptedApi) -> None:
 
 class TestDrift:
     @pytest.mark.fault(28)
-    async def test_an_event_that_never_came_is_repaired_and_counted(self, api: ScriptedApi) -> None:
+    async def test_missing_event_is_repaired_and_counted(self, api: ScriptedApi) -> None:
         async with reflecting_script(api, Pace(relist=1), name="lied to") as reflector:
             await settled(api, reflector)
             await api.remove("job-1", is_told=False)
@@ -188,7 +188,7 @@ class TestDrift:
             await wait_for(lambda: relists("lied to", "drift") > 0, "the drift")
             await settled(api, reflector)
 
-    async def test_what_changes_meanwhile_is_none(self, api: ScriptedApi) -> None:
+    async def test_changes_during_a_list_are_no_drift(self, api: ScriptedApi) -> None:
         chance = random.Random(7)
         async with reflecting_script(api, Pace(relist=1), name="busy") as reflector:
             await settled(api, reflector)

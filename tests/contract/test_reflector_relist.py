@@ -1,4 +1,4 @@
-"""A list that is asked for: what was known before does not count until a list that began later is in."""
+"""A relist on request: earlier knowledge does not count until a list that began later is complete."""
 
 import asyncio
 import random
@@ -33,7 +33,7 @@ async def api() -> AsyncIterator[ScriptedApi]:
 
 
 def held(go_on: asyncio.Event) -> Fault:
-    """A list that was made when it was asked for, and is told later."""
+    """A list that is made when it is asked for, and answered later."""
 
     async def fault(api: ScriptedApi, request: web.Request) -> web.StreamResponse:
         answer = api.serve_list(request)
@@ -52,7 +52,7 @@ async def watches(api: ScriptedApi, count: int) -> None:
 
 
 class TestWhileWatching:
-    async def test_nothing_is_known_until_the_new_list_is_in(self, api: ScriptedApi) -> None:
+    async def test_store_is_unknown_until_the_new_list_is_complete(self, api: ScriptedApi) -> None:
         told = asyncio.Event()
         async with reflecting_script(api, name="asked") as reflector:
             await settled(api, reflector)
@@ -67,7 +67,7 @@ class TestWhileWatching:
             await watches(api, 2)
         assert (relists("asked", "asked"), relists("asked", "fault")) == (1, 0)
 
-    async def test_the_list_is_a_consistent_one(self, api: ScriptedApi) -> None:
+    async def test_requested_list_is_consistent(self, api: ScriptedApi) -> None:
         async with reflecting_script(api) as reflector:
             await settled(api, reflector)
             await watches(api, 1)
@@ -77,7 +77,7 @@ class TestWhileWatching:
             await settled(api, reflector)
         assert [set(asked.query) for asked in api.requests("list")] == [{"limit", "labelSelector"}] * 2
 
-    async def test_it_begins_at_once(self, api: ScriptedApi) -> None:
+    async def test_requested_list_begins_at_once(self, api: ScriptedApi) -> None:
         async with reflecting_script(api, Pace(first_pause=60, longest_pause=60)) as reflector:
             await settled(api, reflector)
             await watches(api, 1)
@@ -88,7 +88,7 @@ class TestWhileWatching:
         assert len(api.requests("list")) == 2
 
     @pytest.mark.parametrize("opening", [hanging, silent], ids=["not accepted yet", "silent"])
-    async def test_a_watch_that_says_nothing_is_not_waited_for(self, api: ScriptedApi, opening: Fault) -> None:
+    async def test_requested_list_does_not_wait_for_a_silent_watch(self, api: ScriptedApi, opening: Fault) -> None:
         api.watches.append(opening)
         async with reflecting_script(api) as reflector:
             await watches(api, 1)
@@ -96,7 +96,7 @@ class TestWhileWatching:
             reflector.relist()
             await settled(api, reflector, 5)
 
-    async def test_two_calls_make_one_list(self, api: ScriptedApi) -> None:
+    async def test_two_requests_make_one_list(self, api: ScriptedApi) -> None:
         async with reflecting_script(api, name="twice") as reflector:
             await settled(api, reflector)
             await watches(api, 1)
@@ -107,7 +107,7 @@ class TestWhileWatching:
             await settled(api, reflector)
         assert relists("twice", "asked") == 1
 
-    async def test_however_fast_calls_follow_each_other_the_watch_ends_once(self, api: ScriptedApi) -> None:
+    async def test_many_fast_requests_end_the_watch_once(self, api: ScriptedApi) -> None:
         async with reflecting_script(api, name="fast") as reflector:
             await settled(api, reflector)
             await watches(api, 1)
@@ -119,7 +119,7 @@ class TestWhileWatching:
 
 
 class TestWhileListing:
-    async def test_the_list_that_is_under_way_began_too_early(self, api: ScriptedApi) -> None:
+    async def test_list_in_progress_began_too_early_to_count(self, api: ScriptedApi) -> None:
         first, second = asyncio.Event(), asyncio.Event()
         api.lists.extend([held(first), held(second)])
         async with reflecting_script(api) as reflector:
@@ -134,7 +134,7 @@ class TestWhileListing:
             second.set()
             await settled(api, reflector)
 
-    async def test_its_later_pages_are_of_the_same_list(self, api: ScriptedApi) -> None:
+    async def test_later_pages_of_a_list_in_progress_do_not_count(self, api: ScriptedApi) -> None:
         for number in range(4, PAGE + 10):
             await api.put(f"job-{number}")
         first, second = asyncio.Event(), asyncio.Event()
@@ -149,7 +149,7 @@ class TestWhileListing:
             await settled(api, reflector)
         assert ["continue" in asked.query for asked in api.requests("list")] == [False, True, False, True]
 
-    async def test_one_that_fails_is_followed_by_one_that_counts(self, api: ScriptedApi) -> None:
+    async def test_failed_list_is_followed_by_one_that_counts(self, api: ScriptedApi) -> None:
         async with reflecting_script(api) as reflector:
             await settled(api, reflector)
             await watches(api, 1)
@@ -160,18 +160,18 @@ class TestWhileListing:
             api.until_cured.clear()
             await settled(api, reflector)
 
-    async def test_before_it_runs_the_first_list_counts(self, api: ScriptedApi) -> None:
+    async def test_request_before_the_start_is_served_by_the_first_list(self, api: ScriptedApi) -> None:
         async with reflecting_script(api) as reflector:
             reflector.relist()
             await settled(api, reflector)
         assert len(api.requests("list")) == 1
 
 
-async def test_beside_a_list_that_is_due_it_makes_that_one_consistent(api: ScriptedApi) -> None:
-    """The due one alone would be as of where the store stands, and tell nothing newer."""
+async def test_request_next_to_a_due_list_makes_that_list_consistent(api: ScriptedApi) -> None:
+    """The due list alone would be of the store's version, and show nothing newer."""
     asked: list[int] = []
 
-    async def last_word(api_: ScriptedApi, request: web.Request) -> web.StreamResponse:
+    async def late_event(api_: ScriptedApi, request: web.Request) -> web.StreamResponse:
         stream, opened = await accepted(request), elapsed()
         await wait_for(lambda: elapsed() > opened + 1.3, "the next list is due")
         await api.put("job-4", is_told=False)
@@ -183,7 +183,7 @@ async def test_beside_a_list_that_is_due_it_makes_that_one_consistent(api: Scrip
             asked.append(len(api.requests("list")))
             reflector.relist()
 
-    api.watches.append(last_word)
+    api.watches.append(late_event)
     client = KubeClient(api.login())
     resource = Resource("jobs", JOBS, read_job, job_selector(SITE.installation))
     reflector = Reflector[Job](client, resource, ask, Pace(watch=30, relist=1), random.Random(7))
@@ -198,7 +198,7 @@ async def test_beside_a_list_that_is_due_it_makes_that_one_consistent(api: Scrip
         await client.close()
 
 
-async def test_in_the_pause_after_a_fault_the_list_that_follows_counts(api: ScriptedApi) -> None:
+async def test_request_in_the_pause_after_a_fault_is_served_by_the_next_list(api: ScriptedApi) -> None:
     told = asyncio.Event()
     async with reflecting_script(api, Pace(first_pause=2, longest_pause=2)) as reflector:
         await settled(api, reflector)
@@ -207,7 +207,7 @@ async def test_in_the_pause_after_a_fault_the_list_that_follows_counts(api: Scri
         await wait_for(lambda: bool(reflector.fault), "the fault")
         api.lists.append(held(told))
         reflector.relist()
-        assert len(api.requests("list")) == 1, "it is paused"
+        assert len(api.requests("list")) == 1, "the reflector pauses"
         await lists(api, 2)
         assert reflector.fault
         told.set()
@@ -215,7 +215,7 @@ async def test_in_the_pause_after_a_fault_the_list_that_follows_counts(api: Scri
     assert len(api.requests("list")) == 2
 
 
-async def test_however_often_it_is_asked_nothing_is_lost(api: ScriptedApi) -> None:
+async def test_many_requests_lose_nothing(api: ScriptedApi) -> None:
     chance = random.Random(7)
     async with reflecting_script(api, QUICK, name="often") as reflector:
         for _ in range(60):
@@ -232,7 +232,7 @@ async def test_however_often_it_is_asked_nothing_is_lost(api: ScriptedApi) -> No
         await settled(api, reflector)
 
 
-async def test_the_view_is_stale_until_jobs_and_pods_are_listed_anew(api: ScriptedApi) -> None:
+async def test_view_is_stale_until_jobs_and_pods_are_listed_anew(api: ScriptedApi) -> None:
     client, told = KubeClient(api.login()), asyncio.Event()
     mirror = Mirror(client, NAMESPACE, SITE.installation, with_nodes=True, pace=QUICK)
     running = asyncio.create_task(mirror.run())

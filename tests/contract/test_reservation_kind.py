@@ -1,4 +1,4 @@
-"""NodeReservation as the real API server keeps it: what it takes, what it refuses in which words, what is shown."""
+"""NodeReservation at the real API server: what it accepts, what it refuses in which words, and what kubectl shows."""
 
 import secrets
 from contextlib import suppress
@@ -35,7 +35,7 @@ class Kept:
         self.path = PATH.replace("/nodereservations", f"/namespaces/{namespace}/nodereservations")
 
     async def make(self, name: str = "r", **spec: Any) -> Json:
-        """GOOD with these fields; None takes one out."""
+        """Makes GOOD with these fields; None removes a field."""
         whole = {key: value for key, value in {**GOOD, **spec}.items() if value is not None}
         body = {"apiVersion": "dispatcher.internal/v1alpha1", "kind": "NodeReservation", "metadata": {"name": name}}
         return await self._plane.admin("POST", self.path, {**body, "spec": whole}, params={"fieldValidation": "Strict"})
@@ -72,8 +72,8 @@ def made(control_plane: ControlPlane, namespace: str) -> Kept:
     ],
     ids=str,
 )
-async def test_it_takes(made: Kept, spec: Json) -> None:
-    """And the extender can read it: one reservation that it could not would be one that nobody keeps."""
+async def test_reservation_is_accepted_and_readable(made: Kept, spec: Json) -> None:
+    """The extender must be able to read it: an unreadable reservation would hold nothing."""
     whole = {key: value for key, value in {**GOOD, **spec}.items() if value is not None}
     kept = await made.make(**spec)
     assert kept["spec"] == whole
@@ -120,31 +120,31 @@ async def test_it_takes(made: Kept, spec: Json) -> None:
     ],
     ids=str,
 )
-async def test_it_refuses_and_names_the_field(made: Kept, spec: Json, field: str, words: str) -> None:
+async def test_invalid_reservation_is_refused_with_its_field(made: Kept, spec: Json, field: str, words: str) -> None:
     said = await made.refusal(**spec)
     assert f"{field}: " in said
     assert words in said
 
 
-async def test_it_refuses_fields_that_nobody_knows(made: Kept) -> None:
+async def test_reservation_with_an_unknown_field_is_refused(made: Kept) -> None:
     with pytest.raises(KubeFault, match=r'unknown field "spec\.node"'):
         await made.make(node="worker-1")
 
 
 @pytest.mark.parametrize("spec", [{"resources": {"cpu": "1"}}, {"ttlSeconds": 60}], ids=str)
-async def test_it_may_be_made_smaller_and_shorter(made: Kept, spec: Json) -> None:
+async def test_reservation_may_be_made_smaller_and_shorter(made: Kept, spec: Json) -> None:
     await made.make()
     assert spec.items() <= (await made.change(**spec))["spec"].items()
 
 
 @pytest.mark.parametrize("spec", [{"nodeName": "worker-2"}, {"target": {"jobName": "other"}}], ids=str)
-async def test_where_and_for_whom_it_is_stays(made: Kept, spec: Json) -> None:
+async def test_node_and_target_of_a_reservation_stay(made: Kept, spec: Json) -> None:
     await made.make()
     with pytest.raises(KubeFault, match="cannot be changed; make another reservation"):
         await made.change(**spec)
 
 
-async def test_kubectl_shows_what_is_held_where_for_whom(made: Kept, control_plane: ControlPlane) -> None:
+async def test_kubectl_shows_resources_node_and_target(made: Kept, control_plane: ControlPlane) -> None:
     whole = await made.make(resources={"cpu": 2, "memory": "1Gi"}, target={"taskId": 7})
     status = {"status": {"phase": "Active", "message": "held"}}
     await control_plane.admin("PATCH", f"{made.path}/r/status", status)
@@ -160,7 +160,7 @@ async def test_kubectl_shows_what_is_held_where_for_whom(made: Kept, control_pla
     assert [name for name, priority in columns if priority] == ["Pod", "UID", "Message"]
 
 
-async def test_nobody_but_who_writes_the_status_changes_it(made: Kept, control_plane: ControlPlane) -> None:
+async def test_status_changes_only_by_its_subresource(made: Kept, control_plane: ControlPlane) -> None:
     await made.make()
     changed = await control_plane.admin("PATCH", f"{made.path}/r", {"status": {"phase": "Landed"}})
     assert "status" not in changed
@@ -168,7 +168,7 @@ async def test_nobody_but_who_writes_the_status_changes_it(made: Kept, control_p
         await control_plane.admin("PATCH", f"{made.path}/r/status", {"status": {"phase": "Gone"}})
 
 
-async def test_an_editor_may_not_reserve_and_a_reserver_may(control_plane: ControlPlane, namespace: str) -> None:
+async def test_editor_may_not_reserve_and_a_reserver_may(control_plane: ControlPlane, namespace: str) -> None:
     async def may(role: str, verb: str) -> bool:
         subject = {"kind": "User", "name": f"{role}-{namespace}", "apiGroup": "rbac.authorization.k8s.io"}
         binding = {
@@ -188,8 +188,13 @@ async def test_an_editor_may_not_reserve_and_a_reserver_may(control_plane: Contr
 
 
 @pytest.mark.fault(61)
-async def test_a_quota_limits_how_many_a_namespace_has(made: Kept, control_plane: ControlPlane, namespace: str) -> None:
-    """The controller looks for new kinds each half a minute; a quota that is older than that is counted after five."""
+async def test_quota_limits_the_reservations_of_a_namespace(
+    made: Kept, control_plane: ControlPlane, namespace: str
+) -> None:
+    """The quota controller looks for new kinds every half minute.
+
+    A quota older than that is counted after five minutes.
+    """
     quotas = f"/api/v1/namespaces/{namespace}/resourcequotas"
 
     async def is_counted() -> bool:

@@ -1,4 +1,4 @@
-"""What the extender writes of reservations: one that the server will not have keeps nobody else from its turn."""
+"""The extender's writes about reservations: a write that the server refuses delays no other one."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -29,7 +29,7 @@ pytest_plugins = ["tests.scheduling.fixtures"]
 pytestmark = pytest.mark.usefixtures("reservations")
 
 
-async def test_a_refusal_is_told_and_what_is_gone_is_done(
+async def test_refused_write_is_logged_and_a_missing_object_is_no_fault(
     control_plane: ControlPlane, namespace: str, tmp_path: Path
 ) -> None:
     path = PATH.replace("/nodereservations", f"/namespaces/{namespace}/nodereservations")
@@ -62,7 +62,7 @@ async def test_a_refusal_is_told_and_what_is_gone_is_done(
 async def through(
     control_plane: ControlPlane, namespace: str, tmp_path: Path
 ) -> AsyncIterator[tuple[KubeProxy, KubeClient]]:
-    """A client, and the proxy between it and the server."""
+    """A client, and the proxy between the client and the server."""
     config = control_plane.kubeconfig(tmp_path / "k", token=control_plane.admin_token, namespace=namespace)
     async with KubeProxy(control_plane.url, control_plane.ca_file) as proxy:
         client = KubeClient(await from_kubeconfig(str(proxy.kubeconfig(config)), None))
@@ -70,7 +70,7 @@ async def through(
         await client.close()
 
 
-async def test_an_event_that_is_refused_is_counted_and_given_up(
+async def test_refused_event_is_counted_and_given_up(
     control_plane: ControlPlane, namespace: str, through: tuple[KubeProxy, KubeClient]
 ) -> None:
     proxy, client = through
@@ -89,9 +89,7 @@ def counted(outcome: str) -> float | None:
     return REGISTRY.get_sample_value("dispatcher_events_total", {"reason": "OfThisTest", "outcome": outcome})
 
 
-async def test_a_status_that_is_refused_keeps_no_other_from_its_turn(
-    namespace: str, through: tuple[KubeProxy, KubeClient]
-) -> None:
+async def test_refused_status_delays_no_other_status(namespace: str, through: tuple[KubeProxy, KubeClient]) -> None:
     proxy, client = through
     holds, names = ReservationBook(NodeCapacities()), [f"{namespace}/r{number}" for number in (1, 2, 3)]
     for name in names:

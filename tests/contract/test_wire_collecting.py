@@ -1,4 +1,4 @@
-"""What becomes of the Pods of a Job that is deleted: first they, then it; first it, then they; or they stay."""
+"""The Pods of a deleted Job: they go first, they go after it, or they stay."""
 
 from collections.abc import AsyncIterator
 
@@ -24,7 +24,7 @@ async def wire(control_plane: ControlPlane, namespace: str) -> AsyncIterator[Wir
 
 
 async def job_with_pod(wire: Wire) -> tuple[Json, str]:
-    """A Job `a` at work, and the path of its Pod, which waits for a scheduler that there is not."""
+    """A running Job `a`, and the path of its Pod, which waits for a scheduler that does not exist."""
     job = await wire.made("jobs", a_job("a", {"suspend": False}))
 
     async def is_at_work() -> bool:
@@ -58,7 +58,7 @@ async def ended(wire: Wire, resource: str, since: str) -> Event:
     return event
 
 
-async def test_a_pod_names_the_job_that_it_holds_up(wire: Wire) -> None:
+async def test_pod_names_the_owner_that_waits_for_it(wire: Wire) -> None:
     job, pod = await job_with_pod(wire)
     (owner,) = (await wire.found(pod))["metadata"]["ownerReferences"]
     told = {"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": job["metadata"]["uid"]}
@@ -66,7 +66,7 @@ async def test_a_pod_names_the_job_that_it_holds_up(wire: Wire) -> None:
 
 
 class TestForeground:
-    async def test_the_job_stays_until_its_pod_is_gone(self, wire: Wire) -> None:
+    async def test_foreground_job_stays_until_its_pod_is_gone(self, wire: Wire) -> None:
         _, pod = await job_with_pod(wire)
         await hold(wire, pod)
         since = await wire.now("jobs")
@@ -81,12 +81,12 @@ class TestForeground:
         assert (await wire.get(pod)).status == 404
         assert (await ended(wire, "jobs", since)).version > (await ended(wire, "pods", since)).version
 
-    async def test_a_job_without_pods_goes_too(self, wire: Wire) -> None:
+    async def test_foreground_job_without_pods_is_deleted(self, wire: Wire) -> None:
         await wire.made("jobs", a_job("a"))
         assert (await wire.delete("jobs/a", FOREGROUND)).body["kind"] == "Job"
         await wire.gone("jobs/a")
 
-    async def test_asked_again_it_goes_on(self, wire: Wire) -> None:
+    async def test_second_foreground_delete_changes_nothing(self, wire: Wire) -> None:
         _, pod = await job_with_pod(wire)
         await hold(wire, pod)
         first = (await wire.delete("jobs/a", FOREGROUND)).body["metadata"]
@@ -98,13 +98,13 @@ class TestForeground:
         await let_go(wire, pod)
         await wire.gone("jobs/a")
 
-    async def test_it_may_be_asked_for_in_the_query(self, wire: Wire) -> None:
+    async def test_foreground_may_be_asked_for_in_the_query(self, wire: Wire) -> None:
         await wire.made("jobs", a_job("a"))
         answer = await wire.delete("jobs/a", **FOREGROUND)
         assert answer.body["metadata"]["finalizers"] == ["foregroundDeletion"]
         await wire.gone("jobs/a")
 
-    async def test_who_cannot_wait_asks_for_background(self, wire: Wire) -> None:
+    async def test_background_delete_ends_a_foreground_delete(self, wire: Wire) -> None:
         _, pod = await job_with_pod(wire)
         await hold(wire, pod)
         await wire.delete("jobs/a", FOREGROUND)
@@ -115,7 +115,7 @@ class TestForeground:
 
 
 class TestBackground:
-    async def test_the_job_is_gone_at_once_and_its_pod_follows(self, wire: Wire) -> None:
+    async def test_background_job_is_gone_at_once_and_its_pod_follows(self, wire: Wire) -> None:
         _, pod = await job_with_pod(wire)
         assert (await wire.delete("jobs/a", BACKGROUND)).status == 200
         assert (await wire.get("jobs/a")).status == 404
@@ -124,8 +124,8 @@ class TestBackground:
 
 class TestOrphan:
     @pytest.mark.parametrize("options", [ORPHAN, None, {}], ids=["asked", "nothing-said", "no-policy-said"])
-    async def test_the_pod_stays_and_has_no_owner(self, wire: Wire, options: Json | None) -> None:
-        """Of a Job this is what happens to who does not say what should."""
+    async def test_orphaned_pod_stays_and_has_no_owner(self, wire: Wire, options: Json | None) -> None:
+        """A Job is deleted in this way if the request names no policy."""
         _, pod = await job_with_pod(wire)
         answer = await wire.delete("jobs/a", options)
         assert (answer.status, answer.body["kind"]) == (200, "Job")

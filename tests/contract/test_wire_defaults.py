@@ -1,4 +1,4 @@
-"""What an API server fills in where a Job or a Pod says nothing, and how it gives back what it was told."""
+"""Defaults that an API server adds to a Job or a Pod, and how it returns given fields."""
 
 from collections.abc import AsyncIterator
 
@@ -34,7 +34,7 @@ async def wire(control_plane: ControlPlane, namespace: str) -> AsyncIterator[Wir
 
 
 def bare(image: str = "localhost/x:1", **container: object) -> Json:
-    """A Job that says nothing which does not have to be said."""
+    """A Job with only the required fields."""
     pod = {"restartPolicy": "Never", "containers": [{"name": "task", "image": image, **container}]}
     return {"metadata": {"name": "a"}, "spec": {"suspend": True, "template": {"spec": pod}}}
 
@@ -46,7 +46,7 @@ def container_of(pod_or_template: Json) -> Json:
 
 
 class TestJob:
-    async def test_it_runs_once_with_six_retries(self, wire: Wire) -> None:
+    async def test_job_runs_once_with_six_retries(self, wire: Wire) -> None:
         spec = (await wire.made("jobs", bare()))["spec"]
         told = {key: value for key, value in spec.items() if key not in {"selector", "template", "suspend"}}
         assert told == {
@@ -58,18 +58,18 @@ class TestJob:
             "manualSelector": False,
         }
 
-    async def test_it_is_not_suspended_unless_it_says_so(self, wire: Wire) -> None:
+    async def test_job_is_not_suspended_unless_it_says_so(self, wire: Wire) -> None:
         for suspend in (None, False, True):
             made = await wire.made("jobs", a_job(f"is-{suspend}".lower(), {"suspend": suspend, "parallelism": 0}))
             assert made["spec"]["suspend"] is bool(suspend)
 
-    async def test_one_with_a_policy_replaces_failed_pods_only(self, wire: Wire) -> None:
+    async def test_job_with_a_failure_policy_replaces_failed_pods_only(self, wire: Wire) -> None:
         rules = [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [1]}}]
         made = await wire.made("jobs", a_job("a", {"podFailurePolicy": {"rules": rules}}))
         assert made["spec"]["podReplacementPolicy"] == "Failed"
         assert made["spec"]["podFailurePolicy"]["rules"] == rules
 
-    async def test_it_and_its_pods_are_labelled_with_its_name_and_uid(self, wire: Wire) -> None:
+    async def test_pods_of_a_job_are_labelled_with_its_name_and_uid(self, wire: Wire) -> None:
         body = a_job("a")
         body["metadata"]["labels"] = {"own": "1"}
         body["spec"]["template"]["metadata"] = {"labels": {"pods": "2"}, "annotations": {"note": "3"}}
@@ -82,11 +82,11 @@ class TestJob:
         assert made["metadata"]["labels"] == {"own": "1"}
         assert made["spec"]["selector"] == {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
 
-    async def test_without_labels_of_its_own_it_has_those_of_its_pods(self, wire: Wire) -> None:
+    async def test_job_without_labels_gets_those_of_its_pods(self, wire: Wire) -> None:
         made = await wire.made("jobs", a_job("a"))
         assert made["metadata"]["labels"] == made["spec"]["template"]["metadata"]["labels"]
 
-    async def test_its_template_says_how_its_pods_are_run(self, wire: Wire) -> None:
+    async def test_template_gets_the_defaults_of_a_pod(self, wire: Wire) -> None:
         spec = (await wire.made("jobs", bare()))["spec"]["template"]["spec"]
         assert {key: value for key, value in spec.items() if key != "containers"} == {
             "restartPolicy": "Never",
@@ -96,7 +96,7 @@ class TestJob:
             "schedulerName": "default-scheduler",
         }
 
-    async def test_its_container_says_where_its_last_words_are(self, wire: Wire) -> None:
+    async def test_container_gets_the_default_termination_message(self, wire: Wire) -> None:
         made = await wire.made("jobs", bare())
         assert container_of(made["spec"]["template"]) == {
             "name": "task",
@@ -107,12 +107,12 @@ class TestJob:
             "terminationMessagePolicy": "File",
         }
 
-    async def test_only_an_image_that_can_change_is_always_pulled(self, wire: Wire) -> None:
+    async def test_only_an_image_with_a_moving_tag_is_always_pulled(self, wire: Wire) -> None:
         for number, (image, policy) in enumerate(PULLED.items()):
             made = await wire.made("jobs", bare(image) | {"metadata": {"name": f"a{number}"}})
             assert container_of(made["spec"]["template"])["imagePullPolicy"] == policy
 
-    async def test_what_it_says_itself_is_kept(self, wire: Wire) -> None:
+    async def test_given_fields_are_kept(self, wire: Wire) -> None:
         said = {"imagePullPolicy": "Never", "terminationMessagePolicy": "FallbackToLogsOnError", "command": ["a", ""]}
         pod = {"terminationGracePeriodSeconds": 5, "schedulerName": "own", "nodeSelector": {"a": "b"}}
         made = (await wire.made("jobs", a_job("a", {"backoffLimit": 0}, pod, **said)))["spec"]
@@ -120,14 +120,12 @@ class TestJob:
         assert pod.items() <= made["template"]["spec"].items()
         assert said.items() <= container_of(made["template"]).items()
 
-    async def test_the_limits_of_its_template_are_no_requests_yet(self, wire: Wire) -> None:
-        """They become requests in the Pods that are made of it."""
+    async def test_limits_of_a_template_are_no_requests_yet(self, wire: Wire) -> None:
+        """The limits become requests in the Pods that are made from the template."""
         made = await wire.made("jobs", bare(resources={"limits": LIMITS}))
         assert container_of(made["spec"]["template"])["resources"] == {"limits": LIMITS}
 
-    async def test_a_variable_knows_the_version_of_what_it_reads_and_an_empty_one_has_no_value(
-        self, wire: Wire
-    ) -> None:
+    async def test_variable_gets_an_api_version_and_loses_an_empty_value(self, wire: Wire) -> None:
         field = {"fieldRef": {"fieldPath": "metadata.name"}}
         env = [{"name": "A", "value": ""}, {"name": "B", "value": "b"}, {"name": "C", "valueFrom": field}]
         made = await wire.made("jobs", bare(env=env))
@@ -135,20 +133,20 @@ class TestJob:
         kept = [{"name": "A"}, {"name": "B", "value": "b"}, {"name": "C", "valueFrom": read}]
         assert container_of(made["spec"]["template"])["env"] == kept
 
-    async def test_null_is_as_good_as_nothing(self, wire: Wire) -> None:
+    async def test_null_counts_as_a_missing_field(self, wire: Wire) -> None:
         made = await wire.made("jobs", a_job("a", {"backoffLimit": None, "activeDeadlineSeconds": None}))
         assert made["spec"]["backoffLimit"] == 6
         assert "activeDeadlineSeconds" not in made["spec"]
 
 
 class TestPod:
-    async def test_its_limits_are_requested(self, wire: Wire) -> None:
+    async def test_limits_of_a_pod_become_its_requests(self, wire: Wire) -> None:
         resources = {"limits": LIMITS, "requests": {"cpu": "500m"}}
         container = {"name": "task", "image": "localhost/x:1", "resources": resources}
         made = await wire.made("pods", a_pod("a", containers=[container]))
         assert container_of(made)["resources"] == {"limits": LIMITS, "requests": {"cpu": "500m", "memory": "1Gi"}}
 
-    async def test_the_pod_of_a_job_requests_the_limits_of_the_template(self, wire: Wire) -> None:
+    async def test_pod_of_a_job_requests_the_limits_of_the_template(self, wire: Wire) -> None:
         await wire.made("jobs", a_job("a", {"suspend": False}, resources={"limits": LIMITS}))
 
         async def look() -> list[Json]:
@@ -158,13 +156,13 @@ class TestPod:
         (pod,) = await wire.plane.wait_for(look, "the Pod of the Job")
         assert container_of(pod)["resources"] == {"limits": LIMITS, "requests": LIMITS}
 
-    async def test_its_quality_of_service_follows_from_its_resources(self, wire: Wire) -> None:
+    async def test_quality_of_service_follows_from_the_resources(self, wire: Wire) -> None:
         for number, (resources, quality) in enumerate(QUALITIES):
             container = {"name": "task", "image": "localhost/x:1", "resources": resources}
             made = await wire.made("pods", a_pod(f"a{number}", containers=[container]))
             assert made["status"] == {"phase": "Pending", "qosClass": quality}
 
-    async def test_it_is_restarted_and_scheduled_as_every_pod(self, wire: Wire) -> None:
+    async def test_pod_gets_the_defaults_of_restart_and_scheduler(self, wire: Wire) -> None:
         made = (await wire.made("pods", a_pod("a", schedulerName=None, nodeName="nowhere")))["spec"]
         wanted = {
             "restartPolicy": "Always",

@@ -1,4 +1,4 @@
-"""What a DELETE does at an API server: at once, when its finalizers are gone, or when the node lets go of the Pod."""
+"""DELETE at an API server: at once, after the last finalizer, or when the node releases the Pod."""
 
 from collections.abc import AsyncIterator
 from datetime import datetime
@@ -24,7 +24,7 @@ async def wire(control_plane: ControlPlane, namespace: str) -> AsyncIterator[Wir
 
 
 async def held(wire: Wire) -> Json:
-    """A secret that is being deleted and held."""
+    """A Secret that is being deleted and kept by a finalizer."""
     await wire.made("secrets", {"metadata": {"name": "a", "finalizers": [HELD]}})
     answer = await wire.delete("secrets/a")
     assert answer.status == 200
@@ -42,12 +42,12 @@ async def is_there(wire: Wire, path: str) -> bool:
 
 
 class TestAtOnce:
-    async def test_it_is_gone_with_the_answer(self, wire: Wire) -> None:
+    async def test_object_is_gone_with_the_answer(self, wire: Wire) -> None:
         await wire.made("secrets", a_secret("a"))
         assert (await wire.delete("secrets/a")).status == 200
         assert not await is_there(wire, "secrets/a")
 
-    async def test_the_answer_says_what_is_gone(self, wire: Wire) -> None:
+    async def test_answer_says_what_is_gone(self, wire: Wire) -> None:
         made = await wire.made("secrets", a_secret("a"))
         answer = await wire.delete("secrets/a")
         details = {"name": "a", "kind": "secrets", "uid": made["metadata"]["uid"]}
@@ -55,32 +55,32 @@ class TestAtOnce:
         assert answer.status == 200
         assert told == {"kind": "Status", "apiVersion": "v1", "status": "Success", "details": details}
 
-    async def test_what_is_not_there_is_not_found_whatever_is_asked_of_it(self, wire: Wire) -> None:
+    async def test_missing_object_is_not_found_with_any_options(self, wire: Wire) -> None:
         for options in (None, {"preconditions": {"uid": "other"}}):
             answer = await wire.delete("secrets/a", options)
             assert answer.refusal == (404, "NotFound")
             assert answer.body["details"] == {"name": "a", "kind": "secrets"}
 
     @pytest.mark.parametrize("precondition", [{"uid": "other"}, {"resourceVersion": "1"}], ids=["uid", "version"])
-    async def test_another_object_than_was_meant_stays(self, wire: Wire, precondition: Json) -> None:
+    async def test_object_with_another_uid_or_version_stays(self, wire: Wire, precondition: Json) -> None:
         await wire.made("secrets", a_secret("a"))
         answer = await wire.delete("secrets/a", {"preconditions": precondition})
         assert answer.refusal == CONFLICT
         assert answer.body["details"]["name"] == "a"
         assert await is_there(wire, "secrets/a")
 
-    async def test_the_object_that_was_meant_goes(self, wire: Wire) -> None:
+    async def test_object_with_the_given_uid_and_version_is_deleted(self, wire: Wire) -> None:
         meta = (await wire.made("secrets", a_secret("a")))["metadata"]
         meant = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
         await deleted(wire, "secrets/a", preconditions=meant)
         assert not await is_there(wire, "secrets/a")
 
-    async def test_a_rehearsal_deletes_nothing(self, wire: Wire) -> None:
+    async def test_dry_run_deletes_nothing(self, wire: Wire) -> None:
         await wire.made("secrets", a_secret("a"))
         assert (await deleted(wire, "secrets/a", dryRun=["All"]))["status"] == "Success"
         assert await is_there(wire, "secrets/a")
 
-    async def test_an_unknown_propagation_is_invalid(self, wire: Wire) -> None:
+    async def test_unknown_propagation_is_invalid(self, wire: Wire) -> None:
         await wire.made("secrets", a_secret("a"))
         answer = await wire.delete("secrets/a", {"propagationPolicy": "Sideways"})
         assert answer.refusal == (422, "Invalid")
@@ -91,7 +91,7 @@ class TestAtOnce:
         assert (await wire.delete("secrets/a", b"{")).refusal == (400, "BadRequest")
         assert await is_there(wire, "secrets/a")
 
-    async def test_a_collection_goes_as_far_as_it_is_selected(self, wire: Wire) -> None:
+    async def test_collection_is_deleted_as_far_as_it_is_selected(self, wire: Wire) -> None:
         await wire.made("leases", a_secret("a", {"app": "x"}), a_secret("b", {"app": "y"}), a_secret("c"))
         answer = await wire.delete("leases", labelSelector="app=x")
         assert (answer.status, answer.body["kind"], names(answer.body)) == (200, "LeaseList", ["a"])
@@ -101,7 +101,7 @@ class TestAtOnce:
 
 
 class TestFinalizers:
-    async def test_what_is_held_stays_and_says_since_when(self, wire: Wire) -> None:
+    async def test_finalized_object_stays_and_says_since_when(self, wire: Wire) -> None:
         body = await held(wire)
         assert (body["kind"], body["metadata"]["finalizers"]) == ("Secret", [HELD])
         assert body["metadata"]["deletionGracePeriodSeconds"] == 0
@@ -110,34 +110,34 @@ class TestFinalizers:
         assert await wire.found("secrets/a") == body
         await wire.changed("secrets/a", {"metadata": {"finalizers": None}})
 
-    async def test_it_goes_with_its_last_finalizer(self, wire: Wire) -> None:
+    async def test_object_goes_with_its_last_finalizer(self, wire: Wire) -> None:
         await held(wire)
         answer = await wire.patch("secrets/a", {"metadata": {"finalizers": []}})
         assert (answer.status, answer.body["kind"]) == (200, "Secret")
         assert "finalizers" not in answer.body["metadata"]
         assert not await is_there(wire, "secrets/a")
 
-    async def test_a_second_delete_changes_nothing(self, wire: Wire) -> None:
+    async def test_second_delete_changes_nothing(self, wire: Wire) -> None:
         body = await held(wire)
         assert await deleted(wire, "secrets/a") == body
         assert (await wire.delete("secrets/a", {"preconditions": {"resourceVersion": "1"}})).refusal == CONFLICT
         await wire.changed("secrets/a", {"metadata": {"finalizers": None}})
 
-    async def test_it_can_be_changed_but_not_brought_back(self, wire: Wire) -> None:
+    async def test_object_being_deleted_can_be_changed_but_not_restored(self, wire: Wire) -> None:
         since = (await held(wire))["metadata"]["deletionTimestamp"]
         change = {"metadata": {"labels": {"a": "1"}, "deletionTimestamp": None}}
         meta = (await wire.changed("secrets/a", change))["metadata"]
         assert (meta["labels"], meta["deletionTimestamp"]) == ({"a": "1"}, since)
         await wire.changed("secrets/a", {"metadata": {"finalizers": None}})
 
-    async def test_it_gets_no_new_finalizer(self, wire: Wire) -> None:
+    async def test_object_being_deleted_gets_no_new_finalizer(self, wire: Wire) -> None:
         await held(wire)
         answer = await wire.patch("secrets/a", {"metadata": {"finalizers": [HELD, "tests.example/more"]}})
         assert answer.refusal == (422, "Invalid")
         assert answer.causes == [("FieldValueForbidden", "metadata.finalizers")]
         await wire.changed("secrets/a", {"metadata": {"finalizers": None}})
 
-    async def test_its_name_is_taken_until_it_is_gone(self, wire: Wire) -> None:
+    async def test_name_is_taken_until_the_object_is_gone(self, wire: Wire) -> None:
         await held(wire)
         assert (await wire.post("secrets", a_secret("a"))).refusal == (409, "AlreadyExists")
         await wire.changed("secrets/a", {"metadata": {"finalizers": None}})
@@ -145,20 +145,20 @@ class TestFinalizers:
 
 
 def grace(pod: Json) -> tuple[int, float]:
-    """The seconds it was given, and how long after its creation they are over."""
+    """The grace in seconds, and the seconds from the creation to its end."""
     meta = pod["metadata"]
     created, due = (datetime.fromisoformat(meta[key]) for key in ("creationTimestamp", "deletionTimestamp"))
     return meta["deletionGracePeriodSeconds"], (due - created).total_seconds()
 
 
 class TestPods:
-    async def test_one_without_a_node_goes_at_once_and_is_the_answer(self, wire: Wire) -> None:
+    async def test_pod_without_a_node_goes_at_once_and_is_the_answer(self, wire: Wire) -> None:
         await wire.made("pods", a_pod("a"))
         body = await deleted(wire, "pods/a")
         assert (body["kind"], body["metadata"]["deletionGracePeriodSeconds"]) == ("Pod", 0)
         assert not await is_there(wire, "pods/a")
 
-    async def test_one_on_a_node_has_the_grace_of_its_spec(self, wire: Wire) -> None:
+    async def test_pod_on_a_node_has_the_grace_of_its_spec(self, wire: Wire) -> None:
         await wire.made("pods", a_pod("a", terminationGracePeriodSeconds=77, **NOWHERE))
         body = await deleted(wire, "pods/a")
         given, until = grace(body)
@@ -166,22 +166,22 @@ class TestPods:
         assert 77 <= until < 97
         assert await wire.found("pods/a") == body
 
-    async def test_it_has_thirty_seconds_if_nothing_is_said(self, wire: Wire) -> None:
+    async def test_default_grace_is_thirty_seconds(self, wire: Wire) -> None:
         await wire.made("pods", a_pod("a", **NOWHERE))
         assert grace(await deleted(wire, "pods/a"))[0] == 30
 
-    async def test_the_grace_of_the_request_comes_first(self, wire: Wire) -> None:
+    async def test_grace_of_the_request_comes_first(self, wire: Wire) -> None:
         await wire.made("pods", a_pod("a", **NOWHERE))
         given, until = grace(await deleted(wire, "pods/a", gracePeriodSeconds=300))
         assert given == 300
         assert 300 <= until < 320
 
-    async def test_a_grace_can_be_asked_for_in_the_query(self, wire: Wire) -> None:
+    async def test_grace_may_be_asked_for_in_the_query(self, wire: Wire) -> None:
         await wire.made("pods", a_pod("a", **NOWHERE))
         answer = await wire.delete("pods/a", gracePeriodSeconds="200")
         assert grace(answer.body)[0] == 200
 
-    async def test_it_can_be_shortened_and_not_lengthened(self, wire: Wire) -> None:
+    async def test_grace_can_be_shortened_and_not_lengthened(self, wire: Wire) -> None:
         await wire.made("pods", a_pod("a", **NOWHERE))
         first = await deleted(wire, "pods/a", gracePeriodSeconds=100)
         assert await deleted(wire, "pods/a") == first
@@ -190,46 +190,46 @@ class TestPods:
         assert given == 10
         assert 10 <= until < 30
 
-    async def test_no_grace_ends_it(self, wire: Wire) -> None:
+    async def test_zero_grace_removes_a_pod_being_deleted(self, wire: Wire) -> None:
         await wire.made("pods", a_pod("a", **NOWHERE))
         await deleted(wire, "pods/a")
         body = await deleted(wire, "pods/a", gracePeriodSeconds=0)
         assert (body["kind"], body["metadata"]["deletionGracePeriodSeconds"]) == ("Pod", 0)
         assert not await is_there(wire, "pods/a")
 
-    async def test_no_grace_ends_one_that_nobody_deleted_before(self, wire: Wire) -> None:
+    async def test_zero_grace_removes_a_pod_at_once(self, wire: Wire) -> None:
         await wire.made("pods", a_pod("a", **NOWHERE))
         await deleted(wire, "pods/a", gracePeriodSeconds=0)
         assert not await is_there(wire, "pods/a")
 
-    async def test_no_grace_for_another_pod_ends_nothing(self, wire: Wire) -> None:
+    async def test_zero_grace_with_another_uid_removes_nothing(self, wire: Wire) -> None:
         await wire.made("pods", a_pod("a", **NOWHERE))
         meant = {"gracePeriodSeconds": 0, "preconditions": {"uid": "other"}}
         assert (await wire.delete("pods/a", meant)).refusal == CONFLICT
         assert "deletionTimestamp" not in (await wire.found("pods/a"))["metadata"]
 
     @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-    async def test_one_that_has_ended_goes_at_once(self, wire: Wire, phase: str) -> None:
+    async def test_ended_pod_goes_at_once(self, wire: Wire, phase: str) -> None:
         await wire.made("pods", a_pod("a", **NOWHERE))
         await wire.changed("pods/a/status", {"status": {"phase": phase}})
         assert grace(await deleted(wire, "pods/a"))[0] == 0
         assert not await is_there(wire, "pods/a")
 
-    async def test_its_finalizers_outlast_its_grace(self, wire: Wire) -> None:
+    async def test_finalizers_outlast_the_grace(self, wire: Wire) -> None:
         await wire.made("pods", a_pod("a", **NOWHERE) | {"metadata": {"name": "a", "finalizers": [HELD]}})
         await deleted(wire, "pods/a", gracePeriodSeconds=0)
         assert grace(await wire.found("pods/a"))[0] == 0
         await wire.changed("pods/a", {"metadata": {"finalizers": None}})
         assert not await is_there(wire, "pods/a")
 
-    async def test_its_grace_outlasts_its_finalizers(self, wire: Wire) -> None:
+    async def test_grace_outlasts_the_finalizers(self, wire: Wire) -> None:
         await wire.made("pods", a_pod("a", **NOWHERE) | {"metadata": {"name": "a", "finalizers": [HELD]}})
         await deleted(wire, "pods/a")
         await wire.changed("pods/a", {"metadata": {"finalizers": None}})
         assert grace(await wire.found("pods/a"))[0] == 30
 
-    async def test_one_that_is_being_deleted_still_has_a_status(self, wire: Wire) -> None:
-        """So its node tells how it ended, and then deletes it without grace."""
+    async def test_pod_being_deleted_still_has_a_status(self, wire: Wire) -> None:
+        """So its node can report how the Pod ended, and then delete it without grace."""
         await wire.made("pods", a_pod("a", **NOWHERE))
         body = await deleted(wire, "pods/a")
         answer = await wire.put("pods/a/status", body | {"status": {"phase": "Failed"}})

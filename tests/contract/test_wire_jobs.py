@@ -1,4 +1,4 @@
-"""How an API server judges a Job that it is sent: unknown fields, what can never be, and a rehearsal."""
+"""How an API server judges a Job that it gets: unknown fields, invalid values, dry runs."""
 
 from collections.abc import AsyncIterator
 
@@ -76,45 +76,45 @@ UNKNOWN = {
 
 
 class TestUnknownFields:
-    async def test_a_strict_server_names_the_field(self, wire: Wire) -> None:
+    async def test_strict_server_names_the_unknown_field(self, wire: Wire) -> None:
         for field, body in UNKNOWN.items():
             answer = await wire.post("jobs", body, **STRICT)
             assert answer.refusal == BAD
             assert f'strict decoding error: unknown field "{field}"' in answer.body["message"]
 
-    async def test_a_strict_server_names_them_all(self, wire: Wire) -> None:
+    async def test_strict_server_names_all_unknown_fields(self, wire: Wire) -> None:
         answer = await wire.post("jobs", a_job("a", {"nonsense": 1}, {"more": 2}), **STRICT)
         assert answer.refusal == BAD
         for field in (SPEC + "nonsense", POD + "more"):
             assert f'unknown field "{field}"' in answer.body["message"]
 
-    async def test_they_are_found_before_what_is_invalid(self, wire: Wire) -> None:
+    async def test_unknown_fields_are_found_before_invalid_ones(self, wire: Wire) -> None:
         answer = await wire.post("jobs", a_job("a", {"nonsense": 1}, {"restartPolicy": "Always"}), **STRICT)
         assert answer.refusal == BAD
 
-    async def test_another_server_drops_them(self, wire: Wire) -> None:
+    async def test_lenient_server_drops_unknown_fields(self, wire: Wire) -> None:
         for name, how in {"a": {"fieldValidation": "Warn"}, "b": {"fieldValidation": "Ignore"}, "c": {}}.items():
             answer = await wire.post("jobs", a_job(name, {"nonsense": 1, "backoffLimit": 4}), **how)
             assert answer.status == 201
             assert "nonsense" not in answer.body["spec"]
             assert answer.body["spec"]["backoffLimit"] == 4
 
-    async def test_there_are_three_ways_to_look_at_them(self, wire: Wire) -> None:
+    async def test_unknown_field_validation_is_invalid(self, wire: Wire) -> None:
         answer = await wire.post("jobs", a_job("a"), fieldValidation="Roughly")
         assert answer.refusal == INVALID
         assert answer.causes == [("FieldValueNotSupported", "fieldValidation")]
 
-    async def test_a_known_job_passes(self, wire: Wire) -> None:
+    async def test_job_with_known_fields_passes(self, wire: Wire) -> None:
         assert (await wire.post("jobs", a_job("a"), **STRICT)).status == 201
 
-    async def test_a_strict_server_refuses_a_key_given_twice(self, wire: Wire) -> None:
+    async def test_strict_server_refuses_a_key_given_twice(self, wire: Wire) -> None:
         text = msgspec.json.encode(with_spec(backoffLimit=1))
         twice = text.replace(b'"backoffLimit":1', b'"backoffLimit":1,"backoffLimit":2')
         answer = await wire.post("jobs", twice, **STRICT)
         assert answer.refusal == BAD
         assert 'strict decoding error: duplicate field "spec.backoffLimit"' in answer.body["message"]
 
-    async def test_another_server_takes_the_last_of_them(self, wire: Wire) -> None:
+    async def test_lenient_server_takes_the_last_of_two_keys(self, wire: Wire) -> None:
         text = msgspec.json.encode(with_spec(backoffLimit=1))
         answer = await wire.post("jobs", text.replace(b'"backoffLimit":1', b'"backoffLimit":1,"backoffLimit":2'))
         assert (answer.status, answer.body["spec"]["backoffLimit"]) == (201, 2)
@@ -134,11 +134,11 @@ OF_ANOTHER_TYPE = {
 
 
 class TestTypes:
-    async def test_a_value_of_another_type_is_a_bad_request(self, wire: Wire) -> None:
+    async def test_value_of_another_type_is_a_bad_request(self, wire: Wire) -> None:
         answers = {what: await wire.post("jobs", body) for what, body in OF_ANOTHER_TYPE.items()}
         assert {what: answer.refusal for what, answer in answers.items()} == dict.fromkeys(answers, BAD)
 
-    async def test_a_quantity_may_be_a_number_and_is_kept_as_it_is_written_best(self, wire: Wire) -> None:
+    async def test_quantity_may_be_a_number_and_is_kept_in_its_shortest_form(self, wire: Wire) -> None:
         asked = {"requests": {"cpu": 1, "memory": "1024Mi"}, "limits": {"cpu": "1500m", "memory": "0.5Ti"}}
         made = await wire.made("jobs", with_container(resources=asked))
         (container,) = made["spec"]["template"]["spec"]["containers"]
@@ -225,7 +225,7 @@ NEVER_VALID = {
 
 
 class TestInvalid:
-    async def test_the_cause_is_named(self, wire: Wire) -> None:
+    async def test_cause_of_an_invalid_job_is_named(self, wire: Wire) -> None:
         for fault, (body, *cause) in NEVER_VALID.items():
             answer = await wire.post("jobs", body)
             assert (fault, *answer.refusal) == (fault, *INVALID)
@@ -237,24 +237,24 @@ class TestInvalid:
         assert answer.refusal == INVALID
         assert set(answer.causes) == {(WRONG, "spec.backoffLimit"), (REQUIRED, POD + "restartPolicy")}
 
-    async def test_a_job_has_something_to_run(self, wire: Wire) -> None:
+    async def test_job_needs_containers_and_a_restart_policy(self, wire: Wire) -> None:
         empty: list[Json] = [{}, {"spec": {}}, {"spec": {"template": {}}}]
         for body in empty:
             answer = await wire.post("jobs", {"metadata": {"name": "a"}} | body)
             assert answer.refusal == INVALID
             assert set(answer.causes) == {(REQUIRED, POD + "containers"), (REQUIRED, POD + "restartPolicy")}
 
-    async def test_its_selector_is_the_servers(self, wire: Wire) -> None:
+    async def test_selector_of_a_job_is_set_by_the_server(self, wire: Wire) -> None:
         answer = await wire.post("jobs", with_spec(selector={"matchLabels": {"a": "b"}}))
         assert answer.refusal == INVALID
         assert set(answer.causes) == {(WRONG, "spec.selector"), (WRONG, "spec.template.metadata.labels")}
 
-    async def test_a_name_of_63_is_not_too_long(self, wire: Wire) -> None:
+    async def test_name_of_63_letters_is_not_too_long(self, wire: Wire) -> None:
         await wire.made("jobs", a_job("a" * 63))
 
 
-class TestRehearsal:
-    async def test_it_is_answered_as_a_create_and_leaves_nothing(self, wire: Wire) -> None:
+class TestDryRun:
+    async def test_dry_run_is_answered_as_a_create_and_leaves_nothing(self, wire: Wire) -> None:
         answer = await wire.post("jobs", a_job("a"), dryRun="All")
         assert (answer.status, answer.body["kind"], answer.body["metadata"]["name"]) == (201, "Job", "a")
         assert answer.body["spec"]["completions"] == 1
@@ -262,20 +262,20 @@ class TestRehearsal:
         assert "resourceVersion" not in answer.body["metadata"]
         assert await wire.names("jobs") == []
 
-    async def test_it_is_refused_as_a_create(self, wire: Wire) -> None:
+    async def test_dry_run_is_refused_as_a_create(self, wire: Wire) -> None:
         await wire.made("jobs", a_job("a"))
-        rehearsed = {"dryRun": "All"}
-        assert (await wire.post("jobs", a_job("a"), **rehearsed)).refusal == (409, "AlreadyExists")
-        assert (await wire.post("jobs", with_spec(backoffLimit=-1), **rehearsed)).refusal == INVALID
-        assert (await wire.post("jobs", with_spec(nonsense=1), **rehearsed, **STRICT)).refusal == BAD
+        dry_run = {"dryRun": "All"}
+        assert (await wire.post("jobs", a_job("a"), **dry_run)).refusal == (409, "AlreadyExists")
+        assert (await wire.post("jobs", with_spec(backoffLimit=-1), **dry_run)).refusal == INVALID
+        assert (await wire.post("jobs", with_spec(nonsense=1), **dry_run, **STRICT)).refusal == BAD
         elsewhere = "/apis/batch/v1/namespaces/nowhere/jobs"
-        assert (await wire.post(elsewhere, a_job("a"), **rehearsed)).refusal == (404, "NotFound")
+        assert (await wire.post(elsewhere, a_job("a"), **dry_run)).refusal == (404, "NotFound")
 
-    async def test_there_is_one_way_to_rehearse(self, wire: Wire) -> None:
+    async def test_unknown_kind_of_dry_run_is_invalid(self, wire: Wire) -> None:
         answer = await wire.post("jobs", a_job("a"), dryRun="Some")
         assert answer.refusal == INVALID
         assert answer.causes == [("FieldValueNotSupported", "dryRun")]
 
-    async def test_a_create_may_say_how_long_it_is_waited_for(self, wire: Wire) -> None:
+    async def test_create_may_have_a_timeout(self, wire: Wire) -> None:
         assert (await wire.post("jobs", a_job("a"), timeout="5s")).status == 201
         assert (await wire.post("jobs", a_job("b"), timeout="long")).refusal == BAD

@@ -1,4 +1,4 @@
-"""Lists of an API server: order, pages, and the version of the past, the present and the future they are of."""
+"""Lists of an API server: order, pages, and lists of a past, present or future version."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -43,33 +43,33 @@ def token(page: Json) -> str:
 
 
 class TestList:
-    async def test_it_says_of_what_it_is(self, wire: Wire) -> None:
+    async def test_list_reports_its_kind(self, wire: Wire) -> None:
         for resource, (kind, api_version) in KINDS.items():
             listed = await wire.found(resource)
             assert (listed["kind"], listed["apiVersion"]) == (kind, api_version)
             assert set(listed["metadata"]) == {"resourceVersion"}
             assert isinstance(listed["items"], list)
 
-    async def test_its_version_is_not_older_than_anything_in_it(self, wire: Wire) -> None:
+    async def test_list_is_not_older_than_its_items(self, wire: Wire) -> None:
         assert version(await wire.found("secrets")) > 0
         made = await wire.made("secrets", a_secret("a"))
         assert version(await wire.found("secrets")) >= version(made)
 
-    async def test_items_come_by_name_and_say_no_kind(self, wire: Wire) -> None:
+    async def test_items_come_by_name_and_without_kind(self, wire: Wire) -> None:
         await five(wire)
         listed = await wire.found("secrets")
         assert names(listed) == ["a", "b", "c", "d", "e"]
         assert not any({"kind", "apiVersion"} & set(item) for item in listed["items"])
 
     @pytest.mark.parametrize("resource", ["pods", "jobs"])
-    async def test_an_item_is_the_object_but_for_its_kind(self, wire: Wire, resource: str) -> None:
+    async def test_item_is_the_object_without_its_kind(self, wire: Wire, resource: str) -> None:
         await wire.made(resource, a_pod("a") if resource == "pods" else a_job("a", {"parallelism": 0}))
         (item,) = (await wire.found(resource))["items"]
         found = await wire.found(f"{resource}/a")
         assert item["spec"] == found["spec"]
         assert item["metadata"]["uid"] == found["metadata"]["uid"]
 
-    async def test_a_list_of_all_namespaces_comes_by_namespace_then_name(self, wire: Wire) -> None:
+    async def test_list_of_all_namespaces_comes_by_namespace_then_name(self, wire: Wire) -> None:
         other = await wire.plane.create_namespace()
         wanted = []
         for namespace in sorted((wire.namespace, other)):
@@ -81,12 +81,12 @@ class TestList:
         assert [one for one in told if one[0] in {wire.namespace, other}] == wanted
         await wire.plane.delete_namespace(other)
 
-    async def test_a_namespace_that_is_not_there_is_empty(self, wire: Wire) -> None:
+    async def test_list_of_a_missing_namespace_is_empty(self, wire: Wire) -> None:
         assert await wire.names("/api/v1/namespaces/nowhere/secrets") == []
 
 
 class TestPages:
-    async def test_they_are_of_the_moment_of_the_first(self, wire: Wire) -> None:
+    async def test_pages_are_of_the_moment_of_the_first(self, wire: Wire) -> None:
         await five(wire)
         first = await wire.found("secrets", limit="2")
         await wire.delete("secrets/c")
@@ -99,14 +99,14 @@ class TestPages:
         assert version(first) == version(second) == version(third)
         assert "continue" not in third["metadata"]
 
-    async def test_they_tell_how_many_are_to_come(self, wire: Wire) -> None:
+    async def test_pages_tell_how_many_items_remain(self, wire: Wire) -> None:
         await five(wire)
         first = await wire.found("secrets", limit="2")
         second = await wire.found("secrets", **{"limit": "2", "continue": token(first)})
         third = await wire.found("secrets", **{"limit": "2", "continue": token(second)})
         assert [page["metadata"].get("remainingItemCount") for page in (first, second, third)] == [3, 1, None]
 
-    async def test_under_a_selector_they_do_not_tell_how_many(self, wire: Wire) -> None:
+    async def test_pages_under_a_selector_do_not_tell_how_many_remain(self, wire: Wire) -> None:
         await wire.made("secrets", *(a_secret(name, {"app": app}) for name, app in zip("abcd", "xyxx", strict=True)))
         first = await wire.found("secrets", limit="2", labelSelector="app=x")
         assert names(first) == ["a", "c"]
@@ -114,19 +114,19 @@ class TestPages:
         rest = await wire.names("secrets", **{"labelSelector": "app=x", "continue": token(first)})
         assert rest == ["d"]
 
-    async def test_without_a_limit_the_rest_comes_at_once(self, wire: Wire) -> None:
+    async def test_page_without_a_limit_has_the_rest(self, wire: Wire) -> None:
         await five(wire)
         first = await wire.found("secrets", limit="2")
         assert await wire.names("secrets", **{"continue": token(first)}) == ["c", "d", "e"]
 
-    async def test_a_limit_that_is_none_or_enough_gives_all(self, wire: Wire) -> None:
+    async def test_zero_or_large_limit_gives_all_items(self, wire: Wire) -> None:
         await five(wire)
         for limit in ("0", "5", "500"):
             listed = await wire.found("secrets", limit=limit)
             assert names(listed) == ["a", "b", "c", "d", "e"]
             assert set(listed["metadata"]) == {"resourceVersion"}
 
-    async def test_they_go_through_all_namespaces(self, wire: Wire) -> None:
+    async def test_pages_go_through_all_namespaces(self, wire: Wire) -> None:
         of = {"tests.example/of": wire.namespace}
         await wire.made("secrets", a_secret("a", of), a_secret("b", of))
         select = {"labelSelector": f"tests.example/of={wire.namespace}", "limit": "1"}
@@ -134,11 +134,11 @@ class TestPages:
         second = await wire.found("/api/v1/secrets", **select, **{"continue": token(first)})
         assert names(first) + names(second) == ["a", "b"]
 
-    async def test_what_is_no_token_and_no_number_is_a_bad_request(self, wire: Wire) -> None:
+    async def test_invalid_token_or_limit_is_a_bad_request(self, wire: Wire) -> None:
         for params in ({"continue": "garbage"}, {"limit": "many"}):
             assert (await wire.get("secrets", **params)).refusal == (400, "BadRequest")
 
-    async def test_a_token_has_its_version_already(self, wire: Wire) -> None:
+    async def test_token_allows_no_version(self, wire: Wire) -> None:
         await five(wire)
         first = await wire.found("secrets", limit="2")
         then = {"continue": token(first), "resourceVersion": str(version(first))}
@@ -150,7 +150,7 @@ class TestPages:
 
 class TestVersion:
     async def past(self, wire: Wire) -> str:
-        """The version at which there were five; since then one has gone, one changed and one come."""
+        """The version at which there were five Secrets. Since then one was deleted, one changed and one made."""
         await five(wire)
         then = await wire.now("secrets")
         await wire.delete("secrets/c")
@@ -158,59 +158,59 @@ class TestVersion:
         await wire.made("secrets", a_secret("f"))
         return then
 
-    async def test_exactly_then_is_as_it_was_then(self, wire: Wire) -> None:
+    async def test_list_of_an_exact_version_is_as_it_was_then(self, wire: Wire) -> None:
         then = await self.past(wire)
         listed = await wire.found("secrets", resourceVersion=then, **EXACT)
         assert names(listed) == ["a", "b", "c", "d", "e"]
         assert "data" not in listed["items"][3]
         assert str(version(listed)) == then
 
-    async def test_exactly_then_comes_in_pages_too(self, wire: Wire) -> None:
+    async def test_list_of_an_exact_version_comes_in_pages(self, wire: Wire) -> None:
         then = await self.past(wire)
         first = await wire.found("secrets", resourceVersion=then, limit="3", **EXACT)
         assert names(first) == ["a", "b", "c"]
         assert await wire.names("secrets", **{"limit": "3", "continue": token(first)}) == ["d", "e"]
 
     @pytest.mark.parametrize("match", [{}, NOT_OLDER], ids=["by-itself", "asked"])
-    async def test_not_older_than_then_may_be_newer(self, wire: Wire, match: dict[str, str]) -> None:
+    async def test_list_not_older_than_a_version_may_be_newer(self, wire: Wire, match: dict[str, str]) -> None:
         then = await self.past(wire)
         listed = await wire.found("secrets", resourceVersion=then, **match)
         assert version(listed) >= int(then)
         assert listed == await wire.found("secrets", resourceVersion=str(version(listed)), **EXACT)
 
-    async def test_not_older_than_now_is_now(self, wire: Wire) -> None:
+    async def test_list_not_older_than_now_is_current(self, wire: Wire) -> None:
         await self.past(wire)
         now = await wire.now("secrets")
         listed = await wire.found("secrets", resourceVersion=now, **NOT_OLDER)
         assert names(listed) == ["a", "b", "d", "e", "f"]
 
-    async def test_an_empty_version_is_none_and_the_list_is_current(self, wire: Wire) -> None:
+    async def test_list_of_an_empty_version_is_current(self, wire: Wire) -> None:
         await self.past(wire)
         assert await wire.names("secrets", resourceVersion="") == ["a", "b", "d", "e", "f"]
 
-    async def test_any_version_will_do_for_zero(self, wire: Wire) -> None:
+    async def test_list_of_version_zero_may_be_of_any_version(self, wire: Wire) -> None:
         made = await wire.made("secrets", a_secret("a"), a_secret("b"))
         await wire.seen("secrets", made)
         assert await wire.names("secrets", resourceVersion="0") == ["a", "b"]
 
-    async def test_what_is_no_version_is_a_bad_request(self, wire: Wire) -> None:
+    async def test_invalid_version_is_a_bad_request(self, wire: Wire) -> None:
         for given in ("abc", "-1", "1.5"):
             assert (await wire.get("secrets", resourceVersion=given)).refusal == (400, "BadRequest")
             assert (await wire.get("secrets", resourceVersion=given, **EXACT)).refusal == (400, "BadRequest")
 
-    async def test_a_match_needs_a_version(self, wire: Wire) -> None:
+    async def test_version_match_needs_a_version(self, wire: Wire) -> None:
         for params in (EXACT, NOT_OLDER, EXACT | {"resourceVersion": "0"}):
             answer = await wire.get("secrets", **params)
             assert answer.refusal == (422, "Invalid")
             assert answer.causes == [FORBIDDEN]
 
-    async def test_there_are_two_matches(self, wire: Wire) -> None:
+    async def test_unknown_version_match_is_invalid(self, wire: Wire) -> None:
         answer = await wire.get("secrets", resourceVersion="1", resourceVersionMatch="Roughly")
         assert answer.refusal == (422, "Invalid")
         assert answer.causes == [("FieldValueNotSupported", "resourceVersionMatch")]
 
-    async def test_the_future_times_out(self, wire: Wire) -> None:
-        """Three at once, since the server waits some seconds for it."""
+    async def test_list_of_a_future_version_times_out(self, wire: Wire) -> None:
+        """Three requests at once, because the server waits some seconds for the version."""
         await wire.made("secrets", a_secret("a"))
         answers = await asyncio.gather(
             wire.get("secrets", resourceVersion=NEVER, **EXACT),

@@ -1,4 +1,4 @@
-"""Leases, Events and Bindings: the small resources the dispatcher, its scheduler and its nodes live by."""
+"""Leases, Events and Bindings: the small resources that the dispatcher, its scheduler and its nodes use."""
 
 from collections.abc import AsyncIterator
 
@@ -33,19 +33,19 @@ def a_lease(**spec: object) -> Json:
 
 
 class TestLease:
-    async def test_a_term_comes_back_to_the_microsecond(self, wire: Wire) -> None:
+    async def test_term_comes_back_to_the_microsecond(self, wire: Wire) -> None:
         made = await wire.made("leases", a_lease(**TERM))
         assert made["spec"] == TERM
         assert (await wire.found("leases/a"))["spec"] == TERM
 
-    async def test_who_read_it_last_renews_it(self, wire: Wire) -> None:
+    async def test_lease_is_renewed_with_its_last_version(self, wire: Wire) -> None:
         read = await wire.made("leases", a_lease(**TERM))
         renewed = TERM | {"renewTime": "2026-01-01T00:00:05.000001Z"}
         answer = await wire.put("leases/a", read | {"spec": renewed})
         assert (answer.status, answer.body["spec"]) == (200, renewed)
         assert version(answer.body) > version(read)
 
-    async def test_of_two_who_read_the_same_one_gets_it(self, wire: Wire) -> None:
+    async def test_one_of_two_puts_with_the_same_version_wins(self, wire: Wire) -> None:
         read = await wire.made("leases", a_lease(**TERM))
         first = await wire.put("leases/a", read | {"spec": TERM | {"holderIdentity": "two"}})
         second = await wire.put("leases/a", read | {"spec": TERM | {"holderIdentity": "three"}})
@@ -54,30 +54,30 @@ class TestLease:
         assert second.body["details"] == {"name": "a", "group": "coordination.k8s.io", "kind": "leases"}
         assert (await wire.found("leases/a"))["spec"]["holderIdentity"] == "two"
 
-    async def test_of_two_who_make_it_one_does(self, wire: Wire) -> None:
+    async def test_one_of_two_creates_of_a_lease_wins(self, wire: Wire) -> None:
         await wire.made("leases", a_lease(**TERM))
         assert (await wire.post("leases", a_lease(**TERM))).refusal == (409, "AlreadyExists")
 
-    async def test_one_that_is_given_up_has_no_holder(self, wire: Wire) -> None:
+    async def test_released_lease_has_no_holder(self, wire: Wire) -> None:
         read = await wire.made("leases", a_lease(**TERM))
         empty = {"holderIdentity": None, "leaseDurationSeconds": 1, "leaseTransitions": 0}
         answer = await wire.put("leases/a", read | {"spec": empty})
         assert answer.body["spec"] == {"leaseDurationSeconds": 1, "leaseTransitions": 0}
 
-    async def test_one_that_is_not_there_is_made_by_a_put(self, wire: Wire) -> None:
-        """Of what we use this is so of leases alone."""
+    async def test_missing_lease_is_made_by_a_put(self, wire: Wire) -> None:
+        """Only leases allow this, among the kinds that we use."""
         answer = await wire.put("leases/a", a_lease(holderIdentity="one"))
         assert (answer.status, answer.body["spec"]) == (201, {"holderIdentity": "one"})
 
-    async def test_a_time_with_an_offset_is_kept_as_utc(self, wire: Wire) -> None:
+    async def test_time_with_an_offset_is_kept_as_utc(self, wire: Wire) -> None:
         made = await wire.made("leases", a_lease(renewTime="2026-01-01T02:00:00.123456+02:00"))
         assert made["spec"]["renewTime"] == "2026-01-01T00:00:00.123456Z"
 
-    async def test_a_time_has_six_digits_of_a_second(self, wire: Wire) -> None:
+    async def test_time_needs_six_digits_of_a_second(self, wire: Wire) -> None:
         for time in ("2026-01-01T00:00:00Z", "2026-01-01T00:00:00.1Z", "yesterday", 5):
             assert (await wire.post("leases", a_lease(renewTime=time))).refusal == BAD
 
-    async def test_a_term_lasts_and_changes_forward(self, wire: Wire) -> None:
+    async def test_length_and_count_of_a_term_must_not_be_negative(self, wire: Wire) -> None:
         answer = await wire.post("leases", a_lease(leaseDurationSeconds=0, leaseTransitions=-1))
         assert answer.refusal == INVALID
         wrong = "FieldValueInvalid"
@@ -98,7 +98,7 @@ class TestEvent:
         said: Json = {"involvedObject": involved, "count": 1, "firstTimestamp": when, "lastTimestamp": when} | words
         return said
 
-    async def test_what_is_said_of_an_object_is_kept(self, wire: Wire) -> None:
+    async def test_event_about_an_object_is_kept(self, wire: Wire) -> None:
         said = self.about(wire.namespace)
         made = await wire.made("events", {"metadata": {"generateName": "a."}} | said)
         assert {key: made[key] for key in said} == said
@@ -106,14 +106,14 @@ class TestEvent:
         (item,) = (await wire.found("events", fieldSelector=f"metadata.name={made['metadata']['name']}"))["items"]
         assert {key: item[key] for key in said} == said
 
-    async def test_it_lives_beside_what_it_is_about(self, wire: Wire) -> None:
+    async def test_event_must_be_in_the_namespace_of_its_object(self, wire: Wire) -> None:
         answer = await wire.post("events", {"metadata": {"name": "a"}} | self.about("default"))
         assert answer.refusal == INVALID
         assert answer.causes == [("FieldValueInvalid", "involvedObject.namespace")]
 
 
 class TestBinding:
-    async def test_the_pod_has_its_node_and_is_scheduled(self, wire: Wire) -> None:
+    async def test_bound_pod_has_its_node_and_is_scheduled(self, wire: Wire) -> None:
         made = await wire.made("pods", a_pod("a"))
         answer = await wire.bind("a", "one")
         assert (answer.status, answer.body["kind"], answer.body["status"]) == (201, "Status", "Success")
@@ -124,14 +124,14 @@ class TestBinding:
         assert condition["lastTransitionTime"]
         assert (found["status"]["phase"], found["metadata"]["uid"]) == ("Pending", made["metadata"]["uid"])
 
-    async def test_it_is_one_change(self, wire: Wire) -> None:
+    async def test_binding_is_one_change(self, wire: Wire) -> None:
         made = await wire.made("pods", a_pod("a"))
         async with wire.watch("pods", resourceVersion=made["metadata"]["resourceVersion"]) as watch:
             await wire.bind("a", "one")
             assert (await watch.next()).object == await wire.found("pods/a")
 
     @pytest.mark.parametrize("node", ["one", "two"])
-    async def test_a_second_is_a_conflict_even_to_the_same_node(self, wire: Wire, node: str) -> None:
+    async def test_second_binding_is_a_conflict_even_to_the_same_node(self, wire: Wire, node: str) -> None:
         await wire.made("pods", a_pod("a"))
         await wire.bind("a", "one")
         answer = await wire.bind("a", node)
@@ -139,35 +139,35 @@ class TestBinding:
         assert answer.body["details"] == {"name": "a", "kind": "pods/binding"}
         assert (await wire.found("pods/a"))["spec"]["nodeName"] == "one"
 
-    async def test_a_pod_that_came_with_its_node_is_bound(self, wire: Wire) -> None:
+    async def test_pod_made_with_a_node_counts_as_bound(self, wire: Wire) -> None:
         made = await wire.made("pods", a_pod("a", nodeName="one"))
         assert "conditions" not in made["status"]
         assert (await wire.bind("a", "one")).refusal == CONFLICT
 
-    async def test_another_pod_of_the_name_is_not_bound(self, wire: Wire) -> None:
+    async def test_binding_with_another_uid_is_a_conflict(self, wire: Wire) -> None:
         await wire.made("pods", a_pod("a"))
         assert (await wire.bind("a", "one", uid="other")).refusal == CONFLICT
         assert "nodeName" not in (await wire.found("pods/a"))["spec"]
 
-    async def test_a_pod_that_is_being_deleted_is_not_bound(self, wire: Wire) -> None:
+    async def test_pod_being_deleted_is_not_bound(self, wire: Wire) -> None:
         await wire.made("pods", a_pod("a") | {"metadata": {"name": "a", "finalizers": [HELD]}})
         await wire.delete("pods/a")
         assert (await wire.bind("a", "one")).refusal == CONFLICT
         await wire.changed("pods/a", {"metadata": {"finalizers": None}})
 
-    async def test_a_pod_that_is_not_there_is_not_found(self, wire: Wire) -> None:
+    async def test_binding_of_a_missing_pod_is_not_found(self, wire: Wire) -> None:
         answer = await wire.bind("a", "one")
         assert answer.refusal == (404, "NotFound")
         assert answer.body["details"] == {"name": "a", "kind": "pods"}
 
-    async def test_it_names_the_pod_of_the_path(self, wire: Wire) -> None:
+    async def test_binding_must_name_the_pod_of_the_path(self, wire: Wire) -> None:
         await wire.made("pods", a_pod("a"))
         for meta in ({}, {"name": "b"}):
             binding = {"metadata": meta, "target": {"kind": "Node", "name": "one"}}
             assert (await wire.post("pods/a/binding", binding)).refusal == BAD
         assert "nodeName" not in (await wire.found("pods/a"))["spec"]
 
-    async def test_its_annotations_come_to_the_pod(self, wire: Wire) -> None:
+    async def test_annotations_of_a_binding_come_to_the_pod(self, wire: Wire) -> None:
         await wire.made("pods", a_pod("a"))
         binding = {"metadata": {"name": "a", "annotations": {"note": "1"}}, "target": {"kind": "Node", "name": "one"}}
         assert (await wire.post("pods/a/binding", binding)).status == 201

@@ -1,4 +1,4 @@
-"""Which objects an API server lists under a selector of labels or of fields."""
+"""The objects that an API server lists under a selector of labels or fields."""
 
 from collections.abc import AsyncIterator
 
@@ -30,7 +30,7 @@ async def wire(control_plane: ControlPlane, namespace: str) -> AsyncIterator[Wir
 
 
 class TestLabels:
-    async def test_a_selector_chooses(self, wire: Wire) -> None:
+    async def test_label_selector_chooses_objects(self, wire: Wire) -> None:
         await wire.made(
             "secrets",
             a_secret("a", {"app": "y"}),
@@ -60,24 +60,24 @@ class TestLabels:
         found = {asked: "".join(await wire.names("secrets", labelSelector=asked)) for asked in wanted}
         assert found == wanted
 
-    async def test_a_key_may_have_a_domain(self, wire: Wire) -> None:
+    async def test_label_key_may_have_a_domain(self, wire: Wire) -> None:
         await wire.made("secrets", a_secret("a", {"tests.example/app": "x"}), a_secret("b", {"app": "x"}))
         assert await wire.names("secrets", labelSelector="tests.example/app=x") == ["a"]
 
-    async def test_a_job_is_found_by_the_labels_the_server_gave_it(self, wire: Wire) -> None:
+    async def test_job_is_found_by_the_labels_of_the_server(self, wire: Wire) -> None:
         made = await wire.made("jobs", a_job("other"), a_job("a"))
         uid = made["metadata"]["uid"]
         assert await wire.names("jobs", labelSelector=f"batch.kubernetes.io/controller-uid={uid}") == ["a"]
         assert await wire.names("jobs", labelSelector="batch.kubernetes.io/job-name=a,job-name in (a)") == ["a"]
 
-    async def test_what_is_no_selector_is_a_bad_request(self, wire: Wire) -> None:
+    async def test_invalid_label_selector_is_a_bad_request(self, wire: Wire) -> None:
         for asked in ("app in (x", "=x", "app===x", "app=x,", "!", "-app=x", "app=b@d", "app in"):
             for how in LIST_AND_WATCH:
                 assert (await wire.get("secrets", labelSelector=asked, **how)).refusal == BAD
 
 
 class TestFields:
-    async def test_every_object_has_its_name_and_namespace(self, wire: Wire) -> None:
+    async def test_every_object_is_selected_by_name_and_namespace(self, wire: Wire) -> None:
         await wire.made("secrets", a_secret("a"), a_secret("b"))
         wanted = {
             "metadata.name=a": ["a"],
@@ -91,7 +91,7 @@ class TestFields:
         }
         assert {asked: await wire.names("secrets", fieldSelector=asked) for asked in wanted} == wanted
 
-    async def test_a_pod_has_its_node_and_its_phase(self, wire: Wire) -> None:
+    async def test_pod_is_selected_by_node_and_phase(self, wire: Wire) -> None:
         await wire.made("pods", a_pod("a"), a_pod("b", nodeName="one"), a_pod("c", nodeName="two"))
         await wire.changed("pods/c/status", {"status": {"phase": "Running"}})
         wanted = {
@@ -114,7 +114,7 @@ class TestFields:
         await wire.made("secrets", *(a_secret(name, {"app": app}) for name, app in zip("abc", "xxy", strict=True)))
         assert await wire.names("secrets", labelSelector="app=x", fieldSelector="metadata.name!=a") == ["b"]
 
-    async def test_another_field_is_a_bad_request(self, wire: Wire) -> None:
+    async def test_unknown_field_selector_is_a_bad_request(self, wire: Wire) -> None:
         for resource, asked in NO_FIELDS:
             for how in LIST_AND_WATCH:
                 assert (await wire.get(resource, fieldSelector=asked, **how)).refusal == BAD

@@ -1,4 +1,4 @@
-"""What an API server makes of PUT and PATCH: who wins, what never changes, which half of an object a path is for."""
+"""PUT and PATCH at an API server: the version that wins, fields that never change, and the halves of an object."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -25,7 +25,7 @@ async def wire(control_plane: ControlPlane, namespace: str) -> AsyncIterator[Wir
 
 @asynccontextmanager
 async def node(wire: Wire, **fields: object) -> AsyncIterator[tuple[str, Json]]:
-    """Its path, and the node as it was made. It belongs to no namespace, so it is removed."""
+    """The path of a node, and the node as it was made. It belongs to no namespace, so it is removed at the end."""
     made = await wire.made("nodes", {"metadata": {"name": wire.namespace}, **fields})
     try:
         yield f"nodes/{wire.namespace}", made
@@ -38,7 +38,7 @@ def with_meta(found: Json, **meta: object) -> Json:
 
 
 class TestPut:
-    async def test_it_replaces_the_whole_object(self, wire: Wire) -> None:
+    async def test_put_replaces_the_whole_object(self, wire: Wire) -> None:
         before = await wire.made("secrets", a_secret("a", {"app": "x"}, data={"a": "YQ=="}))
         answer = await wire.put("secrets/a", {"metadata": {"name": "a"}, "data": {"b": "Yg=="}})
         assert (answer.status, answer.body["data"]) == (200, {"b": "Yg=="})
@@ -47,7 +47,7 @@ class TestPut:
             assert answer.body["metadata"][kept] == before["metadata"][kept]
         assert version(answer.body) > version(before)
 
-    async def test_the_version_that_was_read_wins_once(self, wire: Wire) -> None:
+    async def test_put_with_the_version_that_was_read_wins_once(self, wire: Wire) -> None:
         read = await wire.made("secrets", a_secret("a"))
         first = await wire.put("secrets/a", read | {"data": {"a": "YQ=="}})
         second = await wire.put("secrets/a", read | {"data": {"a": "Yg=="}})
@@ -56,11 +56,11 @@ class TestPut:
         assert second.body["details"] == {"name": "a", "kind": "secrets"}
         assert await wire.found("secrets/a") == first.body
 
-    async def test_another_uid_is_a_conflict(self, wire: Wire) -> None:
+    async def test_put_with_another_uid_is_a_conflict(self, wire: Wire) -> None:
         await wire.made("secrets", a_secret("a"))
         assert (await wire.put("secrets/a", {"metadata": {"name": "a", "uid": "other"}})).refusal == CONFLICT
 
-    async def test_what_changes_nothing_has_no_new_version_and_no_event(self, wire: Wire) -> None:
+    async def test_put_without_a_change_makes_no_version_and_no_event(self, wire: Wire) -> None:
         before = await wire.made("secrets", a_secret("a", data={"a": "YQ=="}))
         async with wire.watch("secrets", resourceVersion=before["metadata"]["resourceVersion"]) as watch:
             assert (await wire.put("secrets/a", before)).body == before
@@ -68,19 +68,19 @@ class TestPut:
             after = await wire.changed("secrets/a", {"data": {"a": "Yg=="}})
             assert (await watch.next()).object == after
 
-    async def test_the_body_is_about_the_object_of_the_path(self, wire: Wire) -> None:
+    async def test_put_must_name_the_object_of_the_path(self, wire: Wire) -> None:
         await wire.made("secrets", a_secret("a"))
         for meta in ({"name": "b"}, {}, {"name": "a", "namespace": "default"}):
             assert (await wire.put("secrets/a", {"metadata": meta})).refusal == (400, "BadRequest")
 
-    async def test_what_is_not_there_is_not_found(self, wire: Wire) -> None:
+    async def test_put_to_a_missing_object_is_not_found(self, wire: Wire) -> None:
         answer = await wire.put("secrets/a", a_secret("a"))
         assert answer.refusal == (404, "NotFound")
         assert answer.body["details"] == {"name": "a", "kind": "secrets"}
 
 
 class TestPatch:
-    async def test_maps_are_merged_null_deletes_and_lists_are_replaced(self, wire: Wire) -> None:
+    async def test_patch_merges_maps_and_replaces_lists_and_null_deletes(self, wire: Wire) -> None:
         await wire.made("pods", a_pod("a"))
         first = {"labels": {"keep": "1", "go": "1", "turn": "1"}}
         await wire.changed("pods/a", {"metadata": first})
@@ -94,50 +94,50 @@ class TestPatch:
         assert "message" not in after["status"]
         assert [condition["type"] for condition in after["status"]["conditions"]] == ["Ready"]
 
-    async def test_a_version_in_it_has_to_be_the_current_one(self, wire: Wire) -> None:
+    async def test_patch_with_a_version_needs_the_current_one(self, wire: Wire) -> None:
         old = await wire.made("secrets", a_secret("a"))
         new = await wire.changed("secrets/a", {"metadata": {"labels": {"a": "1"}}})
         for read, status in ((old, 409), (new, 200)):
             meta = {"resourceVersion": read["metadata"]["resourceVersion"], "labels": {"a": "2"}}
             assert (await wire.patch("secrets/a", {"metadata": meta})).status == status
 
-    async def test_the_uid_of_an_object_is_for_ever(self, wire: Wire) -> None:
+    async def test_patch_of_the_uid_is_invalid(self, wire: Wire) -> None:
         await wire.made("secrets", a_secret("a"))
         answer = await wire.patch("secrets/a", {"metadata": {"uid": "other"}})
         assert answer.refusal == (422, "Invalid")
         assert answer.causes == [("FieldValueInvalid", "metadata.uid")]
 
-    async def test_a_new_name_is_refused(self, wire: Wire) -> None:
+    async def test_patch_of_the_name_is_refused(self, wire: Wire) -> None:
         await wire.made("secrets", a_secret("a"))
         assert (await wire.patch("secrets/a", {"metadata": {"name": "b"}})).refusal == (400, "BadRequest")
 
-    async def test_what_is_not_there_is_not_found(self, wire: Wire) -> None:
+    async def test_patch_of_a_missing_object_is_not_found(self, wire: Wire) -> None:
         assert (await wire.patch("secrets/a", {"data": {}})).refusal == (404, "NotFound")
 
-    async def test_what_is_no_json_is_a_bad_request(self, wire: Wire) -> None:
+    async def test_patch_that_is_no_json_is_a_bad_request(self, wire: Wire) -> None:
         await wire.made("secrets", a_secret("a"))
         assert (await wire.patch("secrets/a", b"{")).refusal == (400, "BadRequest")
 
-    async def test_it_says_what_kind_of_patch_it_is(self, wire: Wire) -> None:
+    async def test_patch_needs_its_content_type(self, wire: Wire) -> None:
         await wire.made("secrets", a_secret("a"))
         answer = await wire.ask("PATCH", "secrets/a", {}, content_type="application/json")
         assert answer.refusal == (415, "UnsupportedMediaType")
 
 
 class TestStatus:
-    async def test_a_new_pod_has_none_but_pending(self, wire: Wire) -> None:
+    async def test_status_of_a_new_pod_is_only_pending(self, wire: Wire) -> None:
         made = await wire.made("pods", a_pod("a") | {"status": {"phase": "Running", "message": "m"}})
         assert made["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
 
-    async def test_a_new_job_has_none(self, wire: Wire) -> None:
+    async def test_status_of_a_new_job_is_empty(self, wire: Wire) -> None:
         assert (await wire.made("jobs", a_job("a") | {"status": {"active": 7}}))["status"] == {}
 
-    async def test_a_new_node_has_the_one_it_came_with(self, wire: Wire) -> None:
+    async def test_status_of_a_new_node_is_kept(self, wire: Wire) -> None:
         size = {"cpu": "4", "memory": "1Gi", "pods": "10"}
         async with node(wire, status={"capacity": size}) as (_, made):
             assert (made["status"]["capacity"], made["status"]["allocatable"]) == (size, size)
 
-    async def test_the_object_keeps_its_status_when_it_is_replaced(self, wire: Wire) -> None:
+    async def test_put_of_the_object_keeps_its_status(self, wire: Wire) -> None:
         before = await wire.made("pods", a_pod("a"))
         changed = with_meta(before, labels={"a": "1"}) | {"status": {"phase": "Failed"}}
         answer = await wire.put("pods/a", changed)
@@ -145,13 +145,13 @@ class TestStatus:
         assert answer.body["status"] == before["status"]
 
     @pytest.mark.parametrize("resource", ["pods", "jobs"])
-    async def test_a_patch_of_the_object_does_not_reach_its_status(self, wire: Wire, resource: str) -> None:
+    async def test_patch_of_the_object_keeps_its_status(self, wire: Wire, resource: str) -> None:
         await wire.made(resource, a_pod("a") if resource == "pods" else a_job("a"))
         after = await wire.changed(f"{resource}/a", {"status": {"phase": "Failed", "failed": 3}})
         assert after["status"].get("phase") in (None, "Pending")
         assert "failed" not in after["status"]
 
-    async def test_the_status_is_replaced_and_the_spec_kept(self, wire: Wire) -> None:
+    async def test_put_of_the_status_keeps_the_spec(self, wire: Wire) -> None:
         before = await wire.made("pods", a_pod("a"))
         changed = before | {"spec": {**before["spec"], "nodeName": "n"}, "status": {"phase": "Running", "reason": "r"}}
         answer = await wire.put("pods/a/status", changed)
@@ -159,7 +159,7 @@ class TestStatus:
         assert (answer.body["status"]["phase"], answer.body["status"]["reason"]) == ("Running", "r")
         assert await wire.found("pods/a") == await wire.found("pods/a/status") == answer.body
 
-    async def test_labels_go_with_the_status_and_owners_do_not(self, wire: Wire) -> None:
+    async def test_put_of_the_status_changes_labels_and_no_owners(self, wire: Wire) -> None:
         before = await wire.made("pods", a_pod("a"))
         owner = {"apiVersion": "v1", "kind": "Secret", "name": "a", "uid": "a"}
         answer = await wire.put("pods/a/status", with_meta(before, labels={"a": "1"}, ownerReferences=[owner]))
@@ -167,31 +167,31 @@ class TestStatus:
         assert answer.body["metadata"]["labels"] == {"a": "1"}
         assert "ownerReferences" not in answer.body["metadata"]
 
-    async def test_annotations_patched_by_the_status_are_kept_and_a_spec_is_not(self, wire: Wire) -> None:
+    async def test_patch_of_the_status_changes_annotations_and_no_spec(self, wire: Wire) -> None:
         before = await wire.made("pods", a_pod("a"))
         patch = {"metadata": {"annotations": {"note": "1"}}, "spec": {"activeDeadlineSeconds": 1}}
         after = await wire.changed("pods/a/status", patch)
         assert (after["metadata"]["annotations"], after["spec"]) == ({"note": "1"}, before["spec"])
         assert await wire.found("pods/a") == after
 
-    async def test_a_status_of_an_old_version_is_a_conflict(self, wire: Wire) -> None:
+    async def test_put_of_the_status_with_an_old_version_is_a_conflict(self, wire: Wire) -> None:
         before = await wire.made("pods", a_pod("a"))
         await wire.changed("pods/a", {"metadata": {"labels": {"a": "1"}}})
         assert (await wire.put("pods/a/status", before | {"status": {"phase": "Running"}})).refusal == CONFLICT
 
-    async def test_the_spec_of_a_job_is_out_of_reach_of_its_status(self, wire: Wire) -> None:
+    async def test_patch_of_a_job_status_keeps_the_spec(self, wire: Wire) -> None:
         await wire.made("jobs", a_job("a"))
         after = await wire.changed("jobs/a/status", {"spec": {"parallelism": 5}, "metadata": {"labels": {"a": "1"}}})
         assert (after["spec"]["parallelism"], after["metadata"]["labels"]["a"]) == (1, "1")
 
-    async def test_the_status_of_a_node_leaves_its_spec(self, wire: Wire) -> None:
+    async def test_patch_of_a_node_status_keeps_the_spec(self, wire: Wire) -> None:
         ready = {"conditions": [READY], "capacity": {"cpu": "4000m"}}
         async with node(wire) as (path, _):
             after = await wire.changed(f"{path}/status", {"spec": {"unschedulable": True}, "status": ready})
             assert "unschedulable" not in after["spec"]
             assert after["status"]["capacity"] == {"cpu": "4"}
 
-    async def test_the_spec_of_a_node_leaves_its_status(self, wire: Wire) -> None:
+    async def test_patch_of_a_node_keeps_the_status(self, wire: Wire) -> None:
         async with node(wire, status={"capacity": {"cpu": "4"}}) as (path, _):
             after = await wire.changed(path, {"spec": {"unschedulable": True}, "status": {"capacity": None}})
             assert after["spec"]["unschedulable"] is True
@@ -199,7 +199,7 @@ class TestStatus:
 
 
 class TestGeneration:
-    async def test_it_counts_changes_of_the_spec_and_nothing_else(self, wire: Wire) -> None:
+    async def test_generation_counts_only_changes_of_the_spec(self, wire: Wire) -> None:
         made = await wire.made("jobs", a_job("a"))
         spec = await wire.changed("jobs/a", {"spec": {"parallelism": 2}})
         labels = await wire.changed("jobs/a", {"metadata": {"labels": {"a": "1"}}})
@@ -209,7 +209,7 @@ class TestGeneration:
 
 
 class TestImmutable:
-    async def test_the_spec_of_a_pod_stays(self, wire: Wire) -> None:
+    async def test_spec_of_a_pod_cannot_be_changed(self, wire: Wire) -> None:
         before = await wire.made("pods", a_pod("a"))
         for change in ({"restartPolicy": "Never"}, {"nodeName": "n"}, {"priority": 7}, {"nodeSelector": {"a": "b"}}):
             answer = await wire.patch("pods/a", {"spec": change})
@@ -218,12 +218,12 @@ class TestImmutable:
             assert (answer.body["details"]["name"], answer.body["details"]["kind"]) == ("a", "Pod")
         assert await wire.found("pods/a") == before
 
-    async def test_a_pod_may_be_given_another_image(self, wire: Wire) -> None:
+    async def test_image_of_a_pod_may_be_changed(self, wire: Wire) -> None:
         (container,) = (await wire.made("pods", a_pod("a")))["spec"]["containers"]
         after = await wire.changed("pods/a", {"spec": {"containers": [container | {"image": "localhost/y:2"}]}})
         assert after["spec"]["containers"][0]["image"] == "localhost/y:2"
 
-    async def test_of_a_job_what_runs_and_how_often_stays(self, wire: Wire) -> None:
+    async def test_template_and_completions_of_a_job_cannot_be_changed(self, wire: Wire) -> None:
         await wire.made("jobs", a_job("a"))
         for field, change in {
             "spec.template.spec": {"template": {"spec": {"restartPolicy": "OnFailure"}}},
@@ -234,13 +234,13 @@ class TestImmutable:
             assert answer.refusal == (422, "Invalid")
             assert answer.causes == [("FieldValueInvalid", field)]
 
-    async def test_a_job_may_be_held_and_given_other_limits(self, wire: Wire) -> None:
+    async def test_job_may_be_suspended_and_get_other_limits(self, wire: Wire) -> None:
         await wire.made("jobs", a_job("a"))
         limits = {"suspend": True, "backoffLimit": 9, "activeDeadlineSeconds": 5, "ttlSecondsAfterFinished": 6}
         after = await wire.changed("jobs/a", {"spec": limits})
         assert {key: after["spec"][key] for key in limits} == limits
 
-    async def test_a_finalizer_needs_a_domain(self, wire: Wire) -> None:
+    async def test_finalizer_needs_a_domain(self, wire: Wire) -> None:
         answer = await wire.post("secrets", {"metadata": {"name": "a", "finalizers": [HELD.rpartition("/")[2]]}})
         assert answer.refusal == (422, "Invalid")
         assert answer.causes == [("FieldValueInvalid", "metadata.finalizers[0]")]

@@ -1,4 +1,4 @@
-"""Watches of an API server: what comes, in which order, under which selector, and how a watch ends."""
+"""Watches of an API server: the events, their order, selectors, and the end of a watch."""
 
 from collections.abc import AsyncIterator
 
@@ -22,7 +22,7 @@ async def wire(control_plane: ControlPlane, namespace: str) -> AsyncIterator[Wir
 
 
 async def live(wire: Wire, name: str = "a") -> None:
-    """A secret comes, changes twice and goes."""
+    """Makes a Secret, changes it twice and deletes it."""
     await wire.made("secrets", a_secret(name, {"app": "x"}))
     await wire.changed(f"secrets/{name}", {"metadata": {"labels": {"app": "y"}}})
     await wire.changed(f"secrets/{name}", {"metadata": {"labels": {"app": "x"}}})
@@ -37,7 +37,7 @@ LIFE = [("ADDED", "x"), ("MODIFIED", "y"), ("MODIFIED", "x"), ("DELETED", "x")]
 
 
 class TestEvents:
-    async def test_what_happens_after_the_list_comes_in_order(self, wire: Wire) -> None:
+    async def test_events_after_the_list_come_in_order(self, wire: Wire) -> None:
         await wire.made("secrets", a_secret("before"))
         async with wire.watch("secrets", resourceVersion=await wire.now("secrets")) as watch:
             await live(wire)
@@ -46,13 +46,13 @@ class TestEvents:
         versions = [event.version for event in events]
         assert versions == sorted(set(versions))
 
-    async def test_what_happened_before_the_watch_began_is_told_too(self, wire: Wire) -> None:
+    async def test_events_before_the_start_of_the_watch_are_included(self, wire: Wire) -> None:
         since = await wire.now("secrets")
         await live(wire)
         async with wire.watch("secrets", resourceVersion=since) as watch:
             assert apps(await watch.take(4)) == LIFE
 
-    async def test_it_goes_on_from_any_event(self, wire: Wire) -> None:
+    async def test_watch_continues_from_any_event(self, wire: Wire) -> None:
         since = await wire.now("secrets")
         await live(wire)
         async with wire.watch("secrets", resourceVersion=since) as watch:
@@ -60,14 +60,14 @@ class TestEvents:
         async with wire.watch("secrets", resourceVersion=str(events[1].version)) as watch:
             assert await watch.take(2) == events[2:]
 
-    async def test_an_event_has_the_object_as_it_then_was(self, wire: Wire) -> None:
+    async def test_event_has_the_object_as_it_was_then(self, wire: Wire) -> None:
         since = await wire.now("secrets")
         made = await wire.made("secrets", a_secret("a"))
         changed = await wire.changed("secrets/a", {"data": {"a": "YQ=="}})
         async with wire.watch("secrets", resourceVersion=since) as watch:
             assert [event.object for event in await watch.take(2)] == [made, changed]
 
-    async def test_what_is_deleted_comes_once_more_with_a_new_version(self, wire: Wire) -> None:
+    async def test_deleted_object_comes_once_more_with_a_new_version(self, wire: Wire) -> None:
         last = await wire.made("secrets", a_secret("a", data={"a": "YQ=="}))
         await wire.delete("secrets/a")
         async with wire.watch("secrets", resourceVersion=last["metadata"]["resourceVersion"]) as watch:
@@ -76,7 +76,7 @@ class TestEvents:
         assert event.object["metadata"]["uid"] == last["metadata"]["uid"]
         assert event.version > version(last)
 
-    async def test_what_is_held_by_a_finalizer_is_modified_and_then_deleted(self, wire: Wire) -> None:
+    async def test_finalized_object_is_modified_and_then_deleted(self, wire: Wire) -> None:
         await wire.made("secrets", {"metadata": {"name": "a", "finalizers": [HELD]}})
         async with wire.watch("secrets", resourceVersion=await wire.now("secrets")) as watch:
             await wire.delete("secrets/a")
@@ -87,13 +87,13 @@ class TestEvents:
         assert deleted.object["metadata"]["finalizers"] == [HELD], "the state that was stored last"
         assert deleted.version > modified.version
 
-    async def test_two_watchers_are_told_the_same(self, wire: Wire) -> None:
+    async def test_two_watches_get_the_same_events(self, wire: Wire) -> None:
         since = {"resourceVersion": await wire.now("secrets")}
         async with wire.watch("secrets", **since) as first, wire.watch("secrets", **since) as second:
             await live(wire)
             assert await first.take(4) == await second.take(4)
 
-    async def test_other_resources_and_other_namespaces_are_not_told(self, wire: Wire) -> None:
+    async def test_watch_has_no_other_resources_and_namespaces(self, wire: Wire) -> None:
         other = await wire.plane.create_namespace()
         async with wire.watch("secrets", resourceVersion=await wire.now("secrets")) as watch:
             await wire.made("pods", a_pod("pod"))
@@ -102,7 +102,7 @@ class TestEvents:
             assert (await watch.next()).what == ("ADDED", "here")
         await wire.plane.delete_namespace(other)
 
-    async def test_one_watch_is_told_of_all_namespaces(self, wire: Wire) -> None:
+    async def test_one_watch_covers_all_namespaces(self, wire: Wire) -> None:
         other = await wire.plane.create_namespace()
         of = {"tests.example/of": wire.namespace}
         since = {"resourceVersion": await wire.now("/api/v1/secrets")}
@@ -113,7 +113,7 @@ class TestEvents:
         assert told == [("a", other), ("b", wire.namespace)]
         await wire.plane.delete_namespace(other)
 
-    async def test_objects_in_it_say_their_kind_and_it_is_a_stream_of_json(self, wire: Wire) -> None:
+    async def test_watch_is_a_stream_of_json_objects_with_kind(self, wire: Wire) -> None:
         await wire.made("jobs", a_job("a"))
         async with wire.watch("jobs") as watch:
             found = (await watch.next()).object
@@ -123,7 +123,9 @@ class TestEvents:
 
 class TestBeginning:
     @pytest.mark.parametrize("since", [{}, {"resourceVersion": ""}, {"resourceVersion": "0"}])
-    async def test_without_a_version_what_there_is_comes_first(self, wire: Wire, since: dict[str, str]) -> None:
+    async def test_watch_without_a_version_begins_with_existing_objects(
+        self, wire: Wire, since: dict[str, str]
+    ) -> None:
         await wire.made("secrets", a_secret("a"), a_secret("b"))
         await wire.seen("secrets", await wire.changed("secrets/b", {"data": {"a": "YQ=="}}))
         async with wire.watch("secrets", **since) as watch:
@@ -132,14 +134,14 @@ class TestBeginning:
             assert (await watch.next()).what == ("ADDED", "c")
         assert {event.what for event in first} == {("ADDED", "a"), ("ADDED", "b")}
 
-    async def test_a_version_to_come_is_waited_for_in_silence(self, wire: Wire) -> None:
+    async def test_watch_waits_silently_for_a_future_version(self, wire: Wire) -> None:
         later = str(int(await wire.now("secrets")) + NEVER)
         async with wire.watch("secrets", resourceVersion=later, timeoutSeconds="1") as watch:
             await wire.made("secrets", a_secret("a"))
             assert await watch.rest() == []
 
-    async def test_a_version_long_gone_is_followed_without_a_gap_or_is_expired(self, wire: Wire) -> None:
-        """A server forgets when it likes. If it has, the word comes as the only event of a watch that was granted."""
+    async def test_watch_of_an_old_version_has_no_gap_or_is_expired(self, wire: Wire) -> None:
+        """A server may forget old versions at any time. Then the only event of the accepted watch says so."""
         await wire.made("secrets", a_secret("a"))
         await live(wire, "b")
         async with wire.watch("secrets", resourceVersion="1") as watch:
@@ -152,25 +154,25 @@ class TestBeginning:
         else:
             assert [event.what for event in events] == [("ADDED", "a"), *[(kind, "b") for kind, _ in LIFE]]
 
-    async def test_what_is_no_version_is_refused(self, wire: Wire) -> None:
+    async def test_watch_of_an_invalid_version_is_refused(self, wire: Wire) -> None:
         for given in ("abc", "-1"):
             assert (await wire.get("secrets", watch="true", resourceVersion=given)).refusal == (500, "")
 
-    async def test_a_watch_cannot_be_of_exactly_one_version(self, wire: Wire) -> None:
+    async def test_watch_of_an_exact_version_is_invalid(self, wire: Wire) -> None:
         answer = await wire.get("secrets", watch="true", resourceVersion="1", resourceVersionMatch="Exact")
         assert answer.refusal == (422, "Invalid")
         assert {field for _, field in answer.causes} == {"resourceVersionMatch"}
 
 
 class TestSelectors:
-    async def test_what_begins_to_match_is_added_and_what_ceases_is_deleted(self, wire: Wire) -> None:
+    async def test_object_that_begins_or_ceases_to_match_is_added_or_deleted(self, wire: Wire) -> None:
         async with wire.watch("secrets", resourceVersion=await wire.now("secrets"), **APP) as watch:
             await live(wire)
             await live(wire, "b")
             events = await watch.take(4)
         assert [event.what for event in events] == [("ADDED", "a"), ("DELETED", "a"), ("ADDED", "b"), ("DELETED", "b")]
 
-    async def test_what_ceases_to_match_comes_as_it_last_matched(self, wire: Wire) -> None:
+    async def test_object_that_ceases_to_match_comes_as_it_last_matched(self, wire: Wire) -> None:
         await wire.made("secrets", a_secret("a", {"app": "y"}))
         async with wire.watch("secrets", resourceVersion=await wire.now("secrets"), **APP) as watch:
             change = {"metadata": {"labels": {"app": "x"}}, "data": {"a": "YQ=="}}
@@ -180,7 +182,7 @@ class TestSelectors:
         assert "data" not in event.object
         assert event.version == version(changed)
 
-    async def test_only_what_matches_is_there_at_the_beginning(self, wire: Wire) -> None:
+    async def test_watch_begins_with_matching_objects_only(self, wire: Wire) -> None:
         await wire.made("secrets", a_secret("a", {"app": "x"}), a_secret("b", {"app": "y"}))
         async with wire.watch("secrets", **APP) as watch:
             assert (await watch.next()).what == ("ADDED", "b")
@@ -193,7 +195,7 @@ class TestSelectors:
             await wire.delete("secrets/b")
             assert [event.what for event in await watch.take(2)] == [("ADDED", "b"), ("DELETED", "b")]
 
-    async def test_a_pod_comes_to_its_node_when_it_is_bound(self, wire: Wire) -> None:
+    async def test_bound_pod_appears_in_the_watch_of_its_node(self, wire: Wire) -> None:
         since = {"resourceVersion": await wire.now("pods")}
         async with (
             wire.watch("pods", fieldSelector="spec.nodeName=one", **since) as node,
@@ -204,7 +206,7 @@ class TestSelectors:
             assert (await node.next()).what == ("ADDED", "a")
             assert [event.what for event in await waiting.take(2)] == [("ADDED", "a"), ("DELETED", "a")]
 
-    async def test_a_pod_leaves_a_watch_of_running_pods_when_it_ends(self, wire: Wire) -> None:
+    async def test_ended_pod_leaves_a_watch_of_running_pods(self, wire: Wire) -> None:
         await wire.made("pods", a_pod("a"))
         since = {"resourceVersion": await wire.now("pods")}
         async with wire.watch("pods", fieldSelector="status.phase=Running", **since) as watch:
@@ -216,13 +218,13 @@ class TestSelectors:
 
 
 class TestEnd:
-    async def test_it_ends_in_peace_after_the_time_it_was_given(self, wire: Wire) -> None:
+    async def test_watch_ends_normally_after_its_timeout(self, wire: Wire) -> None:
         async with wire.watch("secrets", resourceVersion=await wire.now("secrets"), timeoutSeconds="1") as watch:
             await wire.made("secrets", a_secret("a"))
             assert [event.what for event in await watch.rest()] == [("ADDED", "a")]
 
-    async def test_a_bookmark_tells_a_silent_watch_how_far_it_is_and_nobody_who_did_not_ask(self, wire: Wire) -> None:
-        """It comes within the last two seconds."""
+    async def test_bookmark_comes_only_to_a_watch_that_asked_for_it(self, wire: Wire) -> None:
+        """The bookmark comes within the last two seconds."""
         since = {"resourceVersion": await wire.now("secrets"), "timeoutSeconds": "3"}
         silent = {"fieldSelector": "metadata.name=none", "allowWatchBookmarks": "true"}
         async with wire.watch("secrets", **since) as unasked, wire.watch("secrets", **since, **silent) as watch:
@@ -234,10 +236,10 @@ class TestEnd:
         meta = {"resourceVersion": event.object["metadata"]["resourceVersion"]}
         assert event == Event("BOOKMARK", {"kind": "Secret", "apiVersion": "v1", "metadata": meta})
 
-    async def test_a_time_that_is_no_number_is_a_bad_request(self, wire: Wire) -> None:
+    async def test_watch_with_an_invalid_timeout_is_a_bad_request(self, wire: Wire) -> None:
         assert (await wire.get("secrets", watch="true", timeoutSeconds="long")).refusal == (400, "BadRequest")
 
-    async def test_a_watcher_that_goes_disturbs_nobody(self, wire: Wire) -> None:
+    async def test_watch_that_is_closed_disturbs_no_other_watch(self, wire: Wire) -> None:
         since = {"resourceVersion": await wire.now("secrets")}
         async with wire.watch("secrets", **since) as stays:
             async with wire.watch("secrets", **since):

@@ -1,4 +1,4 @@
-"""Differences between the embedded cluster and a real one: contract tests that the embedded one does not run, by reason.
+"""Contract tests that the embedded cluster does not run, with the difference to a real one as the reason.
 
 Every other test of a module with `BOTH_SIDES` must pass. `docs/embedded.md` describes the differences in words.
 """

@@ -1,8 +1,8 @@
-"""What an attacker makes in schemas that are open to him: look-alikes of everything that our statements call.
+"""Look-alikes: an attacker makes them in open schemas, of everything that our statements call.
 
-Postgres prefers a function or operator that fits the arguments exactly over one of pg_catalog that takes `anyarray`, or
-that needs a cast, wherever both are found by the search path. So does every look-alike here; it writes down who called
-it, and with his rights it could do anything else.
+Postgres prefers a function or operator with exactly fitting arguments to one of pg_catalog that takes `anyarray` or
+needs a cast, if the search path finds both. Every look-alike here fits exactly. It records its caller; with the
+caller's rights it could do anything else.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ BEGIN
 END
 $attack$
 """
-OF_HIS_OWN = "SET search_path = pg_catalog, pg_temp"
+PINNED_PATH = "SET search_path = pg_catalog, pg_temp"
 SCHEMA = "CREATE SCHEMA {schema}; GRANT ALL ON SCHEMA {schema} TO PUBLIC"
 ALL_CALLED = "CALL {schema}.make_functions($1)"
 CALLS = "SELECT DISTINCT who, what FROM public.calls ORDER BY who, what"
@@ -130,18 +130,18 @@ CALL = re.compile(r"\b([a-z_0-9]+)\s*\(")
 
 
 def called_names() -> list[str]:
-    """Every word before a parenthesis in `sql/`; those that are no functions do no harm."""
+    """Every word before a parenthesis in `sql/`. Words that are no functions do no harm."""
     folders = ("queries", "janitor", "exec", "migrate", "demo", "migrations")
     texts = [file.read_text(encoding="utf-8") for folder in folders for file in (sql_folder() / folder).iterdir()]
     return sorted({name for text in texts for name in CALL.findall(text)})
 
 
-async def besiege(database: Database, attacker: Connection, *logins: str) -> None:
-    """Look-alikes in schema public, and in one named like each of these logins."""
+async def make_lookalikes(database: Database, attacker: Connection, *logins: str) -> None:
+    """Makes look-alikes in schema public, and in a schema with the name of each of these logins."""
     admin = await database.session("admin")
     await admin.execute(OPEN.format(database=database.name))
-    await admin.execute(OF_HIS_OWN)  # he who looks at all this must not fall for it
-    await attacker.execute(OF_HIS_OWN)
+    await admin.execute(PINNED_PATH)  # the session that checks the calls must not call a look-alike itself
+    await attacker.execute(PINNED_PATH)
     await attacker.execute(TRAP)
     for schema in ("public", *logins):
         if schema != "public":
@@ -149,23 +149,23 @@ async def besiege(database: Database, attacker: Connection, *logins: str) -> Non
         for script in (FUNCTIONS, TYPES, RELATIONS):
             await attacker.execute(script.format(schema=schema))
     await attacker.execute(OPERATORS, timeout=120)
-    await besiege_again(attacker, *logins)
+    await make_newer_lookalikes(attacker, *logins)
 
 
-async def besiege_again(attacker: Connection, *logins: str) -> None:
-    """Look-alikes of what there is by now, the functions of schema `dispatch` too."""
+async def make_newer_lookalikes(attacker: Connection, *logins: str) -> None:
+    """Makes look-alikes of everything that exists by now, also of the functions of schema `dispatch`."""
     for schema in ("public", *logins):
         await attacker.execute(ALL_CALLED.format(schema=schema), called_names(), timeout=120)
 
 
-async def besiege_session(connection: Connection) -> None:
-    """Types and relations of this session alone, found before all others where pg_temp is not named."""
-    await connection.execute(OF_HIS_OWN)
+async def make_session_lookalikes(connection: Connection) -> None:
+    """Makes types and relations of this session alone; they are found first if the path does not name pg_temp."""
+    await connection.execute(PINNED_PATH)
     for script in (TYPES, RELATIONS):
         await connection.execute(script.format(schema="pg_temp"))
     await connection.execute("RESET search_path")
 
 
 async def calls(database: Database) -> list[Record]:
-    """(who, what): the look-alikes that were called, each with the rights of its caller."""
+    """The look-alikes that were called, as (who, what); each ran with the rights of its caller."""
     return await (await database.session("admin")).fetch(CALLS)

@@ -1,4 +1,4 @@
-"""Queues as an operator declares them, and what an INSERT into them is told."""
+"""Queues as an operator declares them, and the answer to an INSERT into them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ async def declare(database: Database, name: str = "door", **columns: object) -> 
 
 
 async def defaults(database: Database, column: str, value: object) -> None:
-    """A column of the row `*`."""
+    """Sets a column of the row `*`, which has the defaults of queues."""
     operator = await database.session("operator")
     await operator.execute(f"UPDATE dispatch.queues SET {column} = $1 WHERE name = '*'", value)
 
 
 async def refusal(database: Database, login: str, **columns: object) -> asyncpg.PostgresError | None:
-    """None: the row was accepted."""
+    """The refusal of the INSERT; None: the row was accepted."""
     try:
         await database.insert_task(login, **columns)
     except asyncpg.PostgresError as error:

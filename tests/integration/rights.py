@@ -1,4 +1,4 @@
-"""What the tests of rights share: a database that nothing refused has changed, and how a refusal is recognised."""
+"""Shared parts of the tests of rights: a database that stays unchanged, and the check for a refusal."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tests.postgres import Connection, Database, PostgresServer
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def untouched(postgres: PostgresServer) -> AsyncIterator[Database]:
-    """One database for all of this file: what is refused changes nothing."""
+    """One database for a whole file: refused statements change nothing."""
     database = await postgres.create_database()
     admin = await database.session("admin")
-    # What a server gives to everybody (the second before Postgres 15) is its administrator's choice, no grant of ours.
+    # These are defaults of the server (the second one before Postgres 15), not grants of ours.
     await admin.execute(f'REVOKE TEMPORARY ON DATABASE "{database.name}" FROM PUBLIC')
     await admin.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
     await database.insert_task(payload="secret")
@@ -29,7 +29,7 @@ async def names(connection: Connection, query: str, *arguments: object) -> set[s
 
 
 async def refused(connection: Connection, statement: str) -> None:
-    """The server says that this login lacks the privilege, and for no other reason."""
+    """The server refuses the statement because this login lacks the privilege, and for no other reason."""
     transaction = connection.transaction()
     await transaction.start()
     try:

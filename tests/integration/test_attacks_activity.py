@@ -1,4 +1,4 @@
-"""A container watches the statements of the others, which run under its login: it never sees a key of theirs."""
+"""A container watches the statements of other containers under its login. It never sees a key of theirs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HELD = "SELECT FROM dispatch.tasks WHERE id = $1 FOR UPDATE"
 
 
 class Watcher:
-    """The attacker: asks who does what, as fast as he can, and keeps every word."""
+    """The attacker: reads all running statements as fast as possible, and keeps every word."""
 
     def __init__(self, connection: Connection) -> None:
         self.seen: set[str] = set()
@@ -40,7 +40,7 @@ class Watcher:
             self._looks += 1
 
     async def looks_again(self) -> None:
-        """Until a look that began after this call has ended."""
+        """Waits until a look that began after this call has ended."""
         enough = self._looks + 2
         await wait_for(lambda: self._looks >= enough, "the attacker looks again")
 
@@ -63,7 +63,7 @@ async def watching(url: str) -> AsyncIterator[Watcher]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def another_login(database: Database) -> AsyncIterator[str]:
-    """Of the containers of another template; its password is its name."""
+    """A login for the containers of another template; its password is its name."""
     admin, name = await database.session("admin"), f"task_{secrets.token_hex(4)}"
     await admin.execute(f"CREATE ROLE {name} LOGIN PASSWORD '{name}' IN ROLE dispatch_task")
     yield name
@@ -72,7 +72,7 @@ async def another_login(database: Database) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def held(row: Row) -> AsyncIterator[None]:
-    """Whoever calls for the row waits, and his statement stands there to be read."""
+    """Locks the row. A call for the row waits, so its statement can be read meanwhile."""
     admin = await connect(row.database.admin_url)
     try:
         async with admin.transaction():
@@ -83,7 +83,7 @@ async def held(row: Row) -> AsyncIterator[None]:
 
 
 async def calls(row: Row) -> list[str]:
-    """The calls for the row that are held up at this moment, as an administrator reads them."""
+    """The calls for the row that wait at this moment, as an administrator reads them."""
     admin = await row.database.session("admin")
     query = "SELECT query FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
     return [one["query"] for one in await admin.fetch(query)]
@@ -93,13 +93,13 @@ async def is_running(row: Row) -> bool:
     return await row.status() == "processing"
 
 
-def let_go(file: Path) -> None:
-    """The command of the container ends."""
+def end_command(file: Path) -> None:
+    """Lets the command of the container end."""
     file.touch()
 
 
-async def lives(row: Row, program: tuple[str, ...], file: Path, watcher: Watcher) -> None:
-    """The whole life of a container. It is held up in every call until the attacker has had a good look."""
+async def watched_life(row: Row, program: tuple[str, ...], file: Path, watcher: Watcher) -> None:
+    """Runs the whole life of a container. Every call of it waits until the attacker has looked again."""
 
     async def is_held_up(call: str, container: Wrapper) -> None:
         async def waits() -> bool:
@@ -116,18 +116,18 @@ async def lives(row: Row, program: tuple[str, ...], file: Path, watcher: Watcher
             container = await stack.enter_async_context(life)
             await is_held_up("task_start", container)
         await wait_for(lambda: is_running(row), "the row is taken", check=container.check)
-        if program != PROGRAM:  # exec gives a sign of life each 15 s
+        if program != PROGRAM:  # exec sends a heartbeat only every 15 s
             async with held(row):
                 await is_held_up("task_heartbeat", container)
         async with held(row):
-            let_go(file)
+            end_command(file)
             await is_held_up("task_finish", container)
         assert (await container.has_ended()).status == 0
     assert await row.status() == "succeeded"
 
 
 async def keys_of(row: Row) -> list[str]:
-    """What a container of the row holds, as it may be written: the start key and the run token."""
+    """The secrets of the row's container, in every notation: the start key and the run tokens."""
     admin = await row.database.session("admin")
     tokens = await admin.fetch(TOKENS, row.id, FIRST.job_uid, FIRST.name)
     keys = [row.start_key, *(token[0] for token in tokens)]
@@ -140,14 +140,14 @@ async def test_a_container_of_the_same_login_reads_no_key(
 ) -> None:
     row = await insert_row(database)
     async with watching(database.url("task")) as attacker:
-        await lives(row, program, tmp_path / "go", attacker)
-    assert attacker.has_seen("task_start")  # so he did read the statements
+        await watched_life(row, program, tmp_path / "go", attacker)
+    assert attacker.has_seen("task_start")  # the attacker did read the statements
     assert attacker.has_seen("task_finish")
     assert [key for key in await keys_of(row) if attacker.has_seen(key)] == []
 
 
-async def test_a_key_in_a_statement_is_read(database: Database) -> None:
-    """The attack, on a container that writes its keys into its statements."""
+async def test_key_in_a_statement_is_readable(database: Database) -> None:
+    """The attack on a container that writes its key into its statement."""
     row = await insert_row(database)
     container = await database.connect("task")
     statement = f"SELECT * FROM dispatch.task_start({row.id}, '{row.start_key}', 1, 1, '{FIRST.job_uid}', 'n', 'p')"
@@ -162,7 +162,7 @@ async def test_a_container_with_a_login_of_its_own_reads_no_statement_of_others(
 ) -> None:
     row = await insert_row(database)
     async with watching(url_with(database.admin_url, login=another_login)) as attacker:
-        await lives(row, PROGRAMS["bash and psql"], tmp_path / "go", attacker)
+        await watched_life(row, PROGRAMS["bash and psql"], tmp_path / "go", attacker)
     assert attacker.has_seen("<insufficient privilege>")
     assert not attacker.has_seen("task_")
 

@@ -45,7 +45,7 @@ SELECT 'denied-kinds', 0, 'denied', n FROM generate_series(1, 60000) AS n
 
 @dataclass
 class Templates:
-    """Every template but `denied` takes every row."""
+    """Every template accepts every row, except `denied`."""
 
     known: dict[bytes, Offer | Hold] = field(default_factory=dict)
 
@@ -61,7 +61,7 @@ class Templates:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def flooded(postgres: PostgresServer) -> AsyncIterator[Database]:
-    """Each queue has the 60,000 rows of one team, and behind them one row of the other."""
+    """Each queue has 60,000 rows of one team, and behind them one row of the other team."""
     assert ROWS > WIDEST_WINDOW
     database = await postgres.create_database()
     attacker = await database.session("team_a")
@@ -75,7 +75,7 @@ async def flooded(postgres: PostgresServer) -> AsyncIterator[Database]:
 
 
 async def one_look(database: Database, queue: str) -> tuple[Found, float]:
-    """What the first look of a fresh dispatcher finds, and its seconds; team_a has as many Jobs as it may."""
+    """The finds of a fresh dispatcher's first look, and its seconds; team_a is at its cap."""
     load = Load(total=1, by_queue={queue: 1}, by_submitter={(queue, "team_a"): 1} if "capped" in queue else {})
     snapshot = a_snapshot(a_queue(queue, max_jobs_per_submitter=1), load=load)
     session = Session(lambda: database.url("reader"))

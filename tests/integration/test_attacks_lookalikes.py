@@ -1,6 +1,6 @@
-"""Schema public is open, and full of functions, operators, types and views that look like what our statements name.
+"""Schema public is open, and full of functions, operators, types and views that look like names in our statements.
 
-None of them is ever called: not by a program of ours, not by a migration, not by a function of ours that others call.
+No look-alike is ever called: not by our programs, not by a migration, and not by our functions that others call.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dispatcher.pg.queries import query, sql_folder
 from dispatcher.pg.tasks import Look, look
 from dispatcher.programs import exec_row
 from tests.execing import execute, sh
-from tests.integration.lookalikes import besiege, besiege_again, besiege_session, calls
+from tests.integration.lookalikes import calls, make_lookalikes, make_newer_lookalikes, make_session_lookalikes
 from tests.janitor_calls import cancelled, closed, deleted, returned
 from tests.postgres import Database, PostgresServer
 from tests.rows import FIRST, Row, insert_row
@@ -52,7 +52,7 @@ SILENT = """
 UPDATE dispatch.tasks SET heartbeat_at = pg_catalog.now() - pg_catalog.make_interval(mins => 10)
 WHERE status = 'processing'
 """
-DOORS = """
+DECLARE_QUEUES = """
 INSERT INTO dispatch.queues (name, owner_role, max_waiting_per_submitter)
 VALUES ('closed', 'team_a', NULL), ('bounded', NULL, 0), ('mine', 'team_b', 5)
 """
@@ -68,33 +68,33 @@ HOSTILE_ROWS: list[dict[str, Any]] = [
 
 
 @asynccontextmanager
-async def a_besieged_database(postgres: PostgresServer) -> AsyncIterator[Database]:
-    """One that was migrated while the look-alikes stood there."""
+async def an_attacked_database(postgres: PostgresServer) -> AsyncIterator[Database]:
+    """A database that was migrated after the look-alikes were made."""
     await (await postgres.create_database()).drop()  # from here on the server has the logins
     database = await postgres.create_database(migrated=False)
     try:
         attacker = await database.connect(ATTACKER)
-        await besiege(database, attacker, *VICTIMS)
+        await make_lookalikes(database, attacker, *VICTIMS)
         assert await migrate(database.admin_url)
-        await besiege_again(attacker, *VICTIMS)
-        await (await database.session("admin")).execute(DOORS)
+        await make_newer_lookalikes(attacker, *VICTIMS)
+        await (await database.session("admin")).execute(DECLARE_QUEUES)
         yield database
     finally:
         await database.drop()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def one_siege(postgres: PostgresServer) -> AsyncIterator[Database]:
-    async with a_besieged_database(postgres) as database:
-        assert [tuple(call) for call in await calls(database)] == []  # of the migration
+async def attacked_database(postgres: PostgresServer) -> AsyncIterator[Database]:
+    async with an_attacked_database(postgres) as database:
+        assert [tuple(call) for call in await calls(database)] == []  # calls of the migration
         yield database
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def besieged(one_siege: Database) -> AsyncIterator[Database]:
-    """No look-alike was called when the test has ended."""
-    yield one_siege
-    assert [tuple(call) for call in await calls(one_siege)] == []
+async def attacked(attacked_database: Database) -> AsyncIterator[Database]:
+    """The attacked database; fails if a look-alike was called when the test has ended."""
+    yield attacked_database
+    assert [tuple(call) for call in await calls(attacked_database)] == []
 
 
 @asynccontextmanager
@@ -107,7 +107,7 @@ async def session_of(database: Database, login: str) -> AsyncIterator[Session]:
 
 
 async def some_rows(database: Database) -> list[int]:
-    """One of each status, and a history."""
+    """One row of each status, and a history."""
     rows = [await insert_row(database, "team_b", **PLAIN) for _ in range(4)]
     await rows[0].finish(await rows[0].started(), "succeeded", result={"a": 1})
     await rows[1].started()
@@ -119,20 +119,20 @@ def files(folder: str) -> set[str]:
     return {file.name.removesuffix(".sql") for file in (sql_folder() / folder).iterdir()}
 
 
-# The attack, where nothing is pinned
+# The attack works where the path is not pinned
 
 
-async def test_the_look_alikes_are_called_where_the_path_is_the_servers(besieged: Database) -> None:
-    """Else the other tests would show nothing."""
+async def test_lookalikes_are_called_with_the_default_search_path(attacked: Database) -> None:
+    """Otherwise the other tests would prove nothing."""
     for login in ("reader", "janitor"):
         session = await open_connection(
-            besieged.url(login), search_path=DEFAULT_PATH, default_transaction_read_only="off"
+            attacked.url(login), search_path=DEFAULT_PATH, default_transaction_read_only="off"
         )
         await session.fetch(query("histories"), ["default"], ["maps"], 3)
         await session.fetch(query("submitters"), ["default"], 10)
         await session.close()
-    caught = {tuple(call) for call in await calls(besieged)}
-    await (await besieged.session("admin")).execute(FORGET)
+    caught = {tuple(call) for call in await calls(attacked)}
+    await (await attacked.session("admin")).execute(FORGET)
     for login in ("reader", "janitor"):
         assert {(login, f"{login}.cardinality(text[])"), (login, f"{login}.unnest(text[])")} <= caught
 
@@ -140,9 +140,9 @@ async def test_the_look_alikes_are_called_where_the_path_is_the_servers(besieged
 # Programs
 
 
-async def test_the_dispatchers_statements_call_none(besieged: Database) -> None:
-    ids = await some_rows(besieged)
-    async with session_of(besieged, "reader") as session:
+async def test_statements_of_the_dispatcher_call_no_lookalike(attacked: Database) -> None:
+    ids = await some_rows(attacked)
+    async with session_of(attacked, "reader") as session:
         async with look(session, 10) as rows:
             answers = {name: await ask(rows, ids) for name, ask in QUESTIONS.items()}
             assert rows.frame.queues
@@ -150,22 +150,22 @@ async def test_the_dispatchers_statements_call_none(besieged: Database) -> None:
             assert await connection.fetchval(query("ping")) == 1
     assert {*QUESTIONS, "frame", "ping"} == files("queries")
     assert all(answers.values()), answers
-    listening = await open_connection(besieged.url("reader"))
+    listening = await open_connection(attacked.url("reader"))
     for channel in CHANNELS:
         await listening.add_listener(channel, print)
     listening.terminate()
 
 
-async def test_the_janitors_statements_call_none(besieged: Database) -> None:
-    ids = await some_rows(besieged)
-    async with session_of(besieged, "janitor") as session, look(session, 10) as rows:
+async def test_statements_of_the_janitor_call_no_lookalike(attacked: Database) -> None:
+    ids = await some_rows(attacked)
+    async with session_of(attacked, "janitor") as session, look(session, 10) as rows:
         for name in OF_JANITORS:
             assert await QUESTIONS[name](rows, ids), name
         assert set(await rows.run_digests(ids)) == {ids[1]}
-    closings = Closings(lambda: besieged.url("janitor"))
+    closings = Closings(lambda: attacked.url("janitor"))
     try:
-        digest = (await besieged.task(ids[1]))["run_digest"]
-        await (await besieged.session("admin")).execute(SILENT)
+        digest = (await attacked.task(ids[1]))["run_digest"]
+        await (await attacked.session("admin")).execute(SILENT)
         assert await closings.cancel(ids[1], 1, digest) is None
         assert await closings.give_back(ids[1], (1, 1, digest), 1, "gone") == "waiting"
         assert await closings.end(ids[3], (1, 1, None), "failed", "parked") == "failed"
@@ -175,39 +175,39 @@ async def test_the_janitors_statements_call_none(besieged: Database) -> None:
     assert files("janitor") == {"cancel", "return", "end", "delete", "old", "run_digests"}
 
 
-async def test_the_statements_of_exec_call_none(besieged: Database) -> None:
-    done, failed, asked = [await insert_row(besieged, "team_b", **PLAIN) for _ in range(3)]
+async def test_statements_of_exec_call_no_lookalike(attacked: Database) -> None:
+    done, failed, asked = [await insert_row(attacked, "team_b", **PLAIN) for _ in range(3)]
     assert (await execute(done, *sh("echo 17"))).status == 0
     assert (await execute(failed, *sh("exit 3"))).status != 69
     assert [await done.status(), await failed.status()] == ["succeeded", "failed"]
     me = asked.id, str(asked.start_key), 1, 1, FIRST.job_uid, FIRST.node, "pod-1", 60
-    row = exec_row.Row(exec_row.Contract(besieged.url("task"), *me))
+    row = exec_row.Row(exec_row.Contract(attacked.url("task"), *me))
     token, _ = await row.start() or ("", "")
     assert await row.heartbeat(token) == "continue"
     assert await row.finish(token, exec_row.Report("succeeded", 0)) == "succeeded"
     assert files("exec") == {"start", "heartbeat", "finish"}
 
 
-async def test_the_statements_of_migrate_call_none(besieged: Database) -> None:
-    """Those that the migration of the fixture did not need."""
-    assert await migrate(besieged.admin_url, check=True) == []
-    admin, connection = await besieged.connect(), await open_connection(besieged.admin_url, **WRITING)
+async def test_statements_of_migrate_call_no_lookalike(attacked: Database) -> None:
+    """Statements that the migration of the fixture did not need."""
+    assert await migrate(attacked.admin_url, check=True) == []
+    admin, connection = await attacked.connect(), await open_connection(attacked.admin_url, **WRITING)
     await admin.execute("SELECT pg_catalog.pg_advisory_lock($1)", LOCK)
     assert len(await connection.fetch(query("holders", "migrate"), LOCK)) == 1
     await connection.close()
     await admin.execute((sql_folder() / "roles.sql").read_text(encoding="utf-8"))
 
 
-async def test_the_statements_of_the_demo_call_none(besieged: Database) -> None:
-    """The demo's own sessions are plain ones: its server is its own."""
-    admin, team, container = [await asyncpg.connect(besieged.url(login)) for login in ("admin", "team_b", "task")]
+async def test_statements_of_the_demo_call_no_lookalike(attacked: Database) -> None:
+    """The demo's own sessions have no pinned path, because its server is its own."""
+    admin, team, container = [await asyncpg.connect(attacked.url(login)) for login in ("admin", "team_b", "task")]
     try:
         await admin.execute(query("queue", "demo"), "samples", 2, "why")
         task_id = await team.fetchval(query("insert", "demo"), "samples", "default", "{}", "1", "maps")
         await team.execute(query("insert_default", "demo"), 3)
         assert await team.fetchval(query("count", "demo")) >= 4
         await team.execute(query("try", "demo"))
-        row = Row(besieged, task_id, await besieged.start_key(task_id))
+        row = Row(attacked, task_id, await attacked.start_key(task_id))
         token = str((await row.started()).run_token)
         assert await container.fetchval(query("report", "demo"), token, "retry", "early", None) == "waiting"
         await team.execute(query("cancel", "demo"), task_id)
@@ -220,7 +220,7 @@ async def test_the_statements_of_the_demo_call_none(besieged: Database) -> None:
 
 
 async def make_logins(admin: asyncpg.Connection[asyncpg.Record]) -> None:
-    """The demo's logins, for a moment: those of the tests give their names away."""
+    """Makes the demo's logins in a transaction; the logins of the tests give up their names for that moment."""
     transaction = admin.transaction()
     await transaction.start()
     for login in ("reader", "task", "janitor", "observer"):
@@ -231,27 +231,27 @@ async def make_logins(admin: asyncpg.Connection[asyncpg.Record]) -> None:
     await transaction.rollback()
 
 
-# Functions that others call, in sessions of theirs
+# Functions that others call, in their own sessions
 
 
-async def test_an_insert_calls_none(besieged: Database) -> None:
-    team = await besieged.session("team_b")
+async def test_insert_calls_no_lookalike(attacked: Database) -> None:
+    team = await attacked.session("team_b")
     outcomes = []
     for columns in [*HOSTILE_ROWS, *HOSTILE_ROWS]:
         try:
-            await besieged.insert_task("team_b", **columns)
+            await attacked.insert_task("team_b", **columns)
             outcomes.append("")
         except asyncpg.PostgresError as refused:
             outcomes.append(refused.sqlstate[:3])
     assert set(outcomes) <= {"", "DI0", "235"}, outcomes
     assert (await team.fetchrow("SELECT * FROM dispatch.tasks")) is not None
     assert (await team.fetchrow("INSERT INTO dispatch.tasks DEFAULT VALUES RETURNING *")) is not None
-    await (await besieged.session("operator")).execute("DELETE FROM dispatch.queues WHERE name = 'closed'")
+    await (await attacked.session("operator")).execute("DELETE FROM dispatch.queues WHERE name = 'closed'")
 
 
-async def test_the_calls_of_containers_and_submitters_call_none(besieged: Database) -> None:
+async def test_functions_of_containers_and_submitters_call_no_lookalike(attacked: Database) -> None:
     for outcome in ("succeeded", "failed", "retry"):
-        row = await insert_row(besieged, "team_b", **PLAIN)
+        row = await insert_row(attacked, "team_b", **PLAIN)
         started = await row.started()
         assert await row.heartbeat(started) == "continue"
         assert (await row.started()).run_token == started.run_token
@@ -261,25 +261,25 @@ async def test_the_calls_of_containers_and_submitters_call_none(besieged: Databa
         assert await row.cancel("enough", login="operator") == "cancelled"
         assert await row.cancel(login="team_b") == "cancelled"
         assert await row.retry(login="operator") == "waiting"
-    assert await (await besieged.session("admin")).fetchval("SELECT dispatch.rotate_secrets()") == 2
+    assert await (await attacked.session("admin")).fetchval("SELECT dispatch.rotate_secrets()") == 2
 
 
-async def test_the_calls_of_janitors_call_none(besieged: Database) -> None:
-    rows = [await insert_row(besieged, "team_b", **PLAIN) for _ in range(3)]
+async def test_functions_of_the_janitor_call_no_lookalike(attacked: Database) -> None:
+    rows = [await insert_row(attacked, "team_b", **PLAIN) for _ in range(3)]
     runs = [await row.started() for row in rows]
     assert await rows[1].cancel(login="team_b") == "processing"
     await rows[0].silent_for(600)
     assert await returned(rows[0], runs[0]) == "waiting"
     assert await cancelled(rows[1], runs[1]) == "cancelled"
     assert await closed(rows[2]) == "failed"
-    assert await deleted(besieged, 1) == 0
+    assert await deleted(attacked, 1) == 0
 
 
-async def test_what_a_caller_has_in_his_own_session_is_not_called_either(postgres: PostgresServer) -> None:
-    async with a_besieged_database(postgres) as besieged:
+async def test_functions_call_no_lookalike_of_the_callers_session(postgres: PostgresServer) -> None:
+    async with an_attacked_database(postgres) as attacked:
         for login in ("team_b", "task", "janitor", "operator"):
-            await besiege_session(await besieged.session(login))
-        rows = [await insert_row(besieged, "team_b", **PLAIN) for _ in range(3)]
+            await make_session_lookalikes(await attacked.session(login))
+        rows = [await insert_row(attacked, "team_b", **PLAIN) for _ in range(3)]
         started = [await row.started() for row in rows]
         assert await rows[0].heartbeat(started[0]) == "continue"
         assert await rows[0].finish(started[0], "retry", error="x" * 9000) == "waiting"
@@ -288,4 +288,4 @@ async def test_what_a_caller_has_in_his_own_session_is_not_called_either(postgre
         assert await closed(rows[2]) == "failed"
         assert await rows[2].retry(login="team_b") == "waiting"
         assert await rows[2].cancel(login="operator") == "cancelled"
-        assert [tuple(call) for call in await calls(besieged)] == []
+        assert [tuple(call) for call in await calls(attacked)] == []

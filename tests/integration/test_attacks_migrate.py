@@ -1,4 +1,4 @@
-"""Who holds up a migration is named, and a schema that somebody else has made before us is not taken for ours."""
+"""A migration names the login that blocks it, and refuses a schema that somebody else has made before it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Program:
             self.said.append(line.decode())
 
     def names(self, *words: str) -> bool:
-        """One of its lines on stderr says all of this."""
+        """Whether one line on stderr has all these words."""
         return any(all(word in line for word in words) for line in self.said)
 
     async def ended(self) -> int:
@@ -86,20 +86,20 @@ async def pid_of(connection: Connection) -> int:
 
 
 @pytest.mark.parametrize("login", ["team_a", "task"])
-async def test_a_login_that_holds_the_lock_of_the_migration_is_named_at_once(empty: Database, login: str) -> None:
+async def test_login_that_holds_the_migration_lock_is_named_at_once(empty: Database, login: str) -> None:
     attacker = await empty.connect(login)
     await attacker.execute(HOLDS)
     pid = await pid_of(attacker)
     async with migrating(empty) as program:
         await wait_for(lambda: program.names(login, str(pid)), "the holder is named", 30)
-        assert time.monotonic() - program.begun < SOON_SECONDS + 2  # of which Python takes a second to start
+        assert time.monotonic() - program.begun < SOON_SECONDS + 2  # Python takes one of these seconds to start
         assert program.process.returncode is None
         await attacker.execute("SELECT pg_advisory_unlock_all()")
         assert await program.ended() == 0, program.said
     assert await migrate(empty.admin_url, check=True) == []
 
 
-async def test_all_who_hold_the_lock_of_the_migration_are_named(empty: Database) -> None:
+async def test_all_holders_of_the_migration_lock_are_named(empty: Database) -> None:
     attackers = [await empty.connect(login) for login in ("team_a", "team_b", "reader")]
     for attacker in attackers:
         await attacker.execute("SELECT pg_advisory_lock_shared($1)", LOCK)
@@ -111,7 +111,7 @@ async def test_all_who_hold_the_lock_of_the_migration_are_named(empty: Database)
         assert await program.ended() == 0, program.said
 
 
-async def test_a_session_that_is_ended_as_the_words_say_lets_the_migration_go_on(empty: Database) -> None:
+async def test_migration_goes_on_when_the_named_session_is_ended(empty: Database) -> None:
     attacker, admin = await empty.connect("team_a"), await empty.connect()
     await attacker.execute(HOLDS)
     pid = await pid_of(attacker)
@@ -121,16 +121,14 @@ async def test_a_session_that_is_ended_as_the_words_say_lets_the_migration_go_on
         assert await program.ended() == 0, program.said
 
 
-async def test_the_lock_in_another_database_holds_up_nobody(empty: Database, database: Database) -> None:
+async def test_migration_lock_of_another_database_blocks_nothing(empty: Database, database: Database) -> None:
     attacker = await database.connect("team_a")
     await attacker.execute(HOLDS)
     async with asyncio.timeout(30):
         assert await migrate(empty.admin_url)
 
 
-async def test_a_schema_that_somebody_else_made_is_refused_and_its_owner_named(
-    empty: Database, postgres: PostgresServer
-) -> None:
+async def test_foreign_schema_is_refused_and_its_owner_named(empty: Database, postgres: PostgresServer) -> None:
     await postgres.execute(f'GRANT CREATE ON DATABASE "{empty.name}" TO team_a')
     attacker = await empty.connect("team_a")
     await attacker.execute(BEFOREHAND)
@@ -146,10 +144,8 @@ async def test_a_schema_that_somebody_else_made_is_refused_and_its_owner_named(
     assert await migrate(empty.admin_url)
 
 
-async def test_a_schema_with_a_version_table_of_somebody_else_is_refused_too(
-    empty: Database, postgres: PostgresServer
-) -> None:
-    """What he says was applied is not believed."""
+async def test_foreign_schema_with_a_version_table_is_refused(empty: Database, postgres: PostgresServer) -> None:
+    """The versions in a foreign table are not believed."""
     await postgres.execute(f'GRANT CREATE ON DATABASE "{empty.name}" TO team_a')
     attacker = await empty.connect("team_a")
     await attacker.execute("CREATE SCHEMA dispatch")

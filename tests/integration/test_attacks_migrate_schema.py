@@ -36,7 +36,7 @@ GRANT ALL ON dispatch.schema_version TO PUBLIC;
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def empty(postgres: PostgresServer) -> AsyncIterator[Database]:
-    """A database without our schema, where whoever likes may make one."""
+    """A database without our schema, in which every login may make one."""
     await (await postgres.create_database()).drop()
     created = await postgres.create_database(migrated=False)
     admin = await created.session("admin")
@@ -53,8 +53,8 @@ async def attacker_of(empty: Database, script: str) -> Connection:
 
 
 @pytest.mark.parametrize("check", [False, True])
-async def test_a_view_that_somebody_made_in_our_name_runs_no_code_of_his(empty: Database, check: bool) -> None:
-    """A function in a view runs with the rights of whoever reads: the administrator's."""
+async def test_hostile_view_with_our_name_runs_no_code(empty: Database, check: bool) -> None:
+    """A function in a view runs with the rights of the reader, here the administrator."""
     await attacker_of(empty, VIEW)
     with pytest.raises(DatabaseUnfit) as refused:
         await migrate(empty.admin_url, check=check)
@@ -64,9 +64,7 @@ async def test_a_view_that_somebody_made_in_our_name_runs_no_code_of_his(empty: 
 
 
 @pytest.mark.parametrize("check", [False, True])
-async def test_a_schema_of_somebody_else_is_refused_where_he_says_that_all_was_applied(
-    empty: Database, check: bool
-) -> None:
+async def test_foreign_schema_that_claims_all_versions_is_refused(empty: Database, check: bool) -> None:
     attacker = await attacker_of(empty, VERSIONS)
     for migration in read_migrations():
         await attacker.execute(ALL_APPLIED, migration.version, migration.name, migration.checksum)

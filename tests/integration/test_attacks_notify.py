@@ -1,6 +1,6 @@
-"""One session that does not read its notifications, another that floods the queue of the whole server.
+"""One session does not read its notifications, and another one floods the queue of the whole server.
 
-NOTIFY fails for everybody once that queue is full. Rows go on nevertheless, and are found by polling.
+NOTIFY fails for everybody once that queue is full. Rows go on all the same, and polling finds them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Call = Callable[[], Awaitable[object]]
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def server() -> AsyncIterator[PostgresServer]:
-    """One of its own, with the smallest queue that can be had: 512 KiB."""
+    """A server of its own with the smallest possible queue: 512 KiB."""
     postmaster = Postmaster(Folder(), "small-queue")
     await postmaster.initialise()
     await postmaster.start()
@@ -62,7 +62,7 @@ async def usage(database: Database) -> float:
 
 @asynccontextmanager
 async def flooded(database: Database, most: float = 1.0) -> AsyncIterator[None]:
-    """The attacker's two sessions; the queue is full, or as full as that."""
+    """Runs the attacker's two sessions; the queue is full, or filled up to `most`."""
     deaf, loud = await database.connect("team_a"), await database.connect("team_a")
     await deaf.execute(DEAF)
     await deaf.execute("BEGIN; SELECT 1")
@@ -75,7 +75,7 @@ async def flooded(database: Database, most: float = 1.0) -> AsyncIterator[None]:
 
 
 async def fill(loud: Connection, most: float) -> None:
-    """Until the queue is so full, or takes no more."""
+    """Fills the queue up to `most`, or until it takes no more."""
     try:
         while await loud.fetchval(USAGE) < most:
             await loud.execute(FLOOD, 1)
@@ -92,8 +92,8 @@ async def found_by_polling(database: Database) -> set[int]:
         await session.close()
 
 
-async def test_the_queue_can_be_filled_by_anybody(quiet: Database) -> None:
-    """Postgres itself cannot prevent it: whoever notifies by himself fails."""
+async def test_notification_queue_can_be_filled_by_any_login(quiet: Database) -> None:
+    """Postgres itself cannot prevent this: a session that notifies by itself fails."""
     async with flooded(quiet):
         assert await usage(quiet) > 0.9
         with pytest.raises(asyncpg.ProgramLimitExceededError):
@@ -101,12 +101,12 @@ async def test_the_queue_can_be_filled_by_anybody(quiet: Database) -> None:
 
 
 @pytest.mark.parametrize("most", [0.6, 1.0], ids=["more than half full", "full"])
-async def test_rows_of_other_teams_live_their_whole_lives_meanwhile(quiet: Database, most: float) -> None:
+async def test_rows_of_other_teams_run_to_their_end_during_a_flood(quiet: Database, most: float) -> None:
     admin = await quiet.session("admin")
     async with flooded(quiet, most):
         rows = []
         for _ in range(6):
-            await admin.execute(LONG_AGO)  # so that each call wants to notify
+            await admin.execute(LONG_AGO)  # so each call wants to notify
             rows.append(await insert_row(quiet, "team_b", max_failures=9))
         assert await found_by_polling(quiet) == {row.id for row in rows}
         runs = [await row.started() for row in rows[:4]]
@@ -128,7 +128,7 @@ async def test_rows_of_other_teams_live_their_whole_lives_meanwhile(quiet: Datab
         assert await found_by_polling(quiet) == {rows[4].id}
 
 
-async def test_notifications_come_again_when_the_attacker_has_gone(quiet: Database) -> None:
+async def test_notifications_return_after_the_attack(quiet: Database) -> None:
     heard = asyncio.Event()
     listener = Listener(lambda: quiet.url("reader"), heard.set)
     listening = asyncio.create_task(listener.run())
@@ -152,8 +152,8 @@ async def test_notifications_come_again_when_the_attacker_has_gone(quiet: Databa
         await asyncio.wait([listening])
 
 
-async def test_an_insert_alone_moves_the_queue_on(quiet: Database) -> None:
-    """Nobody listens, nobody asks for the usage: the rows of other teams free the queue themselves."""
+async def test_insert_alone_frees_the_notification_queue(quiet: Database) -> None:
+    """Without a listener, and without a question for the usage: the rows of other teams free the queue."""
     async with flooded(quiet):
         await insert_row(quiet, "team_b")
     admin = await quiet.session("admin")

@@ -1,6 +1,6 @@
-"""Attacks with plain SQL on the rows of others: names that a container makes up, closed queues, taken dedupe keys.
+"""Attacks with plain SQL on the rows of others: invented node names, closed queues, taken dedupe keys.
 
-Each script is what the attacker types, under a login of his own.
+Each script is what the attacker types, under a login of its own.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ NAMES = {
 }
 GOOD_NAMES = ["node-1", "1", "ip-10-0-0-1.eu-west-1.compute.internal", "a" * 253, f"{'a' * 125}.{'b' * 127}"]
 
-LIES = """
+START_FROM = """
 WITH mine AS (
     SELECT * FROM dispatch.task_start(task_id => $1, start_key => $2, attempt => 1, launch => 1,
                                       job_uid => 'job-1', node => $3, pod => $3)
 )
 SELECT run_token FROM mine
 """
-SUCCEEDS = "SELECT dispatch.task_finish(run_token => $1, outcome => 'succeeded')"
+SUCCEED = "SELECT dispatch.task_finish(run_token => $1, outcome => 'succeeded')"
 FOR_EVER = """
 INSERT INTO dispatch.tasks (dedupe_key, run_at)
 SELECT 'nightly-' || n, '9999-12-30 UTC' FROM generate_series(1, 100) AS n
@@ -68,17 +68,17 @@ INSERT INTO dispatch.tasks (queue, cache_key) VALUES ('theirs', 'their-models')
 """
 
 
-async def lie(database: Database, name: str, cache_key: str = "maps") -> int:
-    """A container that says it ran on this node, as this Pod, and has done its work."""
+async def report_from(database: Database, name: str, cache_key: str = "maps") -> int:
+    """A container that claims to have run on this node, as this Pod, and succeeds."""
     row = await insert_row(database, cache_key=cache_key)
     container = await database.session("task")
-    token: UUID = await container.fetchval(LIES, row.id, row.start_key, name)
-    assert await container.fetchval(SUCCEEDS, token) == "succeeded"
+    token: UUID = await container.fetchval(START_FROM, row.id, row.start_key, name)
+    assert await container.fetchval(SUCCEED, token) == "succeeded"
     return row.id
 
 
 async def histories(database: Database, *keys: tuple[str, str]) -> dict[tuple[str, str], tuple[str, ...]]:
-    """What the dispatcher learns of where each (queue, cache key) ran."""
+    """The nodes that the dispatcher knows for each (queue, cache key)."""
     session = Session(lambda: database.url("reader"))
     try:
         async with look(session) as rows:
@@ -87,12 +87,12 @@ async def histories(database: Database, *keys: tuple[str, str]) -> dict[tuple[st
         await session.close()
 
 
-# Row 3: names that a container makes up
+# Node names that a container invents
 
 
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES.keys())
-async def test_a_name_that_is_no_name_of_a_node_is_not_kept(database: Database, name: str) -> None:
-    task_id = await lie(database, name)
+async def test_invalid_node_name_is_not_kept(database: Database, name: str) -> None:
+    task_id = await report_from(database, name)
     row, (launch,) = await database.task(task_id), await database.launches(task_id)
     assert (row["status"], row["node_name"], row["pod_name"]) == ("succeeded", None, None)
     assert (launch["node_name"], launch["pod_name"]) == (None, None)
@@ -100,22 +100,22 @@ async def test_a_name_that_is_no_name_of_a_node_is_not_kept(database: Database, 
 
 
 @pytest.mark.parametrize("name", GOOD_NAMES, ids=["short", "digit", "domain", "253", "253 in a domain"])
-async def test_a_name_that_a_node_may_have_is_kept(database: Database, name: str) -> None:
-    row = await database.task(await lie(database, name))
+async def test_valid_node_name_is_kept(database: Database, name: str) -> None:
+    row = await database.task(await report_from(database, name))
     assert (row["node_name"], row["pod_name"]) == (name, name)
 
 
-async def test_names_that_are_none_hide_no_true_history(database: Database) -> None:
-    await lie(database, "node-1")
+async def test_invalid_node_names_hide_no_true_history(database: Database) -> None:
+    await report_from(database, "node-1")
     for name in NAMES.values():
-        await lie(database, name)
+        await report_from(database, name)
     assert await histories(database, ("default", "maps")) == {("default", "maps"): ("node-1",)}
 
 
-# Row 5: a queue of another team
+# A queue of another team
 
 
-async def test_a_row_of_a_stranger_is_refused_in_an_owned_queue(database: Database) -> None:
+async def test_row_of_another_team_is_refused_in_an_owned_queue(database: Database) -> None:
     await declare(database, "theirs", owner_role="team_b", max_jobs=1)
     stranger = await database.session("team_a")
     with pytest.raises(asyncpg.PostgresError) as refused:
@@ -125,7 +125,7 @@ async def test_a_row_of_a_stranger_is_refused_in_an_owned_queue(database: Databa
     assert await refusal(database, "team_b", queue="theirs", cache_key="their-models") is None
 
 
-# Row 13: a dedupe key of another team
+# A dedupe key of another team
 
 
 async def test_dedupe_keys_that_another_team_holds_for_ever_are_free(database: Database) -> None:

@@ -1,4 +1,4 @@
-"""The examples of the task author's page, run as containers are; and the page, held against what it tells of."""
+"""The examples of the task author's page, run as containers; and the page, compared with the code that it describes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 
 from dispatcher.jobs.env import CONTRACT
 from dispatcher.model.identity import OPENINGS
-from dispatcher.programs import exec as ours
+from dispatcher.programs import exec as exec_
 from tests.controlplane import binaries
 from tests.controlplane.waiting import wait_for
 from tests.postgres import Database, PostgresServer
@@ -30,7 +30,7 @@ PAGE = (DOCS / "author.md").read_text(encoding="utf-8")
 BASH, GO = DOCS / "examples" / "task.sh", DOCS / "examples" / "go"
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
-# What the Go example makes of the same payloads by itself.
+# The Go example does the same with these payloads by itself.
 COMMAND = """
 payload=$(cat)
 case $payload in
@@ -56,7 +56,7 @@ async def end(child: Process) -> Ended:
 
 
 async def says(child: Process) -> str:
-    """The next line of its log."""
+    """The next line of the program's log."""
     assert child.stderr is not None
     async with asyncio.timeout(10):
         return (await child.stderr.readline()).decode()
@@ -78,7 +78,7 @@ class Image(NamedTuple):
         try:
             yield child
         finally:
-            if child.returncode is None:  # the test has failed: what it started goes with it
+            if child.returncode is None:  # the test has failed; its processes end with it
                 child.terminate()
                 await child.communicate()
 
@@ -93,7 +93,7 @@ def bash(command: str) -> Image:
 
 @pytest.fixture(scope="session")
 def go_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built by the toolchain of the control plane, with the account's own build cache."""
+    """The Go example, built with the toolchain of the control plane and the account's own build cache."""
     go, _ = binaries.find_go(shutil.which("go"), binaries._packaged_go())
     program = tmp_path_factory.mktemp("author") / "example"
     env = os.environ | {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local"}
@@ -109,7 +109,7 @@ def image(request: pytest.FixtureRequest, go_program: Path) -> Image:
 
 
 async def is_running(row: Row, signs: int = 1) -> None:
-    """So many signs of life after the start: its work is under way."""
+    """Waits for so many heartbeats after the start: the work has begun."""
     seen = set()
 
     async def has_beaten() -> bool:
@@ -117,14 +117,14 @@ async def is_running(row: Row, signs: int = 1) -> None:
         seen.add(now["heartbeat_at"])
         return len(seen - {None, now["started_at"]}) >= signs
 
-    await wait_for(has_beaten, "the example gives signs of life")
+    await wait_for(has_beaten, "the example sends heartbeats")
 
 
 async def outcomes(row: Row) -> list[str | None]:
     return [run["outcome"] for run in await row.launches()]
 
 
-async def test_work_that_is_done_is_reported_with_its_result(image: Image, database: Database) -> None:
+async def test_example_reports_done_work_with_its_result(image: Image, database: Database) -> None:
     row = await insert_row(database, payload=GOOD)
     ended = await image.run(row)
     now = await row.now()
@@ -133,7 +133,7 @@ async def test_work_that_is_done_is_reported_with_its_result(image: Image, datab
     assert await outcomes(row) == ["succeeded"]
 
 
-async def test_work_that_cannot_be_done_is_reported_with_its_error(image: Image, database: Database) -> None:
+async def test_example_reports_failed_work_with_its_error(image: Image, database: Database) -> None:
     row = await insert_row(database, payload=BAD)
     ended = await image.run(row)
     now = await row.now()
@@ -141,7 +141,7 @@ async def test_work_that_cannot_be_done_is_reported_with_its_error(image: Image,
     assert "rows" in now["error"].lower()
 
 
-async def test_work_that_is_too_early_becomes_another_attempt(image: Image, database: Database) -> None:
+async def test_example_asks_for_another_attempt(image: Image, database: Database) -> None:
     row = await insert_row(database, payload=EARLY)
     ended = await image.run(row)
     now = await row.now()
@@ -150,7 +150,7 @@ async def test_work_that_is_too_early_becomes_another_attempt(image: Image, data
     assert await outcomes(row) == ["retry"]
 
 
-async def test_a_row_that_somebody_else_has_is_left_alone(image: Image, database: Database) -> None:
+async def test_example_leaves_the_row_of_another_launch_alone(image: Image, database: Database) -> None:
     row = await insert_row(database, payload=LONG)
     await row.started(launch=2)
     before = await row.now()
@@ -158,7 +158,7 @@ async def test_a_row_that_somebody_else_has_is_left_alone(image: Image, database
     assert await row.now() == before
 
 
-async def test_a_cancel_stops_the_work_and_ends_the_row(image: Image, database: Database) -> None:
+async def test_cancel_stops_the_example_and_ends_the_row(image: Image, database: Database) -> None:
     row = await insert_row(database, payload=LONG)
     async with image.runs(row) as child:
         await is_running(row)
@@ -169,7 +169,7 @@ async def test_a_cancel_stops_the_work_and_ends_the_row(image: Image, database: 
     assert await outcomes(row) == ["cancelled"]
 
 
-async def test_who_has_lost_the_row_stops_and_reports_nothing(image: Image, database: Database) -> None:
+async def test_example_that_lost_its_row_stops_and_reports_nothing(image: Image, database: Database) -> None:
     row = await insert_row(database, payload=LONG)
     async with image.runs(row) as child:
         await is_running(row)
@@ -181,7 +181,7 @@ async def test_who_has_lost_the_row_stops_and_reports_nothing(image: Image, data
     assert (before["status"], before["attempt"], await outcomes(row)) == ("waiting", 2, ["lost"])
 
 
-async def test_who_is_stopped_from_outside_leaves_the_row_to_the_next_launch(image: Image, database: Database) -> None:
+async def test_stopped_example_leaves_the_row_to_the_next_launch(image: Image, database: Database) -> None:
     row = await insert_row(database, payload=LONG)
     async with image.runs(row) as child:
         await is_running(row)
@@ -191,7 +191,7 @@ async def test_who_is_stopped_from_outside_leaves_the_row_to_the_next_launch(ima
     await row.started(launch=2)
 
 
-async def test_signs_of_life_are_given_while_work_lasts(image: Image, database: Database) -> None:
+async def test_example_sends_heartbeats_while_it_works(image: Image, database: Database) -> None:
     row = await insert_row(database, payload=LONG)
     async with image.runs(row) as child:
         await is_running(row, signs=3)
@@ -200,7 +200,7 @@ async def test_signs_of_life_are_given_while_work_lasts(image: Image, database: 
 
 
 @pytest.mark.parametrize("cause", ["cancel", "SIGTERM"])
-async def test_children_stop_too_and_an_end_with_0_counts_unless_cancelled(database: Database, cause: str) -> None:
+async def test_children_stop_and_exit_0_counts_unless_cancelled(database: Database, cause: str) -> None:
     row = await insert_row(database)
     child_of_command = "trap 'echo told >&2; exit' TERM; echo ready >&2; while :; do sleep 0.1; done"
     command = f"({child_of_command}) & trap 'wait; echo 17; exit 0' TERM; wait"
@@ -216,7 +216,7 @@ async def test_children_stop_too_and_an_end_with_0_counts_unless_cancelled(datab
     assert "told\n" in ended.err
 
 
-async def test_a_database_away_is_asked_again(image: Image, postgres: PostgresServer, database: Database) -> None:
+async def test_absent_database_is_asked_again(image: Image, postgres: PostgresServer, database: Database) -> None:
     row = await insert_row(database, payload=GOOD)
     await postgres.stop()
     async with image.runs(row) as child:
@@ -230,14 +230,14 @@ async def test_a_database_away_is_asked_again(image: Image, postgres: PostgresSe
 
 
 @pytest.mark.parametrize("payload", [None, 'it\'s `date` "|" \\ :token ü\n\t', {"a|b": ["|"]}, [], "x" * 60_000])
-async def test_payload_and_result_cross_the_shell_as_they_are(database: Database, payload: Any) -> None:
+async def test_payload_and_result_pass_the_shell_unchanged(database: Database, payload: Any) -> None:
     row = await insert_row(database, payload=payload)
     ended = await bash("cat").run(row)
     now = await row.now()
     assert (ended.status, now["status"], now["result"]) == (0, "succeeded", payload), ended
 
 
-async def test_words_and_names_cross_the_shell_as_they_are(database: Database) -> None:
+async def test_error_and_names_pass_the_shell_unchanged(database: Database) -> None:
     row = await insert_row(database)
     odd = Pod("a-pod", "'); DROP TABLE dispatch.tasks; --", "o'node :'token' \\")
     ended = await bash(r"""printf "it's \377not \$(date) \\\\ :'token' ü" >&2; exit 3""").run(row, odd)
@@ -246,7 +246,7 @@ async def test_words_and_names_cross_the_shell_as_they_are(database: Database) -
     assert (now["pod_name"], now["job_uid"], now["node_name"]) == (odd.name, odd.job_uid, None)
 
 
-async def test_the_last_words_of_a_long_log_are_the_error(database: Database) -> None:
+async def test_end_of_a_long_log_is_the_error(database: Database) -> None:
     row = await insert_row(database)
     ended = await bash("yes ü | head -c 3000000 >&2; echo last words >&2; exit 3").run(row)
     error = (await row.now())["error"]
@@ -256,7 +256,7 @@ async def test_the_last_words_of_a_long_log_are_the_error(database: Database) ->
 
 
 @pytest.mark.parametrize("result", ["echo 17 rows", "head -c 70000 /dev/zero | tr '\\0' 1", "yes | head -c 200000"])
-async def test_a_result_that_cannot_be_stored_is_told(database: Database, result: str) -> None:
+async def test_result_that_cannot_be_stored_fails_the_row(database: Database, result: str) -> None:
     row = await insert_row(database)
     ended = await bash(result).run(row)
     now = await row.now()
@@ -264,14 +264,14 @@ async def test_a_result_that_cannot_be_stored_is_told(database: Database, result
     assert now["error"] == "the result is not JSON of at most 64 KiB"
 
 
-def test_what_the_page_quotes_stands_in_the_examples() -> None:
+def test_code_blocks_of_the_page_are_in_the_examples() -> None:
     sources = {"bash": BASH.read_text(encoding="utf-8"), "go": (GO / "main.go").read_text(encoding="utf-8")}
     assert "bash" in {language for language, _ in BLOCKS}
     assert [text for language, text in BLOCKS if language in sources and text not in sources[language]] == []
 
 
-async def test_the_calls_on_the_page_are_calls_of_the_database(database: Database) -> None:
-    """Prepared as a container's login would; a wrong name, type or number of parameters is refused."""
+async def test_calls_on_the_page_are_valid_in_the_database(database: Database) -> None:
+    """Prepared with the login of a container; a wrong name, type or number of parameters is refused."""
     task = await database.connect("task")
     calls = re.findall(r"^SELECT [^;]+", PAGE, re.MULTILINE)
     assert len(calls) == 3
@@ -279,22 +279,22 @@ async def test_the_calls_on_the_page_are_calls_of_the_database(database: Databas
         await task.prepare(call)
 
 
-def test_the_page_names_all_that_a_container_is_told_and_a_template_may_open() -> None:
+def test_page_names_all_variables_and_openings() -> None:
     assert [name for name in sorted(CONTRACT) if f"`{name}`" not in PAGE] == []
     assert set(re.findall(r"dispatcher\.internal/[a-z-]+", PAGE)) == set(OPENINGS)
 
 
-def test_the_page_installs_a_driver_that_we_work_with() -> None:
+def test_page_installs_the_supported_driver() -> None:
     project = tomllib.loads((DOCS.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     (driver,) = [needed for needed in project["dependencies"] if needed.startswith("asyncpg")]
     assert f"pip install '{driver}'" in PAGE
 
 
-def test_the_page_gives_the_numbers_of_exec() -> None:
-    numbers = [ours.RETRY_STATUS, ours.UNREPORTED, ours.TERMINATED, ours.HEARTBEAT_SECONDS, ours.GRACE_SECONDS]
+def test_page_has_the_numbers_of_exec() -> None:
+    numbers = [exec_.RETRY_STATUS, exec_.UNREPORTED, exec_.TERMINATED, exec_.HEARTBEAT_SECONDS, exec_.GRACE_SECONDS]
     assert [number for number in numbers if not re.search(rf"\b{int(number)}\b", PAGE)] == []
 
 
 @pytest.mark.parametrize(("path", "most"), [(DOCS / "author.md", 150), (BASH, 60), (GO / "main.go", 120)])
-def test_they_are_short_enough_to_be_read(path: Path, most: int) -> None:
+def test_page_and_examples_are_short(path: Path, most: int) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) <= most

@@ -25,7 +25,7 @@ class Answer(NamedTuple):
 
 
 async def dispatcher(*arguments: str, **settings: str) -> Answer:
-    """`dispatcher ARGUMENTS` with these settings and no others; `IMAGE="x"` stands for DISPATCHER_IMAGE=x."""
+    """Runs `dispatcher ARGUMENTS` with only these settings; `IMAGE="x"` stands for DISPATCHER_IMAGE=x."""
     environ = {"PATH": os.environ["PATH"], **{f"DISPATCHER_{name}": setting for name, setting in settings.items()}}
     child = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "dispatcher", *arguments),
@@ -41,7 +41,7 @@ async def dispatcher(*arguments: str, **settings: str) -> Answer:
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["-h"], ["render", "--help"]])
-async def test_what_only_tells_needs_no_settings(arguments: list[str]) -> None:
+async def test_help_and_version_need_no_settings(arguments: list[str]) -> None:
     answer = await dispatcher(*arguments)
     assert (answer.status, answer.err) == (DONE, "")
 
@@ -57,14 +57,14 @@ async def test_what_only_tells_needs_no_settings(arguments: list[str]) -> None:
         (["render", "first"], "not a valid integer"),
     ],
 )
-async def test_wrong_usage_says_what_is_right(arguments: list[str], said: str) -> None:
+async def test_wrong_usage_names_the_right_one(arguments: list[str], said: str) -> None:
     answer = await dispatcher(*arguments)
     assert (answer.status, answer.out) == (WRONG, "")
     assert said in answer.err
 
 
 @pytest.mark.parametrize("command", [["run"], ["config"], ["migrate"], ["render", "1"]])
-async def test_every_fault_of_the_settings_is_told_at_once(command: list[str], tmp_path: Path) -> None:
+async def test_all_faults_of_the_settings_are_reported_at_once(command: list[str], tmp_path: Path) -> None:
     missing = str(tmp_path / "url")
     answer = await dispatcher(*command, MAX_JOBS="many", LISTEN_ADDRESS="8080", DATABASE_URL_FILE=missing)
     assert (answer.status, answer.out) == (WRONG, "")
@@ -75,7 +75,7 @@ async def test_every_fault_of_the_settings_is_told_at_once(command: list[str], t
     assert "DISPATCHER_LISTEN_ADDRESS is '8080': must be HOST:PORT" in told
 
 
-async def test_a_secret_and_its_file_are_not_both_taken(tmp_path: Path) -> None:
+async def test_secret_and_its_file_together_are_refused(tmp_path: Path) -> None:
     answer = await dispatcher("config", DATABASE_URL=NOWHERE, DATABASE_URL_FILE=str(tmp_path))
     assert answer.status == WRONG
     assert "choose one" in answer.err
@@ -102,13 +102,13 @@ async def test_config_as_json_has_the_same_and_hides_the_same() -> None:
     assert "hush" not in answer.out + answer.err
 
 
-async def test_config_takes_an_unknown_name_for_a_fault_and_names_the_nearest() -> None:
+async def test_config_reports_an_unknown_name_and_the_nearest_setting() -> None:
     answer = await dispatcher("config", MAX_JOB="7")
     assert answer.status == WRONG
     assert answer.err == "DISPATCHER_MAX_JOB is not a setting; did you mean DISPATCHER_MAX_JOBS?\n"
 
 
-async def test_what_kubernetes_injects_is_no_unknown_name() -> None:
+async def test_variables_injected_by_kubernetes_are_no_unknown_names() -> None:
     answer = await dispatcher("config", JANITOR_SERVICE_HOST="10.0.0.1", JANITOR_PORT="tcp://10.0.0.1:80")
     assert (answer.status, answer.err) == (DONE, "")
 
@@ -122,14 +122,14 @@ async def test_run_only_warns_of_an_unknown_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [["migrate"], ["migrate", "--check"], ["render", "1"]])
-async def test_a_database_that_is_away_is_said_so_without_its_password(command: list[str]) -> None:
+async def test_absent_database_is_reported_without_its_password(command: list[str]) -> None:
     answer = await dispatcher(*command, DATABASE_URL=NOWHERE, IMAGE="x")
     assert answer.status == COULD_NOT
     assert "the database does not answer" in answer.err
     assert "hush" not in answer.out + answer.err
 
 
-async def test_migrate_checks_applies_and_is_done(postgres: PostgresServer) -> None:
+async def test_migrate_checks_applies_and_has_nothing_left(postgres: PostgresServer) -> None:
     empty = await postgres.create_database(migrated=False)
     try:
         pending, applied, current, again = [
@@ -174,14 +174,14 @@ async def test_render_of_a_template_asks_no_database() -> None:
         ({"spec": {"image": "another"}}, "image"),
     ],
 )
-async def test_render_of_a_row_that_is_held_says_why(database: Database, columns: dict[str, Any], reason: str) -> None:
+async def test_render_of_a_held_row_says_why(database: Database, columns: dict[str, Any], reason: str) -> None:
     task_id = await database.insert_task(**columns)
     answer = await dispatcher("render", str(task_id), DATABASE_URL=database.url("reader"), IMAGE="x")
     assert (answer.status, answer.out) == (COULD_NOT, "")
     assert reason in answer.err
 
 
-async def test_render_of_no_row_says_so(database: Database) -> None:
+async def test_render_of_a_missing_row_says_so(database: Database) -> None:
     answer = await dispatcher("render", "4711", DATABASE_URL=database.url("reader"), IMAGE="x")
     assert (answer.status, answer.out) == (COULD_NOT, "")
     assert "there is no task 4711" in answer.err

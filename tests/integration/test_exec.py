@@ -1,4 +1,4 @@
-"""`dispatcher exec -- CMD…`: how a command ends is what its row says."""
+"""`dispatcher exec -- CMD…`: the end of a command becomes the state of its row."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.rows import Pod, insert_row
 database = one_database
 
 
-async def test_exit_0_is_success_with_what_the_result_file_holds(database: Database) -> None:
+async def test_exit_0_is_success_with_the_content_of_the_result_file(database: Database) -> None:
     row = await insert_row(database)
     ended = await execute(row, *sh('echo \'{"rows": 17, "name": "naïve"}\' > "$TASK_RESULT_FILE"'))
     now = await row.now()
@@ -20,7 +20,7 @@ async def test_exit_0_is_success_with_what_the_result_file_holds(database: Datab
     assert (launch["outcome"], launch["error"], launch["ended_at"] is None) == ("succeeded", None, False)
 
 
-async def test_the_row_knows_where_it_ran(database: Database) -> None:
+async def test_launch_of_a_row_has_its_node_and_pod(database: Database) -> None:
     row = await insert_row(database)
     await execute(row, "true", launch=3, pod=Pod("pod-x", "job-x", "node-x"))
     (launch,) = await row.launches()
@@ -28,7 +28,7 @@ async def test_the_row_knows_where_it_ran(database: Database) -> None:
     assert (launch["node_name"], launch["pod_name"]) == ("node-x", "pod-x")
 
 
-async def test_while_the_command_runs_the_row_is_processing(database: Database) -> None:
+async def test_row_is_processing_while_its_command_runs(database: Database) -> None:
     row = await insert_row(database)
     async with wrapped(row, *sh(UNTIL_TOLD)) as wrapper:
         await wrapper.says("begun")
@@ -48,32 +48,32 @@ async def test_exit_75_asks_for_another_attempt(database: Database) -> None:
     assert (launch["outcome"], launch["error"]) == ("retry", "not yet\n")
 
 
-async def test_exit_75_is_a_failure_once_no_more_are_allowed(database: Database) -> None:
+async def test_exit_75_is_a_failure_after_the_last_allowed_attempt(database: Database) -> None:
     row = await insert_row(database, max_failures=1)
     ended = await execute(row, *sh("exit 75"))
     assert (ended.status, await row.status()) == (75, "failed")
 
 
-async def test_any_other_exit_is_a_failure_and_our_own_exit(database: Database) -> None:
+async def test_other_exit_status_is_a_failure_and_the_status_of_exec(database: Database) -> None:
     commands = {str(status): sh(f"echo oh {status} >&2; exit {status}") for status in (1, 2, 69, 74, 76, 126, 143, 255)}
     for status, (row, ended) in (await each(database, commands)).items():
         assert (str(ended.status), await row.status()) == (status, "failed")
         assert await error_of(row) == f"oh {status}\n"
 
 
-async def test_a_failure_without_a_word_is_told_by_its_status(database: Database) -> None:
+async def test_silent_failure_has_its_status_as_the_error(database: Database) -> None:
     for status, (row, _) in (await each(database, {"7": sh("exit 7"), "SIGKILL": sh("kill -9 $$")})).items():
         assert status in await error_of(row)
 
 
-async def test_what_a_failed_command_wrote_is_no_result(database: Database) -> None:
+async def test_failed_command_has_no_result(database: Database) -> None:
     row = await insert_row(database)
     await execute(row, *sh('echo 17 > "$TASK_RESULT_FILE"; exit 1'))
     assert (await row.now())["result"] is None
 
 
-async def test_killed_by_a_signal_it_failed_with_128_and_its_number(database: Database) -> None:
-    """Also by one that has no name."""
+async def test_command_killed_by_a_signal_fails_with_128_and_its_number(database: Database) -> None:
+    """Also by a signal without a name."""
     commands = {str(128 + number): sh(f"echo last words >&2; kill -{number} $$") for number in (9, 11, 15)}
     unnamed = {str(128 + number): sh(f"kill -{number} $$") for number in (34, 40, 64)}
     for status, (row, ended) in (await each(database, commands | unnamed)).items():
@@ -81,7 +81,7 @@ async def test_killed_by_a_signal_it_failed_with_128_and_its_number(database: Da
         assert await error_of(row) == "last words\n" or status in unnamed
 
 
-async def test_a_command_that_cannot_be_run_failed_as_in_a_shell(database: Database, tmp_path: Path) -> None:
+async def test_command_that_cannot_be_run_fails_as_in_a_shell(database: Database, tmp_path: Path) -> None:
     closed, strange, orphaned = tmp_path / "closed", tmp_path / "strange", tmp_path / "orphaned"
     closed.write_text("#!/bin/sh\n")
     strange.write_text("neither a script nor a program")
@@ -95,14 +95,14 @@ async def test_a_command_that_cannot_be_run_failed_as_in_a_shell(database: Datab
         assert name in await error_of(row)
 
 
-async def test_a_missing_command_whose_name_is_no_text_failed_all_the_same(database: Database) -> None:
+async def test_missing_command_with_an_undecodable_name_fails(database: Database) -> None:
     row = await insert_row(database)
     ended = await execute(row, "/no/such/\udcff")
     assert (ended.status, await row.status()) == (127, "failed")
     assert "/no/such/" in await error_of(row)
 
 
-async def test_the_error_is_the_last_4_kib_of_stderr(database: Database) -> None:
+async def test_error_is_the_last_4_kib_of_stderr(database: Database) -> None:
     row = await insert_row(database)
     writes = "import os; os.write(2, b'#' * 5000 + b'~' * 4096); os._exit(1)"
     ended = await execute(row, *PYTHON, writes)
@@ -111,7 +111,7 @@ async def test_the_error_is_the_last_4_kib_of_stderr(database: Database) -> None
     assert (error.count("~"), error.count("#")) == (4096, 0)
 
 
-async def test_a_character_that_the_4_kib_cut_in_two_does_no_harm(database: Database) -> None:
+async def test_character_cut_in_two_by_the_4_kib_does_no_harm(database: Database) -> None:
     row = await insert_row(database)
     await execute(row, *PYTHON, "import os; os.write(2, 'ü'.encode() * 3000 + b'!'); os._exit(1)")
     error = await error_of(row)
@@ -119,7 +119,7 @@ async def test_a_character_that_the_4_kib_cut_in_two_does_no_harm(database: Data
     assert error.rstrip().endswith("ü!")
 
 
-async def test_stderr_that_is_no_text_is_reported_as_well_as_may_be(database: Database) -> None:
+async def test_stderr_that_is_no_text_is_reported_as_far_as_possible(database: Database) -> None:
     row = await insert_row(database)
     every = bytes(range(256))
     ended = await execute(row, *PYTHON, "import os; os.write(2, b'<' + bytes(range(256)) + b'>'); os._exit(1)")
@@ -130,7 +130,7 @@ async def test_stderr_that_is_no_text_is_reported_as_well_as_may_be(database: Da
     assert "\0" not in error
 
 
-async def test_a_command_gets_its_arguments_and_variables_as_they_are(database: Database, tmp_path: Path) -> None:
+async def test_command_gets_its_arguments_and_variables_unchanged(database: Database, tmp_path: Path) -> None:
     row = await insert_row(database)
     arguments = ["--help", "-h", "", "a b", "--", "*", "$HOME", "ü"]
     shows = "import os, sys; print(sys.argv[1:], os.environ['COLOUR'], os.environ['TASK_QUEUE'])"

@@ -1,4 +1,4 @@
-"""What `dispatcher exec` costs every container: what it loads, how soon its command runs, how much memory stays."""
+"""The costs of `dispatcher exec` for every container: loaded modules, start of the command, memory."""
 
 import asyncio
 import sys
@@ -17,14 +17,14 @@ OURS = {"dispatcher", "dispatcher.__main__", "dispatcher.programs", "dispatcher.
 
 
 def loaded(told: str) -> set[str]:
-    """The modules of `-X importtime`."""
+    """The modules in the output of `-X importtime`."""
     lines = [line for line in told.splitlines() if line.startswith("import time:")]
     return {line.rpartition("|")[2].strip() for line in lines} - {"imported package"}
 
 
-async def test_nothing_is_loaded_but_the_driver_the_library_and_itself(database: Database) -> None:
+async def test_exec_loads_only_the_driver_the_library_and_itself(database: Database) -> None:
     row = await insert_row(database)
-    timed = (PROGRAM[0], "-I", "-X", "importtime", *PROGRAM[1:])  # as it starts itself anew
+    timed = (PROGRAM[0], "-I", "-X", "importtime", *PROGRAM[1:])  # as it restarts itself
     ended = await execute(row, "true", program=timed)
     bare = await asyncio.create_subprocess_exec(
         sys.executable, "-X", "importtime", "-c", "pass", stderr=asyncio.subprocess.PIPE
@@ -37,32 +37,32 @@ async def test_nothing_is_loaded_but_the_driver_the_library_and_itself(database:
     assert {name for name in others if not name.startswith("dispatcher.programs.exec")} == set()
 
 
-async def test_its_peak_memory_is_small(database: Database) -> None:
+async def test_peak_memory_of_exec_is_small(database: Database) -> None:
     row = await insert_row(database)
     await execute(row, *sh("""awk '/VmHWM/ {print $2}' /proc/$PPID/status > "$TASK_RESULT_FILE" """))
     assert 0 < (await row.now())["result"] < MOST_PEAK_KIB
 
 
-async def test_its_command_starts_soon_after_it(database: Database) -> None:
-    """Measured beside a bare start of the driver, and by the best of each. A busy machine needs more rounds."""
-    ours, bare = [], []
+async def test_command_starts_soon_after_exec(database: Database) -> None:
+    """Compared with a bare start of the driver, by the best time of each. A busy machine needs more rounds."""
+    exec_times, driver_times = [], []
     for _ in range(MOST_ROUNDS):
-        ours.append(await until_its_command_runs(database))
-        bare.append(await a_start_of_the_driver())
-        if len(bare) >= ROUNDS and min(ours) < MOST_TIMES_THE_DRIVER * min(bare):
+        exec_times.append(await time_of_exec(database))
+        driver_times.append(await time_of_the_driver())
+        if len(driver_times) >= ROUNDS and min(exec_times) < MOST_TIMES_THE_DRIVER * min(driver_times):
             break
-    assert min(ours) < MOST_TIMES_THE_DRIVER * min(bare)
+    assert min(exec_times) < MOST_TIMES_THE_DRIVER * min(driver_times)
 
 
-async def until_its_command_runs(database: Database) -> int:
-    """Nanoseconds."""
+async def time_of_exec(database: Database) -> int:
+    """Nanoseconds until the command runs."""
     row = await insert_row(database)
     began = time.time_ns()
     return int((await execute(row, "date", "+%s%N")).out) - began
 
 
-async def a_start_of_the_driver() -> int:
-    """Nanoseconds."""
+async def time_of_the_driver() -> int:
+    """Nanoseconds that a start of the driver takes."""
     began = time.time_ns()
     driver = await asyncio.create_subprocess_exec(sys.executable, "-c", "import asyncpg")
     await driver.wait()

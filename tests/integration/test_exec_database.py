@@ -1,4 +1,4 @@
-"""`dispatcher exec` when the database is away or its answers get lost: one start, one command, one report."""
+"""`dispatcher exec` without a database, or with lost answers: one start, one command, one report."""
 
 import asyncio
 
@@ -37,10 +37,10 @@ async def succeeded_once(row: Row) -> bool:
     return (now["status"], now["result"], now["failures"], launch["outcome"]) == ("succeeded", 17, 0, "succeeded")
 
 
-async def test_what_gets_lost_is_asked_again_and_done_once(database: Database, postgres: PostgresServer) -> None:
+async def test_lost_call_is_repeated_and_done_once(database: Database, postgres: PostgresServer) -> None:
     rows = [await insert_row(database) for _ in LOSSES]
-    losing_ = (losing(row, postgres, *loss) for row, loss in zip(rows, LOSSES.values(), strict=True))
-    ended = dict(zip(LOSSES, await asyncio.gather(*losing_), strict=True))
+    losing_runs = (losing(row, postgres, *loss) for row, loss in zip(rows, LOSSES.values(), strict=True))
+    ended = dict(zip(LOSSES, await asyncio.gather(*losing_runs), strict=True))
     assert ended == dict.fromkeys(LOSSES, (1, DONE, b"ran\n"))
     assert [await succeeded_once(row) for row in rows] == [True] * len(rows)
 
@@ -52,12 +52,12 @@ async def losing(row: Row, postgres: PostgresServer, verb: Verb, matches: Matche
     return rule.hits, ended.status, ended.out
 
 
-async def test_a_start_whose_answer_was_lost_keeps_its_token(database: Database, proxy: PostgresProxy) -> None:
+async def test_start_with_a_lost_answer_keeps_its_token(database: Database, proxy: PostgresProxy) -> None:
     row = await insert_row(database)
     rule = proxy.add(verbs.drop_after, runs("task_start"), nth(1))
     again = proxy.add(verbs.drop_before, connects, lambda _: rule.hits > 0)
     async with wrapped(row, *RESULT, TASK_DATABASE_URL=through(proxy, row)) as wrapper:
-        await wait_for(lambda: again.hits, "it asks again", check=wrapper.check)
+        await wait_for(lambda: again.hits, "exec asks again", check=wrapper.check)
         before = await row.now()
         assert before["status"] == "processing"
         again.end()
@@ -67,7 +67,7 @@ async def test_a_start_whose_answer_was_lost_keeps_its_token(database: Database,
     assert (launch["run_digest"], launch["started_at"]) == (before["run_digest"], before["started_at"])
 
 
-async def test_a_retry_whose_answer_was_lost_is_one_retry(database: Database, proxy: PostgresProxy) -> None:
+async def test_retry_with_a_lost_answer_is_one_retry(database: Database, proxy: PostgresProxy) -> None:
     row = await insert_row(database, max_failures=5)
     rule = proxy.add(verbs.drop_after, runs("task_finish"), nth(1))
     ended = await execute(row, *sh("exit 75"), TASK_DATABASE_URL=through(proxy, row))
@@ -76,29 +76,27 @@ async def test_a_retry_whose_answer_was_lost_is_one_retry(database: Database, pr
     assert (now["status"], now["attempt"], now["failures"]) == ("waiting", 2, 1)
 
 
-async def test_a_database_that_is_away_at_the_start_is_asked_until_it_is_there(
-    database: Database, proxy: PostgresProxy
-) -> None:
+async def test_absent_database_is_asked_until_it_is_there(database: Database, proxy: PostgresProxy) -> None:
     row = await insert_row(database)
     rule = proxy.add(verbs.drop_before, connects)
     async with wrapped(row, *RESULT, TASK_DATABASE_URL=through(proxy, row)) as wrapper:
-        await wait_for(lambda: rule.hits >= 3, "it has asked three times", 20, check=wrapper.check)
+        await wait_for(lambda: rule.hits >= 3, "exec has asked three times", 20, check=wrapper.check)
         rule.end()
         ended = await wrapper.has_ended()
     assert (ended.status, ended.out) == (DONE, b"ran\n")
-    assert "task" not in {word for line in ended.said.splitlines() for word in line.split(":")}, "its password"
+    assert "task" not in {word for line in ended.said.splitlines() for word in line.split(":")}, "no password"
     assert await succeeded_once(row)
 
 
-async def test_a_database_that_takes_nobody_is_away(database: Database) -> None:
-    """It answers, but has no room: it is not refused for ever."""
+async def test_database_without_free_connections_counts_as_absent(database: Database) -> None:
+    """The database answers, but has no room. That is no final refusal."""
     row = await insert_row(database)
     admin = await database.session("admin")
     limit = f'ALTER DATABASE "{database.name}" CONNECTION LIMIT'
     await admin.execute(f"{limit} 0")
     try:
         async with wrapped(row, *RESULT) as wrapper:
-            await wait_for(lambda: wrapper.err, "it says that it waits", check=wrapper.check)
+            await wait_for(lambda: wrapper.err, "exec says that it waits", check=wrapper.check)
             await admin.execute(f"{limit} -1")
             ended = await wrapper.has_ended()
     finally:
@@ -107,7 +105,7 @@ async def test_a_database_that_takes_nobody_is_away(database: Database) -> None:
     assert await succeeded_once(row)
 
 
-async def test_a_command_goes_on_while_the_database_is_away_and_is_reported_afterwards(
+async def test_command_goes_on_without_the_database_and_is_reported_later(
     database: Database, proxy: PostgresProxy
 ) -> None:
     row = await insert_row(database)
@@ -118,7 +116,7 @@ async def test_a_command_goes_on_while_the_database_is_away_and_is_reported_afte
         proxy.sever()
         wrapper.go()
         await wrapper.says("went on")
-        await wait_for(lambda: rule.hits >= 2, "it has asked twice", 20, check=wrapper.check)
+        await wait_for(lambda: rule.hits >= 2, "exec has asked twice", 20, check=wrapper.check)
         assert await row.status() == "processing"
         rule.end()
         ended = await wrapper.has_ended()
@@ -126,10 +124,10 @@ async def test_a_command_goes_on_while_the_database_is_away_and_is_reported_afte
     assert await succeeded_once(row)
 
 
-async def test_a_database_away_for_longer_than_the_run_limit_is_given_up(
+async def test_database_absent_for_longer_than_the_run_limit_is_given_up(
     database: Database, proxy: PostgresProxy
 ) -> None:
-    """Before the start, where nothing listens; and when the report is due."""
+    """Before the start, where nothing listens; and at the report."""
     row, never = await insert_row(database), await insert_row(database)
     nowhere = url_with(database.url("task"), host=NOWHERE)
     before = asyncio.create_task(execute(never, *RESULT, TASK_DATABASE_URL=nowhere, TASK_TIMEOUT_SECONDS=1))
@@ -143,7 +141,7 @@ async def test_a_database_away_for_longer_than_the_run_limit_is_given_up(
         assert "task:task" not in ended.said
 
 
-async def test_a_row_retried_meanwhile_is_not_reported(database: Database) -> None:
+async def test_row_that_was_retried_meanwhile_gets_no_report(database: Database) -> None:
     row = await insert_row(database)
     async with wrapped(row, *sh(f'{UNTIL_TOLD}; echo 17 > "$TASK_RESULT_FILE"')) as wrapper:
         await wrapper.says("begun")
@@ -155,8 +153,8 @@ async def test_a_row_retried_meanwhile_is_not_reported(database: Database) -> No
     assert await row.now() == before
 
 
-async def test_a_command_that_ends_before_it_hears_of_the_cancel_has_its_own_outcome(database: Database) -> None:
-    """Work that is done is done; what failed has nothing more to run."""
+async def test_command_that_ends_before_a_heartbeat_keeps_its_own_outcome(database: Database) -> None:
+    """Finished work counts. A failed command has nothing more to run."""
     rows = {status: await insert_row(database) for status in (0, 1, 75)}
     for status, row in rows.items():
         async with wrapped(row, *sh(f"{UNTIL_TOLD}; exit {status}")) as wrapper:

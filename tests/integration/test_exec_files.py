@@ -1,4 +1,4 @@
-"""`dispatcher exec`: the payload as the command finds it, the result as the row keeps it."""
+"""`dispatcher exec`: the payload as the command finds it, and the result as the row keeps it."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ MOST_RESULT_BYTES = 65536
 SHOWS_PAYLOAD = sh('cat "$TASK_PAYLOAD_FILE"')
 EXACT = '{"big": 123456789012345678901234567890, "wide": 1.00000000000000000000000001, "far": 1e400}'
 
-# What a command may leave behind instead of a result: the script that does it, given the file's name in F.
+# Things that a command may leave in place of a result: the script for each; F is the file's name.
 BAD = {
     "words": "F.write_text('done')",
     "two values": "F.write_text('{} {}')",
@@ -39,7 +39,7 @@ ODD = {
     "a pipe that nobody writes": "F.unlink(missing_ok=True); os.mkfifo(F)",
     "a device without end": "F.unlink(missing_ok=True); F.symlink_to('/dev/zero')",
 }
-# A program that reads without end meets this, not the end of the machine.
+# A program that reads without end reaches this limit instead of the machine's.
 BOUNDED = (*sh("""ulimit -v 2000000; exec "$@" """), "sh", *PROGRAM)
 GOOD = {
     "exactly 64 KiB": f"F.write_text(json.dumps('x' * {MOST_RESULT_BYTES - 2}))",
@@ -60,7 +60,7 @@ def writing(scripts: dict[str, str]) -> dict[str, tuple[str, ...]]:
 
 
 async def insert_text(database: Database, payload: str) -> Row:
-    """A row whose payload Postgres has read itself."""
+    """A row whose payload was parsed by Postgres itself."""
     team = await database.session("team_a")
     insert = "INSERT INTO dispatch.tasks (payload) VALUES ($1::text::jsonb) RETURNING id"
     task_id = await team.fetchval(insert, payload)
@@ -72,13 +72,13 @@ async def as_text(row: Row, column: str) -> str:
     return str(await admin.fetchval(f"SELECT {column}::text FROM dispatch.tasks WHERE id = $1", row.id))
 
 
-async def test_the_payload_is_in_its_file_as_json(database: Database) -> None:
+async def test_payload_file_has_the_payload_as_json(database: Database) -> None:
     row = await insert_row(database, payload={"file": "naïve.csv", "lines": [1, None, "\U0001f600"]})
     ended = await execute(row, *SHOWS_PAYLOAD)
     assert json.loads(ended.out) == {"file": "naïve.csv", "lines": [1, None, "\U0001f600"]}
 
 
-async def test_without_a_payload_the_file_holds_null(database: Database) -> None:
+async def test_payload_file_of_a_row_without_payload_has_null(database: Database) -> None:
     ended = await execute(await insert_row(database), *SHOWS_PAYLOAD)
     assert json.loads(ended.out) is None
 
@@ -90,33 +90,33 @@ async def test_numbers_keep_every_digit_both_ways(database: Database) -> None:
     assert await as_text(row, "result") == await as_text(row, "payload")
 
 
-async def test_a_payload_may_have_a_megabyte(database: Database) -> None:
+async def test_payload_may_have_a_megabyte(database: Database) -> None:
     payload = "ü" * (500 << 10)
     row = await insert_row(database, payload=payload)
     ended = await execute(row, *SHOWS_PAYLOAD)
     assert json.loads(ended.out) == payload
 
 
-async def test_without_a_result_the_row_has_none(database: Database) -> None:
+async def test_row_has_no_result_if_the_file_is_removed(database: Database) -> None:
     row = await insert_row(database)
     ended = await execute(row, *sh('rm -f "$TASK_RESULT_FILE"'))
     assert (ended.status, await row.status(), (await row.now())["result"]) == (DONE, "succeeded", None)
 
 
-async def test_a_command_that_writes_no_result_has_none(database: Database) -> None:
+async def test_row_has_no_result_if_the_command_writes_none(database: Database) -> None:
     row = await insert_row(database)
     ended = await execute(row, "true")
     assert (ended.status, await row.status(), (await row.now())["result"]) == (DONE, "succeeded", None)
 
 
-async def test_what_the_row_can_keep_is_kept(database: Database) -> None:
+async def test_result_that_fits_the_row_is_kept(database: Database) -> None:
     for name, (row, ended) in (await each(database, writing(GOOD))).items():
         now = [await as_text(row, column) for column in ("status", "error")]
         assert (ended.status, *now) == (DONE, "succeeded", "None"), name
         assert await as_text(row, "result") != "None", name
 
 
-async def test_a_result_that_the_row_cannot_keep_is_a_failure_that_says_why(database: Database) -> None:
+async def test_result_that_does_not_fit_the_row_is_a_failure(database: Database) -> None:
     for name, (row, ended) in (await each(database, writing(BAD | TOO_LARGE))).items():
         assert (ended.status, await row.status()) == (COULD_NOT, "failed"), (name, ended)
         assert "TASK_RESULT_FILE" in await error_of(row), name
@@ -124,7 +124,7 @@ async def test_a_result_that_the_row_cannot_keep_is_a_failure_that_says_why(data
         assert (await row.now())["result"] is None
 
 
-async def test_a_result_that_is_no_file_is_a_failure(database: Database) -> None:
+async def test_result_that_is_no_file_is_a_failure(database: Database) -> None:
     rows = {name: await insert_row(database) for name in ODD}
     ended = await asyncio.gather(*(execute(rows[name], *writes(ODD[name]), program=BOUNDED) for name in ODD))
     for name, status in zip(ODD, [one.status for one in ended], strict=True):
@@ -132,7 +132,7 @@ async def test_a_result_that_is_no_file_is_a_failure(database: Database) -> None
         assert "TASK_RESULT_FILE" in await error_of(rows[name]), name
 
 
-async def test_a_command_that_removes_its_files_is_reported_all_the_same(database: Database) -> None:
+async def test_command_that_removes_its_files_is_reported(database: Database) -> None:
     row = await insert_row(database)
     ended = await execute(
         row, *sh('rm -f "$TASK_PAYLOAD_FILE" "$TASK_RESULT_FILE"; rmdir "${TASK_RESULT_FILE%/*}"; true')

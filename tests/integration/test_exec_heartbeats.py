@@ -1,6 +1,6 @@
-"""`dispatcher exec` and its heartbeats: a sign of life every 15 s, and what comes back with it.
+"""`dispatcher exec` and its heartbeats: one every 15 s, with its answers.
 
-The interval and the 30 s of patience are the program's own, so all that waits for them is one test.
+The interval and the patience of 30 s belong to the program, so one test has all stories that wait for them.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ from tests.rows import Row, insert_row
 HEARTBEAT_SECONDS = 15
 LATE_SECONDS = 10
 Story: TypeAlias = "Callable[[Row, PostgresProxy], Coroutine[object, object, None]]"
-DEAF = f"trap '' TERM; {FOR_EVER} & {FOR_EVER} & echo begun; while :; do sleep 1; done"
-# Prints the grace of a cancel, how the command ended, and whether that took the grace it was given.
-STOPS = """
+IGNORES_SIGTERM = f"trap '' TERM; {FOR_EVER} & {FOR_EVER} & echo begun; while :; do sleep 1; done"
+# Prints the grace of a cancel, how the command ended, and whether that took the given grace.
+STOP_PROGRAM = """
 import asyncio, os, sys, time
 from dispatcher.programs.exec import GRACE_SECONDS
 from dispatcher.programs.exec_command import Command
@@ -41,10 +41,10 @@ asyncio.run(main())
 ANSWERS = f"trap 'echo told; exit {{}}' TERM; {UNTIL_TOLD}; while :; do sleep 0.1; done"
 
 
-async def test_the_deaf_are_killed_after_their_grace(database: Database) -> None:
-    """The grace is an argument, so nobody waits for half a minute here."""
+async def test_command_that_ignores_sigterm_is_killed_after_its_grace(database: Database) -> None:
+    """The grace is an argument here, so the test does not wait for half a minute."""
     row = await insert_row(database)
-    async with wrapped(row, *sh(DEAF), program=(sys.executable, "-c", STOPS)) as stopper:
+    async with wrapped(row, *sh(IGNORES_SIGTERM), program=(sys.executable, "-c", STOP_PROGRAM)) as stopper:
         await stopper.says("begun")
         stopper.go()
         assert (await stopper.has_ended()).out == b"begun\n30 -9 True\n"
@@ -52,14 +52,14 @@ async def test_the_deaf_are_killed_after_their_grace(database: Database) -> None
 
 
 @pytest.mark.timeout(120)
-async def test_what_comes_with_the_heartbeats(postgres: PostgresServer) -> None:
-    """All at once, for they wait; each with a database, and so with connections, of its own."""
-    told = await asyncio.gather(*(tell(story, postgres) for story in STORIES), return_exceptions=True)
+async def test_heartbeats_carry_cancels_and_survive_outages(postgres: PostgresServer) -> None:
+    """All stories at once, because they wait. Each has its own database, and so its own connections."""
+    told = await asyncio.gather(*(run_story(story, postgres) for story in STORIES), return_exceptions=True)
     if faults := [one for one in told if isinstance(one, Exception)]:
         raise ExceptionGroup("stories", faults)
 
 
-async def tell(story: Story, postgres: PostgresServer) -> None:
+async def run_story(story: Story, postgres: PostgresServer) -> None:
     database = await postgres.create_database()
     try:
         async with PostgresProxy(postgres.admin_url) as proxy:
@@ -72,7 +72,7 @@ async def tell(story: Story, postgres: PostgresServer) -> None:
 
 
 async def beats(row: Row, after: datetime | None = None, seconds: float = HEARTBEAT_SECONDS) -> datetime:
-    """When the next heartbeat was written."""
+    """The time of the next heartbeat."""
     since = after or (await row.now())["started_at"]
 
     async def has_beaten() -> bool:
@@ -100,7 +100,7 @@ async def are_regular(row: Row, _: PostgresProxy) -> None:
 
 
 async def cancels(row: Row, _: PostgresProxy, reason: str | None = "not needed") -> None:
-    """The reason is the row's error, whatever the command wrote; without one there is none."""
+    """The reason becomes the error of the row, whatever the command wrote; without a reason there is no error."""
     async with wrapped(row, *sh(f"echo busy >&2; {UNTIL_TOLD}")) as wrapper:
         await wrapper.says("begun")
         await row.cancel(reason)
@@ -114,8 +114,8 @@ async def cancels_without_a_reason(row: Row, proxy: PostgresProxy) -> None:
     await cancels(row, proxy, None)
 
 
-async def cancels_the_polite(row: Row, _: PostgresProxy) -> None:
-    """Also where the command ends well: it was told to stop, so its work is not done."""
+async def cancels_a_command_that_exits_0(row: Row, _: PostgresProxy) -> None:
+    """Also if the command exits with 0: it was asked to stop, so its work is not done."""
     async with wrapped(row, *sh(ANSWERS.format(0))) as wrapper:
         await wrapper.says("begun")
         await row.cancel("stop it")
@@ -125,7 +125,7 @@ async def cancels_the_polite(row: Row, _: PostgresProxy) -> None:
 
 
 async def leaves_a_lost_row(row: Row, proxy: PostgresProxy) -> None:
-    """Also where the command ends well: nothing is even asked."""
+    """Also if the command exits with 0: exec does not even send a report."""
     rule = proxy.add(verbs.delay(0), runs("task_finish"))
     url = proxy.url(row.database.url("task"))
     async with wrapped(row, *sh(ANSWERS.format(0)), TASK_DATABASE_URL=url) as wrapper:
@@ -151,7 +151,7 @@ async def asks_again_after_a_lost_answer(row: Row, proxy: PostgresProxy) -> None
 
 
 async def survives_silence(row: Row, proxy: PostgresProxy) -> None:
-    """The connection stands and nothing comes through it any more: the report takes another one."""
+    """The connection stays open and passes nothing on. The report uses another one."""
     rule = proxy.add(verbs.freeze(Gate()), runs("task_heartbeat"), nth(1))
     url = proxy.url(row.database.url("task"))
     async with wrapped(row, *sh(UNTIL_TOLD), TASK_DATABASE_URL=url) as wrapper:
@@ -171,10 +171,10 @@ async def goes_on_through_an_outage(row: Row, proxy: PostgresProxy) -> None:
         def hits() -> int:
             return sum(rule.hits for rule in outage)
 
-        await wait_for(hits, "it misses the database", HEARTBEAT_SECONDS + LATE_SECONDS, check=wrapper.check)
+        await wait_for(hits, "a call finds no database", HEARTBEAT_SECONDS + LATE_SECONDS, check=wrapper.check)
         wrapper.go()
         before = hits()
-        await wait_for(lambda: hits() > before, "it would report", check=wrapper.check)
+        await wait_for(lambda: hits() > before, "a report fails", check=wrapper.check)
         for rule in outage:
             rule.end()
         assert (await wrapper.has_ended()).status == DONE
@@ -182,7 +182,7 @@ async def goes_on_through_an_outage(row: Row, proxy: PostgresProxy) -> None:
 
 
 async def goes_on_after_a_stop(row: Row, _: PostgresProxy) -> None:
-    """A command that takes its time after SIGTERM is alive for its row as long as it takes."""
+    """A command that takes its time after SIGTERM keeps sending heartbeats meanwhile."""
     async with wrapped(row, *sh(f"trap '' TERM; {UNTIL_TOLD}")) as wrapper:
         await wrapper.says("begun")
         wrapper.terminate()
@@ -193,7 +193,7 @@ async def goes_on_after_a_stop(row: Row, _: PostgresProxy) -> None:
 
 
 async def goes_on_where_nobody_reads(row: Row, _: PostgresProxy) -> None:
-    """A full pipe behind stderr stops the command's writing, neither the heart nor a cancel."""
+    """A full pipe behind stderr stops the command's writing, but neither heartbeats nor a cancel."""
     reading, writing = os.pipe()
     try:
         async with wrapped(row, *sh("echo begun; yes >&2"), stderr=writing) as wrapper:
@@ -212,7 +212,7 @@ STORIES: tuple[Story, ...] = (
     are_regular,
     cancels,
     cancels_without_a_reason,
-    cancels_the_polite,
+    cancels_a_command_that_exits_0,
     leaves_a_lost_row,
     asks_again_after_a_lost_answer,
     survives_silence,

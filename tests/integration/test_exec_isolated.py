@@ -1,4 +1,4 @@
-"""`dispatcher exec` acts upon no variable that a row could have brought; its command gets every one of them."""
+"""`dispatcher exec` ignores variables that a row may have set; its command gets all of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.rows import insert_row
 database = one_database
 
 ISOLATED = (sys.executable, "-I", "-m", "dispatcher", "exec", "--")
-"""As the author's page has it: not even the interpreter's own start reads a variable."""
+"""As on the author's page: not even the start of the interpreter reads a variable."""
 DIVERTING = {
     "PGHOST": "nowhere.invalid", "PGPORT": "1", "PGUSER": "nobody", "PGSSLMODE": "verify-full",
     "PGSSLROOTCERT": "/nothing",
@@ -22,8 +22,8 @@ DIVERTING = {
 SHOWN = "env | cut -d= -f1 | sort | tr '\\n' ' '"
 
 
-async def test_a_variable_of_the_row_runs_nothing_in_the_wrapper(database: Database, tmp_path: Path) -> None:
-    """The trick with PYTHONWARNINGS and BROWSER, and a module that every start of an interpreter would load."""
+async def test_variable_of_the_row_runs_nothing_in_exec(database: Database, tmp_path: Path) -> None:
+    """PYTHONWARNINGS with BROWSER, and a module that every start of an interpreter would load."""
     ran = tmp_path / "ran"
     (tmp_path / "sitecustomize.py").write_text(f"open({str(ran)!r}, 'w')")
     evil = {"PYTHONPATH": str(tmp_path), "PYTHONWARNINGS": "all:0:antigravity.x:0:0", "BROWSER": f"touch {ran} #%s",
@@ -32,17 +32,17 @@ async def test_a_variable_of_the_row_runs_nothing_in_the_wrapper(database: Datab
     ended = await execute(row, *sh(SHOWN), program=ISOLATED, **evil)
     assert (ended.status, await row.status()) == (DONE, "succeeded"), ended
     assert not ran.exists()
-    assert evil.keys() <= set(ended.out.decode().split()), "the command gets them back"
+    assert evil.keys() <= set(ended.out.decode().split()), "the command gets them"
 
 
-async def test_the_connection_is_that_of_its_url_alone(database: Database) -> None:
+async def test_connection_uses_only_its_url(database: Database) -> None:
     row = await insert_row(database)
     ended = await execute(row, *sh(SHOWN), **DIVERTING)
     assert (ended.status, await row.status()) == (DONE, "succeeded"), ended
     assert DIVERTING.keys() <= set(ended.out.decode().split())
 
 
-async def test_the_command_gets_its_environment_unchanged(database: Database) -> None:
+async def test_command_gets_its_environment_unchanged(database: Database) -> None:
     row = await insert_row(database)
     odd = {"PATH": "/usr/bin:/bin:/odd", "NODE_OPTIONS": "a b\n'c' \\ ü", "HTTP_PROXY": "", "AWS_X": "x" * 100_000}
     script = 'printf "%s|%s|%s|%s" "$PATH" "$NODE_OPTIONS" "${HTTP_PROXY-unset}" "${#AWS_X}"; env | grep -c KEPT; true'

@@ -1,4 +1,4 @@
-"""`dispatcher exec` as the parent of its command: signals, what the command leaves behind, PID 1."""
+"""`dispatcher exec` as the parent of its command: signals, processes that the command leaves, PID 1."""
 
 import os
 import signal
@@ -17,11 +17,11 @@ from tests.rows import insert_row
 
 database, proxy = one_database, one_proxy
 
-# Orphans come to the nearest process that asked for them; it stays so through exec.
+# Orphans go to the nearest process that asked for them; this stays so through exec.
 SUBREAPER = "import ctypes, os, sys; ctypes.CDLL(None).prctl(36, 1); os.execv(sys.argv[1], sys.argv[1:])"
 AS_SUBREAPER = (sys.executable, "-c", SUBREAPER, *PROGRAM)
 AS_PID_1 = ("unshare", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"]), "--pid", "--fork", "--mount-proc")
-# Twenty processes in sessions of their own whose parents are gone; then says how many zombies the program has left.
+# Starts twenty processes in sessions of their own whose parents are gone. Prints the zombies that exec has left.
 ORPHANS = """
 import os, pathlib, time
 def states():
@@ -42,7 +42,7 @@ def mine(): return [state for state, parent in states() if parent == wrapper]
 while len(mine()) > 1 and time.monotonic() < until: time.sleep(0.02)
 print('left', mine())
 """
-# Deaf to SIGTERM and in process groups of their own, with names that are hard to read.
+# Processes that ignore SIGTERM, in process groups of their own, with names that are hard to parse.
 LEAVES_THREE = """
 import ctypes, os, signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -60,34 +60,34 @@ def children(pid: int) -> list[int]:
     return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def unheard(status: bytes) -> int:
+def blocked_or_ignored(status: bytes) -> int:
     """Signals that a process blocks or ignores, as a mask."""
     masks = [int(line.split()[1], 16) for line in status.splitlines() if line.startswith((b"SigBlk", b"SigIgn"))]
     return masks[0] | masks[1]
 
 
-def given() -> int:
-    """What whoever started the tests ignores (`nohup`, say), without what every Python does."""
+def inherited() -> int:
+    """Signals that the tests' own starter ignores (e.g. `nohup`), without those that every Python ignores."""
     python = 1 << (signal.SIGPIPE - 1) | 1 << (signal.SIGXFSZ - 1)
-    return unheard(Path("/proc/self/status").read_bytes()) & ~python
+    return blocked_or_ignored(Path("/proc/self/status").read_bytes()) & ~python
 
 
-async def test_the_command_starts_with_clean_signals_and_no_file_of_ours(database: Database) -> None:
+async def test_command_starts_with_clean_signals_and_no_open_files(database: Database) -> None:
     row, other = await insert_row(database), await insert_row(database)
     ended = await execute(row, "grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status")
-    assert unheard(ended.out) & ~given() == 0
+    assert blocked_or_ignored(ended.out) & ~inherited() == 0
     shows = "import os; print([n for n in range(3, 99) if os.path.exists(f'/proc/self/fd/{n}')])"
     assert (await execute(other, *PYTHON, shows)).out == b"[]\n"
 
 
-async def test_the_commands_end_is_seen_although_our_parent_ignored_such_news(database: Database) -> None:
+async def test_end_of_the_command_is_seen_with_sigchld_ignored(database: Database) -> None:
     row = await insert_row(database)
-    deaf = (*sh("""trap "" CHLD; exec "$@" """), "sh", *PROGRAM)
-    ended = await execute(row, *sh("exit 3"), program=deaf)
+    ignores_sigchld = (*sh("""trap "" CHLD; exec "$@" """), "sh", *PROGRAM)
+    ended = await execute(row, *sh("exit 3"), program=ignores_sigchld)
     assert (ended.status, await row.status()) == (3, "failed")
 
 
-async def test_what_the_command_left_in_its_session_is_gone_before_the_report(
+async def test_processes_left_by_the_command_are_gone_before_the_report(
     database: Database, proxy: PostgresProxy
 ) -> None:
     row, gate = await insert_row(database), Gate()
@@ -102,7 +102,7 @@ async def test_what_the_command_left_in_its_session_is_gone_before_the_report(
     assert (ended.status, await row.status()) == (DONE, "succeeded")
 
 
-async def test_who_hears_no_sigterm_is_gone_with_the_command_that_did(database: Database) -> None:
+async def test_process_that_ignores_sigterm_ends_with_its_command(database: Database) -> None:
     row = await insert_row(database)
     script = f"(trap '' TERM; exec {FOR_EVER}) & trap 'exit 0' TERM; echo begun; while :; do sleep 0.05; done"
     async with wrapped(row, *sh(script)) as wrapper:
@@ -113,7 +113,7 @@ async def test_who_hears_no_sigterm_is_gone_with_the_command_that_did(database: 
     assert (ended.status, await row.status()) == (DONE, "succeeded")
 
 
-async def test_orphans_that_come_to_it_leave_no_zombies(database: Database) -> None:
+async def test_orphans_leave_no_zombies(database: Database) -> None:
     row = await insert_row(database)
     ended = await execute(row, *PYTHON, ORPHANS, program=AS_SUBREAPER)
     assert ended.out.count(b"orphan\n") == 20
@@ -121,7 +121,7 @@ async def test_orphans_that_come_to_it_leave_no_zombies(database: Database) -> N
     assert (ended.status, await row.status()) == (DONE, "succeeded")
 
 
-async def test_as_pid_1_it_reaps_and_reports(database: Database) -> None:
+async def test_exec_as_pid_1_reaps_and_reports(database: Database) -> None:
     row = await insert_row(database)
     ended = await execute(
         row, *PYTHON, f"import os; print(os.getppid(), flush=True){ORPHANS}", program=(*AS_PID_1, *PROGRAM)
@@ -132,7 +132,7 @@ async def test_as_pid_1_it_reaps_and_reports(database: Database) -> None:
     assert (ended.status, await row.status()) == (DONE, "succeeded")
 
 
-async def test_as_pid_1_it_passes_sigterm_on(database: Database) -> None:
+async def test_exec_as_pid_1_forwards_sigterm(database: Database) -> None:
     row = await insert_row(database)
     script = "trap 'echo told; exit 5' TERM; echo begun; while :; do sleep 0.05; done"
     async with wrapped(row, *sh(script), program=(*AS_PID_1, *PROGRAM)) as wrapper:
@@ -144,8 +144,8 @@ async def test_as_pid_1_it_passes_sigterm_on(database: Database) -> None:
     assert await row.status() == "processing"
 
 
-async def test_children_it_had_before_do_not_disturb_it(database: Database) -> None:
-    """A shell that began something and then became the program."""
+async def test_earlier_children_do_not_disturb_exec(database: Database) -> None:
+    """A shell that started a child and then became exec."""
     row, other = await insert_row(database), await insert_row(database)
     with_a_child = (*sh('true & exec "$@"'), "sh", *PROGRAM)
     assert (await execute(row, *sh("exit 5"), program=with_a_child)).status == 5
@@ -153,7 +153,7 @@ async def test_children_it_had_before_do_not_disturb_it(database: Database) -> N
 
 
 @pytest.mark.parametrize("program", [PROGRAM, AS_SUBREAPER])
-async def test_a_storm_of_ending_children_does_not_hide_the_commands_own_end(
+async def test_many_ending_children_do_not_hide_the_end_of_the_command(
     database: Database, program: tuple[str, ...]
 ) -> None:
     row = await insert_row(database)

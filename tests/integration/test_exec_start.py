@@ -1,4 +1,4 @@
-"""`dispatcher exec` before the command: usage, environment, and whose the row is."""
+"""`dispatcher exec` before the command: usage, environment, and whether the row may start."""
 
 import asyncio
 import uuid
@@ -35,11 +35,11 @@ UNREADABLE = {
 
 
 def untouched(ended: Ended) -> bool:
-    """The command never ran, which is no fault, and one line says so."""
+    """The command never ran, exec reported no fault, and wrote one line about it."""
     return (ended.status, ended.out, len(ended.err.splitlines())) == (DONE, b"", 1)
 
 
-async def test_a_row_that_is_not_ours_is_left_alone(database: Database) -> None:
+async def test_row_with_another_key_attempt_or_id_is_left_alone(database: Database) -> None:
     row = await insert_row(database)
     refused: dict[str, dict[str, object]] = {
         "another key": {"TASK_START_KEY": uuid.uuid4()},
@@ -52,7 +52,7 @@ async def test_a_row_that_is_not_ours_is_left_alone(database: Database) -> None:
     assert await row.launches() == []
 
 
-async def test_a_row_that_is_over_is_left_alone(database: Database) -> None:
+async def test_row_that_is_over_is_left_alone(database: Database) -> None:
     rows = [await insert_row(database) for _ in range(3)]
     await rows[0].cancel()
     await rows[1].finish(await rows[1].started(), "succeeded")
@@ -63,7 +63,7 @@ async def test_a_row_that_is_over_is_left_alone(database: Database) -> None:
     assert [await row.now() for row in rows] == before
 
 
-async def test_a_row_that_another_pod_runs_is_left_alone(database: Database) -> None:
+async def test_row_that_another_pod_runs_is_left_alone(database: Database) -> None:
     row = await insert_row(database)
     holder = await row.started(launch=2)
     ended = await asyncio.gather(*(execute(row, "echo", "ran", launch=n, pod=SECOND) for n in (1, 2)))
@@ -71,22 +71,22 @@ async def test_a_row_that_another_pod_runs_is_left_alone(database: Database) -> 
     assert await row.heartbeat(holder) == "continue"
 
 
-async def test_twins_of_one_launch_run_the_command_once(database: Database) -> None:
+async def test_pods_of_one_launch_run_the_command_once(database: Database) -> None:
     row = await insert_row(database)
-    twins = [Pod(f"pod-{n}") for n in range(4)]
-    ended = await asyncio.gather(*(execute(row, "echo", "ran", pod=pod) for pod in twins))
+    pods = [Pod(f"pod-{n}") for n in range(4)]
+    ended = await asyncio.gather(*(execute(row, "echo", "ran", pod=pod) for pod in pods))
     assert sorted((one.status, one.out) for one in ended) == [(DONE, b"")] * 3 + [(DONE, b"ran\n")]
     assert (await row.status(), len(await row.launches())) == ("succeeded", 1)
 
 
-async def test_two_launches_of_a_row_that_may_start_once_run_the_command_once(database: Database) -> None:
+async def test_two_launches_of_a_row_with_one_failure_run_the_command_once(database: Database) -> None:
     row = await insert_row(database, max_failures=1)
     ended = await asyncio.gather(execute(row, "echo", "ran"), execute(row, "echo", "ran", launch=2, pod=SECOND))
     assert sorted(one.out for one in ended) == [b"", b"ran\n"]
     assert (await row.status(), len(await row.launches())) == ("succeeded", 1)
 
 
-async def test_a_killed_program_is_followed_by_the_next_launch(database: Database) -> None:
+async def test_killed_exec_is_followed_by_the_next_launch(database: Database) -> None:
     row = await insert_row(database)
     async with wrapped(row, *sh(f"echo begun; {FOR_EVER}")) as first:
         await first.says("begun")
@@ -98,7 +98,7 @@ async def test_a_killed_program_is_followed_by_the_next_launch(database: Databas
     assert [launch["outcome"] for launch in await row.launches()] == ["lost", "succeeded"]
 
 
-async def test_a_command_that_was_taken_over_reports_nothing(database: Database) -> None:
+async def test_command_that_was_taken_over_reports_nothing(database: Database) -> None:
     row = await insert_row(database)
     async with wrapped(row, *sh(f'{UNTIL_TOLD}; echo 1 > "$TASK_RESULT_FILE"')) as old:
         await old.says("begun")
@@ -110,7 +110,7 @@ async def test_a_command_that_was_taken_over_reports_nothing(database: Database)
     assert await row.now() == before
 
 
-async def test_the_same_pod_started_again_has_its_row_still(database: Database) -> None:
+async def test_restarted_pod_still_has_its_row(database: Database) -> None:
     row = await insert_row(database, payload=5)
     holder = await row.started()
     ended = await execute(row, *sh('cp "$TASK_PAYLOAD_FILE" "$TASK_RESULT_FILE"'))
@@ -119,14 +119,14 @@ async def test_the_same_pod_started_again_has_its_row_still(database: Database) 
     assert launch["run_digest"] == holder.run_digest
 
 
-async def test_all_that_is_missing_is_told_at_once(database: Database) -> None:
+async def test_missing_variables_are_all_reported_at_once(database: Database) -> None:
     row = await insert_row(database)
     ended = await execute(row, "echo", "ran", **dict.fromkeys(NEEDED))
     assert (ended.status, ended.out) == (WRONG, b"")
     assert [name for name in NEEDED if name not in ended.said] == []
 
 
-async def test_all_that_cannot_be_read_is_told_at_once_and_no_key_is_shown(database: Database) -> None:
+async def test_unreadable_variables_are_all_reported_at_once_without_the_key(database: Database) -> None:
     row = await insert_row(database)
     faults = {"TASK_ID": "first", "TASK_START_KEY": "hush", "TASK_ATTEMPT": "1.5", "TASK_LAUNCH": 0}
     faults |= {"TASK_TIMEOUT_SECONDS": "soon"}
@@ -137,7 +137,7 @@ async def test_all_that_cannot_be_read_is_told_at_once_and_no_key_is_shown(datab
     assert await row.status() == "waiting"
 
 
-async def test_an_address_that_cannot_be_read_is_said_so_without_its_password(database: Database) -> None:
+async def test_unreadable_url_is_reported_without_its_password(database: Database) -> None:
     row = await insert_row(database)
     every = await asyncio.gather(*(execute(row, "echo", "ran", TASK_DATABASE_URL=url) for url in UNREADABLE.values()))
     for name, ended in zip(UNREADABLE, every, strict=True):
@@ -146,7 +146,7 @@ async def test_an_address_that_cannot_be_read_is_said_so_without_its_password(da
         assert "hush" not in ended.said, name
 
 
-async def test_a_wrong_password_is_said_so_without_it(database: Database) -> None:
+async def test_wrong_password_is_reported_without_the_password(database: Database) -> None:
     row = await insert_row(database)
     url = database.url("task").replace("task:task", "task:hush")
     ended = await execute(row, "echo", "ran", TASK_DATABASE_URL=url)
@@ -156,7 +156,7 @@ async def test_a_wrong_password_is_said_so_without_it(database: Database) -> Non
     assert await row.status() == "waiting"
 
 
-async def test_a_login_that_may_not_start_rows_is_said_so(database: Database) -> None:
+async def test_login_without_the_right_to_start_is_reported(database: Database) -> None:
     row = await insert_row(database)
     ended = await execute(row, "echo", "ran", TASK_DATABASE_URL=database.url("observer"))
     assert (ended.status, ended.out) == (COULD_NOT, b"")
@@ -165,7 +165,7 @@ async def test_a_login_that_may_not_start_rows_is_said_so(database: Database) ->
 
 
 @pytest.mark.parametrize("arguments", [(), ("--",)])
-async def test_without_a_command_it_says_how_it_is_used(database: Database, arguments: tuple[str, ...]) -> None:
+async def test_exec_without_a_command_shows_its_usage(database: Database, arguments: tuple[str, ...]) -> None:
     row = await insert_row(database)
     ended = await execute(row, *arguments, program=PROGRAM[:-1])
     assert (ended.status, ended.out) == (WRONG, b"")
@@ -173,7 +173,7 @@ async def test_without_a_command_it_says_how_it_is_used(database: Database, argu
     assert await row.status() == "waiting"
 
 
-async def test_asked_for_its_usage_it_tells_that_and_no_more(database: Database) -> None:
+async def test_help_of_exec_shows_only_its_usage(database: Database) -> None:
     row = await insert_row(database)
     ended = await execute(row, "--help", program=PROGRAM[:-1])
     assert (ended.status, ended.err, await row.status()) == (DONE, b"", "waiting")

@@ -1,4 +1,4 @@
-"""`dispatcher exec` told to stop: SIGTERM is the command's, and only its success is still reported."""
+"""`dispatcher exec` that is asked to stop: it forwards SIGTERM to the command, and reports only its success."""
 
 import asyncio
 import signal
@@ -25,7 +25,7 @@ from tests.rows import SECOND, Row, insert_row
 
 database, proxy = one_database, one_proxy
 
-# A parent, a child in a process group of its own, and a grandchild in another; each says what it was told.
+# A parent, a child in a process group of its own, and a grandchild in another; each prints the signal that it got.
 FAMILY = """
 import os, signal
 def told(name):
@@ -44,13 +44,13 @@ if os.fork() == 0:
     told('child')
 told('parent')
 """
-ENDS_WELL = """trap 'echo 17 > "$TASK_RESULT_FILE"; exit 0' TERM; echo begun; while :; do sleep 0.05; done"""
-ENDS_ILL = "trap 'exit {}' TERM; echo begun; while :; do sleep 0.05; done"
-DEAF = "trap '' TERM; echo begun; sleep 0.3; exit 3"
-OTHER_ENDS = [f"echo begun; {FOR_EVER}", ENDS_ILL.format(1), ENDS_ILL.format(75), DEAF]
+EXITS_0 = """trap 'echo 17 > "$TASK_RESULT_FILE"; exit 0' TERM; echo begun; while :; do sleep 0.05; done"""
+EXITS_WITH = "trap 'exit {}' TERM; echo begun; while :; do sleep 0.05; done"
+IGNORES_SIGTERM = "trap '' TERM; echo begun; sleep 0.3; exit 3"
+OTHER_ENDS = [f"echo begun; {FOR_EVER}", EXITS_WITH.format(1), EXITS_WITH.format(75), IGNORES_SIGTERM]
 
 
-async def test_sigterm_reaches_everybody_of_the_commands_session(database: Database) -> None:
+async def test_sigterm_reaches_every_process_of_the_session(database: Database) -> None:
     row = await insert_row(database)
     async with wrapped(row, *PYTHON, FAMILY) as wrapper:
         await wrapper.says("begun", 3)
@@ -61,16 +61,16 @@ async def test_sigterm_reaches_everybody_of_the_commands_session(database: Datab
     assert (ended.status, await row.status()) == (DONE, "succeeded")
 
 
-async def test_a_command_that_ends_well_after_sigterm_succeeded(database: Database) -> None:
+async def test_command_that_exits_0_after_sigterm_has_succeeded(database: Database) -> None:
     row = await insert_row(database)
-    async with wrapped(row, *sh(ENDS_WELL)) as wrapper:
+    async with wrapped(row, *sh(EXITS_0)) as wrapper:
         await wrapper.says("begun")
         wrapper.terminate()
         ended = await wrapper.has_ended()
     assert (ended.status, await row.status(), (await row.now())["result"]) == (DONE, "succeeded", 17)
 
 
-async def test_any_other_end_after_sigterm_is_left_to_the_next_launch(database: Database) -> None:
+async def test_other_end_after_sigterm_is_left_to_the_next_launch(database: Database) -> None:
     rows = [await insert_row(database) for _ in OTHER_ENDS]
     statuses = await asyncio.gather(*(stopped(row, one) for row, one in zip(rows, OTHER_ENDS, strict=True)))
     assert statuses == [TERMINATED] * len(OTHER_ENDS)
@@ -88,7 +88,7 @@ async def stopped(row: Row, script: str) -> int:
         return (await wrapper.has_ended()).status
 
 
-async def test_a_second_sigterm_does_not_make_it_leave_its_command(database: Database) -> None:
+async def test_second_sigterm_does_not_end_exec_before_its_command(database: Database) -> None:
     row = await insert_row(database)
     async with wrapped(row, *sh("trap 'echo told' TERM; echo begun; read -r go; read -r go; exit 4")) as wrapper:
         await wrapper.says("begun")
@@ -101,15 +101,15 @@ async def test_a_second_sigterm_does_not_make_it_leave_its_command(database: Dat
     assert (ended.status, await row.status()) == (TERMINATED, "processing")
 
 
-async def test_a_stop_before_the_start_leaves_the_row_as_it_was(database: Database, proxy: PostgresProxy) -> None:
-    """The database refuses, or does not answer at all."""
+async def test_stop_before_the_start_leaves_the_row_unchanged(database: Database, proxy: PostgresProxy) -> None:
+    """The database refuses the connection, or does not answer at all."""
     row = await insert_row(database)
     before = await row.now()
     for verb in (verbs.drop_before, verbs.hold(Gate())):
         rule = proxy.add(verb, connects)
         asked = rule.seen
         async with wrapped(row, "echo", "ran", TASK_DATABASE_URL=proxy.url(database.url("task"))) as wrapper:
-            await wait_for(lambda: rule.seen > asked, "it knocks", check=wrapper.check)  # noqa: B023  # of this round
+            await wait_for(lambda: rule.seen > asked, "connecting", check=wrapper.check)  # noqa: B023  # of this round
             wrapper.terminate()
             ended = await wrapper.has_ended()
         rule.end()
@@ -117,17 +117,17 @@ async def test_a_stop_before_the_start_leaves_the_row_as_it_was(database: Databa
     assert await row.now() == before
 
 
-async def test_a_stop_while_it_still_loads_is_heard(database: Database) -> None:
-    """PID 1 has no default for SIGTERM, and the driver takes a while to load."""
+async def test_stop_while_exec_still_loads_works(database: Database) -> None:
+    """PID 1 has no default action for SIGTERM, and the driver takes a while to load."""
     row = await insert_row(database)
     told = (PROGRAM[0], "-I", "-X", "importtime", *PROGRAM[1:])
     async with wrapped(row, *sh(FOR_EVER), program=told) as wrapper:
-        await wait_for(lambda: b"asyncpg" in wrapper.err, "it loads the driver", check=wrapper.check)
+        await wait_for(lambda: b"asyncpg" in wrapper.err, "exec loads the driver", check=wrapper.check)
         wrapper.terminate()
         assert (await wrapper.has_ended()).status == TERMINATED
 
 
-async def test_a_stop_while_the_start_is_asked_runs_no_command(database: Database, proxy: PostgresProxy) -> None:
+async def test_stop_during_the_start_runs_no_command(database: Database, proxy: PostgresProxy) -> None:
     row, gate = await insert_row(database), Gate()
     rule = proxy.add(verbs.hold(gate), runs("task_start"))
     async with wrapped(row, "echo", "ran", TASK_DATABASE_URL=proxy.url(database.url("task"))) as wrapper:
@@ -138,7 +138,7 @@ async def test_a_stop_while_the_start_is_asked_runs_no_command(database: Databas
     assert (ended.status, ended.out) == (TERMINATED, b"")
 
 
-async def test_a_success_is_reported_although_the_stop_came_before_the_database_was_back(
+async def test_success_is_reported_after_a_stop_when_the_database_is_back(
     database: Database, proxy: PostgresProxy
 ) -> None:
     row = await insert_row(database)
@@ -149,7 +149,7 @@ async def test_a_success_is_reported_although_the_stop_came_before_the_database_
         await wait_for(lambda: sum(rule.hits for rule in rules), "a report fails", check=wrapper.check)
         wrapper.terminate()
         hits = sum(rule.hits for rule in rules)
-        await wait_for(lambda: sum(rule.hits for rule in rules) > hits, "it is asked again", check=wrapper.check)
+        await wait_for(lambda: sum(rule.hits for rule in rules) > hits, "exec reports again", check=wrapper.check)
         for rule in rules:
             rule.end()
         ended = await wrapper.has_ended()

@@ -1,4 +1,4 @@
-"""`dispatcher exec` and the streams of its command: passed on as they are, and nobody has to read them."""
+"""`dispatcher exec` and the streams of its command: they pass unchanged, and do not need a reader."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ MOST_PEAK_KIB = 64 << 10
 
 @asynccontextmanager
 async def unread(is_stuck: bool) -> AsyncIterator[int]:
-    """The end to write to of a pipe that is full, or that has no reader."""
+    """The write end of a pipe that is full, or that has no reader."""
     reading, writing = os.pipe()
     if is_stuck:
         os.set_blocking(writing, False)
@@ -41,7 +41,7 @@ async def unread(is_stuck: bool) -> AsyncIterator[int]:
             os.close(reading)
 
 
-async def test_stdin_stdout_and_stderr_are_the_commands(database: Database) -> None:
+async def test_streams_pass_to_and_from_the_command_unchanged(database: Database) -> None:
     row = await insert_row(database)
     every = bytes(range(256)) * 400
     ended = await execute(row, *sh("tee /dev/stderr"), given=every)
@@ -55,7 +55,7 @@ async def test_stderr_appears_while_the_command_runs(database: Database) -> None
         assert (await wrapper.has_ended()).status == DONE
 
 
-async def test_a_hundred_megabytes_of_stderr_need_no_memory(database: Database, tmp_path: Path) -> None:
+async def test_large_stderr_needs_no_memory(database: Database, tmp_path: Path) -> None:
     row = await insert_row(database)
     path = tmp_path / "stderr"
     script = f"yes 0123456789 | head -c 100000000 >&2; {PEAK}; cat $TASK_RESULT_FILE; echo the end >&2; exit 1"
@@ -67,7 +67,7 @@ async def test_a_hundred_megabytes_of_stderr_need_no_memory(database: Database, 
     assert len(await error_of(row)) < 5000
 
 
-async def test_a_daemon_that_keeps_stderr_open_does_not_hold_the_report_up(database: Database) -> None:
+async def test_daemon_that_keeps_stderr_open_does_not_delay_the_report(database: Database) -> None:
     row = await insert_row(database)
     async with wrapped(row, *sh(f"setsid sh -c 'echo >&2 there; {FOR_EVER}' >&- & echo last >&2; exit 3")) as wrapper:
         assert await wrapper.is_gone() == 3
@@ -75,37 +75,35 @@ async def test_a_daemon_that_keeps_stderr_open_does_not_hold_the_report_up(datab
     assert "last" in await error_of(row)
 
 
-async def test_a_command_may_close_its_stderr_and_go_on(database: Database) -> None:
+async def test_command_may_close_its_stderr_and_go_on(database: Database) -> None:
     row = await insert_row(database)
     ended = await execute(row, *sh("exec 2>&-; read -r go; echo went on"), given=b"go\n")
     assert (ended.status, ended.out, await row.status()) == (DONE, b"went on\n", "succeeded")
 
 
-async def test_a_command_is_reported_although_nobody_reads_our_stderr(
-    database: Database, postgres: PostgresServer
-) -> None:
-    """Neither its words nor ours: what cannot be said is left unsaid."""
+async def test_command_is_reported_with_an_unread_stderr(database: Database, postgres: PostgresServer) -> None:
+    """Words of the command and of exec are dropped if they cannot be written."""
     async with PostgresProxy(postgres.admin_url) as proxy:
         rule = proxy.add(verbs.drop_before, runs("task_finish"), nth(1, 2))
         script, url = "echo one >&2; exit 4", proxy.url(database.url("task"))
-        rows = await unheard(database, script, 4, TASK_DATABASE_URL=url)
+        rows = await run_unread(database, script, 4, TASK_DATABASE_URL=url)
     assert rule.hits == 2
     for row in rows:
         assert (await row.status(), await error_of(row)) == ("failed", "one\n")
 
 
-async def test_a_refused_row_is_no_fault_although_nobody_hears_of_it(database: Database) -> None:
-    for row in await unheard(database, "echo ran", DONE, TASK_ATTEMPT=2):
+async def test_refused_row_is_no_fault_with_an_unread_stderr(database: Database) -> None:
+    for row in await run_unread(database, "echo ran", DONE, TASK_ATTEMPT=2):
         assert await row.status() == "waiting"
 
 
-async def test_a_stop_is_a_stop_although_nobody_hears_of_it(database: Database) -> None:
-    for row in await unheard(database, f"kill $PPID; {FOR_EVER}", TERMINATED):
+async def test_stop_works_with_an_unread_stderr(database: Database) -> None:
+    for row in await run_unread(database, f"kill $PPID; {FOR_EVER}", TERMINATED):
         assert await row.status() == "processing"
 
 
-async def unheard(database: Database, script: str, status: int, **environ: object) -> list[Row]:
-    """The command for two rows, one with a stderr that nobody reads, one with a stderr that has no reader."""
+async def run_unread(database: Database, script: str, status: int, **environ: object) -> list[Row]:
+    """Runs the command for two rows: one with a stderr that nobody reads, one with a stderr without a reader."""
     rows = [await insert_row(database) for _ in range(2)]
     async with unread(is_stuck=True) as stuck, unread(is_stuck=False) as gone:
         pipes = zip(rows, (stuck, gone), strict=True)

@@ -1,4 +1,4 @@
-"""`python -m dispatcher.local`: its folder holds what Pods get, and is one account's alone."""
+"""`python -m dispatcher.local`: its folder holds the files of Pods, and only its own account can enter it."""
 
 import asyncio
 import os
@@ -36,14 +36,16 @@ async def start(folder: Path, kubeconfig: Path) -> asyncio.subprocess.Process:
     )
 
 
-async def test_all_that_a_pod_gets_and_leaves_is_closed_to_other_accounts(tmp_path: Path) -> None:
+async def test_files_of_a_pod_are_closed_to_other_accounts(tmp_path: Path) -> None:
     folder, pod = tmp_path / "node", Target(POD, "default", "a")
     async with EmbeddedCluster() as cluster:
         cluster.registry.create(Target(SECRET, "default"), {"metadata": {"name": "key"}, "data": {"KEY": "a2V5"}})
         cluster.registry.create(Target(POD, "default"), {"metadata": {"name": "a"}, "spec": POD_SPEC})
         kubelet = await start(folder, cluster.write_kubeconfig(tmp_path / "kubeconfig"))
         try:
-            await wait_for(lambda: cluster.registry.get(pod).object["status"].get("phase") == "Failed", "it ran", 20)
+            await wait_for(
+                lambda: cluster.registry.get(pod).object["status"].get("phase") == "Failed", "the Pod ran", 20
+            )
         finally:
             kubelet.terminate()
             await kubelet.communicate()
@@ -54,7 +56,7 @@ async def test_all_that_a_pod_gets_and_leaves_is_closed_to_other_accounts(tmp_pa
 
 
 @pytest.mark.parametrize("mode", [0o711, 0o750, 0o777])
-async def test_a_folder_that_others_may_enter_is_refused(mode: int, tmp_path: Path) -> None:
+async def test_folder_that_other_accounts_may_enter_is_refused(mode: int, tmp_path: Path) -> None:
     folder = tmp_path / "node"
     folder.mkdir()
     folder.chmod(mode)

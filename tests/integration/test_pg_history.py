@@ -1,5 +1,6 @@
-"""History and runs of cache keys: the right nodes in the right order, one query for a batch, and no dearer for a key
-that ran a hundred thousand times.
+"""History and runs of cache keys: the right nodes in the right order.
+
+One query serves a batch, and a key with a hundred thousand runs costs no more than any other.
 """
 
 import json
@@ -26,7 +27,7 @@ SELECT 'default', $1, 'succeeded', 1, now() - interval '1 s' * n, $2 || n % $3, 
 
 
 async def ran(admin: Connection, *nodes: str | None, queue: str = "default", key: str = "k", **how: Any) -> None:
-    """Runs that ended one second after the other, the first given the oldest, the last `ago` seconds ago."""
+    """Inserts runs, one second apart, oldest first; the last run ended `ago` seconds ago."""
     last = how.get("ago", 0)
     ages = [last + len(nodes) - number for number in range(len(nodes))]
     await admin.execute("SET session_replication_role = replica")
@@ -54,14 +55,14 @@ async def history(session: Session, queue: str = "default", key: str = "k") -> t
     return (await histories(session, (queue, key))).get((queue, key), ())
 
 
-async def test_the_newest_three_distinct_nodes_the_newest_first(admin: Connection, session: Session) -> None:
+async def test_history_is_the_newest_three_distinct_nodes_newest_first(admin: Connection, session: Session) -> None:
     await ran(admin, "a", "b", "a", "a")
     assert await history(session) == ("a", "b")
     await ran(admin, "z", "y", "d", "c", "c", ago=-10)
     assert await history(session) == ("c", "d", "y")
 
 
-async def test_only_what_succeeded_on_a_known_node_counts(admin: Connection, session: Session) -> None:
+async def test_only_success_on_a_known_node_counts(admin: Connection, session: Session) -> None:
     await ran(admin, "failed-here", status="failed")
     await ran(admin, "cancelled-here", status="cancelled")
     await ran(admin, None, "")
@@ -70,7 +71,7 @@ async def test_only_what_succeeded_on_a_known_node_counts(admin: Connection, ses
     assert await history(session) == ("a",)
 
 
-async def test_a_key_of_another_queue_is_another_key(admin: Connection, session: Session) -> None:
+async def test_key_of_another_queue_is_another_key(admin: Connection, session: Session) -> None:
     await admin.execute("INSERT INTO dispatch.queues (name) VALUES ('other')")
     await ran(admin, "a")
     await ran(admin, "b", queue="other")
@@ -79,7 +80,7 @@ async def test_a_key_of_another_queue_is_another_key(admin: Connection, session:
     assert found == {("default", "k"): ("a",), ("other", "k"): ("b",), ("default", ""): ("c",)}
 
 
-async def test_a_node_is_found_behind_a_hundred_runs_on_others(admin: Connection, session: Session) -> None:
+async def test_node_is_found_behind_a_hundred_runs_on_other_nodes(admin: Connection, session: Session) -> None:
     await ran(admin, "b", "a", *["c"] * 100)
     assert await history(session) == ("c", "a", "b")
 
@@ -94,7 +95,7 @@ async def test_runs_are_the_newest_ten_with_their_pods_and_times(admin: Connecti
 
 
 async def pages(database: Database, key: str) -> int:
-    """Pages that the one query touches, by the plan that a session of the dispatcher has for it."""
+    """Pages that the query touches, by the plan that a session of the dispatcher has for it."""
     reader = await open_connection(database.url("reader"))
     try:
         await reader.execute(f"PREPARE looked_at AS {query('histories')}")
@@ -109,7 +110,9 @@ async def pages(database: Database, key: str) -> int:
     return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
 
 
-async def test_a_hundred_thousand_runs_cost_no_more_than_three(database: Database, admin: Connection) -> None:
+async def test_key_with_a_hundred_thousand_runs_costs_no_more_than_one_with_three(
+    database: Database, admin: Connection
+) -> None:
     await ran(admin, "a", "b", "c", key="few")
     await admin.execute(MANY, "on-every-node", "node-", 5000)
     await admin.execute(MANY, "on-three-nodes", "node-", 3)
@@ -123,4 +126,4 @@ async def test_a_hundred_thousand_runs_cost_no_more_than_three(database: Databas
     few = await pages(database, "few")
     assert await pages(database, "on-every-node") <= few + 3
     assert await pages(database, "on-three-nodes") <= few + 3
-    assert await pages(database, "on-one-node") <= 60, "a thousand entries of the index, and no more"
+    assert await pages(database, "on-one-node") <= 60, "at most a thousand entries of the index"

@@ -1,4 +1,4 @@
-"""LISTEN: it wakes, it says truly whether it hears, and it comes back from whatever ends its connection."""
+"""LISTEN: it wakes the dispatcher, reports truly whether it listens, and reconnects after any end of its connection."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -24,7 +24,7 @@ class Woken:
         self.times += 1
 
     async def by(self, call: Callable[[], Awaitable[object]]) -> None:
-        """The call wakes, once no earlier wake-up of the database holds it back: so it is repeated."""
+        """Repeats the call until it wakes; an earlier wake-up of the database may hold back the next one."""
 
         async def is_heard() -> bool:
             before = self.times
@@ -61,14 +61,14 @@ async def hears(listener: Listener) -> None:
     await wait_for(lambda: listener.is_listening, "LISTEN")
 
 
-async def test_it_wakes_when_it_begins_and_at_every_insert(database: Database, woken: Woken) -> None:
+async def test_listener_wakes_at_its_start_and_at_every_insert(database: Database, woken: Woken) -> None:
     async with listening(database, woken) as listener:
         await hears(listener)
-        assert woken.times == 1  # what came before is not told again
+        assert woken.times == 1  # earlier changes are not repeated
         await woken.by(lambda: insert_row(database))
 
 
-async def test_it_wakes_when_a_row_is_over(database: Database, woken: Woken) -> None:
+async def test_listener_wakes_at_the_end_of_a_row(database: Database, woken: Woken) -> None:
     async with listening(database, woken) as listener:
         await hears(listener)
         await woken.by(lambda: cancel_a_row(database))
@@ -78,7 +78,7 @@ async def cancel_a_row(database: Database) -> None:
     await (await insert_row(database)).cancel()
 
 
-async def test_its_connection_is_its_own_and_goes_with_it(database: Database, woken: Woken) -> None:
+async def test_listener_has_a_connection_of_its_own_and_closes_it(database: Database, woken: Woken) -> None:
     admin = await database.session("admin")
 
     async def backends() -> int:
@@ -93,20 +93,20 @@ async def test_its_connection_is_its_own_and_goes_with_it(database: Database, wo
     await wait_for(none, "the backend is gone")
 
 
-async def test_it_comes_back_when_its_backend_is_ended_and_wakes(database: Database, woken: Woken) -> None:
+async def test_listener_reconnects_and_wakes_after_the_end_of_its_backend(database: Database, woken: Woken) -> None:
     admin = await database.session("admin")
     async with listening(database, woken) as listener:
         await hears(listener)
         for _ in range(3):
             before = woken.times
             assert await admin.fetchval(f"SELECT pg_terminate_backend(pid, 1000) {BACKENDS}", database.name)
-            await wait_for(lambda: not listener.is_listening, "it says that it is deaf")
+            await wait_for(lambda: not listener.is_listening, "the listener reports that it is deaf")
             await hears(listener)
-            assert woken.times >= before + 2  # once when it fell deaf, once when it hears again
+            assert woken.times >= before + 2  # once at the loss of the connection, once at the return
         await woken.by(lambda: insert_row(database))
 
 
-async def test_it_comes_back_when_the_server_was_away(
+async def test_listener_reconnects_after_an_outage_of_the_server(
     postgres: PostgresServer, database: Database, woken: Woken
 ) -> None:
     async with listening(database, woken) as listener:
@@ -114,14 +114,14 @@ async def test_it_comes_back_when_the_server_was_away(
         for immediately in (False, True):
             await postgres.stop(immediately=immediately)
             try:
-                await wait_for(lambda: not listener.is_listening, "it says that it is deaf")
+                await wait_for(lambda: not listener.is_listening, "the listener reports that it is deaf")
             finally:
                 await postgres.start()
             await hears(listener)
             await woken.by(lambda: insert_row(database))
 
 
-async def test_it_waits_for_a_database_that_cannot_be_had_yet(database: Database, woken: Woken) -> None:
+async def test_listener_waits_for_a_database_that_refuses_it(database: Database, woken: Woken) -> None:
     admin = await database.session("admin")
     grants = 'CONNECT ON DATABASE "{}" {} PUBLIC, dispatch_reader'
     await admin.execute("REVOKE " + grants.format(database.name, "FROM"))

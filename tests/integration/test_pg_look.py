@@ -1,4 +1,4 @@
-"""A look at the rows: one snapshot of the primary, by a session that cannot write, or a fault that says why not."""
+"""A look at the rows: one snapshot of the primary, by a session that cannot write, or a fault with its reason."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -43,7 +43,7 @@ async def ids(session: Session) -> list[int]:
 
 
 class TestSnapshot:
-    async def test_what_is_committed_meanwhile_is_not_seen(self, database: Database, session: Session) -> None:
+    async def test_look_does_not_see_later_commits(self, database: Database, session: Session) -> None:
         row = await insert_row(database)
         async with look(session, 10) as rows:
             assert await waiting(rows) == [row.id]
@@ -56,7 +56,9 @@ class TestSnapshot:
             assert (await rows.tasks([row.id]))[row.id].status is Status.PROCESSING
             assert rows.frame.held == [row.id]
 
-    async def test_it_says_which_database_and_when_by_its_clock(self, database: Database, session: Session) -> None:
+    async def test_look_has_the_database_id_and_the_time_of_its_clock(
+        self, database: Database, session: Session
+    ) -> None:
         admin = await database.session("admin")
         async with look(session) as rows:
             assert rows.database_id == str(
@@ -66,7 +68,7 @@ class TestSnapshot:
         assert timedelta() <= clock - rows.now < timedelta(seconds=5)
         assert rows.now.utcoffset() == timedelta()
 
-    async def test_rows_come_as_the_facts_they_are(self, database: Database, session: Session) -> None:
+    async def test_look_returns_rows_as_facts(self, database: Database, session: Session) -> None:
         env, spec = {"A": "$(B) ü"}, {"image": "r.example/a:1", "args": ["x"]}
         task_id = await database.insert_task(
             priority=7, max_failures=2, timeout_seconds=60, env=env, spec=spec, cache_key="warm"
@@ -92,7 +94,7 @@ async def in_an_hour(database: Database) -> object:
 
 
 class TestSession:
-    async def test_it_has_the_settings_it_asks_for(self, session: Session) -> None:
+    async def test_session_has_its_settings(self, session: Session) -> None:
         async with session.use() as connection:
             found = {name: await connection.fetchval("SELECT current_setting($1)", name) for name in SESSION}
         assert found == SESSION | {"statement_timeout": "5s", "idle_in_transaction_session_timeout": "10s"}
@@ -101,13 +103,13 @@ class TestSession:
         "statement",
         ["INSERT INTO dispatch.tasks DEFAULT VALUES", "CREATE TABLE t ()", "SELECT nextval('dispatch.tasks_clock')"],
     )
-    async def test_it_cannot_write_whoever_logs_in(self, database: Database, statement: str) -> None:
-        async with opened(database.admin_url) as mighty:
+    async def test_session_cannot_write_with_any_login(self, database: Database, statement: str) -> None:
+        async with opened(database.admin_url) as superuser:
             with pytest.raises(DatabaseUnfit, match="read-only transaction"):
-                async with mighty.use() as connection:
+                async with superuser.use() as connection:
                     await connection.execute(statement)
 
-    async def test_whoever_uses_it_has_it_alone(self, session: Session) -> None:
+    async def test_session_has_one_user_at_a_time(self, session: Session) -> None:
         order: list[str] = []
         inside, leave = asyncio.Event(), asyncio.Event()
 
@@ -126,7 +128,7 @@ class TestSession:
         await asyncio.gather(first(), second())
         assert order == ["first", "second"]
 
-    async def test_a_look_that_is_cancelled_leaves_nothing_broken(self, database: Database, session: Session) -> None:
+    async def test_cancelled_look_leaves_the_session_usable(self, database: Database, session: Session) -> None:
         task_id, began = await database.insert_task(), asyncio.Event()
 
         async def sleep() -> None:
@@ -143,7 +145,7 @@ class TestSession:
                 await task
             assert await ids(session) == [task_id]
 
-    async def test_a_cancel_while_it_is_connected_leaves_nothing_broken(self, session: Session) -> None:
+    async def test_cancel_while_connecting_leaves_the_session_usable(self, session: Session) -> None:
         for yields in range(8):
             task = asyncio.create_task(ids(session))
             for _ in range(yields):
@@ -154,7 +156,7 @@ class TestSession:
         assert await ids(session) == []
 
     @pytest.mark.fault(1)
-    async def test_a_query_that_takes_too_long_is_a_database_that_does_not_answer(self, session: Session) -> None:
+    async def test_query_that_takes_too_long_counts_as_an_absent_database(self, session: Session) -> None:
         async def sleep() -> None:
             async with session.use() as connection:
                 await connection.execute("SET statement_timeout = '20ms'")
@@ -165,7 +167,7 @@ class TestSession:
         async with session.use() as connection:
             assert await connection.fetchval("SHOW statement_timeout") == "5s"
 
-    async def test_a_bug_of_ours_leaves_no_transaction_open(self, session: Session) -> None:
+    async def test_bug_in_a_look_leaves_no_transaction_open(self, session: Session) -> None:
         with pytest.raises(KeyError):
             async with look(session):
                 raise KeyError("ours")
@@ -176,7 +178,7 @@ class TestSession:
 
 @pytest.mark.fault(9)
 class TestUnfit:
-    async def test_an_old_schema(self, database: Database, session: Session) -> None:
+    async def test_old_schema_is_unfit(self, database: Database, session: Session) -> None:
         admin = await database.session("admin")
         (newest,) = await admin.fetch("DELETE FROM dispatch.schema_version WHERE version = $1 RETURNING *", NEWEST)
         told = f"schema version is {NEWEST - 1}, this version needs {NEWEST}: run `dispatcher migrate`"
@@ -185,7 +187,7 @@ class TestUnfit:
         await admin.execute("INSERT INTO dispatch.schema_version VALUES ($1, $2, $3, $4, $5)", *newest)
         assert await ids(session) == []
 
-    async def test_no_schema_at_all(self, postgres: PostgresServer) -> None:
+    async def test_missing_schema_is_unfit(self, postgres: PostgresServer) -> None:
         empty = await postgres.create_database(migrated=False)
         async with opened(empty.admin_url) as session:
             with pytest.raises(DatabaseUnfit, match=r"schema_version\" does not exist"):
@@ -193,7 +195,7 @@ class TestUnfit:
         await empty.drop()
 
     @pytest.mark.parametrize("name", NEEDED_INDEXES)
-    async def test_an_index_that_is_missing_or_invalid(self, database: Database, session: Session, name: str) -> None:
+    async def test_missing_or_invalid_index_is_unfit(self, database: Database, session: Session, name: str) -> None:
         admin = await database.session("admin")
         validity = "UPDATE pg_index SET indisvalid = $2 WHERE indexrelid = ('dispatch.' || $1)::regclass"
         rename = "ALTER INDEX dispatch.{} RENAME TO {}"
@@ -201,14 +203,14 @@ class TestUnfit:
             ([validity, name, False], [validity, name, True]),
             ([rename.format(name, "elsewhere")], [rename.format("elsewhere", name)]),
         ]
-        for spoil, mend in ways:
+        for spoil, repair in ways:
             await admin.execute(*spoil)
             with pytest.raises(DatabaseUnfit, match=f"index {name} is missing or invalid"):
                 await ids(session)
-            await admin.execute(*mend)
+            await admin.execute(*repair)
             assert await ids(session) == []
 
-    async def test_a_privilege_that_is_missing(self, database: Database, session: Session) -> None:
+    async def test_missing_privilege_is_unfit(self, database: Database, session: Session) -> None:
         task_id, admin = await database.insert_task(), await database.session("admin")
         await admin.execute("REVOKE SELECT (spec) ON dispatch.tasks FROM dispatch_reader")
         with pytest.raises(DatabaseUnfit, match="permission denied for table tasks"):
@@ -219,7 +221,7 @@ class TestUnfit:
             assert task_id in await rows.requests([task_id])
 
     @pytest.mark.parametrize("fault", ["password", "database"])
-    async def test_a_login_that_is_refused(self, database: Database, fault: str) -> None:
+    async def test_refused_login_is_unfit(self, database: Database, fault: str) -> None:
         url = database.url("reader")
         wrong = url.replace(":reader@", ":wrong@") if fault == "password" else url_with(url, database="nowhere")
         async with opened(wrong) as session:

@@ -1,4 +1,4 @@
-"""A database that stops, freezes or fails over: told in bounded time, never hung on, used again when it is back."""
+"""A database that stops, freezes or fails over is a fault in bounded time, and is used again later."""
 
 import asyncio
 import time
@@ -42,8 +42,8 @@ async def works(session: Session) -> bool:
     return True
 
 
-async def took(session: Session, wanted: type[DatabaseError]) -> float:
-    """Seconds until a look at the rows said so."""
+async def seconds_until(session: Session, wanted: type[DatabaseError]) -> float:
+    """Seconds until a look at the rows raised that fault."""
     began = time.monotonic()
     with pytest.raises(wanted):
         await ids(session)
@@ -51,7 +51,7 @@ async def took(session: Session, wanted: type[DatabaseError]) -> float:
 
 
 def hosts(database: Database, *urls: str) -> str:
-    """The reader's URL with the hosts of these, in this order."""
+    """The reader's URL with the hosts of these URLs, in this order."""
     return url_with(database.url("reader"), host=",".join(urlsplit(url).netloc.rpartition("@")[2] for url in urls))
 
 
@@ -62,8 +62,8 @@ async def standby(postgres: PostgresServer) -> AsyncIterator[Standby]:
     await made.stop(immediately=True)
 
 
-class Anywhere(Session):
-    """A session that got to its server without asking whether it is the primary."""
+class UncheckedSession(Session):
+    """A session that connected without asking whether the server is the primary."""
 
     def __init__(self, connection: "asyncpg.Connection[asyncpg.Record]") -> None:
         super().__init__(lambda: None)
@@ -72,19 +72,19 @@ class Anywhere(Session):
 
 @pytest.mark.fault(2)
 @pytest.mark.museum("GC on replica row")
-async def test_a_standby_is_refused_although_it_serves(database: Database, standby: Standby) -> None:
+async def test_standby_is_refused_although_it_answers(database: Database, standby: Standby) -> None:
     task_id = await database.insert_task()
     await standby.caught_up()
     url = standby.url(database, "reader")
     connection = await asyncpg.connect(url)
     assert await connection.fetchval("SELECT id FROM dispatch.tasks") == task_id
-    for session in (Session(lambda: url), Anywhere(connection)):
+    for session in (Session(lambda: url), UncheckedSession(connection)):
         with pytest.raises(DatabaseNotPrimary, match="primary"):
             await ids(session)
 
 
 @pytest.mark.fault(2)
-async def test_of_several_hosts_the_primary_is_taken(
+async def test_primary_among_several_hosts_is_used(
     postgres: PostgresServer, database: Database, standby: Standby
 ) -> None:
     await standby.caught_up()
@@ -98,18 +98,18 @@ async def test_of_several_hosts_the_primary_is_taken(
     await postgres.stop()
     try:
         async with opened(hosts(database, database.admin_url, standby.url(database))) as session:
-            await took(session, DatabaseAway)
+            await seconds_until(session, DatabaseAway)
         async with opened(hosts(database, standby.url(database), standby.url(database))) as session:
-            await took(session, DatabaseNotPrimary)
+            await seconds_until(session, DatabaseNotPrimary)
     finally:
         await postgres.start()
 
 
 @pytest.mark.fault(2, 5)
-async def test_a_standby_that_is_promoted_while_the_first_host_is_frozen_is_found(
+async def test_promoted_standby_is_found_while_the_first_host_is_frozen(
     postgres: PostgresServer, database: Database
 ) -> None:
-    """A dead machine refuses nothing: its host uses up its own time limit, and not that of the next."""
+    """A dead machine refuses nothing. Its host uses up its own time limit, but not the limit of the next host."""
     successor, old = await postgres.start_standby(), await database.insert_task()
     await successor.caught_up()
     async with opened(hosts(database, database.admin_url, successor.url(database))) as session:
@@ -127,7 +127,7 @@ async def test_a_standby_that_is_promoted_while_the_first_host_is_frozen_is_foun
 
 
 @pytest.mark.fault(1)
-async def test_a_stopped_server_is_told_soon_and_used_again_when_it_is_back(
+async def test_stopped_server_is_a_fault_soon_and_used_again_later(
     postgres: PostgresServer, database: Database
 ) -> None:
     task_id = await database.insert_task()
@@ -136,14 +136,14 @@ async def test_a_stopped_server_is_told_soon_and_used_again_when_it_is_back(
         for immediately in (False, True):
             await postgres.stop(immediately=immediately)
             try:
-                assert await took(session, DatabaseAway) < 2 + SLACK_SECONDS
+                assert await seconds_until(session, DatabaseAway) < 2 + SLACK_SECONDS
             finally:
                 await postgres.start()
             await wait_for(lambda: works(session), "rows again")
             assert await ids(session) == [task_id]
 
 
-async def test_a_session_that_was_ended_is_made_anew(database: Database) -> None:
+async def test_ended_session_is_replaced(database: Database) -> None:
     admin = await database.session("admin")
     ends = "SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity WHERE usename = 'reader' AND datname = $1"
     async with opened(database.url("reader")) as session:
@@ -154,8 +154,8 @@ async def test_a_session_that_was_ended_is_made_anew(database: Database) -> None
 
 
 @pytest.mark.fault(5)
-async def test_a_frozen_server_is_given_up_in_time(postgres: PostgresServer, database: Database) -> None:
-    """Before a look, in the middle of one, while it is connected to, and while it is listened to; all at once."""
+async def test_frozen_server_is_given_up_in_time(postgres: PostgresServer, database: Database) -> None:
+    """Before a look, during a look, while connecting and while listening; all at once."""
     url, frozen, in_the_middle = database.url("reader"), asyncio.Event(), asyncio.Event()
     listener = Listener(lambda: url, lambda: None)
     listening = asyncio.create_task(listener.run())
@@ -178,11 +178,13 @@ async def test_a_frozen_server_is_given_up_in_time(postgres: PostgresServer, dat
         began = time.monotonic()
         try:
             frozen.set()
-            before, connecting = await asyncio.gather(took(idle, DatabaseAway), took(new, DatabaseAway))
+            before, connecting = await asyncio.gather(
+                seconds_until(idle, DatabaseAway), seconds_until(new, DatabaseAway)
+            )
             with pytest.raises(DatabaseAway):
                 await busy_look
             middle = time.monotonic() - began
-            await wait_for(lambda: not listener.is_listening, "it says that it is deaf", PING_SECONDS + PONG_SECONDS)
+            await wait_for(lambda: not listener.is_listening, "the listener is deaf", PING_SECONDS + PONG_SECONDS)
         finally:
             postgres.thaw()
         assert before < ANSWER_SECONDS + SLACK_SECONDS

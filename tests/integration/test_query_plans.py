@@ -1,7 +1,7 @@
-"""Every query is prepared as the dispatcher's login, and the hot ones stay cheap in a database that has seen a lot.
+"""Every query is prepared with the dispatcher's login, and the hot ones stay cheap in a full database.
 
-A million finished rows, a hundred thousand waiting ones in a hundred queues. What is held is the plan and the pages it
-touches; times depend on the machine.
+The database has a million finished rows, and a hundred thousand waiting ones in a hundred queues. The tests check the
+plan and the pages that it touches; times depend on the machine.
 """
 
 import functools
@@ -24,14 +24,14 @@ QUERIES = sorted(file.stem for file in (Path(__file__).parents[2] / "sql" / "que
 QUEUES = [f"queue-{number}" for number in range(100)]
 FINISHED, WAITING, PROCESSING, WINDOW = 1_000_000, 100_000, 300, 200
 SUBMITTERS = 20
-"""Of each queue, each with as many waiting rows."""
+"""In each queue; each submitter has equally many waiting rows."""
 
 INDEXES = """
 SELECT indexrelid::regclass::text AS name, pg_get_indexdef(indexrelid) AS definition
 FROM pg_index WHERE indrelid = 'dispatch.tasks'::regclass AND NOT indisprimary
 """
 FILL = [
-    # No trigger looks at a million rows, and the indexes are made again when all are there.
+    # No trigger runs for a million rows, and the indexes are made again after the inserts.
     "SET session_replication_role = replica",
     "INSERT INTO dispatch.queues (name) SELECT 'queue-' || n FROM generate_series(0, 99) AS n",
     f"""
@@ -40,7 +40,7 @@ FILL = [
            now() - interval '1 s' * n, decode(md5((n % 1000)::text), 'hex')
     FROM generate_series(1, {FINISHED}) AS n
     """,
-    # Of twenty rows one is due since a while, and one will be.
+    # Of twenty rows, one has been due for some time, and one is due later.
     f"""
     INSERT INTO dispatch.tasks (queue, submitted_by, priority, run_at, kind)
     SELECT 'queue-' || n % 100, 'team-' || n / 2000 % {SUBMITTERS}, n / 100 % 3 * 50,
@@ -73,7 +73,7 @@ async def full(postgres: PostgresServer) -> AsyncIterator[Database]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def reader(full: Database) -> AsyncIterator[Connection]:
-    """With the settings of every session of the dispatcher."""
+    """A connection with the settings of every session of the dispatcher."""
     connection = await open_connection(full.url("reader"))
     yield connection
     connection.terminate()
@@ -81,7 +81,7 @@ async def reader(full: Database) -> AsyncIterator[Connection]:
 
 @dataclass(frozen=True)
 class Plan:
-    """What EXPLAIN (ANALYZE, BUFFERS) says of one run."""
+    """The output of EXPLAIN (ANALYZE, BUFFERS) for one run."""
 
     root: dict[str, Any]
 
@@ -97,12 +97,12 @@ class Plan:
 
     @property
     def scanned(self) -> set[str]:
-        """Tables read from end to end."""
+        """Tables that are read completely."""
         return {node["Relation Name"] for node in self.nodes() if node["Node Type"] == "Seq Scan"}
 
     @property
     def kinds_of_scan(self) -> set[str]:
-        """How tasks are read."""
+        """The ways in which the table of tasks is read."""
         return {node["Node Type"] for node in self.nodes() if node.get("Relation Name") == "tasks"}
 
     @property
@@ -115,12 +115,12 @@ class Plan:
 
     @property
     def dropped(self) -> int:
-        """Rows that were read and then thrown away."""
+        """Rows that were read and then dropped by a filter."""
         return int(sum(node.get("Rows Removed by Filter", 0) for node in self.nodes()))
 
 
 async def explain(reader: Connection, name: str, *parameters: object) -> Plan:
-    """The plan that the session keeps for a statement: one for all parameters."""
+    """The plan that the session keeps for a statement: one plan for all parameters."""
     written = ", ".join([await reader.fetchval("SELECT quote_literal($1::text)", as_text(one)) for one in parameters])
     await reader.execute(f"PREPARE looked_at AS {query(name)}")
     text = await reader.fetchval(
@@ -132,19 +132,19 @@ async def explain(reader: Connection, name: str, *parameters: object) -> Plan:
 
 
 def as_text(value: object) -> str:
-    """As Postgres reads it."""
+    """The value as Postgres reads it."""
     return "{" + ",".join(map(str, value)) + "}" if isinstance(value, list) else str(value)
 
 
 async def vacuumed(admin: Connection) -> bool:
-    """A background ANALYZE of the same database keeps pages from being called all-visible as long as it runs."""
+    """Runs VACUUM. A background ANALYZE of the same database keeps pages from becoming all-visible while it runs."""
     await admin.execute("VACUUM dispatch.tasks")
     told = "SELECT relallvisible >= relpages FROM pg_class WHERE oid = 'dispatch.tasks'::regclass"
     return bool(await admin.fetchval(told))
 
 
 async def ids(reader: Connection, status: str, count: int) -> list[int]:
-    """Rows from all over the table."""
+    """Ids of rows from all parts of the table."""
     rows = await reader.fetch(
         "SELECT id FROM dispatch.tasks WHERE status = $1 ORDER BY kind, id LIMIT $2", status, count, timeout=60
     )
@@ -152,26 +152,26 @@ async def ids(reader: Connection, status: str, count: int) -> list[int]:
 
 
 @pytest.mark.parametrize("name", QUERIES)
-async def test_the_readers_login_may_run_it(database: Database, name: str) -> None:
+async def test_query_may_be_run_by_the_login_of_the_reader(database: Database, name: str) -> None:
     connection = await open_connection(database.url("reader"))
     await connection.prepare(query(name))
     connection.terminate()
 
 
-BESIDE = {"pg_index_indexrelid_index", "queues_pkey", "schema_version_pkey"}
-"""Indexes of small tables and of the catalog, which is long where there are many tables."""
+SMALL_INDEXES = {"pg_index_indexrelid_index", "queues_pkey", "schema_version_pkey"}
+"""Indexes of small tables, and of the catalog, which is long in a database with many tables."""
 COUNTS = {"tasks": 5000, "kinds": 3000, "contenders": 200, "requests": 100}
 
 
 @pytest.mark.fault(10)
-async def test_the_heads_of_a_hundred_queues(full: Database, reader: Connection) -> None:
-    """Of each: up to a window of ready rows and as many of those that became due, and no others are read."""
+async def test_heads_of_a_hundred_queues_are_read_from_two_indexes(full: Database, reader: Connection) -> None:
+    """Of each queue: up to a window of ready rows and as many of those that became due. No other row is read."""
     now = await reader.fetchval("SELECT clock_timestamp()")
     plan = await explain(reader, "candidates", QUEUES, [WINDOW] * len(QUEUES), now)
     assert plan.indexes == {"tasks_ready", "tasks_due"}
     assert (plan.kinds_of_scan, plan.dropped) == ({"Index Only Scan"}, 0)
     assert plan.rows == len(QUEUES) * (WINDOW + WAITING // len(QUEUES) // 20)
-    assert plan.pages < 1.2 * plan.rows  # each row is asked for in the table, until a VACUUM was there
+    assert plan.pages < 1.2 * plan.rows  # each row is looked up in the table until a VACUUM has run
     await wait_for(functools.partial(vacuumed, await full.session("admin")), "every page is all-visible")
     again = await explain(reader, "candidates", QUEUES, [WINDOW] * len(QUEUES), now)
     assert (again.rows, again.indexes, again.kinds_of_scan) == (plan.rows, plan.indexes, {"Index Only Scan"})
@@ -179,7 +179,7 @@ async def test_the_heads_of_a_hundred_queues(full: Database, reader: Connection)
 
 
 @pytest.mark.fault(10)
-async def test_a_wide_window_of_one_queue(reader: Connection) -> None:
+async def test_wide_window_of_one_queue_is_read_from_two_indexes(reader: Connection) -> None:
     now = await reader.fetchval("SELECT clock_timestamp()")
     plan = await explain(reader, "candidates", QUEUES[:1], [50_000], now)
     assert (plan.indexes, plan.dropped) == ({"tasks_ready", "tasks_due"}, 0)
@@ -187,29 +187,29 @@ async def test_a_wide_window_of_one_queue(reader: Connection) -> None:
     assert plan.pages < 1.2 * plan.rows
 
 
-async def test_queues_without_a_waiting_row_cost_a_look_at_the_index(reader: Connection) -> None:
+async def test_queue_without_a_waiting_row_costs_one_index_lookup(reader: Connection) -> None:
     now = await reader.fetchval("SELECT clock_timestamp()")
     plan = await explain(reader, "candidates", [f"empty-{number}" for number in range(100)], [WINDOW] * 100, now)
     assert (plan.rows, plan.scanned, plan.dropped) == (0, set(), 0)
-    assert plan.pages <= 100 * 2 * 4  # two indexes, as deep as they are
+    assert plan.pages <= 100 * 2 * 4  # two indexes, with their depth
 
 
-async def test_the_submitters_of_a_queue_are_found_by_skipping_from_one_to_the_next(reader: Connection) -> None:
-    """Each costs a look at each of two indexes, however many rows of it wait."""
+async def test_submitters_of_a_queue_are_found_by_skipping_through_the_index(reader: Connection) -> None:
+    """Each submitter costs one look-up in each of two indexes, however many rows of it wait."""
     plan = await explain(reader, "submitters", QUEUES[:1], 1000)
     assert plan.indexes == {"tasks_ready_of_submitter", "tasks_due_of_submitter"}
     assert (plan.rows, plan.scanned, plan.dropped) == (SUBMITTERS, set(), 2)  # dropped: the ends of the two walks
     assert plan.pages <= 2 * (SUBMITTERS + 1) * 5
 
 
-async def test_no_more_submitters_are_found_than_were_asked_for(reader: Connection) -> None:
+async def test_submitters_query_stops_at_its_limit(reader: Connection) -> None:
     plan = await explain(reader, "submitters", QUEUES[:1], 3)
     assert plan.rows == 3
     assert plan.pages <= 2 * (3 + 1) * 5
 
 
-async def test_the_heads_of_the_submitters_of_a_queue(reader: Connection) -> None:
-    """Of each up to a window of ready rows and as many of those that became due, and no others are read."""
+async def test_heads_of_the_submitters_are_read_from_two_indexes(reader: Connection) -> None:
+    """Of each submitter: up to a window of ready rows and as many of those that became due. No other row is read."""
     now, window = await reader.fetchval("SELECT clock_timestamp()"), 10
     teams = [f"team-{number}" for number in range(SUBMITTERS)]
     plan = await explain(reader, "candidates_of", QUEUES[:1] * SUBMITTERS, teams, [window] * SUBMITTERS, now)
@@ -219,26 +219,26 @@ async def test_the_heads_of_the_submitters_of_a_queue(reader: Connection) -> Non
     assert plan.pages < plan.rows + SUBMITTERS * 2 * 5
 
 
-async def test_the_start_secret_is_one_small_read(reader: Connection) -> None:
+async def test_start_secret_is_one_small_read(reader: Connection) -> None:
     plan = await explain(reader, "start_secret")
     assert plan.rows == 1
     assert plan.pages < 10
 
 
-async def test_the_frame_of_a_look(reader: Connection) -> None:
-    """Queues, when the next row is due, and the rows that containers hold: each by its own small index."""
+async def test_frame_of_a_look_is_read_from_small_indexes(reader: Connection) -> None:
+    """Queues, the time of the next due row, and the rows that containers hold: each by its own small index."""
     for most, found in ((0, 0), (100, 100), (1000, PROCESSING)):
         plan = await explain(reader, "frame", list(NEEDED_INDEXES), most)
-        assert plan.indexes - BESIDE == {"tasks_due", "tasks_processing"}
+        assert plan.indexes - SMALL_INDEXES == {"tasks_due", "tasks_processing"}
         assert plan.scanned <= {"queues"}
-        assert plan.dropped == len(NEEDED_INDEXES)  # those that are not missing; no row of ours
+        assert plan.dropped == len(NEEDED_INDEXES)  # the needed indexes that exist; no row of a task
         assert plan.pages <= found + 5 * (len(QUEUES) + 2) + 50
 
 
 @pytest.mark.parametrize("name", COUNTS)
 @pytest.mark.parametrize("status", ["waiting", "succeeded"])
-async def test_rows_by_id(reader: Connection, name: str, status: str) -> None:
-    """However many of the table's are asked for: by its key, never from end to end."""
+async def test_rows_by_id_are_read_by_the_primary_key(reader: Connection, name: str, status: str) -> None:
+    """Read by the key, for any number of ids, and never completely."""
     for count in (1, COUNTS[name]):
         plan = await explain(reader, name, await ids(reader, status, count))
         assert (plan.indexes, plan.scanned, plan.rows) == ({"tasks_pkey"}, set(), count)
@@ -246,8 +246,8 @@ async def test_rows_by_id(reader: Connection, name: str, status: str) -> None:
 
 
 @pytest.mark.fault(10)
-async def test_a_plan_made_while_the_table_was_small_will_do_for_a_large_one(database: Database) -> None:
-    """A session keeps it until statistics change, and a team may insert a million rows before that."""
+async def test_plan_made_for_a_small_table_fits_a_large_one(database: Database) -> None:
+    """A session keeps its plan until statistics change, and a team may insert a million rows before that."""
     connection = await open_connection(database.url("reader"))
     now = await connection.fetchval("SELECT now()")
     plans = {
@@ -263,28 +263,28 @@ async def test_a_plan_made_while_the_table_was_small_will_do_for_a_large_one(dat
     assert plans["candidates"].indexes == {"tasks_ready", "tasks_due"}
     by_submitter = {"tasks_ready_of_submitter", "tasks_due_of_submitter"}
     assert plans["submitters"].indexes == plans["candidates_of"].indexes == by_submitter
-    assert plans["frame"].indexes - BESIDE == {"tasks_due", "tasks_processing"}
+    assert plans["frame"].indexes - SMALL_INDEXES == {"tasks_due", "tasks_processing"}
     assert all(plans[name].indexes == {"tasks_pkey"} for name in COUNTS)
     assert plans["histories"].indexes == plans["runs"].indexes == {"tasks_history"}
 
 
-async def test_a_sign_of_life_never_looks_at_a_task(reader: Connection) -> None:
+async def test_ping_reads_no_task(reader: Connection) -> None:
     plan = await explain(reader, "ping")
     assert plan.scanned == set()
     assert plan.pages < 10
 
 
 @pytest.mark.parametrize("name", ["histories", "runs"])
-async def test_what_is_known_of_cache_keys_is_read_by_their_index_alone(reader: Connection, name: str) -> None:
-    """A hundred of them, of which nothing is known: a look at the index each. What is known: `test_pg_history`."""
+async def test_history_of_cache_keys_is_read_from_its_index(reader: Connection, name: str) -> None:
+    """A hundred unknown keys cost one look-up in the index each. For known keys see `test_pg_history`."""
     keys = [f"key-{number}" for number in range(100)]
     plan = await explain(reader, name, QUEUES, keys, 3)
     assert (plan.indexes, plan.scanned, plan.rows) == ({"tasks_history"}, set(), 0)
-    assert plan.dropped <= 1  # of a key: that its history is empty
+    assert plan.dropped <= 1  # for a key: its empty history
     assert plan.pages <= 100 * 4
 
 
-def test_the_plan_of_every_query_is_looked_at() -> None:
+def test_plan_of_every_query_is_tested() -> None:
     assert set(QUERIES) == {
         *("candidates", "candidates_of", "submitters", "start_secret", "frame"),
         *COUNTS,

@@ -1,6 +1,6 @@
 """`docs/rights.md` says what the database says, and the server acts by it for every login.
 
-Statements that somebody wrote down stand in `test_sql_roles`; those of this file are made from the catalog.
+`test_sql_roles` has statements written by hand; those of this file are made from the catalog.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ Right = tuple[str, str, str, str]
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def changeable(shared: Database) -> AsyncIterator[Connection]:
-    """An administrator's session; what it changes is undone with the test."""
+    """An administrator's session; its changes are undone with the test."""
     connection = await open_connection(shared.admin_url, default_transaction_read_only="off")
     transaction = connection.transaction()
     await transaction.start()
@@ -106,7 +106,7 @@ async def catalog(shared: Database) -> Catalog:
 
 
 def written(catalog: Catalog, login: str) -> set[Right]:
-    """What the page gives to a login; a right on a table is one on each of its columns."""
+    """The rights that the page gives to a login. A right on a table is one on each of its columns."""
     held = {(*one[:3], one.privilege) for one in catalog.grants if one.grantee in (LOGINS[login], PUBLIC)}
     for relation in catalog.relations:
         for privilege in BY_COLUMN if relation.kind != "sequence" else ():
@@ -115,19 +115,19 @@ def written(catalog: Catalog, login: str) -> set[Right]:
     return held
 
 
-def test_the_page_says_what_the_database_says(catalog: Catalog) -> None:
+def test_rights_page_says_what_the_database_says(catalog: Catalog) -> None:
     found = differences(roles_part(catalog))
     assert not found, found
 
 
 @pytest.mark.parametrize("statement", NEW_RIGHTS)
-async def test_a_new_right_is_a_difference_from_the_page(changeable: Connection, statement: str) -> None:
+async def test_new_right_is_a_difference_to_the_page(changeable: Connection, statement: str) -> None:
     await changeable.execute(statement)
     assert differences(roles_part(await read_catalog(changeable)))
 
 
 @pytest.mark.parametrize("login", LOGINS)
-async def test_a_login_has_exactly_the_rights_that_are_written(shared: Database, catalog: Catalog, login: str) -> None:
+async def test_login_has_exactly_the_rights_of_the_page(shared: Database, catalog: Catalog, login: str) -> None:
     admin = await shared.session("admin")
     of_relation = [*OF_RELATION, *(["MAINTAIN"] if admin.get_server_version().major >= 17 else [])]
     held = {tuple(row) for row in await admin.fetch(HELD, login, of_relation, list(BY_COLUMN))}
@@ -135,12 +135,12 @@ async def test_a_login_has_exactly_the_rights_that_are_written(shared: Database,
 
 
 @pytest.mark.parametrize("login", LOGINS)
-async def test_a_login_is_a_member_of_its_group_alone(shared: Database, login: str) -> None:
+async def test_login_is_a_member_of_its_group_alone(shared: Database, login: str) -> None:
     assert await names(await shared.session("admin"), ROLES_HELD, login) == {login, LOGINS[login]}
 
 
 @pytest.mark.parametrize("login", LOGINS)
-async def test_a_login_is_refused_what_is_not_written(shared: Database, catalog: Catalog, login: str) -> None:
+async def test_login_is_refused_every_right_outside_the_page(shared: Database, catalog: Catalog, login: str) -> None:
     session, held = await shared.session(login), written(catalog, login)
     forbidden = [statement for right, statement in tries(catalog) if right not in held]
     assert len(forbidden) > 100
@@ -149,7 +149,7 @@ async def test_a_login_is_refused_what_is_not_written(shared: Database, catalog:
 
 
 @pytest.mark.parametrize("login", LOGINS)
-async def test_a_login_reads_every_column_that_is_written(shared: Database, catalog: Catalog, login: str) -> None:
+async def test_login_reads_every_column_of_the_page(shared: Database, catalog: Catalog, login: str) -> None:
     session, held = await shared.session(login), written(catalog, login)
     for right, statement in tries(catalog):
         if right in held and right[2] and right[3] == "SELECT":
@@ -157,7 +157,7 @@ async def test_a_login_reads_every_column_that_is_written(shared: Database, cata
 
 
 def tries(catalog: Catalog) -> Iterator[tuple[Right, str]]:
-    """A statement for every right that a statement can need, but REFERENCES, which takes a table of one's own."""
+    """A statement for every right that a statement can need, except REFERENCES: that takes a table of one's own."""
     for relation in catalog.relations:
         if relation.kind == "sequence":
             yield from tries_of_sequence(relation.name)
@@ -187,7 +187,7 @@ def tries_of_sequence(sequence: str) -> Iterator[tuple[Right, str]]:
 
 
 def call(signature: str) -> str:
-    """With NULLs that the planner cannot see: it answers a strict function of NULLs itself, and asks for no right."""
+    """A call with NULLs that the planner cannot see. It answers a strict function of constant NULLs without a right."""
     found = re.fullmatch(r"(\w+)\((.*)\)", signature)
     assert found, signature
     types = found[2].split(", ") if found[2] else []

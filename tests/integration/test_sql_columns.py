@@ -1,4 +1,4 @@
-"""Who reads and writes which column: every login against every column of every table, and that no column is a key."""
+"""Rights on columns: every login against every column of every table; and no column holds a key."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KEPT = {
     *("error", "result"),
 }
 ALL = SUBMITTED | KEPT
-INTERNAL = {"kind"}  # a digest of what the row's submitter wrote
+INTERNAL = {"kind"}  # a digest of the submitter's input
 READABLE = {
     "reader": ALL - {"payload", "result", "run_digest"},
     "task": set(),
@@ -33,7 +33,7 @@ READABLE = {
     "janitor": ALL - {"payload", "result"},
 }
 WHOLE_ROWS = {"team_a", "team_b", "operator"}
-"""Logins with SELECT on the whole table, so that `SELECT *` works."""
+"""Logins with SELECT on the whole table, for which `SELECT *` works."""
 
 LAUNCHES = {
     *("task_id", "attempt", "launch", "job_uid", "node_name", "pod_name", "started_at", "ended_at", "outcome", "error"),
@@ -44,7 +44,7 @@ QUEUES = {
 }
 VERSION = {"version", "name", "checksum", "database_id", "applied_at"}
 WATCHING = {"task_launches": LAUNCHES, "queues": QUEUES, "schema_version": VERSION}
-READABLE_BESIDE_TASKS: dict[str, dict[str, set[str]]] = {
+READABLE_OTHER_TABLES: dict[str, dict[str, set[str]]] = {
     "reader": {**WATCHING, "secrets": {"generation", "start_inner", "start_outer"}},
     "task": {},
     "team_a": {},
@@ -68,7 +68,7 @@ RELATIONS = (
 
 
 @pytest.mark.parametrize(("login", "columns"), READABLE.items())
-async def test_the_columns_a_login_reads_are_exactly_those_of_the_interface(
+async def test_login_reads_exactly_the_columns_of_the_interface(
     shared: Database, login: str, columns: set[str]
 ) -> None:
     readable = await names(await shared.session("admin"), COLUMN_PRIVILEGES, login, "SELECT")
@@ -77,18 +77,16 @@ async def test_the_columns_a_login_reads_are_exactly_those_of_the_interface(
 
 
 @pytest.mark.parametrize("login", LOGINS)
-async def test_the_columns_of_other_tables_a_login_reads_are_exactly_those_of_the_interface(
-    shared: Database, login: str
-) -> None:
+async def test_login_reads_exactly_the_columns_of_other_tables_of_the_interface(shared: Database, login: str) -> None:
     found: dict[str, set[str]] = {}
     for relation, column in await (await shared.session("admin")).fetch(READABLE_COLUMNS, login):
         found.setdefault(relation, set()).add(column)
     found.pop("tasks", None)
-    assert found == READABLE_BESIDE_TASKS[login]
+    assert found == READABLE_OTHER_TABLES[login]
 
 
 async def test_no_column_of_a_row_or_a_launch_is_a_key(shared: Database) -> None:
-    """What a login reads of them proves nothing to a function: each is a number, a name, words, or a digest."""
+    """A value that a login can read proves nothing to a function: it is a number, a name, words, or a digest."""
     admin, row = await shared.session("admin"), await insert_row(shared)
     started = await row.started()
     keys = {str(row.start_key), str(started.run_token), row.start_key.bytes.hex(), started.run_token.bytes.hex()}
@@ -99,18 +97,18 @@ async def test_no_column_of_a_row_or_a_launch_is_a_key(shared: Database) -> None
     assert await row.heartbeat(Started(stolen, None)) == "lost"
 
 
-async def test_the_columns_a_submitter_inserts_are_exactly_those_of_the_interface(shared: Database) -> None:
+async def test_submitter_inserts_exactly_the_columns_of_the_interface(shared: Database) -> None:
     assert await names(await shared.session("admin"), COLUMN_PRIVILEGES, "team_a", "INSERT") == SUBMITTED
 
 
 @pytest.mark.parametrize("column", sorted(KEPT))
-async def test_a_submitter_forges_no_column_of_ours(shared: Database, column: str) -> None:
+async def test_submitter_cannot_insert_internal_columns(shared: Database, column: str) -> None:
     await refused(await shared.session("team_a"), f"INSERT INTO dispatch.tasks ({column}) VALUES (DEFAULT)")
 
 
 @pytest.mark.parametrize(("login", "sees"), [("team_a", True), ("team_b", False), ("operator", True)])
-async def test_people_read_whole_rows(shared: Database, login: str, sees: bool) -> None:
-    """The row of team_a, payload included; another team reads none."""
+async def test_submitters_and_operators_read_whole_rows(shared: Database, login: str, sees: bool) -> None:
+    """The row of team_a with its payload; the other team reads none."""
     rows = await (await shared.session(login)).fetch("SELECT * FROM dispatch.tasks WHERE payload = '\"secret\"'")
     assert len(rows) == sees
 
@@ -124,7 +122,7 @@ async def test_an_insert_returns_the_whole_row(shared: Database) -> None:
 
 
 @pytest.mark.parametrize("login", [login for login, columns in READABLE.items() if columns and login not in WHOLE_ROWS])
-async def test_a_login_reads_what_it_may_and_star_is_more(shared: Database, login: str) -> None:
+async def test_login_without_whole_rows_is_refused_select_star(shared: Database, login: str) -> None:
     session = await shared.session(login)
     assert await session.fetch(f"SELECT {', '.join(sorted(READABLE[login]))} FROM dispatch.tasks")
     for column in sorted(ALL - READABLE[login]):

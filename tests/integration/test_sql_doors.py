@@ -1,4 +1,4 @@
-"""Who may insert into a queue: members of its submit_role, or of its owner_role, or everybody."""
+"""The right to insert into a queue: for members of its submit_role, else of its owner_role, else for everybody."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MakeRole = Callable[..., Awaitable[str]]
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def role(database: Database) -> AsyncIterator[MakeRole]:
-    """Makes a role with members: logins, or roles of logins."""
+    """A function that makes a role with members: logins, or roles of logins."""
     admin = await database.session("admin")
     made: list[str] = []
 
@@ -35,7 +35,7 @@ async def role(database: Database) -> AsyncIterator[MakeRole]:
 
 
 async def may(database: Database, login: str, queue: str = "door") -> bool:
-    """Whether an INSERT into the queue is accepted; any refusal but that of the door fails."""
+    """Whether the INSERT is accepted; fails on a refusal for any other reason than the queue's roles."""
     error = await refusal(database, login, queue=queue)
     assert error is None or (error.sqlstate, error.column_name) == ("DI003", "queue")
     return error is None
@@ -61,19 +61,17 @@ async def test_a_queue_with_a_submit_role_is_open_to_its_members(database: Datab
     assert await allowed(database) == ["team_a"]
 
 
-async def test_the_submit_role_counts_where_a_queue_has_both(database: Database, role: MakeRole) -> None:
+async def test_submit_role_counts_if_a_queue_has_both_roles(database: Database, role: MakeRole) -> None:
     await declare(database, owner_role=await role("team_b"), submit_role=await role("team_a"))
     assert await allowed(database) == ["team_a"]
 
 
-async def test_a_queue_may_be_opened_to_every_submitter_whoever_owns_it(database: Database, role: MakeRole) -> None:
+async def test_owned_queue_may_be_opened_to_every_submitter(database: Database, role: MakeRole) -> None:
     await declare(database, owner_role=await role("team_b"), submit_role="dispatch_submitter")
     assert await allowed(database) == ["team_a", "team_b"]
 
 
-async def test_the_submit_role_of_the_defaults_is_that_of_queues_without_roles(
-    database: Database, role: MakeRole
-) -> None:
+async def test_submit_role_of_the_defaults_counts_for_queues_without_roles(database: Database, role: MakeRole) -> None:
     await declare(database, "plain")
     await declare(database, "owned", owner_role=await role("team_b"))
     await declare(database, "open", submit_role="dispatch_submitter")
@@ -84,7 +82,7 @@ async def test_the_submit_role_of_the_defaults_is_that_of_queues_without_roles(
     assert await allowed(database, "open") == ["team_a", "team_b"]
 
 
-async def test_the_owner_role_of_the_defaults_is_no_door(database: Database, role: MakeRole) -> None:
+async def test_owner_role_of_the_defaults_does_not_limit_inserts(database: Database, role: MakeRole) -> None:
     await declare(database)
     await defaults(database, "owner_role", await role("team_b"))
     assert await allowed(database) == ["team_a", "team_b"]
@@ -119,7 +117,7 @@ async def test_a_login_may_itself_be_the_role(database: Database) -> None:
     assert await allowed(database) == ["team_b"]
 
 
-async def test_a_change_of_the_door_holds_for_the_next_insert(database: Database, role: MakeRole) -> None:
+async def test_change_of_membership_holds_for_the_next_insert(database: Database, role: MakeRole) -> None:
     name, admin = await role("team_a"), await database.session("admin")
     await declare(database, submit_role=name)
     assert await allowed(database) == ["team_a"]
@@ -138,7 +136,7 @@ async def test_a_refusal_names_the_column_and_the_role(database: Database, role:
     assert "secret-payload" not in str(error.as_dict())
 
 
-async def test_one_row_for_a_closed_queue_refuses_its_statement(database: Database, role: MakeRole) -> None:
+async def test_statement_with_one_row_for_a_closed_queue_is_refused(database: Database, role: MakeRole) -> None:
     await declare(database, submit_role=await role("team_b"))
     team = await database.session("team_a")
     with pytest.raises(asyncpg.PostgresError, match="you may not insert"):
@@ -146,8 +144,8 @@ async def test_one_row_for_a_closed_queue_refuses_its_statement(database: Databa
     assert await team.fetchval("SELECT count(*) FROM dispatch.tasks") == 0
 
 
-async def test_a_role_that_was_set_opens_nothing(database: Database, role: MakeRole) -> None:
-    """The login counts."""
+async def test_set_role_gives_no_right_to_insert(database: Database, role: MakeRole) -> None:
+    """Only the login counts, not a role that it sets."""
     await declare(database, submit_role=await role("team_b"))
     team = await database.connect("team_a")
     await team.execute("SET ROLE dispatch_submitter")
@@ -155,7 +153,7 @@ async def test_a_role_that_was_set_opens_nothing(database: Database, role: MakeR
         await team.execute("INSERT INTO dispatch.tasks (queue) VALUES ('door')")
 
 
-async def test_rows_that_are_there_are_acted_on_behind_a_closed_door(database: Database, role: MakeRole) -> None:
+async def test_existing_rows_of_a_closed_queue_go_on(database: Database, role: MakeRole) -> None:
     await declare(database)
     row = await insert_row(database, queue="door")
     operator = await database.session("operator")

@@ -19,7 +19,7 @@ async def test_a_waiting_row_is_cancelled_at_once(database: Database) -> None:
     assert await row.start() is None
 
 
-async def test_a_running_row_is_asked(database: Database) -> None:
+async def test_cancel_of_a_running_row_is_only_asked(database: Database) -> None:
     row = await insert_row(database)
     started = await row.started()
     await row.cancel()
@@ -30,7 +30,7 @@ async def test_a_running_row_is_asked(database: Database) -> None:
 
 
 @pytest.mark.parametrize(("silence", "status"), [(55, "processing"), (61, "cancelled")])
-async def test_only_a_row_silent_for_a_minute_is_cancelled_over_its_container(
+async def test_running_row_is_cancelled_after_a_minute_of_silence(
     database: Database, silence: float, status: str
 ) -> None:
     row = await insert_row(database)
@@ -65,7 +65,7 @@ async def test_an_unknown_row_cannot_be_cancelled_or_retried(database: Database)
 
 
 @pytest.mark.parametrize("status", ["waiting", "processing", "asked to cancel", *sorted(TERMINAL)])
-async def test_any_row_can_be_retried(database: Database, status: str) -> None:
+async def test_row_of_any_status_can_be_retried(database: Database, status: str) -> None:
     row = await insert_row(database, max_failures=1)
     await bring_to(row, status)
 
@@ -87,7 +87,7 @@ async def bring_to(row: Row, status: str) -> None:
             await row.finish(started, status)
 
 
-async def test_a_retry_forgets_the_failures(database: Database) -> None:
+async def test_retry_resets_the_failures(database: Database) -> None:
     row = await insert_row(database, max_failures=3)
     await row.finish(await row.started(), "retry")
     await row.finish(await row.started(attempt=2), "retry")
@@ -96,7 +96,7 @@ async def test_a_retry_forgets_the_failures(database: Database) -> None:
     assert (await row.now())["attempt"] == 4
 
 
-async def test_a_retried_row_is_due_at_once_after_its_backoff(database: Database) -> None:
+async def test_retried_row_is_due_at_once_despite_its_backoff(database: Database) -> None:
     row = await insert_row(database)
     await row.finish(await row.started(), "retry", retry_after=timedelta(hours=1))
     await row.retry()
@@ -104,7 +104,7 @@ async def test_a_retried_row_is_due_at_once_after_its_backoff(database: Database
     assert run_at is None or run_at <= datetime.now(UTC) + timedelta(seconds=1)
 
 
-async def test_a_retry_keeps_what_the_submitter_wrote(database: Database) -> None:
+async def test_retry_keeps_the_columns_of_the_submitter(database: Database) -> None:
     columns: dict[str, Any] = {
         "priority": 7,
         "env": {"A": "1"},
@@ -120,7 +120,7 @@ async def test_a_retry_keeps_what_the_submitter_wrote(database: Database) -> Non
     assert (now["cache_key"], now["dedupe_key"], await database.start_key(row.id)) == ("c", "d", row.start_key)
 
 
-async def test_a_retry_of_the_attempt_the_row_is_at_is_done(database: Database) -> None:
+async def test_retry_of_the_current_attempt_is_done(database: Database) -> None:
     row = await insert_row(database)
     assert await row.retry(attempt=1) == "waiting"
     assert (await row.now())["attempt"] == 2
@@ -159,7 +159,7 @@ async def test_the_dedupe_key_of_a_row_that_is_over_is_free(database: Database) 
     assert (await insert_row(database, dedupe_key="nightly")).id > row.id
 
 
-async def test_dedupe_keys_of_two_queues_do_not_meet(database: Database) -> None:
+async def test_dedupe_key_is_free_in_another_queue(database: Database) -> None:
     await (await database.session("operator")).execute("INSERT INTO dispatch.queues (name) VALUES ('other')")
     row = await insert_row(database, dedupe_key="nightly")
     assert (await insert_row(database, queue="other", dedupe_key="nightly")).id > row.id

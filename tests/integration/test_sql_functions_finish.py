@@ -66,7 +66,7 @@ async def test_backoff_doubles_from_ten_seconds_to_ten_minutes(database: Databas
     assert abs(await delay_of_retry(row, started) - seconds) < 1
 
 
-async def test_the_container_may_name_its_own_delay(database: Database) -> None:
+async def test_container_may_choose_the_delay_of_its_retry(database: Database) -> None:
     row = await insert_row(database)
     started = await row.started()
     assert abs(await delay_of_retry(row, started, timedelta(hours=2)) - 7200) < 1
@@ -113,7 +113,7 @@ async def test_a_contradicting_second_report_changes_nothing(database: Database)
 
 
 @pytest.mark.fault(46)
-async def test_who_was_replaced_is_lost(database: Database) -> None:
+async def test_report_of_a_replaced_launch_is_lost(database: Database) -> None:
     row = await insert_row(database)
     old = await row.started(launch=1)
     await row.started(launch=2, pod=SECOND)
@@ -122,7 +122,7 @@ async def test_who_was_replaced_is_lost(database: Database) -> None:
     assert await row.status() == "processing"
 
 
-async def test_who_was_cancelled_for_its_silence_is_lost(database: Database) -> None:
+async def test_report_of_a_launch_cancelled_for_silence_is_lost(database: Database) -> None:
     row = await insert_row(database)
     started = await row.started()
     await row.silent_for(61)
@@ -133,7 +133,7 @@ async def test_who_was_cancelled_for_its_silence_is_lost(database: Database) -> 
 
 
 @pytest.mark.fault(46)
-async def test_who_was_retried_away_is_lost(database: Database) -> None:
+async def test_report_after_a_retry_is_lost(database: Database) -> None:
     row = await insert_row(database)
     started = await row.started()
     await row.retry()
@@ -142,7 +142,7 @@ async def test_who_was_retried_away_is_lost(database: Database) -> None:
     assert await row.status() == "waiting"
 
 
-async def test_an_unknown_token_is_lost(database: Database) -> None:
+async def test_report_with_an_unknown_token_is_lost(database: Database) -> None:
     row = await insert_row(database)
     assert await row.finish(Started(uuid.uuid4(), None), "succeeded") is None
     assert await row.status() == "waiting"
@@ -151,7 +151,9 @@ async def test_an_unknown_token_is_lost(database: Database) -> None:
 @pytest.mark.parametrize(
     ("outcome", "answer"), [("succeeded", "succeeded"), ("failed", "cancelled"), ("retry", "cancelled")]
 )
-async def test_after_a_cancel_only_finished_work_counts(database: Database, outcome: str, answer: str) -> None:
+async def test_success_after_a_cancel_counts_and_other_reports_cancel(
+    database: Database, outcome: str, answer: str
+) -> None:
     row = await insert_row(database)
     started = await row.started()
     await row.cancel()
@@ -192,7 +194,7 @@ async def test_a_result_of_exactly_the_limit_is_kept(database: Database) -> None
     assert (await row.now())["result"] == result
 
 
-async def test_a_larger_result_is_refused_and_may_be_reported_again_without(database: Database) -> None:
+async def test_result_over_the_limit_is_refused_and_may_be_left_out(database: Database) -> None:
     row = await insert_row(database)
     started = await row.started()
     with pytest.raises(asyncpg.PostgresError):
@@ -213,7 +215,7 @@ async def test_a_report_closes_its_launch_with_the_outcome(database: Database, o
     assert await row.launches() == [closed]
 
 
-async def test_a_launch_is_closed_once_whatever_comes_later(database: Database) -> None:
+async def test_closed_launch_never_changes(database: Database) -> None:
     row = await insert_row(database)
     await row.finish(await row.started(), "retry", error="first")
     (closed,) = await row.launches()
@@ -237,4 +239,4 @@ async def test_a_launch_that_never_reports_is_closed_when_it_loses_the_row(datab
         await row.retry()
     closed = (await row.launches())[0]
     assert closed["ended_at"] is not None
-    assert closed["outcome"] not in {None, "succeeded", "failed", "retry"}, "it reported none of these"
+    assert closed["outcome"] not in {None, "succeeded", "failed", "retry"}, "the launch reported none of these"

@@ -1,4 +1,4 @@
-"""Row locks order racing calls: in any order one of them wins, the others learn it (docs/protocol.md, section 3)."""
+"""Row locks order racing calls: in any order one wins, and the others learn it (docs/protocol.md, section 3)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ async def containers(database: Database) -> AsyncIterator[list[Connection]]:
     yield [await database.connect("task") for _ in PODS]
 
 
-async def test_of_racing_pods_of_one_launch_exactly_one_starts(
-    database: Database, containers: list[Connection]
-) -> None:
+async def test_one_of_racing_pods_of_a_launch_starts(database: Database, containers: list[Connection]) -> None:
     for _ in range(ROUNDS):
         row = await insert_row(database)
         calls = [row.start(pod=pod, by=by) for pod, by in zip(PODS, containers, strict=True)]
@@ -31,7 +29,7 @@ async def test_of_racing_pods_of_one_launch_exactly_one_starts(
         assert (await row.now())["run_digest"] == started[0].run_digest
 
 
-async def test_one_pod_asking_twice_at_once_is_one_start(database: Database, containers: list[Connection]) -> None:
+async def test_simultaneous_calls_of_one_pod_are_one_start(database: Database, containers: list[Connection]) -> None:
     for _ in range(ROUNDS):
         row = await insert_row(database)
         answers = await asyncio.gather(*(row.start(by=by) for by in containers))
@@ -40,7 +38,7 @@ async def test_one_pod_asking_twice_at_once_is_one_start(database: Database, con
         assert len(await row.launches()) == 1
 
 
-async def test_of_racing_launches_the_highest_holds_the_row(database: Database, containers: list[Connection]) -> None:
+async def test_highest_of_racing_launches_holds_the_row(database: Database, containers: list[Connection]) -> None:
     for _ in range(ROUNDS):
         row = await insert_row(database)
         calls = [row.start(launch=n, pod=PODS[n - 1], by=by) for n, by in enumerate(containers, start=1)]
@@ -51,7 +49,7 @@ async def test_of_racing_launches_the_highest_holds_the_row(database: Database, 
         assert sum(launch["ended_at"] is None for launch in await row.launches()) == 1
 
 
-async def test_with_one_failure_allowed_exactly_one_of_racing_launches_starts(
+async def test_one_of_racing_launches_starts_if_one_failure_is_allowed(
     database: Database, containers: list[Connection]
 ) -> None:
     for _ in range(ROUNDS):

@@ -27,7 +27,7 @@ async def test_a_row_without_payload_starts_with_none(database: Database) -> Non
     assert (await (await insert_row(database)).started()).payload is None
 
 
-async def test_a_start_is_written_down_as_an_open_launch(database: Database) -> None:
+async def test_start_is_recorded_as_an_open_launch(database: Database) -> None:
     row = await insert_row(database)
     started = await row.started(launch=2)
 
@@ -40,21 +40,21 @@ async def test_a_start_is_written_down_as_an_open_launch(database: Database) -> 
     assert (launch["ended_at"], launch["outcome"]) == (None, None)
 
 
-async def test_the_first_launch_to_arrive_may_have_any_number(database: Database) -> None:
+async def test_first_launch_may_have_any_number(database: Database) -> None:
     row = await insert_row(database)
     assert await row.start(launch=7) is not None
     assert (await row.now())["launch"] == 7
 
 
 @pytest.mark.parametrize("launch", [0, -1])
-async def test_launches_count_from_one(database: Database, launch: int) -> None:
+async def test_launch_below_one_is_refused(database: Database, launch: int) -> None:
     row = await insert_row(database)
     assert await row.start(launch=launch) is None
     assert await row.status() == "waiting"
 
 
 @pytest.mark.parametrize("attempt", [0, 2])
-async def test_another_attempt_than_the_rows_is_refused(database: Database, attempt: int) -> None:
+async def test_start_of_another_attempt_is_refused(database: Database, attempt: int) -> None:
     row = await insert_row(database)
     assert await row.start(attempt=attempt) is None
     assert await row.status() == "waiting"
@@ -76,7 +76,7 @@ async def test_a_wrong_start_key_is_refused(database: Database) -> None:
     assert await row.status() == "waiting"
 
 
-async def test_the_key_of_another_row_neither_starts_this_one_nor_reads_its_payload(database: Database) -> None:
+async def test_key_of_another_row_neither_starts_nor_reads_a_row(database: Database) -> None:
     mine, other = await insert_row(database), await insert_row(database, payload="theirs")
     assert await other.start(start_key=mine.start_key) is None
     await other.started()
@@ -101,35 +101,35 @@ async def test_node_and_pod_may_be_left_out(database: Database) -> None:
     assert (await row.now())["pod_name"] is None
 
 
-async def test_the_same_pod_asking_again_gets_the_same_token_and_payload(database: Database) -> None:
+async def test_repeated_start_of_a_pod_gets_the_same_token_and_payload(database: Database) -> None:
     row = await insert_row(database, payload=[1])
     first = await row.started()
     assert await row.start() == first
     assert len(await row.launches()) == 1
 
 
-async def test_the_same_pod_asking_again_after_a_cancel_was_asked_is_still_the_holder(database: Database) -> None:
+async def test_repeated_start_after_a_cancel_was_asked_gets_the_same_token(database: Database) -> None:
     row = await insert_row(database)
     first = await row.started()
     await row.cancel()
     assert await row.start() == first
 
 
-async def test_the_same_pod_asking_again_after_its_end_is_refused(database: Database) -> None:
+async def test_repeated_start_after_the_end_is_refused(database: Database) -> None:
     row = await insert_row(database, payload="secret")
     await row.finish(await row.started(), "succeeded")
     assert await row.start() is None
 
 
 @pytest.mark.parametrize(
-    "twin",
+    "pod",
     [Pod("pod-9", FIRST.job_uid), Pod(FIRST.name, "job-9"), Pod(None, FIRST.job_uid)],
     ids=["another Pod of the Job", "another Job", "a Pod without name"],
 )
-async def test_another_pod_of_the_same_launch_is_refused(database: Database, twin: Pod) -> None:
+async def test_another_pod_of_the_same_launch_is_refused(database: Database, pod: Pod) -> None:
     row = await insert_row(database)
     started = await row.started()
-    assert await row.start(pod=twin) is None
+    assert await row.start(pod=pod) is None
     assert (await row.now())["run_digest"] == started.run_digest
 
 
@@ -171,7 +171,7 @@ async def test_a_started_task_with_one_failure_allowed_is_never_taken_over(datab
     assert await row.heartbeat(holder) == "continue"
 
 
-async def test_no_launch_starts_once_a_cancel_was_asked(database: Database) -> None:
+async def test_start_after_a_cancel_was_asked_is_refused(database: Database) -> None:
     row = await insert_row(database)
     holder = await row.started()
     await row.cancel()
@@ -181,7 +181,7 @@ async def test_no_launch_starts_once_a_cancel_was_asked(database: Database) -> N
 
 @pytest.mark.fault(13)
 @pytest.mark.parametrize("outcome", ["succeeded", "failed"])
-async def test_a_row_that_is_over_starts_no_more(database: Database, outcome: str) -> None:
+async def test_start_of_a_row_that_is_over_is_refused(database: Database, outcome: str) -> None:
     row = await insert_row(database, max_failures=2)
     await row.finish(await row.started(), outcome)
     assert await row.start(launch=2, pod=SECOND) is None
@@ -189,7 +189,7 @@ async def test_a_row_that_is_over_starts_no_more(database: Database, outcome: st
     assert await row.status() == outcome
 
 
-async def test_a_heartbeat_is_written_down(database: Database) -> None:
+async def test_heartbeat_is_recorded(database: Database) -> None:
     row = await insert_row(database)
     started = await row.started()
     await row.silent_for(50)
@@ -198,14 +198,14 @@ async def test_a_heartbeat_is_written_down(database: Database) -> None:
     assert (await row.now())["heartbeat_at"] > before
 
 
-async def test_a_heartbeat_is_told_that_a_cancel_was_asked(database: Database) -> None:
+async def test_heartbeat_answers_cancel_after_a_cancel_was_asked(database: Database) -> None:
     row = await insert_row(database)
     started = await row.started()
     await row.cancel()
     assert await row.heartbeat(started) == "cancel"
 
 
-async def test_an_unknown_token_is_lost(database: Database) -> None:
+async def test_heartbeat_with_an_unknown_token_is_lost(database: Database) -> None:
     task = await database.session("task")
     assert await task.fetchval("SELECT dispatch.task_heartbeat($1)", uuid.uuid4()) == "lost"
     assert await task.fetchval("SELECT dispatch.task_heartbeat(NULL)") == "lost"

@@ -17,7 +17,7 @@ SMALLINT = 32767
 
 
 async def a_silent_run(database: Database, seconds: float = 61, max_failures: int = 3) -> tuple[Row, Started]:
-    """A row whose container has not been heard of."""
+    """A row whose container has been silent for so long."""
     row = await insert_row(database, max_failures=max_failures)
     started = await row.started()
     await row.silent_for(seconds)
@@ -25,7 +25,7 @@ async def a_silent_run(database: Database, seconds: float = 61, max_failures: in
 
 
 async def backdated(row: Row, **columns: object) -> None:
-    """What only time, or a long life, could make of it."""
+    """Sets columns to values that only time or a long life would give."""
     admin = await row.database.session("admin")
     for name, value in columns.items():
         await admin.execute(f"UPDATE dispatch.tasks SET {name} = $2 WHERE id = $1", row.id, value)
@@ -54,7 +54,7 @@ async def test_a_dead_run_is_returned_to_the_next_attempt(database: Database) ->
     assert await row.start(attempt=2) is not None
 
 
-async def test_the_record_of_a_returned_run_is_closed_as_lost(database: Database) -> None:
+async def test_launch_record_of_a_returned_run_is_closed_as_lost(database: Database) -> None:
     row, started = await a_silent_run(database)
     await returned(row, started)
     launch = await launch_of(row)
@@ -62,7 +62,7 @@ async def test_the_record_of_a_returned_run_is_closed_as_lost(database: Database
     assert launch["ended_at"] is not None
 
 
-async def test_the_records_of_earlier_launches_stay_as_they_were(database: Database) -> None:
+async def test_return_leaves_the_records_of_earlier_launches(database: Database) -> None:
     row = await insert_row(database)
     await row.started()
     second = await row.started(launch=2, pod=SECOND)
@@ -91,7 +91,7 @@ async def test_the_records_of_earlier_launches_stay_as_they_were(database: Datab
         (SMALLINT, 1, 3, "failed", SMALLINT),
     ],
 )
-async def test_at_least_one_failure_is_added_and_the_last_allowed_ends_the_row(
+async def test_return_adds_a_failure_and_the_last_allowed_ends_the_row(
     database: Database, before: int, counted: int | None, allowed: int, status: str, after: int
 ) -> None:
     row, started = await a_silent_run(database, max_failures=allowed)
@@ -102,7 +102,7 @@ async def test_at_least_one_failure_is_added_and_the_last_allowed_ends_the_row(
     assert now["attempt"] == (2 if status == "waiting" else 1)
 
 
-async def test_a_run_that_failed_for_good_keeps_what_it_ran_as(database: Database) -> None:
+async def test_run_that_failed_finally_keeps_its_launch(database: Database) -> None:
     row, started = await a_silent_run(database, max_failures=1)
     assert await returned(row, started, error="over") == "failed"
     now = await row.now()
@@ -134,7 +134,7 @@ RETURN_FENCE: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("other", RETURN_FENCE, ids=str)
-async def test_a_return_of_any_other_run_changes_nothing(database: Database, other: dict[str, Any]) -> None:
+async def test_return_of_another_run_changes_nothing(database: Database, other: dict[str, Any]) -> None:
     row, started = await a_silent_run(database)
     before, launch = await row.now(), await launch_of(row)
     assert await returned(row, started, **other) is None
@@ -142,7 +142,9 @@ async def test_a_return_of_any_other_run_changes_nothing(database: Database, oth
 
 
 @pytest.mark.parametrize(("seconds", "status"), [(0, None), (55, None), (61, "waiting")])
-async def test_a_run_that_is_heard_of_is_not_returned(database: Database, seconds: float, status: str | None) -> None:
+async def test_run_with_recent_heartbeats_is_not_returned(
+    database: Database, seconds: float, status: str | None
+) -> None:
     row, started = await a_silent_run(database, seconds)
     assert await returned(row, started) == status
 
@@ -158,7 +160,7 @@ async def test_a_run_that_was_asked_to_stop_is_not_returned(database: Database) 
 
 @pytest.mark.parametrize("status", ["waiting", "succeeded", "failed", "cancelled"])
 async def test_only_a_processing_row_is_returned(database: Database, status: str) -> None:
-    """By the constraints such a row has no token; the function does not rest on them."""
+    """The constraints give such a row no token; the function does not rely on them."""
     row, started = await a_silent_run(database)
     admin = await database.session("admin")
     await admin.execute("ALTER TABLE dispatch.tasks DROP CONSTRAINT token_while_processing")
@@ -184,7 +186,7 @@ async def test_a_waiting_row_is_ended(database: Database, outcome: str, error: s
 
 
 async def test_a_success_leaves_no_error_of_an_earlier_attempt(database: Database) -> None:
-    """As task_finish has it: `error` is why the last run failed."""
+    """As in task_finish: `error` is the reason of the last failed run."""
     row = await insert_row(database)
     await row.finish(await row.started(), "retry", error="connection reset")
     assert await closed(row, attempt=2, outcome="succeeded", error="") == "succeeded"
@@ -192,7 +194,7 @@ async def test_a_success_leaves_no_error_of_an_earlier_attempt(database: Databas
 
 
 @pytest.mark.parametrize("outcome", ["failed", "succeeded"])
-async def test_a_run_is_ended_on_the_word_of_its_own_job(database: Database, outcome: str) -> None:
+async def test_run_is_ended_by_its_own_job(database: Database, outcome: str) -> None:
     row = await insert_row(database)
     started = await row.started()
     assert await closed(row, outcome=outcome, error="exit 0") == outcome
@@ -201,10 +203,10 @@ async def test_a_run_is_ended_on_the_word_of_its_own_job(database: Database, out
     assert (launch["outcome"], launch["error"]) == (outcome, "exit 0")
     assert launch["ended_at"] is not None
     assert await row.heartbeat(started) == "lost"
-    assert await row.finish(started, "succeeded") == outcome  # what the row became, and no second end
+    assert await row.finish(started, "succeeded") == outcome  # the status of the row, without a second end
 
 
-async def test_the_records_of_earlier_launches_are_not_ended_again(database: Database) -> None:
+async def test_end_leaves_the_records_of_earlier_launches(database: Database) -> None:
     row = await insert_row(database)
     await row.started()
     await row.started(launch=2, pod=SECOND)
@@ -216,8 +218,8 @@ async def test_the_records_of_earlier_launches_are_not_ended_again(database: Dat
 
 
 @pytest.mark.parametrize("change", ["attempt = 2", "launch = 2", "ended_at = started_at, outcome = 'lost'"])
-async def test_only_the_open_record_of_the_run_itself_is_ended(database: Database, change: str) -> None:
-    """No other can be open, by the functions; this one does not rest on that."""
+async def test_only_the_open_record_of_the_run_is_ended(database: Database, change: str) -> None:
+    """By the functions no other record can be open; this function does not rely on that."""
     row = await insert_row(database)
     await row.started()
     await (await database.session("admin")).execute(f"UPDATE dispatch.task_launches SET {change}")
@@ -233,7 +235,7 @@ END_FENCE: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("other", END_FENCE, ids=str)
-async def test_the_word_of_any_other_job_ends_no_run(database: Database, other: dict[str, Any]) -> None:
+async def test_another_job_ends_no_run(database: Database, other: dict[str, Any]) -> None:
     row = await insert_row(database)
     await row.started()
     before, launch = await row.now(), await launch_of(row)
@@ -242,7 +244,7 @@ async def test_the_word_of_any_other_job_ends_no_run(database: Database, other: 
 
 
 @pytest.mark.parametrize("other", [{"id": 0}, {"attempt": 0}, {"attempt": 2}, {"attempt": None}], ids=str)
-async def test_a_waiting_row_is_ended_at_its_own_attempt_alone(database: Database, other: dict[str, Any]) -> None:
+async def test_waiting_row_is_ended_only_at_its_own_attempt(database: Database, other: dict[str, Any]) -> None:
     row = await insert_row(database)
     assert await closed(row, **other) is None
     assert await row.status() == "waiting"
@@ -260,14 +262,14 @@ async def test_a_row_that_is_over_is_not_ended_again(database: Database, status:
 
 
 @pytest.mark.parametrize("outcome", ["retry", "cancelled", "lost", "", None])
-async def test_an_outcome_that_is_none_is_refused(database: Database, outcome: str | None) -> None:
+async def test_unknown_outcome_of_an_end_is_refused(database: Database, outcome: str | None) -> None:
     row = await insert_row(database)
     with pytest.raises(asyncpg.InvalidParameterValueError):
         await closed(row, outcome=outcome)
     assert await row.status() == "waiting"
 
 
-# Words
+# Error texts
 
 
 @pytest.mark.parametrize("character", ["x", "ü", "🙂"])
@@ -282,7 +284,7 @@ async def test_an_error_is_cut_at_8_kib_between_two_characters(database: Databas
         assert words.startswith(error)
 
 
-async def test_the_record_of_an_ended_run_has_the_cut_words_too(database: Database) -> None:
+async def test_record_of_an_ended_run_has_the_cut_error(database: Database) -> None:
     row = await insert_row(database)
     await row.started()
     await closed(row, error="x" * 9000)

@@ -1,4 +1,4 @@
-"""Old rows are deleted in batches, oldest first; what lives stays (docs/protocol.md, section 8)."""
+"""Old rows are deleted in batches, oldest first; other rows stay (docs/protocol.md, section 8)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.rows import Row, insert_row
 
 
 async def ended_days_ago(database: Database, *days: float) -> list[Row]:
-    """Rows with one launch each that ended so long ago."""
+    """Rows with one launch each that ended so many days ago."""
     rows = []
     admin = await database.session("admin")
     for since in days:
@@ -32,7 +32,7 @@ async def left(database: Database) -> tuple[set[int], set[int]]:
     return {row["id"] for row in await admin.fetch("SELECT id FROM dispatch.tasks")}, {row[0] for row in launches}
 
 
-async def test_old_rows_go_with_their_launches_and_the_others_stay(database: Database) -> None:
+async def test_old_rows_are_deleted_with_their_launches_and_others_stay(database: Database) -> None:
     old, young = await ended_days_ago(database, 3.01, 2.99)
     waiting, running = await insert_row(database), await insert_row(database)
     await running.started()
@@ -44,7 +44,7 @@ async def test_old_rows_go_with_their_launches_and_the_others_stay(database: Dat
     assert old.id not in (await left(database))[1]
 
 
-async def test_a_batch_is_bounded_and_takes_the_oldest(database: Database) -> None:
+async def test_batch_is_bounded_and_takes_the_oldest(database: Database) -> None:
     first, oldest, second, young = await ended_days_ago(database, 5, 9, 7, 2)
     assert await deleted(database, 3, most=2) == 2
     assert (await left(database))[0] == {first.id, young.id}
@@ -54,13 +54,13 @@ async def test_a_batch_is_bounded_and_takes_the_oldest(database: Database) -> No
 
 
 @pytest.mark.parametrize("days", [0, -5, None])
-async def test_less_than_a_day_is_a_day(database: Database, days: int | None) -> None:
+async def test_age_below_a_day_counts_as_a_day(database: Database, days: int | None) -> None:
     _, today = await ended_days_ago(database, 1.01, 0.99)
     assert await deleted(database, days) == 1
     assert (await left(database))[0] == {today.id}
 
 
-async def test_no_batch_is_larger_than_ten_thousand(database: Database) -> None:
+async def test_batch_has_at_most_ten_thousand_rows(database: Database) -> None:
     admin = await database.session("admin")
     rows = "INSERT INTO dispatch.tasks (priority) SELECT 1 FROM generate_series(1, 10050)"
     await (await database.session("team_a")).execute(rows)
@@ -78,7 +78,7 @@ async def test_two_deletions_at_once_take_different_rows_and_do_not_wait(databas
     assert await left(database) == (set(), set())
 
 
-async def test_a_row_that_somebody_takes_back_meanwhile_is_not_deleted(database: Database) -> None:
+async def test_row_that_is_retried_meanwhile_is_not_deleted(database: Database) -> None:
     (row,) = await ended_days_ago(database, 9)
     team, janitor = await database.connect("team_a"), await database.connect("janitor")
     async with team.transaction():

@@ -1,4 +1,4 @@
-"""The janitor among others: it ends cancelled runs, wakes who has to know, and whoever is late is told so."""
+"""The janitor among others: it ends cancelled runs, wakes listeners, and a call that is late changes nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROUNDS = 10
 
 
 async def a_run(database: Database, *, asked: bool = False, max_failures: int = 3) -> tuple[Row, Started]:
-    """A run that was not heard of for a minute; `asked`: to stop, before that."""
+    """A run that has been silent for a minute; `asked`: with a cancel before that."""
     row = await insert_row(database, max_failures=max_failures)
     started = await row.started()
     if asked:
@@ -30,7 +30,7 @@ async def a_run(database: Database, *, asked: bool = False, max_failures: int = 
 # janitor_cancel
 
 
-async def test_a_cancelled_run_whose_container_is_gone_is_ended(database: Database) -> None:
+async def test_cancelled_run_without_a_container_is_ended(database: Database) -> None:
     row, started = await a_run(database, asked=True)
     assert await cancelled(row, started) == "cancelled"
     now, (launch,) = await row.now(), await row.launches()
@@ -42,14 +42,14 @@ async def test_a_cancelled_run_whose_container_is_gone_is_ended(database: Databa
 @pytest.mark.parametrize(
     "other", [{"id": 0}, {"attempt": 2}, {"attempt": None}, {"run_digest": bytes(32)}, {"run_digest": None}], ids=str
 )
-async def test_no_other_run_is_cancelled(database: Database, other: dict[str, Any]) -> None:
+async def test_cancel_of_another_run_changes_nothing(database: Database, other: dict[str, Any]) -> None:
     row, started = await a_run(database, asked=True)
     before = await row.now()
     assert await cancelled(row, started, **other) is None
     assert await row.now() == before
 
 
-async def test_a_run_that_nobody_asked_to_stop_is_not_cancelled(database: Database) -> None:
+async def test_run_without_a_cancel_request_is_not_cancelled(database: Database) -> None:
     row, started = await a_run(database)
     assert await cancelled(row, started) is None
     assert await row.status() == "processing"
@@ -57,7 +57,7 @@ async def test_a_run_that_nobody_asked_to_stop_is_not_cancelled(database: Databa
 
 @pytest.mark.parametrize("status", ["succeeded", "failed"])
 async def test_only_a_processing_row_is_cancelled(database: Database, status: str) -> None:
-    """By the constraint such a row has no token; the function does not rest on it."""
+    """The constraint gives such a row no token; the function does not rely on it."""
     row, started = await a_run(database, asked=True)
     admin = await database.session("admin")
     await admin.execute("ALTER TABLE dispatch.tasks DROP CONSTRAINT token_while_processing")
@@ -65,7 +65,7 @@ async def test_only_a_processing_row_is_cancelled(database: Database, status: st
     assert await cancelled(row, started) is None
 
 
-# Races: whoever is first has the row, and the late one is told
+# Races: the first call has the row, and the late one gets that answer
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -74,13 +74,13 @@ async def janitor(database: Database) -> AsyncIterator[Connection]:
 
 
 async def at_once(call: Awaitable[str | None]) -> str | None:
-    """The answer of a call that waits for nobody."""
+    """The answer of a call that waits for no lock."""
     async with asyncio.timeout(5):
         return await call
 
 
 async def late(database: Database, by: Connection, call: Awaitable[str | None]) -> asyncio.Task[str | None]:
-    """The call, begun and held up by somebody who has the row."""
+    """Starts the call, and returns once it waits for the holder of the row."""
     task = asyncio.ensure_future(call)
     admin = await database.session("admin")
     async with asyncio.timeout(10):
@@ -89,7 +89,7 @@ async def late(database: Database, by: Connection, call: Awaitable[str | None]) 
     return task
 
 
-async def test_a_return_of_a_row_that_the_next_launch_is_starting_hits_nobody(database: Database) -> None:
+async def test_return_during_the_start_of_the_next_launch_changes_nothing(database: Database) -> None:
     row, dead = await a_run(database)
     container = await database.connect("task")
     async with container.transaction():
@@ -99,7 +99,7 @@ async def test_a_return_of_a_row_that_the_next_launch_is_starting_hits_nobody(da
     assert (await row.status(), (await row.now())["launch"]) == ("processing", 2)
 
 
-async def test_a_return_of_a_row_that_is_being_reported_hits_nobody(database: Database) -> None:
+async def test_return_during_a_report_changes_nothing(database: Database) -> None:
     row, dead = await a_run(database)
     container = await database.connect("task")
     async with container.transaction():
@@ -109,7 +109,7 @@ async def test_a_return_of_a_row_that_is_being_reported_hits_nobody(database: Da
     assert await row.status() == "succeeded"
 
 
-async def test_a_return_of_a_row_that_gives_a_sign_of_life_hits_nobody(database: Database) -> None:
+async def test_return_during_a_heartbeat_changes_nothing(database: Database) -> None:
     row, dead = await a_run(database)
     container = await database.connect("task")
     async with container.transaction():
@@ -119,7 +119,7 @@ async def test_a_return_of_a_row_that_gives_a_sign_of_life_hits_nobody(database:
     assert await row.status() == "processing"
 
 
-async def test_a_return_of_a_row_that_is_being_cancelled_hits_nobody(database: Database) -> None:
+async def test_return_during_a_cancel_changes_nothing(database: Database) -> None:
     row, dead = await a_run(database)
     team = await database.connect("team_a")
     async with team.transaction():
@@ -129,7 +129,7 @@ async def test_a_return_of_a_row_that_is_being_cancelled_hits_nobody(database: D
     assert await row.status() == "cancelled"
 
 
-async def test_a_row_that_a_submitter_holds_in_a_transaction_is_moved_once_it_is_free(database: Database) -> None:
+async def test_row_locked_by_a_submitter_is_moved_once_it_is_free(database: Database) -> None:
     """Every call of the janitor answers at once that the row is locked, and changes nothing."""
     runs = [await a_run(database), await a_run(database, asked=True)]
     waiting = await insert_row(database)
@@ -148,7 +148,7 @@ async def test_a_row_that_a_submitter_holds_in_a_transaction_is_moved_once_it_is
     assert [await call() for call in calls] == ["waiting", "cancelled", "failed"]
 
 
-async def test_a_start_behind_the_end_of_its_row_is_refused(database: Database, janitor: Connection) -> None:
+async def test_start_that_waits_behind_the_end_of_its_row_is_refused(database: Database, janitor: Connection) -> None:
     row = await insert_row(database)
     container = await database.connect("task")
     async with janitor.transaction():
@@ -158,7 +158,7 @@ async def test_a_start_behind_the_end_of_its_row_is_refused(database: Database, 
     assert await row.launches() == []
 
 
-async def test_an_end_of_a_waiting_row_that_is_starting_hits_nobody(database: Database) -> None:
+async def test_end_during_the_start_of_a_waiting_row_changes_nothing(database: Database) -> None:
     row = await insert_row(database)
     container = await database.connect("task")
     async with container.transaction():
@@ -168,7 +168,7 @@ async def test_an_end_of_a_waiting_row_that_is_starting_hits_nobody(database: Da
     assert await row.status() == "processing"
 
 
-async def test_of_two_janitors_and_a_late_report_one_moves_the_row(database: Database, janitor: Connection) -> None:
+async def test_one_of_two_janitors_and_a_late_report_moves_the_row(database: Database, janitor: Connection) -> None:
     second, container = await database.connect("janitor"), await database.connect("task")
     for _ in range(ROUNDS):
         row, dead = await a_run(database)
@@ -186,7 +186,7 @@ async def test_of_two_janitors_and_a_late_report_one_moves_the_row(database: Dat
         ]
 
 
-# Who is told
+# Wake-ups
 
 Prepared = Callable[[], Awaitable[str | None]]
 
@@ -220,7 +220,7 @@ async def a_run_cancelled(database: Database) -> Prepared:
         (a_run_cancelled, "dispatch_done"),
     ],
 )
-async def test_whoever_waits_for_it_is_told_and_once(
+async def test_call_of_the_janitor_notifies_once(
     database: Database, prepare: Callable[[Database], Awaitable[Prepared]], channel: str
 ) -> None:
     call, listening, admin = await prepare(database), await database.connect("reader"), await database.session("admin")
@@ -229,7 +229,7 @@ async def test_whoever_waits_for_it_is_told_and_once(
         await listening.add_listener(name, lambda *told: heard.append(told[2]))
     for expected in ([channel], []):  # the second call finds the row closed
         heard.clear()
-        # As if nobody had been told for long: wake-ups are held back for a tenth of a second after one.
+        # As after a long time without wake-ups: after one, others are held back for a tenth of a second.
         await admin.execute("SELECT setval('dispatch.tasks_clock', 1), setval('dispatch.done_clock', 1)")
         assert bool(await call()) is bool(expected)
         await listening.fetch("SELECT 1")

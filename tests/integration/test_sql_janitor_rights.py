@@ -1,4 +1,4 @@
-"""The janitor writes by its four functions and by nothing else, and nobody else may call them."""
+"""The janitor writes only by its four functions, and no other login may call them."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ SELECT proname FROM pg_proc, aclexplode(coalesce(proacl, acldefault('f', proowne
 
 
 @pytest.mark.parametrize("login", LOGINS)
-async def test_nobody_but_the_janitor_calls_its_functions(database: Database, login: str) -> None:
+async def test_functions_of_the_janitor_are_only_for_its_login(database: Database, login: str) -> None:
     admin = await database.session("admin")
     may = {row[0] for row in await admin.fetch(EXECUTE, login)}
     assert may == (FUNCTIONS if login == "janitor" else set())
 
 
-async def test_the_janitor_calls_no_other_function_that_writes(database: Database) -> None:
+async def test_janitor_calls_no_other_function_that_writes(database: Database) -> None:
     admin = await database.session("admin")
     assert {row[0] for row in await admin.fetch(WRITERS)} == FUNCTIONS
 
 
-async def test_nothing_is_everybodys(database: Database) -> None:
+async def test_functions_of_the_janitor_are_not_public(database: Database) -> None:
     admin = await database.session("admin")
     assert not FUNCTIONS & {row[0] for row in await admin.fetch(OF_PUBLIC)}
 
@@ -56,7 +56,7 @@ async def test_nothing_is_everybodys(database: Database) -> None:
         "SELECT dispatch.announce('dispatch_done', 'dispatch.done_clock')",
     ],
 )
-async def test_the_janitor_writes_nothing_by_itself(database: Database, statement: str) -> None:
+async def test_janitor_writes_nothing_without_its_functions(database: Database, statement: str) -> None:
     session = await database.session("janitor")
     await session.execute("SET default_transaction_read_only = off")
     with pytest.raises(asyncpg.InsufficientPrivilegeError):

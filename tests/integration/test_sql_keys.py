@@ -1,4 +1,4 @@
-"""Keys are derived from secrets of the database: the same in SQL and in Python, of one row and one Pod alone."""
+"""Keys are derived from secrets of the database: the same in SQL and in Python, and only for one row and one Pod."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def test_python_and_sql_derive_the_same_start_key(database: Database, mome
     assert len(set(told)) == len(IDS)
 
 
-async def test_the_dispatcher_derives_the_key_that_starts_the_row(database: Database) -> None:
+async def test_dispatcher_derives_the_key_that_starts_the_row(database: Database) -> None:
     row, session = await insert_row(database), Session(lambda: database.url("reader"))
     async with look(session) as rows:
         task, secret = (await rows.tasks([row.id]))[row.id], await rows.start_secret()
@@ -118,20 +118,20 @@ async def test_a_row_keeps_the_digest_of_its_token(database: Database) -> None:
     assert (await row.now())["run_digest"] == launch["run_digest"] == digest
 
 
-async def test_the_secrets_are_random_and_differ(database: Database) -> None:
+async def test_secrets_are_random_and_differ(database: Database) -> None:
     start, run = key_of(*await blocks(database, START_SECRET)), key_of(*await blocks(database, RUN_SECRET))
     assert len({start, run, bytes(64)}) == 3
     assert (len(start), start[32:], run[32:]) == (64, bytes(32), bytes(32))
 
 
 async def test_every_database_has_secrets_of_its_own(database: Database) -> None:
-    """A copy of the test's template has the same; a rotation makes others."""
+    """A copy of the tests' template has the same secrets as the template; a rotation makes new ones."""
     before = {*await blocks(database, START_SECRET), *await blocks(database, RUN_SECRET)}
     await (await database.session("admin")).execute(ROTATE)
     assert not before & {*await blocks(database, START_SECRET), *await blocks(database, RUN_SECRET)}
 
 
-# Whose they are
+# Rows and Pods of a key
 
 
 async def test_the_key_of_one_row_starts_no_other_of_the_same_moment(database: Database) -> None:
@@ -145,7 +145,7 @@ async def test_the_key_of_one_row_starts_no_other_of_the_same_moment(database: D
     assert await other.start() is not None
 
 
-async def test_the_fields_of_a_token_never_run_together(database: Database) -> None:
+async def test_fields_of_a_token_never_run_together(database: Database) -> None:
     admin = await database.session("admin")
     pairs = [("bc", "a"), ("c", "ab"), ("ab", "c"), ("a", "bc"), ("abc", ""), ("", "abc"), ("abc", None)]
     tokens = {await admin.fetchval(RUN_TOKEN, 1, 1, 1, uid, pod) for uid, pod in pairs}
@@ -153,7 +153,7 @@ async def test_the_fields_of_a_token_never_run_together(database: Database) -> N
     assert len(tokens | numbers) == len(pairs) + 3
 
 
-async def test_a_pod_whose_name_and_job_read_alike_is_another(database: Database) -> None:
+async def test_pod_with_the_same_joined_name_and_job_is_another_pod(database: Database) -> None:
     row = await insert_row(database)
     holder = await row.started(pod=Pod("a", "bc"))
     assert await row.start(pod=Pod("ab", "c")) is None
@@ -161,7 +161,7 @@ async def test_a_pod_whose_name_and_job_read_alike_is_another(database: Database
 
 
 @pytest.mark.parametrize("name", WELL_FORMED)
-async def test_a_name_that_kubernetes_allows_is_kept(database: Database, name: str) -> None:
+async def test_name_that_kubernetes_allows_is_kept(database: Database, name: str) -> None:
     row = await insert_row(database)
     started = await row.started(pod=Pod(name, node=name))
     now, (launch,) = await row.now(), await row.launches()
@@ -170,7 +170,7 @@ async def test_a_name_that_kubernetes_allows_is_kept(database: Database, name: s
 
 
 @pytest.mark.parametrize("name", [None, *MALFORMED])
-async def test_any_other_name_is_null_and_its_container_may_ask_again(database: Database, name: str | None) -> None:
+async def test_malformed_name_is_null_and_its_container_may_ask_again(database: Database, name: str | None) -> None:
     row = await insert_row(database)
     pod = Pod(name, node=name or "")
     started = await row.started(pod=pod)

@@ -32,7 +32,7 @@ async def test_a_row_at_its_last_attempt_is_not_retried(database: Database, logi
     assert await row.now() == before
 
 
-async def test_the_last_attempt_of_somebody_elses_row_tells_nothing(database: Database) -> None:
+async def test_last_attempt_of_a_foreign_row_reveals_nothing(database: Database) -> None:
     row = await at_attempt(database, LAST)
     assert await row.retry(login="team_b") is None
 

@@ -1,4 +1,4 @@
-"""Every name in `sql/` is found where only pg_catalog is looked at: one of ours without its schema fails here."""
+"""Every name in `sql/` is found with pg_catalog alone in the path: one of our names without its schema fails here."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SELECT oid::regprocedure::text FROM pg_proc
 WHERE pronamespace = 'dispatch'::regnamespace AND prosecdef
   AND 'search_path=pg_catalog, pg_temp' <> ALL (coalesce(proconfig, '{}'))
 """
-UNPINNED_DOORS = """
+UNPINNED_CALLABLE = """
 SELECT p.oid::regprocedure::text FROM pg_proc AS p
 WHERE p.pronamespace = 'dispatch'::regnamespace
   AND 'search_path=pg_catalog, pg_temp' <> ALL (coalesce(p.proconfig, '{}'))
@@ -52,13 +52,13 @@ WHERE p.pronamespace = 'dispatch'::regnamespace
 
 
 def statements(text: str) -> list[str]:
-    """Those of a file; a block between dollars is one."""
+    """The statements of a file; a block between dollars is one."""
     bare = re.sub(r"^\s*--.*$", "", text, flags=re.MULTILINE)
     return [bare] if "$" in bare and "DO " in bare else [one for one in bare.split(";") if one.strip()]
 
 
 async def parse(database: Database, login: str, text: str) -> None:
-    """By the server, with the settings of a session of ours."""
+    """Lets the server prepare the statements, with the settings of a session of ours."""
     connection = await open_connection(database.url(login))
     try:
         assert await connection.fetchval("SHOW search_path") == PATH
@@ -74,28 +74,28 @@ async def test_a_statement_finds_all_its_names(database: Database, folder: str, 
 
 
 @pytest.mark.parametrize("name", BY_JANITOR)
-async def test_the_janitor_may_ask_what_it_asks(database: Database, name: str) -> None:
+async def test_janitor_may_prepare_its_queries(database: Database, name: str) -> None:
     await parse(database, "janitor", query(name))
 
 
 @pytest.mark.parametrize(
     "text", ["SELECT id FROM tasks", "SELECT task_cancel(1)", "INSERT INTO queues (name) VALUES ('x')"]
 )
-async def test_a_name_of_ours_without_its_schema_is_found_out(database: Database, text: str) -> None:
+async def test_name_of_ours_without_its_schema_is_refused(database: Database, text: str) -> None:
     with pytest.raises((asyncpg.UndefinedTableError, asyncpg.UndefinedFunctionError)):
         await parse(database, "admin", text)
 
 
-def test_every_session_of_ours_has_this_path() -> None:
+def test_sessions_of_ours_have_the_pinned_path() -> None:
     assert SESSION["search_path"] == PATH
 
 
-async def test_every_function_with_its_owners_rights_looks_at_pg_catalog_alone(database: Database) -> None:
+async def test_security_definer_functions_have_only_pg_catalog_in_their_path(database: Database) -> None:
     admin = await database.session("admin")
     assert [row[0] for row in await admin.fetch(UNPINNED_DEFINERS)] == []
 
 
-async def test_every_function_that_others_may_call_looks_at_pg_catalog_alone(database: Database) -> None:
+async def test_functions_that_others_call_have_only_pg_catalog_in_their_path(database: Database) -> None:
     admin, groups = await database.session("admin"), sorted({*LOGINS.values(), "public"})
     assert await admin.fetchval(CALLED_BY_GROUPS, groups) >= 9
-    assert [row[0] for row in await admin.fetch(UNPINNED_DOORS, groups)] == []
+    assert [row[0] for row in await admin.fetch(UNPINNED_CALLABLE, groups)] == []

@@ -1,4 +1,4 @@
-"""Wake-ups: soon, few, and without payload. They only save time; the poll finds what they miss."""
+"""Wake-ups: soon, few, and without payload. They only save time; polling finds what they miss."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEBOUNCE_SECONDS = 0.1
 
 
 class Listener:
-    """What one connection heard on both channels."""
+    """The notifications that one connection got on both channels."""
 
     def __init__(self) -> None:
         self.heard: list[tuple[str, str]] = []
@@ -39,7 +39,7 @@ class Listener:
         return True
 
     async def hears_after(self, channel: str, call: Callable[[], Awaitable[object]]) -> bool:
-        """The call wakes, once no earlier wake-up holds it back: so it is repeated until one is heard."""
+        """Repeats the call until a wake-up comes; an earlier wake-up may hold back the next one."""
         for _ in range(int(BOUND_SECONDS / DEBOUNCE_SECONDS)):
             self.heard.clear()
             await call()
@@ -80,7 +80,7 @@ async def test_one_statement_is_one_wake_up(database: Database, listener: Listen
     assert len(listener.heard) == 1
 
 
-async def test_a_burst_of_commits_wakes_ten_times_a_second_at_most(database: Database, listener: Listener) -> None:
+async def test_burst_of_commits_wakes_at_most_ten_times_a_second(database: Database, listener: Listener) -> None:
     teams = [await database.connect("team_a") for _ in range(3)]
     began = time.monotonic()
     for _ in range(150):
@@ -102,18 +102,18 @@ async def test_an_insert_that_is_rolled_back_wakes_nobody(database: Database, li
 
 
 @pytest.mark.parametrize("outcome", ["succeeded", "failed"])
-async def test_the_end_of_a_row_is_told(database: Database, listener: Listener, outcome: str) -> None:
+async def test_end_of_a_row_is_notified(database: Database, listener: Listener, outcome: str) -> None:
     row = await insert_row(database)
     await row.finish(await row.started(), outcome)
     assert await listener.hears("dispatch_done")
 
 
-async def test_the_cancel_of_a_row_is_told(database: Database, listener: Listener) -> None:
+async def test_cancel_of_a_row_is_notified(database: Database, listener: Listener) -> None:
     await (await insert_row(database)).cancel()
     assert await listener.hears("dispatch_done")
 
 
-async def test_a_start_is_told_to_nobody(database: Database, listener: Listener) -> None:
+async def test_start_of_a_row_is_not_notified(database: Database, listener: Listener) -> None:
     row = await insert_row(database)
     await listener.hears("dispatch_tasks")
     listener.heard.clear()
@@ -128,7 +128,7 @@ async def test_a_retry_by_the_submitter_wakes_the_dispatcher(database: Database,
 
 
 async def test_a_retry_by_the_container_wakes_the_dispatcher(database: Database, listener: Listener) -> None:
-    """Its run_at lies ahead: the dispatcher has to learn of the new timer."""
+    """Its run_at is in the future, and the dispatcher must learn of the new timer."""
     row = await insert_row(database, max_failures=100)
     assert await listener.hears_after("dispatch_tasks", lambda: report_retry(row))
 

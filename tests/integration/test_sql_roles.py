@@ -1,4 +1,4 @@
-"""Who may do what: every login against every function and kind of statement; columns: `test_sql_columns`."""
+"""Rights of logins: every login against every function and kind of statement. `test_sql_columns` has the columns."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ FORBIDDEN_TO_ALL = [
     "SET SESSION AUTHORIZATION postgres",
     "SET session_replication_role = replica",
 ]
-FORBIDDEN_BUT_TO_OPERATORS = [
+FORBIDDEN_EXCEPT_TO_OPERATORS = [
     "INSERT INTO dispatch.queues (name) VALUES ('mine')",
     "UPDATE dispatch.queues SET weight = 1",
     "DELETE FROM dispatch.queues",
@@ -92,22 +92,22 @@ SELECT proname FROM pg_proc WHERE pronamespace = 'dispatch'::regnamespace AND ha
 
 @pytest.mark.parametrize("login", LOGINS)
 @pytest.mark.parametrize("statement", FORBIDDEN_TO_ALL)
-async def test_no_login_may(shared: Database, login: str, statement: str) -> None:
+async def test_forbidden_statement_is_refused_to_every_login(shared: Database, login: str, statement: str) -> None:
     session = await shared.session(login)
     await session.execute("SET default_transaction_read_only = off")
     await refused(session, statement)
 
 
 @pytest.mark.parametrize("login", [login for login in LOGINS if login != "operator"])
-@pytest.mark.parametrize("statement", FORBIDDEN_BUT_TO_OPERATORS)
-async def test_nobody_but_an_operator_may(shared: Database, login: str, statement: str) -> None:
+@pytest.mark.parametrize("statement", FORBIDDEN_EXCEPT_TO_OPERATORS)
+async def test_statement_of_operators_is_refused_to_other_logins(shared: Database, login: str, statement: str) -> None:
     session = await shared.session(login)
     await session.execute("SET default_transaction_read_only = off")
     await refused(session, statement)
 
 
 @pytest.mark.parametrize("login", [login for login, group in LOGINS.items() if group != "dispatch_submitter"])
-async def test_nobody_but_a_submitter_may_insert_tasks(shared: Database, login: str) -> None:
+async def test_insert_of_tasks_is_refused_to_all_but_submitters(shared: Database, login: str) -> None:
     await refused(await shared.session(login), "INSERT INTO dispatch.tasks DEFAULT VALUES")
 
 
@@ -136,7 +136,7 @@ async def test_a_submitter_cannot_turn_an_insert_into_an_update(shared: Database
 
 
 @pytest.mark.parametrize(("login", "functions"), EXECUTABLE.items())
-async def test_the_functions_of_a_login_are_exactly_those_of_the_interface(
+async def test_functions_of_a_login_are_exactly_those_of_the_interface(
     shared: Database, login: str, functions: set[str]
 ) -> None:
     assert await names(await shared.session("admin"), EXECUTABLE_FUNCTIONS, login) == functions

@@ -1,4 +1,4 @@
-"""New secrets: keys of one rotation ago stay valid, those of two ago do not, and a run goes on with its token."""
+"""Rotation of secrets: keys of the generation before stay valid, older ones do not, and a run keeps its token."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ async def rotate(database: Database, times: int = 1) -> None:
         await admin.execute(ROTATE)
 
 
-async def test_after_one_rotation_the_keys_of_before_still_work(database: Database) -> None:
-    """Those of a Job that has not started, of one that has, and of its report."""
+async def test_keys_stay_valid_after_one_rotation(database: Database) -> None:
+    """Keys of a Job that has not started and of one that has, and the token of a report."""
     waiting, running = await insert_row(database), await insert_row(database, payload=[1])
     started = await running.started()
     await rotate(database)
@@ -33,13 +33,13 @@ async def test_after_one_rotation_the_keys_of_before_still_work(database: Databa
     assert await running.finish(started, "succeeded") == "succeeded"
 
 
-async def test_the_newest_key_starts_a_row_of_before_the_rotation(database: Database) -> None:
+async def test_newest_key_starts_a_row_of_before_the_rotation(database: Database) -> None:
     row = await insert_row(database)
     await rotate(database)
     assert await row.start(start_key=await database.start_key(row.id)) is not None
 
 
-async def test_a_rotation_between_two_launches_lets_the_second_take_over(database: Database) -> None:
+async def test_second_launch_takes_over_after_a_rotation(database: Database) -> None:
     row = await insert_row(database)
     first = await row.started()
     await rotate(database)
@@ -47,7 +47,7 @@ async def test_a_rotation_between_two_launches_lets_the_second_take_over(databas
     assert (await row.heartbeat(first), await row.heartbeat(second)) == ("lost", "continue")
 
 
-async def test_after_two_rotations_a_start_key_is_refused(database: Database) -> None:
+async def test_start_key_is_refused_after_two_rotations(database: Database) -> None:
     row = await insert_row(database)
     await rotate(database, 2)
     assert await row.start() is None
@@ -55,7 +55,7 @@ async def test_after_two_rotations_a_start_key_is_refused(database: Database) ->
     assert await row.start(start_key=await database.start_key(row.id)) is not None
 
 
-async def test_after_two_rotations_a_run_goes_on_with_its_token(database: Database) -> None:
+async def test_run_goes_on_with_its_token_after_two_rotations(database: Database) -> None:
     row = await insert_row(database)
     started = await row.started()
     await rotate(database, 2)
@@ -63,8 +63,8 @@ async def test_after_two_rotations_a_run_goes_on_with_its_token(database: Databa
     assert await row.finish(started, "succeeded") == "succeeded"
 
 
-async def test_after_two_rotations_the_same_pod_with_a_valid_key_gets_a_token_that_works(database: Database) -> None:
-    """No secret that is kept derives the token of its run, so it gets another; the one of before is replaced."""
+async def test_repeated_start_after_two_rotations_gets_a_valid_token(database: Database) -> None:
+    """No kept secret derives the token of its run. So it gets a new token, which replaces the old one."""
     row = await insert_row(database, payload="p")
     before = await row.started()
     await rotate(database, 2)
@@ -77,7 +77,7 @@ async def test_after_two_rotations_the_same_pod_with_a_valid_key_gets_a_token_th
     assert (launch["run_digest"], launch["outcome"]) == (again.run_digest, "succeeded")
 
 
-async def test_a_token_that_no_kept_secret_derives_is_replaced_once(database: Database) -> None:
+async def test_token_without_a_kept_secret_is_replaced_once(database: Database) -> None:
     row = await insert_row(database)
     await row.started()
     await rotate(database, 2)
@@ -106,7 +106,7 @@ async def test_two_rotations_at_once_leave_two_generations(database: Database) -
         assert await admin.fetchval(GENERATIONS) == [newest + 1, newest + 2]
 
 
-async def test_a_start_beside_a_rotation_is_one_start(database: Database) -> None:
+async def test_start_during_a_rotation_is_one_start(database: Database) -> None:
     row = await insert_row(database)
     rotating = await database.connect()
     async with rotating.transaction():
@@ -123,7 +123,7 @@ async def test_no_login_rotates_the_secrets(database: Database, login: str) -> N
         await session.execute(ROTATE)
 
 
-async def test_the_owner_rotates_the_secrets(database: Database) -> None:
+async def test_owner_role_rotates_the_secrets(database: Database) -> None:
     owner = await database.connect()
     await owner.execute("SET ROLE dispatch_owner")
     assert await owner.fetchval(ROTATE) == 2

@@ -1,4 +1,4 @@
-"""Whose rows a submitter sees and acts on; and how the schema itself is closed (docs/rights.md, THREAT_MODEL.md)."""
+"""The rows that a submitter sees and acts on; and the closed schema itself (docs/rights.md, THREAT_MODEL.md)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def visible(database: Database, login: str) -> list[int]:
 
 
 async def declare_queue(database: Database, name: str, owner_role: str) -> None:
-    """Every submitter inserts into it."""
+    """A queue that every submitter may insert into."""
     operator = await database.session("operator")
     declare = "INSERT INTO dispatch.queues (name, owner_role, submit_role) VALUES ($1, $2, 'dispatch_submitter')"
     await operator.execute(declare, name, owner_role)
@@ -28,7 +28,7 @@ async def declare_queue(database: Database, name: str, owner_role: str) -> None:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def leads(database: Database) -> AsyncIterator[str]:
-    """A role that team_b is a member of."""
+    """A role with the member team_b."""
     admin, name = await database.session("admin"), f"leads_{secrets.token_hex(3)}"
     await admin.execute(f"CREATE ROLE {name}")
     await admin.execute(f"GRANT {name} TO team_b")
@@ -49,7 +49,7 @@ async def test_a_member_of_the_owner_role_sees_the_queue(database: Database, lea
     assert await visible(database, "team_b") == [row.id]
 
 
-async def test_owning_a_queue_shows_no_other_queue(database: Database, leads: str) -> None:
+async def test_owner_of_a_queue_sees_no_other_queue(database: Database, leads: str) -> None:
     await declare_queue(database, "shared", leads)
     await declare_queue(database, "other", "dispatch_operator")
     await insert_row(database, "team_a", queue="other")
@@ -57,12 +57,12 @@ async def test_owning_a_queue_shows_no_other_queue(database: Database, leads: st
 
 
 @pytest.mark.parametrize("login", ["reader", "observer", "janitor", "operator"])
-async def test_who_watches_over_all_sees_every_row(database: Database, login: str) -> None:
+async def test_monitoring_logins_see_every_row(database: Database, login: str) -> None:
     rows = [await insert_row(database, team) for team in ("team_a", "team_b")]
     assert await visible(database, login) == [row.id for row in rows]
 
 
-async def test_a_submitter_neither_cancels_nor_retries_what_it_does_not_see(database: Database) -> None:
+async def test_submitter_neither_cancels_nor_retries_an_unseen_row(database: Database) -> None:
     row = await insert_row(database, "team_a")
     before = await row.now()
     for call in (row.cancel(login="team_b"), row.retry(login="team_b"), row.retry(1, login="team_b")):
@@ -70,7 +70,7 @@ async def test_a_submitter_neither_cancels_nor_retries_what_it_does_not_see(data
     assert await row.now() == before
 
 
-async def test_an_unseen_row_and_no_row_look_alike(database: Database) -> None:
+async def test_unseen_row_looks_like_a_missing_row(database: Database) -> None:
     row = await insert_row(database, "team_a")
     nowhere = Row(database, row.id + 1000, row.start_key)
     assert await row.cancel(login="team_b") == await nowhere.cancel(login="team_b")
@@ -90,7 +90,7 @@ async def test_an_operator_cancels_and_retries_any_row(database: Database) -> No
     assert await row.retry(login="operator") == "waiting"
 
 
-async def test_a_row_says_who_logged_in_whatever_role_was_set(database: Database) -> None:
+async def test_row_has_the_login_as_its_submitter_after_set_role(database: Database) -> None:
     team = await database.connect("team_a")
     await team.execute("SET ROLE dispatch_submitter")
     task_id = await team.fetchval("INSERT INTO dispatch.tasks DEFAULT VALUES RETURNING id")
@@ -113,11 +113,11 @@ async def test_a_view_shows_a_submitter_no_more_than_the_table(database: Databas
         assert not is_granted or await team.fetch(f"SELECT * FROM {view}") == []
 
 
-async def test_no_view_has_a_secret(database: Database) -> None:
+async def test_views_have_no_secret(database: Database) -> None:
     assert await (await database.session("admin")).fetch(SECRETS_IN_VIEWS) == []
 
 
-async def test_a_duplicate_key_tells_nothing_of_the_row(database: Database) -> None:
+async def test_duplicate_key_error_reveals_nothing_of_the_row(database: Database) -> None:
     await insert_row(database, dedupe_key="k", payload="secret-payload")
     with pytest.raises(asyncpg.UniqueViolationError) as refused:
         await insert_row(database, dedupe_key="k")
@@ -160,7 +160,7 @@ SELECT rolname, rolcanlogin, rolsuper, rolcreatedb, rolcreaterole, rolreplicatio
 """
 
 
-async def test_nothing_of_the_schema_is_open_to_public(database: Database) -> None:
+async def test_schema_has_no_grant_to_public(database: Database) -> None:
     admin = await database.session("admin")
     assert [row[0] for row in await admin.fetch(OPEN_TO_PUBLIC)] == []
 
@@ -170,14 +170,14 @@ async def test_every_column_has_a_comment(database: Database) -> None:
     assert [row[0] for row in await admin.fetch(WITHOUT_COMMENT)] == []
 
 
-async def test_every_function_with_its_owners_rights_has_a_fixed_search_path(database: Database) -> None:
+async def test_security_definer_functions_have_a_fixed_search_path(database: Database) -> None:
     definers = await (await database.session("admin")).fetch(DEFINER_FUNCTIONS)
     assert definers
     for function in definers:
         assert function["search_path"] == "pg_catalog, pg_temp", function["proname"]
 
 
-async def test_no_function_runs_as_a_superuser(database: Database) -> None:
+async def test_security_definer_functions_run_without_superuser_rights(database: Database) -> None:
     definers = await (await database.session("admin")).fetch(DEFINER_FUNCTIONS)
     assert {row["owner"] for row in definers} == {"dispatch_owner"}
     assert not any(row["rolsuper"] for row in definers)

@@ -17,7 +17,7 @@ from tests.rows import TERMINAL, Pod, Row, Started, insert_row
 
 T = TypeVar("T")
 
-EFFORT = settings(
+PROFILE = settings(
     max_examples=60, stateful_step_count=100, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
 )
 PODS = [Pod("a", "job-1"), Pod("b", "job-1"), Pod("a", "job-2"), Pod("b", "job-2")]
@@ -25,7 +25,7 @@ PODS = [Pod("a", "job-1"), Pod("b", "job-1"), Pod("a", "job-2"), Pod("b", "job-2
 
 @dataclass
 class Model:
-    """docs/protocol.md, section 3, in the words of Python. A holder is a launch that started and may report."""
+    """docs/protocol.md, section 3, in Python. A holder is a launch that started and may report."""
 
     max_failures: int
     status: str = "waiting"
@@ -148,7 +148,7 @@ class OneRow(RuleBasedStateMachine):
     @rule(spares_the_waiting=st.sampled_from([True, True, True, False]))
     def cancel(self, spares_the_waiting: bool) -> None:
         if spares_the_waiting and self.model.status == "waiting":
-            return  # or most rows would be over before they started
+            return  # otherwise most rows would be over before they start
         self.run(self.row.cancel())
         self.model.cancel()
 
@@ -192,6 +192,6 @@ def test_a_row_follows_the_protocol(postgres: PostgresServer) -> None:
     with asyncio.Runner() as runner:
         database = runner.run(postgres.create_database())
         try:
-            run_state_machine_as_test(one_row_of(database, runner), settings=EFFORT)
+            run_state_machine_as_test(one_row_of(database, runner), settings=PROFILE)
         finally:
             runner.run(database.drop())

@@ -1,4 +1,4 @@
-"""How many rows of one submitter may wait in a queue, and whose dedupe keys meet."""
+"""The bound on waiting rows of one submitter in a queue, and the scope of dedupe keys."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ async def waiting(database: Database, login: str = "team_a", queue: str = "door"
     return int(await admin.fetchval(query, queue, login))
 
 
-async def fills(database: Database, login: str = "team_a", queue: str = "door", most: int = 5) -> int:
-    """How many rows, one after the other, are accepted of so many; any refusal but that of the bound fails."""
+async def accepted(database: Database, login: str = "team_a", queue: str = "door", most: int = 5) -> int:
+    """The number of rows, inserted one by one, that are accepted; fails on any other refusal than by the bound."""
     for number in range(most):
         if error := await refusal(database, login, queue=queue):
             assert (error.sqlstate, error.column_name) == ("DI009", "queue")
@@ -33,29 +33,29 @@ async def fills(database: Database, login: str = "team_a", queue: str = "door", 
 
 
 @pytest.mark.parametrize("bound", [0, 1, 3])
-async def test_a_submitter_has_so_many_waiting_rows_in_a_queue_and_no_more(database: Database, bound: int) -> None:
+async def test_submitter_has_at_most_the_bound_of_waiting_rows(database: Database, bound: int) -> None:
     await declare(database, max_waiting_per_submitter=bound)
-    assert await fills(database) == await waiting(database) == bound
+    assert await accepted(database) == await waiting(database) == bound
 
 
-async def test_a_queue_without_a_bound_has_none(database: Database) -> None:
+async def test_queue_without_a_bound_accepts_any_number(database: Database) -> None:
     await declare(database)
     await (await database.session("team_a")).execute(MANY, "door", 2000)
     assert await waiting(database) == 2000
 
 
-async def test_the_bound_of_the_defaults_is_that_of_queues_without_one(database: Database) -> None:
+async def test_bound_of_the_defaults_counts_for_queues_without_one(database: Database) -> None:
     await declare(database, "own", max_waiting_per_submitter=3)
     await declare(database, "plain")
     await defaults(database, "max_waiting_per_submitter", 2)
-    filled = {queue: await fills(database, queue=queue) for queue in ("own", "plain", "default")}
+    filled = {queue: await accepted(database, queue=queue) for queue in ("own", "plain", "default")}
     assert filled == {"own": 3, "plain": 2, "default": 2}
 
 
-async def test_a_bound_of_nothing_on_the_defaults_closes_queues_without_one(database: Database) -> None:
+async def test_bound_of_zero_in_the_defaults_closes_queues_without_one(database: Database) -> None:
     await declare(database, "own", max_waiting_per_submitter=1)
     await defaults(database, "max_waiting_per_submitter", 0)
-    assert (await fills(database, queue="default"), await fills(database, queue="own")) == (0, 1)
+    assert (await accepted(database, queue="default"), await accepted(database, queue="own")) == (0, 1)
 
 
 async def test_an_insert_beyond_the_bound_is_refused_as_a_whole(database: Database) -> None:
@@ -85,14 +85,14 @@ async def test_one_statement_may_fill_several_queues_each_to_its_bound(database:
 
 async def test_the_rows_of_other_submitters_do_not_count(database: Database) -> None:
     await declare(database, max_waiting_per_submitter=2)
-    assert [await fills(database, login) for login in ("team_a", "team_b")] == [2, 2]
+    assert [await accepted(database, login) for login in ("team_a", "team_b")] == [2, 2]
 
 
 @pytest.mark.parametrize("run_at", [LATER, datetime(1970, 1, 1, tzinfo=UTC)], ids=["of the future", "of the past"])
 async def test_rows_with_a_time_count(database: Database, run_at: datetime) -> None:
     await declare(database, max_waiting_per_submitter=2)
     await database.insert_task(queue="door", run_at=run_at)
-    assert await fills(database) == 1
+    assert await accepted(database) == 1
     with pytest.raises(asyncpg.PostgresError, match="more than 2 waiting rows"):
         await database.insert_task(queue="door", run_at=run_at)
 
@@ -114,23 +114,23 @@ async def test_a_row_that_starts_or_ends_makes_room(database: Database) -> None:
     rows = [await insert_row(database, queue="door") for _ in range(2)]
     await rows[0].started()
     await rows[1].cancel()
-    assert await fills(database) == 2
+    assert await accepted(database) == 2
 
 
 async def test_a_bound_that_was_lowered_refuses_new_rows_and_keeps_the_others(database: Database) -> None:
     await declare(database, max_waiting_per_submitter=3)
-    assert await fills(database) == 3
+    assert await accepted(database) == 3
     operator = await database.session("operator")
     await operator.execute("UPDATE dispatch.queues SET max_waiting_per_submitter = 1 WHERE name = 'door'")
-    assert (await fills(database), await waiting(database)) == (0, 3)
+    assert (await accepted(database), await waiting(database)) == (0, 3)
 
 
-async def test_the_largest_bound_that_can_be_written_is_one(database: Database) -> None:
+async def test_largest_possible_bound_works(database: Database) -> None:
     await declare(database, max_waiting_per_submitter=2**31 - 1)
-    assert await fills(database, most=2) == 2
+    assert await accepted(database, most=2) == 2
 
 
-async def test_a_bound_below_nothing_is_refused(database: Database) -> None:
+async def test_negative_bound_is_refused(database: Database) -> None:
     with pytest.raises(asyncpg.CheckViolationError):
         await declare(database, max_waiting_per_submitter=-1)
 
@@ -138,7 +138,7 @@ async def test_a_bound_below_nothing_is_refused(database: Database) -> None:
 # Dedupe keys
 
 
-async def test_the_dedupe_keys_of_two_submitters_do_not_meet(database: Database) -> None:
+async def test_dedupe_key_is_free_for_another_submitter(database: Database) -> None:
     columns: dict[str, Any] = {"dedupe_key": "nightly", "run_at": LATER}
     rows = [await insert_row(database, login, **columns) for login in ("team_a", "team_b")]
     assert [await row.status() for row in rows] == ["waiting", "waiting"]
@@ -147,7 +147,7 @@ async def test_the_dedupe_keys_of_two_submitters_do_not_meet(database: Database)
             await database.insert_task(login, dedupe_key="nightly")
 
 
-async def test_an_open_insert_of_a_dedupe_key_holds_up_no_other_submitter(database: Database) -> None:
+async def test_open_insert_of_a_dedupe_key_blocks_no_other_submitter(database: Database) -> None:
     holder, other = await database.connect("team_a"), await database.connect("team_b")
     insert = "INSERT INTO dispatch.tasks (dedupe_key) VALUES ('nightly') RETURNING id"
     async with holder.transaction():
@@ -157,7 +157,7 @@ async def test_an_open_insert_of_a_dedupe_key_holds_up_no_other_submitter(databa
     assert len(await (await database.session("admin")).fetch("SELECT FROM dispatch.tasks")) == 2
 
 
-async def test_a_key_that_is_taken_may_be_passed_over(database: Database) -> None:
+async def test_taken_dedupe_key_may_be_skipped_with_on_conflict(database: Database) -> None:
     insert = "INSERT INTO dispatch.tasks (dedupe_key) VALUES ('nightly') ON CONFLICT DO NOTHING RETURNING id"
     team, other = await database.session("team_a"), await database.session("team_b")
     assert [bool(await session.fetchval(insert)) for session in (team, team, other, other)] == [
@@ -171,13 +171,13 @@ FIRST_BOUND = "UPDATE dispatch.queues SET max_waiting_per_submitter = 5 WHERE na
 
 async def test_inserts_are_checked_from_the_first_bound_on(database: Database) -> None:
     admin, operator = await database.connect("admin"), await database.connect("operator")
-    assert await admin.fetchval(CHECKS) == 0, "where nothing is bounded, nobody pays for it"
+    assert await admin.fetchval(CHECKS) == 0, "without a bound there is no check"
     for _ in range(2):
         await operator.execute(FIRST_BOUND)
         assert await admin.fetchval(CHECKS) == 1
 
 
-async def test_the_first_bound_says_what_it_waits_for(database: Database) -> None:
+async def test_first_bound_names_the_sessions_it_waits_for(database: Database) -> None:
     inserting, operator = await database.connect("team_a"), await database.connect("operator")
     async with inserting.transaction():
         await inserting.execute("INSERT INTO dispatch.tasks (queue) VALUES ('default')")

@@ -1,4 +1,4 @@
-"""What an INSERT may say: both sides of every limit, and refusals that name the column but never the content."""
+"""Values of an INSERT: both sides of every limit, and refusals that name the column but never the content."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def shared(postgres: PostgresServer) -> AsyncIterator[Database]:
-    """One database for all of this file: a refused row leaves nothing behind."""
+    """One database for this whole file: a refused row leaves nothing behind."""
     database = await postgres.create_database()
     operator = await database.session("operator")
     await operator.execute("INSERT INTO dispatch.queues (name) VALUES ('reports'), ('ingest-eu'), ('video')")
@@ -214,17 +214,17 @@ async def test_every_row_has_a_start_key_of_its_own(shared: Database) -> None:
         ("vide", "video"),
     ],
 )
-async def test_the_hint_names_the_nearest_queue(shared: Database, typed: str, meant: str) -> None:
+async def test_hint_names_the_nearest_queue(shared: Database, typed: str, meant: str) -> None:
     assert meant in ((await refusal(shared, {"queue": typed})).hint or "")
 
 
-async def test_the_row_of_defaults_is_no_queue_and_is_never_suggested(shared: Database) -> None:
+async def test_row_of_defaults_is_no_queue_and_never_suggested(shared: Database) -> None:
     error = await refusal(shared, {"queue": "**"})
     assert error.sqlstate == "DI003"
     assert "*" not in (error.hint or "")
 
 
-async def test_one_bad_row_refuses_its_statement(shared: Database, team: Connection) -> None:
+async def test_statement_with_one_bad_row_is_refused(shared: Database, team: Connection) -> None:
     before = await team.fetchval("SELECT count(*) FROM dispatch.tasks")
     with pytest.raises(asyncpg.PostgresError) as refused:
         await team.execute("INSERT INTO dispatch.tasks (priority) VALUES (1), (2), (5000)")
@@ -233,20 +233,20 @@ async def test_one_bad_row_refuses_its_statement(shared: Database, team: Connect
 
 
 async def test_a_nul_never_reaches_a_row(team: Connection) -> None:
-    """jsonb itself has no NUL, so the refusal is the type's and carries its SQLSTATE."""
+    """jsonb itself has no NUL, so the type refuses it with its own SQLSTATE."""
     with pytest.raises(asyncpg.UntranslatableCharacterError):
         await team.execute("""INSERT INTO dispatch.tasks (env) VALUES ('{"A": "\\u0000"}')""")
 
 
 @pytest.mark.parametrize("name", ["", "Reports", "a_b", "-a", "a-", "a.b", "../x", "a" * 64, "a\n", "ä", None])
-async def test_a_queue_is_named_like_a_dns_label(shared: Database, name: str | None) -> None:
+async def test_queue_name_must_be_a_dns_label(shared: Database, name: str | None) -> None:
     operator = await shared.session("operator")
     with pytest.raises(asyncpg.IntegrityConstraintViolationError):
         await operator.execute("INSERT INTO dispatch.queues (name) VALUES ($1)", name)
 
 
 @pytest.mark.parametrize("name", ["a", "0", "a-b", "a" * 63])
-async def test_any_dns_label_names_a_queue(shared: Database, name: str) -> None:
+async def test_queue_name_may_be_any_dns_label(shared: Database, name: str) -> None:
     operator = await shared.session("operator")
     await operator.execute("INSERT INTO dispatch.queues (name) VALUES ($1)", name)
     assert await shared.insert_task(queue=name)

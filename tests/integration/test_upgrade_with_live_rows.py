@@ -1,4 +1,4 @@
-"""A database of the schema before derived keys, with rows alive, becomes one of today: no container notices."""
+"""A database with live rows is upgraded from the schema before derived keys; no container notices."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from tests.postgres import Database, PostgresServer, Record
 from tests.rows import SECOND, Row, Started, contradictions
 
 BEFORE = 7
-"""The last schema with the keys as columns."""
+"""The last schema version with the keys as columns."""
 
-# The statement of the version of then, by which it read what a Job is made from.
+# The old dispatcher's statement for the data of a Job.
 OLD_REQUESTS = """
 SELECT id, attempt, env::text AS env, spec::text AS spec, start_key::text AS start_key, cache_key
 FROM dispatch.tasks WHERE id = ANY ($1::bigint[])
 """
 QUEUES = "INSERT INTO dispatch.queues (name, owner_role) VALUES ('owned', 'dispatch_operator'), ('plain', NULL)"
 SECRETS = {"start_key", "run_token", "run_digest"}
-"""Columns that the upgrade takes away or adds."""
+"""Columns that the upgrade removes or adds."""
 
 
 @dataclass(frozen=True)
-class Alive:
-    """What stood in the database at the upgrade; the keys are those of then."""
+class LiveRows:
+    """The rows of the database at the upgrade, with their old keys."""
 
     database: Database
     handed_out: Row
@@ -56,12 +56,12 @@ async def read(database: Database) -> tuple[list[Record], list[Record]]:
 
 
 async def insert(database: Database, login: str = "team_a", **columns: object) -> Row:
-    """A row of then, with the key that stands in it."""
+    """A row of the old schema, with the key that is stored in it."""
     task_id = await database.insert_task(login, **columns)
     return Row(database, task_id, (await database.task(task_id))["start_key"])
 
 
-async def live(database: Database) -> Alive:
+async def make_live_rows(database: Database) -> LiveRows:
     await (await database.session("admin")).execute(QUEUES)
     handed_out, running = await insert(database, payload="p"), await insert(database, payload=[1])
     other = await insert(database, "team_b", queue="owned", dedupe_key="d")
@@ -70,42 +70,42 @@ async def live(database: Database) -> Alive:
     assert await finished.finish(tokens[finished.id], "succeeded", result={"lines": 3}) == "succeeded"
     assert await retried.finish(tokens[retried.id], "retry", error="again") == "waiting"
     tokens[retried.id] = await retried.started(attempt=2)
-    return Alive(database, handed_out, running, other, finished, retried, tokens, await read(database))
+    return LiveRows(database, handed_out, running, other, finished, retried, tokens, await read(database))
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def old(database: Database, postgres: PostgresServer) -> AsyncIterator[Alive]:
-    """A database of then, on a server that has the logins."""
+async def before_upgrade(database: Database, postgres: PostgresServer) -> AsyncIterator[LiveRows]:
+    """A database of the old schema, on a server that has the logins."""
     created = await postgres.create_database(migrated=False)
     connection = await open_connection(created.admin_url, **WRITING)
     await prepare(connection)
     for migration in plan_migrations({}, [one for one in read_migrations() if one.version <= BEFORE]):
         await apply(connection, migration)
     await connection.close()
-    yield await live(created)
+    yield await make_live_rows(created)
     await created.drop()
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def upgraded(old: Alive) -> Alive:
-    """The same database, of today."""
+async def upgraded(before_upgrade: LiveRows) -> LiveRows:
+    """The same database after the upgrade."""
     files = [migration.name for migration in read_migrations() if migration.version > BEFORE]
-    assert await migrate(old.database.admin_url) == files
-    return old
+    assert await migrate(before_upgrade.database.admin_url) == files
+    return before_upgrade
 
 
 def without_secrets(records: list[Record]) -> list[dict[str, object]]:
     return [{name: value for name, value in record.items() if name not in SECRETS} for record in records]
 
 
-async def test_nothing_of_a_row_or_a_launch_changes(upgraded: Alive) -> None:
+async def test_rows_and_launches_stay_unchanged(upgraded: LiveRows) -> None:
     now = await read(upgraded.database)
     assert [without_secrets(records) for records in now] == [without_secrets(one) for one in upgraded.before]
     assert [contradictions(record) for record in now[0]] == [[]] * len(upgraded.rows)
     assert not {"start_key", "run_token"} & {*now[0][0].keys(), *now[1][0].keys()}
 
 
-async def test_a_container_with_the_start_key_of_then_starts_its_row(upgraded: Alive) -> None:
+async def test_old_start_key_starts_its_row(upgraded: LiveRows) -> None:
     row = upgraded.handed_out
     assert row.start_key != await upgraded.database.start_key(row.id)
     started = await row.started()
@@ -114,7 +114,7 @@ async def test_a_container_with_the_start_key_of_then_starts_its_row(upgraded: A
     assert await row.finish(started, "succeeded") == "succeeded"
 
 
-async def test_a_job_of_today_starts_a_row_of_then(upgraded: Alive) -> None:
+async def test_new_start_key_starts_an_old_row(upgraded: LiveRows) -> None:
     row, session = upgraded.handed_out, Session(lambda: upgraded.database.url("reader"))
     async with look(session) as rows:
         task, secret = (await rows.tasks([row.id]))[row.id], await rows.start_secret()
@@ -124,12 +124,12 @@ async def test_a_job_of_today_starts_a_row_of_then(upgraded: Alive) -> None:
     assert await row.start(start_key=key) is not None
 
 
-async def test_the_start_key_of_another_row_of_then_is_refused(upgraded: Alive) -> None:
+async def test_old_start_key_of_another_row_is_refused(upgraded: LiveRows) -> None:
     assert await upgraded.handed_out.start(start_key=upgraded.running.start_key) is None
     assert await upgraded.running.start(launch=2, pod=SECOND, start_key=upgraded.other.start_key) is None
 
 
-async def test_a_container_with_the_run_token_of_then_heartbeats_and_finishes(upgraded: Alive) -> None:
+async def test_old_run_token_heartbeats_and_finishes(upgraded: LiveRows) -> None:
     for row in (upgraded.running, upgraded.other, upgraded.retried):
         started = upgraded.tokens[row.id]
         assert await row.heartbeat(started) == "continue"
@@ -139,12 +139,12 @@ async def test_a_container_with_the_run_token_of_then_heartbeats_and_finishes(up
         assert (await row.launches())[-1]["outcome"] == "succeeded"
 
 
-async def test_a_report_of_then_that_is_repeated_gets_its_answer(upgraded: Alive) -> None:
+async def test_repeated_old_report_gets_its_answer(upgraded: LiveRows) -> None:
     row = upgraded.finished
     assert await row.finish(upgraded.tokens[row.id], "succeeded") == "succeeded"
 
 
-async def test_a_pod_that_asks_again_gets_a_token_that_works(upgraded: Alive) -> None:
+async def test_pod_that_starts_again_gets_a_valid_token(upgraded: LiveRows) -> None:
     row = upgraded.running
     again = await row.started()
     assert again.payload == [1]
@@ -155,26 +155,26 @@ async def test_a_pod_that_asks_again_gets_a_token_that_works(upgraded: Alive) ->
     assert (launch["outcome"], launch["run_digest"]) == ("succeeded", again.run_digest)
 
 
-async def test_a_twin_of_the_pod_of_then_is_refused(upgraded: Alive) -> None:
+async def test_another_pod_of_the_old_launch_is_refused(upgraded: LiveRows) -> None:
     row = upgraded.running
     assert await row.start(pod=SECOND) is None
     assert await row.heartbeat(upgraded.tokens[row.id]) == "continue"
 
 
-async def test_a_next_launch_with_the_key_of_then_takes_over(upgraded: Alive) -> None:
+async def test_next_launch_with_the_old_key_takes_over(upgraded: LiveRows) -> None:
     row = upgraded.running
     new = await row.started(launch=2, pod=SECOND)
     assert (await row.heartbeat(upgraded.tokens[row.id]), await row.heartbeat(new)) == ("lost", "continue")
 
 
-async def test_the_key_of_then_still_starts_the_attempts_that_follow(upgraded: Alive) -> None:
+async def test_old_key_starts_later_attempts(upgraded: LiveRows) -> None:
     row = upgraded.running
     assert await row.finish(upgraded.tokens[row.id], "retry") == "waiting"
     assert await row.start(attempt=1, launch=2, pod=SECOND) is None
     assert await row.start(attempt=2) is not None
 
 
-async def test_rows_of_then_are_cancelled_and_returned(upgraded: Alive) -> None:
+async def test_old_rows_are_cancelled_and_returned(upgraded: LiveRows) -> None:
     cancelled, silent = upgraded.handed_out, upgraded.running
     assert await cancelled.cancel() == "cancelled"
     assert await cancelled.start() is None
@@ -182,10 +182,10 @@ async def test_rows_of_then_are_cancelled_and_returned(upgraded: Alive) -> None:
     assert await returned(silent, upgraded.tokens[silent.id]) == "waiting"
 
 
-async def test_a_queue_with_an_owner_is_open_as_before(upgraded: Alive) -> None:
+async def test_owned_queue_stays_open(upgraded: LiveRows) -> None:
     operator = await upgraded.database.session("operator")
-    doors = {row["name"]: row["submit_role"] for row in await operator.fetch("SELECT * FROM dispatch.queues")}
-    assert doors == {"*": None, "default": None, "owned": "dispatch_submitter", "plain": None}
+    submit_roles = {row["name"]: row["submit_role"] for row in await operator.fetch("SELECT * FROM dispatch.queues")}
+    assert submit_roles == {"*": None, "default": None, "owned": "dispatch_submitter", "plain": None}
     for login in ("team_a", "team_b"):
         assert await upgraded.database.insert_task(login, queue="owned")
     await operator.execute("UPDATE dispatch.queues SET submit_role = NULL WHERE name = 'owned'")
@@ -193,9 +193,9 @@ async def test_a_queue_with_an_owner_is_open_as_before(upgraded: Alive) -> None:
         await upgraded.database.insert_task("team_b", queue="owned")
 
 
-async def test_the_upgrade_says_which_queues_it_keeps_open(old: Alive) -> None:
+async def test_upgrade_names_the_queues_that_it_keeps_open(before_upgrade: LiveRows) -> None:
     said: list[str] = []
-    connection = await open_connection(old.database.admin_url, **WRITING)
+    connection = await open_connection(before_upgrade.database.admin_url, **WRITING)
     connection.add_log_listener(lambda _, message: said.append(f"{message} {message.hint}"))
     for migration in read_migrations():
         if migration.version > BEFORE:
@@ -205,17 +205,17 @@ async def test_the_upgrade_says_which_queues_it_keeps_open(old: Alive) -> None:
         True
     ]
     assert not any('"plain"' in words for words in said)
-    assert await migrate(old.database.admin_url) == []
+    assert await migrate(before_upgrade.database.admin_url) == []
 
 
-async def test_a_dispatcher_of_then_stops_instead_of_launching(upgraded: Alive) -> None:
+async def test_old_dispatcher_stops_instead_of_launching(upgraded: LiveRows) -> None:
     reader = await upgraded.database.session("reader")
     with pytest.raises(asyncpg.UndefinedColumnError):
         await reader.fetch(OLD_REQUESTS, [upgraded.handed_out.id])
 
 
-async def test_a_janitor_of_then_moves_no_row(upgraded: Alive) -> None:
-    """Its statements name functions that are no more."""
+async def test_old_janitor_moves_no_row(upgraded: LiveRows) -> None:
+    """Its statements name functions that no longer exist."""
     janitor, row = await upgraded.database.session("janitor"), upgraded.running
     token, before = upgraded.tokens[row.id].run_token, await row.now()
     old_return = "SELECT dispatch.janitor_return($1::bigint, 1, 1, $2::uuid, 1, 'gone')"
@@ -225,15 +225,15 @@ async def test_a_janitor_of_then_moves_no_row(upgraded: Alive) -> None:
     assert await row.now() == before
 
 
-async def test_a_dispatcher_of_today_does_not_look_before_the_upgrade(old: Alive) -> None:
-    session = Session(lambda: old.database.url("reader"))
+async def test_new_dispatcher_does_not_read_the_old_schema(before_upgrade: LiveRows) -> None:
+    session = Session(lambda: before_upgrade.database.url("reader"))
     with pytest.raises(DatabaseUnfit, match=f"schema version is {BEFORE}, this version needs {NEWEST}"):
         async with look(session):
             pass
     await session.close()
 
 
-async def test_a_container_of_then_that_is_deleted_with_its_row_leaves_no_key(upgraded: Alive) -> None:
+async def test_deleted_old_row_leaves_no_key(upgraded: LiveRows) -> None:
     admin = await upgraded.database.session("admin")
     kept = "SELECT array_agg(task_id ORDER BY task_id) FROM dispatch.earlier_start_keys"
     live_ids = [row.id for row in upgraded.rows if row is not upgraded.finished]

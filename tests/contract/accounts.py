@@ -1,6 +1,6 @@
 """The rights of a ServiceAccount by the answers of the API server, and by `docs/rights.md`.
 
-The server is asked in two ways: for the complete list of rules that apply to the account, with names; and for every
+The server is asked for the complete list of rules that apply to the account, with names. Then it is asked for every
 resource with every verb, as the authorizer is asked for a request.
 """
 

@@ -44,9 +44,7 @@ async def runs_to_its_end(place: Place, **settings: object) -> None:
 
 @pytest.mark.fault(3)
 @pytest.mark.museum("GC on replica row")
-async def test_a_standby_that_shows_a_finished_row_as_waiting_is_never_asked_for_rows(
-    place: Place, postgres: PostgresServer
-) -> None:
+async def test_lagging_standby_is_never_asked_for_rows(place: Place, postgres: PostgresServer) -> None:
     (task_id,) = await insert(place, 1)
     async with standby_of(postgres) as standby, admin_at(standby, place) as lagging:
         await lagging.execute("SELECT pg_wal_replay_pause()")
@@ -62,7 +60,7 @@ async def test_a_standby_that_shows_a_finished_row_as_waiting_is_never_asked_for
 
 
 @pytest.mark.fault(4)
-async def test_a_run_whose_report_a_fail_over_lost_is_not_made_again(place: Place, postgres: PostgresServer) -> None:
+async def test_run_whose_report_a_failover_lost_is_not_repeated(place: Place, postgres: PostgresServer) -> None:
     await insert(place, 1)
     async with standby_of(postgres) as standby:
         await standby.stop()
@@ -83,7 +81,7 @@ async def test_a_run_whose_report_a_fail_over_lost_is_not_made_again(place: Plac
 
 
 @pytest.mark.fault(1)
-async def test_without_a_database_no_finished_job_is_removed(place: Place, postgres: PostgresServer) -> None:
+async def test_finished_job_is_kept_while_the_database_is_away(place: Place, postgres: PostgresServer) -> None:
     await insert(place, 1)
     async with place.playing(), Dispatcher(place, TOMBSTONE_SECONDS=4) as dispatcher:
         await succeeded(place, dispatcher, 1)
@@ -98,7 +96,7 @@ async def test_without_a_database_no_finished_job_is_removed(place: Place, postg
 
 @pytest.mark.fault(6)
 @pytest.mark.museum("cursor by id")
-async def test_a_row_that_is_committed_after_later_ones_is_launched(place: Place) -> None:
+async def test_row_committed_after_higher_ids_is_launched(place: Place) -> None:
     slow = await place.database.connect("team_a")
     async with place.playing() as player, Dispatcher(place) as dispatcher:
         transaction = slow.transaction()
@@ -114,7 +112,7 @@ async def test_a_row_that_is_committed_after_later_ones_is_launched(place: Place
 
 
 @pytest.mark.fault(7)
-async def test_an_id_that_is_given_again_is_another_task(place: Place) -> None:
+async def test_reused_id_is_another_task(place: Place) -> None:
     (first,) = await insert(place, 1)
     async with place.playing() as player, Dispatcher(place) as dispatcher:
         await succeeded(place, dispatcher, 1)
@@ -130,7 +128,7 @@ async def test_an_id_that_is_given_again_is_another_task(place: Place) -> None:
 
 
 @pytest.mark.fault(8)
-async def test_a_row_that_goes_while_its_job_runs_leaves_the_job_alone(place: Place) -> None:
+async def test_running_job_stays_when_its_row_is_changed_or_deleted(place: Place) -> None:
     kept, gone = [await place.database.insert_task(env={"PLAY": "hang"}) for _ in range(2)]
     async with place.playing() as player, Dispatcher(place, TOMBSTONE_SECONDS=0) as dispatcher:
         await wait_for(lambda: len([run for run in player.runs if run.calls.heartbeats]) == 2, "both run", 20)
@@ -144,7 +142,7 @@ async def test_a_row_that_goes_while_its_job_runs_leaves_the_job_alone(place: Pl
 
 
 @pytest.mark.fault(9)
-async def test_a_column_that_is_missing_is_named_and_nothing_is_launched(place: Place) -> None:
+async def test_missing_column_is_named_and_nothing_is_launched(place: Place) -> None:
     admin = await place.database.session("admin")
     await insert(place, 1)
     await admin.execute("ALTER TABLE dispatch.tasks RENAME COLUMN submitted_by TO author")
@@ -157,7 +155,7 @@ async def test_a_column_that_is_missing_is_named_and_nothing_is_launched(place: 
 
 
 @pytest.mark.fault(9)
-async def test_a_status_that_this_version_does_not_know_is_not_waiting(place: Place) -> None:
+async def test_row_with_an_unknown_status_is_neither_launched_nor_swept(place: Place) -> None:
     odd, good = await insert(place, 2)
     admin = await place.database.session("admin")
     for constraint in ("status_is_known", "finished_when_terminal"):
@@ -174,7 +172,7 @@ async def test_a_status_that_this_version_does_not_know_is_not_waiting(place: Pl
 
 
 @pytest.mark.fault(1, 5)
-async def test_a_lost_session_costs_a_look_and_no_row(place: Place) -> None:
+async def test_lost_session_loses_no_row(place: Place) -> None:
     admin = await place.database.session("admin")
     ends = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = 'reader' AND datname = $1"
     async with place.playing(), Dispatcher(place) as dispatcher:
@@ -186,9 +184,7 @@ async def test_a_lost_session_costs_a_look_and_no_row(place: Place) -> None:
 
 
 @pytest.mark.fault(5)
-async def test_a_statement_that_is_never_answered_is_given_up_and_asked_anew(
-    place: Place, postgres_proxy: PostgresProxy
-) -> None:
+async def test_unanswered_statement_times_out_and_is_repeated(place: Place, postgres_proxy: PostgresProxy) -> None:
     gate = Gate()
     rule = postgres_proxy.add(postgres_verbs.freeze(gate), runs("pg_is_in_recovery"), nth(5))
     url = postgres_proxy.url(place.database.url("reader"))

@@ -65,7 +65,7 @@ async def etcd(place: Place, session: aiohttp.ClientSession, what: str, body: Js
 
 
 @pytest.mark.fault(21)
-async def test_when_etcd_is_full_writes_stop_and_go_on_when_there_is_room(small_place: Place) -> None:
+async def test_full_etcd_stops_writes_until_there_is_room(small_place: Place) -> None:
     place = small_place
     async with place.playing() as player, Dispatcher(place, TOMBSTONE_SECONDS=0) as dispatcher:
         await insert(place, 1, env={"PLAY": "hang"})

@@ -218,7 +218,7 @@ def deleted_by_selector(history: History) -> History:
         (lambda history: altered(history, writes=[]), "vacuous: 0 creates, at least 8"),
     ],
 )
-def test_what_may_never_happen_is_found(recorded: History, tamper: Tamper, words: str) -> None:
+def test_each_forbidden_change_of_a_history_is_found(recorded: History, tamper: Tamper, words: str) -> None:
     found = violations(tamper(recorded), bounds())
     assert any(words in one for one in found), found
 
@@ -234,11 +234,11 @@ def test_what_may_never_happen_is_found(recorded: History, tamper: Tamper, words
         ({"quiet": [Window("the database is away", datetime.min.replace(tzinfo=UTC), NOW + 999 * LATER * 24)]}, "I6: "),
     ],
 )
-def test_what_a_test_does_not_allow_is_found(recorded: History, changes: dict[str, Any], words: str) -> None:
+def test_each_bound_of_a_test_is_enforced(recorded: History, changes: dict[str, Any], words: str) -> None:
     assert any(one.startswith(words) for one in violations(recorded, bounds(**changes)))
 
 
-def test_as_many_late_posts_as_are_allowed_are_no_violation(recorded: History) -> None:
+def test_allowed_number_of_late_posts_is_no_violation(recorded: History) -> None:
     for tamper in (made_again_after_the_sweep, a_second_job):
         assert violations(tamper(recorded), bounds()) != []
         assert violations(tamper(recorded), bounds(late_posts=1, over_cap=1)) == []
@@ -249,13 +249,13 @@ def test_as_many_late_posts_as_are_allowed_are_no_violation(recorded: History) -
     assert creates_fall(an_older_number(recorded).writes, late_posts=1) == []
 
 
-def test_what_somebody_else_deleted_may_be_made_again(recorded: History) -> None:
+def test_job_deleted_by_somebody_else_may_be_created_again(recorded: History) -> None:
     foreign = [altered(write, is_ours=False) for write in recorded.writes if write.verb == "delete"]
     again = made_again_after_the_sweep(recorded).writes
     assert made_twice([write for write in again if write.verb == "create"] + foreign) == []
 
 
-def test_a_quiet_time_concerns_only_us_and_only_then(recorded: History) -> None:
+def test_quiet_window_covers_only_our_writes_within_it(recorded: History) -> None:
     first = min(write.received_at for write in recorded.writes)
     last = max(write.received_at for write in recorded.writes)
     before = Window("before", first - LATER, first - timedelta(microseconds=1))

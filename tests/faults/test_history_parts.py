@@ -16,7 +16,7 @@ LABELS = {f"dispatcher.internal/{name}": "1" for name in ("task-id", "attempt", 
 CREATED: Json = {"metadata": {"name": "a", "labels": LABELS}}
 
 
-def test_a_taken_over_launch_may_have_asked_last() -> None:
+def test_taken_over_launch_may_have_asked_last() -> None:
     """Both wait for the row's lock, and each is written down with the time at which it began to wait."""
     low, high = NOW + timedelta(milliseconds=2), NOW + timedelta(milliseconds=1)
     taken_over = [Start((1, 1, 1), "a", "t", low, ended_at=high), Start((1, 1, 2), "b", "u", high)]
@@ -24,7 +24,7 @@ def test_a_taken_over_launch_may_have_asked_last() -> None:
     assert starts_fall([replace(taken_over[0], ended_at=low), taken_over[1]]) != []
 
 
-def test_a_job_follows_another_of_its_row_only_when_that_is_over() -> None:
+def test_job_follows_another_of_its_row_only_once_that_one_is_over() -> None:
     first, second = Life((1, 1, 1), "a", 0.0, ended=5.0), Life((1, 1, 2), "b", 5.0)
     assert two_at_once([second, first]) == []
     assert two_at_once([second, replace(first, ended=5.1)]) == ["I1: b made while ['a'] unfinished"]
@@ -32,7 +32,7 @@ def test_a_job_follows_another_of_its_row_only_when_that_is_over() -> None:
     assert two_at_once([replace(second, key=(2, 1, 1)), replace(first, ended=None)]) == []
 
 
-def test_what_a_watch_missed_between_two_lists_is_over() -> None:
+def test_job_missing_from_the_next_list_is_over() -> None:
     def sight(type_: str, name: str, *, is_over: bool = False) -> Sight:
         return Sight(type_, name, name and f"uid-{name}", (1, 1, 1) if name else None, is_over)
 
@@ -44,7 +44,7 @@ def test_what_a_watch_missed_between_two_lists_is_over() -> None:
     assert lives == {"a": (1, 6), "old": (1, 1), "b": (2, 3), "c": (5, 6), "d": (7, 8)}
 
 
-def test_what_one_list_shows_to_have_come_and_gone_was_not_there_at_once() -> None:
+def test_jobs_that_end_and_begin_between_two_lists_do_not_overlap() -> None:
     """Of an outage: a Job ended, and another was made for it, before anybody could watch again."""
     key, end_of_list = (1, 1, 1), Sight("LIST", "", "", None, False)
     before = [Sight("LIST", "old", "1", key, False), Sight("LIST", "gone", "2", key, False), end_of_list]
@@ -91,7 +91,7 @@ def test_a_job_lives_until_its_controller_says_that_it_is_over(tmp_path: Path) -
     assert lives(tmp_path, created, line(3, "update", conditions("Failed"), sub="status")) == [(0.2, 3)]
 
 
-def test_a_deleted_job_lives_until_nothing_keeps_it(tmp_path: Path) -> None:
+def test_deleted_job_lives_until_its_last_finalizer_is_removed(tmp_path: Path) -> None:
     created = line(0, "create", CREATED, code=201)
     deleted = line(1, "delete", {"propagationPolicy": "Foreground"})
     kept = line(2, "patch", {"metadata": {"finalizers": ["x"]}})
@@ -106,7 +106,7 @@ def test_a_refused_create_makes_no_job(tmp_path: Path) -> None:
     assert lives(tmp_path, line(0, "create", CREATED, code=409)) == []
 
 
-def test_lines_that_are_not_whole_not_answered_or_elsewhere_wait(tmp_path: Path) -> None:
+def test_incomplete_unanswered_and_foreign_audit_lines_are_skipped(tmp_path: Path) -> None:
     whole = line(0, "delete", {}, user="us:dispatcher")
     elsewhere = whole.replace(b'"here"', b'"there"')
     started = line(0, "delete", {}, stage="ResponseStarted")

@@ -40,7 +40,7 @@ async def insert_as(place: Place, name: str) -> None:
 
 
 @pytest.mark.fault(57)
-async def test_a_submitter_with_an_evil_name_is_quoted_everywhere(place: Place, postgres: PostgresServer) -> None:
+async def test_hostile_submitter_name_is_quoted_everywhere(place: Place, postgres: PostgresServer) -> None:
     async with login(postgres, EVIL), place.playing(), Dispatcher(place, LOG_LEVEL="debug") as dispatcher:
         await insert_as(place, EVIL)
         await succeeded(place, dispatcher, 1)
@@ -56,7 +56,7 @@ async def test_a_submitter_with_an_evil_name_is_quoted_everywhere(place: Place, 
 
 @pytest.mark.fault(55, 57)
 @pytest.mark.museum("env $ unescaped")
-async def test_evil_values_arrive_as_they_were_written_and_are_not_logged(place: Place) -> None:
+async def test_hostile_values_arrive_unchanged_and_are_not_logged(place: Place) -> None:
     place.template("open", row_may_set="env,args,command")
     async with place.playing() as player, Dispatcher(place, LOG_LEVEL="debug") as dispatcher:
         ids = [await place.database.insert_task(template="open", env={"TEXT": text}) for text in TEXTS]
@@ -80,7 +80,7 @@ DENIED: list[Mapping[str, Any]] = [
 
 
 @pytest.mark.fault(54, 56)
-async def test_what_a_template_does_not_open_makes_no_job(place: Place) -> None:
+async def test_row_that_sets_what_its_template_does_not_open_makes_no_job(place: Place) -> None:
     place.template("open", row_may_set="env,cpu,image", max_cpu="1", max_seconds="60", images="registry.example/team/*")
     path = place.templates / "open.yaml"
     path.write_text(path.read_text() + "          env: [{name: FIXED, value: theirs}]\n")
@@ -95,7 +95,7 @@ async def test_what_a_template_does_not_open_makes_no_job(place: Place) -> None:
 
 
 @pytest.mark.fault(58)
-async def test_metrics_of_many_queues_and_submitters_name_queues_alone(place: Place) -> None:
+async def test_metrics_name_queues_but_no_submitters_or_tasks(place: Place) -> None:
     operator = await place.database.connect("operator")
     await operator.executemany(
         "INSERT INTO dispatch.queues (name) VALUES ($1)", [(f"queue-{number}",) for number in range(QUEUES)]

@@ -83,7 +83,7 @@ class Truth:
         await self._plane.admin("POST", self._path, {"metadata": {"name": name}})
 
 
-def test_a_request_is_read_in_the_words_of_kubernetes() -> None:
+def test_request_is_described_by_kubernetes_verb_and_resource() -> None:
     jobs = "/apis/batch/v1/namespaces/a/jobs"
     told = [
         str(Asked(method, path, query))
@@ -105,13 +105,13 @@ def test_a_request_is_read_in_the_words_of_kubernetes() -> None:
     ]  # fmt: skip
 
 
-async def test_without_a_rule_everything_passes_and_the_token_with_it(client: Client, truth: Truth) -> None:
+async def test_proxy_without_rules_passes_requests_and_token(client: Client, truth: Truth) -> None:
     assert await client.create("a") == 201
     assert await client.create("a") == 409
     assert await client.names() == await truth.names() == {"a"}
 
 
-async def test_dropped_before_it_was_never_done(client: Client, truth: Truth, kube_proxy: KubeProxy) -> None:
+async def test_drop_before_leaves_the_request_undone(client: Client, truth: Truth, kube_proxy: KubeProxy) -> None:
     rule = kube_proxy.add(verbs.drop_before, asks("create", "configmaps"), nth(1))
     with pytest.raises(LOST):
         await client.create("a")
@@ -119,7 +119,7 @@ async def test_dropped_before_it_was_never_done(client: Client, truth: Truth, ku
     assert await client.create("a") == 201
 
 
-async def test_dropped_after_it_was_done_although_the_client_saw_nothing(
+async def test_drop_after_carries_out_a_request_without_an_answer(
     client: Client, truth: Truth, kube_proxy: KubeProxy
 ) -> None:
     rule = kube_proxy.add(verbs.drop_after, asks("create", "configmaps"), nth(1))
@@ -130,7 +130,7 @@ async def test_dropped_after_it_was_done_although_the_client_saw_nothing(
     assert (rule.hits, rule.seen) == (1, 2)
 
 
-async def test_delayed_it_comes_late(client: Client, kube_proxy: KubeProxy) -> None:
+async def test_delay_rule_answers_late(client: Client, kube_proxy: KubeProxy) -> None:
     rule = kube_proxy.add(verbs.delay(0.3), asks("list", "configmaps"))
     began = asyncio.get_running_loop().time()
     await client.names()
@@ -138,7 +138,9 @@ async def test_delayed_it_comes_late(client: Client, kube_proxy: KubeProxy) -> N
     assert rule.hits == 1
 
 
-async def test_held_it_is_not_forwarded_until_it_is_let_go(client: Client, truth: Truth, kube_proxy: KubeProxy) -> None:
+async def test_hold_rule_forwards_nothing_before_the_gate_opens(
+    client: Client, truth: Truth, kube_proxy: KubeProxy
+) -> None:
     gate = Gate()
     rule = kube_proxy.add(verbs.hold(gate), asks("create", "configmaps"))
     asked = asyncio.create_task(client.create("a"))
@@ -149,7 +151,7 @@ async def test_held_it_is_not_forwarded_until_it_is_let_go(client: Client, truth
     assert (rule.hits, await truth.names()) == (1, {"a"})
 
 
-async def test_held_it_lands_after_the_client_gave_up(client: Client, truth: Truth, kube_proxy: KubeProxy) -> None:
+async def test_hold_rule_forwards_after_the_client_gave_up(client: Client, truth: Truth, kube_proxy: KubeProxy) -> None:
     gate = Gate()
     rule = kube_proxy.add(verbs.hold(gate), asks("create", "configmaps"))
     with pytest.raises(TimeoutError):
@@ -161,7 +163,7 @@ async def test_held_it_lands_after_the_client_gave_up(client: Client, truth: Tru
     assert (rule.told, await truth.names()) == (["create configmaps 201"], {"late"})
 
 
-async def test_a_status_is_answered_with_body_and_headers(client: Client, truth: Truth, kube_proxy: KubeProxy) -> None:
+async def test_status_rule_answers_with_its_code_and_body(client: Client, truth: Truth, kube_proxy: KubeProxy) -> None:
     rule = kube_proxy.add(verbs.status(429, {"reason": "TooManyRequests"}), asks("create", "configmaps"), nth(1))
     page = kube_proxy.add(verbs.status(502, b"<html>"), asks("list", "configmaps"), nth(1))
     assert await client.ask("POST", client.path, {"metadata": {"name": "a"}}) == (429, {"reason": "TooManyRequests"})
@@ -170,7 +172,7 @@ async def test_a_status_is_answered_with_body_and_headers(client: Client, truth:
     assert (rule.hits, page.hits, await truth.names()) == (1, 1, set())
 
 
-async def test_truncated_the_client_gets_half(client: Client, truth: Truth, kube_proxy: KubeProxy) -> None:
+async def test_truncated_answer_breaks_within_its_body(client: Client, truth: Truth, kube_proxy: KubeProxy) -> None:
     rule = kube_proxy.add(verbs.truncate, asks("create", "configmaps"))
     with pytest.raises(aiohttp.ClientPayloadError):
         await client.create("a")
@@ -208,7 +210,7 @@ async def test_a_frozen_request_is_never_answered(client: Client, truth: Truth, 
     assert (rule.hits, await truth.names()) == (1, set())
 
 
-async def test_gone_is_told_before_and_within_a_stream(client: Client, truth: Truth, kube_proxy: KubeProxy) -> None:
+async def test_gone_is_answered_before_and_within_a_watch(client: Client, truth: Truth, kube_proxy: KubeProxy) -> None:
     before = kube_proxy.add(verbs.gone, asks("watch", "configmaps"), nth(1))
     within = kube_proxy.add(verbs.gone_in_stream(after=1), asks("watch", "configmaps"), nth(1))
     async with aclosing(client.watch()) as events:
@@ -222,7 +224,7 @@ async def test_gone_is_told_before_and_within_a_stream(client: Client, truth: Tr
     assert (before.hits, within.hits) == (1, 1)
 
 
-async def test_a_replayed_list_shows_an_earlier_world(client: Client, truth: Truth, kube_proxy: KubeProxy) -> None:
+async def test_replayed_list_shows_an_earlier_state(client: Client, truth: Truth, kube_proxy: KubeProxy) -> None:
     tape = verbs.Tape()
     kept = kube_proxy.add(tape.record, asks("list", "configmaps"), nth(1))
     played = kube_proxy.add(tape.replay, asks("list", "configmaps"), nth(1))
@@ -243,7 +245,7 @@ async def test_every_second_event_is_dropped(client: Client, truth: Truth, kube_
     assert (seen, rule.hits) == (["a", "c", "e"], 2)
 
 
-async def test_a_watch_ends_at_the_server_when_its_client_goes(
+async def test_watch_ends_at_the_server_when_its_client_disconnects(
     control_plane: ControlPlane, client: Client, namespace: str
 ) -> None:
     async with aclosing(client.watch()) as events:
@@ -255,7 +257,7 @@ async def test_a_watch_ends_at_the_server_when_its_client_goes(
     await wait_for(has_ended, "the API server's watch is complete")
 
 
-async def test_a_server_that_is_away_breaks_the_connection(client: Client, control_plane: ControlPlane) -> None:
+async def test_unreachable_server_breaks_the_connection(client: Client, control_plane: ControlPlane) -> None:
     await control_plane.stop_api_server()
     try:
         with pytest.raises(LOST):
@@ -264,9 +266,7 @@ async def test_a_server_that_is_away_breaks_the_connection(client: Client, contr
         await control_plane.start_api_server()
 
 
-async def test_the_first_rule_that_takes_it_has_it_and_an_ended_one_takes_nothing(
-    client: Client, kube_proxy: KubeProxy
-) -> None:
+async def test_first_matching_rule_applies_and_an_ended_rule_does_not(client: Client, kube_proxy: KubeProxy) -> None:
     first = kube_proxy.add(verbs.status(500), asks("create", "configmaps"), every(2), "first")
     second = kube_proxy.add(verbs.status(503), lambda asked: asked.method == "POST", name="second")
     assert [await client.create("a") for _ in range(4)] == [503, 500, 503, 500]
@@ -277,7 +277,7 @@ async def test_the_first_rule_that_takes_it_has_it_and_an_ended_one_takes_nothin
     assert repr(first) == "first: 2 hits of 4 that match"
 
 
-async def test_chance_is_the_tests_own(client: Client, kube_proxy: KubeProxy) -> None:
+async def test_chance_draws_from_the_random_of_the_test(client: Client, kube_proxy: KubeProxy) -> None:
     rule = kube_proxy.add(verbs.drop_after, asks("create", "configmaps"), chance(0.5, random.Random(3)))
     draw, lost = random.Random(3), []
     for _ in range(20):

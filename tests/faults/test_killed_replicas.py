@@ -63,9 +63,7 @@ class Pair:
 
 @pytest.mark.timeout(400)
 @pytest.mark.fault(13, 29, 30)
-async def test_leaders_killed_amid_their_writes_leave_no_second_job_and_no_second_run(
-    place: Place, kube_proxy: KubeProxy
-) -> None:
+async def test_leaders_killed_during_writes_leave_no_second_job_or_run(place: Place, kube_proxy: KubeProxy) -> None:
     await (await place.database.session("team_a")).execute(INSERT, ROWS)
     plane, admin, chance = place.control_plane, await place.database.session("admin"), random.Random(4)
     async with watched(plane, place.namespace) as sights, place.playing() as player, Pair(place, kube_proxy) as pair:

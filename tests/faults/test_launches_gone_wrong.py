@@ -81,7 +81,7 @@ async def lose(place: Place, dispatcher: Dispatcher, node: str) -> Json:
 
 
 @pytest.mark.fault(38)
-async def test_a_pod_on_a_lost_node_has_no_second_beside_it_until_the_node_is_back(place: Place) -> None:
+async def test_pod_on_a_lost_node_gets_no_second_pod_until_the_node_is_back(place: Place) -> None:
     async with node_of_ours(place) as node, place.playing() as player, Dispatcher(place) as dispatcher:
         pod = await lose(place, dispatcher, node)
         path = core_path(place, "pods", pod["metadata"]["name"])
@@ -100,7 +100,7 @@ async def test_a_pod_on_a_lost_node_has_no_second_beside_it_until_the_node_is_ba
 
 
 @pytest.mark.fault(38)
-async def test_where_it_is_asked_for_the_launch_on_a_lost_node_is_given_up_for_another(
+async def test_node_lost_seconds_replaces_the_launch_on_a_lost_node(
     place: Place,
 ) -> None:
     async with node_of_ours(place) as node, place.playing(), Dispatcher(place, NODE_LOST_SECONDS=3) as dispatcher:
@@ -122,7 +122,7 @@ async def reports_and_fails(env: Mapping[str, str], calls: TaskCalls) -> int:
 
 
 @pytest.mark.fault(44)
-async def test_a_report_counts_although_the_job_fails_afterwards(place: Place) -> None:
+async def test_report_counts_although_its_job_fails_afterwards(place: Place) -> None:
     player = Player(place.control_plane, place.namespace, place.database.url("task"), reports_and_fails)
     async with player, Dispatcher(place, TOMBSTONE_SECONDS=0) as dispatcher:
         (task_id,) = await insert(place, 1)
@@ -142,7 +142,7 @@ async def never_ends(env: Mapping[str, str], calls: TaskCalls) -> int:
 
 
 @pytest.mark.fault(42, 45)
-async def test_whatever_does_not_end_is_ended_by_the_deadline_of_its_job(place: Place) -> None:
+async def test_job_that_does_not_end_is_ended_by_its_deadline(place: Place) -> None:
     player = Player(place.control_plane, place.namespace, place.database.url("task"), never_ends)
     settings = {"TIMEOUT_SECONDS": 1, "START_DEADLINE_SECONDS": 10, "TOMBSTONE_SECONDS": FOREVER}
     async with player, Dispatcher(place, **settings) as dispatcher:
@@ -161,7 +161,7 @@ async def test_whatever_does_not_end_is_ended_by_the_deadline_of_its_job(place: 
 
 
 @pytest.mark.fault(37, 50)
-async def test_a_job_whose_pod_is_gone_when_somebody_looks_is_judged_by_what_it_says_itself(place: Place) -> None:
+async def test_failed_job_without_pods_is_judged_by_its_own_conditions(place: Place) -> None:
     place.template("evicted", steer={"evicted-after-seconds": "1"})
     first = Dispatcher(place)
     await first.start()

@@ -34,7 +34,7 @@ def lose_answers(kube_proxy: KubeProxy, postgres_proxy: PostgresProxy) -> None:
 
 @pytest.mark.timeout(900)
 @pytest.mark.fault(11, 12)
-async def test_no_lost_answer_makes_a_second_job_or_a_second_run(
+async def test_lost_answers_make_no_second_job_or_run(
     place: Place, kube_proxy: KubeProxy, postgres_proxy: PostgresProxy
 ) -> None:
     lose_answers(kube_proxy, postgres_proxy)

@@ -36,9 +36,7 @@ class Cut:
 
 
 @pytest.mark.fault(24)
-async def test_while_the_watch_is_silent_its_jobs_count_and_none_is_made_above_the_cap(
-    place: Place, kube_proxy: KubeProxy
-) -> None:
+async def test_silent_watch_leads_to_no_job_above_the_cap(place: Place, kube_proxy: KubeProxy) -> None:
     silence = Gate()
     rule = kube_proxy.add(http_verbs.freeze(silence), asks("watch", "jobs"))
     await insert(place, 10)
@@ -58,7 +56,7 @@ async def test_while_the_watch_is_silent_its_jobs_count_and_none_is_made_above_t
 @pytest.mark.museum("no relist on 410")
 @pytest.mark.museum("in-stream 410 ignored")
 @pytest.mark.parametrize("verb", [http_verbs.gone, http_verbs.gone_in_stream()], ids=["at once", "in the stream"])
-async def test_a_place_that_is_always_too_old_is_listed_with_growing_pauses(
+async def test_expired_watch_is_listed_anew_with_growing_pauses(
     place: Place, kube_proxy: KubeProxy, verb: Verb
 ) -> None:
     lists = Times(lambda asked: asks("list", "jobs")(asked) and "task-id=" not in asked.query["labelSelector"])
@@ -75,9 +73,7 @@ async def test_a_place_that_is_always_too_old_is_listed_with_growing_pauses(
 
 
 @pytest.mark.fault(26)
-async def test_a_list_of_an_earlier_world_takes_no_run_over_and_makes_nothing_twice(
-    place: Place, kube_proxy: KubeProxy
-) -> None:
+async def test_outdated_list_takes_over_no_run_and_makes_nothing_twice(place: Place, kube_proxy: KubeProxy) -> None:
     tape, cut, silence = http_verbs.Tape(), Cut(), Gate()
     lists, watches = asks("list", "jobs"), asks("watch", "jobs")
     kube_proxy.add(tape.record, lists, nth(1, 2))
@@ -103,7 +99,7 @@ async def test_a_list_of_an_earlier_world_takes_no_run_over_and_makes_nothing_tw
 
 
 @pytest.mark.fault(26)
-async def test_a_list_of_an_earlier_world_raises_no_cap(place: Place, kube_proxy: KubeProxy) -> None:
+async def test_outdated_list_raises_no_cap(place: Place, kube_proxy: KubeProxy) -> None:
     tape, cut, silence = http_verbs.Tape(), Cut(), Gate()
     lists, watches = asks("list", "jobs"), asks("watch", "jobs")
     kube_proxy.add(tape.record, lists, nth(1, 2))
@@ -123,7 +119,7 @@ async def test_a_list_of_an_earlier_world_raises_no_cap(place: Place, kube_proxy
 
 
 @pytest.mark.fault(28)
-async def test_with_every_third_event_lost_every_row_runs_once(place: Place, kube_proxy: KubeProxy) -> None:
+async def test_loss_of_every_third_watch_event_repeats_no_row(place: Place, kube_proxy: KubeProxy) -> None:
     lost = [kube_proxy.add(http_verbs.drop_event(3), asks("watch", resource)) for resource in ("jobs", "pods")]
     await insert(place, 30)
     async with place.playing() as player, behind(place, kube_proxy) as dispatcher:

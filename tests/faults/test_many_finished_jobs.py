@@ -57,7 +57,7 @@ async def leave_behind(place: Place) -> None:
 
 
 @pytest.mark.fault(52)
-async def test_hundreds_of_finished_jobs_delay_no_launch_and_go_at_their_rate(place: Place) -> None:
+async def test_many_finished_jobs_delay_no_launch_and_are_swept_at_their_rate(place: Place) -> None:
     await leave_behind(place)
     settings = {"TOMBSTONE_SECONDS": 0, "KUBE_WRITES_PER_SECOND": RATE, "MAX_JOBS": 10}
     await insert(place, 5)

@@ -35,7 +35,7 @@ async def told_time(place: Place) -> datetime:
 
 @pytest.mark.fault(33)
 @pytest.mark.parametrize("off", [-HOUR, HOUR], ids=["slow", "fast"])
-async def test_with_its_clock_an_hour_off_rows_start_in_time_and_tombstones_are_kept(place: Place, off: int) -> None:
+async def test_clock_an_hour_off_changes_neither_run_at_nor_tombstones(place: Place, off: int) -> None:
     team = await place.database.connect("team_a")
     async with place.playing(), odd(place, off, TOMBSTONE_SECONDS=HOUR // 2) as dispatcher:
         await dispatcher.ready()
@@ -53,7 +53,7 @@ async def test_with_its_clock_an_hour_off_rows_start_in_time_and_tombstones_are_
 
 
 @pytest.mark.fault(33)
-async def test_a_replica_whose_clock_is_an_hour_fast_does_not_take_the_lease_of_another(place: Place) -> None:
+async def test_replica_with_a_fast_clock_does_not_take_a_held_lease(place: Place) -> None:
     async with Dispatcher(place) as leader:
         await wait_for(leader.leads, "the first one leads", 20, check=leader.check)
         async with odd(place, HOUR) as other:
@@ -66,7 +66,7 @@ async def test_a_replica_whose_clock_is_an_hour_fast_does_not_take_the_lease_of_
 
 
 @pytest.mark.fault(32)
-async def test_a_leader_whose_loop_is_blocked_loses_its_lease_and_writes_nothing_when_it_wakes(place: Place) -> None:
+async def test_leader_with_a_blocked_loop_loses_its_lease_and_writes_nothing(place: Place) -> None:
     async with place.playing() as player, odd(place) as leader:
         await wait_for(leader.leads, "the first one leads", 20, check=leader.check)
         async with Dispatcher(place, MAX_JOBS=5) as other:  # not before: whoever starts quicker would lead
@@ -85,7 +85,7 @@ async def test_a_leader_whose_loop_is_blocked_loses_its_lease_and_writes_nothing
 
 
 @pytest.mark.fault(10, 35)
-async def test_five_deaths_before_a_long_backlog_make_progress_each_in_the_same_memory(place: Place) -> None:
+async def test_dispatcher_killed_five_times_makes_progress_in_flat_memory(place: Place) -> None:
     await insert(place, 1)
     admin = await place.database.session("admin")
     async with admin.transaction():

@@ -49,7 +49,7 @@ async def queues(database: Database) -> set[str]:
     return {row["name"] for row in await admin.fetch("SELECT name FROM dispatch.queues")} - {"*", "default"}
 
 
-async def test_without_a_rule_everything_passes_and_is_counted(
+async def test_proxy_without_rules_passes_and_counts_statements(
     postgres_proxy: PostgresProxy, database: Database
 ) -> None:
     async with connected(postgres_proxy, database) as connection:
@@ -65,13 +65,13 @@ async def test_without_a_rule_everything_passes_and_is_counted(
     assert (postgres_proxy.statements - before[0], postgres_proxy.commits - before[1]) == (6, 3)
 
 
-async def test_megabytes_pass_unharmed_both_ways(postgres_proxy: PostgresProxy, database: Database) -> None:
+async def test_megabytes_pass_unchanged_both_ways(postgres_proxy: PostgresProxy, database: Database) -> None:
     words = "ü" * 3_000_000
     async with connected(postgres_proxy, database) as connection:
         assert await connection.fetchval("SELECT $1::text", words) == words
 
 
-async def test_dropped_before_it_was_never_carried_out(postgres_proxy: PostgresProxy, database: Database) -> None:
+async def test_drop_before_leaves_the_statement_undone(postgres_proxy: PostgresProxy, database: Database) -> None:
     rule = postgres_proxy.add(verbs.drop_before, runs("dispatch.queues"), nth(2))
     async with connected(postgres_proxy, database) as connection:
         await connection.execute(ADD, "a")
@@ -81,7 +81,7 @@ async def test_dropped_before_it_was_never_carried_out(postgres_proxy: PostgresP
     assert (rule.hits, rule.seen, await queues(database)) == (1, 2, {"a"})
 
 
-async def test_cut_before_its_end_it_is_rolled_back(postgres_proxy: PostgresProxy, database: Database) -> None:
+async def test_statement_cut_before_its_sync_is_rolled_back(postgres_proxy: PostgresProxy, database: Database) -> None:
     rule = postgres_proxy.add(verbs.drop_before, syncs("dispatch.queues"))
     async with connected(postgres_proxy, database) as connection:
         with pytest.raises(LOST):
@@ -89,7 +89,7 @@ async def test_cut_before_its_end_it_is_rolled_back(postgres_proxy: PostgresProx
     assert (rule.hits, await queues(database)) == (1, set())
 
 
-async def test_dropped_after_it_is_committed_although_the_client_saw_nothing(
+async def test_drop_after_commits_a_statement_without_an_answer(
     postgres_proxy: PostgresProxy, database: Database
 ) -> None:
     rule = postgres_proxy.add(verbs.drop_after, runs("INSERT INTO dispatch.queues"), nth(1))
@@ -100,7 +100,7 @@ async def test_dropped_after_it_is_committed_although_the_client_saw_nothing(
     assert await queues(database) == {"a"}
 
 
-async def test_dropped_after_a_statement_of_a_transaction_it_is_not_committed(
+async def test_drop_after_within_a_transaction_commits_nothing(
     postgres_proxy: PostgresProxy, database: Database
 ) -> None:
     rule = postgres_proxy.add(verbs.drop_after, runs("INSERT INTO dispatch.queues"), nth(1))
@@ -112,7 +112,7 @@ async def test_dropped_after_a_statement_of_a_transaction_it_is_not_committed(
     assert await queues(database) == set()
 
 
-async def test_what_failed_is_told_as_failed(postgres_proxy: PostgresProxy, database: Database) -> None:
+async def test_drop_after_marks_a_failed_statement(postgres_proxy: PostgresProxy, database: Database) -> None:
     rule = postgres_proxy.add(verbs.drop_after, runs("no_such_function"))
     async with connected(postgres_proxy, database) as connection:
         with pytest.raises(LOST):
@@ -120,7 +120,7 @@ async def test_what_failed_is_told_as_failed(postgres_proxy: PostgresProxy, data
     assert rule.told == ["query SELECT no_such_function() failed I"]
 
 
-async def test_a_start_whose_answer_is_lost_is_given_again_to_the_same_pod(
+async def test_start_with_a_lost_answer_is_answered_again_to_the_same_pod(
     postgres_proxy: PostgresProxy, database: Database
 ) -> None:
     row = await insert_row(database)
@@ -158,7 +158,7 @@ async def test_a_played_container_asks_again_for_each_lost_answer(
     assert [launch["outcome"] for launch in await row.launches()] == ["succeeded"]
 
 
-async def test_delayed_it_comes_late(postgres_proxy: PostgresProxy, database: Database) -> None:
+async def test_delay_rule_answers_late(postgres_proxy: PostgresProxy, database: Database) -> None:
     rule = postgres_proxy.add(verbs.delay(0.3), runs("SELECT 1"))
     async with connected(postgres_proxy, database) as connection:
         began = asyncio.get_running_loop().time()
@@ -167,7 +167,7 @@ async def test_delayed_it_comes_late(postgres_proxy: PostgresProxy, database: Da
     assert rule.hits == 1
 
 
-async def test_held_it_lands_after_the_client_gave_up(postgres_proxy: PostgresProxy, database: Database) -> None:
+async def test_hold_rule_forwards_after_the_client_gave_up(postgres_proxy: PostgresProxy, database: Database) -> None:
     gate = Gate()
     rule = postgres_proxy.add(verbs.hold(gate), runs("dispatch.queues"))
     async with connected(postgres_proxy, database) as connection:
@@ -185,7 +185,9 @@ async def test_held_it_lands_after_the_client_gave_up(postgres_proxy: PostgresPr
     await wait_for(has_landed, "the late statement is committed")
 
 
-async def test_frozen_nothing_passes_and_thawed_it_goes_on(postgres_proxy: PostgresProxy, database: Database) -> None:
+async def test_frozen_connection_passes_nothing_until_it_is_thawed(
+    postgres_proxy: PostgresProxy, database: Database
+) -> None:
     gate = Gate()
     rule = postgres_proxy.add(verbs.freeze(gate), runs("dispatch.queues"), nth(2))
     async with connected(postgres_proxy, database) as connection:
@@ -201,7 +203,7 @@ async def test_frozen_nothing_passes_and_thawed_it_goes_on(postgres_proxy: Postg
     assert await queues(database) == {"a", "b"}
 
 
-async def test_frozen_the_server_is_not_heard_either(postgres_proxy: PostgresProxy, database: Database) -> None:
+async def test_frozen_connection_passes_no_notification(postgres_proxy: PostgresProxy, database: Database) -> None:
     gate, heard = Gate(), asyncio.Event()
     async with connected(postgres_proxy, database) as connection:
         await connection.add_listener("news", lambda *_: heard.set())
@@ -216,7 +218,7 @@ async def test_frozen_the_server_is_not_heard_either(postgres_proxy: PostgresPro
         await asyncio.wait_for(heard.wait(), 5)
 
 
-async def test_truncated_half_a_frame_arrives(postgres_proxy: PostgresProxy, database: Database) -> None:
+async def test_truncated_answer_ends_within_a_frame(postgres_proxy: PostgresProxy, database: Database) -> None:
     rule = postgres_proxy.add(verbs.truncate, runs("dispatch.queues"))
     async with connected(postgres_proxy, database) as connection:
         with pytest.raises(LOST):
@@ -238,7 +240,7 @@ async def raw_answer(proxy: PostgresProxy, database: Database, sql: str) -> byte
     return answer
 
 
-async def test_severed_every_connection_breaks_and_new_ones_come(
+async def test_sever_breaks_every_connection_and_new_ones_work(
     postgres_proxy: PostgresProxy, database: Database
 ) -> None:
     async with connected(postgres_proxy, database) as one, connected(postgres_proxy, database) as two:
@@ -250,7 +252,7 @@ async def test_severed_every_connection_breaks_and_new_ones_come(
         assert await connection.fetchval("SELECT 1") == 1
 
 
-async def test_a_connection_may_be_refused(postgres_proxy: PostgresProxy, database: Database) -> None:
+async def test_connection_can_be_refused(postgres_proxy: PostgresProxy, database: Database) -> None:
     rule = postgres_proxy.add(verbs.drop_before, connects, nth(1))
     url = postgres_proxy.url(database.url("admin"))
     with pytest.raises(LOST):
@@ -269,7 +271,7 @@ async def test_a_cancelled_statement_is_cancelled_through_the_proxy(
         assert await connection.fetchval("SELECT 1") == 1
 
 
-async def test_chance_is_the_tests_own(postgres_proxy: PostgresProxy, database: Database) -> None:
+async def test_chance_draws_from_the_random_of_the_test(postgres_proxy: PostgresProxy, database: Database) -> None:
     rule = postgres_proxy.add(verbs.drop_after, runs("dispatch.queues"), chance(0.3, random.Random(5)))
     draw = random.Random(5)
     expected = [draw.random() < 0.3 for _ in range(12)]

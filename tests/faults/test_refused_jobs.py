@@ -42,7 +42,7 @@ REFUSED_PODS: dict[str, Json] = {
 
 @pytest.mark.fault(14)
 @pytest.mark.museum("403 quota taken as final")
-async def test_our_own_job_is_found_behind_a_full_quota(place: Place, kube_proxy: KubeProxy) -> None:
+async def test_own_job_is_found_behind_a_full_quota(place: Place, kube_proxy: KubeProxy) -> None:
     await limit(place, {"count/jobs.batch": "1"})
     silence = Gate()
     blind = kube_proxy.add(http_verbs.freeze(silence), asks("watch", "jobs"))
@@ -62,7 +62,7 @@ async def test_our_own_job_is_found_behind_a_full_quota(place: Place, kube_proxy
 
 @pytest.mark.fault(15)
 @pytest.mark.museum("403 quota taken as final")
-async def test_a_full_quota_is_the_reason_and_work_goes_on_when_there_is_room(place: Place) -> None:
+async def test_full_quota_is_the_hold_reason_until_there_is_room(place: Place) -> None:
     await limit(place, {"count/jobs.batch": "1"})
     async with place.playing(), Dispatcher(place) as dispatcher:
         await insert(place, 4, env={"PLAY": "hang"})
@@ -78,7 +78,7 @@ async def test_a_full_quota_is_the_reason_and_work_goes_on_when_there_is_room(pl
 
 @pytest.mark.fault(17)
 @pytest.mark.museum("422 retried forever")
-async def test_rows_whose_job_the_api_server_never_takes_cost_three_requests_and_nobodys_turn(place: Place) -> None:
+async def test_rows_with_invalid_jobs_cost_few_requests_and_delay_no_other_row(place: Place) -> None:
     template_with(place, "torn", {"container": {"volumeMounts": [{"name": "nothing", "mountPath": "/x"}]}})
     async with place.playing(), Dispatcher(place) as dispatcher:
         await dispatcher.ready()
@@ -131,7 +131,7 @@ async def in_force(place: Place) -> None:
 
 
 @pytest.mark.fault(18)
-async def test_a_denied_row_is_parked_with_the_policys_words(place: Place) -> None:
+async def test_denied_row_is_parked_with_the_policys_message(place: Place) -> None:
     place.template("denied")
     plane = place.control_plane
     await plane.apply(policy(place), namespace=place.namespace)
@@ -181,7 +181,7 @@ async def silent_webhook(place: Place, template: str) -> AsyncIterator[None]:
 
 
 @pytest.mark.fault(18)
-async def test_a_webhook_that_says_nothing_delays_its_own_rows_and_loses_none(place: Place) -> None:
+async def test_silent_webhook_delays_only_its_own_rows_and_loses_none(place: Place) -> None:
     place.template("hooked")
     async with place.playing(), Dispatcher(place) as dispatcher:
         await dispatcher.ready()
@@ -199,7 +199,7 @@ async def test_a_webhook_that_says_nothing_delays_its_own_rows_and_loses_none(pl
 
 
 @pytest.mark.fault(27)
-async def test_a_job_that_never_gets_a_pod_ends_at_its_deadline_and_holds_nobody_up(place: Place) -> None:
+async def test_job_without_a_pod_ends_at_its_deadline_and_delays_no_other_row(place: Place) -> None:
     plane = place.control_plane
     strict = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}}}
     await plane.admin("PATCH", f"/api/v1/namespaces/{place.namespace}", strict)
@@ -223,7 +223,7 @@ async def test_a_job_that_never_gets_a_pod_ends_at_its_deadline_and_holds_nobody
 
 
 @pytest.mark.fault(16)
-async def test_in_a_namespace_that_is_being_deleted_nothing_is_tried_for_long(place: Place) -> None:
+async def test_terminating_namespace_gets_only_a_few_creates(place: Place) -> None:
     plane = place.control_plane
     dying = await plane.create_namespace()
     await plane.apply(RBAC, namespace=dying)

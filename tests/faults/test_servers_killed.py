@@ -85,7 +85,7 @@ async def killed(place: Place, postgres: PostgresServer, victim: str) -> Callabl
 
 @pytest.mark.fault(1, 5, 20, 23)
 @pytest.mark.parametrize("victim", ["kube-apiserver", "etcd", "postgres"])
-async def test_a_server_that_dies_in_a_burst_and_comes_back_costs_time_alone(
+async def test_server_killed_in_a_burst_of_rows_costs_only_time(
     place: Place, postgres: PostgresServer, victim: str
 ) -> None:
     await made_durable(place)
@@ -122,7 +122,7 @@ async def hand_over(place: Place, old: Dispatcher, new: Dispatcher) -> float:
 
 
 @pytest.mark.fault(34)
-async def test_a_rollout_and_its_rollback_while_rows_run_make_nothing_twice(place: Place, tmp_path: Path) -> None:
+async def test_rollout_and_rollback_during_runs_make_nothing_twice(place: Place, tmp_path: Path) -> None:
     folder, rows = tmp_path / "earlier", 3 * ROWS
     old, new, back = another_version(place, folder), Dispatcher(place, **SETTINGS), another_version(place, folder)
     async with judged(place, rows, {"handovers": 2}):

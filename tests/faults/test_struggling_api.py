@@ -29,9 +29,7 @@ TOO_MANY = http_verbs.status(429, {"kind": "Status", "code": 429, "reason": "Too
 
 
 @pytest.mark.fault(19)
-async def test_the_api_servers_wish_for_patience_stops_every_create_for_as_long(
-    place: Place, kube_proxy: KubeProxy
-) -> None:
+async def test_retry_after_of_the_api_server_stops_all_creates_for_as_long(place: Place, kube_proxy: KubeProxy) -> None:
     sent = Times(asks("create", "jobs"))
     rule = kube_proxy.add(TOO_MANY, sent)
     await insert(place, 20)
@@ -45,7 +43,7 @@ async def test_the_api_servers_wish_for_patience_stops_every_create_for_as_long(
 
 
 @pytest.mark.fault(20)
-async def test_while_etcd_stands_still_nothing_is_lost_or_made_twice(place: Place) -> None:
+async def test_stalled_etcd_loses_nothing_and_makes_nothing_twice(place: Place) -> None:
     etcd = place.control_plane.pids()["etcd"]
     async with place.playing() as player, Dispatcher(place, KUBE_WRITES_PER_SECOND=20) as dispatcher:
         await insert(place, 40)
@@ -65,7 +63,7 @@ async def test_while_etcd_stands_still_nothing_is_lost_or_made_twice(place: Plac
 
 @pytest.mark.fault(23)
 @pytest.mark.museum("unknown count = 0")
-async def test_what_cannot_be_read_is_not_written_to(place: Place, kube_proxy: KubeProxy) -> None:
+async def test_unreadable_api_server_gets_no_creates(place: Place, kube_proxy: KubeProxy) -> None:
     unreadable = kube_proxy.add(http_verbs.status(500), asks("list", "jobs"))
     sent = Times(asks("create", "jobs"))
     kube_proxy.add(pass_on, sent)
@@ -81,9 +79,7 @@ async def test_what_cannot_be_read_is_not_written_to(place: Place, kube_proxy: K
 
 
 @pytest.mark.fault(23)
-async def test_what_cannot_be_written_is_tried_one_at_a_time_and_ever_more_seldom(
-    place: Place, kube_proxy: KubeProxy
-) -> None:
+async def test_failing_creates_are_tried_one_at_a_time_with_growing_pauses(place: Place, kube_proxy: KubeProxy) -> None:
     sent = Times(asks("create", "jobs"))
     rule = kube_proxy.add(http_verbs.status(503), sent)
     async with place.playing(), behind(place, kube_proxy) as dispatcher:
@@ -99,7 +95,7 @@ async def test_what_cannot_be_written_is_tried_one_at_a_time_and_ever_more_seldo
 
 
 @pytest.mark.fault(13)
-async def test_a_create_that_lands_when_all_is_over_starts_nothing(place: Place, kube_proxy: KubeProxy) -> None:
+async def test_create_that_lands_after_its_row_ended_starts_nothing(place: Place, kube_proxy: KubeProxy) -> None:
     gate = Gate()
     late = kube_proxy.add(http_verbs.hold(gate), asks("create", "jobs"))
     (task_id,) = await insert(place, 1)
@@ -127,7 +123,7 @@ def over(player: Player) -> bool:
 
 @pytest.mark.fault(36)
 @pytest.mark.museum("lease released before the last write")
-async def test_the_lease_is_kept_until_the_last_write_is_answered(place: Place, kube_proxy: KubeProxy) -> None:
+async def test_lease_is_kept_until_the_last_write_is_answered(place: Place, kube_proxy: KubeProxy) -> None:
     gate, renewals, given_up = Gate(), Times(asks("update", "leases")), list[int]()
 
     def gives_up(asked: Asked) -> bool:

@@ -8,7 +8,7 @@ from tests.dispatching import Dispatcher, Place
 
 @pytest.mark.fault(55)
 @pytest.mark.museum("env $ unescaped")
-async def test_a_row_becomes_a_job_runs_and_is_cleared_away(place: Place) -> None:
+async def test_row_becomes_a_job_that_runs_and_is_swept(place: Place) -> None:
     async with place.playing() as player, Dispatcher(place, TOMBSTONE_SECONDS=1) as dispatcher:
         await dispatcher.ready()
         task_id = await place.database.insert_task(env={"GREETING": "hello $(HOME) $$ ü\n"})

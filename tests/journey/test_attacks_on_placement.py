@@ -44,7 +44,7 @@ def preferred(job: dict[str, Any]) -> list[str]:
     return [field["values"][0] for term in terms for field in term["preference"]["matchFields"]]
 
 
-async def test_jobs_prefer_only_nodes_that_there_are(place: Place, nodes: list[str]) -> None:
+async def test_jobs_prefer_only_nodes_that_exist(place: Place, nodes: list[str]) -> None:
     await says_it_ran_on(place, nodes[0], "maps")
     for name in NOWHERE[:2]:
         await says_it_ran_on(place, name, "maps")
@@ -58,7 +58,7 @@ async def test_jobs_prefer_only_nodes_that_there_are(place: Place, nodes: list[s
         assert not any(name in json.dumps(job) for name in NOWHERE[:3])
 
 
-async def test_a_name_that_was_kept_before_it_was_checked_poisons_no_row(place: Place) -> None:
+async def test_stored_invalid_node_name_parks_no_row(place: Place) -> None:
     admin = await place.database.session("admin")
     await admin.execute(OF_BEFORE, await says_it_ran_on(place, "node-1", "maps"))
     async with Dispatcher(place) as dispatcher:
@@ -118,7 +118,7 @@ async def poisoned(place: Place, dispatcher: Dispatcher, count: int) -> None:
     await wait_for(are_parked, f"{count} rows are refused", 30, check=dispatcher.check)
 
 
-async def test_refused_rows_of_one_submitter_hold_no_other_rows(place: Place) -> None:
+async def test_refused_rows_of_one_submitter_delay_no_other_rows(place: Place) -> None:
     async with invalid_for_one_key(place), Dispatcher(place) as dispatcher:
         await dispatcher.ready()
         for _ in range(4):

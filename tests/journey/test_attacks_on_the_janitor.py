@@ -83,7 +83,7 @@ OVER = Counter({"failed": OTHERS // 2, "cancelled": OTHERS // 2})
 
 
 @pytest.mark.parametrize("count", [100, 250])
-async def test_rows_that_somebody_holds_hold_up_no_other(place: Place, count: int) -> None:
+async def test_rows_locked_by_a_submitter_delay_no_other_rows(place: Place, count: int) -> None:
     assert 100 < CLOSED_AT_ONCE < 250  # with the second, his rows alone fill a round
     await dead_runs(place, "team_a", count)
     await dead_runs(place, "team_b", OTHERS)
@@ -99,7 +99,7 @@ async def test_rows_that_somebody_holds_hold_up_no_other(place: Place, count: in
     assert await statuses(place, "team_a") == {"failed": count // 2, "cancelled": count // 2}
 
 
-async def test_rows_that_were_held_come_last_in_the_next_round(place: Place) -> None:
+async def test_rows_found_locked_come_last_in_the_next_round(place: Place) -> None:
     await dead_runs(place, "team_a", 250)
     attacker = await place.database.connect("team_a")
     async with a_janitor(place) as janitor, holding(attacker):
@@ -111,7 +111,7 @@ async def test_rows_that_were_held_come_last_in_the_next_round(place: Place) -> 
         assert seconds < ROUND_SECONDS
 
 
-async def test_rows_that_the_holder_ends_himself_are_left_as_he_ended_them(place: Place) -> None:
+async def test_rows_that_their_submitter_ends_stay_as_they_ended(place: Place) -> None:
     await dead_runs(place, "team_a", 100)
     attacker = await place.database.connect("team_a")
     async with a_janitor(place) as janitor:

@@ -44,7 +44,7 @@ async def has_jobs(place: Place, dispatcher: Dispatcher, count: int, seconds: fl
 
 
 @pytest.mark.fault(18)
-async def test_a_webhook_that_fails_for_one_template_stops_no_other(place: Place) -> None:
+async def test_failing_webhook_of_one_template_stops_no_other_template(place: Place) -> None:
     place.template("hooked")
     async with dead_webhook(place, "hooked"), Dispatcher(place) as dispatcher:
         await dispatcher.ready()
@@ -60,7 +60,7 @@ async def test_a_webhook_that_fails_for_one_template_stops_no_other(place: Place
         await has_jobs(place, dispatcher, 20)
 
 
-async def test_jobs_that_take_long_to_go_away_stop_no_launch(place: Place) -> None:
+async def test_jobs_that_are_slow_to_delete_stop_no_launch(place: Place) -> None:
     async with Dispatcher(place, KUBE_WRITES_PER_SECOND=20) as dispatcher:
         for _ in range(5):
             await place.database.insert_task()
@@ -88,7 +88,7 @@ async def test_jobs_that_take_long_to_go_away_stop_no_launch(place: Place) -> No
 
 
 @pytest.mark.parametrize("moment", ["20000-01-01", "0044-03-15 BC", "infinity"])
-async def test_a_date_that_no_client_can_hold_is_refused_at_insert(place: Place, moment: str) -> None:
+async def test_run_at_beyond_the_range_of_clients_is_refused_at_insert(place: Place, moment: str) -> None:
     team = await place.database.connect("team_a")
     with pytest.raises(asyncpg.PostgresError) as refused:
         await team.execute(f"INSERT INTO dispatch.tasks (run_at) VALUES ('{moment}')")
@@ -96,7 +96,7 @@ async def test_a_date_that_no_client_can_hold_is_refused_at_insert(place: Place,
 
 
 @pytest.mark.fault(9)
-async def test_a_pause_of_ten_thousand_years_and_a_row_that_nobody_could_insert_stop_no_other(place: Place) -> None:
+async def test_far_pause_and_malformed_row_stop_no_other_row(place: Place) -> None:
     operator, admin = await place.database.connect("operator"), await place.database.session("admin")
     await operator.execute("INSERT INTO dispatch.queues (name, paused_until) VALUES ('night', '20000-01-01')")
     odd = await place.database.insert_task(priority=1)

@@ -46,7 +46,7 @@ spec:
 
 @pytest.mark.fault(56)
 @pytest.mark.museum("fetch window filled by parked rows")
-async def test_ten_thousand_bad_rows_delay_a_good_one_by_two_cycles_at_most(place: Place) -> None:
+async def test_ten_thousand_bad_rows_delay_a_good_row_by_at_most_two_cycles(place: Place) -> None:
     (place.templates / "open.yaml").write_text(FIXED)
     (place.templates / "broken.yaml").write_text("apiVersion: batch/v1\nkind: Job\nspec: {parallelism: 7}\n")
     # So long a poll that only the rows' commit, and what it leads to, makes cycles.

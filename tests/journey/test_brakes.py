@@ -29,7 +29,7 @@ async def held(dispatcher: Dispatcher, count: int, **labels: str) -> None:
 
 
 @pytest.mark.fault(59)
-async def test_caps_of_queue_submitter_and_installation_hold_side_by_side(place: Place) -> None:
+async def test_caps_of_queue_submitter_and_installation_hold_together(place: Place) -> None:
     operator = await place.database.connect("operator")
     await operator.execute("INSERT INTO dispatch.queues (name, max_jobs) VALUES ('narrow', 2), ('wide', NULL)")
     await operator.execute("INSERT INTO dispatch.queues (name, max_jobs_per_submitter) VALUES ('shared', 1)")
@@ -59,7 +59,7 @@ async def are_stuck(place: Place, count: int) -> bool:
 
 
 @pytest.mark.fault(41)
-async def test_a_shape_that_fits_nowhere_is_held_and_the_others_go_on(place: Place) -> None:
+async def test_shape_that_fits_nowhere_is_held_and_other_shapes_run(place: Place) -> None:
     place.template("open", row_may_set="env,cpu,memory", max_cpu="1000", max_memory="1Gi")
     settings = {"MAX_PENDING": 1, "PENDING_GRACE_SECONDS": 0.5}
     async with place.playing(), Dispatcher(place, **settings) as dispatcher:
@@ -78,7 +78,7 @@ async def test_a_shape_that_fits_nowhere_is_held_and_the_others_go_on(place: Pla
         await held(dispatcher, 3, reason="PendingPods")
 
 
-async def test_in_mode_any_one_pending_pod_holds_everything(place: Place) -> None:
+async def test_pending_mode_any_holds_all_rows_for_one_pending_pod(place: Place) -> None:
     place.template("slow", steer={"never-starts": "true"})
     async with Dispatcher(place, PENDING_MODE="any") as dispatcher:
         await place.database.insert_task(template="slow")
@@ -89,7 +89,7 @@ async def test_in_mode_any_one_pending_pod_holds_everything(place: Place) -> Non
         assert len(await place.jobs()) == 1
 
 
-async def test_a_paused_queue_waits_and_the_others_go_on(place: Place) -> None:
+async def test_paused_queue_waits_and_other_queues_run(place: Place) -> None:
     operator = await place.database.connect("operator")
     await operator.execute("INSERT INTO dispatch.queues (name, paused_until) VALUES ('night', 'infinity')")
     async with place.playing(), Dispatcher(place) as dispatcher:
@@ -108,7 +108,7 @@ async def test_a_paused_queue_waits_and_the_others_go_on(place: Place) -> None:
         await wait_for(has_both, "the Job of the queue that was paused", 20, check=dispatcher.check)
 
 
-async def test_a_row_with_a_time_starts_at_it_and_not_before(place: Place) -> None:
+async def test_row_with_run_at_starts_then_and_not_before(place: Place) -> None:
     # So long a poll that only the timer of the next row can be in time.
     async with place.playing() as player, Dispatcher(place, POLL_SECONDS=60) as dispatcher:
         await dispatcher.ready()

@@ -9,7 +9,7 @@ ROWS = 1000
 LEFT = "SELECT count(*) FROM dispatch.tasks WHERE status <> 'succeeded'"
 
 
-async def test_a_thousand_rows_go_through_each_once(place: Place) -> None:
+async def test_thousand_rows_each_run_once(place: Place) -> None:
     plane, url = place.control_plane, place.database.url("task")
     settings = {"MAX_JOBS": 200, "TOMBSTONE_SECONDS": 0}
     async with instant_node(plane, place.namespace, url) as node, Dispatcher(place, **settings) as dispatcher:

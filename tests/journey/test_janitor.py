@@ -28,7 +28,7 @@ async def holds(player: Player, task_id: int, dispatcher: Dispatcher) -> None:
 
 
 @pytest.mark.fault(43)
-async def test_a_row_of_an_image_that_cannot_report_ends_by_its_exit_code(place: Place) -> None:
+async def test_row_with_report_exit_code_ends_by_its_exit_code(place: Place) -> None:
     place.template("good", steer={"run-seconds": "1"}, report="exit-code")
     place.template("bad", steer={"run-seconds": "1", "exit-code": "3"}, report="exit-code")
     async with both(place, PARK_SECONDS=3600) as (janitor, _):
@@ -42,7 +42,7 @@ async def test_a_row_of_an_image_that_cannot_report_ends_by_its_exit_code(place:
 
 
 @pytest.mark.fault(43)
-async def test_a_row_parked_for_long_fails_with_its_reason(place: Place) -> None:
+async def test_parked_row_fails_with_its_reason_after_park_seconds(place: Place) -> None:
     async with place.playing() as player, both(place, MAX_LAUNCHES=1) as (janitor, _):
         rows = {reason: await place.database.insert_task(**columns) for reason, columns in REASONS.items()}
         for reason, task_id in rows.items():
@@ -52,7 +52,7 @@ async def test_a_row_parked_for_long_fails_with_its_reason(place: Place) -> None
         assert await janitor.moved("failed") == len(rows)
 
 
-async def test_a_row_has_its_time_before_it_fails(place: Place) -> None:
+async def test_parked_row_is_left_alone_before_park_seconds(place: Place) -> None:
     async with place.playing(), both(place, PARK_SECONDS=3600) as (janitor, dispatcher):
         rows = [await place.database.insert_task(**columns) for columns in REASONS.values()]
         parked = {reason: 1.0 for reason in REASONS if reason != "LaunchesExhausted"}
@@ -69,7 +69,7 @@ async def test_a_row_has_its_time_before_it_fails(place: Place) -> None:
 
 
 @pytest.mark.fault(17, 18)
-async def test_a_job_that_the_api_server_never_takes_fails_its_row_in_the_servers_words(place: Place) -> None:
+async def test_row_with_a_refused_job_fails_with_the_api_servers_message(place: Place) -> None:
     place.template("gpu")
     default = (place.templates / "default.yaml").read_text()
     (place.templates / "odd.yaml").write_text(default.replace("image:", "imagePullPolicy: Sometimes\n          image:"))
@@ -87,7 +87,7 @@ async def test_a_job_that_the_api_server_never_takes_fails_its_row_in_the_server
 
 
 @pytest.mark.fault(7, 51)
-async def test_a_row_whose_name_somebody_else_has_fails(place: Place) -> None:
+async def test_row_whose_job_name_is_taken_fails(place: Place) -> None:
     task_id = await place.database.insert_task()
     name = await take_name(place, task_id)
     async with both(place) as (janitor, _):
@@ -102,7 +102,7 @@ async def test_a_row_whose_name_somebody_else_has_fails(place: Place) -> None:
 
 
 @pytest.mark.fault(49)
-async def test_a_dead_run_of_which_no_launch_is_left_is_returned_and_runs_again(place: Place) -> None:
+async def test_dead_run_without_launches_left_is_returned_and_runs_again(place: Place) -> None:
     """Failures are left: its last launches never started, so the row's next attempt has them anew."""
     async with place.playing() as player, both(place, MAX_LAUNCHES=1, PARK_SECONDS=3600) as (janitor, dispatcher):
         task_id = await place.database.insert_task(env={"PLAY": "hang"})
@@ -125,7 +125,7 @@ async def test_a_dead_run_of_which_no_launch_is_left_is_returned_and_runs_again(
         assert await janitor.moved("returned") == 1
 
 
-async def test_a_dead_run_without_a_failure_left_fails_and_a_silent_one_at_work_is_left_alone(place: Place) -> None:
+async def test_dead_run_without_failures_left_fails_and_a_silent_live_run_stays(place: Place) -> None:
     async with place.playing() as player, both(place) as (janitor, dispatcher):
         once = await place.database.insert_task(env={"PLAY": "hang"}, max_failures=1)
         healthy = await place.database.insert_task(env={"PLAY": "hang"})
@@ -140,7 +140,7 @@ async def test_a_dead_run_without_a_failure_left_fails_and_a_silent_one_at_work_
         assert await place.database.task(healthy) == before
 
 
-async def test_a_cancelled_run_whose_container_is_dead_is_cancelled(place: Place) -> None:
+async def test_cancel_of_a_run_with_a_dead_container_ends_its_row(place: Place) -> None:
     async with place.playing() as player, both(place, PARK_SECONDS=3600) as (janitor, dispatcher):
         dead, alive = [await place.database.insert_task(env={"PLAY": "hang"}) for _ in range(2)]
         team = await place.database.connect("team_a")
@@ -156,7 +156,7 @@ async def test_a_cancelled_run_whose_container_is_dead_is_cancelled(place: Place
 # Old rows, and looking on
 
 
-async def test_old_rows_are_deleted_and_young_and_living_ones_stay(place: Place) -> None:
+async def test_rows_past_retention_are_deleted_and_others_stay(place: Place) -> None:
     ids = [await place.database.insert_task() for _ in range(4)]
     admin = await place.database.session("admin")
     for task_id, days in zip(ids, (9, 8, 6), strict=False):
@@ -172,7 +172,7 @@ async def test_old_rows_are_deleted_and_young_and_living_ones_stay(place: Place)
         assert await janitor.moved("deleted") == 2
 
 
-async def test_a_dry_run_says_what_would_be_done_and_does_nothing(place: Place) -> None:
+async def test_dry_run_logs_what_it_would_do_and_changes_nothing(place: Place) -> None:
     place.template("gpu")
     rows = [await place.database.insert_task(template=name) for name in ("never-heard-of", "gpu")]
     dead = await place.database.insert_task(max_failures=1)

@@ -42,7 +42,9 @@ async def statuses(place: Place) -> list[str]:
 
 
 @pytest.mark.fault(1)
-async def test_a_database_that_is_away_is_named_and_the_janitor_goes_on(place: Place, postgres: PostgresServer) -> None:
+async def test_database_outage_is_named_and_the_janitor_goes_on_afterwards(
+    place: Place, postgres: PostgresServer
+) -> None:
     async with Janitor(place) as janitor:
         await janitor.ready()
         await postgres.stop()
@@ -57,7 +59,7 @@ async def test_a_database_that_is_away_is_named_and_the_janitor_goes_on(place: P
 
 
 @pytest.mark.fault(23)
-async def test_an_api_server_that_is_away_is_named_and_nothing_is_closed_meanwhile(place: Place) -> None:
+async def test_api_server_outage_is_named_and_no_row_is_ended_during_it(place: Place) -> None:
     async with Janitor(place) as janitor:
         await janitor.ready()
         await place.control_plane.stop_api_server()
@@ -73,7 +75,7 @@ async def test_an_api_server_that_is_away_is_named_and_nothing_is_closed_meanwhi
 
 
 @pytest.mark.fault(2)
-async def test_a_standby_is_named_and_nothing_is_closed_by_its_rows(place: Place, postgres: PostgresServer) -> None:
+async def test_standby_is_named_and_its_rows_are_not_judged(place: Place, postgres: PostgresServer) -> None:
     await dead_runs(place, 1)
     standby = await postgres.start_standby()
     await standby.caught_up()
@@ -92,7 +94,7 @@ async def test_a_standby_is_named_and_nothing_is_closed_by_its_rows(place: Place
         await standby.stop(immediately=True)
 
 
-async def test_a_call_that_is_refused_is_named(place: Place) -> None:
+async def test_refused_janitor_call_is_named(place: Place) -> None:
     """One that fails in the middle of a round is a fault like any other, and no bug."""
     admin = await place.database.session("admin")
     await admin.execute("REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA dispatch FROM dispatch_janitor")
@@ -102,7 +104,7 @@ async def test_a_call_that_is_refused_is_named(place: Place) -> None:
         assert not janitor.said("a round ended in a bug")
 
 
-async def test_more_running_rows_than_a_round_reads_stop_nothing(place: Place) -> None:
+async def test_more_running_rows_than_a_round_reads_delay_no_dead_run(place: Place) -> None:
     admin = await place.database.session("admin")
     await admin.execute(MANY_RUNS)
     async with place.playing(), Dispatcher(place) as dispatcher:
@@ -123,7 +125,7 @@ def conditions(job: dict[str, Any]) -> list[dict[str, str]]:
 
 
 @pytest.mark.fault(36)
-async def test_sigterm_ends_it_in_a_moment(place: Place) -> None:
+async def test_sigterm_ends_an_idle_janitor_within_three_seconds(place: Place) -> None:
     async with Janitor(place) as janitor:
         await janitor.ready()
         async with asyncio.timeout(3):
@@ -131,7 +133,7 @@ async def test_sigterm_ends_it_in_a_moment(place: Place) -> None:
 
 
 @pytest.mark.fault(36)
-async def test_sigterm_ends_it_while_nobody_answers(place: Place, postgres: PostgresServer) -> None:
+async def test_sigterm_ends_a_janitor_while_no_server_answers(place: Place, postgres: PostgresServer) -> None:
     async with Janitor(place) as janitor:
         await janitor.ready()
         place.control_plane.pause()
@@ -147,7 +149,7 @@ async def test_sigterm_ends_it_while_nobody_answers(place: Place, postgres: Post
 
 
 @pytest.mark.fault(29)
-async def test_a_kill_in_the_middle_leaves_every_row_whole(place: Place) -> None:
+async def test_killed_janitor_leaves_every_row_consistent(place: Place) -> None:
     for _ in range(5):
         await dead_runs(place, 150)
         if await killed_half_way(place):

@@ -19,7 +19,7 @@ async def long_waiting(place: Place, template: str = "default") -> int:
 
 
 @pytest.mark.fault(18)
-async def test_a_refusal_that_passed_is_not_held_against_the_row(place: Place) -> None:
+async def test_refusal_that_has_ended_does_not_fail_the_row(place: Place) -> None:
     """The admission was wrong for a few seconds: once it takes the Job again, nothing stands against the row."""
     place.template("gpu")
     task_id = await long_waiting(place, template="gpu")
@@ -33,7 +33,7 @@ async def test_a_refusal_that_passed_is_not_held_against_the_row(place: Place) -
 
 
 @pytest.mark.fault(51)
-async def test_a_strangers_job_with_our_labels_under_the_rows_name_is_a_collision(place: Place) -> None:
+async def test_foreign_job_with_our_labels_and_the_rows_name_is_a_collision(place: Place) -> None:
     """Somebody copied a Job of ours: labels and all, but its identity is another's."""
     task_id = await long_waiting(place)
     ours = {"app.kubernetes.io/managed-by": "dispatcher", "dispatcher.internal/installation": "dispatcher"}
@@ -47,7 +47,7 @@ async def test_a_strangers_job_with_our_labels_under_the_rows_name_is_a_collisio
 
 
 @pytest.mark.fault(15)
-async def test_a_full_quota_says_nothing_of_a_row(place: Place) -> None:
+async def test_full_quota_fails_no_row(place: Place) -> None:
     quotas = f"/api/v1/namespaces/{place.namespace}/resourcequotas"
     quota = {"metadata": {"name": "full"}, "spec": {"hard": {"count/jobs.batch": "0"}}}
     await place.control_plane.admin("POST", quotas, quota)
@@ -70,7 +70,7 @@ async def test_a_full_quota_says_nothing_of_a_row(place: Place) -> None:
     assert {event.code for event in refused} == {403}
 
 
-async def test_a_janitor_with_the_wrong_templates_fails_nobody_at_once(place: Place) -> None:
+async def test_janitor_with_wrong_templates_fails_no_row_at_once(place: Place) -> None:
     """Its templates have to stand for a sixth of the time that rows have."""
     task_id = await long_waiting(place, template="gpu")
     async with Janitor(place, PARK_SECONDS=3600) as janitor:
@@ -80,7 +80,7 @@ async def test_a_janitor_with_the_wrong_templates_fails_nobody_at_once(place: Pl
         assert not requests(place, "create", "jobs")
 
 
-async def test_templates_that_cannot_be_read_fail_nobody(place: Place) -> None:
+async def test_unreadable_templates_fail_no_row(place: Place) -> None:
     task_id = await long_waiting(place, template="gpu")
     async with Janitor(place, TEMPLATES_DIR=place.folder / "absent") as janitor:
         await janitor.unready("templates: ")

@@ -52,7 +52,7 @@ class Census:
 
 
 @pytest.mark.fault(29)
-async def test_thirty_kills_while_writes_are_in_flight_change_nothing(place: Place) -> None:
+async def test_thirty_kills_during_writes_change_no_outcome(place: Place) -> None:
     for _ in range(ROWS):
         await place.database.insert_task()
     census = Census(place)

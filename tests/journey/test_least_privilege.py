@@ -109,9 +109,7 @@ LIVES: dict[str, Life] = {"dispatcher": life_of_run, "dispatcher-janitor": life_
 
 @pytest.mark.parametrize("account", LIVES)
 @pytest.mark.parametrize("folder", [BASE, NAMESPACED, ONE_NAMESPACE], ids=lambda folder: folder.name)
-async def test_a_program_uses_every_right_it_has_and_asks_for_no_other(
-    bare_place: Place, folder: Path, account: str
-) -> None:
+async def test_program_uses_every_right_it_has_and_no_other(bare_place: Place, folder: Path, account: str) -> None:
     async with moved_in(bare_place, folder) as home:
         rights = granted(home.objects, home.account(account))
         async with LIVES[account](home) as program:

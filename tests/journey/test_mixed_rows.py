@@ -47,7 +47,7 @@ async def declare_queues(place: Place) -> None:
 
 
 @pytest.mark.fault(45, 48, 55)
-async def test_a_hundred_mixed_rows_go_all_the_way(place: Place) -> None:
+async def test_hundred_mixed_rows_become_the_jobs_they_ask_for(place: Place) -> None:
     await declare_queues(place)
     place.template("open", row_may_set=OPENED, max_cpu="1", max_memory="1Gi", images="registry.example/*")
     plane, planned = place.control_plane, plan_rows()

@@ -94,7 +94,7 @@ async def launches(place: Place, dispatcher: Dispatcher) -> None:
 @pytest.mark.fault(1, 9)
 @pytest.mark.museum("unknown count = 0")
 @pytest.mark.parametrize("breakage", RUNNING, ids=lambda breakage: breakage.__name__)
-async def test_an_outage_is_named_stops_writes_and_passes(
+async def test_outage_is_named_stops_writes_and_work_resumes(
     place: Place, postgres: PostgresServer, breakage: Breakage
 ) -> None:
     async with Dispatcher(place, TOMBSTONE_SECONDS=0) as dispatcher:
@@ -115,7 +115,7 @@ async def test_an_outage_is_named_stops_writes_and_passes(
 
 
 @pytest.mark.fault(2)
-async def test_a_standby_is_named_and_serves_once_it_is_the_primary(place: Place, postgres: PostgresServer) -> None:
+async def test_standby_is_named_and_used_once_promoted(place: Place, postgres: PostgresServer) -> None:
     task_id = await place.database.insert_task()
     standby = await postgres.start_standby()
     await standby.caught_up()
@@ -135,7 +135,7 @@ async def test_a_standby_is_named_and_serves_once_it_is_the_primary(place: Place
 
 
 @pytest.mark.fault(22)
-async def test_a_refused_token_is_named_and_read_again(place: Place) -> None:
+async def test_refused_token_is_named_and_read_again(place: Place) -> None:
     good = (place.folder / "kubeconfig").read_text()
     place.control_plane.kubeconfig(place.folder / "kubeconfig", token="nonsense", namespace=place.namespace)
     async with Dispatcher(place) as dispatcher:
@@ -145,7 +145,7 @@ async def test_a_refused_token_is_named_and_read_again(place: Place) -> None:
         await launches(place, dispatcher)
 
 
-async def test_a_wrong_namespace_is_named_and_works_once_it_is_right(place: Place) -> None:
+async def test_namespace_without_rights_is_named_and_used_once_granted(place: Place) -> None:
     other = await place.control_plane.create_namespace()
     async with Dispatcher(place, NAMESPACE=other) as dispatcher:
         body = await dispatcher.unready(other)
@@ -161,7 +161,7 @@ async def test_a_wrong_namespace_is_named_and_works_once_it_is_right(place: Plac
     await place.control_plane.delete_namespace(other)
 
 
-async def test_all_faults_of_the_settings_come_at_once(place: Place) -> None:
+async def test_invalid_settings_are_all_named_at_once(place: Place) -> None:
     dispatcher = Dispatcher(place, MAX_JOBS="many", POLL_SECONDS="-1", INSTALLATION="Not_A_Label", LOG_LEVEL="loud")
     await dispatcher.start()
     assert await dispatcher.process.wait() == 2

@@ -28,7 +28,7 @@ async def reaches(place: Place, dispatcher: Dispatcher, task_id: int, status: st
     await wait_for(is_there, f"task {task_id} is {status}", seconds, check=dispatcher.check)
 
 
-async def test_a_launch_that_never_started_is_followed_by_another_until_the_bound(place: Place) -> None:
+async def test_unstarted_launch_is_followed_by_another_up_to_max_launches(place: Place) -> None:
     async with place.playing(), Dispatcher(place, MAX_LAUNCHES=2) as dispatcher:
         await place.database.insert_task(env={"PLAY": "exit-1-without-start"})
         await held_for(dispatcher, "Backoff")
@@ -41,7 +41,7 @@ async def test_a_launch_that_never_started_is_followed_by_another_until_the_boun
 
 
 @pytest.mark.fault(40)
-async def test_a_run_that_failed_without_a_report_is_taken_over_by_the_next_launch(place: Place) -> None:
+async def test_failed_run_without_a_report_is_taken_over_by_the_next_launch(place: Place) -> None:
     async with place.playing() as player, Dispatcher(place) as dispatcher:
         task_id = await place.database.insert_task(env={"PLAY": "start-then-exit-1"}, max_failures=2)
         await held_for(dispatcher, "FailuresExhausted")
@@ -54,7 +54,7 @@ async def test_a_run_that_failed_without_a_report_is_taken_over_by_the_next_laun
         assert player.runs_of(task_id)[2].attempt == 2
 
 
-async def test_a_task_with_max_failures_1_that_started_never_runs_again(place: Place) -> None:
+async def test_started_task_with_max_failures_1_never_runs_again(place: Place) -> None:
     async with place.playing() as player, Dispatcher(place) as dispatcher:
         task_id = await place.database.insert_task(env={"PLAY": "start-then-exit-1"}, max_failures=1)
         await held_for(dispatcher, "FailuresExhausted")
@@ -63,7 +63,7 @@ async def test_a_task_with_max_failures_1_that_started_never_runs_again(place: P
 
 @pytest.mark.fault(43)
 @pytest.mark.museum("GC without tombstone")
-async def test_exit_0_without_a_start_is_parked_and_never_run_again(place: Place) -> None:
+async def test_exit_0_without_a_start_parks_the_row_and_never_runs_again(place: Place) -> None:
     async with place.playing() as player, Dispatcher(place, TOMBSTONE_SECONDS=0) as dispatcher:
         task_id = await place.database.insert_task(env={"PLAY": "exit-0-without-start"})
         await held_for(dispatcher, "ExitedWithoutReport")
@@ -72,7 +72,7 @@ async def test_exit_0_without_a_start_is_parked_and_never_run_again(place: Place
 
 
 @pytest.mark.fault(37)
-async def test_a_disrupted_launch_is_replaced_and_not_counted_as_a_failure(place: Place) -> None:
+async def test_disrupted_launch_is_replaced_and_is_no_failure(place: Place) -> None:
     place.template("evicted", steer={"evicted-after-seconds": "1"})
     async with Dispatcher(place) as dispatcher:
         await place.database.insert_task(template="evicted")
@@ -86,7 +86,7 @@ async def two_launches(place: Place) -> bool:
 
 
 @pytest.mark.fault(49)
-async def test_a_job_deleted_by_somebody_is_replaced_under_the_next_number(place: Place) -> None:
+async def test_deleted_job_is_replaced_under_the_next_launch_number(place: Place) -> None:
     async with place.playing() as player, Dispatcher(place) as dispatcher:
         task_id = await place.database.insert_task(env={"PLAY": "hang"})
         await reaches(place, dispatcher, task_id, "processing")
@@ -98,7 +98,7 @@ async def test_a_job_deleted_by_somebody_is_replaced_under_the_next_number(place
 
 
 @pytest.mark.fault(39)
-async def test_an_image_that_cannot_be_pulled_ends_its_launch_by_its_pod_and_keeps_the_job(place: Place) -> None:
+async def test_image_pull_error_ends_the_launch_by_its_pod_and_keeps_the_job(place: Place) -> None:
     place.template("stuck", steer={"waiting": "ImagePullBackOff"})
     async with Dispatcher(place, MAX_LAUNCHES=1, START_DEADLINE_SECONDS=10) as dispatcher:
         await place.database.insert_task(template="stuck")
@@ -107,7 +107,7 @@ async def test_an_image_that_cannot_be_pulled_ends_its_launch_by_its_pod_and_kee
 
 
 @pytest.mark.fault(8)
-async def test_the_jobs_of_cancelled_tasks_are_cleared_away_after_their_grace(place: Place) -> None:
+async def test_jobs_of_cancelled_tasks_are_deleted_after_the_grace(place: Place) -> None:
     place.template("slow", steer={"never-starts": "true"})
     async with place.playing(), Dispatcher(place, TOMBSTONE_SECONDS=0) as dispatcher:
         waiting = await place.database.insert_task(template="slow")
@@ -125,7 +125,7 @@ async def test_the_jobs_of_cancelled_tasks_are_cleared_away_after_their_grace(pl
 
 
 @pytest.mark.fault(8)
-async def test_a_job_whose_row_is_deleted_goes_after_three_looks(place: Place) -> None:
+async def test_job_of_a_deleted_row_is_deleted_after_three_looks(place: Place) -> None:
     async with place.playing(), Dispatcher(place, TOMBSTONE_SECONDS=0) as dispatcher:
         task_id = await place.database.insert_task(env={"PLAY": "exit-0-without-start"})
         await held_for(dispatcher, "ExitedWithoutReport")

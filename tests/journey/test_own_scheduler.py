@@ -84,7 +84,7 @@ async def deployed(place: Place) -> AsyncIterator[tuple[DeployedScheduler, OurEx
             await plane.admin("DELETE", path)
 
 
-async def test_rows_land_on_the_node_where_their_key_ran_last(place: Place) -> None:
+async def test_rows_land_on_the_node_where_their_cache_key_ran_last(place: Place) -> None:
     async with (
         deployed(place) as (scheduler, extender),
         pools(place, 4, SCHEDULER_NAME=scheduler.name) as (pool, nodes),
@@ -112,7 +112,7 @@ def check_rights(place: Place) -> None:
 
 
 @pytest.mark.fault(60)
-async def test_rows_wait_while_the_extender_is_away_and_go_on_when_it_is_back(place: Place) -> None:
+async def test_rows_wait_while_the_extender_is_down_and_run_afterwards(place: Place) -> None:
     async with deployed(place) as (scheduler, extender), pools(place, 2, SCHEDULER_NAME=scheduler.name) as (pool, _):
         await pool.runs(cache_key="maps")
         await extender.kill()
@@ -160,7 +160,7 @@ async def test_one_process_can_dispatch_and_answer_kube_scheduler(place: Place, 
         assert await both.stop() == 0
 
 
-async def test_a_port_that_is_taken_is_named(place: Place) -> None:
+async def test_taken_extender_port_is_named(place: Place) -> None:
     taken = WithExtender(place)
     with socket.create_server(("127.0.0.1", taken.extender_port)):
         await taken.start()
@@ -178,18 +178,18 @@ async def told(pool: Pool, reason: str) -> None:
     await wait_for(is_told, f"a Pod says {reason}", 20, check=pool.dispatcher.check)
 
 
-def test_the_configuration_is_the_one_that_the_program_prints() -> None:
+def test_deployed_scheduler_configuration_is_what_the_program_prints() -> None:
     loaded = load({"DISPATCHER_NAMESPACE": "dispatcher"}, str)
     assert configuration_of(rendered(SCHEDULER)) == build_configuration(loaded.settings)
 
 
-def test_its_name_is_what_the_setting_is_to_say() -> None:
+def test_scheduler_name_of_the_configuration_comes_from_the_setting() -> None:
     printed = build_configuration(load({"DISPATCHER_SCHEDULER_NAME": "warm"}, str).settings)
     assert printed["profiles"] == [{"schedulerName": "warm"}]
     assert PlacementSettings().scheduler_name == ""
 
 
-def test_the_extender_may_look_and_write_what_it_says_of_reservations_and_nothing_else() -> None:
+def test_extender_rights_are_reads_status_patches_and_events() -> None:
     objects = [one for one in rendered(SCHEDULER) if one["metadata"]["name"] in {"dispatcher-extender", ACCOUNT}]
     rights = granted(tuple(objects), ACCOUNT)
     assert {(right.resource, right.verb) for right in rights if right.where == "cluster"} == {
@@ -200,7 +200,7 @@ def test_the_extender_may_look_and_write_what_it_says_of_reservations_and_nothin
     assert {right.resource for right in rights if right.where != "cluster"} == {"leases"}
 
 
-def test_the_extender_is_reached_over_loopback_alone() -> None:
+def test_extender_is_reached_over_loopback_only() -> None:
     containers = containers_of(rendered(SCHEDULER))
     assert containers["extender"]["args"][0] in commands.commands
     assert "env" not in containers["extender"], "its address is the default, which is loopback"
@@ -210,7 +210,9 @@ def test_the_extender_is_reached_over_loopback_alone() -> None:
 
 
 @pytest.mark.parametrize("name", ["extender", "kube-scheduler"])
-async def test_pod_security_lets_it_in(control_plane: ControlPlane, namespace: str, name: str) -> None:
+async def test_restricted_pod_security_admits_each_container(
+    control_plane: ControlPlane, namespace: str, name: str
+) -> None:
     enforced = {"pod-security.kubernetes.io/enforce": "restricted"}
     await control_plane.admin("PATCH", f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": enforced}})
     (deployment,) = [one for one in rendered(SCHEDULER) if one["kind"] == "Deployment"]
@@ -223,7 +225,7 @@ async def test_pod_security_lets_it_in(control_plane: ControlPlane, namespace: s
     assert made["spec"]["schedulerName"] == "default-scheduler"
 
 
-async def test_a_row_whose_pod_names_an_absent_scheduler_waits_and_says_so(place: Place) -> None:
+async def test_job_of_a_row_names_the_configured_scheduler(place: Place) -> None:
     async with Dispatcher(place, SCHEDULER_NAME="nobody") as dispatcher:
         await dispatcher.ready()
         await place.database.insert_task(cache_key="maps")

@@ -28,7 +28,7 @@ async def real(place: Place, *names: str, **settings: object) -> AsyncIterator[t
         yield Real(place, dispatcher), made
 
 
-async def test_a_kubelet_that_is_killed_and_comes_back_finds_its_containers_as_they_are(place: Place) -> None:
+async def test_restarted_kubelet_finds_its_containers_as_they_are(place: Place) -> None:
     async with real(place) as (world, (node,)):
         tasks = [await world.insert(UNTIL_TOLD) for _ in range(2)]
         pids = await world.runs(2)
@@ -42,7 +42,7 @@ async def test_a_kubelet_that_is_killed_and_comes_back_finds_its_containers_as_t
         assert [await world.outcomes(task_id) for task_id in tasks] == [["succeeded"]] * 2
 
 
-async def test_a_wrapper_that_is_killed_takes_its_command_with_it_and_the_next_launch_takes_over(place: Place) -> None:
+async def test_killed_wrapper_ends_its_command_and_the_next_launch_takes_over(place: Place) -> None:
     async with real(place) as (world, _):
         task_id = await world.insert(f'test "$TASK_LAUNCH" = 2 && exit 0; {HANG}')
         (pid,) = await world.runs()
@@ -52,7 +52,7 @@ async def test_a_wrapper_that_is_killed_takes_its_command_with_it_and_the_next_l
         assert await world.outcomes(task_id) == ["lost", "succeeded"]
 
 
-async def test_sigterm_while_it_runs_reports_nothing_and_the_next_launch_takes_over(place: Place) -> None:
+async def test_sigterm_during_a_run_reports_nothing_and_the_next_launch_takes_over(place: Place) -> None:
     async with real(place) as (world, _):
         task_id = await world.insert(f'test "$TASK_LAUNCH" = 2 && exit 0; {OBEYS}')
         await world.runs()
@@ -80,7 +80,7 @@ async def test_sigterm_before_the_start_costs_a_launch_and_nothing_else(place: P
         assert (row["launch"], await world.outcomes(task_id)) == (2, ["succeeded"])
 
 
-async def test_sigterm_at_the_report_leaves_time_for_it_and_then_the_next_launch_takes_over(
+async def test_report_blocked_past_the_grace_is_lost_and_the_next_launch_takes_over(
     place: Place, postgres: PostgresServer
 ) -> None:
     """Reports wait for the database, which is away: for as long as the grace lasts, or for longer."""
@@ -100,7 +100,7 @@ async def test_sigterm_at_the_report_leaves_time_for_it_and_then_the_next_launch
         assert (row["launch"], await world.outcomes(task_id)) == (2, ["lost", "succeeded"])
 
 
-async def test_a_command_ignoring_sigterm_is_killed_after_the_grace(place: Place) -> None:
+async def test_command_that_ignores_sigterm_is_killed_after_the_grace(place: Place) -> None:
     async with real(place) as (world, _):
         await world.insert(f"trap '' TERM; {HANG}", max_failures=1)
         (pid,) = await world.runs()
@@ -109,7 +109,7 @@ async def test_a_command_ignoring_sigterm_is_killed_after_the_grace(place: Place
         await world.held("FailuresExhausted")
 
 
-async def test_a_launch_that_finds_its_row_taken_does_nothing_and_succeeds(place: Place) -> None:
+async def test_launch_that_finds_its_row_taken_does_nothing_and_succeeds(place: Place) -> None:
     """The first node is out of reach and its container works on; its Job is deleted; the second launch comes late."""
     async with real(place, TOMBSTONE_SECONDS=300) as (world, (node,)):
         task_id = await world.insert(UNTIL_TOLD)
@@ -137,7 +137,7 @@ async def launch_2(world: Real) -> bool:
 
 
 @pytest.mark.fault(38)
-async def test_a_machine_that_crashes_and_boots_has_lost_its_containers_and_says_so(place: Place) -> None:
+async def test_rebooted_node_reports_its_containers_as_lost(place: Place) -> None:
     async with real(place) as (world, (node,)):
         task_id = await world.insert(f'test "$TASK_LAUNCH" = 2 && exit 0; {HANG}')
         (pid,) = await world.runs()
@@ -151,7 +151,7 @@ async def test_a_machine_that_crashes_and_boots_has_lost_its_containers_and_says
 
 
 @pytest.mark.fault(38)
-async def test_the_task_of_a_node_that_is_lost_for_good_runs_on_another(place: Place) -> None:
+async def test_task_of_a_lost_node_runs_on_another_node(place: Place) -> None:
     async with real(place, "one", "two", NODE_LOST_SECONDS=3) as (world, made):
         real_template(place, pod={"tolerations": [UNREACHABLE]})  # else it is five minutes until its Pod is given up
         task_id = await world.insert(f'test "$TASK_LAUNCH" = 2 && exit 0; {HANG}')
@@ -165,7 +165,7 @@ async def test_the_task_of_a_node_that_is_lost_for_good_runs_on_another(place: P
         assert await world.outcomes(task_id) == ["lost", "succeeded"]
 
 
-async def test_a_database_that_restarts_in_the_middle_is_not_felt(place: Place, postgres: PostgresServer) -> None:
+async def test_database_restart_during_runs_loses_no_result(place: Place, postgres: PostgresServer) -> None:
     async with real(place) as (world, _):
         script = f'{UNTIL_TOLD}; echo "{{\\"n\\": $N}}" > "$TASK_RESULT_FILE"'
         tasks = [await world.insert(script, env={"N": str(number)}) for number in range(5)]

@@ -21,7 +21,7 @@ async def cancel(place: Place, task_id: int) -> str:
 
 
 @BOTH_SIDES
-async def test_a_row_becomes_a_process_and_its_result_and_the_job_goes_away(place: Place) -> None:
+async def test_row_becomes_a_process_with_a_result_and_its_job_is_swept(place: Place) -> None:
     script = 'cat "$TASK_PAYLOAD_FILE" > "$TASK_RESULT_FILE"; echo "$NODE_NAME $TASK_ATTEMPT" >&2'
     async with real(place) as (world, node):
         task_id = await world.insert(script, payload={"n": [1, "ü"]})
@@ -32,7 +32,7 @@ async def test_a_row_becomes_a_process_and_its_result_and_the_job_goes_away(plac
         await world.wait(lambda: not list(node.folder.glob("pods/*")), "nothing of the Pod is left on the node", 10)
 
 
-async def test_a_retry_runs_as_the_second_attempt(place: Place) -> None:
+async def test_retry_runs_as_the_second_attempt(place: Place) -> None:
     script = 'test "$TASK_ATTEMPT" = 2 && exit 0; echo "not now" >&2; exit 75'
     async with real(place) as (world, _):
         task_id = await world.insert(script, max_failures=3)
@@ -47,7 +47,7 @@ async def test_a_retry_runs_as_the_second_attempt(place: Place) -> None:
 
 
 @BOTH_SIDES
-async def test_a_failure_is_told_with_the_end_of_stderr_and_is_not_repeated(place: Place) -> None:
+async def test_failure_keeps_the_end_of_stderr_and_is_not_repeated(place: Place) -> None:
     async with real(place) as (world, _):
         task_id = await world.insert('echo "no such bucket" >&2; exit 3')
         row = await world.reaches(task_id, "failed")
@@ -56,7 +56,7 @@ async def test_a_failure_is_told_with_the_end_of_stderr_and_is_not_repeated(plac
         await world.swept()
 
 
-async def test_a_running_task_that_is_cancelled_stops_and_one_that_waits_never_runs(place: Place) -> None:
+async def test_cancel_stops_a_running_task_and_a_waiting_task_never_runs(place: Place) -> None:
     async with real(place, MAX_JOBS=1) as (world, _):
         running = await world.insert(OBEYS)
         (pid,) = await world.runs()
@@ -70,7 +70,7 @@ async def test_a_running_task_that_is_cancelled_stops_and_one_that_waits_never_r
         assert not (world.marks / "ran").exists()
 
 
-async def test_a_task_that_exceeds_its_run_limit_is_stopped_and_taken_over_as_often_as_it_may(place: Place) -> None:
+async def test_task_over_its_run_limit_is_stopped_and_launched_up_to_max_failures(place: Place) -> None:
     async with real(place) as (world, _):
         task_id = await world.insert(HANG, timeout_seconds=3, max_failures=2)
         (first,) = await world.runs()
@@ -83,7 +83,7 @@ async def test_a_task_that_exceeds_its_run_limit_is_stopped_and_taken_over_as_of
 
 
 @BOTH_SIDES
-async def test_a_command_that_is_killed_has_failed_and_says_so(place: Place) -> None:
+async def test_killed_command_fails_its_row_and_names_the_signal(place: Place) -> None:
     async with real(place) as (world, _):
         task_id = await world.insert("kill -9 $$")
         row = await world.reaches(task_id, "failed")

@@ -29,7 +29,7 @@ async def ran(place: Place, prometheus: PrometheusServer) -> None:
     await prometheus.write(trace)
 
 
-async def test_the_next_pods_of_a_key_say_what_its_runs_used(place: Place, prometheus: PrometheusServer) -> None:
+async def test_next_pods_of_a_cache_key_carry_what_its_runs_used(place: Place, prometheus: PrometheusServer) -> None:
     await ran(place, prometheus)
     async with pools(place, 2, PROMETHEUS_URL=prometheus.url) as (pool, _):
         await pool.runs(cache_key="maps")  # asks for the key, and does not wait for the answer

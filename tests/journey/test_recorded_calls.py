@@ -18,7 +18,7 @@ def asked(place: Place) -> set[Call]:
     return calls(event for event in own if event.user_agent.startswith(OURS))
 
 
-async def test_what_our_programs_ask_is_recorded(place: Place) -> None:
+async def test_calls_of_our_programs_are_all_recorded(place: Place) -> None:
     async with nodes(place, "one"), Dispatcher(place, TOMBSTONE_SECONDS=0) as dispatcher, Janitor(place):
         world = Real(place, dispatcher)
         succeeds, fails = await world.insert("exit 0"), await world.insert("exit 3")

@@ -13,7 +13,7 @@ pytest_plugins = ["tests.scheduling.fixtures"]
 pytestmark = pytest.mark.usefixtures("reservations")
 
 
-async def test_what_is_held_for_a_row_is_there_when_its_job_is_made(place: Place) -> None:
+async def test_room_reserved_for_a_row_is_free_when_its_job_is_created(place: Place) -> None:
     plane, pods = place.control_plane, f"/api/v1/namespaces/{place.namespace}/pods"
     operator = await place.database.connect("operator")
     await operator.execute("INSERT INTO dispatch.queues (name, paused_until) VALUES ('night', 'infinity')")

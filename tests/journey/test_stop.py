@@ -45,14 +45,14 @@ async def test_sigterm_ends_a_dispatcher_whose_database_hangs(place: Place, post
             postgres.thaw()
 
 
-async def test_sigint_is_as_good_as_sigterm(place: Place) -> None:
+async def test_sigint_ends_a_dispatcher_like_sigterm(place: Place) -> None:
     async with Dispatcher(place) as dispatcher:
         await dispatcher.ready()
         dispatcher.process.send_signal(signal.SIGINT)
         assert await dispatcher.process.wait() == 0
 
 
-async def test_a_taken_port_is_named(place: Place) -> None:
+async def test_taken_port_is_named(place: Place) -> None:
     async with Dispatcher(place) as first:
         await first.ready()
         second = Dispatcher(place)

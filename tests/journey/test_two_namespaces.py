@@ -23,7 +23,7 @@ async def is_done(place: Place, task_id: int, dispatcher: Dispatcher) -> None:
     await wait_for(has_succeeded, f"row {task_id} succeeded", 40, check=dispatcher.check)
 
 
-async def test_the_lease_stands_with_the_programs_and_jobs_do_not(place: Place) -> None:
+async def test_lease_is_in_the_programs_namespace_and_jobs_are_not(place: Place) -> None:
     async with moved_in(place, BASE) as home, place.playing(), await home.dispatcher() as dispatcher:
         await dispatcher.ready()
         await is_done(place, await place.database.insert_task(), dispatcher)
@@ -34,7 +34,7 @@ async def test_the_lease_stands_with_the_programs_and_jobs_do_not(place: Place) 
             await place.control_plane.admin("GET", f"/apis/batch/v1/namespaces/{home.namespace}/jobs/any")
 
 
-async def test_an_old_replica_beside_a_new_one_leads_too_until_it_is_stopped(place: Place) -> None:
+async def test_old_replica_also_leads_until_it_is_stopped(place: Place) -> None:
     """The old version kept its lease where Jobs are: neither sees the other's."""
     async with Dispatcher(place) as old, moved_in(place, BASE) as home, place.playing():
         await old.ready()

@@ -39,7 +39,7 @@ async def first_job_after(place: Place, seconds: float) -> float:
     return time.monotonic() - began
 
 
-async def test_both_are_ready_and_one_leads(place: Place) -> None:
+async def test_two_replicas_are_ready_and_one_leads(place: Place) -> None:
     async with two(place) as (leader, other):
         assert await leader.leads()
         assert not await other.leads()
@@ -48,7 +48,7 @@ async def test_both_are_ready_and_one_leads(place: Place) -> None:
         assert await other.metric("dispatcher_job_creates_total") == 0
 
 
-async def test_the_other_one_says_the_same_reasons_and_not_that_it_does_not_lead(place: Place) -> None:
+async def test_follower_gives_the_same_hold_reasons_as_the_leader(place: Place) -> None:
     async with two(place, MAX_JOBS=0) as (leader, other):
         await place.database.insert_task()
         for one in (leader, other):
@@ -61,7 +61,7 @@ async def test_the_other_one_says_the_same_reasons_and_not_that_it_does_not_lead
 
 
 @pytest.mark.fault(29)
-async def test_a_killed_leader_is_taken_over_from_within_its_lease_and_two_seconds(place: Place) -> None:
+async def test_killed_leader_is_replaced_within_its_lease_plus_two_seconds(place: Place) -> None:
     async with two(place) as (leader, other):
         await leader.kill()
         assert await first_job_after(place, 20) < LEASE_SECONDS + 2
@@ -69,7 +69,7 @@ async def test_a_killed_leader_is_taken_over_from_within_its_lease_and_two_secon
 
 
 @pytest.mark.fault(36)
-async def test_a_leader_that_is_told_to_stop_is_taken_over_from_within_two_seconds(place: Place) -> None:
+async def test_stopped_leader_is_replaced_within_two_seconds(place: Place) -> None:
     async with two(place, LEASE_SECONDS=60) as (leader, other):
         stopping = asyncio.create_task(leader.stop())
         assert await first_job_after(place, 20) < 2
@@ -78,7 +78,7 @@ async def test_a_leader_that_is_told_to_stop_is_taken_over_from_within_two_secon
 
 
 @pytest.mark.fault(30, 31)
-async def test_a_leader_that_was_paused_for_longer_than_its_lease_writes_nothing_when_it_goes_on(place: Place) -> None:
+async def test_leader_paused_past_its_lease_writes_nothing_afterwards(place: Place) -> None:
     async with two(place, MAX_JOBS=3) as (leader, other), place.playing() as player:
         leader.process.send_signal(signal.SIGSTOP)
         await place.database.insert_task()
@@ -100,7 +100,7 @@ async def test_a_leader_that_was_paused_for_longer_than_its_lease_writes_nothing
 
 
 @pytest.mark.fault(30)
-async def test_a_lease_that_somebody_deletes_is_made_anew(place: Place) -> None:
+async def test_deleted_lease_is_created_again(place: Place) -> None:
     async with two(place) as (leader, other):
         await place.end_term()
         assert await first_job_after(place, 20) < LEASE_SECONDS + 2

@@ -53,7 +53,7 @@ async def pools(place: Place, number: int, **settings: object) -> AsyncIterator[
             await place.control_plane.remove_node(node)
 
 
-async def test_later_runs_of_a_key_land_where_the_first_one_did(place: Place) -> None:
+async def test_later_runs_of_a_cache_key_land_on_the_first_runs_node(place: Place) -> None:
     async with pools(place, 4, CACHE_ROOT="/var/cache/tasks") as (pool, nodes):
         first = await pool.runs(cache_key="maps")
         assert first["node_name"] in nodes
@@ -67,7 +67,7 @@ async def test_later_runs_of_a_key_land_where_the_first_one_did(place: Place) ->
         assert paths == [cache_path("/var/cache/tasks", "default", "maps")]
 
 
-async def test_a_key_whose_warm_node_is_closed_runs_elsewhere(place: Place) -> None:
+async def test_cache_key_with_a_cordoned_warm_node_runs_elsewhere(place: Place) -> None:
     async with pools(place, 2) as (pool, nodes):
         first = await pool.runs(cache_key="maps")
         await place.control_plane.admin(
@@ -81,7 +81,7 @@ async def test_a_key_whose_warm_node_is_closed_runs_elsewhere(place: Place) -> N
         ]  # fmt: skip
 
 
-async def test_a_private_machine_is_its_rows_alone(place: Place) -> None:
+async def test_private_machine_runs_only_its_rows(place: Place) -> None:
     plane, name = place.control_plane, place.namespace
     place.template("default", row_may_set="private_machine", machines=name)
     taint = {"key": "dispatcher.internal/private-machine", "value": name, "effect": "NoSchedule"}
@@ -96,7 +96,7 @@ async def test_a_private_machine_is_its_rows_alone(place: Place) -> None:
         await plane.remove_node(mine)
 
 
-async def test_a_machine_that_the_template_does_not_open_is_not_given(place: Place) -> None:
+async def test_row_naming_a_machine_its_template_does_not_open_is_parked(place: Place) -> None:
     async with Dispatcher(place) as dispatcher:
         await dispatcher.ready()
         await place.database.insert_task(spec={"special_machine": "big"})
@@ -109,7 +109,7 @@ async def test_a_machine_that_the_template_does_not_open_is_not_given(place: Pla
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9", "http://203.0.113.1:9090"])
-async def test_a_prometheus_that_is_not_there_delays_nobody(place: Place, url: str) -> None:
+async def test_unreachable_prometheus_delays_no_row(place: Place, url: str) -> None:
     async with pools(place, 2, PROMETHEUS_URL=url) as (pool, _):
         assert (await pool.runs(cache_key="maps"))["node_name"]
         pod = await pool.pod_of(await pool.runs(cache_key="maps"))

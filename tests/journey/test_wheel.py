@@ -83,7 +83,7 @@ def names(wheel: Path) -> list[str]:
         return sorted(archive.namelist())
 
 
-def test_the_wheel_carries_all_sql_and_nothing_of_the_tests(wheel: Path) -> None:
+def test_wheel_contains_all_sql_and_no_tests(wheel: Path) -> None:
     carried = names(wheel)
     assert SQL
     assert [name.removeprefix("dispatcher/") for name in carried if name.endswith(".sql")] == SQL
@@ -91,7 +91,7 @@ def test_the_wheel_carries_all_sql_and_nothing_of_the_tests(wheel: Path) -> None
     assert any(name.endswith("/LICENSE") for name in carried)
 
 
-def test_a_wheel_made_from_the_source_distribution_is_the_same(wheel: Path, tmp_path: Path) -> None:
+def test_wheel_built_from_the_source_distribution_is_the_same(wheel: Path, tmp_path: Path) -> None:
     packed = build(ROOT, "sdist", tmp_path / "packed")
     with tarfile.open(packed) as archive:
         archive.extractall(tmp_path / "unpacked", filter="data")
@@ -99,7 +99,7 @@ def test_a_wheel_made_from_the_source_distribution_is_the_same(wheel: Path, tmp_
     assert names(build(unpacked, "wheel", tmp_path / "wheel")) == names(wheel)
 
 
-async def test_it_runs_where_there_is_no_checkout(installed: Installed) -> None:
+async def test_installed_program_runs_without_a_checkout(installed: Installed) -> None:
     where = "import sys, dispatcher; sys.exit(not dispatcher.__file__.startswith(sys.prefix))"
     call(str(installed.bin / "python"), "-c", where, cwd=installed.folder)
     told = await installed.dispatcher("--version")
@@ -109,7 +109,7 @@ async def test_it_runs_where_there_is_no_checkout(installed: Installed) -> None:
     assert "DISPATCHER_IMAGE" in settings.out
 
 
-async def test_it_brings_a_database_to_its_schema(installed: Installed, postgres: PostgresServer) -> None:
+async def test_installed_program_migrates_a_database(installed: Installed, postgres: PostgresServer) -> None:
     empty = await postgres.create_database(migrated=False)
     try:
         before, applied, after = [
@@ -124,13 +124,13 @@ async def test_it_brings_a_database_to_its_schema(installed: Installed, postgres
     ]
 
 
-async def test_it_shows_the_job_of_the_built_in_template(installed: Installed) -> None:
+async def test_installed_program_renders_the_built_in_template(installed: Installed) -> None:
     shown = await installed.dispatcher("render", "--template", "default", IMAGE="registry/task:1")
     assert shown.status == 0, shown.err
     assert "image: registry/task:1" in shown.out
 
 
-async def test_it_runs_a_row_of_the_built_in_template_on_a_cluster(installed: Installed, place: Place) -> None:
+async def test_installed_program_runs_a_row_of_the_built_in_template(installed: Installed, place: Place) -> None:
     dispatcher = Dispatcher(place, TEMPLATES_DIR=None, IMAGE="registry.example/task:1", CPU_REQUEST="1", CPU_LIMIT="1")
     dispatcher.program, dispatcher.folder = (str(installed.bin / "dispatcher"),), installed.folder
     async with place.playing(), dispatcher:
@@ -143,7 +143,7 @@ async def test_it_runs_a_row_of_the_built_in_template_on_a_cluster(installed: In
         await wait_for(is_over, "the row succeeded", 20, check=dispatcher.check)
 
 
-async def test_it_tells_every_fault_of_its_settings_before_it_starts(installed: Installed) -> None:
+async def test_installed_program_names_all_invalid_settings_before_it_starts(installed: Installed) -> None:
     told = await installed.dispatcher("run", MAX_JOBS="many", LISTEN_ADDRESS="8080", PENDING_MODE="all")
     assert told.status == 2
     assert told.err.splitlines() == [

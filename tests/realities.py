@@ -1,4 +1,4 @@
-"""What journeys with real processes ask and do: rows as shell scripts, and the processes behind them."""
+"""Steps of the journeys with real processes: rows that run shell scripts, and the processes behind them."""
 
 import os
 import signal
@@ -14,11 +14,13 @@ from tests.noding import Node
 
 T = TypeVar("T")
 HANG = 'echo $$ >> "$MARKS/pids"; exec sleep 1000'
-OBEYS = """trap 'echo stopped >> "$MARKS/words"; exit 9' TERM; echo $$ >> "$MARKS/pids"; while :; do sleep 0.05; done"""
+TRAP_SIGTERM = (
+    """trap 'echo stopped >> "$MARKS/words"; exit 9' TERM; echo $$ >> "$MARKS/pids"; while :; do sleep 0.05; done"""
+)
 
 
 class Real:
-    """A place with a dispatcher, seen by somebody who looks at rows, Jobs and processes."""
+    """A place with a dispatcher, and waits for rows, Jobs, Pods and processes."""
 
     def __init__(self, place: Place, dispatcher: Dispatcher) -> None:
         self.place = place
@@ -27,7 +29,7 @@ class Real:
         self.marks.mkdir()
 
     async def insert(self, script: str, **columns: Any) -> int:
-        """`MARKS` is a folder where the script may leave word."""
+        """The id of a new row that runs the script. `MARKS` names a folder in which the script may write files."""
         env = {"SCRIPT": script, "MARKS": str(self.marks), **columns.pop("env", {})}
         return await self.place.database.insert_task(env=env, **columns)
 
@@ -42,11 +44,11 @@ class Real:
         return await self.row(task_id)
 
     async def outcomes(self, task_id: int) -> list[str | None]:
-        """Of its launches that started."""
+        """Outcomes of its launches that started; None while a launch is open."""
         return [launch["outcome"] for launch in await self.place.database.launches(task_id)]
 
     async def runs(self, count: int = 1, seconds: float = 40) -> list[int]:
-        """The pids of so many scripts, once they run."""
+        """The pids of `count` scripts, once so many have written their pid."""
         return await self.wait(lambda: found if len(found := self.pids()) >= count else [], f"{count} run", seconds)
 
     def pids(self) -> list[int]:
@@ -79,7 +81,7 @@ class Real:
         return (await self.wait(look, f"a Pod {phase}", seconds))[0]
 
     async def delete_pod(self, **options: object) -> None:
-        """As `kubectl delete pod` does."""
+        """Deletes the Pod as `kubectl delete pod` does."""
         name = (await self.the_pod())["metadata"]["name"]
         await self.place.control_plane.admin("DELETE", self.pods_path(name), options or None)
 
@@ -98,7 +100,7 @@ class Real:
 
 
 def is_alive(pid: int) -> bool:
-    """A zombie is not."""
+    """True while the process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -106,18 +108,18 @@ def is_alive(pid: int) -> bool:
 
 
 def wrapper_of(pid: int) -> int:
-    """The `dispatcher exec` whose CMD this is."""
+    """The pid of the `dispatcher exec` that runs this CMD: the parent."""
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def crash(node: Node) -> None:
-    """The machine goes down: everything on it ends at once, and nothing is told."""
+    """A power failure: kills every process of the node at once. No status is written."""
     shims = [int(alive.read_text()) for alive in node.folder.glob("pods/*/containers/*/alive")]
     for pid in [one for shim in shims for one in (shim, *descendants(shim))]:
         os.kill(pid, signal.SIGKILL)
 
 
 def descendants(pid: int) -> list[int]:
-    """Found before the first of them is killed: an orphan has no parent that would tell."""
+    """Pids of all descendants. Must be read before the first kill: an orphan has another parent."""
     children = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return children + [one for child in children for one in descendants(child)]

@@ -1,4 +1,4 @@
-"""Row → Job → container → report → swept, on the real servers."""
+"""One row on real servers: Job, container, report, sweep."""
 
 import pytest
 

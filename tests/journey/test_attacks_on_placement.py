@@ -1,4 +1,4 @@
-"""A container says that it ran where nothing is, and a submitter's Jobs are refused: Jobs of others do not feel it."""
+"""Attacks on placement: false node names, and Jobs that the API server refuses. Rows of others are not affected."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 CREATES_JOBS = {"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["jobs"]}
 CACHE_KEY = "dispatcher.internal/cache-key"
 NOT_EVIL = "object.spec.template.metadata.?annotations[?'dispatcher.internal/cache-key'].orValue('') != 'evil'"
-NOWHERE = ["no-such-node", "no.such.node.example", "a" * 253, "1"]
-OF_BEFORE = "UPDATE dispatch.tasks SET node_name = 'No Such Node!' WHERE id = $1"
+ABSENT_NODES = ["no-such-node", "no.such.node.example", "a" * 253, "1"]
+STORE_INVALID_NODE = "UPDATE dispatch.tasks SET node_name = 'No Such Node!' WHERE id = $1"
 
 
-async def says_it_ran_on(place: Place, node: str, key: str) -> int:
-    """A container of one team's row that says so, and succeeds."""
+async def report_run_on(place: Place, node: str, key: str) -> int:
+    """The id of a row of team_a. Its container reported this node and succeeded."""
     row = await insert_row(place.database, "team_a", cache_key=key)
     assert await row.finish(await row.started(pod=Pod(node=node)), "succeeded") == "succeeded"
     return row.id
@@ -38,29 +38,29 @@ async def job_of(place: Place, dispatcher: Dispatcher, task_id: int) -> dict[str
 
 
 def preferred(job: dict[str, Any]) -> list[str]:
-    """The nodes that its Pod would rather have."""
+    """The nodes that its Pod prefers."""
     node: dict[str, Any] = job["spec"]["template"]["spec"].get("affinity", {}).get("nodeAffinity", {})
     terms = node.get("preferredDuringSchedulingIgnoredDuringExecution", [])
     return [field["values"][0] for term in terms for field in term["preference"]["matchFields"]]
 
 
 async def test_jobs_prefer_only_nodes_that_exist(place: Place, nodes: list[str]) -> None:
-    await says_it_ran_on(place, nodes[0], "maps")
-    for name in NOWHERE[:2]:
-        await says_it_ran_on(place, name, "maps")
-    for name in NOWHERE:
-        await says_it_ran_on(place, name, "nowhere")
+    await report_run_on(place, nodes[0], "maps")
+    for name in ABSENT_NODES[:2]:
+        await report_run_on(place, name, "maps")
+    for name in ABSENT_NODES:
+        await report_run_on(place, name, "nowhere")
     async with Dispatcher(place) as dispatcher:
         warm, cold = [await place.database.insert_task("team_b", cache_key=key) for key in ("maps", "nowhere")]
         assert preferred(await job_of(place, dispatcher, warm)) == [nodes[0]]
         job = await job_of(place, dispatcher, cold)
         assert preferred(job) == []
-        assert not any(name in json.dumps(job) for name in NOWHERE[:3])
+        assert not any(name in json.dumps(job) for name in ABSENT_NODES[:3])
 
 
 async def test_stored_invalid_node_name_parks_no_row(place: Place) -> None:
     admin = await place.database.session("admin")
-    await admin.execute(OF_BEFORE, await says_it_ran_on(place, "node-1", "maps"))
+    await admin.execute(STORE_INVALID_NODE, await report_run_on(place, "node-1", "maps"))
     async with Dispatcher(place) as dispatcher:
         task_id = await place.database.insert_task("team_b", cache_key="maps")
         assert preferred(await job_of(place, dispatcher, task_id)) == []
@@ -75,7 +75,7 @@ def probe(key: str) -> dict[str, Any]:
 
 @asynccontextmanager
 async def invalid_for_one_key(place: Place) -> AsyncIterator[None]:
-    """The API server says 422 to Jobs with the cache key `evil`, as to any that cannot be."""
+    """The API server answers 422 to Jobs with the cache key `evil`, as it does to invalid Jobs."""
     plane, name = place.control_plane, place.namespace
     here = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}}
     never = {"expression": NOT_EVIL, "message": "no such thing", "reason": "Invalid"}
@@ -105,7 +105,7 @@ async def invalid_for_one_key(place: Place) -> AsyncIterator[None]:
 
 
 def refusals(place: Place) -> int:
-    """Creates that the API server has answered with 422; the dispatcher's alone."""
+    """Number of the dispatcher's creates that the API server answered with 422."""
     user = f"system:serviceaccount:{place.namespace}:dispatcher"
     told = place.control_plane.audit(user_prefix=user, verb="create", resource="jobs", namespace=place.namespace)
     return len([event for event in told if event.code == 422])
@@ -129,7 +129,7 @@ async def test_refused_rows_of_one_submitter_delay_no_other_rows(place: Place) -
         plain = [await place.database.insert_task(login) for login in ("team_b", "team_b", "team_b", "team_a")]
         for task_id in plain:
             await job_of(place, dispatcher, task_id)
-        # Of the same key, but another submitter's: it is tried, until the API server refuses it, too.
+        # A row with the same key of another submitter is tried until the API server refuses it, too.
         await place.database.insert_task("team_b", cache_key="evil")
         await poisoned(place, dispatcher, 5)
         assert refusals(place) > before

@@ -1,4 +1,7 @@
-"""Somebody holds his rows in an open transaction: the janitor ends those of others in its first round, and his last."""
+"""A submitter locks its own rows in an open transaction.
+
+The janitor still ends the rows of others in its first round. It ends the locked rows after the transaction.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ DEAD_RUNS = """
 UPDATE dispatch.tasks SET status = 'processing', launch = 1, job_uid = 'gone-' || id,
        run_digest = sha256(uuid_send(gen_random_uuid())),
        started_at = now() - interval '1 h', heartbeat_at = now() - interval '10 min',
-       -- of every second one a cancel was asked: the janitor ends it by another call
+       -- a cancel was asked for every second row: the janitor ends those rows by another call
        cancel_requested_at = CASE WHEN id % 2 = 0 THEN now() - interval '10 min' END
 WHERE status = 'waiting'
 """
@@ -36,8 +39,8 @@ STATUSES = "SELECT status FROM dispatch.tasks WHERE submitted_by = $1"
 
 
 @asynccontextmanager
-async def a_janitor(place: Place) -> AsyncIterator[Janitor]:
-    """In this process: its rounds are called one by one."""
+async def local_janitor(place: Place) -> AsyncIterator[Janitor]:
+    """A janitor in this process. The test calls its rounds one by one."""
     kubeconfig = place.control_plane.kubeconfig(
         place.folder / "janitor", token=place.control_plane.admin_token, namespace=place.namespace
     )
@@ -53,7 +56,7 @@ async def a_janitor(place: Place) -> AsyncIterator[Janitor]:
 
 
 async def dead_runs(place: Place, login: str, count: int) -> None:
-    """Rows whose containers are gone, and whose Jobs are, too."""
+    """Rows whose containers and Jobs are gone."""
     await (await place.database.session(login)).execute(INSERTED, count)
     await (await place.database.session("admin")).execute(DEAD_RUNS)
 
@@ -64,8 +67,8 @@ async def statuses(place: Place, login: str) -> Counter[str]:
 
 
 @asynccontextmanager
-async def holding(attacker: Connection) -> AsyncIterator[None]:
-    """`task_cancel` on all of his rows, in a transaction that he leaves open; in the end he takes it back."""
+async def locked_rows(attacker: Connection) -> AsyncIterator[None]:
+    """Calls `task_cancel` on all rows of the attacker in an open transaction, and rolls it back at the end."""
     transaction = attacker.transaction()
     await transaction.start()
     await attacker.execute(CANCELS)
@@ -79,19 +82,19 @@ async def timed_round(janitor: Janitor) -> float:
     return time.monotonic() - began
 
 
-OVER = Counter({"failed": OTHERS // 2, "cancelled": OTHERS // 2})
+ENDED = Counter({"failed": OTHERS // 2, "cancelled": OTHERS // 2})
 
 
 @pytest.mark.parametrize("count", [100, 250])
 async def test_rows_locked_by_a_submitter_delay_no_other_rows(place: Place, count: int) -> None:
-    assert 100 < CLOSED_AT_ONCE < 250  # with the second, his rows alone fill a round
+    assert 100 < CLOSED_AT_ONCE < 250  # 250 locked rows alone fill a round
     await dead_runs(place, "team_a", count)
     await dead_runs(place, "team_b", OTHERS)
     attacker = await place.database.connect("team_a")
-    async with a_janitor(place) as janitor:
-        async with holding(attacker):
+    async with local_janitor(place) as janitor:
+        async with locked_rows(attacker):
             seconds = await timed_round(janitor)
-            assert await statuses(place, "team_b") == OVER
+            assert await statuses(place, "team_b") == ENDED
             assert await statuses(place, "team_a") == {"processing": count}
             assert seconds < ROUND_SECONDS
         for _ in range(2):
@@ -102,19 +105,19 @@ async def test_rows_locked_by_a_submitter_delay_no_other_rows(place: Place, coun
 async def test_rows_found_locked_come_last_in_the_next_round(place: Place) -> None:
     await dead_runs(place, "team_a", 250)
     attacker = await place.database.connect("team_a")
-    async with a_janitor(place) as janitor, holding(attacker):
+    async with local_janitor(place) as janitor, locked_rows(attacker):
         await janitor.run_once()
         await janitor.run_once()
         await dead_runs(place, "team_b", OTHERS)
         seconds = await timed_round(janitor)
-        assert await statuses(place, "team_b") == OVER
+        assert await statuses(place, "team_b") == ENDED
         assert seconds < ROUND_SECONDS
 
 
 async def test_rows_that_their_submitter_ends_stay_as_they_ended(place: Place) -> None:
     await dead_runs(place, "team_a", 100)
     attacker = await place.database.connect("team_a")
-    async with a_janitor(place) as janitor:
+    async with local_janitor(place) as janitor:
         async with attacker.transaction():
             await attacker.execute(CANCELS)
             await janitor.run_once()

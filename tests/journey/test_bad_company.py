@@ -1,4 +1,4 @@
-"""One template, one Job, one date that nothing can be done about: the others go on."""
+"""A failing template, a Job that cannot be deleted, a malformed row: all other rows go on."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,7 +15,7 @@ HOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 
 @asynccontextmanager
 async def dead_webhook(place: Place, template: str) -> AsyncIterator[None]:
-    """An admission webhook that nobody serves, for the Jobs of one template."""
+    """An admission webhook without a server, for the Jobs of one template."""
     hook = {
         "name": "down.example.com",
         "clientConfig": {"url": "https://127.0.0.1:1/x"},

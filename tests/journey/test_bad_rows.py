@@ -1,4 +1,4 @@
-"""Bad rows wait with one reason each, and never in the way of a good one."""
+"""Bad rows are held with one reason each, and do not delay a good row."""
 
 import json
 
@@ -49,7 +49,7 @@ spec:
 async def test_ten_thousand_bad_rows_delay_a_good_row_by_at_most_two_cycles(place: Place) -> None:
     (place.templates / "open.yaml").write_text(FIXED)
     (place.templates / "broken.yaml").write_text("apiVersion: batch/v1\nkind: Job\nspec: {parallelism: 7}\n")
-    # So long a poll that only the rows' commit, and what it leads to, makes cycles.
+    # The poll is so long that only the commit of the rows, and its effects, start cycles.
     async with Dispatcher(place, POLL_SECONDS=600) as dispatcher:
         await dispatcher.ready()
         await settled(dispatcher)
@@ -72,8 +72,7 @@ async def test_ten_thousand_bad_rows_delay_a_good_row_by_at_most_two_cycles(plac
         assert launched["cycle"] - looked <= 2
         assert await dispatcher.metric("dispatcher_waiting_tasks", reason="UnknownTemplate") == 2 * EACH
         assert await dispatcher.metric("dispatcher_waiting_tasks", reason="PolicyDenied") == 6 * EACH
-        # By its own CPU time, which neighbours on the machine do not lengthen as they do the clock's; half of it on a
-        # quick one.
+        # CPU time of the process: other processes on the machine do not lengthen it. A fast machine needs half of this.
         assert busy / cycles <= 0.1, f"{busy:.3f} s in {cycles:.0f} cycles"
 
 
@@ -82,13 +81,13 @@ def difference(after: tuple[float, float], before: tuple[float, float]) -> tuple
 
 
 async def spent(dispatcher: Dispatcher) -> tuple[float, float]:
-    """Cycles so far, and CPU seconds of the process."""
+    """(cycles so far, CPU seconds of the process)"""
     count = await dispatcher.metric("dispatcher_cycle_seconds_count")
     return count, await dispatcher.metric("process_cpu_seconds_total")
 
 
 async def settled(dispatcher: Dispatcher) -> None:
-    """Until two looks at it find the same number of cycles: nothing wakes it any more."""
+    """Waits until two reads of the metric give the same number of cycles: nothing wakes the dispatcher any more."""
     before = -1.0
 
     async def is_still() -> bool:

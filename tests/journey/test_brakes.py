@@ -1,4 +1,4 @@
-"""Caps hold, the pending brake holds one shape or everything, and neither is in the way of the others."""
+"""Caps hold rows. Pending Pods hold rows of their shape, or all rows. Other rows go on."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -12,7 +12,7 @@ HUGE = {"cpu": "500", "memory": "16Mi"}
 
 
 async def queue_jobs(place: Place) -> dict[str, int]:
-    """Jobs by queue."""
+    """Number of Jobs by queue."""
     counts: dict[str, int] = {}
     jobs: list[dict[str, Any]] = await place.jobs()
     for job in jobs:
@@ -43,7 +43,7 @@ async def test_caps_of_queue_submitter_and_installation_hold_together(place: Pla
             await place.database.insert_task(queue="wide", priority=3, env={"PLAY": "hang"})
         await held(dispatcher, 2, queue="wide", reason="JobCap")
 
-        async def are_there() -> bool:  # what the same cycle admitted may still be on its way
+        async def are_there() -> bool:  # creates of the same cycle may still be under way
             return await queue_jobs(place) == {"shared": 2, "narrow": 2, "wide": 4}
 
         await wait_for(are_there, "as many Jobs as the caps allow, of each queue", 20, check=dispatcher.check)
@@ -51,7 +51,7 @@ async def test_caps_of_queue_submitter_and_installation_hold_together(place: Pla
 
 
 async def are_stuck(place: Place, count: int) -> bool:
-    """Whether so many Pods have been Unschedulable for two seconds, by the cluster's own times."""
+    """Whether `count` Pods have been Unschedulable for two seconds, by the times that the cluster wrote."""
     pods = (await place.control_plane.admin("GET", f"/api/v1/namespaces/{place.namespace}/pods"))["items"]
     conditions = [condition for pod in pods for condition in pod["status"].get("conditions", [])]
     since = [datetime.fromisoformat(c["lastTransitionTime"]) for c in conditions if c.get("reason") == "Unschedulable"]
@@ -109,7 +109,7 @@ async def test_paused_queue_waits_and_other_queues_run(place: Place) -> None:
 
 
 async def test_row_with_run_at_starts_then_and_not_before(place: Place) -> None:
-    # So long a poll that only the timer of the next row can be in time.
+    # The poll is so long that only the timer of the next due row can start the row in time.
     async with place.playing() as player, Dispatcher(place, POLL_SECONDS=60) as dispatcher:
         await dispatcher.ready()
         team = await place.database.connect("team_a")

@@ -1,4 +1,4 @@
-"""The whole dispatcher on the embedded cluster. How long it takes is measured by `benchmarks/trying_out.py`."""
+"""The whole dispatcher on the embedded cluster. `benchmarks/trying_out.py` measures how long this takes."""
 
 from tests.controlplane.sides import EMBEDDED_SIDE
 from tests.dispatching import Dispatcher, Place

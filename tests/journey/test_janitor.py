@@ -1,4 +1,4 @@
-"""The janitor ends, returns, cancels and deletes what nobody else will, and leaves everything else alone."""
+"""The janitor ends, returns, cancels and deletes the rows that need it, and leaves all other rows alone."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -18,8 +18,8 @@ REASONS: dict[str, dict[str, Any]] = {
 }
 
 
-async def holds(player: Player, task_id: int, dispatcher: Dispatcher) -> None:
-    """Returns when the container of a row has started, and has nothing more to say by itself."""
+async def has_heartbeat(player: Player, task_id: int, dispatcher: Dispatcher) -> None:
+    """Waits until the container of the row has started and sent its heartbeat. It makes no further call."""
 
     def has_spoken() -> bool:
         return any(run.calls.heartbeats for run in player.runs_of(task_id))
@@ -65,7 +65,7 @@ async def test_parked_row_is_left_alone_before_park_seconds(place: Place) -> Non
         assert [row["id"] for row in await place.rows("status = 'waiting'")] == rows
 
 
-# What the API server would never take
+# Jobs that the API server refuses
 
 
 @pytest.mark.fault(17, 18)
@@ -103,10 +103,10 @@ async def test_row_whose_job_name_is_taken_fails(place: Place) -> None:
 
 @pytest.mark.fault(49)
 async def test_dead_run_without_launches_left_is_returned_and_runs_again(place: Place) -> None:
-    """Failures are left: its last launches never started, so the row's next attempt has them anew."""
+    """The row has failures left, but no launches: its last one never started. The next attempt has launches again."""
     async with place.playing() as player, both(place, MAX_LAUNCHES=1, PARK_SECONDS=3600) as (janitor, dispatcher):
         task_id = await place.database.insert_task(env={"PLAY": "hang"})
-        await holds(player, task_id, dispatcher)
+        await has_heartbeat(player, task_id, dispatcher)
         place.template("default", steer={"start-error": "no such file", "run-seconds": "1"})
         await delete_jobs(place, task_id)
         await falls_silent(place, task_id)
@@ -130,7 +130,7 @@ async def test_dead_run_without_failures_left_fails_and_a_silent_live_run_stays(
         once = await place.database.insert_task(env={"PLAY": "hang"}, max_failures=1)
         healthy = await place.database.insert_task(env={"PLAY": "hang"})
         for task_id in (once, healthy):
-            await holds(player, task_id, dispatcher)
+            await has_heartbeat(player, task_id, dispatcher)
             await falls_silent(place, task_id)
         before = await place.database.task(healthy)
         await delete_jobs(place, once)
@@ -145,7 +145,7 @@ async def test_cancel_of_a_run_with_a_dead_container_ends_its_row(place: Place) 
         dead, alive = [await place.database.insert_task(env={"PLAY": "hang"}) for _ in range(2)]
         team = await place.database.connect("team_a")
         for task_id in (dead, alive):
-            await holds(player, task_id, dispatcher)
+            await has_heartbeat(player, task_id, dispatcher)
             assert await team.fetchval("SELECT dispatch.task_cancel($1)", task_id) == "processing"
         await delete_jobs(place, dead)
         await becomes(place, dead, "cancelled", janitor, 40)
@@ -153,7 +153,7 @@ async def test_cancel_of_a_run_with_a_dead_container_ends_its_row(place: Place) 
         assert await janitor.moved("cancelled") == 1
 
 
-# Old rows, and looking on
+# Retention and dry run
 
 
 async def test_rows_past_retention_are_deleted_and_others_stay(place: Place) -> None:

@@ -1,4 +1,4 @@
-"""Janitors in company: outages, kills, a second janitor, two dispatchers; whatever happens, a row is moved once."""
+"""The janitor with outages, kills, a second janitor and two dispatchers. Each row is moved once."""
 
 import asyncio
 from typing import Any
@@ -27,7 +27,7 @@ SILENT = "UPDATE dispatch.tasks SET heartbeat_at = now() - interval '10 min' WHE
 
 
 async def dead_runs(place: Place, count: int) -> None:
-    """Runs of Jobs that are gone, none of which may run again."""
+    """Running rows with `max_failures` 1, an old heartbeat, and a Job that is gone."""
     admin = await place.database.session("admin")
     made = await admin.fetch(DEAD_RUNS, count)
     await admin.executemany(STARTED, [(row["id"], row["start_key"]) for row in made])
@@ -89,13 +89,13 @@ async def test_standby_is_named_and_its_rows_are_not_judged(place: Place, postgr
                 return await janitor.moved("returned") == 1
 
             await wait_for(is_returned, "the row of the new primary is closed", 30, check=janitor.check)
-        assert await statuses(place) == ["processing"]  # of the old primary, which nobody asked
+        assert await statuses(place) == ["processing"]  # on the old primary, which the janitor never asked
     finally:
         await standby.stop(immediately=True)
 
 
 async def test_refused_janitor_call_is_named(place: Place) -> None:
-    """One that fails in the middle of a round is a fault like any other, and no bug."""
+    """A refused call in the middle of a round is reported as a fault, not as a bug."""
     admin = await place.database.session("admin")
     await admin.execute("REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA dispatch FROM dispatch_janitor")
     await dead_runs(place, 3)
@@ -168,7 +168,7 @@ async def test_killed_janitor_leaves_every_row_consistent(place: Place) -> None:
 
 
 async def killed_half_way(place: Place) -> bool:
-    """One life of a janitor, ended as soon as it has ended some rows; True: and not all."""
+    """Starts a janitor and kills it once it has ended some rows. True if rows are left."""
     before = (await statuses(place)).count("failed")
     janitor = Janitor(place)
     await janitor.start()
@@ -182,7 +182,7 @@ async def killed_half_way(place: Place) -> bool:
 
 
 async def check_rows(place: Place) -> None:
-    """No row contradicts itself; a run is open exactly while its row is processing."""
+    """No row contradicts itself. A launch is open exactly while its row is processing."""
     admin = await place.database.session("admin")
     rows: list[Record] = await admin.fetch("SELECT * FROM dispatch.tasks ORDER BY id")
     assert [(row["id"], fault) for row in rows for fault in contradictions(row)] == []
@@ -193,7 +193,7 @@ async def check_rows(place: Place) -> None:
 
 # Two janitors, two dispatchers
 
-KINDS: dict[str, tuple[dict[str, Any], str, int]] = {  # the row, what becomes of it, at which attempt
+KINDS: dict[str, tuple[dict[str, Any], str, int]] = {  # kind: (columns, final status, final attempt)
     "succeeds": ({}, "succeeded", 1),
     "fails": ({"env": {"PLAY": "fail"}}, "failed", 1),
     "never reports": ({"env": {"PLAY": "exit-0-without-start"}}, "failed", 1),
@@ -221,7 +221,7 @@ async def test_two_janitors_and_two_dispatchers_move_each_row_once(place: Place)
         return not set(await statuses(place)) & {"waiting", "processing"}
 
     async with place.playing() as player, first, second, one, other:
-        await wait_for(all_over, "every row is over", 240, check=one.check)  # rounds follow lists
+        await wait_for(all_over, "every row is over", 240, check=one.check)  # each round lists Jobs and Pods first
         moved = [await janitor.moved(act) for janitor in (one, other) for act in ("succeeded", "failed", "returned")]
     assert not player.faults
     found = {row["id"]: (row["status"], row["attempt"]) for row in await place.rows()}

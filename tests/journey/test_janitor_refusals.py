@@ -1,4 +1,4 @@
-"""What the janitor believes of the API server's refusals: only what stands, and only what is said of the row itself."""
+"""The janitor ends a row by a refusal of the API server only if the refusal lasts and is about the row itself."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -10,7 +10,7 @@ from tests.janitoring import Janitor, becomes, denied, plain_job, requests, take
 
 
 async def long_waiting(place: Place, template: str = "default") -> int:
-    """A row that is an hour old."""
+    """The id of a row that was created an hour ago."""
     task_id = await place.database.insert_task(template=template)
     admin = await place.database.session("admin")
     at = datetime.now(UTC) - timedelta(hours=1)
@@ -20,7 +20,7 @@ async def long_waiting(place: Place, template: str = "default") -> int:
 
 @pytest.mark.fault(18)
 async def test_refusal_that_has_ended_does_not_fail_the_row(place: Place) -> None:
-    """The admission was wrong for a few seconds: once it takes the Job again, nothing stands against the row."""
+    """The admission policy denies for a few seconds only. Once it admits the Job again, the row is not failed."""
     place.template("gpu")
     task_id = await long_waiting(place, template="gpu")
     async with Janitor(place, PARK_SECONDS=60) as janitor:
@@ -34,7 +34,7 @@ async def test_refusal_that_has_ended_does_not_fail_the_row(place: Place) -> Non
 
 @pytest.mark.fault(51)
 async def test_foreign_job_with_our_labels_and_the_rows_name_is_a_collision(place: Place) -> None:
-    """Somebody copied a Job of ours: labels and all, but its identity is another's."""
+    """The Job is a copy of one of ours with all labels, but its identity is that of another row."""
     task_id = await long_waiting(place)
     ours = {"app.kubernetes.io/managed-by": "dispatcher", "dispatcher.internal/installation": "dispatcher"}
     numbers = {"task-id": task_id, "attempt": 1, "launch": 1}
@@ -56,7 +56,7 @@ async def test_full_quota_fails_no_row(place: Place) -> None:
     async def is_full() -> bool:
         try:
             await place.control_plane.admin("POST", jobs, plain_job("probe"), params={"dryRun": "All"})
-        except Exception as refused:  # noqa: BLE001  # whatever it says, it is asked again
+        except Exception as refused:  # noqa: BLE001  # any other refusal is asked again
             return "exceeded quota" in str(refused)
         return False
 
@@ -71,7 +71,7 @@ async def test_full_quota_fails_no_row(place: Place) -> None:
 
 
 async def test_janitor_with_wrong_templates_fails_no_row_at_once(place: Place) -> None:
-    """Its templates have to stand for a sixth of the time that rows have."""
+    """A refusal counts only after a sixth of PARK_SECONDS."""
     task_id = await long_waiting(place, template="gpu")
     async with Janitor(place, PARK_SECONDS=3600) as janitor:
         for _ in range(2):

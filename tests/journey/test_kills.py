@@ -1,4 +1,4 @@
-"""kill -9 at any moment: the outcome is the same."""
+"""`kill -9` at any moment changes no outcome."""
 
 import asyncio
 import random
@@ -14,11 +14,15 @@ from tests.dispatching import Dispatcher, Place
 ROWS = 300
 KILLS = 30
 CAP = 24
-RATE = 5  # at most ten creates at once, so that three hundred rows last for thirty lives
+RATE = 5  # at most ten creates at once, so that three hundred rows last for thirty kills
 
 
-class Census:
-    """Jobs in the true order of the API server's changes: their names, and how many were unfinished at once."""
+class JobCount:
+    """Counts Jobs in the order of the API server's changes.
+
+    names: the name by uid.
+    most: the highest number of unfinished Jobs at once.
+    """
 
     def __init__(self, place: Place) -> None:
         self.most = 0
@@ -55,13 +59,13 @@ class Census:
 async def test_thirty_kills_during_writes_change_no_outcome(place: Place) -> None:
     for _ in range(ROWS):
         await place.database.insert_task()
-    census = Census(place)
-    watching = asyncio.create_task(census.run())
+    job_count = JobCount(place)
+    watching = asyncio.create_task(job_count.run())
     kills = hits = 0
     async with place.playing() as player:
         while hits < KILLS:
             kills += 1
-            hits += await kill_amid_writes(place, census, random.Random(kills))
+            hits += await kill_amid_writes(place, job_count, random.Random(kills))
         async with Dispatcher(place, MAX_JOBS=CAP, TOMBSTONE_SECONDS=1) as dispatcher:
 
             async def all_over() -> bool:
@@ -70,17 +74,17 @@ async def test_thirty_kills_during_writes_change_no_outcome(place: Place) -> Non
             await wait_for(all_over, "every row succeeded and every Job is gone", 90, check=dispatcher.check)
     watching.cancel()
     assert not player.faults
-    await check_history(place, census)
+    await check_history(place, job_count)
 
 
-async def kill_amid_writes(place: Place, census: Census, chance: random.Random) -> bool:
-    """One life of a dispatcher, ended while the API server holds its writes. True: some were answered after that."""
+async def kill_amid_writes(place: Place, job_count: JobCount, chance: random.Random) -> bool:
+    """Starts a dispatcher and kills it while the API server is frozen. True if a create was answered after the kill."""
     plane = place.control_plane
-    if len(census.names) + 2 * RATE > len(await place.rows()):
+    if len(job_count.names) + 2 * RATE > len(await place.rows()):
         await asyncio.gather(*(place.database.insert_task() for _ in range(2 * RATE)))
     dispatcher = Dispatcher(place, MAX_JOBS=CAP, TOMBSTONE_SECONDS=0, KUBE_WRITES_PER_SECOND=RATE)
     await dispatcher.start()
-    await census.next_create()
+    await job_count.next_create()
     plane.pause()
     await moment(chance.uniform(0, 0.02))
     await dispatcher.kill()
@@ -98,8 +102,8 @@ async def kill_amid_writes(place: Place, census: Census, chance: random.Random) 
         return False
 
 
-async def check_history(place: Place, census: Census) -> None:
-    """One started launch per attempt, one Job per launch, the cap never exceeded."""
+async def check_history(place: Place, job_count: JobCount) -> None:
+    """One started launch per attempt, one Job per launch, and never more Jobs than the cap."""
     admin = await place.database.session("admin")
     launches = await admin.fetch("SELECT task_id, attempt, count(*) AS n FROM dispatch.task_launches GROUP BY 1, 2")
     rows = await place.rows()
@@ -107,6 +111,6 @@ async def check_history(place: Place, census: Census) -> None:
     assert {row["task_id"] for row in launches} == {row["id"] for row in rows}
     assert {row["n"] for row in launches} == {1}
     assert {row["attempt"] for row in rows} == {1}
-    assert max(Counter(census.names.values()).values()) == 1
-    assert len(census.names) == len(rows)
-    assert 0 < census.most <= CAP
+    assert max(Counter(job_count.names.values()).values()) == 1
+    assert len(job_count.names) == len(rows)
+    assert 0 < job_count.most <= CAP

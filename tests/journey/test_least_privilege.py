@@ -1,7 +1,7 @@
-"""Rights fit both ways: what a program asks of the API server is what `deploy/` grants to its account, verb for verb.
+"""The requests of a program are exactly the rights that `deploy/` grants to its account, verb for verb.
 
-Read from the server's own audit log, so a right that nobody uses shows as well as one that is missing. Asking what one
-may do (SelfSubjectAccessReview) is granted to everybody by Kubernetes itself, and is not counted.
+The requests come from the audit log of the API server, so unused rights show as well as missing ones. Kubernetes itself
+grants SelfSubjectAccessReview to every account; it is not counted.
 """
 
 import asyncio
@@ -16,29 +16,29 @@ from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.waiting import wait_for
 from tests.deployed import BASE, NAMESPACED, ONE_NAMESPACE, Right, granted
 from tests.dispatching import Dispatcher, Place
-from tests.journey.home import Home, moved_in
+from tests.journey.installation import Installation, install_overlay
 from tests.postgres import Database
 
 STAGES = ("ResponseComplete", "ResponseStarted")  # a watch that goes on has only started
 FOR_EVERYBODY = "authorization.k8s.io"
 
 
-Life = Callable[[Home], AbstractAsyncContextManager[Dispatcher]]
+Life = Callable[[Installation], AbstractAsyncContextManager[Dispatcher]]
 
 
-def asked(home: Home, program: str) -> set[Right]:
-    """Everything the account has asked of the API server so far, refused or not."""
-    user = f"system:serviceaccount:{home.namespace}:{home.account(program)}"
+def asked(installation: Installation, program: str) -> set[Right]:
+    """All requests of the account so far, refused ones included."""
+    user = f"system:serviceaccount:{installation.namespace}:{installation.account(program)}"
     return {
         Right(ref.namespace or "cluster", ref.api_group, ref.resource, event.verb, name_asked(event))
         for stage in STAGES
-        for event in home.place.control_plane.audit(user_prefix=user, stage=stage)
+        for event in installation.place.control_plane.audit(user_prefix=user, stage=stage)
         if event.user == user and (ref := event.object_ref).resource and ref.api_group != FOR_EVERYBODY
     }
 
 
 def name_asked(event: AuditEvent) -> str:
-    """Where the right is limited by name: a create cannot be."""
+    """The object's name where the right is limited by name. RBAC cannot limit a create by name."""
     return event.object_ref.name if event.object_ref.resource == "leases" and event.verb != "create" else ""
 
 
@@ -46,23 +46,25 @@ def name_asked(event: AuditEvent) -> str:
 async def bare_place(
     control_plane: ControlPlane, nodes: list[str], namespace: str, database: Database, tmp_path: Path
 ) -> Place:
-    """A place in which no rights were given to anybody yet."""
+    """A place without any rights yet."""
     return Place(control_plane, namespace, database, tmp_path)
 
 
-def setting(home: Home, name: str) -> str | None:
-    (settings,) = [one["data"] for one in home.objects if one["metadata"]["name"].startswith("dispatcher-settings-")]
+def setting(installation: Installation, name: str) -> str | None:
+    (settings,) = [
+        one["data"] for one in installation.objects if one["metadata"]["name"].startswith("dispatcher-settings-")
+    ]
     found: str | None = settings.get(f"DISPATCHER_{name}")
     return found
 
 
 @asynccontextmanager
-async def life_of_run(home: Home) -> AsyncIterator[Dispatcher]:
-    """A row that succeeds and is swept, one whose Pod never starts, and one whose Job somebody deletes."""
-    place = home.place
+async def life_of_run(installation: Installation) -> AsyncIterator[Dispatcher]:
+    """A dispatcher with three rows: one succeeds and is swept, one Pod never starts, one Job is deleted by the test."""
+    place = installation.place
     place.template("stuck", steer={"waiting": "ImagePullBackOff"})
     settings = {"TOMBSTONE_SECONDS": 0, "START_DEADLINE_SECONDS": 10, "MAX_LAUNCHES": 1}
-    dispatcher = await home.dispatcher(CHECK_ROOM=setting(home, "CHECK_ROOM"), **settings)
+    dispatcher = await installation.dispatcher(CHECK_ROOM=setting(installation, "CHECK_ROOM"), **settings)
     async with place.playing(), dispatcher:
         await place.database.insert_task(template="stuck")
         await place.database.insert_task()
@@ -89,18 +91,20 @@ class Janitor(Dispatcher):
 
 
 @asynccontextmanager
-async def life_of_janitor(home: Home) -> AsyncIterator[Dispatcher]:
-    """A row that nobody launches for so long that the janitor asks whether it can be launched at all."""
-    place = home.place
-    plane, token = place.control_plane, await home.token("dispatcher-janitor")
+async def life_of_janitor(installation: Installation) -> AsyncIterator[Dispatcher]:
+    """A janitor and a row that nobody launches. After PARK_SECONDS the janitor asks by dry run whether it could run."""
+    place = installation.place
+    plane, token = place.control_plane, await installation.token("dispatcher-janitor")
     plane.kubeconfig(place.folder / "kubeconfig", token=token, namespace=place.namespace)
     await place.database.insert_task()
     login = place.database.url("janitor")
-    async with Janitor(place, DATABASE_URL=login, CHECK_ROOM=setting(home, "CHECK_ROOM"), PARK_SECONDS=1) as janitor:
+    async with Janitor(
+        place, DATABASE_URL=login, CHECK_ROOM=setting(installation, "CHECK_ROOM"), PARK_SECONDS=1
+    ) as janitor:
         yield janitor
-    user = f"system:serviceaccount:{home.namespace}:{home.account('dispatcher-janitor')}"
+    user = f"system:serviceaccount:{installation.namespace}:{installation.account('dispatcher-janitor')}"
     creates = plane.audit(user_prefix=user, verb="create", resource="jobs")
-    assert all("dryRun=All" in event.uri for event in creates), "RBAC cannot ask for that"
+    assert all("dryRun=All" in event.uri for event in creates), "RBAC cannot demand a dry run"
     assert not await place.jobs()
 
 
@@ -110,16 +114,16 @@ LIVES: dict[str, Life] = {"dispatcher": life_of_run, "dispatcher-janitor": life_
 @pytest.mark.parametrize("account", LIVES)
 @pytest.mark.parametrize("folder", [BASE, NAMESPACED, ONE_NAMESPACE], ids=lambda folder: folder.name)
 async def test_program_uses_every_right_it_has_and_no_other(bare_place: Place, folder: Path, account: str) -> None:
-    async with moved_in(bare_place, folder) as home:
-        rights = granted(home.objects, home.account(account))
-        async with LIVES[account](home) as program:
+    async with install_overlay(bare_place, folder) as installation:
+        rights = granted(installation.objects, installation.account(account))
+        async with LIVES[account](installation) as program:
 
             async def all_used() -> bool:
-                return rights <= asked(home, account)
+                return rights <= asked(installation, account)
 
             try:
                 await wait_for(all_used, "every right is used", 45, check=program.check)
             except TimeoutError:
-                unused = rights - asked(home, account)
+                unused = rights - asked(installation, account)
                 pytest.fail(f"granted and never used: {sorted(unused)}; its log: {program.log[-2000:]}")
-        assert asked(home, account) == rights
+        assert asked(installation, account) == rights

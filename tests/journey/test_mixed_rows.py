@@ -1,4 +1,4 @@
-"""A hundred rows of mixed kinds go all the way; what the API server got is compared with what the rows asked."""
+"""A hundred rows of mixed kinds run to their end. Their Jobs are compared with what the rows ask for."""
 
 import json
 from collections.abc import Mapping
@@ -17,13 +17,13 @@ QUEUES = ("default", "reports", "night")
 
 
 async def flaky(env: Mapping[str, str], calls: TaskCalls) -> int:
-    """A row that asks to be retried is content the second time."""
+    """Plays the row as it says, but succeeds from attempt 2 on."""
     again = {**env, "PLAY": "succeed"} if int(env["TASK_ATTEMPT"]) > 1 else env
     return await play_task(again, calls)
 
 
 def plan_rows() -> list[dict[str, Any]]:
-    """A hundred rows, every opened field and many a combination among them."""
+    """Columns of a hundred rows, with every opened field and many combinations."""
     rows: list[dict[str, Any]] = []
     for number in range(100):
         row: dict[str, Any] = {"queue": QUEUES[number % 3], "priority": number % 7, "env": {"NUMBER": str(number)}}
@@ -85,7 +85,7 @@ async def sent_jobs(place: Place) -> dict[int, list[dict[str, Any]]]:
 
 
 def check_job(place: Place, job: dict[str, Any], task_id: int, row: dict[str, Any]) -> None:
-    """Names, labels, annotations, limits and resources of a first launch."""
+    """Checks names, labels, annotations, limits and resources of a first launch."""
     meta, spec = job["metadata"], job["spec"]
     pod = spec["template"]["spec"]
     assert meta["namespace"] == place.namespace
@@ -118,7 +118,7 @@ def check_job(place: Place, job: dict[str, Any], task_id: int, row: dict[str, An
 
 
 def check_container(player: Player, task_id: int, row: dict[str, Any]) -> None:
-    """What the container saw and was told."""
+    """Checks the environment and the payload that the container got."""
     run = player.runs_of(task_id)[0]
     for name, value in row["env"].items():
         assert run.env[name] == value

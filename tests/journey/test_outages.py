@@ -1,4 +1,4 @@
-"""Whatever is away or wrong: /readyz names it, nothing is written meanwhile, and work goes on by itself afterwards."""
+"""Outages and wrong rights: /readyz names them, nothing is written meanwhile, and work resumes by itself afterwards."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -71,7 +71,7 @@ RUNNING = [database_away, missing_privilege, old_schema, dropped_index, api_serv
 
 
 async def writes_since(place: Place, since: datetime) -> list[str]:
-    """Creates and deletes that the API server got from any dispatcher."""
+    """Creates and deletes of Jobs and Pods that the API server got from any dispatcher after `since`."""
     events = place.control_plane.audit(user_prefix=f"system:serviceaccount:{place.namespace}:")
     return [
         f"{event.verb} {event.uri}"
@@ -82,7 +82,7 @@ async def writes_since(place: Place, since: datetime) -> list[str]:
 
 
 async def launches(place: Place, dispatcher: Dispatcher) -> None:
-    """A new row gets its Job."""
+    """Inserts a row and waits for its Job."""
     task_id = await place.database.insert_task()
 
     async def has_job() -> bool:
@@ -101,7 +101,7 @@ async def test_outage_is_named_stops_writes_and_work_resumes(
         await dispatcher.ready()
         await launches(place, dispatcher)
         async with breakage(place, postgres) as words:
-            if breakage is missing_verb:  # rights are asked for each minute, or when the server refuses
+            if breakage is missing_verb:  # rights are asked once a minute, and after a refusal
                 await place.database.insert_task()
             await dispatcher.unready(words)
             broken_at = datetime.now(UTC)

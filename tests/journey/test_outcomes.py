@@ -1,4 +1,4 @@
-"""What follows when a launch does not end as it should."""
+"""Launches that end badly, and what follows them."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ async def held_for(dispatcher: Dispatcher, reason: str, seconds: float = 60) -> 
 
 
 async def names(place: Place) -> list[str]:
-    """Suffixes of the Jobs' names: attempt, and launch from the second on."""
+    """Suffixes of the Jobs' names: the attempt, and from launch 2 on `r` and the launch."""
     jobs: list[dict[str, Any]] = await place.jobs()
     return sorted(job["metadata"]["name"].split("-")[-1] for job in jobs)
 
@@ -68,7 +68,7 @@ async def test_exit_0_without_a_start_parks_the_row_and_never_runs_again(place: 
         task_id = await place.database.insert_task(env={"PLAY": "exit-0-without-start"})
         await held_for(dispatcher, "ExitedWithoutReport")
         assert len(player.runs_of(task_id)) == 1
-        assert await names(place) == ["1"]  # the Job of a live row is its memory, and stays
+        assert await names(place) == ["1"]  # the finished Job stays: the row still needs its memory
 
 
 @pytest.mark.fault(37)

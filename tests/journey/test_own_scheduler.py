@@ -1,4 +1,4 @@
-"""`deploy/scheduler` at work: kube-scheduler and the extender with the rights that it gives, and rows of ours."""
+"""`deploy/scheduler`: kube-scheduler and the extender run with the rights of its manifests, and place our Pods."""
 
 import asyncio
 import json
@@ -42,7 +42,7 @@ def containers_of(objects: tuple[Json, ...]) -> dict[str, Json]:
 
 
 class DeployedScheduler(KubeScheduler):
-    """With the account of the Deployment, and the lease that it is to hold."""
+    """kube-scheduler with the account and the lease of the Deployment."""
 
     def __init__(self, plane: ControlPlane, folder: Path, wanted: Json, kubeconfig: Path, namespace: str) -> None:
         self._own = kubeconfig
@@ -58,7 +58,7 @@ class DeployedScheduler(KubeScheduler):
 
 @asynccontextmanager
 async def deployed(place: Place) -> AsyncIterator[tuple[DeployedScheduler, OurExtender]]:
-    """Both containers as processes, with the rights that the manifests give in this namespace."""
+    """Both containers of the Deployment as processes, with the rights that the manifests grant in this namespace."""
     plane, folder = place.control_plane, place.folder / "deployed"
     folder.mkdir()
     objects = overlaid(folder, SCHEDULER, namespace=place.namespace)
@@ -104,7 +104,7 @@ async def test_rows_land_on_the_node_where_their_cache_key_ran_last(place: Place
 
 
 def check_rights(place: Place) -> None:
-    """Nothing that the scheduler and the extender asked for was forbidden."""
+    """No request of kube-scheduler or the extender was forbidden, and a lease was among them."""
     user = f"system:serviceaccount:{place.namespace}:{ACCOUNT}"
     asked = place.control_plane.audit(user_prefix=user)
     assert {event.code for event in asked if event.code in {401, 403}} == set()
@@ -127,7 +127,7 @@ async def test_rows_wait_while_the_extender_is_down_and_run_afterwards(place: Pl
 
 
 class WithExtender(Dispatcher):
-    """`dispatcher run --with-extender`, as somebody who may look at all Pods."""
+    """`dispatcher run --with-extender`, with the administrator's token: the extender reads Pods of all namespaces."""
 
     def __init__(self, place: Place) -> None:
         plane = place.control_plane
@@ -203,7 +203,7 @@ def test_extender_rights_are_reads_status_patches_and_events() -> None:
 def test_extender_is_reached_over_loopback_only() -> None:
     containers = containers_of(rendered(SCHEDULER))
     assert containers["extender"]["args"][0] in commands.commands
-    assert "env" not in containers["extender"], "its address is the default, which is loopback"
+    assert "env" not in containers["extender"], "the default address is loopback"
     (entry,) = configuration_of(rendered(SCHEDULER))["extenders"]
     assert entry["urlPrefix"] == f"http://{load({}, str).settings.extender.address}"
     assert [port["containerPort"] for port in containers["extender"]["ports"]] == [8080]
@@ -221,7 +221,7 @@ async def test_restricted_pod_security_admits_each_container(
     spec["containers"] = [one for one in spec["containers"] if one["name"] == name]
     path = f"/api/v1/namespaces/{namespace}/pods"
     made = await control_plane.admin("POST", path, {"metadata": {"name": name}, "spec": spec})
-    assert "schedulerName" not in spec, "it must not place itself"
+    assert "schedulerName" not in spec, "kube-scheduler must not place its own Pod"
     assert made["spec"]["schedulerName"] == "default-scheduler"
 
 

@@ -1,4 +1,4 @@
-"""Real processes, when kubelets, wrappers, Pods and nodes are lost on the way."""
+"""Real processes: kubelets, wrappers, Pods and nodes are lost during a run."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ import pytest
 from tests.dispatching import Dispatcher, Place
 from tests.noding import Node, nodes, real_template
 from tests.postgres import PostgresServer
-from tests.realities import HANG, OBEYS, Real, crash, is_alive, wrapper_of
+from tests.realities import HANG, TRAP_SIGTERM, Real, crash, is_alive, wrapper_of
 
 UNREACHABLE = {
     "key": "node.kubernetes.io/unreachable",
@@ -18,7 +18,7 @@ UNREACHABLE = {
     "effect": "NoExecute",
     "tolerationSeconds": 1,
 }
-UNTIL_TOLD = 'echo $$ >> "$MARKS/pids"; while ! test -e "$MARKS/go"; do sleep 0.05; done'
+WAIT_FOR_GO = 'echo $$ >> "$MARKS/pids"; while ! test -e "$MARKS/go"; do sleep 0.05; done'
 
 
 @asynccontextmanager
@@ -30,10 +30,10 @@ async def real(place: Place, *names: str, **settings: object) -> AsyncIterator[t
 
 async def test_restarted_kubelet_finds_its_containers_as_they_are(place: Place) -> None:
     async with real(place) as (world, (node,)):
-        tasks = [await world.insert(UNTIL_TOLD) for _ in range(2)]
+        tasks = [await world.insert(WAIT_FOR_GO) for _ in range(2)]
         pids = await world.runs(2)
         await node.kill()
-        (world.marks / "go").touch()  # they end while nobody looks
+        (world.marks / "go").touch()  # the containers end while no kubelet runs
         for task_id in tasks:
             await world.reaches(task_id, "succeeded")
         await node.start()
@@ -54,7 +54,7 @@ async def test_killed_wrapper_ends_its_command_and_the_next_launch_takes_over(pl
 
 async def test_sigterm_during_a_run_reports_nothing_and_the_next_launch_takes_over(place: Place) -> None:
     async with real(place) as (world, _):
-        task_id = await world.insert(f'test "$TASK_LAUNCH" = 2 && exit 0; {OBEYS}')
+        task_id = await world.insert(f'test "$TASK_LAUNCH" = 2 && exit 0; {TRAP_SIGTERM}')
         await world.runs()
         await world.delete_pod()
         row = await world.reaches(task_id, "succeeded")
@@ -63,7 +63,7 @@ async def test_sigterm_during_a_run_reports_nothing_and_the_next_launch_takes_ov
 
 
 async def test_sigterm_before_the_start_costs_a_launch_and_nothing_else(place: Place, postgres: PostgresServer) -> None:
-    """The Job waits for its node, and its container for the database."""
+    """SIGTERM comes while the container waits for the database and has not called `task_start` yet."""
     async with real(place, "one") as (world, (node,)):
         await node.kill()
         task_id = await world.insert("true")
@@ -83,9 +83,9 @@ async def test_sigterm_before_the_start_costs_a_launch_and_nothing_else(place: P
 async def test_report_blocked_past_the_grace_is_lost_and_the_next_launch_takes_over(
     place: Place, postgres: PostgresServer
 ) -> None:
-    """Reports wait for the database, which is away: for as long as the grace lasts, or for longer."""
+    """CMD is over and the report waits for a stopped database. The grace of the Pod ends first."""
     async with real(place) as (world, _):
-        task_id = await world.insert(f'test "$TASK_LAUNCH" = 2 && exit 0; {UNTIL_TOLD}')
+        task_id = await world.insert(f'test "$TASK_LAUNCH" = 2 && exit 0; {WAIT_FOR_GO}')
         (pid,) = await world.runs()
         wrapper = wrapper_of(pid)
         await postgres.stop()
@@ -110,9 +110,9 @@ async def test_command_that_ignores_sigterm_is_killed_after_the_grace(place: Pla
 
 
 async def test_launch_that_finds_its_row_taken_does_nothing_and_succeeds(place: Place) -> None:
-    """The first node is out of reach and its container works on; its Job is deleted; the second launch comes late."""
+    """The first node's kubelet is dead, and its container works on. Its Job is deleted, and launch 2 comes late."""
     async with real(place, TOMBSTONE_SECONDS=300) as (world, (node,)):
-        task_id = await world.insert(UNTIL_TOLD)
+        task_id = await world.insert(WAIT_FOR_GO)
         pids = await world.runs()
         await node.kill()
         await node.cordon()
@@ -153,7 +153,7 @@ async def test_rebooted_node_reports_its_containers_as_lost(place: Place) -> Non
 @pytest.mark.fault(38)
 async def test_task_of_a_lost_node_runs_on_another_node(place: Place) -> None:
     async with real(place, "one", "two", NODE_LOST_SECONDS=3) as (world, made):
-        real_template(place, pod={"tolerations": [UNREACHABLE]})  # else it is five minutes until its Pod is given up
+        real_template(place, pod={"tolerations": [UNREACHABLE]})  # by default the Pod is evicted after five minutes
         task_id = await world.insert(f'test "$TASK_LAUNCH" = 2 && exit 0; {HANG}')
         await world.runs()
         row = await world.row(task_id)
@@ -167,7 +167,7 @@ async def test_task_of_a_lost_node_runs_on_another_node(place: Place) -> None:
 
 async def test_database_restart_during_runs_loses_no_result(place: Place, postgres: PostgresServer) -> None:
     async with real(place) as (world, _):
-        script = f'{UNTIL_TOLD}; echo "{{\\"n\\": $N}}" > "$TASK_RESULT_FILE"'
+        script = f'{WAIT_FOR_GO}; echo "{{\\"n\\": $N}}" > "$TASK_RESULT_FILE"'
         tasks = [await world.insert(script, env={"N": str(number)}) for number in range(5)]
         await world.runs(5)
         await postgres.stop()

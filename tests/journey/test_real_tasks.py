@@ -1,4 +1,4 @@
-"""The whole journey with nothing pretended: a row, a Job, a node of processes, `dispatcher exec`, and the end."""
+"""The whole way of a row with real processes: Job, process kubelet, `dispatcher exec`, report and sweep."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from tests.controlplane.sides import BOTH_SIDES
 from tests.dispatching import Dispatcher, Place
 from tests.noding import Node, nodes
-from tests.realities import HANG, OBEYS, Real, is_alive
+from tests.realities import HANG, TRAP_SIGTERM, Real, is_alive
 
 
 @asynccontextmanager
@@ -58,7 +58,7 @@ async def test_failure_keeps_the_end_of_stderr_and_is_not_repeated(place: Place)
 
 async def test_cancel_stops_a_running_task_and_a_waiting_task_never_runs(place: Place) -> None:
     async with real(place, MAX_JOBS=1) as (world, _):
-        running = await world.insert(OBEYS)
+        running = await world.insert(TRAP_SIGTERM)
         (pid,) = await world.runs()
         waiting = await world.insert('touch "$MARKS/ran"')
         assert await cancel(place, waiting) == "cancelled"

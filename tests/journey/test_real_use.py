@@ -1,4 +1,4 @@
-"""What a key's runs really used comes from a real Prometheus onto the Pods of its next runs, and never delays one."""
+"""The real use of a cache key's runs: a real Prometheus gives it to the Pods of the next runs, and delays none."""
 
 import json
 from datetime import timedelta
@@ -19,7 +19,7 @@ RETURNING extract(epoch FROM started_at)::float8 AS began
 
 
 async def ran(place: Place, prometheus: PrometheusServer) -> None:
-    """A run of five minutes, which Prometheus saw use two cores and 512 MiB."""
+    """A finished run of five minutes. In Prometheus it used two cores and 512 MiB."""
     admin = await place.database.session("admin")
     await admin.execute("SET session_replication_role = replica")
     pod = f"{place.namespace}-pod"
@@ -32,7 +32,7 @@ async def ran(place: Place, prometheus: PrometheusServer) -> None:
 async def test_next_pods_of_a_cache_key_carry_what_its_runs_used(place: Place, prometheus: PrometheusServer) -> None:
     await ran(place, prometheus)
     async with pools(place, 2, PROMETHEUS_URL=prometheus.url) as (pool, _):
-        await pool.runs(cache_key="maps")  # asks for the key, and does not wait for the answer
+        await pool.runs(cache_key="maps")  # this run starts the query and does not wait for its answer
 
         async def is_told() -> list[dict[str, str]]:
             pod = await pool.pod_of(await pool.runs(cache_key="maps"))

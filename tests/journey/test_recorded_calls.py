@@ -1,4 +1,4 @@
-"""Programs at work ask of the real API server what is recorded, and nothing else."""
+"""The requests of our programs to the real API server are all in the recorded list."""
 
 from tests.controlplane.calls import RECORDED, Call, calls
 from tests.dispatching import Dispatcher, Place
@@ -11,7 +11,7 @@ LEAST = frozenset({"create", "get", "list", "watch", "delete", "update"})
 
 
 def asked(place: Place) -> set[Call]:
-    """By the programs of this place: others are at work beside them, some in trouble on purpose."""
+    """Calls of the programs of this place. Other tests share the API server, and some provoke faults."""
     plane = place.control_plane
     seen = [event for stage in ("ResponseComplete", "ResponseStarted") for event in plane.audit(stage=stage)]
     own = [event for event in seen if place.namespace in event.uri or place.namespace in event.user]

@@ -1,4 +1,4 @@
-"""A row has room held for it: from its reservation, beside Pods of others that want the node, until it runs there."""
+"""A reservation keeps room for a row, against a Pod that wants the same node, until the row runs there."""
 
 import pytest
 

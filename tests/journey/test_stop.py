@@ -1,4 +1,4 @@
-"""SIGTERM ends it within 30 s, whatever it is waiting for."""
+"""SIGTERM ends the dispatcher within 30 s, whatever it waits for."""
 
 import signal
 

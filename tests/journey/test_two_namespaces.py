@@ -1,4 +1,4 @@
-"""Programs in one namespace, Jobs in another: work goes on, and an upgrade to that stops the old installation first."""
+"""Programs in one namespace, Jobs in another. An upgrade to this layout must stop the old installation first."""
 
 import pytest
 
@@ -6,13 +6,13 @@ from tests.controlplane.api import Json, KubeFault
 from tests.controlplane.waiting import wait_for
 from tests.deployed import BASE
 from tests.dispatching import Dispatcher, Place
-from tests.journey.home import Home, moved_in
+from tests.journey.installation import Installation, install_overlay
 
 
-async def leases(home: Home, namespace: str) -> dict[str, str]:
-    """Holders of the leases of a namespace."""
+async def leases(installation: Installation, namespace: str) -> dict[str, str]:
+    """Holder of each lease of a namespace; empty if it has none."""
     path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
-    found: list[Json] = (await home.place.control_plane.admin("GET", path))["items"]
+    found: list[Json] = (await installation.place.control_plane.admin("GET", path))["items"]
     return {one["metadata"]["name"]: one["spec"].get("holderIdentity") or "" for one in found}
 
 
@@ -24,21 +24,25 @@ async def is_done(place: Place, task_id: int, dispatcher: Dispatcher) -> None:
 
 
 async def test_lease_is_in_the_programs_namespace_and_jobs_are_not(place: Place) -> None:
-    async with moved_in(place, BASE) as home, place.playing(), await home.dispatcher() as dispatcher:
+    async with (
+        install_overlay(place, BASE) as installation,
+        place.playing(),
+        await installation.dispatcher() as dispatcher,
+    ):
         await dispatcher.ready()
         await is_done(place, await place.database.insert_task(), dispatcher)
-        assert list(await leases(home, home.namespace)) == ["dispatcher-leader"]
-        assert await leases(home, place.namespace) == {}
+        assert list(await leases(installation, installation.namespace)) == ["dispatcher-leader"]
+        assert await leases(installation, place.namespace) == {}
         assert await place.jobs()
         with pytest.raises(KubeFault, match="not found"):
-            await place.control_plane.admin("GET", f"/apis/batch/v1/namespaces/{home.namespace}/jobs/any")
+            await place.control_plane.admin("GET", f"/apis/batch/v1/namespaces/{installation.namespace}/jobs/any")
 
 
 async def test_old_replica_also_leads_until_it_is_stopped(place: Place) -> None:
-    """The old version kept its lease where Jobs are: neither sees the other's."""
-    async with Dispatcher(place) as old, moved_in(place, BASE) as home, place.playing():
+    """The old version keeps its lease in the namespace of the Jobs, so neither replica sees the other's lease."""
+    async with Dispatcher(place) as old, install_overlay(place, BASE) as installation, place.playing():
         await old.ready()
-        async with await home.dispatcher() as new:
+        async with await installation.dispatcher() as new:
             await new.ready()
             await wait_for(lambda: both_lead(old, new), "both lead", 20, check=new.check)
             task_id = await place.database.insert_task()
@@ -47,8 +51,8 @@ async def test_old_replica_also_leads_until_it_is_stopped(place: Place) -> None:
             assert await old.stop() == 0
             assert await new.leads()
             await is_done(place, await place.database.insert_task(), new)
-            assert (await leases(home, place.namespace))["dispatcher-leader"] == ""
-            assert (await leases(home, home.namespace))["dispatcher-leader"] != ""
+            assert (await leases(installation, place.namespace))["dispatcher-leader"] == ""
+            assert (await leases(installation, installation.namespace))["dispatcher-leader"] != ""
 
 
 async def both_lead(old: Dispatcher, new: Dispatcher) -> bool:

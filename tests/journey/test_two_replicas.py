@@ -1,4 +1,4 @@
-"""Two replicas: both plan, one writes; whoever leads is taken over from, killed, stopped or paused."""
+"""Two replicas: both plan, the leader writes. The follower takes over when the leader is killed, stopped or paused."""
 
 import asyncio
 import signal
@@ -17,7 +17,7 @@ LEASE_SECONDS = 5
 
 @asynccontextmanager
 async def two(place: Place, **settings: object) -> AsyncIterator[tuple[Dispatcher, Dispatcher]]:
-    """The leader, and the other one."""
+    """(leader, follower)"""
     settings = {"LEASE_SECONDS": LEASE_SECONDS, **settings}
     async with Dispatcher(place, **settings) as first:
         await wait_for(first.leads, "the first one leads", 20, check=first.check)
@@ -28,7 +28,7 @@ async def two(place: Place, **settings: object) -> AsyncIterator[tuple[Dispatche
 
 
 async def first_job_after(place: Place, seconds: float) -> float:
-    """Inserts a row; how long its Job took to appear."""
+    """Inserts a row and returns the seconds until its Job appeared."""
     began, before = time.monotonic(), len(await place.jobs())
     await place.database.insert_task()
 

@@ -1,4 +1,4 @@
-"""Where tasks land: on a node where their cache is warm, in the pool that they name, on nobody else's machine."""
+"""The node of a task: one where its cache key ran before, in the pool it names, never another row's private machine."""
 
 import json
 from collections.abc import AsyncIterator
@@ -24,7 +24,7 @@ class Pool:
         self.dispatcher = dispatcher
 
     async def runs(self, **row: Any) -> Record:
-        """The row, once it succeeded."""
+        """Inserts a row, waits until it succeeded, and returns it."""
         task_id = await self.place.database.insert_task(**row)
 
         async def is_over() -> bool:
@@ -40,7 +40,7 @@ class Pool:
 
 @asynccontextmanager
 async def pools(place: Place, number: int, **settings: object) -> AsyncIterator[tuple[Pool, list[str]]]:
-    """As many equal nodes that other tests leave alone, and a dispatcher whose rows go to them."""
+    """`number` equal nodes of this test alone, and a dispatcher whose Pods go to them."""
     labels = {POOL: place.namespace}
     nodes = await place.control_plane.add_nodes(number, labels=labels, **SIZE)  # type: ignore[arg-type]  # cpu, memory
     chosen = {"NODE_SELECTOR": f"{POOL}={place.namespace}", **settings}

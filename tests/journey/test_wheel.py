@@ -1,4 +1,4 @@
-"""From the checkout to a migrated database: what is built carries everything, and works where there is no checkout."""
+"""The built wheel contains everything that the program needs, and works without the checkout."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Answer(NamedTuple):
 
 
 class Installed:
-    """The wheel in an environment of its own, which sees the dependencies of this one but not the checkout."""
+    """The wheel in a virtual environment of its own. It sees the dependencies of this one, but not the checkout."""
 
     def __init__(self, folder: Path, wheel: Path) -> None:
         venv.create(folder, symlinks=True)
@@ -39,7 +39,9 @@ class Installed:
         self.bin = folder / "bin"
         outer = sysconfig.get_paths()["purelib"]
         inner = sysconfig.get_path("purelib", "venv", {"base": str(folder), "platbase": str(folder)})
-        (Path(inner) / "outer.pth").write_text(f"{outer}\n")  # a .pth of its own, as the checkout's, is not followed
+        (Path(inner) / "outer.pth").write_text(
+            f"{outer}\n"
+        )  # .pth files within `outer`, like the checkout's, are not read
         call(sys.executable, "-m", "pip", "--python", str(self.bin / "python"), "install", "--no-deps", str(wheel))
 
     async def dispatcher(self, *arguments: str, **settings: str) -> Answer:

@@ -1,4 +1,4 @@
-"""An installation as `deploy/` makes it: accounts, rights and policy, and programs that log in as their Pods."""
+"""An installation made from `deploy/`: accounts, rights and policy. Programs log in with the accounts of their Pods."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,8 +12,13 @@ from tests.dispatching import Dispatcher, Place
 from tests.in_pod import write_account
 
 
-class Home(NamedTuple):
-    """An installation: where its Jobs and rows are, what `deploy/` renders for it, and where its programs stand."""
+class Installation(NamedTuple):
+    """An installation.
+
+    place: namespace of its Jobs, and the database of its rows.
+    objects: what `deploy/` renders for it.
+    namespace: where its programs run.
+    """
 
     place: Place
     objects: tuple[Json, ...]
@@ -26,7 +31,7 @@ class Home(NamedTuple):
         return await self.place.control_plane.service_account_token(self.namespace, self.account(program))
 
     async def dispatcher(self, **settings: object) -> Dispatcher:
-        """Not started yet; it will log in as its Pod does."""
+        """A dispatcher, not started yet, that logs in with the account of its Pod."""
         plane, token = self.place.control_plane, await self.token("dispatcher")
         pod = write_account(self.place.folder / "account", plane, token=token, namespace=self.namespace)
         made = Dispatcher(self.place, **settings)
@@ -35,12 +40,15 @@ class Home(NamedTuple):
 
 
 @asynccontextmanager
-async def moved_in(place: Place, folder: Path) -> AsyncIterator[Home]:
-    """Accounts, rights and policy of an overlay: Jobs in the place, programs beside it or in the same namespace."""
+async def install_overlay(place: Place, folder: Path) -> AsyncIterator[Installation]:
+    """Applies accounts, rights and policy of an overlay. Jobs are in the place's namespace.
+
+    The programs are in the same namespace for ONE_NAMESPACE, otherwise in a namespace of their own.
+    """
     plane, overlay = place.control_plane, place.folder / "overlay"
     overlay.mkdir()
-    ours = place.namespace if folder == ONE_NAMESPACE else await plane.create_namespace()
-    objects = moved(overlay, folder, (ours, place.namespace))
+    own = place.namespace if folder == ONE_NAMESPACE else await plane.create_namespace()
+    objects = moved(overlay, folder, (own, place.namespace))
     wanted = [one for one in objects if one["kind"] in (*RBAC_KINDS, *POLICY_KINDS)]
-    async with installed(plane, ours, wanted):
-        yield Home(place, objects, ours)
+    async with installed(plane, own, wanted):
+        yield Installation(place, objects, own)

@@ -1,4 +1,4 @@
-"""The proxies of a test: put between a client and the real servers, gone with the test."""
+"""The proxies of a test: between a client and the real servers. They end with the test."""
 
 from collections.abc import AsyncIterator
 

@@ -1,8 +1,8 @@
-"""What must hold of any run, judged afterwards by what was written down: by the API server, and by the database.
+"""Checks a finished run against the laws of the protocol, by the records of the API server and of the database.
 
-It knows nothing of the dispatcher's code: records go in (`history_reading` makes them), violations come out, in words.
-Every check is a function by itself; `violations` asks them all. A run without enough work, or whose faults never
-happened, shows nothing, and that is a violation too.
+The module does not use the dispatcher's code. `history_reading` makes the records, and `violations` returns sentences.
+Each check is a function; `violations` calls them all. A run with too little work, or without its faults, proves
+nothing, so that is a violation, too.
 """
 
 from collections import defaultdict
@@ -20,7 +20,7 @@ STARTABLE_AGAIN = 2  # max_failures from which a started task may be started aga
 
 
 def violations(history: History, bounds: Bounds) -> Words:
-    """All that is wrong with a run; empty: it holds."""
+    """All violations of a run. Empty if the run is correct."""
     return [
         *vacuous(history, bounds),
         *made_twice(history.writes, bounds.late_posts),
@@ -40,7 +40,7 @@ def violations(history: History, bounds: Bounds) -> Words:
 
 
 def vacuous(history: History, bounds: Bounds) -> Words:
-    """It did too little, or a fault was planned and never done."""
+    """The run did too little, or a planned fault never happened."""
     traffic = history.traffic()
     found = [f"vacuous: {traffic[what]} {what}, at least {n}" for what, n in bounds.least.items() if traffic[what] < n]
     found += [] if any(bounds.least.values()) else ["vacuous: no least traffic is asked for"]
@@ -48,7 +48,7 @@ def vacuous(history: History, bounds: Bounds) -> Words:
 
 
 def made_twice(writes: Sequence[Write], late_posts: int = 0) -> Words:
-    """I2: a name is made once. Again only after somebody else deleted the Job, or by a POST that came late."""
+    """I2: a name is created once. It is created again only after somebody else deleted the Job, or by a late POST."""
     removals = grouped(
         (w for w in writes if w.verb == "delete" and w.resource == "jobs" and w.is_done), lambda w: w.name
     )
@@ -64,7 +64,7 @@ def made_twice(writes: Sequence[Write], late_posts: int = 0) -> Words:
 
 
 def two_names(writes: Sequence[Write]) -> Words:
-    """I2: one launch has one name, and one name is of one launch."""
+    """I2: one launch has one name, and one name has one launch."""
     made = created(writes)
     names = {key: {write.name for write in some} for key, some in grouped(made, lambda write: write.key).items()}
     keys = {name: {write.key for write in some} for name, some in grouped(made, lambda write: write.name).items()}
@@ -74,7 +74,7 @@ def two_names(writes: Sequence[Write]) -> Words:
 
 
 def creates_fall(writes: Sequence[Write], late_posts: int = 0) -> Words:
-    """Launches are made in the order of their numbers."""
+    """Launches are created in the order of their numbers."""
     by_task = grouped(created(writes), lambda write: write.key and write.key[0])
     falls = [
         f"numbers fall: {second} after {first.key}"
@@ -86,7 +86,7 @@ def creates_fall(writes: Sequence[Write], late_posts: int = 0) -> Words:
 
 
 def two_at_once(lives: Sequence[Life], late_posts: int = 0) -> Words:
-    """I1: one unfinished Job per row, plus the POSTs that came late."""
+    """I1: one unfinished Job per row, plus those of late POSTs."""
     found = []
     for of_task in grouped(sorted(lives, key=lambda life: life.began), lambda life: life.key[0]).values():
         for place, life in enumerate(of_task):
@@ -105,7 +105,7 @@ def accepted_twice(starts: Sequence[Start]) -> Words:
 
 
 def live_tokens(starts: Sequence[Start], rows: Sequence[Row]) -> Words:
-    """S1: never two live tokens; the one that lives is the row's, and none lives once the row is over."""
+    """S1: at most one live token per row. It is the row's token. A terminal row has none."""
     found, of_task = [], grouped(by_number(starts), lambda start: start.key[0])
     for some in of_task.values():
         for first, second in pairwise(some):
@@ -119,7 +119,7 @@ def live_tokens(starts: Sequence[Start], rows: Sequence[Row]) -> Words:
 
 
 def starts_fall(starts: Sequence[Start]) -> Words:
-    """A launch starts after every lower one; or it took the row from it while both waited for its lock."""
+    """A launch starts after every lower one, or takes the row from a lower one while both wait for the row lock."""
     return [
         f"numbers fall: {low.key} started after {high.key}"
         for some in grouped(by_number(starts), lambda start: start.key[0]).values()
@@ -129,7 +129,7 @@ def starts_fall(starts: Sequence[Start]) -> Words:
 
 
 def rows_fall(starts: Sequence[Start], rows: Sequence[Row]) -> Words:
-    """A row is never behind a launch that started."""
+    """A row's attempt and launch are never lower than those of a launch that started."""
     highest = {start.key[0]: start.key for start in by_number(starts)}
     return [
         f"numbers fall: row {row.id} stands at {(row.attempt, row.launch)}, {highest[row.id]} has started"
@@ -139,7 +139,7 @@ def rows_fall(starts: Sequence[Start], rows: Sequence[Row]) -> Words:
 
 
 def started_again(starts: Sequence[Start], rows: Sequence[Row], retried: Collection[int] = ()) -> Words:
-    """S11: with max_failures 1 a started task never starts again, unless its owner retried it: then once an attempt."""
+    """S11: with max_failures 1 a task starts once. Its submitter may retry it: then once per attempt."""
     once = {row.id for row in rows if row.max_failures < STARTABLE_AGAIN}
     mine = [start for start in starts if start.key[0] in once]
     runs = grouped(mine, lambda start: start.key[:2] if start.key[0] in retried else start.key[:1])
@@ -147,7 +147,7 @@ def started_again(starts: Sequence[Start], rows: Sequence[Row], retried: Collect
 
 
 def careless_deletes(writes: Sequence[Write]) -> Words:
-    """Every delete of ours hits one object as it was judged, and says what becomes of what belongs to it."""
+    """Each delete of ours has the preconditions of the object that was judged, and for Jobs a propagationPolicy."""
     found = []
     for write in writes:
         if not write.is_ours or not write.verb.startswith("delete"):
@@ -162,7 +162,7 @@ def careless_deletes(writes: Sequence[Write]) -> Words:
 
 
 def writes_within(writes: Sequence[Write], quiet: Sequence[Window]) -> Words:
-    """F1, I6: nothing is asked for while it must not be."""
+    """F1, I6: no writes of ours in a quiet window."""
     return [
         f"I6: {write} while {window.why}"
         for window in quiet
@@ -172,7 +172,7 @@ def writes_within(writes: Sequence[Write], quiet: Sequence[Window]) -> Words:
 
 
 def over_cap(lives: Sequence[Life], cap: int | None, allowance: int = 0) -> Words:
-    """I5: never more unfinished Jobs than the cap, plus what is allowed for."""
+    """I5: never more unfinished Jobs than cap + allowance."""
     most = most_at_once(lives)
     if cap is None or most <= cap + allowance:
         return []
@@ -189,7 +189,7 @@ def most_at_once(lives: Sequence[Life]) -> int:
 
 
 def forgotten(rows: Sequence[Row], reasons: Mapping[int, str]) -> Words:
-    """I7: every row is over, or there is a reason that it is not."""
+    """I7: every row is terminal, or the test gives a reason why it is not."""
     return [
         f"forgotten: row {row.id} is {row.status} at {(row.attempt, row.launch)}"
         for row in rows
@@ -198,7 +198,7 @@ def forgotten(rows: Sequence[Row], reasons: Mapping[int, str]) -> Words:
 
 
 def created(writes: Iterable[Write]) -> list[Write]:
-    """Creates of Jobs that were done, in the order of the answers."""
+    """Successful creates of Jobs, in the order of their answers."""
     made = [write for write in writes if (write.verb, write.resource) == ("create", "jobs") and write.is_done]
     return sorted(made, key=lambda write: write.answered_at)
 
@@ -208,7 +208,7 @@ def by_number(starts: Iterable[Start]) -> list[Start]:
 
 
 def beyond(found: Words, allowed: int) -> Words:
-    """All of them, if they are more than allowed."""
+    """`found` if there are more than `allowed`, else nothing."""
     return found if len(found) > allowed else []
 
 

@@ -1,6 +1,6 @@
-"""Reads what was written down of a run: the audit log of the API server, the tables, and a watch of the Jobs.
+"""Reads the records of a run: the audit log of the API server, the tables, and a watch of the Jobs.
 
-Names of labels stand here once more, on purpose: a label that the dispatcher renames must not go unnoticed.
+Names of labels are written here again on purpose: a label that the dispatcher renames must be noticed.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ class Status(Struct):
 
 
 class Line(Struct, rename="camel"):
-    """What is used of a line of the audit log."""
+    """The fields of a line of the audit log that are used here."""
 
     stage: str
     verb: str
@@ -58,7 +58,7 @@ class Line(Struct, rename="camel"):
 
 
 def read_lines(path: Path, namespace: str) -> list[Line]:
-    """Answered requests about this namespace, oldest answer first."""
+    """Answered requests of this namespace, oldest answer first."""
     decoder, mark = msgspec.json.Decoder(Line), f'"namespace":"{namespace}"'.encode()
     with path.open("rb") as log:
         lines = [decoder.decode(line) for line in log if mark in line and line.endswith(b"\n")]
@@ -67,7 +67,7 @@ def read_lines(path: Path, namespace: str) -> list[Line]:
 
 
 def writes_of(lines: Iterable[Line], ours: str) -> list[Write]:
-    """Creates and deletes of Jobs and Pods; ours are those of the users whose names begin so."""
+    """Creates and deletes of Jobs and Pods. A write is ours if its user's name starts with `ours`."""
     return [
         Write(
             line.verb,
@@ -87,7 +87,10 @@ def writes_of(lines: Iterable[Line], ours: str) -> list[Write]:
 
 
 def lives_of_audit(lines: Iterable[Line]) -> list[Life]:
-    """Each shorter than it was by what its requests lasted: what overlaps here, did. `lives_of_sights` is exact."""
+    """Lives by the audit log, in seconds. Each is too short by the duration of its requests.
+
+    So lives that overlap here did overlap. `lives_of_sights` is exact.
+    """
     open_: dict[str, Life] = {}
     over: list[Life] = []
     for line in lines:
@@ -102,7 +105,7 @@ def lives_of_audit(lines: Iterable[Line]) -> list[Life]:
 
 
 def ends_job(line: Line) -> bool:
-    """The Job controller says that it is over, or the object goes with this request."""
+    """Whether this request ends the Job: it writes a terminal condition, or removes the object."""
     body = line.body()
     if line.object_ref.subresource == "status":
         return is_over(body)
@@ -118,14 +121,14 @@ def is_over(job: Json) -> bool:
 
 
 def key_of(job: Json) -> Key | None:
-    """None: it is nobody's task."""
+    """(task, attempt, launch) by the labels. None if the Job is of no task."""
     labels = job.get("metadata", {}).get("labels", {})
     numbers = [labels.get(f"{LABEL}/{name}", "") for name in ("task-id", "attempt", "launch")]
     return (int(numbers[0]), int(numbers[1]), int(numbers[2])) if all(numbers) else None
 
 
 class Sight(Struct, frozen=True):
-    """A Job as a watch told of it; LIST ends with a sight without name, after all that it showed."""
+    """A Job in one event of a watch. After the Jobs of a LIST comes a sight without a name."""
 
     type: str
     name: str
@@ -143,8 +146,9 @@ def sights_of(change: Change) -> Iterator[Sight]:
 
 
 def lives_of_sights(sights: Iterable[Sight]) -> list[Life]:
-    """In the true order of the changes; a time is the number of a sight. All that one list shows is of one moment: what
-    came and what went before it, nobody can order.
+    """Lives in the order of the changes. A time is the number of a sight.
+
+    All sights of one list have the same time: the order of the changes before a list is unknown.
     """
     open_: dict[str, Life] = {}
     over: dict[str, Life] = {}
@@ -172,7 +176,7 @@ def lives_of_sights(sights: Iterable[Sight]) -> list[Life]:
 
 @asynccontextmanager
 async def watched(plane: ControlPlane, namespace: str) -> AsyncIterator[list[Sight]]:
-    """What a watch of our own, past every proxy, tells of the namespace's Jobs meanwhile."""
+    """Sights of the namespace's Jobs, from a watch that goes past every proxy. The list grows until the exit."""
     sights: list[Sight] = []
     began = asyncio.Event()
 
@@ -193,7 +197,7 @@ async def watched(plane: ControlPlane, namespace: str) -> AsyncIterator[list[Sig
 async def read_history(
     plane: ControlPlane, namespace: str, database: Database, player: Player, sights: Iterable[Sight] = ()
 ) -> History:
-    """All of a run that is over; lives as the watch told them, if there was one."""
+    """The records of a finished run. Lives come from the watch if there was one, else from the audit log."""
     lines = await all_lines(plane, namespace)
     lives = lives_of_sights(sights) or lives_of_audit(lines)
     rows, starts = await read_rows(database), await read_starts(database)
@@ -202,12 +206,12 @@ async def read_history(
 
 
 async def all_lines(plane: ControlPlane, namespace: str) -> list[Line]:
-    """Up to now: a line is written after its answer was sent, so it waits for one of its own."""
+    """All lines up to now. The server writes a line after its answer, so a request of our own marks the end."""
     path, name = plane.logs / "audit.log", f"end-{secrets.token_hex(4)}"
     try:
         await plane.admin("GET", f"/api/v1/namespaces/{namespace}/configmaps/{name}")
     except KubeFault as fault:
-        assert fault.status == 404  # noqa: PT017  # what it says matters not, only that it was asked
+        assert fault.status == 404  # noqa: PT017  # only the line of this request in the log matters
     found: list[Line] = []
 
     def is_written() -> bool:
@@ -236,7 +240,7 @@ async def read_starts(database: Database) -> list[Start]:
 
 
 def accepted_by(player: Player) -> Iterator[Start]:
-    """Starts as the played containers saw them; when they did, they do not tell."""
+    """Accepted starts by the played containers. Their time is unknown (NEVER)."""
     for run in player.runs:
         if run.started is not None and run.task_id is not None:
             key = (run.task_id, run.attempt, run.launch)

@@ -1,4 +1,4 @@
-"""What was written down of a run, as plain records; the dispatcher's code has no part in them."""
+"""The records of a run. They do not use the dispatcher's code."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
@@ -10,7 +10,12 @@ Key: TypeAlias = tuple[int, int, int]  # task, attempt, launch
 
 
 class Write(Struct, frozen=True):
-    """A create or delete of a Job or Pod, as the API server answered it; `key` of creates of Jobs."""
+    """A create or delete of a Job or Pod, and the API server's answer.
+
+    is_ours: whether a program of ours sent it.
+    key: (task, attempt, launch) of the Job of a create; otherwise None.
+    options: the DeleteOptions of a delete.
+    """
 
     verb: str
     resource: str
@@ -32,7 +37,10 @@ class Write(Struct, frozen=True):
 
 
 class Life(Struct, frozen=True):
-    """An unfinished Job, from its create until it is Complete, Failed or gone; the times are of one log."""
+    """The time in which a Job is unfinished: from its create until it is Complete, Failed or gone.
+
+    began, ended: in the units of one log. `ended` is None while the Job is unfinished.
+    """
 
     key: Key
     name: str
@@ -44,7 +52,7 @@ class Life(Struct, frozen=True):
 
 
 class Start(Struct, frozen=True):
-    """An accepted start; `ended_at` None: its token lives."""
+    """An accepted start. `ended_at` is None while its token is live."""
 
     key: Key
     pod: str
@@ -64,7 +72,7 @@ class Row(Struct, frozen=True):
 
 
 class Window(Struct, frozen=True):
-    """A time in which nothing may be written, and why."""
+    """A time in which no write is allowed, and the reason."""
 
     why: str
     begin: datetime
@@ -72,7 +80,11 @@ class Window(Struct, frozen=True):
 
 
 class History(Struct, frozen=True):
-    """One run. `accepted`: starts as their containers saw them, where somebody asked."""
+    """One run.
+
+    starts: accepted starts by the table of launches.
+    accepted: accepted starts by the played containers.
+    """
 
     writes: Sequence[Write]
     lives: Sequence[Life]
@@ -88,7 +100,17 @@ class History(Struct, frozen=True):
 
 
 class Bounds(Struct, frozen=True):
-    """What a test allows, and what it must have seen. `least`: of `traffic()`; `faults`: hits by name of the fault."""
+    """What a test requires and allows.
+
+    least: minimum of each count of `traffic()`.
+    faults: hits by name of the fault; 0 is a violation.
+    late_posts: allowed creates that came late.
+    cap: maximum of unfinished Jobs; None: not checked.
+    over_cap: allowed Jobs above the cap.
+    quiet: windows without writes of ours.
+    reasons: why a row may be unfinished, by row id.
+    retried: ids of rows that their submitter retried.
+    """
 
     least: Mapping[str, int]
     faults: Mapping[str, int]

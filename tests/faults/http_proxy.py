@@ -1,10 +1,10 @@
-"""A proxy between a client and the API server that does to requests what networks and servers do at their worst.
+"""A proxy between a client and the API server that injects faults of networks and servers into requests.
 
-Towards the client it speaks plain HTTP on loopback, so that a kubeconfig needs no certificate, towards the server
-HTTPS. What the client sends (its token, too) goes on as it is. A request that was read is carried through even when its
-client has given up, as a real one on its way would be; a watch ends with its client.
+The client side is plain HTTP on loopback, so that a kubeconfig needs no certificate. The server side is HTTPS. The
+proxy forwards requests unchanged, with their token. It forwards a request that it has read even when the client has
+given up, as on a real network. A watch ends with its client.
 
-The faults themselves are in `http_verbs`; a request that no rule takes is passed on.
+`http_verbs` has the faults. A request that matches no rule is passed on.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"
 
 @dataclass(frozen=True)
 class Asked:
-    """A request, in the words of Kubernetes."""
+    """A request, described by verb, resource and name of Kubernetes."""
 
     method: str
     path: str
@@ -51,7 +51,7 @@ class Asked:
 
     @property
     def resource(self) -> str:
-        """`jobs`, or `pods/status` for a subresource; empty where the path names none."""
+        """`jobs`, or `pods/status` for a subresource. Empty if the path names no resource."""
         named, _, sub = self._place
         return f"{named}/{sub}" if sub else named
 
@@ -72,7 +72,7 @@ class Asked:
 
 
 def asks(verb: str, resource: str, **query: str) -> Matches:
-    """The predicate of most rules: `asks("create", "jobs")`, `asks("list", "pods", resourceVersion="0")`."""
+    """A predicate for rules: `asks("create", "jobs")`, `asks("list", "pods", resourceVersion="0")`."""
     return lambda asked: (
         (asked.verb, asked.resource) == (verb, resource)
         and all(asked.query.get(key) == value for key, value in query.items())
@@ -81,7 +81,7 @@ def asks(verb: str, resource: str, **query: str) -> Matches:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the server said, read to its end."""
+    """The server's answer, read to its end."""
 
     status: int
     headers: Mapping[str, str]
@@ -93,7 +93,7 @@ class Answer:
 
 @dataclass
 class Exchange:
-    """One request on its way; what a verb works with."""
+    """One request on its way. The argument of a verb."""
 
     asked: Asked
     rule: Rule[Asked, Verb] | None
@@ -103,17 +103,17 @@ class Exchange:
     _stream: web.StreamResponse | None = field(default=None)
 
     def hit(self, words: object = "") -> None:
-        """The fault was done."""
+        """Counts the fault as done."""
         assert self.rule is not None, "only a rule's verb has a fault to count"
         self.rule.hit(f"{self.asked} {words}".strip())
 
     async def forward(self) -> Answer:
-        """The server has done it, and this is what it said."""
+        """Forwards the request and returns the server's answer."""
         async with self.send(self.request, self.asked.body) as answer:
             return Answer(answer.status, kept(answer.headers), await answer.read())
 
     async def events(self) -> AsyncGenerator[bytes, None]:
-        """The server's lines, once it has taken the watch; a refused one is told the client and has none."""
+        """The lines of an accepted watch. A refusal is passed to the client, and there are no lines."""
         async with self.send(self.request, b"") as answer:
             await self._accept(answer.status, kept(answer.headers))
             async for line in answer.content:
@@ -123,14 +123,14 @@ class Exchange:
                     await self.tell(line)
 
     async def tell(self, line: bytes) -> None:
-        """One line, or a part of one, of the stream to the client."""
+        """Sends one line of the stream, or a part of a line, to the client."""
         if self._stream is None:
             await self._accept(200, {"Content-Type": "application/json"})
         assert self._stream is not None
         await self._stream.write(line)
 
     async def told(self) -> web.StreamResponse:
-        """The end of the stream, as a server ends it when its time is over."""
+        """Ends the stream as the server does when the watch's timeout is over."""
         assert self._stream is not None
         await self._stream.write_eof()
         return self._stream
@@ -140,7 +140,7 @@ class Exchange:
         await self._stream.prepare(self.request)
 
     def cut(self) -> web.StreamResponse:
-        """Breaks the connection: the client gets no answer, or no more of it."""
+        """Breaks the connection. The client gets no answer, or only the part sent so far."""
         if self.request.transport is not None:
             self.request.transport.abort()
         return self._stream or web.Response()
@@ -151,7 +151,7 @@ def kept(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 async def pass_on(exchange: Exchange) -> web.StreamResponse:
-    """No fault."""
+    """The verb without a fault: forwards the request and its answer."""
     if exchange.asked.verb != "watch":
         return (await exchange.forward()).response()
     async for line in exchange.events():
@@ -160,7 +160,7 @@ async def pass_on(exchange: Exchange) -> web.StreamResponse:
 
 
 class KubeProxy:
-    """`async with` it, add rules, and point a client at `url`."""
+    """Use with `async with`, add rules, and give a client the address `url`."""
 
     def __init__(self, server_url: str, ca_file: Path | None) -> None:
         self.url = ""
@@ -172,11 +172,11 @@ class KubeProxy:
         self._work: set[asyncio.Task[web.StreamResponse]] = set()
 
     def add(self, verb: Verb, matches: Matches, turns: Turns = always, name: str = "") -> Rule[Asked, Verb]:
-        """The new rule; its `hits` are for the test to assert."""
+        """Adds a rule and returns it. A test asserts on its `hits`."""
         return self.rules.add(verb, matches, turns, name)
 
     def kubeconfig(self, original: Path) -> Path:
-        """The same login through this proxy: a file beside the original."""
+        """Path of a kubeconfig with the same login and this proxy's address, in the folder of the original."""
         config = yaml.safe_load(original.read_text())
         config["clusters"][0]["cluster"] = {"server": self.url}
         path = original.with_name(f"{original.name}-{self.url.rpartition(':')[2]}")
@@ -190,7 +190,7 @@ class KubeProxy:
         self._session = aiohttp.ClientSession(
             connector=connector, timeout=endless, read_bufsize=LINE_BYTES, auto_decompress=False
         )
-        # aiohttp would repeat a DELETE on a broken connection by itself: every request here is one that a client sent.
+        # aiohttp itself would repeat a DELETE on a broken connection. Each request here must be one of a client.
         self._session._retry_connection = False
         app = web.Application(client_max_size=LINE_BYTES)
         app.router.add_route("*", "/{path:.*}", self._answer)
@@ -216,7 +216,7 @@ class KubeProxy:
         work.add_done_callback(self._over)
         try:
             return await asyncio.shield(work)
-        except asyncio.CancelledError:  # the client has gone
+        except asyncio.CancelledError:  # the client has disconnected
             exchange.client_gone.set()
             if asked.verb == "watch":
                 work.cancel()
@@ -226,7 +226,7 @@ class KubeProxy:
         self.passed += 1
         try:
             return await verb(exchange)
-        except (aiohttp.ClientError, ConnectionError, TimeoutError):  # one of the two sides is away
+        except (aiohttp.ClientError, ConnectionError, TimeoutError):  # client or server is away
             return exchange.cut()
 
     def _over(self, work: "asyncio.Task[web.StreamResponse]") -> None:

@@ -1,4 +1,4 @@
-"""What a rule of the HTTP proxy does in place of passing a request on."""
+"""The faults of the HTTP proxy: what a rule does with a request."""
 
 import asyncio
 import itertools
@@ -18,20 +18,20 @@ EXPIRED = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": 
 
 
 async def drop_before(exchange: Exchange) -> web.StreamResponse:
-    """Never forwarded; the connection breaks."""
+    """Does not forward the request, and breaks the connection."""
     exchange.hit()
     return exchange.cut()
 
 
 async def drop_after(exchange: Exchange) -> web.StreamResponse:
-    """The server did it; its answer is thrown away and the connection breaks."""
+    """Forwards the request, drops the answer, and breaks the connection."""
     answer = await exchange.forward()
     exchange.hit(answer.status)
     return exchange.cut()
 
 
 def delay(seconds: float) -> Verb:
-    """Forwarded late."""
+    """Forwards the request after `seconds`."""
 
     async def verb(exchange: Exchange) -> web.StreamResponse:
         await moment(seconds)
@@ -42,7 +42,7 @@ def delay(seconds: float) -> Verb:
 
 
 def hold(gate: Gate) -> Verb:
-    """Forwarded when the gate opens, and then for sure: also when the client has long given up."""
+    """Forwards the request when the gate opens, even if the client has given up."""
 
     async def verb(exchange: Exchange) -> web.StreamResponse:
         await gate.passed(exchange.client_gone)
@@ -57,7 +57,7 @@ def hold(gate: Gate) -> Verb:
 
 
 def status(code: int, body: object = None, headers: Mapping[str, str] | None = None) -> Verb:
-    """Answered by the proxy in the server's place; `body` is JSON (a Status if left out), or bytes as they are."""
+    """The proxy answers instead of the server. `body`: JSON, or bytes; without it a Status."""
     said = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code} if body is None else body
     content = said if isinstance(said, bytes) else json.dumps(said).encode()
 
@@ -71,7 +71,10 @@ def status(code: int, body: object = None, headers: Mapping[str, str] | None = N
 
 
 async def truncate(exchange: Exchange) -> web.StreamResponse:
-    """Half of the body, under the length of the whole, or half of a watch's first line; then the connection breaks."""
+    """Sends half of the body with the length of the whole body, then breaks the connection.
+
+    Of a watch: half of the first line.
+    """
     if exchange.asked.verb == "watch":
         async with aclosing(exchange.events()) as lines:
             line = await anext(lines)
@@ -89,7 +92,7 @@ async def truncate(exchange: Exchange) -> web.StreamResponse:
 
 
 def freeze(gate: Gate, after: int = 0) -> Verb:
-    """A watch tells `after` events and then nothing, any other request is not answered; the gate breaks them."""
+    """A watch passes `after` events and then nothing. Other requests are not answered. The open gate breaks them."""
 
     async def verb(exchange: Exchange) -> web.StreamResponse:
         if exchange.asked.verb == "watch":
@@ -102,11 +105,11 @@ def freeze(gate: Gate, after: int = 0) -> Verb:
 
 
 gone = status(410, EXPIRED)
-"""The place to watch or to list from is too old, as the server says it before a stream begins."""
+"""410 Expired in place of an answer: the resourceVersion is too old."""
 
 
 def gone_in_stream(after: int = 0) -> Verb:
-    """The same, as it is said within a stream."""
+    """410 Expired as an ERROR event of a watch, after `after` events."""
 
     async def verb(exchange: Exchange) -> web.StreamResponse:
         await tell_some(exchange, after)
@@ -118,7 +121,7 @@ def gone_in_stream(after: int = 0) -> Verb:
 
 
 async def tell_some(exchange: Exchange, count: int) -> None:
-    """So many events of a watch; with 0 the server is not even asked."""
+    """Passes `count` events of a watch. With 0 the server is not asked."""
     if not count:
         await exchange.tell(b"")
         return
@@ -126,18 +129,18 @@ async def tell_some(exchange: Exchange, count: int) -> None:
     async with aclosing(exchange.events()) as lines:
         async for line in lines:
             await exchange.tell(line)
-            told += is_news(line)
+            told += is_object_event(line)
             if told == count:
                 return
 
 
 def drop_event(k: int) -> Verb:
-    """Swallows every k-th event of the watches it is given, counted over all of them; bookmarks come through."""
+    """Drops every k-th event, counted over all watches of the rule. Bookmarks are passed on."""
     numbers = itertools.count(1)
 
     async def verb(exchange: Exchange) -> web.StreamResponse:
         async for line in exchange.events():
-            if is_news(line) and next(numbers) % k == 0:
+            if is_object_event(line) and next(numbers) % k == 0:
                 exchange.hit(line[:20])
             else:
                 await exchange.tell(line)
@@ -147,7 +150,7 @@ def drop_event(k: int) -> Verb:
 
 
 def lag(seconds: float) -> Verb:
-    """Every line of a watch comes so much later, in its order; their number is not limited by it."""
+    """Delays every line of a watch by `seconds`. The order is kept, and the queue of lines is unbounded."""
 
     async def verb(exchange: Exchange) -> web.StreamResponse:
         lines: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
@@ -177,25 +180,25 @@ async def late(lines: "asyncio.Queue[tuple[float, bytes]]") -> bytes:
     return line
 
 
-def is_news(line: bytes) -> bool:
+def is_object_event(line: bytes) -> bool:
     return not line.startswith((b'{"type":"BOOKMARK"', b'{"type":"ERROR"'))
 
 
 class Tape:
-    """Answers to reads, kept to be played again: the first one of each request."""
+    """Records the first answer of each read, and replays it."""
 
     def __init__(self) -> None:
         self._answers: dict[str, Answer] = {}
 
     async def record(self, exchange: Exchange) -> web.StreamResponse:
-        """A verb: passes on, and keeps."""
+        """A verb: passes the request on and keeps the first answer."""
         answer = await exchange.forward()
         self._answers.setdefault(exchange.request.raw_path, answer)
         exchange.hit(answer.status)
         return answer.response()
 
     async def replay(self, exchange: Exchange) -> web.StreamResponse:
-        """A verb: time travel, to the world as it was recorded."""
+        """A verb: answers with the recorded answer, an earlier state of the cluster."""
         answer = self._answers[exchange.request.raw_path]
         exchange.hit(answer.status)
         return answer.response()

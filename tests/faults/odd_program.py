@@ -1,6 +1,6 @@
-"""`dispatcher` on an odd machine: `python -m tests.faults.odd_program CLOCK_OFF_SECONDS COMMAND`.
+"""`dispatcher` with a wrong wall clock: `python -m tests.faults.odd_program CLOCK_OFF_SECONDS COMMAND`.
 
-The wall clock is off by that much. SIGUSR1 blocks the loop for `BLOCK_SECONDS`, as heavy work on it would.
+The wall clock is off by CLOCK_OFF_SECONDS. SIGUSR1 blocks the event loop for `BLOCK_SECONDS`, as heavy work would.
 """
 
 import signal
@@ -14,7 +14,7 @@ right_now = time.time
 
 
 class OffClock(datetime):
-    """What the modules of the dispatcher that ask for the time are told."""
+    """`datetime` for the modules of the dispatcher that read the wall clock; off by `off`."""
 
     off = timedelta()
 
@@ -26,11 +26,11 @@ class OffClock(datetime):
 def main(off_seconds: float) -> None:
     OffClock.off = timedelta(seconds=off_seconds)
     time.time = lambda: right_now() + off_seconds
-    from dispatcher import cli  # after the clock was turned
+    from dispatcher import cli  # imported after the change of the clock
     from dispatcher.kube import client, lease
 
     for module in (client, lease):
-        module.datetime = OffClock  # type: ignore[attr-defined]  # the only two that ask for it
+        module.datetime = OffClock  # type: ignore[attr-defined]  # the only two modules that read the wall clock
     signal.signal(signal.SIGUSR1, lambda *_: time.sleep(BLOCK_SECONDS))
     cli.main()
 

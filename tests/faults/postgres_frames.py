@@ -1,4 +1,4 @@
-"""The Postgres wire protocol (version 3) as far as a proxy has to read it: frames, and the SQL behind them."""
+"""The part of the Postgres wire protocol (version 3) that the proxy reads: frames, and the SQL of statements."""
 
 import asyncio
 import struct
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 SSL_REQUEST, GSS_REQUEST, CANCEL_REQUEST = 80877103, 80877104, 80877102
 PARSE, BIND, EXECUTE, SYNC, QUERY, CLOSE, TERMINATE = b"P", b"B", b"E", b"S", b"Q", b"C", b"X"
 READY, ERROR, ROW, DONE = b"Z", b"E", b"D", b"C"
-IDLE = b"I"  # in READY: no transaction is open, so whatever was done is committed
+IDLE = b"I"  # in READY: no transaction is open, so earlier statements are committed
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One message; the very first of a client has no type."""
+    """One message. The first message of a client has no type."""
 
     type: bytes
     body: bytes
@@ -24,7 +24,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a frame of the client asks for: `connect`, `query`, `execute` or `sync`, and by which SQL."""
+    """The request of a client's frame. `kind`: `connect`, `query`, `execute` or `sync`; `sql`: its statement."""
 
     kind: str
     sql: str = ""
@@ -34,14 +34,14 @@ class Asked:
 
 
 async def read_startup(reader: asyncio.StreamReader) -> tuple[int, Frame]:
-    """The request code (or protocol version) and the frame."""
+    """(request code or protocol version, frame)"""
     (length,) = struct.unpack("!i", await reader.readexactly(4))
     body = await reader.readexactly(length - 4)
     return struct.unpack("!i", body[:4])[0], Frame(b"", body)
 
 
 async def read_frames(reader: asyncio.StreamReader) -> AsyncIterator[Frame]:
-    """Until the other side ends; what it left unfinished is dropped."""
+    """Frames until the other side closes. An incomplete last frame is dropped."""
     try:
         while True:
             head = await reader.readexactly(5)
@@ -52,7 +52,7 @@ async def read_frames(reader: asyncio.StreamReader) -> AsyncIterator[Frame]:
 
 
 class Statements:
-    """Which SQL stands behind the names that a client gave: a driver sends the text once and the name ever after."""
+    """The SQL of prepared statements and portals by name. A driver sends the text once, and then only the name."""
 
     def __init__(self) -> None:
         self._prepared: dict[bytes, str] = {}
@@ -60,7 +60,7 @@ class Statements:
         self._last = ""
 
     def read(self, frame: Frame) -> Asked | None:
-        """What the frame asks for; None: nothing that a fault could be about."""
+        """The request of the frame. None if no fault can apply to it."""
         first, _, rest = frame.body.partition(b"\0")
         if frame.type == PARSE:
             self._prepared[first] = rest.partition(b"\0")[0].decode(errors="replace")
@@ -74,5 +74,5 @@ class Statements:
             return Asked("query", self._last)
         elif frame.type == SYNC:
             last, self._last = self._last, ""
-            return Asked("sync", last) if last else None  # after a mere preparation nothing hangs on it
+            return Asked("sync", last) if last else None  # after a mere Parse there is nothing to commit
         return None

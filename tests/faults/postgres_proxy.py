@@ -1,10 +1,10 @@
-"""A proxy between a client and Postgres that does to statements what networks do at their worst.
+"""A proxy between a client and Postgres that injects network faults into statements.
 
-It reads the wire protocol as it passes, so that a fault can be about one function's call, before it was carried out or
-after it was committed. No TLS: a client that would like some is told no, one that insists fails. A statement that was
-read is carried through even when its client has gone.
+The proxy reads the wire protocol, so a fault can hit the call of one function, before its execution or after its
+commit. There is no TLS: the proxy declines it, and a client that requires it fails. A statement that was read is
+forwarded even when its client has disconnected.
 
-The faults themselves are in `postgres_verbs`; what no rule takes is passed on.
+`postgres_verbs` has the faults. A statement that matches no rule is passed on.
 """
 
 import asyncio
@@ -24,12 +24,12 @@ BUFFER_BYTES = 1 << 20
 
 
 def runs(*names: str) -> Matches:
-    """The predicate of most rules: a statement that is carried out and holds one of these words."""
+    """A predicate for rules: an executed statement whose SQL contains one of the names."""
     return lambda asked: asked.kind in {"query", "execute"} and any(name in asked.sql for name in names)
 
 
 def syncs(name: str) -> Matches:
-    """The end of a statement: what was carried out is not committed before it."""
+    """A predicate for rules: the Sync after a statement that contains the name. Before it nothing is committed."""
     return lambda asked: asked.kind == "sync" and name in asked.sql
 
 
@@ -38,7 +38,7 @@ def connects(asked: Asked) -> bool:
 
 
 class Link:
-    """One connection of a client, and the server's other end of it; what a verb works with."""
+    """A client's connection and its connection to the server. The argument of a verb."""
 
     def __init__(self, proxy: "PostgresProxy", reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.client_gone = asyncio.Event()
@@ -54,15 +54,15 @@ class Link:
         self._thawed.set()
         self._has_run = self._has_failed = self._is_cut = False
 
-    # What verbs do
+    # Called by verbs
 
     def hit(self, words: str = "") -> None:
-        """The fault was done."""
+        """Counts the fault as done."""
         assert self.rule is not None, "only a rule's verb has a fault to count"
         self.rule.hit(f"{self.asked} {words}".strip())
 
     def cut(self, last_words: bytes = b"") -> None:
-        """Breaks both sides; the client still gets the last words."""
+        """Breaks both connections. The client still gets `last_words`."""
         self._is_cut = True
         if self._server is not None:
             self._server.transport.abort()
@@ -74,22 +74,22 @@ class Link:
         self.thaw()
 
     def on_answers(self, answering: Callable[[Frame], None]) -> None:
-        """From here on the server's frames go there, not to the client."""
+        """From now on the server's frames go to `answering`, not to the client."""
         self._answering = answering
 
     def pass_back(self, frame: Frame) -> None:
-        """To the client, if it is still there."""
+        """Sends the frame to the client, unless the client has disconnected."""
         if not self._writer.is_closing():
             self._writer.write(frame.encoded())
 
     def freeze(self) -> None:
-        """Nothing passes either way; the sockets stay open."""
+        """Stops both directions. The sockets stay open."""
         self._thawed.clear()
 
     def thaw(self) -> None:
         self._thawed.set()
 
-    # How it runs
+    # Forwarding
 
     async def run(self) -> None:
         try:
@@ -103,12 +103,12 @@ class Link:
                 await self._pass_questions()
                 await answers
         except (asyncio.IncompleteReadError, ConnectionError, OSError):
-            pass  # one of the two sides has gone
+            pass  # client or server has disconnected
         finally:
             self.cut()
 
     async def _negotiate(self) -> Frame | None:
-        """The client's first words, encryption declined; None: it only wanted to cancel, or was cut."""
+        """The client's startup frame; encryption is declined. None if the client only cancels, or was cut."""
         while True:
             code, frame = await wire.read_startup(self._reader)
             if code in {wire.SSL_REQUEST, wire.GSS_REQUEST}:
@@ -117,7 +117,7 @@ class Link:
             if code == wire.CANCEL_REQUEST:
                 await self._cancel(frame)
                 return None
-            await self._meet(Asked("connect"))
+            await self._apply_rule(Asked("connect"))
             return None if self._is_cut else frame
 
     async def _cancel(self, frame: Frame) -> None:
@@ -127,7 +127,7 @@ class Link:
         writer.close()
 
     async def _read_client(self) -> None:
-        """Apart from passing on, so that a client's end is seen while its statement is held."""
+        """A task of its own, so that the client's disconnect is seen while its statement is held."""
         async for frame in wire.read_frames(self._reader):
             self._frames.put_nowait(frame)
         self.client_gone.set()
@@ -140,10 +140,10 @@ class Link:
             await self._thawed.wait()
             unsent += frame.encoded()
             asked = self._statements.read(frame)
-            if frame.type == wire.BIND:  # it goes with its Execute, or not at all
+            if frame.type == wire.BIND:  # sent together with its Execute, or not at all
                 continue
             if asked is not None:
-                await self._meet(asked)
+                await self._apply_rule(asked)
             if self._is_cut:
                 return
             self._server.write(unsent)
@@ -152,8 +152,8 @@ class Link:
         await self._thawed.wait()
         self._server.write_eof()
 
-    async def _meet(self, asked: Asked) -> None:
-        """The rule's verb, if one takes this; then, if the link still stands, the frame is passed on."""
+    async def _apply_rule(self, asked: Asked) -> None:
+        """Runs the verb of the first matching rule. The caller passes the frame on unless the link was cut."""
         if (rule := self._proxy.rules.of(asked)) is not None:
             self.rule, self.asked = rule, asked
             await rule.verb(self)
@@ -176,7 +176,7 @@ class Link:
 
 
 class PostgresProxy:
-    """`async with` it, add rules, and point a client at `url(…)`."""
+    """Use with `async with`, add rules, and give a client the address `url(…)`."""
 
     def __init__(self, server_url: str) -> None:
         self.rules: Rules[Asked, Verb] = Rules()
@@ -188,16 +188,16 @@ class PostgresProxy:
         self._links: dict[asyncio.Task[None], Link] = {}
 
     def add(self, verb: Verb, matches: Matches, turns: Turns = always, name: str = "") -> Rule[Asked, Verb]:
-        """The new rule; its `hits` are for the test to assert."""
+        """Adds a rule and returns it. A test asserts on its `hits`."""
         return self.rules.add(verb, matches, turns, name)
 
     def url(self, original: str) -> str:
-        """The same database and login through this proxy."""
+        """The URL of the same database and login through this proxy."""
         host, port = self._listener.sockets[0].getsockname()[:2]
         return url_with(original, host=f"{host}:{port}")
 
     def sever(self) -> int:
-        """Breaks every connection now; how many there were."""
+        """Breaks every connection and returns their number."""
         for link in self._links.values():
             link.cut()
         return len(self._links)

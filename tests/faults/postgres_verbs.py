@@ -1,4 +1,7 @@
-"""What a rule of the Postgres proxy does to a statement; when a verb returns and the link stands, it is passed on."""
+"""The faults of the Postgres proxy: what a rule does with a statement.
+
+When a verb returns and the link is not cut, the statement is passed on.
+"""
 
 from tests.controlplane.waiting import moment
 from tests.faults.postgres_frames import DONE, ERROR, READY, ROW, Frame
@@ -7,15 +10,15 @@ from tests.faults.rules import Gate
 
 
 async def drop_before(link: Link) -> None:
-    """Never forwarded; both connections break. At a `sync`: what was carried out is rolled back."""
+    """Does not forward the frame, and breaks both connections. At a `sync` the executed statement is rolled back."""
     link.cut()
     link.hit()
 
 
 async def drop_after(link: Link) -> None:
-    """Carried out; the answer is thrown away up to the server's ReadyForQuery, then both connections break.
+    """Forwards the statement, drops the answer up to ReadyForQuery, then breaks both connections.
 
-    The hit says how the server stood then: `I`, committed, or `T`, within a transaction that is lost with it.
+    The hit ends with the server's transaction status: `I`, committed, or `T`, in a transaction that is rolled back.
     """
     words: list[str] = []
 
@@ -30,7 +33,7 @@ async def drop_after(link: Link) -> None:
 
 
 def delay(seconds: float) -> Verb:
-    """Forwarded late."""
+    """Forwards the statement after `seconds`."""
 
     async def verb(link: Link) -> None:
         await moment(seconds)
@@ -40,7 +43,7 @@ def delay(seconds: float) -> Verb:
 
 
 def hold(gate: Gate) -> Verb:
-    """Forwarded when the gate opens, and then for sure: also when the client has long given up."""
+    """Forwards the statement when the gate opens, even if the client has given up."""
 
     async def verb(link: Link) -> None:
         await gate.passed(link.client_gone)
@@ -50,7 +53,7 @@ def hold(gate: Gate) -> Verb:
 
 
 def freeze(gate: Gate) -> Verb:
-    """From this statement on nothing passes either way, with open sockets, until the gate opens."""
+    """Stops both directions from this statement on until the gate opens. The sockets stay open."""
 
     async def verb(link: Link) -> None:
         link.freeze()
@@ -62,7 +65,10 @@ def freeze(gate: Gate) -> Verb:
 
 
 async def truncate(link: Link) -> None:
-    """Carried out; of its first row, or else of its result's tag, half a frame arrives, then both connections break."""
+    """Forwards the statement, sends half of its first row's frame, and breaks both connections.
+
+    Without rows: half of the frame of the command tag.
+    """
 
     def halve(frame: Frame) -> None:
         if frame.type not in {ROW, DONE}:

@@ -1,7 +1,7 @@
-"""When a proxy does something else than passing on, and what it can show of it.
+"""Rules of the proxies: which requests get a fault, and how often the fault was done.
 
-A rule names requests by a predicate, and of those the ones whose turn it is. It is a *hit* when the fault was done, not
-when it was planned: an answer that never came cannot be thrown away. Chance is a `random.Random` that the test gives.
+A rule selects requests by a predicate, and among them by turn. A *hit* counts when the fault was done, not when it was
+planned: an answer that never came cannot be dropped. Random turns use a `random.Random` of the test.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ def always(number: int) -> bool:
 
 
 def nth(*numbers: int) -> Turns:
-    """The first match is 1."""
+    """Matches with these numbers. The first match is 1."""
     return lambda number: number in numbers
 
 
@@ -32,7 +32,11 @@ def chance(probability: float, draw: random.Random) -> Turns:
 
 
 class Rule(Generic[Asked, Verb]):
-    """One fault: for whom, when, and what was done so far."""
+    """One fault.
+
+    seen: number of matches.
+    told: one text per hit.
+    """
 
     def __init__(self, name: str, matches: Callable[[Asked], bool], verb: Verb, turns: Turns = always) -> None:
         self.name = name
@@ -48,18 +52,18 @@ class Rule(Generic[Asked, Verb]):
         return len(self.told)
 
     def takes(self, asked: Asked) -> bool:
-        """Whether the fault is this one's; counts what matches."""
+        """Whether this rule applies to the request. Counts matches."""
         if self._is_over or not self._matches(asked):
             return False
         self.seen += 1
         return self._turns(self.seen)
 
     def hit(self, words: str) -> None:
-        """The fault was done, to this."""
+        """Counts the fault as done; `words` names the request."""
         self.told.append(words)
 
     def end(self) -> None:
-        """From here on it matches nothing; what it holds, it holds."""
+        """From now on the rule matches nothing. Requests that it holds stay held."""
         self._is_over = True
 
     def __repr__(self) -> str:
@@ -67,7 +71,7 @@ class Rule(Generic[Asked, Verb]):
 
 
 class Rules(Generic[Asked, Verb]):
-    """Those of one proxy; the first that takes a request has it."""
+    """The rules of one proxy. The first rule that applies to a request is used."""
 
     def __init__(self) -> None:
         self._rules: list[Rule[Asked, Verb]] = []
@@ -75,7 +79,7 @@ class Rules(Generic[Asked, Verb]):
     def add(
         self, verb: Verb, matches: Callable[[Asked], bool], turns: Turns = always, name: str = ""
     ) -> Rule[Asked, Verb]:
-        """The new rule stands behind those there are."""
+        """Appends a rule and returns it."""
         named = name or f"rule {len(self._rules) + 1}"
         self._rules.append(Rule(named, matches, verb, turns))
         return self._rules[-1]
@@ -84,7 +88,7 @@ class Rules(Generic[Asked, Verb]):
         return next((rule for rule in self._rules if rule.takes(asked)), None)
 
     def hits(self) -> dict[str, int]:
-        """By name of the rule; for the check that a run is not vacuous."""
+        """Hits by name of the rule, for the check that the faults happened."""
         return {rule.name: rule.hits for rule in self._rules}
 
     def __iter__(self) -> "Iterable[Rule[Asked, Verb]]":
@@ -92,7 +96,11 @@ class Rules(Generic[Asked, Verb]):
 
 
 class Gate:
-    """Where requests are held until the test opens it."""
+    """Holds requests until the test opens it.
+
+    held: requests that wait now.
+    abandoned: requests whose client disconnected while they waited.
+    """
 
     def __init__(self) -> None:
         self.held = 0
@@ -103,7 +111,7 @@ class Gate:
         self._opened.set()
 
     async def passed(self, client_gone: asyncio.Event) -> None:
-        """Returns once it is open; counts whose client has gone by then."""
+        """Waits until the gate is open. Counts the request as abandoned if its client disconnects before."""
         self.held += 1
         leaving = asyncio.create_task(self._count_leaving(client_gone))
         try:

@@ -1,4 +1,4 @@
-"""What the tests of faults have in common: a dispatcher behind a proxy, and what they wait for."""
+"""Shared steps of the fault tests: a dispatcher behind a proxy, and waits."""
 
 import asyncio
 from collections import Counter
@@ -17,7 +17,7 @@ from tests.faults.http_proxy import Asked, KubeProxy, Matches
 
 
 class Times:
-    """A predicate for rules that keeps when it was asked for what it matches."""
+    """A predicate for rules that records the times of its matches, in seconds of the loop's clock."""
 
     def __init__(self, matches: Matches) -> None:
         self.all: list[float] = []
@@ -30,7 +30,7 @@ class Times:
         return False
 
     def pauses(self, least: float) -> list[float]:
-        """Between those that were not on their way together."""
+        """Pauses between matches that are longer than `least` seconds; shorter ones are within a burst."""
         return [later - before for before, later in pairwise(self.all) if later - before > least]
 
 
@@ -44,7 +44,7 @@ async def insert(place: Place, count: int, **columns: object) -> list[int]:
 
 
 async def has_jobs(place: Place, dispatcher: Dispatcher, count: int, seconds: float = 20) -> list[Json]:
-    """Once there are so many Jobs, or more."""
+    """The Jobs, once there are at least `count`."""
 
     async def are_there() -> list[Json]:
         jobs: list[Json] = await place.jobs()
@@ -75,7 +75,7 @@ async def held(dispatcher: Dispatcher, reason: str, count: int = 1, seconds: flo
 
 
 async def looks_again(dispatcher: Dispatcher, count: int = 5, seconds: float = 20) -> None:
-    """So many more cycles have ended."""
+    """Waits until `count` more cycles have ended."""
     before = await dispatcher.metric("dispatcher_cycle_seconds_count")
 
     async def have_ended() -> bool:
@@ -85,7 +85,7 @@ async def looks_again(dispatcher: Dispatcher, count: int = 5, seconds: float = 2
 
 
 async def fails_again(dispatcher: Dispatcher, component: str, count: int, seconds: float = 20) -> None:
-    """So many more rounds of the component have ended in a fault."""
+    """Waits until `count` more rounds of the component have ended with a fault."""
     before = await dispatcher.metric("dispatcher_faults_total", component=component)
 
     async def have_failed() -> bool:
@@ -95,14 +95,14 @@ async def fails_again(dispatcher: Dispatcher, component: str, count: int, second
 
 
 def creates(place: Place, code: int | None = 201) -> list[AuditEvent]:
-    """Creates of Jobs by the dispatcher's account that the API server has answered so."""
+    """Creates of Jobs by the dispatcher's account that the API server answered with `code`; None: any answer."""
     user = f"system:serviceaccount:{place.namespace}:dispatcher"
     told = place.control_plane.audit(user_prefix=user, verb="create", resource="jobs", namespace=place.namespace)
     return [event for event in told if code in (None, event.code)]
 
 
 def made_twice(place: Place) -> list[str]:
-    """Names under which more than one Job was made."""
+    """Job names that were created more than once."""
     names = Counter(event.object_ref.name or (event.request_object or {})["metadata"]["name"]
                     for event in creates(place))  # fmt: skip
     return [name for name, count in names.items() if count > 1]
@@ -117,7 +117,7 @@ def core_path(place: Place, resource: str, name: str = "") -> str:
 
 
 async def limit(place: Place, hard: Mapping[str, str]) -> None:
-    """A quota, in force."""
+    """Creates a quota and waits until it is counted."""
     await place.control_plane.admin(
         "POST", core_path(place, "resourcequotas"), {"metadata": {"name": "limit"}, "spec": {"hard": dict(hard)}}
     )
@@ -130,7 +130,7 @@ async def limit(place: Place, hard: Mapping[str, str]) -> None:
 
 
 def template_with(place: Place, name: str, pod: Mapping[str, Any]) -> Path:
-    """A template whose Pod has these fields as well; the container's own are merged."""
+    """Writes a template with these additional fields of the Pod. `container`: fields of its container."""
     place.template(name)
     path = place.templates / f"{name}.yaml"
     manifest = yaml.safe_load(path.read_text())

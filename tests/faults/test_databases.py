@@ -1,4 +1,4 @@
-"""A database that lags, loses commits, goes away, or is not as it was: no row runs twice, none is forgotten."""
+"""A database that lags, loses commits, is away, or changes: no row runs twice, and none is forgotten."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -33,8 +33,8 @@ async def admin_at(standby: Standby, place: Place) -> AsyncIterator[Connection]:
         connection.terminate()
 
 
-async def runs_to_its_end(place: Place, **settings: object) -> None:
-    """One dispatcher's life: the one row succeeds at the primary."""
+async def run_one_row(place: Place, **settings: object) -> None:
+    """Starts a dispatcher on the primary, waits until the one row succeeded, and stops it."""
     async with place.playing() as player, Dispatcher(place, **settings) as dispatcher:
         await succeeded(place, dispatcher, 1)
         assert len(player.runs) == 1
@@ -48,7 +48,7 @@ async def test_lagging_standby_is_never_asked_for_rows(place: Place, postgres: P
     (task_id,) = await insert(place, 1)
     async with standby_of(postgres) as standby, admin_at(standby, place) as lagging:
         await lagging.execute("SELECT pg_wal_replay_pause()")
-        await runs_to_its_end(place, TOMBSTONE_SECONDS=0)
+        await run_one_row(place, TOMBSTONE_SECONDS=0)
         assert await lagging.fetchval("SELECT status FROM dispatch.tasks WHERE id = $1", task_id) == "waiting"
         url = standby.url(place.database, "reader")
         async with Dispatcher(place, DATABASE_URL=url, TOMBSTONE_SECONDS=0) as dispatcher:
@@ -64,7 +64,7 @@ async def test_run_whose_report_a_failover_lost_is_not_repeated(place: Place, po
     await insert(place, 1)
     async with standby_of(postgres) as standby:
         await standby.stop()
-        await runs_to_its_end(place)
+        await run_one_row(place)
         await postgres.stop(immediately=True)
         try:
             await standby.start()
@@ -87,7 +87,7 @@ async def test_finished_job_is_kept_while_the_database_is_away(place: Place, pos
         await succeeded(place, dispatcher, 1)
         await postgres.stop()
         try:
-            await fails_again(dispatcher, "sweep", 2)  # so its time is over, and only the rows are missing
+            await fails_again(dispatcher, "sweep", 2)  # the tombstone time is over: only the rows are missing
             assert len(await place.jobs()) == 1
         finally:
             await postgres.start()

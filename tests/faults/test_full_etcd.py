@@ -1,4 +1,4 @@
-"""etcd refuses writes because it is full: said so, nothing is lost, and all goes on when there is room again."""
+"""A full etcd refuses writes: readiness names it, nothing is lost, and work resumes once there is room."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -20,7 +20,7 @@ PIECE = "x" * 900_000
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def small_place(monkeypatch: pytest.MonkeyPatch, database: Database, tmp_path: Path) -> AsyncIterator[Place]:
-    """A cluster of its own, whose etcd holds next to nothing."""
+    """A place on a control plane of its own, with an etcd of 24 MiB."""
     monkeypatch.setenv("ETCD_QUOTA_BACKEND_BYTES", str(QUOTA_BYTES))
     async with ControlPlane() as plane:
         await plane.add_nodes(1)
@@ -30,7 +30,7 @@ async def small_place(monkeypatch: pytest.MonkeyPatch, database: Database, tmp_p
 
 
 async def fill(place: Place) -> int:
-    """Until there is no room for more; how many objects that took."""
+    """Creates large ConfigMaps until etcd refuses one, and returns their number."""
     for number in range(100):
         body = {"metadata": {"name": f"big-{number}"}, "data": {"a": PIECE}}
         try:
@@ -43,7 +43,7 @@ async def fill(place: Place) -> int:
 
 
 async def make_room(place: Place) -> None:
-    """As the handbook of etcd says: remove, compact, defragment, disarm."""
+    """Frees space as etcd's documentation says: delete, compact, defragment, disarm the alarm."""
     for item in (await place.control_plane.admin("GET", core_path(place, "configmaps")))["items"]:
         if item["metadata"]["name"].startswith("big-"):
             await place.control_plane.admin("DELETE", core_path(place, "configmaps", item["metadata"]["name"]))

@@ -1,4 +1,4 @@
-"""The judge of runs: a real one passes, and each thing that may never happen is found once it is written into it."""
+"""The history checker: a real run passes, and each forbidden change of its records is found."""
 
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
@@ -28,7 +28,7 @@ LATER = timedelta(hours=1)
 async def recorded(
     control_plane: ControlPlane, nodes: list[str], postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[History]:
-    """A run of eight rows: row 1 was retried by its owner, row 8 is due next year, odd ones may start only once."""
+    """A run of eight rows. Row 1 was retried by its submitter, row 8 is due next year, odd rows have max_failures 1."""
     namespace, database = await control_plane.create_namespace(), await postgres.create_database()
     place = Place(control_plane, namespace, database, tmp_path_factory.mktemp("recorded"))
     await place.prepare()
@@ -96,7 +96,7 @@ def with_row(history: History, task: int, **changes: Any) -> History:
 
 
 def deletes_without(history: History, what: str) -> History:
-    """Of our own deletes of Jobs."""
+    """The history, with `what` removed from the options of our deletes of Jobs."""
 
     def careless(write: Write) -> Write:
         if write.verb != "delete" or not write.is_ours:
@@ -135,16 +135,16 @@ def an_older_number(history: History) -> History:
 def a_second_job(history: History) -> History:
     life = history.lives[0]
     assert life.ended is not None
-    twin = Life((life.key[0], 1, 2), "twin", (life.began + life.ended) / 2, life.ended + 1)
-    return altered(history, lives=[*history.lives, twin])
+    second = Life((life.key[0], 1, 2), "second", (life.began + life.ended) / 2, life.ended + 1)
+    return altered(history, lives=[*history.lives, second])
 
 
 def all_at_once(history: History) -> History:
     return altered(history, lives=[altered(life, began=0.0) for life in history.lives])
 
 
-def a_twin_pod(history: History) -> History:
-    return altered(history, accepted=[*history.accepted, altered(history.accepted[0], pod="twin", token="t")])
+def a_second_pod(history: History) -> History:
+    return altered(history, accepted=[*history.accepted, altered(history.accepted[0], pod="second", token="t")])
 
 
 def one_token_for_two(history: History) -> History:
@@ -156,7 +156,7 @@ def a_token_that_lives_on(history: History) -> History:
 
 
 def a_row_with_another_token(history: History) -> History:
-    return with_row(history, 2, token="nobody's")
+    return with_row(history, 2, token="unknown")
 
 
 def an_old_launch_that_starts_late(history: History) -> History:
@@ -175,7 +175,7 @@ def a_second_run_of_what_runs_once(history: History) -> History:
 
 
 def a_second_run_of_an_attempt(history: History) -> History:
-    """A retried row may start again, but not twice in its attempt."""
+    """A retried row may start again, but only once per attempt."""
     start = start_of(history, 1, attempt=2)
     again = {"started_at": start.started_at + LATER, "ended_at": start.started_at + LATER}
     return with_row(with_start(history, altered(start, key=(1, 2, 2), token="t", **again)), 1, launch=2)
@@ -198,12 +198,12 @@ def deleted_by_selector(history: History) -> History:
         (another_name, "I2: launch (2, 1, 1) has several names"),
         (another_launch, "names several launches"),
         (an_older_number, "numbers fall: create jobs older"),
-        (a_second_job, "I1: twin made while"),
+        (a_second_job, "I1: second made while"),
         (all_at_once, "I5: 8 unfinished Jobs at once; the cap is 3"),
-        (a_twin_pod, "S4: launch"),
+        (a_second_pod, "S4: launch"),
         (one_token_for_two, "S4: a token of several launches: [(2, 1, 1), (4, 1, 1)]"),
         (a_token_that_lives_on, "S1: (1, 1, 1) still held its token when (1, 2, 1) started"),
-        (a_row_with_another_token, "S1: row 2 (succeeded) holds nobody's"),
+        (a_row_with_another_token, "S1: row 2 (succeeded) holds unknown"),
         (an_old_launch_that_starts_late, "numbers fall: (1, 1, 1) started after (1, 2, 1)"),
         (a_row_that_fell_back, "numbers fall: row 1 stands at (1, 1)"),
         (a_second_run_of_what_runs_once, "S11: started twice: [(3, 1, 1), (3, 1, 2)]"),
@@ -244,7 +244,7 @@ def test_allowed_number_of_late_posts_is_no_violation(recorded: History) -> None
         assert violations(tamper(recorded), bounds(late_posts=1, over_cap=1)) == []
     twice = made_again_at_once(recorded)
     assert violations(twice, bounds(late_posts=9, over_cap=9)) != [], (
-        "two objects of one name at once are nobody's late POST"
+        "no late POST makes two objects of one name at once"
     )
     assert creates_fall(an_older_number(recorded).writes, late_posts=1) == []
 

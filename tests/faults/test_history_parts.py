@@ -1,4 +1,4 @@
-"""The judge of runs, where a case is rare on real servers: races, gaps of a watch, lines of the audit log."""
+"""The history checker in cases that are rare on real servers: races, gaps of a watch, lines of the audit log."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,7 +17,7 @@ CREATED: Json = {"metadata": {"name": "a", "labels": LABELS}}
 
 
 def test_taken_over_launch_may_have_asked_last() -> None:
-    """Both wait for the row's lock, and each is written down with the time at which it began to wait."""
+    """Both launches wait for the row lock. `started_at` is the time at which each began to wait."""
     low, high = NOW + timedelta(milliseconds=2), NOW + timedelta(milliseconds=1)
     taken_over = [Start((1, 1, 1), "a", "t", low, ended_at=high), Start((1, 1, 2), "b", "u", high)]
     assert starts_fall(taken_over) == []
@@ -45,7 +45,7 @@ def test_job_missing_from_the_next_list_is_over() -> None:
 
 
 def test_jobs_that_end_and_begin_between_two_lists_do_not_overlap() -> None:
-    """Of an outage: a Job ended, and another was made for it, before anybody could watch again."""
+    """In an outage of the watch a Job ended and another Job of its row was created."""
     key, end_of_list = (1, 1, 1), Sight("LIST", "", "", None, False)
     before = [Sight("LIST", "old", "1", key, False), Sight("LIST", "gone", "2", key, False), end_of_list]
     after = [Sight("LIST", "new", "3", key, False), Sight("LIST", "newer", "4", key, False)]
@@ -54,7 +54,7 @@ def test_jobs_that_end_and_begin_between_two_lists_do_not_overlap() -> None:
 
 
 def line(second: int, verb: str, body: Json, **changes: str | int) -> bytes:
-    """What the API server writes of a request about Job `a`, which took a fifth of a second."""
+    """The audit log's line of a request about Job `a`. The request took 0.2 s."""
     ref = {"resource": "jobs", "namespace": "here", "name": "a", "subresource": changes.get("sub", "")}
     written = {
         "stage": changes.get("stage", "ResponseComplete"),
@@ -70,7 +70,7 @@ def line(second: int, verb: str, body: Json, **changes: str | int) -> bytes:
 
 
 def lives(path: Path, *lines: bytes) -> list[tuple[float, float | None]]:
-    """Seconds at which the Jobs of this log began and ended."""
+    """(began, ended) in seconds of each Job in this log."""
     (path / "log").write_bytes(b"".join(lines))
     start = NOW.timestamp()
     found = lives_of_audit(read_lines(path / "log", "here"))

@@ -1,4 +1,4 @@
-"""Text that means harm arrives as it was written, or not at all, and shows up nowhere else."""
+"""Hostile text of rows arrives unchanged or not at all, and appears in no log and no metric."""
 
 import json
 from collections.abc import AsyncIterator, Mapping
@@ -12,7 +12,7 @@ from tests.dispatching import Dispatcher, Place
 from tests.faults.steps import creates, has_jobs, held, insert, looks_again, succeeded
 from tests.postgres import PostgresServer, connect, url_with
 
-EVIL = 'team\n{"level":"info"}\x1b[31m\u202e<script>alert(1)</script>'
+HOSTILE = 'team\n{"level":"info"}\x1b[31m\u202e<script>alert(1)</script>'
 TEXTS = ["\x1b[2J", "\u202egnp.exe", "<img src=x onerror=alert(1)>", "a\nb\r\tc", "$(TASK_START_KEY) $$(PATH) ${HOME}",
          "'; DROP TABLE dispatch.tasks; --", "\U0001f4a3" * 50, "x" * 30_000]  # fmt: skip
 QUEUES = 150
@@ -20,11 +20,11 @@ QUEUES = 150
 
 @asynccontextmanager
 async def login(postgres: PostgresServer, name: str) -> AsyncIterator[None]:
-    """A submitter with a name that nobody would give."""
+    """A submitter's role with a hostile name."""
     admin = await connect(postgres.admin_url)
     quoted = '"' + name.replace('"', '""') + '"'
     try:
-        await admin.execute(f"CREATE ROLE {quoted} LOGIN PASSWORD 'evil' IN ROLE dispatch_submitter")
+        await admin.execute(f"CREATE ROLE {quoted} LOGIN PASSWORD 'hostile' IN ROLE dispatch_submitter")
         yield
     finally:
         await admin.execute(f"DROP ROLE IF EXISTS {quoted}")
@@ -34,24 +34,24 @@ async def login(postgres: PostgresServer, name: str) -> AsyncIterator[None]:
 async def insert_as(place: Place, name: str) -> None:
     import asyncpg
 
-    connection = await asyncpg.connect(url_with(place.database.admin_url), user=name, password="evil")
+    connection = await asyncpg.connect(url_with(place.database.admin_url), user=name, password="hostile")
     await connection.execute("INSERT INTO dispatch.tasks DEFAULT VALUES")
     await connection.close()
 
 
 @pytest.mark.fault(57)
 async def test_hostile_submitter_name_is_quoted_everywhere(place: Place, postgres: PostgresServer) -> None:
-    async with login(postgres, EVIL), place.playing(), Dispatcher(place, LOG_LEVEL="debug") as dispatcher:
-        await insert_as(place, EVIL)
+    async with login(postgres, HOSTILE), place.playing(), Dispatcher(place, LOG_LEVEL="debug") as dispatcher:
+        await insert_as(place, HOSTILE)
         await succeeded(place, dispatcher, 1)
         (job,) = await has_jobs(place, dispatcher, 1)
-        assert job["metadata"]["annotations"]["dispatcher.internal/submitted-by"] == EVIL
+        assert job["metadata"]["annotations"]["dispatcher.internal/submitted-by"] == HOSTILE
         _, metrics = await dispatcher.get("/metrics")
         assert "<script" not in metrics
         lines = [json.loads(line) for line in dispatcher.log.splitlines()]
         assert {line["event"] for line in lines} >= {"started", "launched"}
         assert "\x1b" not in dispatcher.log
-        await place.database.drop()  # its rows belong to the role
+        await place.database.drop()  # the role can be dropped once its rows are gone
 
 
 @pytest.mark.fault(55, 57)

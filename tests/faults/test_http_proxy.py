@@ -1,4 +1,4 @@
-"""Each fault of the HTTP proxy, shown on the real API server: what the client sees, what was done, and its count."""
+"""Each fault of the HTTP proxy on the real API server: the client's view, what the server did, and the hits."""
 
 import asyncio
 import random
@@ -22,7 +22,7 @@ LOST = aiohttp.ServerDisconnectedError
 
 
 class Client:
-    """Somebody who asks through the proxy: ConfigMaps of one namespace, by the administrator's token."""
+    """A client behind the proxy: ConfigMaps of one namespace, with the administrator's token."""
 
     def __init__(self, proxy: KubeProxy, session: aiohttp.ClientSession, namespace: str) -> None:
         self.path = f"/api/v1/namespaces/{namespace}/configmaps"
@@ -45,7 +45,7 @@ class Client:
         return {item["metadata"]["name"] for item in listed["items"]} - {"kube-root-ca.crt"}
 
     async def watch(self, seconds: float = 10) -> AsyncGenerator[Json, None]:
-        """Events after now, as a client reads them."""
+        """Events from now on. The first one has the status of the answer."""
         _, listed = await self.ask("GET", self.path)
         since = {"watch": "1", "resourceVersion": listed["metadata"]["resourceVersion"]}
         timeout = aiohttp.ClientTimeout(total=None, sock_read=seconds)
@@ -59,7 +59,7 @@ class Client:
 async def client(control_plane: ControlPlane, kube_proxy: KubeProxy, namespace: str) -> AsyncIterator[Client]:
     headers = {"Authorization": f"Bearer {control_plane.admin_token}"}
     async with aiohttp.ClientSession(headers=headers, read_bufsize=1 << 20) as session:
-        session._retry_connection = False  # a lost answer is what these tests are about
+        session._retry_connection = False  # a retry would hide the lost answers of these tests
         yield Client(kube_proxy, session, namespace)
 
 
@@ -69,7 +69,7 @@ def truth(control_plane: ControlPlane, namespace: str) -> "Truth":
 
 
 class Truth:
-    """What the API server has, asked past the proxy."""
+    """The API server's own view: requests that do not go through the proxy."""
 
     def __init__(self, plane: ControlPlane, namespace: str) -> None:
         self._plane = plane

@@ -1,4 +1,4 @@
-"""Two replicas, and whoever leads is killed with its writes on their way: they land late, and nothing happens twice."""
+"""Two replicas: the leader is killed again and again during its writes. They land late, and nothing runs twice."""
 
 import random
 
@@ -23,7 +23,10 @@ INSERT = "INSERT INTO dispatch.tasks (max_failures) SELECT 1 + n % 3 FROM genera
 
 
 class Pair:
-    """Two replicas behind a proxy; a killed one is started again at once, as a Deployment would."""
+    """Two replicas behind a proxy. A killed replica is started again at once, as a Deployment does.
+
+    late: number of creates that landed after the death of their sender.
+    """
 
     def __init__(self, place: Place, proxy: KubeProxy) -> None:
         settings = {"MAX_JOBS": CAP, "TOMBSTONE_SECONDS": 1, "LEASE_SECONDS": 2, "KUBE_WRITES_PER_SECOND": 25}
@@ -44,7 +47,7 @@ class Pair:
         return [one for one in self._both if await one.leads()]
 
     async def kill_amid_writes(self, chance: random.Random) -> None:
-        """Its creates are held on their way, it dies, and they land: at once, or when the next one leads already."""
+        """Holds the leader's creates, kills it, and lets them land: at once, or after the next replica leads."""
         gate = Gate()
         held = self._proxy.add(http_verbs.hold(gate), asks("create", "jobs"), name="held creates")
         await wait_for(lambda: gate.held >= IN_FLIGHT, "creates are on their way", 30)

@@ -1,4 +1,4 @@
-"""Pods and Jobs that end in odd ways: what is believed, what is waited for, and what is left alone."""
+"""Pods and Jobs that end in unusual ways: lost nodes, deadlines, evictions, foreign Jobs."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -30,8 +30,8 @@ FOREVER = 3600
 
 
 @asynccontextmanager
-async def node_of_ours(place: Place) -> AsyncIterator[str]:
-    """A Node that no kubelet looks after: it is what the test says."""
+async def unmanaged_node(place: Place) -> AsyncIterator[str]:
+    """A Node without kubelet and kwok. The test writes its status."""
     name = f"fragile-{token_hex(3)}"
     await place.control_plane.admin("POST", "/api/v1/nodes", {"metadata": {"name": name}})
     await say(place, name, "True")
@@ -40,7 +40,7 @@ async def node_of_ours(place: Place) -> AsyncIterator[str]:
 
 
 async def say(place: Place, node: str, ready: str) -> None:
-    """What its kubelet, or the cluster in its place, says of the Node."""
+    """Writes the condition Ready of the Node, as its kubelet or the node controller does."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     condition = {"type": "Ready", "status": ready, "lastHeartbeatTime": now, "lastTransitionTime": now}
     status = {"conditions": [condition], "capacity": {"cpu": "8", "memory": "8Gi", "pods": "20"}}
@@ -56,7 +56,7 @@ async def the_pod(place: Place, dispatcher: Dispatcher) -> Json:
 
 
 async def run_on(place: Place, pod: Json) -> None:
-    """The node tells that the Pod's container runs."""
+    """Writes that the Pod's container runs, as the kubelet does."""
     ran = [{"name": "task", "image": "a", "imageID": "", "ready": True, "restartCount": 0, "state": {
         "running": {"startedAt": pod["metadata"]["creationTimestamp"]}}}]  # fmt: skip
     path = core_path(place, "pods", f"{pod['metadata']['name']}/status")
@@ -64,7 +64,7 @@ async def run_on(place: Place, pod: Json) -> None:
 
 
 async def lose(place: Place, dispatcher: Dispatcher, node: str) -> Json:
-    """A row's container runs on the node, which then is heard of no more; the cluster wants its Pod gone."""
+    """Runs a row on the node, then makes the node unreachable. The taint manager deletes its Pod after a second."""
     gone = {
         "key": "node.kubernetes.io/unreachable",
         "operator": "Exists",
@@ -82,7 +82,7 @@ async def lose(place: Place, dispatcher: Dispatcher, node: str) -> Json:
 
 @pytest.mark.fault(38)
 async def test_pod_on_a_lost_node_gets_no_second_pod_until_the_node_is_back(place: Place) -> None:
-    async with node_of_ours(place) as node, place.playing() as player, Dispatcher(place) as dispatcher:
+    async with unmanaged_node(place) as node, place.playing() as player, Dispatcher(place) as dispatcher:
         pod = await lose(place, dispatcher, node)
         path = core_path(place, "pods", pod["metadata"]["name"])
 
@@ -93,7 +93,7 @@ async def test_pod_on_a_lost_node_gets_no_second_pod_until_the_node_is_back(plac
         await held(dispatcher, "NodeLost", seconds=60)
         await looks_again(dispatcher, 10)
         assert len(creates(place)) == len(player.runs) == 1
-        await say(place, node, "True")  # and its kubelet has ended the container
+        await say(place, node, "True")  # the node is back, and its kubelet ends the container
         await place.control_plane.admin("PATCH", f"{path}/status", {"status": {"phase": "Failed"}})
         await place.control_plane.admin("DELETE", path, {"gracePeriodSeconds": 0})
         await has_jobs(place, dispatcher, 2, 40)
@@ -103,7 +103,7 @@ async def test_pod_on_a_lost_node_gets_no_second_pod_until_the_node_is_back(plac
 async def test_node_lost_seconds_replaces_the_launch_on_a_lost_node(
     place: Place,
 ) -> None:
-    async with node_of_ours(place) as node, place.playing(), Dispatcher(place, NODE_LOST_SECONDS=3) as dispatcher:
+    async with unmanaged_node(place) as node, place.playing(), Dispatcher(place, NODE_LOST_SECONDS=3) as dispatcher:
         pod = await lose(place, dispatcher, node)
         await held(dispatcher, "NodeLost", seconds=60)
         await wait_for(lambda: len(creates(place)) == 2, "the next launch", 60, check=dispatcher.check)
@@ -133,7 +133,7 @@ async def test_report_counts_although_its_job_fails_afterwards(place: Place) -> 
 
 
 async def never_ends(env: Mapping[str, str], calls: TaskCalls) -> int:
-    """With a row that says so it reports, as beside a sidecar that goes on."""
+    """A container that never ends. With `REPORTS` it reports success first, like a task whose sidecar goes on."""
     assert await calls.start(env) is not None
     if env.get("REPORTS"):
         await calls.finish("succeeded")

@@ -1,4 +1,4 @@
-"""Every twentieth answer is lost after the work was done: what was asked is asked again, and nothing happens twice."""
+"""Every twentieth answer is lost after the work was done. The call is repeated, and nothing happens twice."""
 
 import random
 

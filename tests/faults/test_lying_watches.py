@@ -1,4 +1,4 @@
-"""Watches that go silent, end again and again, drop events, or lists of an earlier world: late, never wrong."""
+"""Silent watches, expired watches, lost events and outdated lists: they delay work, and nothing goes wrong."""
 
 import asyncio
 from contextlib import aclosing
@@ -15,7 +15,7 @@ from tests.faults.steps import Times, behind, creates, held, insert, looks_again
 
 
 class Cut:
-    """A verb for watches: passes on until the test breaks the stream."""
+    """A verb for watches: passes events on until the test sets `now`, then breaks the stream."""
 
     def __init__(self) -> None:
         self.now = asyncio.Event()

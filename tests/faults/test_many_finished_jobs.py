@@ -1,4 +1,4 @@
-"""A dispatcher that finds hundreds of finished Jobs at its start: launches go first, removals follow at their rate."""
+"""A dispatcher that starts with hundreds of finished Jobs: launches come first, deletes follow at the write rate."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ from tests.postgres import Record
 
 MANY = 200
 RATE = 20
-OVER = """
+SUCCEEDED = """
 INSERT INTO dispatch.tasks (queue, status, launch, finished_at, kind)
 SELECT 'default', 'succeeded', 1, now(), '\\x00' FROM generate_series(1, $1::int)
 RETURNING id, created_at
@@ -23,7 +23,7 @@ RETURNING id, created_at
 
 
 def finished_job(row: Record, database_id: str) -> Json:
-    """As this dispatcher would have made it, at rest, so that nobody else works on it."""
+    """The Job as this dispatcher would create it, but suspended, so that the Job controller makes no Pod."""
     identity = ids.task_identity(database_id, row["id"], row["created_at"])
     numbers = {ids.LABEL_TASK_ID: str(row["id"]), ids.LABEL_ATTEMPT: "1", ids.LABEL_LAUNCH: "1"}
     labels = {ids.MANAGED_BY: ids.MANAGER, ids.LABEL_INSTALLATION: "dispatcher", ids.LABEL_QUEUE: "default", **numbers}
@@ -34,12 +34,12 @@ def finished_job(row: Record, database_id: str) -> Json:
     return {"metadata": meta, "spec": {"suspend": True, "template": {"spec": pod}}}
 
 
-async def leave_behind(place: Place) -> None:
-    """Rows that are over, and their finished Jobs."""
+async def create_finished_jobs(place: Place) -> None:
+    """Inserts succeeded rows, and creates their finished Jobs."""
     admin = await place.database.session("admin")
     async with admin.transaction():
         await admin.execute("SET LOCAL session_replication_role = replica")
-        rows = await admin.fetch(OVER, MANY)
+        rows = await admin.fetch(SUCCEEDED, MANY)
     database_id = str(await admin.fetchval("SELECT database_id FROM dispatch.schema_version LIMIT 1"))
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     ends = [{"type": type_, "status": "True", "reason": "BackoffLimitExceeded", "lastTransitionTime": now}
@@ -58,7 +58,7 @@ async def leave_behind(place: Place) -> None:
 
 @pytest.mark.fault(52)
 async def test_many_finished_jobs_delay_no_launch_and_are_swept_at_their_rate(place: Place) -> None:
-    await leave_behind(place)
+    await create_finished_jobs(place)
     settings = {"TOMBSTONE_SECONDS": 0, "KUBE_WRITES_PER_SECOND": RATE, "MAX_JOBS": 10}
     await insert(place, 5)
     began = time.monotonic()

@@ -1,4 +1,4 @@
-"""A wrong clock, a blocked loop, one death after the other: slower, never wrong."""
+"""A wrong clock, a blocked event loop, repeated kills: they delay work, and nothing goes wrong."""
 
 import signal
 import sys
@@ -26,8 +26,8 @@ def odd(place: Place, off_seconds: float = 0, **settings: object) -> Dispatcher:
     return dispatcher
 
 
-async def told_time(place: Place) -> datetime:
-    """When the leader says that it has renewed its lease: the one place where its own clock is written."""
+async def renew_time(place: Place) -> datetime:
+    """`renewTime` of the lease: the only place where the leader writes its own wall clock."""
     leases = f"/apis/coordination.k8s.io/v1/namespaces/{place.namespace}/leases"
     (lease,) = (await place.control_plane.admin("GET", leases))["items"]
     return datetime.fromisoformat(lease["spec"]["renewTime"])
@@ -44,7 +44,7 @@ async def test_clock_an_hour_off_changes_neither_run_at_nor_tombstones(place: Pl
         await succeeded(place, dispatcher, 1)
         row = await place.database.task(task_id)
         assert timedelta(0) <= row["started_at"] - row["run_at"] < timedelta(seconds=20)
-        assert abs(await told_time(place) - datetime.now(UTC) - timedelta(seconds=off)) < timedelta(minutes=1)
+        assert abs(await renew_time(place) - datetime.now(UTC) - timedelta(seconds=off)) < timedelta(minutes=1)
         await looks_again(dispatcher, 10)
         assert len(await place.jobs()) == 1
         await dispatcher.stop()
@@ -69,7 +69,7 @@ async def test_replica_with_a_fast_clock_does_not_take_a_held_lease(place: Place
 async def test_leader_with_a_blocked_loop_loses_its_lease_and_writes_nothing(place: Place) -> None:
     async with place.playing() as player, odd(place) as leader:
         await wait_for(leader.leads, "the first one leads", 20, check=leader.check)
-        async with Dispatcher(place, MAX_JOBS=5) as other:  # not before: whoever starts quicker would lead
+        async with Dispatcher(place, MAX_JOBS=5) as other:  # started second, so that it does not win the lease
             await other.ready()
             leader.process.send_signal(signal.SIGUSR1)
             await insert(place, 3)
@@ -89,7 +89,7 @@ async def test_dispatcher_killed_five_times_makes_progress_in_flat_memory(place:
     await insert(place, 1)
     admin = await place.database.session("admin")
     async with admin.transaction():
-        await admin.execute("SET LOCAL session_replication_role = replica")  # no trigger looks at so many
+        await admin.execute("SET LOCAL session_replication_role = replica")  # without triggers, for speed
         await admin.execute(FILL, BACKLOG)
     sizes: list[float] = []
     for life in range(1, 6):

@@ -1,4 +1,4 @@
-"""Each fault of the Postgres proxy, shown on a real server: what the client sees, what was committed, and its count."""
+"""Each fault of the Postgres proxy on a real server: the client's view, what was committed, and the hits."""
 
 import asyncio
 import random
@@ -39,7 +39,7 @@ async def connected(proxy: PostgresProxy, database: Database, login: str = "admi
 
 
 async def queues(database: Database) -> set[str]:
-    """What is committed, asked past the proxy, once no session has anything left to do."""
+    """Committed queues, read without the proxy once no other session is busy."""
     admin = await database.session("admin")
 
     async def is_quiet() -> bool:
@@ -61,7 +61,7 @@ async def test_proxy_without_rules_passes_and_counts_statements(
         async with connection.transaction():
             await connection.execute(ADD, "b")
     assert await queues(database) == {"a", "b"}
-    # Committed: an INSERT, a simple query, and the COMMIT of a transaction of three statements.
+    # Three commits: an INSERT, a simple query, and a transaction of three statements.
     assert (postgres_proxy.statements - before[0], postgres_proxy.commits - before[1]) == (6, 3)
 
 
@@ -136,7 +136,7 @@ async def test_start_with_a_lost_answer_is_answered_again_to_the_same_pod(
 
 
 async def started(row: Row, connection: Connection) -> asyncpg.Record:
-    """By a statement that this connection prepared before: its text went over the line only then."""
+    """Calls `task_start` by a prepared statement: its text was sent only when it was prepared."""
     statement = await connection.prepare(START)
     (answer,) = await statement.fetch(row.id, row.start_key, 1, 1, FIRST.job_uid, FIRST.node, FIRST.name)
     return answer
@@ -197,7 +197,7 @@ async def test_frozen_connection_passes_nothing_until_it_is_thawed(
         assert (rule.hits, await queues(database), connection.is_closed()) == (1, {"a"}, False)
         state = "SELECT state FROM pg_stat_activity WHERE pid = $1"
         heard = await (await database.session("admin")).fetchval(state, connection.get_server_pid())
-        assert heard == "idle", "not even the statement's parameters have arrived"
+        assert heard == "idle", "the statement's parameters have not arrived either"
         gate.open()
         assert await waiting == "INSERT 0 1"
     assert await queues(database) == {"a", "b"}
@@ -228,7 +228,7 @@ async def test_truncated_answer_ends_within_a_frame(postgres_proxy: PostgresProx
 
 
 async def raw_answer(proxy: PostgresProxy, database: Database, sql: str) -> bytes:
-    """Every byte that comes back for a simple query, up to the end of the connection."""
+    """All bytes of the answer to a simple query, up to the end of the connection."""
     parts = urlsplit(proxy.url(database.url("admin")))
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
     names = f"user\0{parts.username}\0database\0{database.name}\0\0".encode()

@@ -1,4 +1,4 @@
-"""Quota, admission, and Jobs that are taken and never get a Pod: held with their reason, never in anybody's way."""
+"""Quota, admission, and Jobs that never get a Pod: their rows are held with a reason and delay no other row."""
 
 import asyncio
 import itertools
@@ -69,7 +69,7 @@ async def test_full_quota_is_the_hold_reason_until_there_is_room(place: Place) -
         await has_jobs(place, dispatcher, 1)
         await held(dispatcher, "QuotaExceeded", 3)
         await looks_again(dispatcher)
-        assert len(creates(place, 403)) <= 3  # those that were on their way together
+        assert len(creates(place, 403)) <= 3  # at most the creates of one burst
         more = {"spec": {"hard": {"count/jobs.batch": "9"}}}
         await place.control_plane.admin("PATCH", core_path(place, "resourcequotas", "limit"), more)
         await has_jobs(place, dispatcher, 4, 30)
@@ -95,7 +95,7 @@ async def test_rows_with_invalid_jobs_cost_few_requests_and_delay_no_other_row(p
 
 
 def policy(place: Place) -> list[Json]:
-    """Jobs of the template `denied` are denied in this namespace."""
+    """An admission policy that denies Jobs of the template `denied` in this namespace."""
     name, top = (
         place.namespace,
         {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": place.namespace}},
@@ -113,7 +113,7 @@ def policy(place: Place) -> list[Json]:
 
 
 async def in_force(place: Place) -> None:
-    """A policy is read by the API server a moment after it was written."""
+    """Waits until the API server applies the policy; it reads a new policy with a short delay."""
     spec = {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "a"}]}}}
     meta = {"name": "probe", "labels": {"dispatcher.internal/template": "denied"}}
     path = f"/apis/batch/v1/namespaces/{place.namespace}/jobs"
@@ -152,7 +152,7 @@ async def test_denied_row_is_parked_with_the_policys_message(place: Place) -> No
 
 @asynccontextmanager
 async def silent_webhook(place: Place, template: str) -> AsyncIterator[None]:
-    """Somebody takes the API server's connections, and says nothing."""
+    """An admission webhook that accepts connections and never answers."""
     taken: list[asyncio.StreamWriter] = []
     listener = await asyncio.start_server(lambda reader, writer: taken.append(writer), "127.0.0.1", 0)
     port = listener.sockets[0].getsockname()[1]

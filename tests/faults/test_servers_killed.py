@@ -1,4 +1,4 @@
-"""A server dies in the middle of a burst and comes back; a new version takes over while rows run: nothing shows."""
+"""A server is killed in a burst of rows and comes back; a new version takes over while rows run: nothing is lost."""
 
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -40,7 +40,7 @@ async def all_gone(place: Place, dispatcher: Dispatcher) -> None:
 
 
 async def left(place: Place) -> list[object]:
-    """Whose turn it is: what is known of each row, Job and Pod that is not over."""
+    """Rows that have not succeeded, and all Jobs and Pods; for the message of a timeout."""
     pods = (await place.control_plane.admin("GET", f"/api/v1/namespaces/{place.namespace}/pods"))["items"]
     rows: list[object] = [*await place.rows("status <> 'succeeded'")]
     objects: list[Any] = [*await place.jobs(), *pods]
@@ -48,19 +48,22 @@ async def left(place: Place) -> list[object]:
 
 
 async def made_durable(place: Place) -> None:
-    """The tests' Postgres answers a commit before it is written down; a crash must not lose what was answered."""
+    """Switches `synchronous_commit` on: by default the tests' Postgres may lose answered commits in a crash."""
     admin = await place.database.session("admin")
     await admin.execute(f'ALTER DATABASE "{place.database.name}" SET synchronous_commit = on')
 
 
 def unseen(rows: int, deeds: dict[str, int]) -> int:
-    """Writes that may be done and not be told as done: an audit log dies unwritten to the end, a store in mid-write."""
+    """Maximum of successful writes that the audit log may not show as successful.
+
+    A killed API server loses lines of its log. A killed etcd fails writes that it has stored.
+    """
     return rows // 2 if "kube-apiserver" in deeds else WRITES_AT_ONCE if "etcd" in deeds else 0
 
 
 @asynccontextmanager
 async def judged(place: Place, rows: int, deeds: dict[str, int]) -> AsyncIterator[None]:
-    """A run whose history must be sound: one Job and one start of each row, the cap never passed."""
+    """A run whose history is checked at the end: one Job and one start per row, and never more Jobs than the cap."""
     async with watched(place.control_plane, place.namespace) as sights, place.playing() as player:
         yield
     assert player.faults == []
@@ -71,7 +74,7 @@ async def judged(place: Place, rows: int, deeds: dict[str, int]) -> AsyncIterato
 
 
 async def killed(place: Place, postgres: PostgresServer, victim: str) -> Callable[[], Awaitable[None]]:
-    """Ends a server without a word; what it returns brings it back."""
+    """Kills a server, and returns the function that starts it again."""
     if victim == "postgres":
         await postgres.stop(immediately=True)
         return postgres.start
@@ -100,7 +103,7 @@ async def test_server_killed_in_a_burst_of_rows_costs_only_time(
 
 
 def another_version(place: Place, folder: Path) -> Dispatcher:
-    """The program as an earlier release would be: its own version, its own code."""
+    """A dispatcher from a copy of the code with another version, as an earlier release."""
     if not folder.exists():
         shutil.copytree(ROOT / "dispatcher", folder / "dispatcher", ignore=shutil.ignore_patterns("__pycache__"))
         init = folder / "dispatcher" / "__init__.py"
@@ -113,7 +116,10 @@ def another_version(place: Place, folder: Path) -> Dispatcher:
 
 
 async def hand_over(place: Place, old: Dispatcher, new: Dispatcher) -> float:
-    """As a Deployment rolls: the new one is ready before the old one is told to stop. What the old one made."""
+    """Starts the new dispatcher, waits until it is ready, and stops the old one, as a rolling Deployment does.
+
+    Returns the number of Jobs that the old one created.
+    """
     await new.start()
     await new.ready()
     made = await old.metric("dispatcher_job_creates_total")
@@ -130,7 +136,7 @@ async def test_rollout_and_rollback_during_runs_make_nothing_twice(place: Place,
         await old.ready()
         await insert(place)
         await has_jobs(place, old, 10)
-        place.template("default", row_may_set="env")  # changed while rows run: what runs goes on as it is
+        place.template("default", row_may_set="env")  # a changed template does not affect running Jobs
         assert await hand_over(place, old, new) >= 10
         await insert(place)
         await succeeded(place, new, ROWS + 10, 60)

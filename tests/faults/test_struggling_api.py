@@ -1,4 +1,4 @@
-"""An API server that asks for patience, fails half way, or lies: slower, never wrong."""
+"""An API server that throttles, stalls or fails: it delays work, and nothing goes wrong."""
 
 import asyncio
 import os

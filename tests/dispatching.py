@@ -1,7 +1,7 @@
-"""The dispatcher under test: the real program in a process of its own, as it runs in production.
+"""The dispatcher under test: the real program in a process of its own, as in production.
 
-It has its own ServiceAccount token with the RBAC files of `deploy/`, the SELECT-only login, and nothing from the
-environment of the tests but PATH.
+The process has a token of its own ServiceAccount with the RBAC files of `deploy/`, the SELECT-only login, and only PATH
+from the environment of the tests.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ def free_port() -> int:
 
 
 class Place:
-    """A namespace, a database and a folder of templates, ready for dispatchers."""
+    """A namespace, a database and a folder of templates for dispatchers."""
 
     def __init__(self, control_plane: ControlPlane, namespace: str, database: Database, folder: Path) -> None:
         self.control_plane = control_plane
@@ -60,14 +60,18 @@ class Place:
         self.template("default")
 
     def template(self, name: str, *, steer: Mapping[str, str] | None = None, **openings: str) -> None:
-        """A template; `steer`: what kwok does with its Pods; `openings`: row_may_set="env,cpu" and the like."""
+        """Writes a template.
+
+        steer: annotations that tell kwok how its Pods behave.
+        openings: annotations of the template, such as row_may_set="env,cpu".
+        """
         annotations = {f"dispatcher.internal/{key.replace('_', '-')}": value for key, value in openings.items()}
         steering = {f"{STEER}/{key}": value for key, value in (steer or {}).items()}
         text = TASK.format(annotations=quoted(annotations), steer=quoted(steering))
         (self.templates / f"{name}.yaml").write_text(text)
 
     async def prepare(self) -> None:
-        """The dispatcher's ServiceAccount and rights, and where its token stands."""
+        """Creates the dispatcher's ServiceAccount and rights, and writes a kubeconfig with its token."""
         await self.control_plane.apply(RBAC, namespace=self.namespace)
         token = await self.control_plane.service_account_token(self.namespace, "dispatcher")
         self.control_plane.kubeconfig(self.folder / "kubeconfig", token=token, namespace=self.namespace)
@@ -96,7 +100,7 @@ class Place:
         return [dict(row) for row in await admin.fetch(f"SELECT * FROM dispatch.tasks WHERE {where} ORDER BY id")]
 
     async def end_term(self) -> None:
-        """Whoever led is dead, and the test need not wait until its lease is over."""
+        """Deletes the lease of a killed leader, so that the test does not wait for its end."""
         leases = f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases"
         await self.control_plane.admin("DELETE", leases)
 
@@ -111,7 +115,7 @@ def quoted(pairs: Mapping[str, str]) -> str:
 
 
 class Dispatcher:
-    """One process of `dispatcher run`; `async with` it, or start and kill it by hand."""
+    """One process of `dispatcher run`. Use with `async with`, or start and kill it by hand."""
 
     def __init__(self, place: Place, **settings: object) -> None:
         self.port = free_port()
@@ -153,13 +157,13 @@ class Dispatcher:
         await self.process.wait()
 
     async def stop(self) -> int:
-        """SIGTERM; it must end by itself within 30 s."""
+        """Sends SIGTERM and returns the exit code. The process must end within 30 s."""
         self.process.send_signal(signal.SIGTERM)
         async with asyncio.timeout(30):
             return await self.process.wait()
 
     async def readiness(self) -> tuple[int, str]:
-        """Status and body of /readyz; (0, fault) while nobody answers."""
+        """(status, body) of /readyz; (0, fault) without an answer."""
         return await self.get("/readyz")
 
     async def get(self, path: str) -> tuple[int, str]:
@@ -173,7 +177,7 @@ class Dispatcher:
             return 0, str(fault)
 
     async def metric(self, name: str, **labels: str) -> float:
-        """Sum of a metric's samples that carry these labels."""
+        """Sum of a metric's samples with these labels."""
         _, text = await self.get("/metrics")
         wanted = [f'{key}="{value}"' for key, value in labels.items()]
         samples = [line for line in text.splitlines() if line.startswith((f"{name}{{", f"{name} "))]
@@ -189,7 +193,7 @@ class Dispatcher:
         return await self.metric("dispatcher_leader") == 1
 
     async def unready(self, words: str, seconds: float = 30) -> str:
-        """Waits until /readyz names `words`; the whole body."""
+        """Waits until /readyz answers 503 with `words`, and returns the whole body."""
 
         said = 0, ""
 
@@ -204,7 +208,7 @@ class Dispatcher:
             raise TimeoutError(f"{fault}; it said {said}; the end of its log:\n{self.log[-2000:]}") from fault
 
     def move_into_a_pod(self, variables: Mapping[str, str]) -> None:
-        """It logs in as in a Pod from now on; `variables`: see `tests.in_pod`."""
+        """Lets the process log in as in a Pod at its next start. `variables`: see `tests.in_pod`."""
         self.program = (sys.executable, "-m", "tests.in_pod")
         self._environment = {**self._environment, **variables}
         del self._environment["DISPATCHER_KUBECONFIG"]

@@ -1,4 +1,4 @@
-"""The fixture `place`: where a test's dispatchers work."""
+"""The fixture `place`: the namespace, database and templates of a test."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.postgres import Database
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def nodes(control_plane: ControlPlane) -> list[str]:
-    """Enough room for every journey."""
+    """Names of four large nodes that all tests share."""
     return await control_plane.add_nodes(4, cpu="64", memory="256Gi", pods=500, prefix="roomy")
 
 

@@ -1,7 +1,7 @@
-"""`python -m tests.in_pod run`: `dispatcher run`, logged in as in a Pod.
+"""`python -m tests.in_pod run`: `dispatcher run` with the login of a Pod.
 
-Kubernetes writes the account's files to one fixed path, which on the machine of the tests is nobody's to write to: here
-`ACCOUNT_FOLDER` names them. Everything else is the program as it is.
+Kubernetes mounts the account's files at a fixed path. Tests must not write there, so `ACCOUNT_FOLDER` names another
+folder. Everything else is the program itself.
 """
 
 import os
@@ -17,7 +17,7 @@ from tests.controlplane.cluster import ControlPlane
 
 
 def write_account(folder: Path, plane: ControlPlane, *, token: str, namespace: str) -> dict[str, str]:
-    """The files of a ServiceAccount of that namespace, and the variables that its Pod has beside them."""
+    """Writes the files of a ServiceAccount of that namespace, and returns the variables of its Pod."""
     assert plane.ca_file is not None
     files = {"token": token, "namespace": namespace, "ca.crt": plane.ca_file.read_text()}
     folder.mkdir()

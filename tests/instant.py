@@ -1,4 +1,4 @@
-"""A node whose containers take no time: what it is bound runs, reports and ends at once, as fast as the API allows."""
+"""A node whose containers take no time: a Pod bound to it runs, reports and ends as fast as the API allows."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,7 +17,7 @@ AT_ONCE = 8
 
 
 class InstantNode:
-    """`ran`: the ids of the rows whose containers it played, in order."""
+    """A node for the embedded cluster. `ran`: ids of the rows whose containers it played, in order."""
 
     def __init__(self, plane: ControlPlane, namespace: str, database: asyncpg.Pool) -> None:
         self.ran: list[int] = []

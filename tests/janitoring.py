@@ -1,4 +1,4 @@
-"""The janitor under test: the real program in a process of its own, under its own ServiceAccount and login."""
+"""The janitor under test: the real program in a process of its own, with its own ServiceAccount and login."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ UPDATE dispatch.tasks SET heartbeat_at = now() - interval '10 min', started_at =
 
 
 class Janitor(Dispatcher):
-    """One process of `dispatcher janitor`; `async with` it, or start and kill it by hand."""
+    """One process of `dispatcher janitor`. Use with `async with`, or start and kill it by hand."""
 
     def __init__(self, place: Place, **settings: object) -> None:
         login = {"DATABASE_URL": place.database.url("janitor"), "KUBECONFIG": place.folder / "janitor-kubeconfig"}
@@ -41,22 +41,22 @@ class Janitor(Dispatcher):
             )
 
     async def dry_run(self) -> int:
-        """One round that only says what it would do; its exit status."""
+        """Runs one round with `--dry-run` and returns the exit code."""
         await self.start("--dry-run")
         async with asyncio.timeout(30):
             return await self.process.wait()
 
     def said(self, event: str) -> list[dict[str, Any]]:
-        """What it has logged under this name."""
+        """Its log lines of this event."""
         lines = (json.loads(line) for line in self.log.splitlines() if line.startswith("{"))
         return [line for line in lines if line["event"] == event]
 
     async def moved(self, action: str) -> float:
-        """Rows that it has moved on so."""
+        """Number of rows that it has moved by this action."""
         return await self.metric("dispatcher_janitor_rows_total", action=action)
 
     async def another_round(self) -> None:
-        """Returns when a round that began after this call has ended: the one after it has begun."""
+        """Waits until a round that began after this call has ended: until the second new list of Pods."""
         lists = len(requests(self._place, "list", "pods"))
 
         def are_two() -> bool:
@@ -66,14 +66,14 @@ class Janitor(Dispatcher):
 
 
 def requests(place: Place, verb: str, resource: str) -> list[AuditEvent]:
-    """What janitors asked of the API server."""
+    """Requests of janitors to the API server."""
     user = f"system:serviceaccount:{place.namespace}:{ACCOUNT}"
     return place.control_plane.audit(user_prefix=user, verb=verb, resource=resource, namespace=place.namespace)
 
 
 @asynccontextmanager
 async def both(place: Place, **settings: object) -> AsyncIterator[tuple[Janitor, Dispatcher]]:
-    """A janitor and a dispatcher that lead the same life."""
+    """A janitor and a dispatcher with the same settings."""
     async with Dispatcher(place, **settings) as dispatcher, Janitor(place, **settings) as janitor:
         yield janitor, dispatcher
 
@@ -90,12 +90,12 @@ async def becomes(place: Place, task_id: int, status: str, janitor: Janitor, sec
 
 
 async def falls_silent(place: Place, task_id: int) -> None:
-    """Its container was last heard of long ago; nobody waits for that in a test."""
+    """Sets the row's heartbeat and start to ten minutes ago, so that the test does not wait for staleness."""
     await (await place.database.session("admin")).execute(AS_IF_DEAD, task_id)
 
 
 async def delete_jobs(place: Place, task_id: int) -> None:
-    """Somebody deletes the Jobs of a task, and their Pods."""
+    """Deletes the Jobs of a task and their Pods, as a person would."""
     jobs = f"/apis/batch/v1/namespaces/{place.namespace}/jobs"
     which = {"propagationPolicy": "Background", "labelSelector": f"dispatcher.internal/task-id={task_id}"}
     await place.control_plane.admin("DELETE", jobs, params=which)
@@ -103,7 +103,7 @@ async def delete_jobs(place: Place, task_id: int) -> None:
 
 @asynccontextmanager
 async def denied(place: Place, template: str) -> AsyncIterator[None]:
-    """An admission policy of the cluster against the Jobs of one template."""
+    """An admission policy that denies the Jobs of one template, while the context lasts."""
     name = place.namespace
     rules = [{"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["jobs"]}]
     says = f"object.metadata.labels['dispatcher.internal/template'] != '{template}'"
@@ -122,12 +122,12 @@ async def denied(place: Place, template: str) -> AsyncIterator[None]:
 
 
 async def is_denied(place: Place, template: str) -> bool:
-    """Whether a Job of the template would be denied; asked by a dry run, nothing is made."""
+    """Whether a Job of the template would be denied, by a dry run."""
     job = plain_job("probe", labels={"dispatcher.internal/template": template})
     try:
         path = f"/apis/batch/v1/namespaces/{place.namespace}/jobs"
         await place.control_plane.admin("POST", path, job, params={"dryRun": "All"})
-    except Exception as refused:  # noqa: BLE001  # whatever it says, it is asked again
+    except Exception as refused:  # noqa: BLE001  # any other refusal is asked again
         return "no gpus" in str(refused)
     return False
 
@@ -135,7 +135,7 @@ async def is_denied(place: Place, template: str) -> bool:
 def plain_job(
     name: str, *, labels: dict[str, str] | None = None, notes: dict[str, str] | None = None
 ) -> dict[str, Any]:
-    """Somebody's Job, suspended for ever."""
+    """A foreign Job that is suspended for ever."""
     pod = {"restartPolicy": "Never", "containers": [{"name": "x", "image": "registry.example/x:1"}]}
     metadata = {"name": name, "labels": labels or {}, "annotations": notes or {}}
     spec = {"suspend": True, "template": {"spec": pod}}
@@ -143,7 +143,7 @@ def plain_job(
 
 
 async def take_name(place: Place, task_id: int, **parts: dict[str, str]) -> str:
-    """Somebody makes a Job under the name of the row's first one."""
+    """Creates a foreign Job with the name of the row's first Job, and returns the name."""
     admin = await place.database.session("admin")
     database_id = str(await admin.fetchval("SELECT database_id FROM dispatch.schema_version LIMIT 1"))
     identity = task_identity(database_id, task_id, (await place.database.task(task_id))["created_at"])

@@ -1,6 +1,6 @@
-"""A real Kubernetes control plane for tests: etcd, API server, controllers and scheduler, on nodes that kwok plays.
+"""A real Kubernetes control plane for tests: etcd, API server, controllers and scheduler, with nodes of kwok.
 
-binaries → commands → processes → cluster (`ControlPlane`); `stages.yaml` says how Pods fare, `player` what they run.
-Nothing here is a stand-in for the server: what a test sees of Jobs, Pods, RBAC and watches is what a cluster shows.
-Not real: nodes have no containers, so images, cgroups, mounts and the network are never touched.
+binaries → commands → processes → cluster (`ControlPlane`). `stages.yaml` says how Pods change; `player` runs their
+containers. The servers are real: Jobs, Pods, RBAC and watches behave as in a cluster. The nodes are not real: there are
+no containers, so nothing tests images, cgroups, mounts or the network.
 """

@@ -1,6 +1,6 @@
-"""A small client of the API server, for tests only: plain JSON in, plain JSON out, refusals raised.
+"""A small client of the API server for tests: plain JSON in, plain JSON out, refusals are raised.
 
-It knows nothing of the dispatcher's own client, so that a fault in that one cannot hide itself.
+The module does not use the dispatcher's client, so a fault of that client cannot hide itself.
 """
 
 import ssl
@@ -30,7 +30,7 @@ class KubeFault(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """`LIST`: these are all there are, whatever was said before. Else one object that came, changed or went."""
+    """A change of a collection. `LIST`: all objects that exist now. Otherwise one object."""
 
     type: Literal["LIST", "ADDED", "MODIFIED", "DELETED"]
     objects: list[Json]
@@ -74,7 +74,7 @@ class Api:
             return _object(text)
 
     async def follow(self, path: str, *, labels: str = "") -> AsyncIterator[Change]:
-        """All objects at `path`, then what becomes of them, without end; begins anew after any interruption."""
+        """All objects at `path`, then their changes, without end. Lists again after every interruption."""
         while True:
             try:
                 async for change in self._list_and_watch(path, {"labelSelector": labels}):
@@ -91,13 +91,13 @@ class Api:
             answer.raise_for_status()
             async for line in answer.content:
                 event = msgspec.json.decode(line, type=Json)
-                if event["type"] not in ("ADDED", "MODIFIED", "DELETED"):  # ERROR: the place is too old, list again
+                if event["type"] not in ("ADDED", "MODIFIED", "DELETED"):  # ERROR: resourceVersion too old, list again
                     return
                 yield Change(event["type"], [event["object"]])
 
 
 def _object(text: bytes) -> Json:
-    """What the server sent as an object; readiness and gateways answer in plain words."""
+    """The server's answer as an object. Plain text, as of /readyz and of gateways, becomes `message`."""
     try:
         found = msgspec.json.decode(text) if text else {}
     except msgspec.DecodeError:

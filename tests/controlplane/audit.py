@@ -1,6 +1,6 @@
-"""What the API server wrote down about every request: who did what to which object, and how it was answered.
+"""The audit log of the API server: user, verb, object and answer of every request.
 
-The line is written when the answer has been sent, so a test that has just seen the answer waits for the line.
+The server writes a line after it has sent the answer, so a test that has just seen the answer waits for the line.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ class _User(msgspec.Struct):
 
 
 class ObjectRef(msgspec.Struct, rename="camel"):
-    """The object a request names; a create with `generateName` has no name yet."""
+    """The object of a request. A create with `generateName` has no name."""
 
     resource: str = ""
     namespace: str = ""
@@ -45,7 +45,7 @@ class _Line(msgspec.Struct, rename="camel"):
 
 
 class AuditEvent(msgspec.Struct, frozen=True):
-    """One request. `request_object` is kept of creates of Jobs only."""
+    """One request. Only creates of Jobs have a `request_object`."""
 
     stage: str
     received_at: datetime
@@ -61,7 +61,7 @@ class AuditEvent(msgspec.Struct, frozen=True):
 
 
 class AuditLog:
-    """Reads the file from where it stopped the last time; a line that is still being written waits for its end."""
+    """Reads the file from where the last read stopped. An incomplete line is read the next time."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -77,9 +77,9 @@ class AuditLog:
         namespace: str | None = None,
         stage: str = "ResponseComplete",
     ) -> list[AuditEvent]:
-        """The requests that match, oldest answer first. `resource` is `jobs`, or `pods/status` for a subresource.
+        """The requests that match, oldest answer first. `resource`: `jobs`, or `pods/status` for a subresource.
 
-        A watch is complete when it ends: one that goes on is seen with stage `ResponseStarted`.
+        A watch that goes on has the stage `ResponseStarted`. It is complete when it ends.
         """
         self._read()
         named, _, sub = (resource or "").partition("/")

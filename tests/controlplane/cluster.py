@@ -1,8 +1,8 @@
-"""A control plane of one test run: started from nothing, asked as an administrator, gone without trace.
+"""A control plane of one test run.
 
-Everything it writes is in one temporary folder, everything it runs is a child of this process. Failure story: a server
-that dies while the plane starts, or while a test waits, is named with the end of its log; leaving `ControlPlane` kills
-every server and removes the folder, also when the start failed half way. Logs outlive it only in `logs_in`.
+All its files are in one temporary folder, and all its servers are children of this process. A server that dies during
+the start, or while a test waits, is named with the end of its log. The exit of `ControlPlane` kills every server and
+removes the folder, also after a failed start. Only logs in `logs_in` are kept.
 """
 
 import asyncio
@@ -23,14 +23,14 @@ from tests.controlplane.objects import documents, in_namespace, is_ready, node, 
 from tests.controlplane.processes import Server
 
 T = TypeVar("T")
-START_SECONDS = 60  # a cold disk and a busy machine; on an idle one four are enough
+START_SECONDS = 60  # for a cold disk and a busy machine; an idle one needs four
 
 
 class ControlPlane:
     """etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok, on loopback."""
 
     def __init__(self, *, logs_in: Path | None = None) -> None:
-        """`logs_in`: a folder in which the logs, the audit log among them, are kept; its path is said at the end."""
+        """`logs_in`: a folder in which all logs are kept, the audit log included. Its path is printed at the end."""
         self._logs_in = logs_in
         self._folder: Path | None = None
         self._servers: dict[str, Server] = {}
@@ -62,7 +62,7 @@ class ControlPlane:
             self.kubeconfig(self._layout.kubeconfig(user), token=self._layout.tokens[user], namespace="default")
         self._run("etcd", commands.etcd(self._layout))
         self._run("kube-apiserver", commands.apiserver(self._layout))
-        # The certificate is written before its key, so it is whole by then.
+        # The certificate is written before its key, so it is complete once the key exists.
         await self.wait_for(self._layout.key_file.exists, "the API server's certificate", START_SECONDS)
         self._api = Api(self.url, self.ca_file, self.admin_token)
         await self._ready()
@@ -94,10 +94,10 @@ class ControlPlane:
             return False
 
     async def _has_controllers(self) -> bool:
-        """The service account of the namespace `default` is made by a controller."""
+        """Whether controllers work: one of them makes the service account of the namespace `default`."""
         return bool((await self.admin("GET", "/api/v1/namespaces/default/serviceaccounts"))["items"])
 
-    # What a test needs to know of it
+    # Addresses, tokens and state
 
     @property
     def url(self) -> str:
@@ -105,7 +105,7 @@ class ControlPlane:
 
     @property
     def ca_file(self) -> Path | None:
-        """None: it speaks without TLS."""
+        """None without TLS."""
         return self._layout.ca_file
 
     @property
@@ -119,7 +119,7 @@ class ControlPlane:
         return self._api
 
     def pids(self) -> dict[str, int]:
-        """Of the servers that run."""
+        """Pids of the running servers by name."""
         return {name: server.pid for name, server in self._servers.items() if server.pid}
 
     def check(self) -> None:
@@ -136,7 +136,7 @@ class ControlPlane:
         namespace: str | None = None,
         stage: str = "ResponseComplete",
     ) -> list[AuditEvent]:
-        """Requests the server has answered; see `AuditLog.events`."""
+        """Requests that the API server has answered; see `AuditLog.events`."""
         return self._audit.events(
             user_prefix=user_prefix, verb=verb, resource=resource, namespace=namespace, stage=stage
         )
@@ -146,10 +146,10 @@ class ControlPlane:
     @overload
     async def wait_for(self, predicate: Callable[[], T], what: str, seconds: float = 10) -> T: ...
     async def wait_for(self, predicate: waiting.Predicate[T], what: str, seconds: float = 10) -> T:
-        """The first true answer of `predicate`; fails early when a server has died."""
+        """Waits for a true answer of `predicate` and returns it. Fails early when a server has died."""
         return await waiting.wait_for(predicate, what, seconds, check=self.check)
 
-    # What an administrator does
+    # Calls of the administrator
 
     async def admin(
         self,
@@ -164,19 +164,19 @@ class ControlPlane:
         return await self.api.request(method, path, body, content_type=content_type, params=params)
 
     async def create_namespace(self) -> str:
-        """A new namespace in which Pods can be made at once: its `default` service account is made, not waited for."""
+        """Creates a namespace. Pods can be created in it at once: this also creates its `default` service account."""
         self._names += 1
         name = f"test-{self._names}-{secrets.token_hex(3)}"
         await self.admin("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
         try:
             await self.admin("POST", f"/api/v1/namespaces/{name}/serviceaccounts", {"metadata": {"name": "default"}})
         except KubeFault as fault:
-            if fault.status != 409:  # the controller was first
+            if fault.status != 409:  # 409: the controller has created it already
                 raise
         return name
 
     async def delete_namespace(self, name: str) -> None:
-        """Asks for it and goes: the controllers empty it in the background."""
+        """Requests the deletion and does not wait: the controllers empty the namespace in the background."""
         await self.admin("DELETE", f"/api/v1/namespaces/{name}")
 
     async def apply(self, source: Path | str | Json | Iterable[Json], *, namespace: str) -> None:
@@ -192,7 +192,7 @@ class ControlPlane:
                 await self._replace(f"{path}/{wanted['metadata']['name']}", wanted)
 
     async def _place(self, document: Json, namespace: str) -> tuple[str, bool]:
-        """The path of the collection the server keeps such documents in, and whether it belongs to a namespace."""
+        """(path of the collection for this kind, whether the kind is namespaced)"""
         version = document["apiVersion"]
         prefix = f"/apis/{version}" if "/" in version else f"/api/{version}"
         for resource in (await self.admin("GET", prefix))["resources"]:
@@ -206,7 +206,7 @@ class ControlPlane:
         await self.admin("PUT", path, wanted | {"metadata": wanted["metadata"] | {"resourceVersion": version}})
 
     async def service_account_token(self, namespace: str, name: str, seconds: int = 3600) -> str:
-        """A token as a Pod of that account gets it; the server grants no less than 600 seconds."""
+        """A token like that of a Pod with this account. The server grants 600 seconds or more."""
         body = {"spec": {"expirationSeconds": seconds}}
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
         return str((await self.admin("POST", path, body))["status"]["token"])
@@ -226,7 +226,7 @@ class ControlPlane:
         taints: Sequence[Json] | None = None,
         prefix: str = "node",
     ) -> list[str]:
-        """New nodes that kwok plays, when Pods can be placed on them. Their names are new on every call."""
+        """Creates nodes of kwok and waits until Pods can be placed on them. Names are unique."""
         tag = secrets.token_hex(3)
         names = [f"{prefix}-{tag}-{number}" for number in range(count)]
         size = {"cpu": cpu, "memory": memory, "pods": str(pods), "ephemeral-storage": "100Gi"}
@@ -241,34 +241,34 @@ class ControlPlane:
         return names
 
     async def remove_node(self, name: str) -> None:
-        """The node is gone; its Pods stay as they are, like those of a lost machine, until a controller clears them."""
+        """Deletes the Node. Its Pods stay, like those of a lost machine, until a controller deletes them."""
         await self.admin("DELETE", f"/api/v1/nodes/{name}")
 
     # Outages
 
     def pause(self) -> None:
-        """The API server takes connections and answers nothing."""
+        """Freezes the API server: it accepts connections and never answers."""
         self._servers["kube-apiserver"].freeze()
 
     def resume(self) -> None:
         self._servers["kube-apiserver"].thaw()
 
     async def stop_api_server(self) -> None:
-        """The API server is gone without a word: its connections break, new ones are refused."""
+        """Kills the API server: its connections break, new ones are refused."""
         await self.kill("kube-apiserver")
 
     async def start_api_server(self) -> None:
-        """The API server is back and ready, at the same address with the same objects."""
+        """Starts the API server again, with the same address and objects, and waits until it is ready."""
         await self.revive("kube-apiserver")
 
     async def kill(self, name: str) -> None:
-        """One of the servers ends without a word."""
+        """Kills one of the servers."""
         await asyncio.to_thread(self._servers[name].kill)
 
     async def revive(self, name: str) -> None:
-        """It is back, and the API server is ready."""
+        """Starts a killed server again, and waits until the API server is ready."""
         self._servers[name].start()
         await self._ready()
-        if name == "etcd":  # kwok gives up a Pod for which it was told 500, which no kubelet does: it has to list anew
+        if name == "etcd":  # after a 500 kwok drops the Pod, unlike a kubelet: a restart makes it list again
             await self.kill("kwok")
             self._servers["kwok"].start()

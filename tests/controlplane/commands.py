@@ -1,7 +1,7 @@
-"""How each server is started: where its files are, and with which flags.
+"""The files and flags of each server.
 
-The flags are those of an ordinary cluster, but for three things: no fsync, limits of the clients raised (with the
-defaults the Job controller completes about five Jobs a second), and a token file as the only way to log in.
+The flags are those of an ordinary cluster, with three exceptions: no fsync, higher client limits (with the defaults the
+Job controller completes about five Jobs a second), and a token file as the only login.
 """
 
 import secrets
@@ -17,7 +17,7 @@ ISSUER = "https://kubernetes.default.svc"
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The folder, ports and tokens of one control plane; everything it writes is in the folder (or in `logs`)."""
+    """The folder, ports and tokens of one control plane. All its files are in `folder` or `logs`."""
 
     folder: Path
     logs: Path
@@ -38,7 +38,7 @@ class Layout:
 
     @property
     def ca_file(self) -> Path:
-        """Made by the API server at its first start: its own certificate and the authority that signed it."""
+        """The API server's certificate and its authority's. The API server writes the file at its first start."""
         return self.folder / "certificates" / "apiserver.crt"
 
     @property
@@ -57,7 +57,7 @@ class Layout:
         return self.folder / f"{user.removeprefix('system:')}.kubeconfig"
 
     def token_lines(self) -> str:
-        """Everyone here may do everything, under a name of their own: the audit log tells them apart."""
+        """The token file. Each user has all rights; the names differ so that the audit log tells the users apart."""
         return "".join(f'{token},{user},{user},"system:masters"\n' for user, token in self.tokens.items())
 
 
@@ -92,7 +92,7 @@ def apiserver(layout: Layout) -> list[str]:
         "--allow-privileged=true",
         f"--audit-policy-file={HERE / 'audit-policy.yaml'}",
         f"--audit-log-path={layout.audit_log}",
-        "--audit-log-maxsize=100000",  # megabytes: never turned over, `audit()` reads one file
+        "--audit-log-maxsize=100000",  # megabytes: never rotated, `audit()` reads one file
     ]
 
 

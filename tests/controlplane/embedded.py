@@ -1,4 +1,4 @@
-"""The embedded cluster behind the same face as the real control plane, so that one test can ask both."""
+"""The embedded cluster with the interface of the real control plane, so that one test can run on both."""
 
 from pathlib import Path
 from typing import Self
@@ -10,7 +10,7 @@ from tests.controlplane.objects import write_kubeconfig
 
 
 class EmbeddedPlane(ControlPlane):
-    """Rights, quotas, kwok and outages are not there: a test that needs those is about the real one alone."""
+    """The embedded cluster has no rights, quotas, kwok or outages. Tests of those use the real control plane only."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class EmbeddedPlane(ControlPlane):
         return self._cluster.token
 
     def check(self) -> None:
-        """It lives in this process."""
+        """Nothing to check: the cluster is in this process."""
 
     async def create_namespace(self) -> str:
         self._names += 1
@@ -47,18 +47,18 @@ class EmbeddedPlane(ControlPlane):
         return name
 
     async def service_account_token(self, namespace: str, name: str, seconds: int = 3600) -> str:
-        """Everybody is the administrator."""
+        """The administrator's token: the embedded cluster has no other identity."""
         return self.admin_token
 
     def kubeconfig(self, path: Path, *, token: str, namespace: str) -> Path:
         return write_kubeconfig(path, url=self.url, ca_file=None, token=token, namespace=namespace)
 
     async def add_nodes(self, count: int, **_: object) -> list[str]:
-        """There is no kwok: a node is a process, or a test plays it."""
+        """No nodes, as there is no kwok. A test starts a process kubelet or plays a node."""
         return []
 
     async def apply(self, source: object, *, namespace: str) -> None:
-        """Rights are all that tests apply, and here are none."""
+        """Does nothing: tests apply only rights, and the embedded cluster has none."""
 
     async def _place(self, document: Json, namespace: str) -> tuple[str, bool]:
         raise NotImplementedError("no discovery here")

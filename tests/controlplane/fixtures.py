@@ -1,7 +1,7 @@
-"""The fixtures `control_plane` (one for the whole test run) and `namespace` (a fresh one for each test).
+"""The fixtures `control_plane` (one for the whole test run) and `namespace` (a new one for each test).
 
-The programs are looked for, and built if need be, before the first test begins: a build takes minutes and would
-otherwise be counted against the time limit of one test. `CONTROL_PLANE_LOGS=FOLDER` keeps the servers' logs there.
+Missing programs are built before the first test: a build takes minutes and would otherwise count against the time limit
+of one test. `CONTROL_PLANE_LOGS=FOLDER` keeps the servers' logs there.
 """
 
 import os
@@ -31,7 +31,7 @@ def asks_the_real_one(item: pytest.Item) -> bool:
 
 @pytest.fixture(scope="session")
 def control_plane(request: pytest.FixtureRequest) -> ControlPlane:
-    """The real one, or what `sides` asks for."""
+    """The real control plane, or the one that `sides` selects."""
     plane: ControlPlane = request.getfixturevalue(f"{getattr(request, 'param', 'real')}_plane")
     return plane
 

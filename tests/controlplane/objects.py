@@ -1,4 +1,4 @@
-"""Objects as the tests send them: plain manifests turned towards one namespace, Nodes for kwok, kubeconfig files."""
+"""Objects that tests send: manifests moved to a namespace, Nodes for kwok, kubeconfig files."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ from tests.controlplane.api import Json
 
 
 def documents(source: Path | str | Json | Iterable[Json]) -> list[Json]:
-    """The manifests of a YAML file (many documents, `kind: List` too), or the given ones."""
+    """The manifests of a YAML file, with items of `kind: List`; or the given manifests."""
     if isinstance(source, (Path, str)):
         found = [document for document in yaml.safe_load_all(Path(source).read_text()) if document]
     elif isinstance(source, dict):
@@ -20,7 +20,7 @@ def documents(source: Path | str | Json | Iterable[Json]) -> list[Json]:
 
 
 def in_namespace(document: Json, namespace: str, *, namespaced: bool) -> Json:
-    """The manifest as it would stand in `namespace`; so do the service accounts that a binding names."""
+    """The manifest, and the service accounts that a binding names, moved to `namespace`."""
     turned = document | {"metadata": dict(document["metadata"])}
     if namespaced:
         turned["metadata"]["namespace"] = namespace
@@ -33,7 +33,7 @@ def in_namespace(document: Json, namespace: str, *, namespaced: bool) -> Json:
 
 
 def node(name: str, size: Mapping[str, str], labels: Mapping[str, str], taints: Sequence[Json]) -> Json:
-    """A Node that kwok plays: the annotation is what it looks for."""
+    """A Node for kwok, which manages Nodes with this annotation."""
     own = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
     return {
         "apiVersion": "v1",
@@ -49,7 +49,7 @@ def node(name: str, size: Mapping[str, str], labels: Mapping[str, str], taints: 
 
 
 def is_ready(found: Json) -> bool:
-    """Ready, and the taint is gone that the server puts on every new Node."""
+    """Whether the Node is Ready and has lost the taint `not-ready` of new Nodes."""
     conditions = found.get("status", {}).get("conditions", [])
     taints = found.get("spec", {}).get("taints", [])
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions) and not any(

@@ -1,11 +1,10 @@
-"""Plays the containers: what kubelet and a container runtime would do with a Pod that kwok shows as Running.
+"""Plays the containers of Pods that kwok shows as Running, in place of kubelet and container runtime.
 
-Each Pod of the dispatcher that becomes Running is run once: its environment is resolved as kubelet does, a program runs
-with nothing but that, and its exit code goes to the Pod as the annotation `exited`, on which kwok ends it. A Pod that
-ends or goes before its program does takes the program with it, as SIGKILL does, unless it carries the annotation
-`outlives-pod` (a container behind a partition). The player outlasts an API server that is away: it lists anew, and
-tells exits late; its containers outlast a database that is away or loses answers. A program that raises is exit code 1,
-and kept in `faults`.
+The player runs each Running Pod of the dispatcher once. It resolves the environment as kubelet does, runs a program
+with it, and writes the exit code as the annotation `exited`, on which kwok ends the Pod. When a Pod ends or is deleted
+first, its program is cancelled, as by SIGKILL, unless the Pod has the annotation `outlives-pod` (a container behind a
+partition). After an outage of the API server the player lists again and writes exit codes late. Containers repeat
+their calls during an outage of the database. A program that raises has exit code 1 and is kept in `faults`.
 """
 
 import asyncio
@@ -31,7 +30,7 @@ T = TypeVar("T")
 
 
 class PatientCalls(TaskCalls):
-    """Asks again for a lost answer, as the contract wants it of a container: the same Pod gets the same answer."""
+    """Repeats a call whose answer was lost, as the contract asks of containers: the same Pod gets the same answer."""
 
     async def start(self, env: Mapping[str, str]) -> Started | None:
         return await until_answered(lambda: TaskCalls.start(self, env))
@@ -53,7 +52,7 @@ async def until_answered(call: Callable[[], Awaitable[T]]) -> T:
 
 @dataclass(slots=True)
 class Run:
-    """One container that ran. `exit_code` None: it still runs, or was cut off."""
+    """One container that ran. `exit_code` is None while it runs, and after it was cancelled."""
 
     pod: str
     pod_uid: str
@@ -85,14 +84,14 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class PlayFault:
-    """A program that raised, or a container whose environment could not be made."""
+    """A program that raised, or a container whose environment could not be resolved."""
 
     pod: str
     error: Exception
 
 
 class Player:
-    """Runs `behaviour` in every Pod of the namespace that carries our label; `async with` it."""
+    """Runs `behaviour` for every Pod of the namespace with our label. Use with `async with`."""
 
     def __init__(
         self,
@@ -101,7 +100,7 @@ class Player:
         database_url: str | None = None,
         behaviour: Program = play_task,
     ) -> None:
-        """`database_url`: as the role of the containers (dispatch_task); None for programs that call no database."""
+        """`database_url`: a login with the role of containers (dispatch_task); None for programs without database."""
         self.runs: list[Run] = []
         self.faults: list[PlayFault] = []
         self._api = control_plane.api
@@ -111,7 +110,7 @@ class Player:
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
         self._seen: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._killable: dict[str, asyncio.Task[None]] = {}  # by uid of the Pod that they end with
+        self._killable: dict[str, asyncio.Task[None]] = {}  # by uid of the Pod whose end cancels the task
 
     async def __aenter__(self) -> Self:
         if self._database_url:
@@ -128,7 +127,7 @@ class Player:
             await self._pool.close()
 
     def runs_of(self, task_id: int) -> list[Run]:
-        """In the order in which they began."""
+        """The runs of a task, in the order of their starts."""
         return [run for run in self.runs if run.task_id == task_id]
 
     def _spawn(self, work: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
@@ -138,7 +137,7 @@ class Player:
         return task
 
     def _over(self, task: asyncio.Task[None]) -> None:
-        """What fails outside a program is a fault of the player: it is kept where a test looks."""
+        """Keeps an error outside a program as a fault of the player, for tests to assert on."""
         self._tasks.discard(task)
         if not task.cancelled() and isinstance(error := task.exception(), Exception):
             self.faults.append(PlayFault(task.get_name(), error))
@@ -149,10 +148,10 @@ class Player:
                 self._killable.pop(uid).cancel()
             if change.type != "DELETED":
                 for pod in change.objects:
-                    self._meet(pod)
+                    self._run_once(pod)
 
-    def _meet(self, pod: Json) -> None:
-        """Begins the program of a Pod that runs, once."""
+    def _run_once(self, pod: Json) -> None:
+        """Starts the program of a Running Pod, unless it was started before."""
         meta = pod["metadata"]
         if pod["status"].get("phase") != "Running" or meta["uid"] in self._seen:
             return
@@ -169,7 +168,7 @@ class Player:
             run.env = resolve(container, pod, await self._sources(container))
             self.runs.append(run)
             run.exit_code = await self._behaviour(run.env, run.calls)
-        except Exception as error:  # noqa: BLE001  # a program may raise what it likes: that is exit code 1
+        except Exception as error:  # noqa: BLE001  # any exception of a program is exit code 1
             self.faults.append(PlayFault(run.pod, error))
             run.exit_code = 1
         await self._tell_exit(run)
@@ -189,7 +188,7 @@ class Player:
         return found
 
     async def _tell_exit(self, run: Run) -> None:
-        """Until it is heard, or the Pod is gone (404) or another one (409: the uid is a precondition)."""
+        """Writes the exit code until the server accepts it, or the Pod is gone (404) or another one (409 by uid)."""
         told = {"metadata": {"uid": run.pod_uid, "annotations": {f"{STEER}/exited": str(run.exit_code)}}}
         while True:
             try:
@@ -207,13 +206,13 @@ class Player:
 
 
 def played_container(pod: Json) -> Json:
-    """The container that is the task: the one called `task`, else the first."""
+    """The task's container: the one named `task`, else the first."""
     containers: list[Json] = pod["spec"]["containers"]
     return next((container for container in containers if container["name"] == "task"), containers[0])
 
 
 def _over_or_gone(change: Change, uids: Iterable[str]) -> list[str]:
-    """Those of `uids` whose Pod, after this change, has ended or is no longer there."""
+    """The uids whose Pod has ended or is gone after this change."""
     ended = {pod["metadata"]["uid"] for pod in change.objects if pod["status"].get("phase") in TERMINAL}
     named = {pod["metadata"]["uid"] for pod in change.objects}
     if change.type == "LIST":

@@ -1,7 +1,7 @@
-"""One server process of the control plane, and the ports it listens on.
+"""One server process of the control plane, and free ports.
 
-Invariant: a server is known by the pid we started, and by nothing else. It does not outlive this process, where
-`setpriv` is at hand, even when this process is killed. Ctrl-C at the terminal does not reach it.
+Invariant: a server is identified only by the pid that we started. With `setpriv` it ends with this process, even when
+this process is killed. Ctrl-C at the terminal does not reach it.
 """
 
 import os
@@ -15,11 +15,11 @@ from pathlib import Path
 
 
 class ServerDied(Exception):
-    """A server ended by itself; the message carries the end of its log."""
+    """A server ended by itself. The message has the end of its log."""
 
 
 class Server:
-    """A program with a log file of its own; can be started again after it was killed."""
+    """A program with its own log file. It can be started again after a kill."""
 
     def __init__(self, name: str, command: Sequence[str], log: Path) -> None:
         self.name = name
@@ -40,20 +40,20 @@ class Server:
             )
 
     def check(self) -> None:
-        """Raises if the server was started and is no more."""
+        """Raises ServerDied if the server was started and has ended."""
         if self._process is not None and (code := self._process.poll()) is not None:
             tail = self._log.read_text(errors="replace")[-3000:]
             raise ServerDied(f"{self.name} ended with {code}; the end of its log:\n{tail}")
 
     def kill(self) -> None:
-        """Ends it at once, frozen or not. What has to last is in etcd's folder, what has not goes with the test."""
+        """Kills the process, also a frozen one. Only etcd has state, in its folder."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
     def freeze(self) -> None:
-        """Returns when every thread of it stands still: one that is at work stops when it next looks at its signals."""
+        """Stops the process, and waits until all its threads have stopped: SIGSTOP takes effect with a delay."""
         self._signal(signal.SIGSTOP)
         assert self._process is not None
         _, status = os.waitpid(self._process.pid, os.WUNTRACED)
@@ -68,10 +68,10 @@ class Server:
 
 
 def free_ports(count: int) -> list[int]:
-    """Loopback ports that nobody listens on.
+    """Free loopback ports, below the kernel's range for clients.
 
-    They lie below the range the kernel gives to clients: a client that calls a stopped server again and again would
-    otherwise be given the server's own port one day, reach itself, and keep the server from coming back.
+    A client that calls a stopped server again and again could otherwise get the server's port for itself, connect to
+    itself, and keep the server from starting.
     """
     found: list[int] = []
     for port in random.sample(range(20_000, 30_000), 1000):

@@ -1,8 +1,7 @@
-"""What runs in the played containers.
+"""The programs of played containers.
 
-A program gets what a process in a container gets, its environment, and the three calls a task may make of the database.
-What it returns is the container's exit code. How `play_task` behaves is said by the variable `PLAY`, so rows inserted
-by SQL alone make a mixed load.
+A program gets its environment, and the three database calls of a task. It returns the container's exit code. The
+variable `PLAY` sets the behaviour of `play_task`, so rows inserted by SQL alone make a mixed load.
 """
 
 import asyncio
@@ -24,20 +23,25 @@ PLAYS = ("succeed", "retry", "fail", "hang", *EXITS)
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The answer of `task_start` to a container whose row it is."""
+    """The answer of `task_start` to an accepted container."""
 
     run_token: UUID
     payload: Any
 
     @property
     def run_digest(self) -> bytes:
-        """What the row keeps of the token."""
+        """The digest of the token, as the row keeps it."""
         return hashlib.sha256(self.run_token.bytes).digest()
 
 
 @dataclass(slots=True)
 class TaskCalls:
-    """The calls of one container, and what they answered. `started` is None while it has not asked, or was refused."""
+    """The calls of one container and their answers.
+
+    asked: whether `task_start` has answered.
+    started: its answer; None before it, and after a refusal.
+    heartbeats, reports: the answers in order.
+    """
 
     pool: "asyncpg.Pool[asyncpg.Record] | None"
     asked: bool = False
@@ -65,7 +69,7 @@ class TaskCalls:
         return self.heartbeats[-1]
 
     async def finish(self, outcome: str, error: str | None = None, result: object = None) -> str | None:
-        """The row's new status; None when the row has moved on."""
+        """The row's new status; None if the token is no longer that of the run."""
         sent = None if result is None else json.dumps(result)
         self.reports.append(await self.database.fetchval(FINISH, self._token(), outcome, error, sent))
         return self.reports[-1]
@@ -79,7 +83,7 @@ Program = Callable[[Mapping[str, str], TaskCalls], Awaitable[int]]
 
 
 async def play_task(env: Mapping[str, str], calls: TaskCalls) -> int:
-    """A task as the contract wants it, or one that breaks it in the way that `PLAY` names."""
+    """A task that follows the contract, or breaks it as `PLAY` says."""
     play = env.get("PLAY", "succeed")
     if play not in PLAYS:
         raise ValueError(f"PLAY is {play!r}, not one of {', '.join(PLAYS)}")

@@ -1,4 +1,4 @@
-"""`pytestmark = BOTH_SIDES`: every test of the module is asked of the real control plane and of the embedded one."""
+"""`pytestmark = BOTH_SIDES` runs every test of a module on the real control plane and on the embedded one."""
 
 import pytest
 

@@ -1,7 +1,7 @@
-"""The one place of the tests that waits for something outside this process.
+"""The only module of the tests that waits for something outside this process.
 
-A test never waits for time to pass: it names what it waits for, and gets it as soon as it is so, or a fault that says
-what did not come. Asking again and again is bounded by a deadline; each question counts against it too.
+A test never sleeps for a fixed time. It names a condition, and continues as soon as the condition is true, or fails
+with its name at a deadline. The time of each question counts, too.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ PERIOD_SECONDS = 0.05
 
 
 async def moment(seconds: float = PERIOD_SECONDS) -> None:
-    """Between two questions, or before a refused connection is tried again."""
+    """A pause between two questions, or before a refused connection is tried again."""
     await asyncio.sleep(seconds)
 
 
@@ -30,9 +30,9 @@ async def wait_for(
 async def wait_for(
     predicate: Predicate[T], what: str, seconds: float = 10, *, check: Callable[[], None] = lambda: None
 ) -> T:
-    """The first true answer of `predicate`; TimeoutError with `what` and the last answer if none comes.
+    """Waits for a true answer of `predicate` and returns it. TimeoutError names `what` and the last answer.
 
-    `check` is called before each question and raises when waiting has become pointless.
+    `check` is called before each question, and raises when waiting is pointless.
     """
     answer: T | None = None
     try:

@@ -1,11 +1,15 @@
-"""A real kube-scheduler with an extender: one that a test scripts, or our own program.
+"""A real kube-scheduler with an extender: an extender scripted by a test, or our own program.
 
-scripted.py         an extender that says what a test wants
-kube_scheduler.py   kube-scheduler beside the one of the control plane, with the configuration that a test gives
-electing.py         the same as one of several replicas
-ours.py             `dispatcher extender` as it runs in production; hasty.py: on a clock that can be put forward
-ground.py           the nodes and Pods of one test; stage.py: those that many tests share
-reserving.py        its reservations; ledger.py: what is taken of nodes with a hold, at every moment
-certificates.py     an authority, and certificates of servers and clients
-fixtures.py         all of it for tests
+scripted.py               an extender whose answers a test sets
+kube_scheduler.py         a second kube-scheduler at the control plane, with the configuration of a test
+electing.py               the same, as one of several replicas
+own_extender.py           `dispatcher extender` as it runs in production
+fast_clock_extender.py    the same, with a loop clock that a test can move forward
+skewed_clock_extender.py  the same, with a wrong wall clock
+nodes_and_pods.py         the nodes and Pods of one test
+stage.py                  nodes that many tests share
+reserving.py              the reservations of a test
+ledger.py                 the use of nodes with a hold, checked after every change
+certificates.py           a certificate authority, and certificates of servers and clients
+fixtures.py               fixtures for all of this
 """

@@ -1,6 +1,6 @@
-"""A certificate authority for tests, by the standard library alone: P-256 keys, certificates that strict clients take.
+"""A certificate authority for tests, with the standard library only: P-256 keys, and certificates for strict clients.
 
-Not for anything else: its arithmetic takes a different time for different keys.
+For tests only: the duration of its arithmetic depends on the key.
 """
 
 import base64
@@ -29,7 +29,7 @@ OF_SERVERS, OF_CLIENTS = "1.3.6.1.5.5.7.3.1", "1.3.6.1.5.5.7.3.2"
 
 
 def added(one: Point | None, other: Point | None) -> Point | None:
-    """On the curve; None is its zero."""
+    """The sum of two points of the curve. None is the zero point."""
     if one is None or other is None:
         return one or other
     (x1, y1), (x2, y2) = one, other
@@ -134,7 +134,7 @@ class Pair:
     key: Path
 
     def served(self) -> ssl.SSLContext:
-        """Of a server that takes anybody."""
+        """The TLS context of a server that asks clients for no certificate."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.certificate, self.key)
         return context
@@ -153,7 +153,7 @@ class Authority:
         self.certificate.write_text(self._signed(self._name, self._key, [is_authority, may_sign]))
 
     def pair(self, name: str, *, usage: str) -> Pair:
-        """A new one; written over an older one of that name."""
+        """Makes a new pair. It replaces an older pair of that name."""
         made = Pair(self._folder / f"{name}.crt", self._folder / f"{name}.key")
         key = Key()
         extensions = [

@@ -1,4 +1,4 @@
-"""kube-scheduler as one of several replicas: only the one that holds the lease schedules."""
+"""kube-scheduler as one of several replicas: only the holder of the lease schedules."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ SHORT = {"leaseDuration": "10s", "renewDeadline": "8s", "retryPeriod": "500ms"}
 
 
 class Electing(KubeScheduler):
-    """All of a ground are called alike; `replica` tells them apart. Start the one first that is to lead."""
+    """All replicas of one test have the same scheduler name; `replica` is the name of one. The first started leads."""
 
     def __init__(self, ground: Ground, wanted: Json, replica: str) -> None:
         self._ground = ground

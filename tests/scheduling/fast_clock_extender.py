@@ -1,6 +1,6 @@
-"""Our extender on a loop whose clock can be put forward: what waits for minutes is due at once.
+"""Our extender on an event loop whose clock a test can move forward: timers of minutes are due at once.
 
-python -m tests.scheduling.fast_clock_extender extender    SIGUSR1 puts the clock forward, and a line says so
+python -m tests.scheduling.fast_clock_extender extender    SIGUSR1 moves the clock forward, and logs a line
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class HastyLoop(asyncio.SelectorEventLoop):
 
 
 async def put_forward(ours: OurExtender) -> None:
-    """From the test, when the extender runs as PROGRAM."""
+    """Moves the clock of an extender that runs as PROGRAM forward, and waits until that is done."""
     times = ours.log.count(SAID)
     ours.process.send_signal(signal.SIGUSR1)
     await wait_for(lambda: ours.log.count(SAID) > times, f"{FORWARD_SECONDS} s have gone", check=ours.check)

@@ -1,7 +1,12 @@
-"""`ground`: the nodes, Pods and schedulers of one test. `extender`: one that the test scripts.
+"""Fixtures of the tests with a real kube-scheduler.
 
-`ours` is our program, `stage` and `our_stage` are for tests that change no node: these are there for the whole run.
-A module asks for them with `pytest_plugins = ["tests.scheduling.fixtures"]`.
+ground: nodes, Pods and schedulers of one test.
+extender: an extender that the test scripts.
+ours: our extender; one process for the whole run.
+stage: shared nodes and a scripted extender, for tests that change no node.
+our_stage: shared nodes and our extender, for tests that change no node.
+
+A module uses them by `pytest_plugins = ["tests.scheduling.fixtures"]`.
 """
 
 from collections.abc import AsyncIterator
@@ -43,7 +48,7 @@ async def standing(
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def stage(standing: ScriptedStage) -> AsyncIterator[ScriptedStage]:
-    """With a scripted extender that forgets after each test."""
+    """Shared nodes with a scripted extender. Pods, calls and scripted answers are removed after each test."""
     yield standing
     await standing.ground.empty()
     standing.extender.forget()
@@ -51,21 +56,21 @@ async def stage(standing: ScriptedStage) -> AsyncIterator[ScriptedStage]:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def look_only(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The kubeconfig of an extender."""
+    """Path of the kubeconfig of an extender's account."""
     namespace = await control_plane.create_namespace()
     return await account(control_plane, namespace, tmp_path_factory.mktemp("extender"))
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def reservations(control_plane: ControlPlane) -> None:
-    """The kind is there, as `kubectl apply -k deploy/crd` installs it."""
+    """Installs the kind NodeReservation as `kubectl apply -k deploy/crd` does."""
     await control_plane.apply(rendered(DEPLOY / "crd"), namespace="default")
 
     async def is_served() -> bool:
         try:
             await control_plane.admin("GET", RESERVATIONS.path)
         except KubeFault as fault:
-            if fault.status in {404, 429}:  # not yet; "storage is (re)initializing"
+            if fault.status in {404, 429}:  # not served yet; "storage is (re)initializing"
                 return False
             raise
         return True
@@ -75,7 +80,7 @@ async def reservations(control_plane: ControlPlane) -> None:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def ours(look_only: Path) -> AsyncIterator[OurExtender]:
-    """One for all tests: it keeps nothing of the Pods that it was asked about."""
+    """One process for all tests: it stores nothing of the Pods in its requests."""
     async with OurExtender(look_only) as made:
         await made.ready()
         yield made
@@ -90,6 +95,6 @@ async def plot(ground: Ground, ours: OurExtender) -> Plot:
 async def our_stage(
     control_plane: ControlPlane, ours: OurExtender, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[DemoEnvironment]:
-    """With our extender, and the configuration that it prints."""
+    """Shared nodes with our extender, and a kube-scheduler with the configuration that it prints."""
     async with staged(control_plane, tmp_path_factory.mktemp("stage"), await ours.printed(), 4) as made:
         yield made

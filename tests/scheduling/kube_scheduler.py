@@ -1,7 +1,7 @@
-"""kube-scheduler beside the one of the control plane: the same program at the same API server, for Pods that name it.
+"""A second kube-scheduler at the API server of the control plane, for Pods that name it.
 
-A test gives its configuration. It is bound after a tenth of a second, so every test may have one of its own, and none
-outlives it. What it decided is read from its log, where the points of every node stand, and from its metrics.
+A test gives its configuration. It starts in a tenth of a second, so each test can have its own; it ends with the test.
+Tests read its decisions from its log, which has the points of every node, and from its metrics.
 """
 
 import re
@@ -19,13 +19,13 @@ from tests.controlplane.processes import Server, free_ports
 from tests.scheduling.certificates import OF_SERVERS, Authority, Pair
 
 VERBOSITY = ("-v=3", "--vmodule=schedule_one=10,scheduling_queue=5,eventhandlers=4")
-"""All points, and each event that has a Pod tried again; but not what goes to the API server."""
+"""Logs all points, and each event that makes kube-scheduler try a Pod again, but no requests to the API server."""
 OPEN = "--authorization-always-allow-paths=/healthz,/readyz,/metrics"
 FIELD = re.compile(r'(\w+)="?((?<=")(?:[^"\\]|\\.)*(?=")|[^\s"]+)')
 
 
 def entry(url: str, **changes: object) -> Json:
-    """One extender as the documents recommend it; None takes a field out."""
+    """The entry of one extender with the recommended fields. A change to None removes the field."""
     recommended = {
         "urlPrefix": url,
         "filterVerb": "filter",
@@ -50,13 +50,13 @@ def configuration(*extenders: Json, **profile: object) -> Json:
 
 @cache
 def certified(folder: Path) -> tuple[Authority, Pair]:
-    """For all schedulers beside one control plane: to make a key takes each of them longer than to start."""
+    """One certificate for all schedulers of a control plane: making a key takes longer than a start."""
     authority = Authority(folder, "schedulers")
     return authority, authority.pair("kube-scheduler", usage=OF_SERVERS)
 
 
 class KubeScheduler:
-    """One process. `name`: what a Pod calls it; new for each, so that no other takes its Pods."""
+    """One process. `name`: its unique scheduler name, so that no other kube-scheduler takes its Pods."""
 
     verbosity: tuple[str, ...] = VERBOSITY
 
@@ -78,7 +78,7 @@ class KubeScheduler:
         self._server = Server(self.name, [program, *flags], self._log)
 
     def _fitted(self, wanted: Json, kubeconfig: Path) -> Json:
-        """With what belongs to this process and not to a test."""
+        """The wanted configuration with the name, connection and lease of this process."""
         (profile,) = wanted["profiles"]
         return wanted | {
             "profiles": [profile | {"schedulerName": self.name}],
@@ -93,7 +93,7 @@ class KubeScheduler:
         self._server.kill()
 
     def check(self) -> None:
-        """Raises ServerDied if it ended by itself."""
+        """Raises ServerDied if the process ended by itself."""
         self._server.check()
 
     @property
@@ -106,13 +106,13 @@ class KubeScheduler:
         return [line for line in lines if fields.items() <= line.items()]
 
     def woken(self, pod: str, event: str) -> int:
-        """How often this event had a Pod tried again that had been given up for a while."""
+        """How often this event made kube-scheduler try the Pod again after it was unschedulable."""
         lines = self.said("Pod moved to an internal scheduling queue", pod=pod, event=event)
         own = self.said("Pod moved to an internal scheduling queue because the Pod is updated", pod=pod, event=event)
         return len(lines) + len(own)
 
     def final(self, pod: str) -> dict[str, int]:
-        """Points by node, of all plugins and extenders, when it last scored for this Pod (`namespace/name`)."""
+        """Points by node, of all plugins and extenders, of the last scoring for this Pod (`namespace/name`)."""
         return {
             line["node"]: int(line["score"]) for line in self.said("Calculated node's final score for pod", pod=pod)
         }
@@ -122,7 +122,7 @@ class KubeScheduler:
         return {line["plugin"]: int(line["score"]) for line in found}
 
     def of_extenders(self, pod: str, node: str) -> int:
-        """What the extenders added to the node, in the scheduler's own points."""
+        """The points that the extenders added to the node, in kube-scheduler's own scale."""
         return self.final(pod)[node] - sum(self.of_plugins(pod, node).values())
 
     async def metrics(self) -> str:
@@ -135,7 +135,7 @@ class KubeScheduler:
             return await answer.text()
 
     async def metric(self, name: str, **labels: str) -> float:
-        """Sum of a metric's samples that carry these labels."""
+        """Sum of a metric's samples with these labels."""
         wanted = [f'{key}="{value}"' for key, value in labels.items()]
         samples = [line for line in (await self.metrics()).splitlines() if line.startswith((f"{name}{{", f"{name} "))]
         return sum(float(line.rsplit(" ", 1)[1]) for line in samples if all(part in line for part in wanted))

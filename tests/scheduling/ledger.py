@@ -1,4 +1,4 @@
-"""What is taken of nodes with a hold, looked at after every change of every Pod, from the API server's own watch."""
+"""The use of nodes with a hold, checked after every change of every Pod by a watch."""
 
 import asyncio
 from collections import Counter
@@ -13,7 +13,10 @@ from tests.scheduling.nodes_and_pods import Ground
 
 
 class Ledger:
-    """`left`: so many thousandths of a cpu may others have of a node. `async with` it, and ask `check` at any time."""
+    """Checks that Pods never use more of a node than is left beside its hold. Use with `async with`.
+
+    left: by node, the cpu that others may use, in thousandths.
+    """
 
     def __init__(self, ground: Ground, left: Mapping[str, int]) -> None:
         self.looks = 0
@@ -34,12 +37,12 @@ class Ledger:
         self.check()
 
     def check(self) -> None:
-        """At no moment did others have what is held."""
+        """Fails if Pods ever used more than was left, or if the watch failed."""
         assert not self._overdrawn, self._overdrawn
         assert not self._following.done() or self._following.cancelled(), self._following.exception()
 
     def bound(self) -> Counter[str]:
-        """How many Pods each node has; under the empty name those that wait."""
+        """Number of Pods by node. The empty name counts Pods without a node."""
         return Counter(pod["spec"].get("nodeName", "") for pod in self._pods.values())
 
     async def _follow(self) -> None:

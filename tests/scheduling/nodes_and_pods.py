@@ -1,4 +1,4 @@
-"""The nodes, Pods and schedulers of one test: nodes carry a label of their own, and every Pod selects it."""
+"""The nodes, Pods and schedulers of one test. The nodes have a label of their own, and every Pod selects it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -30,18 +30,18 @@ class Ground:
         self._schedulers: list[KubeScheduler] = []
 
     def scheduler(self, *extenders: Json, **profile: object) -> KubeScheduler:
-        """One that asks these extenders, and runs."""
+        """Starts a kube-scheduler that calls these extenders."""
         return self.scheduler_of(configuration(*extenders, **profile))
 
     def scheduler_of(self, wanted: Json) -> KubeScheduler:
-        """One with a whole configuration, as our program prints it."""
+        """Starts a kube-scheduler with a whole configuration, as our program prints it."""
         made = KubeScheduler(self.plane, self.folder, wanted)
         made.start()
         self._schedulers.append(made)
         return made
 
     def key(self, pod: str) -> str:
-        """What kube-scheduler's log calls it."""
+        """The Pod's name in kube-scheduler's log."""
         return f"{self.namespace}/{pod}"
 
     # Nodes
@@ -49,7 +49,7 @@ class Ground:
     async def nodes(
         self, number: int = 2, *, cpu: str = "8", memory: str = "32Gi", pods: int = 110, gpu: str = ""
     ) -> list[str]:
-        """New ones, at once, when Pods can be placed on them. `gpu`: of the extended resource `example.com/gpu`."""
+        """Creates nodes and waits until Pods can be placed on them. `gpu`: amount of `example.com/gpu`."""
         size = {"cpu": cpu, "memory": memory, "pods": str(pods)} | ({GPU: gpu} if gpu else {})
         names = [f"{self.namespace}-{next(self._numbers)}" for _ in range(number)]
         await asyncio.gather(*(self._create_node(name, size) for name in names))
@@ -79,28 +79,28 @@ class Ground:
         await self.change_node(name, {"metadata": {"annotations": notes}})
 
     async def remove_node(self, name: str) -> Json:
-        """It is gone; what it was, for `return_node`."""
+        """Removes the node and returns its object, for `return_node`."""
         was = await self.plane.admin("GET", f"/api/v1/nodes/{name}")
         await self.plane.remove_node(name)
         return was
 
     async def return_node(self, was: Json) -> None:
-        """A machine of the same name and size, with an empty disk."""
+        """Creates a node of the same name and size."""
         await self._create_node(was["metadata"]["name"], was["status"]["allocatable"])
         await self._ready(was["metadata"]["name"])
 
     # Pods
 
     async def pod(self, scheduler: KubeScheduler, **wanted: Any) -> str:
-        """A new Pod that waits for this scheduler; its name. `wanted`: see `manifest`."""
+        """Creates a Pod for this scheduler and returns its name. `wanted`: see `_manifest`."""
         return await self._create(self._manifest({"schedulerName": scheduler.name}, **wanted))
 
     async def occupy(self, name: str, **wanted: Any) -> str:
-        """A Pod that is on that node already, by nobody's choice."""
+        """Creates a Pod on that node without a scheduler."""
         return await self._create(self._manifest({"nodeName": name}, **wanted))
 
     async def daemon(self, scheduler: KubeScheduler) -> None:
-        """A DaemonSet on all nodes of this ground."""
+        """Creates a DaemonSet on all nodes of this test."""
         whole = self._manifest({"schedulerName": scheduler.name})
         labels = {"daemon": "d"}
         template = {"metadata": {"labels": labels}, "spec": whole["spec"]}
@@ -126,8 +126,12 @@ class Ground:
         also: Mapping[str, str] | None = None,
         **more: object,
     ) -> Json:
-        """`notes`: annotations of ours, without their prefix; `meta`: other metadata; `also`: what it asks for besides,
-        and is limited to; `more`: fields of the spec.
+        """A Pod's manifest.
+
+        notes: our annotations, without their prefix.
+        meta: other metadata.
+        also: further resources, as requests and limits.
+        more: fields of the spec.
         """
         asked = {name: amount for name, amount in (("cpu", cpu), ("memory", memory)) if amount} | dict(also or {})
         resources = {"requests": asked} | ({"limits": also} if also else {})
@@ -150,28 +154,28 @@ class Ground:
         await self.plane.admin("PATCH", f"{self._pods}/{name}", {"metadata": {"annotations": notes}})
 
     async def annotate_pod_by_status(self, name: str, **notes: str) -> None:
-        """As somebody does who may not patch Pods."""
+        """Annotates through `pods/status`, as an account without the right to patch Pods does."""
         await self.plane.admin("PATCH", f"{self._pods}/{name}/status", {"metadata": {"annotations": notes}})
 
     async def open_gate(self, name: str) -> None:
-        """Lets the scheduler have a Pod that was made with a gate."""
+        """Removes the scheduling gates of the Pod."""
         await self.plane.admin("PATCH", f"{self._pods}/{name}", {"spec": {"schedulingGates": None}})
 
     async def promise(self, name: str, node: str) -> None:
-        """The node is nominated for the Pod."""
+        """Writes the node as the Pod's `nominatedNodeName`."""
         await self.plane.admin("PATCH", f"{self._pods}/{name}/status", {"status": {"nominatedNodeName": node}})
 
     async def end_pod(self, name: str) -> None:
-        """Its container ends well."""
+        """Ends its container with 0."""
         await self.annotate_pod(name, **{"play.dispatcher.internal/exited": "0"})
 
     async def delete_pod(self, name: str) -> None:
         await self.plane.admin("DELETE", f"{self._pods}/{name}", {"gracePeriodSeconds": 0})
 
-    # What becomes of them
+    # Waiting for an outcome
 
     async def bound(self, *names: str, seconds: float = 10) -> list[str]:
-        """The nodes that these Pods went to, in the same order."""
+        """Waits until these Pods are bound, and returns their nodes in the same order."""
 
         async def all_bound() -> list[str]:
             pods = await self.pods()
@@ -181,7 +185,7 @@ class Ground:
         return await self.plane.wait_for(all_bound, f"{', '.join(names)} bound", seconds)
 
     async def held(self, name: str, reason: str, words: str = "", *, seconds: float = 10) -> str:
-        """Why the Pod is not bound, once the scheduler has said so with this reason and these words."""
+        """Waits until the Pod's condition PodScheduled has this reason and these words, and returns its message."""
 
         async def look() -> str:
             conditions = (await self.read(name))["status"].get("conditions", [])
@@ -191,7 +195,7 @@ class Ground:
         return await self.plane.wait_for(look, f"{name} is {reason}: {words!r}", seconds)
 
     async def empty(self) -> None:
-        """No Pod is left, and no scheduler has one to think of."""
+        """Deletes all Pods of the namespace."""
         await self.plane.admin("DELETE", self._pods, params={"gracePeriodSeconds": "0"})
 
     async def gone(self, *names: str) -> None:
@@ -201,14 +205,14 @@ class Ground:
         await self.plane.wait_for(all_gone, f"{', '.join(names)} gone")
 
     async def priority(self, name: str, value: int) -> str:
-        """A priority class of this test; its name."""
+        """Creates a priority class of this test and returns its name."""
         whole = f"{name}-{self.namespace}"
         await self.plane.admin("POST", PRIORITIES, {"metadata": {"name": whole}, "value": value})
         self._classes.add(whole)
         probe = self._manifest({"priorityClassName": whole})
 
         async def is_known() -> bool:
-            """The API server admits by what it has heard of, which is a moment behind."""
+            """The admission plugin reads classes from a cache, which lags a little."""
             try:
                 await self.plane.admin("POST", self._pods, probe, params={"dryRun": "All"})
             except KubeFault as fault:
@@ -221,7 +225,7 @@ class Ground:
         return whole
 
     async def clear(self) -> None:
-        """Schedulers end; nodes and classes go, because they belong to no namespace."""
+        """Ends the schedulers, and deletes nodes and priority classes: they are in no namespace."""
         for scheduler in self._schedulers:
             await asyncio.to_thread(scheduler.kill)
         paths = [f"/api/v1/nodes/{name}" for name in self._nodes] + [f"{PRIORITIES}/{name}" for name in self._classes]

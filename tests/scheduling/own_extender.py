@@ -1,4 +1,4 @@
-"""`dispatcher extender` in a process of its own, as it runs in production: with the rights that it needs, no others."""
+"""`dispatcher extender` in a process of its own, as in production: with the rights of `deploy/scheduler` only."""
 
 import asyncio
 import io
@@ -24,7 +24,7 @@ SHIPPED = DEPLOY / "scheduler" / "rbac.yaml"
 
 
 class OurExtender(Dispatcher):
-    """One process; `async with` it, or start and kill it by hand. It has neither a database nor templates."""
+    """One process. Use with `async with`, or start and kill it by hand. It has no database and no templates."""
 
     def __init__(self, kubeconfig: Path, **settings: object) -> None:
         self.port, self.extender_port = free_ports(2)
@@ -55,7 +55,7 @@ class OurExtender(Dispatcher):
             )
 
     async def printed(self) -> Json:
-        """The configuration of kube-scheduler that it prints, asked once."""
+        """The configuration for kube-scheduler that the program prints; read once."""
         if self._printed is None:
             self._printed = await self._print()
         return self._printed
@@ -71,13 +71,13 @@ class OurExtender(Dispatcher):
         return found
 
     async def like(self, other: "OurExtender") -> Json:
-        """The configuration that another one printed, with this one's address."""
+        """The configuration that another extender printed, with this one's address."""
         printed = deepcopy(await other.printed())
         printed["extenders"][0]["urlPrefix"] = self.url
         return printed
 
     async def post(self, verb: str, body: object) -> tuple[int, Any]:
-        """Status and answer; what is no bytes goes as JSON."""
+        """(status, answer) of a call. A body that is not bytes is sent as JSON."""
         sent = body if isinstance(body, bytes) else msgspec.json.encode(body)
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as session,
@@ -111,7 +111,7 @@ def shipped_rules() -> list[Json]:
 
 
 async def account(plane: ControlPlane, namespace: str, folder: Path) -> Path:
-    """The kubeconfig of an account with the rights that `deploy/scheduler` gives for the extender, and no others."""
+    """Creates an account with the extender's rights of `deploy/scheduler` only, and returns its kubeconfig's path."""
     name = f"{ACCOUNT}-{namespace}"
     bound = {"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}}
     subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}

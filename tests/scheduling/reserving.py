@@ -1,4 +1,4 @@
-"""Reservations beside the nodes of a test, and the extender and the schedulers that keep others from them."""
+"""Reservations on the nodes of a test, with the extender and kube-scheduler that enforce them."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,7 +19,7 @@ OURS: Json = {"labels": {"batch.kubernetes.io/job-name": "ours"}}
 
 
 class Reserving:
-    """NodeReservations in a namespace; names as they come."""
+    """The NodeReservations of a namespace. Names are numbered."""
 
     def __init__(self, plane: ControlPlane, namespace: str) -> None:
         self._plane = plane
@@ -30,7 +30,7 @@ class Reserving:
     async def hold(
         self, node: str, resources: Json, *, seconds: int = 600, expires_at: datetime | None = None, **target: Any
     ) -> str:
-        """`target`: one of podName, jobName, taskId, uid. Its name."""
+        """Creates a NodeReservation and returns its name. `target`: one of podName, jobName, taskId, uid."""
         self._number += 1
         name = f"hold-{self._number}"
         end = {"expiresAt": expires_at.isoformat()} if expires_at else {"ttlSeconds": seconds}
@@ -43,7 +43,7 @@ class Reserving:
         await self._plane.admin("PATCH", f"{self._path}/{name}", {"spec": spec})
 
     async def status(self, name: str) -> tuple[str, str]:
-        """Phase and message."""
+        """(phase, message)"""
         found = (await self._plane.admin("GET", f"{self._path}/{name}")).get("status", {})
         return found.get("phase", ""), found.get("message", "")
 
@@ -64,14 +64,14 @@ class Reserving:
         await self._plane.admin("DELETE", f"{self._path}/{name}")
 
     async def told(self, kind: str, name: str) -> list[Json]:
-        """Events of the extender's about this object, oldest first."""
+        """The extender's Events about this object, oldest first."""
         about = {"involvedObject.kind": kind, "involvedObject.name": name, "source": "dispatcher-extender"}
         params = {"fieldSelector": ",".join(f"{field}={value}" for field, value in about.items())}
         items = (await self._plane.admin("GET", self._events, params=params))["items"]
         return sorted(items, key=lambda one: int(one["metadata"]["resourceVersion"]))
 
     async def becomes_told(self, kind: str, name: str, reason: str, words: str, seconds: float = 20) -> Json:
-        """The Event."""
+        """Waits for the extender's Event with this reason and these words, and returns it."""
 
         async def find() -> Json | None:
             found = await self.told(kind, name)
@@ -82,7 +82,7 @@ class Reserving:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """Nodes of a test's own, a scheduler that asks our extender, and reservations."""
+    """The nodes and Pods of one test, a kube-scheduler that calls our extender, and reservations."""
 
     ground: Ground
     ours: OurExtender
@@ -93,11 +93,11 @@ class Plot:
         return await self.ground.pod(self.scheduler, **wanted)
 
     async def becomes_held(self, node: str, asks: Json = WHOLE) -> None:
-        """And the extender is sure of it: after its start it is not for a while."""
+        """Waits until the extender refuses the node to strangers. At its start it knows no holds for a while."""
         await wait_for(lambda: is_held(self.ours, node, asks), f"{node} is held", 20, check=self.ours.check)
 
     async def becomes_free(self, node: str, asks: Json, seconds: float = 15) -> None:
-        """For so much, beside holds and whatever is on its way."""
+        """Waits until a stranger could get so much of the node, beside holds and Pods under way."""
 
         async def is_free() -> bool:
             return await why_held(self.ours, node, asks) == ""
@@ -106,18 +106,18 @@ class Plot:
 
 
 async def plot_of(ground: Ground, extender: OurExtender, printed: OurExtender) -> Plot:
-    """With the configuration that another extender printed, but asking this one."""
+    """A kube-scheduler with the configuration that `printed` printed, but with the address of `extender`."""
     scheduler = ground.scheduler_of(await extender.like(printed))
     return Plot(ground, extender, scheduler, Reserving(ground.plane, ground.namespace))
 
 
 async def is_held(ours: OurExtender, node: str, asks: Json = WHOLE) -> bool:
-    """Whether the node is held against a stranger who asks for so much, asked directly."""
+    """Whether the extender refuses the node to a stranger's Pod because of a reservation."""
     return "reserved for another" in await why_held(ours, node, asks)
 
 
 async def why_held(ours: OurExtender, node: str, asks: Json) -> str:
-    """In which words a stranger is refused the node; empty: it is not."""
+    """The extender's reason to refuse the node to a stranger's Pod. Empty if it passes."""
     meta = {"name": "probe", "namespace": "elsewhere", "uid": "probe"}
     spec = {"containers": [{"name": "x", "resources": {"requests": asks}}]}
     _, answer = await ours.post("filter", {"Pod": {"metadata": meta, "spec": spec}, "NodeNames": [node]})
@@ -127,5 +127,5 @@ async def why_held(ours: OurExtender, node: str, asks: Json) -> str:
 
 
 def task(number: int) -> Json:
-    """Metadata of a Pod of that row."""
+    """Metadata of a Pod of the row `number`."""
     return {"labels": {"dispatcher.internal/task-id": str(number)}}

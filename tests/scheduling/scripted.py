@@ -1,7 +1,7 @@
-"""An extender on loopback that says what a test wants, and remembers what it was asked.
+"""An extender on loopback whose answers a test sets. It records its calls.
 
-Its settings are those the protocol needs of every server: idle connections live longer than kube-scheduler keeps them,
-and bodies may be large. A test that wants others names them.
+By default it serves as the protocol needs: idle connections live longer than kube-scheduler keeps them, and bodies may
+be large. `Serving` changes that.
 """
 
 import asyncio
@@ -26,7 +26,12 @@ Reply: TypeAlias = "Callable[[Json], Said | Awaitable[Said]]"
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request. `peer`: the other end of its connection; two calls of one peer came by one connection."""
+    """One request.
+
+    peer: address of the client; calls of one connection have the same peer.
+    at: time of arrival, monotonic seconds.
+    size: bytes of the body.
+    """
 
     verb: str
     body: Json
@@ -41,13 +46,13 @@ class Call:
 
     @property
     def names(self) -> list[str]:
-        """Of the nodes it was asked about, in either mode."""
+        """Names of the nodes in the request, with or without `nodeCacheCapable`."""
         return names_in(self.body)
 
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """How it serves."""
+    """Settings of the server."""
 
     keep_alive_seconds: float = 300
     most_bytes: int = 16 << 20
@@ -61,7 +66,7 @@ def names_in(asked: Json) -> list[str]:
 
 
 def pass_all(asked: Json) -> Json:
-    """In both modes: what came goes back."""
+    """A filter that passes all nodes, with or without `nodeCacheCapable`."""
     return {"NodeNames": asked["NodeNames"], "Nodes": asked["Nodes"]}
 
 
@@ -70,17 +75,17 @@ def zero(asked: Json) -> list[Json]:
 
 
 def points(**scores: Any) -> Reply:
-    """`points(**{node: 3})`: these, and nothing of the others."""
+    """`points(**{node: 3})`: scores of these nodes; other nodes are left out."""
     return lambda asked: [{"Host": name, "Score": score} for name, score in scores.items()]
 
 
 def refuse(*, into: str, phrase: str = "held for another") -> Reply:
-    """Every node that it is asked about; `into`: the map of the answer that says so."""
+    """A filter that refuses all nodes. `into`: the field of the answer that names them."""
     return lambda asked: {"NodeNames": [], into: dict.fromkeys(asked["NodeNames"], phrase)}
 
 
 class Scripted:
-    """Starts as one that lets everything pass; a test sets `filter`, `prioritize`, `preempt`."""
+    """Passes all nodes with score 0 at first. A test sets `filter`, `prioritize`, `preempt`."""
 
     def __init__(self, serving: Serving) -> None:
         (self.port,) = free_ports(1)
@@ -91,7 +96,7 @@ class Scripted:
         self._over = asyncio.Event()
 
     def forget(self) -> None:
-        """What it was asked, and what it was told to say."""
+        """Drops the recorded calls and the answers that a test set."""
         self.calls.clear()
         self.filter: Reply = pass_all
         self.prioritize: Reply = zero
@@ -110,14 +115,14 @@ class Scripted:
         await Site(self._runner, "127.0.0.1", self.port, ssl_context=self._serving.tls).start()
 
     async def stop(self) -> None:
-        """Who hangs is let go; then nobody answers at its address."""
+        """Ends hanging calls and closes the server."""
         self._over.set()
         assert self._runner is not None
         await self._runner.cleanup()
 
     @asynccontextmanager
     async def away(self) -> AsyncIterator[None]:
-        """Nobody listens at its address; then it is back."""
+        """Stops the server, and starts it again at the exit."""
         await self.stop()
         try:
             yield
@@ -125,12 +130,12 @@ class Scripted:
             await self.start()
 
     async def hang(self, asked: Json) -> Said:
-        """An answer that comes too late, whatever the caller's patience."""
+        """A reply that comes only when the server stops."""
         await self._over.wait()
         return None
 
     async def hang_up(self, asked: Json) -> Said:
-        """Every connection ends, this one without an answer."""
+        """Closes every connection; this call gets no answer."""
         assert self._runner is not None
         assert self._runner.server is not None
         for connection in self._runner.server.connections:

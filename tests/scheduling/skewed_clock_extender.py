@@ -1,4 +1,4 @@
-"""Our extender on a machine whose clock is wrong by as many seconds as the first argument says.
+"""Our extender with a wrong wall clock. The first argument is the error in seconds.
 
 python -m tests.scheduling.skewed_clock_extender 300 extender
 """

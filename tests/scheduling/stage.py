@@ -1,4 +1,4 @@
-"""What many tests can share, because they change no node: two or more nodes alike, and a scheduler that is at work."""
+"""Equal nodes and a kube-scheduler that many tests share, because they change no node."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,7 +15,7 @@ from tests.scheduling.scripted import Scripted, scripted
 
 @dataclass(frozen=True, slots=True)
 class DemoEnvironment:
-    """Large nodes, so that the Pods of earlier tests weigh nothing."""
+    """Large equal nodes with one kube-scheduler: Pods of earlier tests do not change scores."""
 
     ground: Ground
     scheduler: KubeScheduler
@@ -25,19 +25,19 @@ class DemoEnvironment:
         return await self.ground.pod(self.scheduler, **wanted)
 
     async def bound(self, **wanted: Any) -> tuple[str, str]:
-        """A new Pod, once it is bound, and where."""
+        """Creates a Pod, waits until it is bound, and returns (Pod, node)."""
         pod = await self.pod(**wanted)
         (node,) = await self.ground.bound(pod)
         return pod, node
 
     def added(self, pod: str) -> list[int]:
-        """What extenders added to each node for the Pod."""
+        """The points that extenders added to each node for the Pod."""
         return [self.scheduler.of_extenders(self.ground.key(pod), node) for node in self.nodes]
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptedStage(DemoEnvironment):
-    """Its scheduler asks this extender, as it is recommended."""
+    """Shared nodes whose kube-scheduler calls this scripted extender with the recommended entry."""
 
     extender: Scripted
 

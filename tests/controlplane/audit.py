@@ -3,6 +3,7 @@
 The server writes a line after it has sent the answer, so a test that has just seen the answer waits for the line.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
@@ -67,6 +68,7 @@ class AuditLog:
         self._path = path
         self._offset = 0
         self._events: list[AuditEvent] = []
+        self._in_namespace: dict[str, list[AuditEvent]] = defaultdict(list)
 
     def events(
         self,
@@ -85,11 +87,10 @@ class AuditLog:
         named, _, sub = (resource or "").partition("/")
         return [
             event
-            for event in self._events
+            for event in (self._events if namespace is None else self._in_namespace[namespace])
             if event.stage == stage
             and (user_prefix is None or event.user.startswith(user_prefix))
             and verb in (None, event.verb)
-            and namespace in (None, event.object_ref.namespace)
             and (resource is None or (named, sub) == (event.object_ref.resource, event.object_ref.subresource))
         ]
 
@@ -101,7 +102,9 @@ class AuditLog:
             new = file.read()
         whole = new[: new.rfind(b"\n") + 1]
         self._offset += len(whole)
-        self._events.extend(parse(whole.splitlines()))
+        for event in parse(whole.splitlines()):
+            self._events.append(event)
+            self._in_namespace[event.object_ref.namespace].append(event)
 
 
 def parse(lines: Iterable[bytes]) -> Iterable[AuditEvent]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -65,6 +66,14 @@ class Janitor(Dispatcher):
         await wait_for(are_two, "another round of the janitor", 60, check=self.check)
 
 
+class QuickJanitor(Janitor):
+    """A janitor whose rounds begin each second, so that tests do not wait ten seconds for each round."""
+
+    def __init__(self, place: Place, **settings: object) -> None:
+        super().__init__(place, **settings)
+        self.program = (sys.executable, "-m", "tests.quick_janitor")
+
+
 def requests(place: Place, verb: str, resource: str) -> list[AuditEvent]:
     """Requests of janitors to the API server."""
     user = f"system:serviceaccount:{place.namespace}:{ACCOUNT}"
@@ -74,7 +83,7 @@ def requests(place: Place, verb: str, resource: str) -> list[AuditEvent]:
 @asynccontextmanager
 async def both(place: Place, **settings: object) -> AsyncIterator[tuple[Janitor, Dispatcher]]:
     """A janitor and a dispatcher with the same settings."""
-    async with Dispatcher(place, **settings) as dispatcher, Janitor(place, **settings) as janitor:
+    async with Dispatcher(place, **settings) as dispatcher, QuickJanitor(place, **settings) as janitor:
         yield janitor, dispatcher
 
 

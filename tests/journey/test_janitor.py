@@ -8,7 +8,17 @@ import pytest
 from tests.controlplane.player import Player
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Dispatcher, Place
-from tests.janitoring import Janitor, becomes, both, delete_jobs, denied, falls_silent, is_over, requests, take_name
+from tests.janitoring import (
+    QuickJanitor,
+    becomes,
+    both,
+    delete_jobs,
+    denied,
+    falls_silent,
+    is_over,
+    requests,
+    take_name,
+)
 
 REASONS: dict[str, dict[str, Any]] = {
     "UnknownTemplate": {"template": "never-heard-of"},
@@ -163,7 +173,7 @@ async def test_rows_past_retention_are_deleted_and_others_stay(place: Place) -> 
         at = datetime.now(UTC) - timedelta(days=days)
         over = "UPDATE dispatch.tasks SET status = 'failed', finished_at = $2 WHERE id = $1"
         await admin.execute(over, task_id, at)
-    async with Janitor(place, RETENTION_DAYS=7, PARK_SECONDS=3600) as janitor:
+    async with QuickJanitor(place, RETENTION_DAYS=7, PARK_SECONDS=3600) as janitor:
 
         async def are_gone() -> bool:
             return [row["id"] for row in await place.rows()] == ids[2:]
@@ -185,7 +195,7 @@ async def test_dry_run_logs_what_it_would_do_and_changes_nothing(place: Place) -
     await falls_silent(place, dead)
     before = await place.rows()
     async with denied(place, "gpu"):
-        janitor = Janitor(place, RETENTION_DAYS=7)
+        janitor = QuickJanitor(place, RETENTION_DAYS=7)
         await wait_for(lambda: is_due(place, rows), "a second has passed", 10)
         assert await janitor.dry_run() == 0, janitor.log
     assert await place.rows() == before

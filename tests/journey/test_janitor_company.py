@@ -7,7 +7,7 @@ import pytest
 
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Dispatcher, Place
-from tests.janitoring import Janitor, becomes, requests
+from tests.janitoring import QuickJanitor, becomes, requests
 from tests.postgres import PostgresServer, Record
 from tests.rows import contradictions
 
@@ -45,13 +45,13 @@ async def statuses(place: Place) -> list[str]:
 async def test_database_outage_is_named_and_the_janitor_goes_on_afterwards(
     place: Place, postgres: PostgresServer
 ) -> None:
-    async with Janitor(place) as janitor:
+    async with QuickJanitor(place) as janitor:
         await janitor.ready()
         await postgres.stop()
         try:
             await janitor.unready("the database does not answer")
             assert (await janitor.get("/healthz"))[0] == 200
-            assert await Janitor(place).dry_run() == 1
+            assert await QuickJanitor(place).dry_run() == 1
         finally:
             await postgres.start()
         await janitor.ready()
@@ -60,7 +60,7 @@ async def test_database_outage_is_named_and_the_janitor_goes_on_afterwards(
 
 @pytest.mark.fault(23)
 async def test_api_server_outage_is_named_and_no_row_is_ended_during_it(place: Place) -> None:
-    async with Janitor(place) as janitor:
+    async with QuickJanitor(place) as janitor:
         await janitor.ready()
         await place.control_plane.stop_api_server()
         try:
@@ -80,7 +80,7 @@ async def test_standby_is_named_and_its_rows_are_not_judged(place: Place, postgr
     standby = await postgres.start_standby()
     await standby.caught_up()
     try:
-        async with Janitor(place, DATABASE_URL=standby.url(place.database, "janitor")) as janitor:
+        async with QuickJanitor(place, DATABASE_URL=standby.url(place.database, "janitor")) as janitor:
             await janitor.unready("primary")
             await standby.promote()
             await janitor.ready()
@@ -99,7 +99,7 @@ async def test_refused_janitor_call_is_named(place: Place) -> None:
     admin = await place.database.session("admin")
     await admin.execute("REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA dispatch FROM dispatch_janitor")
     await dead_runs(place, 3)
-    async with Janitor(place) as janitor:
+    async with QuickJanitor(place) as janitor:
         await janitor.unready("permission denied for function janitor_return")
         assert not janitor.said("a round ended in a bug")
 
@@ -115,7 +115,7 @@ async def test_more_running_rows_than_a_round_reads_delay_no_dead_run(place: Pla
 
         await wait_for(has_ended, "its Job has failed", 60, check=dispatcher.check)
     await admin.execute("UPDATE dispatch.tasks SET heartbeat_at = now() - interval '10 min' WHERE id = $1", task_id)
-    async with Janitor(place) as janitor:
+    async with QuickJanitor(place) as janitor:
         await becomes(place, task_id, "failed", janitor, 40)
 
 
@@ -126,7 +126,7 @@ def conditions(job: dict[str, Any]) -> list[dict[str, str]]:
 
 @pytest.mark.fault(36)
 async def test_sigterm_ends_an_idle_janitor_within_three_seconds(place: Place) -> None:
-    async with Janitor(place) as janitor:
+    async with QuickJanitor(place) as janitor:
         await janitor.ready()
         async with asyncio.timeout(3):
             assert await janitor.stop() == 0
@@ -134,7 +134,7 @@ async def test_sigterm_ends_an_idle_janitor_within_three_seconds(place: Place) -
 
 @pytest.mark.fault(36)
 async def test_sigterm_ends_a_janitor_while_no_server_answers(place: Place, postgres: PostgresServer) -> None:
-    async with Janitor(place) as janitor:
+    async with QuickJanitor(place) as janitor:
         await janitor.ready()
         place.control_plane.pause()
         await postgres.freeze()
@@ -157,7 +157,7 @@ async def test_killed_janitor_leaves_every_row_consistent(place: Place) -> None:
     ended = (await statuses(place)).count("failed")
     assert 0 < ended < len(await place.rows())
     await check_rows(place)
-    async with Janitor(place) as janitor:
+    async with QuickJanitor(place) as janitor:
 
         async def all_over() -> bool:
             return set(await statuses(place)) == {"failed"}
@@ -170,7 +170,7 @@ async def test_killed_janitor_leaves_every_row_consistent(place: Place) -> None:
 async def killed_half_way(place: Place) -> bool:
     """Starts a janitor and kills it once it has ended some rows. True if rows are left."""
     before = (await statuses(place)).count("failed")
-    janitor = Janitor(place)
+    janitor = QuickJanitor(place)
     await janitor.start()
 
     async def has_begun() -> bool:
@@ -213,7 +213,7 @@ async def test_two_janitors_and_two_dispatchers_move_each_row_once(place: Place)
     place.template("coded", report="exit-code")
     rows = {kind: [await place.database.insert_task(**row) for _ in range(EACH)] for kind, (row, *_) in KINDS.items()}
     first, second = Dispatcher(place, MAX_LAUNCHES=1), Dispatcher(place, MAX_LAUNCHES=1)
-    one, other = Janitor(place, MAX_LAUNCHES=1), Janitor(place, MAX_LAUNCHES=1)
+    one, other = QuickJanitor(place, MAX_LAUNCHES=1), QuickJanitor(place, MAX_LAUNCHES=1)
     admin = await place.database.session("admin")
 
     async def all_over() -> bool:

@@ -1,0 +1,11 @@
+"""`python -m tests.quick_janitor janitor`: `dispatcher janitor` with a round each second instead of each ten.
+
+Everything else is the program itself. `tests/unit/test_janitor_pace.py` tests its own pace.
+"""
+
+from dispatcher import cli
+from dispatcher.programs import janitor
+
+if __name__ == "__main__":
+    vars(janitor)["EVERY_SECONDS"] = 1
+    cli.main()

@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
@@ -117,6 +118,14 @@ def crash(node: Node) -> None:
     shims = [int(alive.read_text()) for alive in node.folder.glob("pods/*/containers/*/alive")]
     for pid in [one for shim in shims for one in (shim, *descendants(shim))]:
         os.kill(pid, signal.SIGKILL)
+
+
+async def mark_unreachable(place: Place, node: Node) -> None:
+    """Writes `Ready: Unknown` to the Node, as the node controller does after 50 s without a heartbeat."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    ready = {"type": "Ready", "status": "Unknown", "lastHeartbeatTime": now, "lastTransitionTime": now}
+    path = f"/api/v1/nodes/{node.name}/status"
+    await place.control_plane.admin("PATCH", path, {"status": {"conditions": [ready]}})
 
 
 def descendants(pid: int) -> list[int]:

@@ -10,7 +10,7 @@ import pytest
 from tests.dispatching import Dispatcher, Place
 from tests.noding import Node, nodes, real_template
 from tests.postgres import PostgresServer
-from tests.realities import HANG, TRAP_SIGTERM, Real, crash, is_alive, wrapper_of
+from tests.realities import HANG, TRAP_SIGTERM, Real, crash, is_alive, mark_unreachable, wrapper_of
 
 UNREACHABLE = {
     "key": "node.kubernetes.io/unreachable",
@@ -160,6 +160,7 @@ async def test_task_of_a_lost_node_runs_on_another_node(place: Place) -> None:
         (lost,) = [node for node in made if node.name == row["node_name"]]
         await lost.kill()
         crash(lost)
+        await mark_unreachable(place, lost)
         row = await world.reaches(task_id, "succeeded", 150)
         assert (row["launch"], row["node_name"] != lost.name) == (2, True)
         assert await world.outcomes(task_id) == ["lost", "succeeded"]

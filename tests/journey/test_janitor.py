@@ -28,7 +28,7 @@ REASONS: dict[str, dict[str, Any]] = {
 }
 
 
-async def has_heartbeat(player: Player, task_id: int, dispatcher: Dispatcher) -> None:
+async def wait_for_heartbeat(player: Player, task_id: int, dispatcher: Dispatcher) -> None:
     """Waits until the container of the row has started and sent its heartbeat. It makes no further call."""
 
     def has_spoken() -> bool:
@@ -116,7 +116,7 @@ async def test_dead_run_without_launches_left_is_returned_and_runs_again(place: 
     """The row has failures left, but no launches: its last one never started. The next attempt has launches again."""
     async with place.playing() as player, both(place, MAX_LAUNCHES=1, PARK_SECONDS=3600) as (janitor, dispatcher):
         task_id = await place.database.insert_task(env={"PLAY": "hang"})
-        await has_heartbeat(player, task_id, dispatcher)
+        await wait_for_heartbeat(player, task_id, dispatcher)
         place.template("default", steer={"start-error": "no such file", "run-seconds": "1"})
         await delete_jobs(place, task_id)
         await falls_silent(place, task_id)
@@ -140,7 +140,7 @@ async def test_dead_run_without_failures_left_fails_and_a_silent_live_run_stays(
         once = await place.database.insert_task(env={"PLAY": "hang"}, max_failures=1)
         healthy = await place.database.insert_task(env={"PLAY": "hang"})
         for task_id in (once, healthy):
-            await has_heartbeat(player, task_id, dispatcher)
+            await wait_for_heartbeat(player, task_id, dispatcher)
             await falls_silent(place, task_id)
         before = await place.database.task(healthy)
         await delete_jobs(place, once)
@@ -155,7 +155,7 @@ async def test_cancel_of_a_run_with_a_dead_container_ends_its_row(place: Place) 
         dead, alive = [await place.database.insert_task(env={"PLAY": "hang"}) for _ in range(2)]
         team = await place.database.connect("team_a")
         for task_id in (dead, alive):
-            await has_heartbeat(player, task_id, dispatcher)
+            await wait_for_heartbeat(player, task_id, dispatcher)
             assert await team.fetchval("SELECT dispatch.task_cancel($1)", task_id) == "processing"
         await delete_jobs(place, dead)
         await becomes(place, dead, "cancelled", janitor, 40)

@@ -55,7 +55,7 @@ def test_pods_may_be_heard_before_their_node() -> None:
     assert rooms.of["a"] == FreeCapacity(7000, 900, NOW)
 
 
-def test_more_may_be_asked_for_than_there_is() -> None:
+def test_free_capacity_is_negative_if_pods_request_too_much() -> None:
     assert rooms_of(a_size(size=SMALL), *[a_bound()] * 3).of["a"] == FreeCapacity(-2000, -200, NOW)
 
 
@@ -66,7 +66,7 @@ def test_a_node_without_allocatable_amounts_has_no_capacity() -> None:
     }
 
 
-def test_a_pod_that_asks_for_nothing_takes_nothing() -> None:
+def test_a_pod_without_requests_takes_no_capacity() -> None:
     assert rooms_of(a_size(), a_bound(asks={"pods": 1000})).of["a"] == FreeCapacity(8000, 1000, NOW)
 
 

@@ -19,7 +19,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: venv ## see it work: a minute, no cluster needed; OPTIONS="--keep" and the like
+demo: venv ## see it work in ten seconds, no cluster needed; OPTIONS="--keep" and the like
 	@$(BIN)/python -m dispatcher demo $(OPTIONS)
 
 quick: venv ## unit, contract and journey tests on the embedded cluster: under a minute

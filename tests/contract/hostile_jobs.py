@@ -137,7 +137,7 @@ class Seen:
 
 
 def excesses(one: Rendered) -> Iterator[str]:
-    """Parts of an admitted row's Job that its template does not have, or that its container gets changed."""
+    """Parts of an admitted row's Job that its template lacks, or that reach its container changed."""
     container = one.job["spec"]["template"]["spec"]["containers"][one.template.container]
     own, asked = one.template.taken | PASSED.keys(), one.order.request
     for path in differences(one.job, one.plain()):

@@ -120,7 +120,9 @@ async def test_faults_of_a_scheduler_configuration_are_reported_once(
         assert fresh.log.count("kube-scheduler's configuration") == 2, "each once"
 
 
-async def test_two_schedulers_that_ask_in_turn_are_reported(ground: Ground, look_only: Path, ours: OurExtender) -> None:
+async def test_two_schedulers_that_ask_in_turn_are_reported_and_successive_ones_not(
+    ground: Ground, look_only: Path, ours: OurExtender
+) -> None:
     await ground.nodes(2)
     async with OurExtender(look_only) as fresh:
         await fresh.ready()

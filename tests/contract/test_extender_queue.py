@@ -1,4 +1,4 @@
-"""The events after which kube-scheduler asks again about a Pod that an extender refused, and those after which not."""
+"""The events after which kube-scheduler asks again about a refused Pod, and the events that it ignores."""
 
 from collections.abc import Awaitable, Callable
 from itertools import count

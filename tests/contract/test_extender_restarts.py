@@ -1,4 +1,4 @@
-"""Our extender when it, or the things around it, go away: no Pod is lost, and no Pod waits for long."""
+"""Our extender when it ends, or when servers around it go away: no Pod is lost, and no Pod waits for long."""
 
 import asyncio
 import json

@@ -68,7 +68,8 @@ class Attack:
             assert one.verdict.reason is HoldReason.POLICY_DENIED
             assert len(one.verdict.detail) < 2000
             self.holds["PolicyDenied"] += 1
-            # A row that is held may change nothing in its Job, e.g. add a second machine.
+            # The reason for a hold may change nothing in the Job, e.g. a second machine next to the first. Then the
+            # second check passes, and the Job must have no excess.
             beyond = [] if one.refused else list(excesses(one))
             assert beyond == [], f"the second check lets pass: {one.verdict.detail}"
         else:

@@ -11,7 +11,9 @@ from typing import TypeVar, overload
 
 T = TypeVar("T")
 Predicate = Callable[[], Awaitable[T]] | Callable[[], T]
-PERIOD_SECONDS = 0.05
+PERIOD_SECONDS, LONGEST_PERIOD_SECONDS = 0.05, 0.25
+SHARE = 20
+"""The period is one part in so many of the time waited: a long wait asks less often, and ends at most 5 % late."""
 
 
 async def moment(seconds: float = PERIOD_SECONDS) -> None:
@@ -35,6 +37,8 @@ async def wait_for(
     `check` is called before each question, and raises when waiting is pointless.
     """
     answer: T | None = None
+    clock = asyncio.get_running_loop().time
+    began = clock()
     try:
         async with asyncio.timeout(seconds):
             while True:
@@ -43,6 +47,6 @@ async def wait_for(
                 answer = await asked if inspect.isawaitable(asked) else asked
                 if answer:
                     return answer
-                await moment()
+                await moment(min(max(PERIOD_SECONDS, (clock() - began) / SHARE), LONGEST_PERIOD_SECONDS))
     except TimeoutError as late:
         raise TimeoutError(f"not within {seconds:g} s: {what}; last answer {str(answer)[:1000]}") from late

@@ -1,1 +1,1 @@
-"""Gates → Job: what a row's Jobs mean, what its next Job looks like, and how it gets made exactly once."""
+"""Gates → Job: judges a row by its Jobs, builds the next Job, and makes each Job exactly once."""

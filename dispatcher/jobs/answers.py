@@ -1,4 +1,4 @@
-"""What the API server's answer to a create means (docs/protocol.md, section 4)."""
+"""The meaning of the API server's answers to a create (docs/protocol.md, section 4)."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -7,7 +7,7 @@ from dispatcher.model.jobs import ApiAnswer, Job
 
 
 class Meaning(StrEnum):
-    """Whether a Job was made, and who has to act."""
+    """Whether a Job was made, and why not."""
 
     CREATED = "created"
     EXISTS = "exists"  # ours or foreign: a GET tells
@@ -26,7 +26,7 @@ POISON_STATUS = frozenset({400, 413, 422})
 
 
 def read_create(answer: ApiAnswer) -> Meaning:
-    """Meaning of one answer. Everything that does not say for certain "not made" is UNKNOWN."""
+    """The meaning of one answer. An answer that does not say for certain that no Job was made is UNKNOWN."""
     if not answer.is_sent:
         return Meaning.NOT_SENT
     if 200 <= answer.status < 300:
@@ -43,7 +43,7 @@ def read_create(answer: ApiAnswer) -> Meaning:
 
 
 def read_forbidden(answer: ApiAnswer) -> Meaning:
-    """Which 403. Kubernetes has a code for one of the four alone; the others differ by their text only
+    """Which of the four causes a 403 has. Kubernetes has a code for one of them. The others differ only by their text
     (apiserver `responsewriters/errors.go` and quota `admission/resourcequota/controller.go`).
     """
     if "NamespaceTerminating" in answer.causes:
@@ -56,10 +56,10 @@ def read_forbidden(answer: ApiAnswer) -> Meaning:
 
 
 def is_absent(answer: ApiAnswer) -> bool:
-    """The API server itself says that there is no such object; a proxy's 404 is nobody's word."""
+    """Whether the API server itself says that the object does not exist. A 404 from a proxy is not believed."""
     return answer.status == 404 and answer.is_told
 
 
 def are_over(jobs: Iterable[Job], identity: str) -> bool:
-    """What a later attempt's first create waits for: no Job of the row is unfinished (docs/protocol.md, section 4)."""
+    """Whether all Jobs of the row are finished. The first create of a later attempt waits for this (section 4)."""
     return all(job.is_finished for job in jobs if job.identity == identity)

@@ -7,11 +7,11 @@ from dispatcher.model.verdicts import Hold
 PAUSE_SECONDS: Final = 0.5
 LONGEST_PAUSE_SECONDS: Final = 30
 LONGEST_WISH_SECONDS: Final = 300
-"""A Retry-After is obeyed up to here. Then one create asks again."""
+"""The longest Retry-After that is obeyed. After this time one create asks again."""
 
 
 class Breaker:
-    """Stops creates after an answer that asks for it. After the pause, one create at a time shows whether to go on."""
+    """Stops creates after an answer that asks for a pause. After the pause, one create at a time is sent until one succeeds."""
 
     def __init__(self) -> None:
         self._failures = 0
@@ -19,7 +19,7 @@ class Breaker:
         self._hold: Hold | None = None
 
     def trip(self, hold: Hold, now: float, at_least: float = 0) -> None:
-        """Opens for a pause that doubles, or for as long as the server asks."""
+        """Stops creates for a pause that doubles with each failure, or for `at_least` seconds if that is longer."""
         if now < self._until and self._failures:
             at_least, doubling = max(at_least, self._until - now), 0.0
         else:
@@ -38,5 +38,5 @@ class Breaker:
 
     @property
     def is_probing(self) -> bool:
-        """A create failed, and none has succeeded since: one at a time is enough to learn more."""
+        """A create failed, and none has succeeded since. Only one create at a time is sent."""
         return self._failures > 0

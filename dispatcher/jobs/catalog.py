@@ -1,7 +1,7 @@
-"""The templates: files of TEMPLATES_DIR, or built in; read again when they change.
+"""The templates: the files of TEMPLATES_DIR and the built-in template. Files are read again when they change.
 
-A file that cannot serve is not replaced by what it was before: after a restart it would be gone, and the outcome must
-be the same. Its rows are held with the fault as their reason until it is mended.
+An earlier version of a faulty file is not used, because it would be lost at a restart, and rows must be judged the
+same before and after one. The rows of a faulty template are held, with the fault as their reason.
 """
 
 import os
@@ -25,7 +25,7 @@ MOST_KINDS: Final = 100_000
 
 
 class Catalog:
-    """Templates by name (a string: the fault of one that cannot serve), and what each kind of row is offered."""
+    """Templates by name, and the offer for each kind of row. A template that is a string is the fault of its file."""
 
     def __init__(self, settings: JobSettings, passed: frozenset[str]) -> None:
         self.templates: Mapping[str, Template | str] = {}
@@ -36,7 +36,7 @@ class Catalog:
         self._offers: dict[bytes, Offer | Hold] = {}
 
     def refresh(self) -> bool:
-        """True: templates changed. A few stats: cheap enough for every cycle."""
+        """Reads the templates if a file changed. Returns True if it did. Costs one stat per file, so every cycle calls it."""
         try:
             files = find_files(self._settings.templates_dir)
         except OSError as fault:
@@ -54,7 +54,7 @@ class Catalog:
         return True
 
     def offer(self, kind: Kind) -> Offer | Hold:
-        """What rows of this kind get; judged once until a template changes."""
+        """The offer for rows of this kind, or why they are held. A kind is judged once, until a template changes."""
         if len(self._offers) > MOST_KINDS:
             self._offers = {}
         if (known := self._offers.get(kind.digest)) is not None:
@@ -67,10 +67,10 @@ class Catalog:
 
 
 def find_files(folder: str | None) -> dict[Path, tuple[int, int]]:
-    """Template files with what changes when they do. A mounted ConfigMap swaps a link: the content's inode moves."""
+    """Modification time and inode of each template file. An update of a mounted ConfigMap changes the inode."""
     if folder is None:
         return {}
-    with os.scandir(folder) as entries:  # at every look: pathlib would take several times as long
+    with os.scandir(folder) as entries:  # in every cycle: pathlib takes several times as long
         found = sorted((file.name, file.stat()) for file in entries if file.name.endswith(".yaml") and file.is_file())
     return {Path(folder, name): (stat.st_mtime_ns, stat.st_ino) for name, stat in found}
 
@@ -83,7 +83,7 @@ def read_file(path: Path) -> Template | str:
 
 
 def built_in(settings: JobSettings) -> dict[str, Template | str]:
-    """The template `default` of an installation that names just an image."""
+    """The template `default` of an installation that sets only an image."""
     if settings.image is None:
         return {}
     container: dict[str, Any] = {
@@ -99,7 +99,7 @@ def built_in(settings: JobSettings) -> dict[str, Template | str]:
     }
     if settings.task_secret:
         container["envFrom"] = [{"secretRef": {"name": settings.task_secret}}]
-    # A drain by an autoscaler would end a launch for nothing: it is asked to wait for the run limit instead.
+    # An autoscaler must not end a running launch to remove its node. The run limit bounds the time that it waits.
     stay = {"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
     pod = {
         "automountServiceAccountToken": False,

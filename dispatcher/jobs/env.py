@@ -1,8 +1,8 @@
-"""The container's environment, lowest first: PASS_ENV, template, row, contract.
+"""The container's environment. Later sources win: PASS_ENV, template, row, contract.
 
-Every value that is not the template's own arrives in the container bit by bit: kubelet expands `$(NAME)` and reads `$$`
-as `$`, so each `$` is doubled. Otherwise a row could print a secret of its template, and an honest `$` would change.
-The result is a fresh list in a fixed order, so that a repeated create sends the same bytes.
+Every value that is not the template's own arrives in the container unchanged. kubelet expands `$(NAME)` and reads `$$`
+as `$`, so each `$` is doubled. Otherwise a row could print a secret of its template, and a `$` in a value would change.
+The result is a new list in a fixed order, so that a repeated create sends the same bytes.
 """
 
 import re
@@ -26,7 +26,7 @@ FIELDS: Final = {
     "POD_NAMESPACE": "metadata.namespace",
     "JOB_UID": f"metadata.labels['{CONTROLLER_UID}']",
 }
-"""What only the cluster knows; `exec` and the task functions need them to say who they are."""
+"""Variables that only the cluster can fill. `exec` and the task functions identify their container by them."""
 
 EnvVar = dict[str, Any]
 FROM_THE_CLUSTER: Final[dict[str, EnvVar]] = {
@@ -35,12 +35,12 @@ FROM_THE_CLUSTER: Final[dict[str, EnvVar]] = {
 
 
 def is_closed(name: str) -> bool:
-    """True: neither a row nor a template may set it."""
+    """Whether neither a row nor a template may set this name."""
     return name in CONTRACT or name.startswith(CLOSED_PREFIXES)
 
 
 def pass_env(environ: Mapping[str, str], globs: Iterable[str]) -> dict[str, str]:
-    """Own variables that every container gets."""
+    """Variables of this process that every container gets."""
     wanted = tuple(globs)
     return {
         name: value
@@ -52,7 +52,7 @@ def pass_env(environ: Mapping[str, str], globs: Iterable[str]) -> dict[str, str]
 
 
 def check_env_names(names: Iterable[str], opened: frozenset[str], taken: frozenset[str]) -> str:
-    """Why a row may not set these names; empty: it may. `taken`: set by PASS_ENV or the template."""
+    """Why a row may not set these names; empty: it may. `taken`: names that PASS_ENV or the template sets."""
     for name in sorted(names):
         if not ENV_NAME.fullmatch(name):
             return "env has an illegal name"
@@ -72,10 +72,10 @@ def check_env_names(names: Iterable[str], opened: frozenset[str], taken: frozens
 def build_env(
     passed: Mapping[str, str], own: Iterable[EnvVar], row: Mapping[str, str], contract: Mapping[str, str]
 ) -> list[EnvVar]:
-    """The list for the container. A template's order is kept: its `$(X)` refer to what stands before."""
+    """The variables of the container. The template's order is kept, because a `$(X)` refers to an earlier variable."""
     layers: dict[str, EnvVar] = {name: literal(name, value) for name, value in sorted(passed.items())}
     for variable in own:
-        layers.pop(variable["name"], None)  # else it would stand before what its value refers to
+        layers.pop(variable["name"], None)  # otherwise it would come before variables that its value refers to
         layers[variable["name"]] = dict(variable)
     for name, value in sorted(row.items()):
         layers[name] = literal(name, value)
@@ -90,5 +90,5 @@ def literal(name: str, value: str) -> EnvVar:
 
 
 def escape(text: str) -> str:
-    """A text that kubelet's expansion (of env values, command and args) gives back as it is."""
+    """The text with each `$` doubled. kubelet's expansion of env values, command and args turns it back."""
     return text.replace("$", "$$")

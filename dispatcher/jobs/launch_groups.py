@@ -1,4 +1,4 @@
-"""Which lanes fail: the same image under the same template for the same queue, launch after launch."""
+"""Launch groups that fail. A launch group is one image under one template for one queue."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,13 +14,13 @@ LAUNCHES: Final = 3
 
 
 def failing_groups(tasks: Mapping[int, Task], jobs: Sequence[Job], cluster: ObservedCluster) -> frozenset[LaunchGroup]:
-    """Lanes whose newest three launches that came to a verdict all failed to start."""
+    """Groups whose newest three launches with a known result all failed to start."""
     suspects = Counter(job.group for job in jobs if is_suspect(job, cluster))
     failing = set()
     for group in (group for group, count in suspects.items() if count >= LAUNCHES):
-        told = [(job.created_at, starts) for job in jobs if job.group == group
-                if (starts := has_started(tasks.get(job.task_id), job, cluster)) is not None]  # fmt: skip
-        newest = [starts for _, starts in sorted(told, key=itemgetter(0))][-LAUNCHES:]
+        known = [(job.created_at, started) for job in jobs if job.group == group
+                 if (started := has_started(tasks.get(job.task_id), job, cluster)) is not None]  # fmt: skip
+        newest = [started for _, started in sorted(known, key=itemgetter(0))][-LAUNCHES:]
         if len(newest) == LAUNCHES and not any(newest):
             failing.add(group)
     return frozenset(failing)
@@ -31,17 +31,17 @@ def group_of(order: Order) -> LaunchGroup:
 
 
 def is_suspect(job: Job, cluster: ObservedCluster) -> bool:
-    """Whether it may have failed to start: a few among thousands, so that only their lanes are looked at."""
+    """Whether the Job may have failed to start. Few Jobs are suspects, so only their groups are examined."""
     return job.phase is Phase.FAILED or any(pod.waiting_reason in CANNOT_START for pod in cluster.pods.get(job.uid, ()))
 
 
 def busy_groups(jobs: Iterable[Job], failing: frozenset[LaunchGroup]) -> frozenset[LaunchGroup]:
-    """Of the failing lanes those with a Job under way."""
+    """The failing groups that have an unfinished Job."""
     return frozenset(job.group for job in jobs if not job.is_finished and job.group in failing) if failing else failing
 
 
 def has_started(task: Task | None, job: Job, cluster: ObservedCluster) -> bool | None:
-    """Whether a launch started; None: it is too early to say, or something else stopped it."""
+    """Whether a launch started. None: not known yet, or something other than the image stopped it."""
     pods = cluster.pods.get(job.uid, ())
     if job.phase is Phase.COMPLETE or any(pod.had_run or pod.phase == "Running" for pod in pods):
         return True
@@ -51,6 +51,6 @@ def has_started(task: Task | None, job: Job, cluster: ObservedCluster) -> bool |
         return None
     if task.launch >= job.launch:
         return True
-    # It lived until the start deadline: it found no room, or was slow, which says nothing of its image.
+    # The start deadline ended the launch: no node had room, or the start was slow. That is no fault of the image.
     late = ((job.ended_at or job.created_at) - job.created_at).total_seconds() >= cluster.rules.start_deadline_seconds
     return None if late else False

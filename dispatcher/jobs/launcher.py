@@ -1,4 +1,4 @@
-"""The Jobs stage of a cycle: takes the picture that rows are judged by, and carries out the launches."""
+"""The Jobs stage of a cycle: builds the picture by which rows are judged, and sends the launches."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
@@ -14,7 +14,7 @@ from dispatcher.runtime.clock import Clock, elapsed
 
 
 class Launcher:
-    """One for the life of the process. What it keeps between cycles is a cache."""
+    """One object for the life of the process. Its state between cycles is a cache."""
 
     def __init__(
         self, submitter: Submitter, memory: Memory, catalog: Catalog, rules: Rules, clock: Clock = elapsed
@@ -28,7 +28,7 @@ class Launcher:
         self._database_id = ""
 
     def picture(self, view: ClusterView, now: datetime, database_id: str) -> JobsPicture:
-        """The picture of a new cycle, by this view of the cluster. `now` is the database's clock."""
+        """The picture of a new cycle, made from this view of the cluster. `now`: the database's clock."""
         if self._catalog.refresh() or self._database_id not in {"", database_id}:
             self._memory.forget_rows()
             self._carried = Carried(self._carried.first_seen, self._carried.settled)
@@ -51,7 +51,7 @@ class Launcher:
         )
 
     async def launch(self, picture: JobsPicture, judged: Judged, orders: Sequence[Order]) -> int:
-        """Ends the cycle of a picture: carries the orders out. Returns how many, when all are on their way."""
+        """Ends the cycle of a picture: sends the orders. Returns how many were sent, without waiting for the answers."""
         self._carried = picture.carry(judged)
         await self._submitter.resolve()
         refusals, now = self._memory.refusals, self._clock()
@@ -60,8 +60,9 @@ class Launcher:
         return len(sent)
 
     def _probes(self, orders: Iterable[Order], probed: set[str]) -> Iterator[Order]:
-        """After a create of a template failed, one create of it at a time, chosen among admitted rows. A held row
-        would take the turn and send nothing.
+        """After a create of a template failed, sends one create of that template at a time.
+
+        The create is chosen among admitted rows. A held row would block the probe.
         """
         for order in orders:
             name = order.task.template
@@ -72,5 +73,5 @@ class Launcher:
                 yield order
 
     async def drain(self) -> None:
-        """Until every create has its answer."""
+        """Waits until every create has its answer."""
         await self._submitter.drain()

@@ -1,4 +1,4 @@
-"""The Job of a launch, from template, row and contract. Nothing of a row gets in but what is named here."""
+"""Builds the Job of a launch from template, row and contract. Only the fields of a row that are named here get in."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,14 +15,22 @@ from dispatcher.model.tasks import Task
 from dispatcher.settings.definition import PlacementSettings
 
 DISRUPTION_ENDS_THE_JOB = {
-    # With `Ignore` the Job would make a second Pod under the same launch number. As a rule of the Job, not a look at
-    # the Pod, so that the Job still says "disrupted" when its Pod is long gone.
+    # With `Ignore` the Job would make a second Pod under the same launch number. The rule is in the Job, so that the
+    # Job still says "disrupted" after its Pod is gone.
     "rules": [{"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
 }
 
 
 class Site(Struct, frozen=True):
-    """What is the same for every Job of an installation."""
+    """Settings that are the same for every Job of an installation.
+
+    installation: name of the installation; first part of the names of its Jobs.
+    namespace: namespace of the Jobs.
+    timeout_seconds: run limit of rows that set none.
+    start_deadline_seconds: time between the creation of a Pod and its start.
+    placement: how Pods are placed.
+    passed: variables of this process that every container gets, by PASS_ENV.
+    """
 
     installation: str
     namespace: str
@@ -33,12 +41,12 @@ class Site(Struct, frozen=True):
 
 
 def run_limit(task: Task, template: Template, site: Site) -> int:
-    """Seconds that the container may run: what the row asks, else the default inside the template's bound."""
+    """Seconds that the container may run: the row's own limit, or the default, at most the template's bound."""
     return task.timeout_seconds or min(site.timeout_seconds, template.max_seconds)
 
 
 def build_job(order: Order, template: Template, site: Site) -> Manifest:
-    """A complete batch/v1 Job of this launch. What it shares with the template is never written to."""
+    """The complete batch/v1 Job of this launch. Parts that it shares with the template are never changed."""
     limit = run_limit(order.task, template, site)
     labels, theirs = build_labels(order, site), template.manifest.get("metadata") or {}
     kept = {key: value for key, value in (theirs.get("annotations") or {}).items() if key not in ids.OPENINGS}
@@ -50,7 +58,8 @@ def build_job(order: Order, template: Template, site: Site) -> Manifest:
         **template.manifest["spec"],
         "backoffLimit": 0,
         "podFailurePolicy": DISRUPTION_ENDS_THE_JOB,
-        # Counts Pending too; the Pod's own limit below counts from its start and leaves exit code and log.
+        # The Job's limit includes the time Pending. The Pod's own limit counts from its start, and keeps exit code and
+        # log.
         "activeDeadlineSeconds": limit + site.start_deadline_seconds,
         "template": {**pod, "metadata": pod_meta, "spec": build_pod(order, template, site, limit)},
     }
@@ -58,7 +67,7 @@ def build_job(order: Order, template: Template, site: Site) -> Manifest:
 
 
 def build_pod(order: Order, template: Template, site: Site, limit: int) -> Manifest:
-    """The template's Pod, with the container that rows may reach into as this row has it."""
+    """The template's Pod. The task's container has this row's values."""
     containers = list(template.pod_spec["containers"])
     containers[template.container] = build_container(containers[template.container], order, template, site, limit)
     ours = {"restartPolicy": "Never", "activeDeadlineSeconds": limit, "containers": containers}
@@ -68,7 +77,7 @@ def build_pod(order: Order, template: Template, site: Site, limit: int) -> Manif
 
 
 def build_labels(order: Order, site: Site) -> dict[str, str]:
-    """How we find things."""
+    """Labels by which our programs select Jobs and Pods."""
     return {
         ids.MANAGED_BY: ids.MANAGER,
         ids.LABEL_INSTALLATION: site.installation,
@@ -81,7 +90,7 @@ def build_labels(order: Order, site: Site) -> dict[str, str]:
 
 
 def build_annotations(order: Order, template: Template) -> dict[str, str]:
-    """How we prove identity, and what the next launch has to know of this one and those before."""
+    """Annotations that prove the Job's identity, and the counts of earlier launches for the next launch."""
     return {
         ids.IDENTITY: ids.identity_of(order),
         ids.DATABASE_ID: order.database_id,
@@ -100,7 +109,7 @@ def build_pod_annotations(order: Order) -> dict[str, str]:
 
 
 def build_contract(order: Order, limit: int, cache: str) -> dict[str, str]:
-    """What every container is told; the fields that only the cluster knows are added by `build_env`."""
+    """The variables that every container gets. `build_env` adds those that only the cluster can fill."""
     return {
         "TASK_ID": str(order.task.id),
         "TASK_QUEUE": order.task.queue,
@@ -115,7 +124,7 @@ def build_contract(order: Order, limit: int, cache: str) -> dict[str, str]:
 def build_container(
     theirs: Mapping[str, Any], order: Order, template: Template, site: Site, limit: int
 ) -> dict[str, Any]:
-    """The opened parts of a row over its container. Whether they are inside the bounds was judged by its kind."""
+    """The template's container with the row's values. Its kind was judged before, so the values are inside the bounds."""
     spec, contract = order.request.spec, build_contract(order, limit, cache_dir(template.pod_spec, order.placement))
     env = build_env(site.passed, theirs.get("env") or [], order.request.env, contract)
     ours: dict[str, Any] = {**theirs, "env": env}
@@ -134,7 +143,7 @@ def build_container(
 
 
 def merge(meta: Mapping[str, Any] | None, labels: Mapping[str, str], annotations: Mapping[str, str]) -> dict[str, Any]:
-    """Metadata with ours over the template's."""
+    """The template's metadata with our labels and annotations. Ours win."""
     theirs = dict(meta or {})
     return {
         **theirs,

@@ -1,4 +1,4 @@
-"""What this process remembers of its own creates. A cache: losing it costs a request, never correctness.
+"""The memory of this process about its own creates. It is a cache: its loss costs requests, never correctness.
 
 The memory learns from the result of each create, and gives each cycle a copy that does not change while the cycle
 decides.
@@ -31,14 +31,15 @@ SAYS_NOTHING_OF_THE_ROW: Final = frozenset({Meaning.NOT_SENT, Meaning.UNKNOWN, M
 
 
 class CreateResult(Struct, frozen=True):
-    """What became of one order.
+    """The result of one order.
 
+    order: the launch that was asked for.
     name: the Job's name.
-    meaning: what the answer to the create means; NOT_SENT: there was no create.
+    meaning: meaning of the answer to the create; NOT_SENT: there was no create.
     answer: that answer.
-    job: the Job that has the name, if one is known to.
-    question: the answer to the question before the create, where it says that the create must wait.
-    violation: the rule of the policy that the Job would break.
+    job: the Job that has the name, if one is known.
+    question: the answer to the question before the create, if it says that the create must wait.
+    violation: the rule of the policy that the Job would break; empty: none.
     """
 
     order: Order
@@ -51,12 +52,12 @@ class CreateResult(Struct, frozen=True):
 
     @property
     def is_made(self) -> bool:
-        """The Job exists, and is this launch's."""
+        """Whether the Job exists and is the Job of this launch."""
         return self.job is not None and is_ours(self.order, self.job)
 
     @property
     def parked(self) -> Hold | None:
-        """Why the row cannot be launched as it is."""
+        """Why no Job can be made of the row as it is. None: the result does not say so."""
         if self.violation:
             return Hold(HoldReason.POLICY_DENIED, self.violation)
         if self.is_made or self.meaning in SAYS_NOTHING_OF_THE_ROW:
@@ -67,7 +68,11 @@ class CreateResult(Struct, frozen=True):
 
 
 class TemplateBrake(Struct, frozen=True):
-    """What the answers to creates of one template ask for."""
+    """The pause that answers to creates of one template ask for.
+
+    hold: why creates of the template pause now; None: they do not.
+    is_probing: a create failed and none has succeeded since, so that one create at a time is sent.
+    """
 
     hold: Hold | None = None
     is_probing: bool = False
@@ -77,14 +82,14 @@ OPEN: Final = TemplateBrake()
 
 
 class KnownCreates(Struct, frozen=True):
-    """The memory at one moment.
+    """A copy of the memory at one moment.
 
-    unseen: creates that the view does not show, by task.
+    unseen: creates that the view does not show yet, by task.
     refused: rows that the API server refuses as they are.
-    deferred: tasks whose Job exists although the view does not show it.
+    deferred: tasks whose Job exists although the view does not show it yet.
     templates: brakes by template.
-    tried_at: when a create of a task failed last, in seconds of this process's clock.
-    brakes: what the answers ask for all creates.
+    tried_at: time of the last failed create by task, in seconds of this process's clock.
+    brakes: pauses that answers ask for all creates.
     """
 
     unseen: Mapping[int, Unseen] = {}
@@ -108,7 +113,7 @@ class Memory:
         self._deferred: dict[int, float] = {}
 
     def of_template(self, name: str) -> Breaker:
-        """A 500 stops its template alone: a webhook that fails for one template must not stop the others."""
+        """The breaker of a template. A 500 stops only its template: a webhook may fail for one template alone."""
         return self._templates.setdefault(name, Breaker())
 
     def known(self, now: float) -> KnownCreates:
@@ -124,14 +129,14 @@ class Memory:
         )
 
     def learn(self, result: CreateResult, now: float) -> None:
-        """What the result of a create means for those that follow."""
+        """Updates the memory from the result of one order."""
         order, meaning, parked = result.order, result.meaning, result.parked
         if result.is_made and result.job is not None:
             self.creates.answered(result.name, result.job.resource_version)
             self._accepted(order)
             return
         if meaning is not Meaning.NOT_SENT:
-            trimmed(self._failed)[order.task.id] = now  # while one create at a time is let through, its turn is last
+            trimmed(self._failed)[order.task.id] = now  # while one create at a time is sent, this row comes last
         if meaning is not Meaning.UNKNOWN:
             self._forget(result)
         if result.question is not None:
@@ -143,13 +148,13 @@ class Memory:
         self._brake(result, now)
 
     def forget_rows(self) -> None:
-        """Templates changed, or it is another database: what was refused before may be taken now."""
+        """Forgets refusals and pauses of templates. Called when templates or the database changed."""
         self.refusals.forget()
         for known in (self._templates, self._failed, self._deferred):
             known.clear()
 
     def _learn_question(self, task_id: int, answer: ApiAnswer, now: float) -> None:
-        """200: the Job exists and the watch will show it, so it is not asked for in every cycle. Else: not known."""
+        """200: the Job exists and the watch will show it, so the row is deferred. Any other answer pauses all creates."""
         if answer.status == 200:
             self._deferred = {id_: until for id_, until in self._deferred.items() if until > now}
             self._deferred[task_id] = now + DEFER_SECONDS
@@ -167,19 +172,19 @@ class Memory:
             self.api.trip(not_ready(NOT_READY[meaning], answer), now, BLOCKED_SECONDS)
 
     def _accepted(self, order: Order) -> None:
-        """One success ends every pause that could have stopped it."""
+        """A success ends every pause that applied to this create."""
         self.refusals.accepted(order)
         self._failed.pop(order.task.id, None)
         for brake in (self.api, self.quota, self.of_template(order.task.template)):
             brake.reset()
 
     def _forget(self, result: CreateResult) -> None:
-        if not result.order.launch.is_repeat:  # of a repeat, the first may still land
+        if not result.order.launch.is_repeat:  # the first POST of a repeated create may still land
             self.creates.forget(result.name)
 
 
 def is_ours(order: Order, job: Job) -> bool:
-    """By its full identity: a name can be met by chance, and anybody can set a label."""
+    """Whether the Job is the order's, by its full identity. Names may collide, and any client can set a label."""
     return (job.identity, job.attempt, job.launch) == (identity_of(order), order.task.attempt, order.launch.number)
 
 

@@ -1,4 +1,4 @@
-"""One row with its Jobs and Pods, as the table of outcomes looks at it."""
+"""One row with its Jobs and Pods: the input of the table of outcomes."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -14,14 +14,19 @@ CANNOT_START: Final = frozenset({
     "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError",
     "RegistryUnavailable", "CreateContainerConfigError", "CreateContainerError", "RunContainerError",
 })  # fmt: skip
-"""What kubelet says of a container whose image or configuration is wrong; no such Job ever fails by itself."""
+"""Waiting reasons of a container whose image or configuration is wrong. Such a Job never fails by itself."""
 
 
 POD_APPEARS_IN: Final = timedelta(seconds=30)
 
 
 class Rules(Struct, frozen=True):
-    """The settings that the table needs."""
+    """The settings that the table of outcomes needs.
+
+    max_launches: launches of an attempt that may end without a start.
+    start_deadline_seconds: time between the creation of a Pod and its start.
+    node_lost_seconds: time after which the Pod on a lost node is deleted by force; 0: never.
+    """
 
     max_launches: int = 3
     start_deadline_seconds: int = 1800
@@ -35,7 +40,7 @@ class ObservedCluster(Struct, frozen=True):
     cluster_now: the API server's clock.
     pods: Pods by the UID of their Job.
     nodes: nodes by name.
-    first_seen: when this process first saw a state that carries no time of its own, by the API server's clock.
+    first_seen: when this process first saw a state that has no timestamp of its own, by the API server's clock.
     rules: the settings that the table of outcomes needs.
     """
 
@@ -47,12 +52,18 @@ class ObservedCluster(Struct, frozen=True):
     rules: Rules = Rules()
 
     def has_lasted(self, key: str, duration: timedelta) -> bool:
-        """Whether the state `key` was first seen so long ago. The first look begins its time."""
+        """Whether the state `key` was first seen at least `duration` ago. A state that is new has lasted no time."""
         return self.cluster_now - self.first_seen.get(key, self.cluster_now) >= duration
 
 
 class TaskWithJobs(Struct, frozen=True):
-    """One row with its Jobs, and N: the highest launch of this attempt that the Jobs or the row know of."""
+    """One row with its Jobs.
+
+    of_attempt: Jobs of the row's attempt.
+    last: N, the highest launch of this attempt that the Jobs or the row know of.
+    job: J, the Job of launch N; None: it is not in the view.
+    pods: Pods of J.
+    """
 
     task: Task
     jobs: Sequence[Job]
@@ -76,12 +87,12 @@ class TaskWithJobs(Struct, frozen=True):
 
 
 def due_at(task: Task) -> datetime:
-    """Since when the row could run."""
+    """The time since when the row may run."""
     return max(task.created_at, task.run_at or task.created_at)
 
 
 def stage(job: Job, pods: Sequence[Pod], now: datetime) -> str:
-    """How far a launch has come, in one word."""
+    """The progress of a launch, as one word for people."""
     if job.suspended:
         return "Suspended"
     if not pods:

@@ -36,7 +36,7 @@ class Catalog:
         self._offers: dict[bytes, Offer | Hold] = {}
 
     def refresh(self) -> bool:
-        """Reads the templates if a file changed. Returns True if it did. Costs one stat per file, so every cycle calls it."""
+        """Reads the templates if a file changed. Returns True if it did. Every cycle calls this: one stat per file."""
         try:
             files = find_files(self._settings.templates_dir)
         except OSError as fault:

@@ -1,12 +1,13 @@
-"""What the janitor does about a row that stands still (docs/protocol.md, section 8), by the table that launches.
+"""Plans the janitor's call for a row that cannot move on by itself (docs/protocol.md, section 8).
 
-Each closing is one compare-and-set on what was read: the attempt, and the run's token or the Job that was judged. So a
-dispatcher, a container or a second janitor may act in between, and the late call changes nothing.
+The table of outcomes decides here, too. Each closing is one compare-and-set on values that were read: the attempt, and
+the run's token or the Job that was judged. If a dispatcher, a container or a second janitor acts in between, the late
+call changes nothing.
 
-Invariant: a run is never ended on the word of a Job that does not hold the row, and never returned while the table
-would launch again: then the next launch takes it over by its fence.
+Invariant: a run is never ended on the word of a Job that does not hold the row. A run is never returned while the table
+would launch again: the next launch takes that run over.
 
-Not guaranteed: that the Jobs are current. The shell lists them after the rows were read.
+Not guaranteed: that the Jobs are current. The caller lists them live and judges again before each call.
 """
 
 from datetime import timedelta
@@ -16,7 +17,7 @@ from typing import Final
 from msgspec import Struct
 
 from dispatcher.jobs.observed import TaskWithJobs, due_at
-from dispatcher.jobs.outcome import remembered
+from dispatcher.jobs.outcome import count_earlier_launches
 from dispatcher.jobs.picture import JobsPicture
 from dispatcher.model.jobs import Job, Phase
 from dispatcher.model.launches import Launch
@@ -24,11 +25,11 @@ from dispatcher.model.tasks import Status, Task
 from dispatcher.model.verdicts import PARKED, Hold, HoldReason
 
 STALE: Final = timedelta(seconds=60)
-"""Without a heartbeat for this long, a run whose Job is over may be returned; the database checks it again."""
+"""A run whose Job is over may be returned after this time without a heartbeat. The database checks this again."""
 
 
 class Act(StrEnum):
-    """What becomes of the row."""
+    """The janitor's calls, by the new state of the row."""
 
     SUCCEED = "succeeded"
     FAIL = "failed"
@@ -37,7 +38,16 @@ class Act(StrEnum):
 
 
 class Closing(Struct, frozen=True):
-    """One call, with what it is only valid for: `launch` and `job_uid` of the Job judged, or `launch` of the row."""
+    """One call of the janitor, with the values that its compare-and-set matches.
+
+    act: the call.
+    task_id: the row.
+    attempt: attempt of the row, as read.
+    launch: launch of the Job that was judged; for RETURN and CANCEL the row's launch.
+    job_uid: UID of the Job that was judged; None: there was no Job, or the call does not need one.
+    failures: failures that RETURN adds to the row.
+    error: text for the row's `error`; empty: none.
+    """
 
     act: Act
     task_id: int
@@ -49,80 +59,80 @@ class Closing(Struct, frozen=True):
 
 
 def plan_closing(picture: JobsPicture, task: Task, patience: timedelta, refusal: Hold | None = None) -> Closing | None:
-    """What the janitor does about a row; None: nothing.
+    """The janitor's call for a row; None: no call.
 
-    patience: how long a parked row waits for a person.
-    refusal: why no Job can be made of the row, by its template, its policy or the API server. It counts only where the
-        table of outcomes would launch.
+    patience: time that a parked row waits for a person.
+    refusal: why the template, the policy or the API server allow no Job for the row. A refusal counts only if the table
+        of outcomes would launch.
     """
-    case = TaskWithJobs(task, picture.jobs_of(task), picture.cluster)
+    row = TaskWithJobs(task, picture.jobs_of(task), picture.cluster)
     verdict = picture.judge_row(task).verdict
     if task.cancel_requested_at is not None:
-        return cancelled(case)
+        return plan_cancel(row)
     if isinstance(verdict, Launch):
-        return parked(case, refusal, patience) if refusal and is_over(case, patience) else None
-    return parked(case, verdict, patience) if verdict and verdict.reason in PARKED else None
+        return plan_parked(row, refusal, patience) if refusal and has_waited(row, patience) else None
+    return plan_parked(row, verdict, patience) if verdict and verdict.reason in PARKED else None
 
 
-def cancelled(case: TaskWithJobs) -> Closing | None:
-    """A cancel that its container can no longer answer."""
-    if case.task.status is not Status.PROCESSING or not all(job.is_finished for job in case.of_attempt):
+def plan_cancel(row: TaskWithJobs) -> Closing | None:
+    """A cancel for a run whose Jobs are all finished: its container can no longer answer."""
+    if row.task.status is not Status.PROCESSING or not all(job.is_finished for job in row.of_attempt):
         return None
-    return Closing(Act.CANCEL, case.task.id, case.task.attempt, case.task.launch)
+    return Closing(Act.CANCEL, row.task.id, row.task.attempt, row.task.launch)
 
 
-def parked(case: TaskWithJobs, hold: Hold, patience: timedelta) -> Closing | None:
-    """A row that is held until somebody acts."""
-    task, job = case.task, case.job
-    if task.status is Status.PROCESSING and not (job and is_held_by(task, job) and is_ended(hold)):
-        return returned(case, hold)
+def plan_parked(row: TaskWithJobs, hold: Hold, patience: timedelta) -> Closing | None:
+    """The call for a row that is held until a person, the row or its template changes."""
+    task, job = row.task, row.job
+    if task.status is Status.PROCESSING and not (job and is_held_by(task, job) and can_be_ended(hold)):
+        return plan_return(row, hold)
     if hold.reason is HoldReason.EXITED_WITHOUT_REPORT and job is not None and job.report == "exit-code":
-        return by_exit_code(task, job, hold)
-    return ended(case, Act.FAIL, hold) if is_over(case, patience) else None
+        return plan_exit_code(task, job, hold)
+    return plan_end(row, Act.FAIL, hold) if has_waited(row, patience) else None
 
 
 def is_held_by(task: Task, job: Job) -> bool:
-    """Whether this Job's container is the one that the row knows: the exit of a refused twin says nothing."""
+    """Whether this Job's container holds the row. The exit of a refused container says nothing about the run."""
     return task.launch == job.launch and task.job_uid == job.uid
 
 
-def is_ended(hold: Hold) -> bool:
-    """Exhausted budgets of a run are settled by returning it: the failures are counted, the row fails by itself."""
+def can_be_ended(hold: Hold) -> bool:
+    """Whether the row may be ended for this hold. A run with used-up budgets is returned: that adds failures."""
     return hold.reason not in {HoldReason.FAILURES_EXHAUSTED, HoldReason.LAUNCHES_EXHAUSTED}
 
 
-def returned(case: TaskWithJobs, hold: Hold) -> Closing | None:
-    """A run whose container is gone: the next attempt, or failed where its failures are used up."""
-    task, now = case.task, case.cluster.now
-    unfinished = [job for job in case.of_attempt if job.launch >= task.launch and not job.is_finished]
+def plan_return(row: TaskWithJobs, hold: Hold) -> Closing | None:
+    """Returns a run whose container is gone. The database makes the next attempt, or fails the row."""
+    task, now = row.task, row.cluster.now
+    unfinished = [job for job in row.of_attempt if job.launch >= task.launch and not job.is_finished]
     if unfinished or (task.heartbeat_at is not None and now - task.heartbeat_at < STALE):
         return None
-    unstarted, disrupted = remembered(case)
-    failures = max(1, case.last - unstarted - disrupted)
-    return Closing(Act.RETURN, task.id, task.attempt, task.launch, failures=failures, error=said(hold))
+    unstarted, disrupted = count_earlier_launches(row)
+    failures = max(1, row.last - unstarted - disrupted)
+    return Closing(Act.RETURN, task.id, task.attempt, task.launch, failures=failures, error=error_text(hold))
 
 
-def by_exit_code(task: Task, job: Job, hold: Hold) -> Closing:
-    """The Job's outcome is the row's."""
+def plan_exit_code(task: Task, job: Job, hold: Hold) -> Closing:
+    """Ends the row with the outcome of its Job."""
     act = Act.SUCCEED if job.phase is Phase.COMPLETE else Act.FAIL
-    error = "" if act is Act.SUCCEED else said(hold)
+    error = "" if act is Act.SUCCEED else error_text(hold)
     return Closing(act, task.id, task.attempt, job.launch, job.uid, error=error)
 
 
-def ended(case: TaskWithJobs, act: Act, hold: Hold) -> Closing:
-    task, job = case.task, case.job
+def plan_end(row: TaskWithJobs, act: Act, hold: Hold) -> Closing:
+    task, job = row.task, row.job
     launch, uid = (job.launch, job.uid) if job else (0, None)
-    return Closing(act, task.id, task.attempt, launch, uid, error=said(hold))
+    return Closing(act, task.id, task.attempt, launch, uid, error=error_text(hold))
 
 
-def is_over(case: TaskWithJobs, patience: timedelta) -> bool:
-    """Whether a person had the time to act: since the Job's end, else since the row was due."""
-    task, job, cluster = case.task, case.job, case.cluster
+def has_waited(row: TaskWithJobs, patience: timedelta) -> bool:
+    """Whether the row has waited for `patience`, since the end of J or, without J, since it was due."""
+    task, job, cluster = row.task, row.job, row.cluster
     if job is not None:
         return cluster.cluster_now - (job.ended_at or job.created_at) >= patience
     return cluster.now - due_at(task) >= patience
 
 
-def said(hold: Hold) -> str:
-    """The words in the row's `error`: the stable code first."""
+def error_text(hold: Hold) -> str:
+    """The text for the row's `error`. It begins with the stable reason code."""
     return f"{hold.reason}: {hold.detail}"

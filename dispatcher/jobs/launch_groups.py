@@ -41,7 +41,7 @@ def busy_groups(jobs: Iterable[Job], failing: frozenset[LaunchGroup]) -> frozens
 
 
 def has_started(task: Task | None, job: Job, cluster: ObservedCluster) -> bool | None:
-    """Whether a launch started. None: not known yet, or something other than the image stopped it."""
+    """Whether a launch started; None if that is not known yet, or if the image is not the cause."""
     pods = cluster.pods.get(job.uid, ())
     if job.phase is Phase.COMPLETE or any(pod.had_run or pod.phase == "Running" for pod in pods):
         return True

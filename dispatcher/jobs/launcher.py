@@ -51,7 +51,7 @@ class Launcher:
         )
 
     async def launch(self, picture: JobsPicture, judged: Judged, orders: Sequence[Order]) -> int:
-        """Ends the cycle of a picture: sends the orders. Returns how many were sent, without waiting for the answers."""
+        """Ends the cycle of a picture: sends the orders. Returns how many, without waiting for the answers."""
         self._carried = picture.carry(judged)
         await self._submitter.resolve()
         refusals, now = self._memory.refusals, self._clock()

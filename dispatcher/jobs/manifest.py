@@ -124,7 +124,7 @@ def build_contract(order: Order, limit: int, cache: str) -> dict[str, str]:
 def build_container(
     theirs: Mapping[str, Any], order: Order, template: Template, site: Site, limit: int
 ) -> dict[str, Any]:
-    """The template's container with the row's values. Its kind was judged before, so the values are inside the bounds."""
+    """The template's container with the row's values. They are inside the bounds: their kind was judged."""
     spec, contract = order.request.spec, build_contract(order, limit, cache_dir(template.pod_spec, order.placement))
     env = build_env(site.passed, theirs.get("env") or [], order.request.env, contract)
     ours: dict[str, Any] = {**theirs, "env": env}

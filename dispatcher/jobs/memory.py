@@ -57,7 +57,7 @@ class CreateResult(Struct, frozen=True):
 
     @property
     def parked(self) -> Hold | None:
-        """Why no Job can be made of the row as it is. None: the result does not say so."""
+        """Why no Job can be made of the row as it is; None if the result does not say so."""
         if self.violation:
             return Hold(HoldReason.POLICY_DENIED, self.violation)
         if self.is_made or self.meaning in SAYS_NOTHING_OF_THE_ROW:
@@ -154,7 +154,7 @@ class Memory:
             known.clear()
 
     def _learn_question(self, task_id: int, answer: ApiAnswer, now: float) -> None:
-        """200: the Job exists and the watch will show it, so the row is deferred. Any other answer pauses all creates."""
+        """200: the Job exists and the watch will show it, so the row is deferred. Other answers pause all creates."""
         if answer.status == 200:
             self._deferred = {id_: until for id_, until in self._deferred.items() if until > now}
             self._deferred[task_id] = now + DEFER_SECONDS

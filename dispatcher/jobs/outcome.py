@@ -1,13 +1,14 @@
-"""What a row and its Jobs mean together: the table of docs/protocol.md, section 6, line by line.
+"""The table of outcomes of docs/protocol.md, section 6: one function for each line of the table.
 
-Each function below is one line of that table and answers only where its line applies; the first answer counts. It is
-pure, so that a model checker and a janitor can ask the very function that production asks.
+A function answers only if its line applies. The first answer counts. All functions are pure, so the dispatcher, the
+janitor and the model checker call the same code.
 
-Invariant: nothing here starts a second Job while one of the same row is unfinished, and launch numbers come from the
-Jobs *and* the row together, because either alone forgets (a deleted Job, a launch that never started).
+Invariant: no Job is started while another Job of the same row is unfinished. Launch numbers come from the Jobs and the
+row together, because each alone loses some: a deleted Job is gone, and the row does not know launches that never
+started.
 
-Not guaranteed: that the view is current. A verdict that rests on a Job being absent carries an `Ask`, which is put to
-the API server before anything is written.
+Not guaranteed: that the view is current. A launch that rests on an absent Job carries an `Ask`. The API server has to
+answer it before the create is sent.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -24,162 +25,164 @@ from dispatcher.model.tasks import TERMINAL, Status, Task
 from dispatcher.model.verdicts import Hold, HoldReason
 
 GRACE: Final = timedelta(seconds=60)
-"""Cancel, report, superseded Jobs, image errors: long enough for a clean stop and for a registry's hiccup."""
+"""For cancels, reports, ended rows, older attempts and image errors. A container can stop; a registry can recover."""
 MAX_DISRUPTED: Final = 20
 FIRST_BACKOFF_SECONDS: Final = 10
 LONGEST_BACKOFF_SECONDS: Final = 300
 
 
 def judge(task: Task, jobs: Sequence[Job], cluster: ObservedCluster) -> JobsVerdict:
-    """The first line of the table that applies."""
-    case = TaskWithJobs(task, jobs, cluster)
-    return next(standing for line in TABLE if (standing := line(case)) is not None)  # the last line is for all
+    """The answer of the first line of the table that applies."""
+    row = TaskWithJobs(task, jobs, cluster)
+    return next(found for line in TABLE if (found := line(row)) is not None)  # the last line always answers
 
 
-def unknown(case: TaskWithJobs) -> JobsVerdict | None:
-    return JobsVerdict(None) if case.task.status is Status.UNKNOWN else None
+def unknown(row: TaskWithJobs) -> JobsVerdict | None:
+    return JobsVerdict(None) if row.task.status is Status.UNKNOWN else None
 
 
-def terminal(case: TaskWithJobs) -> JobsVerdict | None:
-    if case.task.status not in TERMINAL:
+def terminal(row: TaskWithJobs) -> JobsVerdict | None:
+    if row.task.status not in TERMINAL:
         return None
-    over = case.task.finished_at is not None and case.cluster.now - case.task.finished_at >= GRACE
-    return JobsVerdict(None, tuple(delete(job, "its row is over") for job in case.jobs if over and is_left(job)))
+    over = row.task.finished_at is not None and row.cluster.now - row.task.finished_at >= GRACE
+    return JobsVerdict(None, tuple(delete(job, "its row is over") for job in row.jobs if over and may_be_deleted(job)))
 
 
-def older_attempt(case: TaskWithJobs) -> JobsVerdict | None:
-    older = [job for job in case.jobs if job.attempt < case.task.attempt and not job.is_finished]
+def older_attempt(row: TaskWithJobs) -> JobsVerdict | None:
+    older = [job for job in row.jobs if job.attempt < row.task.attempt and not job.is_finished]
     if not older:
         return None
     keys = {f"older/{job.uid}": job for job in older}
-    late = [job for key, job in keys.items() if case.cluster.has_lasted(key, GRACE) and is_left(job)]
+    late = [job for key, job in keys.items() if row.cluster.has_lasted(key, GRACE) and may_be_deleted(job)]
     held = finishing(f"attempt {older[0].attempt} is not over yet", [delete(job, "an older attempt") for job in late])
     return replace(held, seen=tuple(keys))
 
 
-def higher_attempt(case: TaskWithJobs) -> JobsVerdict | None:
-    higher = [job for job in case.jobs if job.attempt > case.task.attempt and not job.is_finished]
+def higher_attempt(row: TaskWithJobs) -> JobsVerdict | None:
+    higher = [job for job in row.jobs if job.attempt > row.task.attempt and not job.is_finished]
     if not higher:
         return None
     return finishing(f"a Job of the higher attempt {higher[0].attempt} runs: was the database restored?")
 
 
-def cancel_asked(case: TaskWithJobs) -> JobsVerdict | None:
-    asked = case.task.cancel_requested_at
+def cancel_asked(row: TaskWithJobs) -> JobsVerdict | None:
+    asked = row.task.cancel_requested_at
     if asked is None:
         return None
-    late = case.cluster.now - asked >= GRACE
-    unfinished = [job for job in case.of_attempt if is_left(job)]
+    late = row.cluster.now - asked >= GRACE
+    unfinished = [job for job in row.of_attempt if may_be_deleted(job)]
     return finishing("a cancel was asked", [delete(job, "cancelled") for job in unfinished if late])
 
 
-def superseded(case: TaskWithJobs) -> JobsVerdict | None:
-    left = [job for job in case.of_attempt if job.launch < case.last and not job.is_finished]
+def superseded(row: TaskWithJobs) -> JobsVerdict | None:
+    left = [job for job in row.of_attempt if job.launch < row.last and not job.is_finished]
     if not left:
         return None
     return finishing(
-        f"launch {left[0].launch} is not over yet", [delete(job, "superseded") for job in left if is_left(job)]
+        f"launch {left[0].launch} is not over yet", [delete(job, "superseded") for job in left if may_be_deleted(job)]
     )
 
 
-def first_launch(case: TaskWithJobs) -> JobsVerdict | None:
-    if case.last > 0:
+def first_launch(row: TaskWithJobs) -> JobsVerdict | None:
+    if row.last > 0:
         return None
-    return JobsVerdict(Launch(1, ask=Ask.ALL_JOBS if case.task.attempt > 1 else Ask.NOTHING))
+    return JobsVerdict(Launch(1, ask=Ask.ALL_JOBS if row.task.attempt > 1 else Ask.NOTHING))
 
 
-def node_lost(case: TaskWithJobs) -> JobsVerdict | None:
-    """Kubernetes wants the Pod gone, and nobody is there to end its container.
+def node_lost(row: TaskWithJobs) -> JobsVerdict | None:
+    """The Pod of an unfinished Job is being deleted, and its node is unreachable: no kubelet ends the container.
 
-    With a podFailurePolicy the Job says nothing of it before its own deadline: a terminating Pod has not failed yet.
+    The Job has a podFailurePolicy, so it shows no failure before its own deadline: a terminating Pod has not failed.
     """
-    job = case.job
+    job = row.job
     if job is None or job.is_finished:
         return None
-    lost = [pod for pod in case.pods if pod.deleting and is_unreachable(case.cluster.nodes.get(pod.node_name))]
+    lost = [pod for pod in row.pods if pod.deleting and is_unreachable(row.cluster.nodes.get(pod.node_name))]
     if not lost:
         return None
     hold = Hold(HoldReason.NODE_LOST, f"node {lost[0].node_name} is unreachable")
-    return JobsVerdict(hold, forced(case, job, lost), tuple(map(lost_key, lost)))
+    return JobsVerdict(hold, force_deletes(row, job, lost), tuple(map(lost_key, lost)))
 
 
 def lost_key(pod: Pod) -> str:
     return f"lost/{pod.uid}"
 
 
-def forced(case: TaskWithJobs, job: Job, lost: Sequence[Pod]) -> tuple[End, ...]:
-    """Deletes by force, once NODE_LOST_SECONDS are over (0: never).
+def force_deletes(row: TaskWithJobs, job: Job, lost: Sequence[Pod]) -> tuple[End, ...]:
+    """Deletes with grace 0, after NODE_LOST_SECONDS (0: never).
 
-    A Job past its deadline lets go of a Pod that was deleted by force, and turns Failed. Before that its finalizer
-    keeps the Pod, so the Job is deleted too: the row remembers the launch, if it had started. A launch that had not
-    started is left to its deadline, because nothing else would remember it.
+    A Job past its deadline releases the Pod and turns Failed, so deleting the Pod is enough. Before its deadline the
+    Job's finalizer keeps the Pod. Then the Job is deleted too, if the launch had started: the row remembers its number.
+    A launch that had not started is left to the Job's deadline, because only its Job remembers it.
     """
-    patience = timedelta(seconds=case.cluster.rules.node_lost_seconds)
-    late = [pod for pod in lost if patience and case.cluster.has_lasted(lost_key(pod), patience)]
+    patience = timedelta(seconds=row.cluster.rules.node_lost_seconds)
+    late = [pod for pod in lost if patience and row.cluster.has_lasted(lost_key(pod), patience)]
     pods = tuple(End("pods", pod.name, pod.uid, "its node is lost", grace_seconds=0) for pod in late)
     if not pods or job.phase is Phase.FAILING or job.deleting:
         return pods
-    return (*pods, delete(job, "its node is lost")) if case.task.launch == job.launch else ()
+    return (*pods, delete(job, "its node is lost")) if row.task.launch == job.launch else ()
 
 
-def launched(case: TaskWithJobs) -> JobsVerdict | None:
-    job = case.job
+def launched(row: TaskWithJobs) -> JobsVerdict | None:
+    job = row.job
     if job is None or (job.is_finished and not job.deleting):
         return None
-    ends = [End("pods", pod.name, pod.uid, cause) for pod in case.pods if (cause := why_ended(case, job, pod))]
-    stuck = tuple(stuck_key(pod) for pod in case.pods if pod.waiting_reason in CANNOT_START)
-    return JobsVerdict(Hold(HoldReason.LAUNCHED, stage(job, case.pods, case.cluster.cluster_now)), tuple(ends), stuck)
+    ends = [End("pods", pod.name, pod.uid, cause) for pod in row.pods if (cause := end_cause(row, job, pod))]
+    stuck = tuple(stuck_key(pod) for pod in row.pods if pod.waiting_reason in CANNOT_START)
+    return JobsVerdict(Hold(HoldReason.LAUNCHED, stage(job, row.pods, row.cluster.cluster_now)), tuple(ends), stuck)
 
 
-def started_once_only(case: TaskWithJobs) -> JobsVerdict | None:
-    task = case.task
+def started_once_only(row: TaskWithJobs) -> JobsVerdict | None:
+    task = row.task
     if task.status is Status.PROCESSING and task.max_failures == 1 and task.launch > 0:
         return park(HoldReason.FAILURES_EXHAUSTED, "it had started, and max_failures is 1")
     return None
 
 
-def exit_code(case: TaskWithJobs) -> JobsVerdict | None:
-    job = case.job
-    if job is None or job.report != "exit-code" or case.task.status is not Status.WAITING:
+def exit_code(row: TaskWithJobs) -> JobsVerdict | None:
+    job = row.job
+    if job is None or job.report != "exit-code" or row.task.status is not Status.WAITING:
         return None
-    if job.phase is Phase.FAILED and not job.was_disrupted and any(pod.had_run for pod in case.pods):
+    if job.phase is Phase.FAILED and not job.was_disrupted and any(pod.had_run for pod in row.pods):
         return park(HoldReason.EXITED_WITHOUT_REPORT, "its container failed; report is exit-code")
     return None
 
 
-def gone(case: TaskWithJobs) -> JobsVerdict | None:
-    if case.job is not None:
+def gone(row: TaskWithJobs) -> JobsVerdict | None:
+    if row.job is not None:
         return None
-    unstarted, disrupted = remembered(case)
-    since = case.task.started_at or case.task.created_at
-    return relaunch(case, unstarted, disrupted, case.cluster.now - since)
+    unstarted, disrupted = count_earlier_launches(row)
+    since = row.task.started_at or row.task.created_at
+    return relaunch(row, unstarted, disrupted, row.cluster.now - since)
 
 
-def failed(case: TaskWithJobs) -> JobsVerdict | None:
-    if case.job is None or case.job.phase is not Phase.FAILED:
+def failed(row: TaskWithJobs) -> JobsVerdict | None:
+    if row.job is None or row.job.phase is not Phase.FAILED:
         return None
-    return relaunch(case, *remembered(case), case.cluster.cluster_now - (case.job.ended_at or case.job.created_at))
+    return relaunch(
+        row, *count_earlier_launches(row), row.cluster.cluster_now - (row.job.ended_at or row.job.created_at)
+    )
 
 
-def exited_before_start(case: TaskWithJobs) -> JobsVerdict | None:
-    if case.task.launch == case.last:
+def exited_before_start(row: TaskWithJobs) -> JobsVerdict | None:
+    if row.task.launch == row.last:
         return None
     return park(HoldReason.EXITED_WITHOUT_REPORT, "its container ended with 0 and never called task_start")
 
 
-def exited_without_report(case: TaskWithJobs) -> JobsVerdict | None:
-    job = case.job
-    if job is None or case.task.job_uid != job.uid:
+def exited_without_report(row: TaskWithJobs) -> JobsVerdict | None:
+    job = row.job
+    if job is None or row.task.job_uid != job.uid:
         return None
-    if case.cluster.cluster_now - (job.ended_at or job.created_at) < GRACE:
+    if row.cluster.cluster_now - (job.ended_at or job.created_at) < GRACE:
         return JobsVerdict(Hold(HoldReason.LAUNCHED, "ended with 0; its report may be on the way"))
     return park(HoldReason.EXITED_WITHOUT_REPORT, "its container ended with 0 and never called task_finish")
 
 
-def refused_twin(case: TaskWithJobs) -> JobsVerdict | None:
-    job = case.job
-    ended = (job.ended_at or job.created_at) if job else case.cluster.cluster_now
-    return relaunch(case, *remembered(case), case.cluster.cluster_now - ended)
+def refused_twin(row: TaskWithJobs) -> JobsVerdict | None:
+    job = row.job
+    ended = (job.ended_at or job.created_at) if job else row.cluster.cluster_now
+    return relaunch(row, *count_earlier_launches(row), row.cluster.cluster_now - ended)
 
 
 TABLE: Final[tuple[Callable[[TaskWithJobs], JobsVerdict | None], ...]] = (
@@ -202,41 +205,42 @@ TABLE: Final[tuple[Callable[[TaskWithJobs], JobsVerdict | None], ...]] = (
 )
 
 
-def remembered(case: TaskWithJobs) -> tuple[int, int]:
-    """Launches of this attempt up to N that never started, and that were disrupted; missing Jobs count as disrupted."""
-    seen = max(case.of_attempt, key=lambda job: job.launch, default=None)
+def count_earlier_launches(row: TaskWithJobs) -> tuple[int, int]:
+    """(unstarted, disrupted): counts of this attempt's launches up to N. Missing Jobs count as disrupted."""
+    seen = max(row.of_attempt, key=lambda job: job.launch, default=None)
     if seen is None:
-        return 0, case.last
-    missing = case.last - seen.launch
+        return 0, row.last
+    missing = row.last - seen.launch
     unstarted, disrupted = seen.unstarted, seen.disrupted + missing
-    is_twin = case.task.launch == seen.launch and case.task.job_uid != seen.uid
-    if seen.was_disrupted or missing or is_twin:
-        # With a newer Job missing nothing tells whether this one had started; a refused twin's own Job is missing.
+    was_refused = row.task.launch == seen.launch and row.task.job_uid != seen.uid
+    if seen.was_disrupted or missing or was_refused:
+        # If a newer Job is missing, it is not known whether this launch had started. If this Job's container was
+        # refused, the Job that holds the row is missing.
         disrupted += 1
-    elif case.task.launch != seen.launch:
+    elif row.task.launch != seen.launch:
         unstarted += 1
     return unstarted, disrupted
 
 
-def relaunch(case: TaskWithJobs, unstarted: int, disrupted: int, waited: timedelta) -> JobsVerdict:
-    """Launch N + 1 while every budget lasts, after a pause that doubles."""
-    task, rules = case.task, case.cluster.rules
-    unreported = case.last - unstarted - disrupted
+def relaunch(row: TaskWithJobs, unstarted: int, disrupted: int, waited: timedelta) -> JobsVerdict:
+    """Launch N + 1 after the backoff, or a park if a budget is used up. `waited`: time since the end of launch N."""
+    task, rules = row.task, row.cluster.rules
+    unreported = row.last - unstarted - disrupted
     if task.failures + unreported >= task.max_failures:
         return park(HoldReason.FAILURES_EXHAUSTED, f"{task.failures + unreported} failed runs of {task.max_failures}")
     if unstarted >= rules.max_launches:
         return park(HoldReason.LAUNCHES_EXHAUSTED, f"{unstarted} launches never started")
-    if disrupted > MAX_DISRUPTED or case.last >= rules.max_launches + task.max_failures + MAX_DISRUPTED:
-        return park(HoldReason.LAUNCHES_EXHAUSTED, f"{case.last} launches, {disrupted} of them disrupted")
-    left = backoff(case.last) - waited
+    if disrupted > MAX_DISRUPTED or row.last >= rules.max_launches + task.max_failures + MAX_DISRUPTED:
+        return park(HoldReason.LAUNCHES_EXHAUSTED, f"{row.last} launches, {disrupted} of them disrupted")
+    left = backoff(row.last) - waited
     if left > timedelta(0):
-        return JobsVerdict(Hold(HoldReason.BACKOFF, f"launch {case.last + 1} in {left.total_seconds():.0f} s"))
-    ask = Ask.THAT_JOB if case.job is None else Ask.NOTHING
-    return JobsVerdict(Launch(case.last + 1, unstarted, disrupted, ask))
+        return JobsVerdict(Hold(HoldReason.BACKOFF, f"launch {row.last + 1} in {left.total_seconds():.0f} s"))
+    ask = Ask.THAT_JOB if row.job is None else Ask.NOTHING
+    return JobsVerdict(Launch(row.last + 1, unstarted, disrupted, ask))
 
 
 def backoff(launches: int) -> timedelta:
-    """The pause after so many launches: 10 s, doubling, at most 5 min."""
+    """The pause after launch number `launches`: 10 s, doubled for each further launch, at most 5 min."""
     return timedelta(seconds=min(FIRST_BACKOFF_SECONDS * 2 ** min(launches - 1, 10), LONGEST_BACKOFF_SECONDS))
 
 
@@ -244,14 +248,14 @@ def stuck_key(pod: Pod) -> str:
     return f"stuck/{pod.uid}"
 
 
-def why_ended(case: TaskWithJobs, job: Job, pod: Pod) -> str:
-    """Why a launch that has not started is given up; empty: it is not. Its Pod is deleted, its Job stays as memory."""
-    if pod.phase != "Pending" or pod.deleting or pod.had_run or case.task.launch >= job.launch:
+def end_cause(row: TaskWithJobs, job: Job, pod: Pod) -> str:
+    """Why the Pod of an unstarted launch is deleted; empty: it stays. The Job always stays as the launch's memory."""
+    if pod.phase != "Pending" or pod.deleting or pod.had_run or row.task.launch >= job.launch:
         return ""
-    cluster = case.cluster
+    cluster = row.cluster
     if pod.waiting_reason in CANNOT_START and cluster.has_lasted(stuck_key(pod), GRACE):
         return pod.waiting_reason
-    # By the Pod's age: a suspended Job has no Pod, so the deadline stands still meanwhile.
+    # The deadline counts from the Pod's creation. A suspended Job has no Pod, so its time does not count.
     late = cluster.cluster_now - pod.created_at >= timedelta(seconds=cluster.rules.start_deadline_seconds)
     return "the start deadline passed" if late and not job.suspended else ""
 
@@ -260,8 +264,8 @@ def is_unreachable(node: Node | None) -> bool:
     return node is not None and node.unreachable
 
 
-def is_left(job: Job) -> bool:
-    """Unfinished, and nobody has deleted it yet."""
+def may_be_deleted(job: Job) -> bool:
+    """Whether the Job is unfinished and not being deleted yet."""
     return not job.is_finished and not job.deleting
 
 

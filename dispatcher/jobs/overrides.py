@@ -1,6 +1,6 @@
-"""What a kind of row would get from its template: the first check of rows against bounds.
+"""The first check of rows: judges a kind of row against the bounds of its template.
 
-Judged once for all rows of a kind, so that ten thousand bad rows cost ten thousand look-ups in a dictionary.
+A kind is judged once for all its rows, so that ten thousand bad rows cost ten thousand look-ups in a dictionary.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ PLACED_BY: Final = (
 
 
 def judge_kind(kind: Kind, templates: Mapping[str, Template | str], passed: frozenset[str]) -> Offer | Hold:
-    """What rows of this kind are offered, or why they are held. A template that is a string is its fault."""
+    """The offer for rows of this kind, or why they are held. A template that is a string is the fault of its file."""
     template = templates.get(kind.template)
     if template is None:
         known = ", ".join(sorted(templates)) or "none"
@@ -47,7 +47,7 @@ def judge_kind(kind: Kind, templates: Mapping[str, Template | str], passed: froz
 
 
 def why_denied(kind: Kind, template: Template, passed: frozenset[str]) -> str:
-    """The first bound that the row breaks; empty: none."""
+    """The first bound that the kind breaks; empty: none."""
     closed = sorted(kind.spec_names - template.opened)
     if closed:
         return f'template "{template.name}" does not open spec.{closed[0]}'
@@ -66,13 +66,13 @@ def why_denied(kind: Kind, template: Template, passed: frozenset[str]) -> str:
 def check_image(image: str | None, template: Template) -> str:
     if image is None:
         return ""
-    # A glob's `*` also matches "/", so a path that climbs out of its folder must not get that far.
+    # A glob's `*` also matches "/", so a path with ".." could leave the folder that the glob names.
     fine = ".." not in image and "//" not in image and any(fnmatchcase(image, glob) for glob in template.images)
     return "" if fine else f"spec.image is none of the template's {', '.join(template.images)}"
 
 
 def check_machine(field: str, spec: Mapping[str, str], template: Template) -> str:
-    """Machines belong to teams: a template says which of them its rows may name."""
+    """Why a row may not name this machine; empty: it may. Machines belong to teams, so templates list theirs."""
     if field not in spec or any(fnmatchcase(spec[field], glob) for glob in template.machines):
         return ""
     return f"spec.{field} is none of the template's machines: {', '.join(template.machines) or 'it has none'}"
@@ -92,7 +92,7 @@ def check_amount(resource: str, written: str | None, template: Template) -> str:
 
 
 def plan_shape(template: Template, spec: Mapping[str, str]) -> str:
-    """Digest of resources and placement constraints: Pods of one shape fit, or do not fit, alike."""
+    """Digest of resources and placement constraints. Pods of one shape fit the same nodes."""
     pod: Mapping[str, Any] = template.pod_spec
     containers = [container.get("resources") for container in (*pod["containers"], *(pod.get("initContainers") or ()))]
     constraints = {field: pod[field] for field in PLACED_BY if field in pod}

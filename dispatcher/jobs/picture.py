@@ -1,10 +1,10 @@
-"""What this installation's Jobs and creates mean to rows, at one moment. Built once per cycle; nothing in it changes.
+"""An immutable picture of this installation's Jobs and creates, by which one cycle judges its rows.
 
-    view, memory, templates, what the last cycle carried over ─▶ JobsPicture ─▶ judge_row(task) ─▶ JobsVerdict
-                                                                             ─▶ carry(judged)   ─▶ Carried
+    view, memory, templates, Carried of the last cycle ─▶ JobsPicture ─▶ judge_row(task) ─▶ JobsVerdict
+                                                                      ─▶ carry(judged)   ─▶ Carried
 
-The dispatcher and the janitor ask the same picture about a row. A question changes nothing: what the next cycle has to
-know of this one is a value, `Carried`.
+The dispatcher and the janitor judge rows by the same code. Judging a row changes nothing. The next cycle gets its state
+as a value, `Carried`.
 """
 
 from collections import defaultdict
@@ -33,17 +33,17 @@ Judged = Sequence[tuple[Task, JobsVerdict]]
 
 
 class Offers(Protocol):
-    """What templates offer to kinds of rows. A kind is judged once, until a template changes."""
+    """The templates' offers to kinds of rows. A kind is judged once, until a template changes."""
 
     def offer(self, kind: Kind) -> Offer | Hold: ...
     def known_offer(self, digest: bytes) -> Offer | Hold | None: ...
 
 
 class Carried(Struct, frozen=True):
-    """What one cycle has to know of those before it. Losing it costs time, never correctness.
+    """State that one cycle hands to the next. Its loss costs time, never correctness.
 
-    first_seen: when a state that carries no time of its own was seen first.
-    settled: UIDs of finished Jobs that mean nothing any more.
+    first_seen: when a state that has no timestamp of its own was seen first, by the API server's clock.
+    settled: UIDs of finished Jobs that no row needs any more.
     resting: rows that need not be read, by task.
     """
 
@@ -60,9 +60,9 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
     cluster: Pods, nodes and clocks.
     all_jobs: all Jobs of the installation.
     jobs: the same, by task.
-    creates: creates of this process, and what their answers asked for.
-    offers: what the templates offer.
-    carried: what earlier cycles left, without what is over.
+    offers: the templates' offers.
+    creates: creates of this process, and the pauses that answers asked for.
+    carried: state of the last cycle, without entries that are over.
     at: when the picture was taken, in seconds of this process's clock.
     """
 
@@ -78,17 +78,17 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
 
     @property
     def brakes(self) -> Brakes:
-        """What the API server's answers ask for all creates."""
+        """Pauses of all creates that the API server's answers ask for."""
         return self.creates.brakes
 
     def rows_to_read(self) -> set[int]:
-        """Tasks with a Job whose meaning is still open, or with a create whose answer was lost."""
+        """Tasks that need a judgement: they have a Job that is not settled, or a create whose answer was lost."""
         open_jobs = {job.task_id for job in self.all_jobs if job.uid not in self.carried.settled}
         unknown = {unseen.task_id for unseen in self.creates.unseen.values() if not unseen.is_awaited}
         return (open_jobs - self.carried.resting.keys()) | unknown
 
     def resting(self) -> Mapping[int, Rest | Unseen]:
-        """Rows that need not be read: their create is awaited, or their Job is as it was when they were judged."""
+        """Rows that need not be read: their create is awaited, or their Job has not changed since they were judged."""
         awaited = {unseen.task_id: unseen for unseen in self.creates.unseen.values() if unseen.is_awaited}
         return {**self.carried.resting, **awaited}
 
@@ -98,11 +98,11 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
         return [(job.queue, job.submitted_by) for job in self.all_jobs if not job.is_finished] + unseen
 
     def unseen_count(self) -> int:
-        """Creates that the view does not show."""
+        """Number of creates that the view does not show yet."""
         return len(self.creates.unseen)
 
     def launch_groups(self, tasks: Mapping[int, Task]) -> tuple[frozenset[LaunchGroup], frozenset[LaunchGroup]]:
-        """Launch groups that fail, and those of them that have a launch under way."""
+        """(failing, busy): the launch groups that fail, and the groups that have a launch under way."""
         failing = failing_groups(tasks, self.all_jobs, self.cluster)
         return failing, busy_groups(self.all_jobs, failing) | {unseen.group for unseen in self.creates.unseen.values()}
 
@@ -113,17 +113,17 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
         return self.offers.known_offer(digest)
 
     def refused(self, row: IndexedRow) -> Hold | None:
-        """A hold by what the API server answered to this row, to rows alike or to their template."""
+        """The hold that answers of the API server to this row, to similar rows or to their template ask for."""
         offer = self.offers.known_offer(row.kind)
         template = self.creates.templates.get(offer.template, OPEN).hold if isinstance(offer, Offer) else None
         return template or self.creates.refused.hold(row, self.at)
 
     def tried_at(self, task_id: int) -> float:
-        """When a create of the row failed last, in seconds of this process's clock."""
+        """Time of the row's last failed create, in seconds of this process's clock."""
         return self.creates.tried_at.get(task_id, float("-inf"))
 
     def judge_row(self, task: Task) -> JobsVerdict:
-        """What the row and its Jobs mean, as far as this process's own creates of it allow a launch."""
+        """The verdict of the table of outcomes. A launch becomes a hold if this process's creates forbid it."""
         found = judge(task, self.jobs_of(task), self.cluster)
         if not isinstance(found.verdict, Launch):
             return found
@@ -134,16 +134,16 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(found, verdict=plan)
 
     def jobs_of(self, task: Task) -> list[Job]:
-        """The row's own Jobs. A Job that only carries our labels is not among them."""
+        """The row's Jobs, by identity. Labels alone do not make a Job the row's."""
         identity = self._identity(task)
         return [job for job in self.jobs.get(task.id, ()) if job.identity == identity]
 
     def with_jobs(self, task_id: int, jobs: Sequence[Job]) -> "JobsPicture":
-        """The picture with other Jobs of one task, such as those of a live LIST."""
+        """The picture with the Jobs of one task replaced, for example by a live LIST."""
         return msgspec.structs.replace(self, jobs={**self.jobs, task_id: jobs})
 
     def carry(self, judged: Judged) -> Carried:
-        """What the next cycle has to know, after these rows were judged."""
+        """The state for the next cycle, after these rows were judged."""
         resting = dict(self.carried.resting)
         settled = set(self.carried.settled)
         for task, found in judged:
@@ -160,7 +160,7 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
         return task_identity(self.database_id, task.id, task.created_at)
 
     def _why_wait(self, task: Task) -> Hold | None:
-        """What answers ask of this row: to wait for the watch, for good, or for its template."""
+        """The hold that answers of the API server ask for before a launch of this row; None: no hold."""
         if task.id in self.creates.deferred:
             return Hold(HoldReason.LAUNCHED, "its Job is there; the watch does not show it yet")
         brake = self.creates.templates.get(task.template, OPEN)
@@ -171,7 +171,7 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
         return None
 
     def probed(self) -> set[str]:
-        """Templates with a create under way."""
+        """Names of templates that have a create under way."""
         return {unseen.group.template for unseen in self.creates.unseen.values() if unseen.is_under_way}
 
     def _rest(self, task: Task, jobs: Sequence[Job], found: JobsVerdict) -> Rest | None:
@@ -186,12 +186,12 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
 
 
 def is_settled(job: Job, task: Task) -> bool:
-    """A finished Job of a row that is over, or of a past attempt, means nothing more: a past attempt never returns."""
+    """Whether a finished Job needs no judgement: its row is terminal, or its attempt is past and never returns."""
     return job.is_finished and (task.attempt > job.attempt or task.status in TERMINAL)
 
 
 def observe(view: ClusterView, now: datetime, rules: Rules, first_seen: Mapping[str, datetime]) -> ObservedCluster:
-    """The view, as the table of outcomes looks at it. `now` is the database's clock."""
+    """The view in the form that the table of outcomes takes. `now`: the database's clock."""
     pods = defaultdict(list)
     for pod in view.pods.values():
         pods[pod.job_uid].append(pod)
@@ -206,7 +206,7 @@ def by_task(jobs: Iterable[Job]) -> Mapping[int, Sequence[Job]]:
 
 
 def still_carried(carried: Carried, view: ClusterView, jobs: Mapping[int, Sequence[Job]], at: float) -> Carried:
-    """Without Jobs that are gone, and rows whose rest is over."""
+    """`carried` without Jobs that are gone and rows whose rest is over."""
     settled = carried.settled & {job.uid for job in view.jobs.values()}
     with_news = frozenset(pod.job_uid for pod in view.pods.values() if is_news(pod))
     return Carried(carried.first_seen, settled, still_resting(carried.resting, jobs, with_news, at))

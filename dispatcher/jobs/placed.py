@@ -1,7 +1,7 @@
-"""A Pod's spec with its placement written into it: pool, preferred nodes, cache. The template's own words stay.
+"""Writes a placement into a Pod's spec: pool, preferred nodes, cache. The template's own entries stay.
 
-In `nodeSelectorTerms` one term of several has to match, so what a pool demands goes into each. A template that mounts
-something at `/cache`, or calls a volume as ours is called, goes without our cache.
+One of several `nodeSelectorTerms` has to match, so the demand of a pool goes into each term. A template that mounts
+something at `/cache`, or has a volume with the name of our cache volume, gets no cache.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,13 +14,13 @@ Json = dict[str, Any]
 CACHE_VOLUME: Final = "dispatcher-cache"
 CACHE_DIR: Final = "/cache"
 WEIGHTS: Final = (100, 60, 30)
-"""Of the newest node, and those before; kube-scheduler scales the highest sum to its own 100."""
+"""Weights of the preferred nodes, newest first. kube-scheduler scales the highest sum to 100."""
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def place_pod(pod: Manifest, placement: Placement) -> Manifest:
-    """The parts of a Pod's spec that change; `pod` itself is not written to."""
+    """A Pod's spec with the placement. `pod` itself is not changed."""
     changed: Json = {}
     if affinity := build_affinity(pod.get("affinity") or {}, placement):
         changed["affinity"] = affinity
@@ -35,7 +35,7 @@ def place_pod(pod: Manifest, placement: Placement) -> Manifest:
 
 
 def cache_dir(pod: Mapping[str, Any], placement: Placement) -> str:
-    """Where the container finds its cache; empty: it has none."""
+    """Path of the cache directory in the container; empty: no cache."""
     return CACHE_DIR if has_cache(pod, placement) else ""
 
 
@@ -65,7 +65,7 @@ def toleration(pool: Pool) -> Json:
 
 
 def build_affinity(theirs: Json, placement: Placement) -> Json:
-    """The template's, with what the pool demands and what history prefers."""
+    """The template's affinity with the pool's demand and the preferred nodes."""
     node: Json = dict(theirs.get("nodeAffinity") or {})
     if placement.pool is not None:
         demand = {"key": placement.pool.label, "operator": "In", "values": [placement.pool.value]}
@@ -81,7 +81,7 @@ def with_demand(term: Json, demand: Json) -> Json:
 
 
 def preferences(nodes: tuple[str, ...]) -> Iterator[Json]:
-    """By the node's own name: its label `hostname` may say something else."""
+    """Preferences by the node's name. Its label `hostname` may differ from the name."""
     for node, weight in zip(nodes, WEIGHTS, strict=False):
         field = {"key": "metadata.name", "operator": "In", "values": [node]}
         yield {"weight": weight, "preference": {"matchFields": [field]}}

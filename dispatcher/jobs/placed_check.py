@@ -1,5 +1,10 @@
-"""The second check of a placement: what stands in the Pod beyond its template is a pool that the row may name, nodes
-that are only preferred, and a cache below the root. Reads the Pod as a stranger would; see `policy`.
+"""The second check of a placement, part of `policy`: a Pod may have only these additions to its template.
+
+* a pool that the row may name,
+* preferred nodes,
+* a cache below the root.
+
+The check reads only the finished Pod. It does not use the code that builds the Pod.
 """
 
 import re
@@ -39,7 +44,7 @@ def placement_violations(pod: Json, order: Order, template: Template, settings: 
 
 
 def demand_of(spec: Mapping[str, Any], template: Template, settings: PlacementSettings) -> list[tuple[str, ...]]:
-    """What its pool adds to every term of the template: a machine that the row may name, or the selector of all."""
+    """The pool's additions to every term of the template: a machine that the row may name, or the default selector."""
     for field, label in (
         ("private_machine", settings.private_machine_label), ("special_machine", settings.special_machine_label)
     ):  # fmt: skip
@@ -53,7 +58,7 @@ def demand_of(spec: Mapping[str, Any], template: Template, settings: PlacementSe
 
 
 def required(affinity: Json) -> list[list[tuple[str, ...]]]:
-    """Terms as lists of what has to hold."""
+    """Required node terms, each as a list of its conditions."""
     terms = (affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get("nodeSelectorTerms") or []
     both = ("matchFields", "matchExpressions")
     return [[flat(one) for field in both for one in term.get(field) or []] for term in terms]
@@ -85,7 +90,7 @@ def is_preference(one: Json) -> bool:
 
 
 def beyond(ours: Sequence[Json] | None, theirs: Sequence[Json] | None) -> list[Json]:
-    """What comes after the template's own; where that does not stand first and unchanged, a `{}` that nobody allows."""
+    """The entries after the template's own. If those are not first and unchanged, `[{}]`, which no check accepts."""
     mine, base = list(ours or []), list(theirs or [])
     return mine[len(base) :] if mine[: len(base)] == base else [{}]
 

@@ -1,8 +1,9 @@
-"""The second, independent check: the rendered Job, read as a stranger would, against its template.
+"""The second, independent check: compares the finished Job with its template.
 
-`manifest.py` builds by allow-list; this compares by equality. Everything that a row cannot open must stand in the Job
-exactly as in the template, and what it can open must be inside the bounds. Neither calls the other, so that a mistake
-in one is caught by the other (three Argo Workflows advisories of 2026 are what one wall leads to).
+`manifest.py` builds by allow-list; this module compares for equality. Every field that a row may not set must be in the
+Job exactly as in the template. Every field that a row may set must be inside the bounds. The two modules do not call
+each other, so each finds mistakes of the other. With a single check, one mistake is enough (three Argo Workflows
+advisories of 2026).
 """
 
 import re
@@ -20,19 +21,19 @@ from dispatcher.model.launches import Order
 
 JOB_FIELDS = frozenset({"backoffLimit", "podFailurePolicy", "activeDeadlineSeconds", "template"})
 POD_FIELDS = frozenset({"restartPolicy", "activeDeadlineSeconds", "schedulerName", "containers"}) | {
-    "affinity", "tolerations", "volumes", "initContainers",  # as far as a placement may change them
+    "affinity", "tolerations", "volumes", "initContainers",  # a placement may change these; see placed_check
 }  # fmt: skip
 RUNS_OR_TRUSTS = re.compile(
     r"(PATH|HOME|USER|SHELL|IFS|(BASH_)?ENV|BROWSER|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|CLASSPATH|GCONV_PATH|LOCPATH"
     r"|REQUESTS_CA_BUNDLE|KUBECONFIG|(?i:(HTTPS?|ALL|NO)_PROXY))$"
     r"|BASH_FUNC_|PG|PYTHON|NODE_|NPM_|JDK_|PERL|RUBY|GEM_|GIT_|SSH_|SSL_|CURL_|AWS_|GOOGLE_|AZURE_"
 )
-"""Variables by which a value becomes code or trust: a row may set them only where the template names them."""
+"""Variables whose value programs run or trust. A row may set them only if the template opens them by name."""
 ROW_FIELDS = frozenset({"env", "image", "command", "args", "resources"})
 
 
 def check_job(job: Manifest, order: Order, template: Template, site: Site) -> str:
-    """The first thing in a rendered Job that its template does not allow; empty: none."""
+    """The first difference in a finished Job that its template does not allow; empty: none."""
     return next(violations(job, order, template, site), "")
 
 
@@ -52,7 +53,7 @@ def violations(job: Manifest, order: Order, template: Template, site: Site) -> I
 
 
 def meta_violations(job: Manifest, order: Order, template: Template, site: Site) -> Iterator[str]:
-    """Who the Job and its Pod say they are: the template's words, and exactly ours over them."""
+    """Checks the metadata of Job and Pod: the template's, with exactly our labels and annotations over them."""
     task, number, theirs = order.task, order.launch.number, template.manifest.get("metadata") or {}
     labels = {
         "app.kubernetes.io/managed-by": "dispatcher", "dispatcher.internal/installation": site.installation,
@@ -103,7 +104,7 @@ def spec_violations(spec: Manifest, template: Template, site: Site) -> Iterator[
 def container_violations(
     ours: Mapping[str, Any], theirs: Mapping[str, Any], template: Template | None
 ) -> Iterator[str]:
-    """`template` is None for a container that no row may touch."""
+    """Checks one container. `template` is None for a container that no row may change."""
     if template is None:
         if ours != theirs:
             yield "another container differs from its template"
@@ -117,7 +118,7 @@ def container_violations(
 
 
 def field_violations(field: str, value: Any, template: Template) -> Iterator[str]:
-    """Of a field that is not as the template wrote it."""
+    """Checks a field that differs from the template."""
     if field not in template.opened:
         yield f"{field} differs from the template, which does not open it"
     if field == "image":
@@ -162,7 +163,7 @@ def env_violations(container: Mapping[str, Any], order: Order, template: Templat
 
 
 def contract_of(order: Order, limit: int, cache: str) -> dict[str, dict[str, Any]]:
-    """What tells a container who it is must tell it the truth: each variable as it has to stand there."""
+    """The variables of the contract as they must be in the container, by name."""
     task = order.task
     told = {
         "TASK_ID": str(task.id), "TASK_QUEUE": task.queue, "TASK_ATTEMPT": str(task.attempt),
@@ -174,7 +175,7 @@ def contract_of(order: Order, limit: int, cache: str) -> dict[str, dict[str, Any
 
 
 def row_violations(variable: Mapping[str, Any], is_given: bool, opened: frozenset[str]) -> Iterator[str]:
-    """Of a variable that neither the template, nor PASS_ENV, nor the contract wrote."""
+    """Checks a variable that the row set: it differs from the template and PASS_ENV, and is not in the contract."""
     name = variable["name"]
     if f"env.{name}" not in opened and (is_given or "env" not in opened or RUNS_OR_TRUSTS.match(name)):
         yield f"env.{name} is not opened"
@@ -187,7 +188,7 @@ def row_violations(variable: Mapping[str, Any], is_given: bool, opened: frozense
 
 
 def is_expanded(text: str) -> bool:
-    """Whether kubelet would read a `$` of it as the beginning of a name."""
+    """Whether the text has a `$` that kubelet could expand."""
     return "$" in text.replace("$$", "")
 
 

@@ -1,7 +1,7 @@
-"""Rows that the API server refuses as they are, and rows alike.
+"""Rows that the API server refuses as they are, and rows similar to them.
 
-A refused row is held until it or a template changes. Three refused rows hold rows alike for a minute, because each try
-costs a write. Rows of another submitter are never held by them.
+A refused row is held until it or a template changes. Three refused rows hold similar rows for a minute, because each
+try costs a write. Refused rows never hold rows of another submitter.
 """
 
 from collections.abc import Mapping
@@ -20,35 +20,35 @@ ALIKE_SECONDS: Final = 60
 REFUSED_ROWS_ALIKE: Final = 3
 REFUSED_ROWS_OF_A_SUBMITTER: Final = 10
 REFUSED_EVERY_SECONDS: Final = 1
-"""How often another row of a submitter with many refused rows is tried: each try costs a write that others wait for."""
+"""Pause between tries of new rows of a submitter with many refused rows. Each try costs a write that others need."""
 MOST_REMEMBERED: Final = 100_000
 Attempt = tuple[int, int]
-"""Task and attempt: a refusal ends with the attempt."""
+"""Task and attempt. A refusal ends with the attempt."""
 Likeness = tuple[str, bytes, str | None, bytes]
 
 
 def likeness(order: Order) -> Likeness:
-    """Submitter, kind, cache key and placement: rows that share them get the same Job but for its command.
+    """Submitter, kind, cache key and placement. Rows that share all four get the same Job, except for its command.
 
-    A container says where it ran, so a placement may hold what another team's container said. And the rows of one
-    submitter must not hold those of another.
+    The submitter is part, so that rows of one submitter never hold rows of another. The placement is part, because
+    containers report their nodes: a placement may come from a container of another team.
     """
     placement = msgspec.json.encode(order.placement, order="deterministic")
     return order.task.submitted_by, order.task.kind, order.request.cache_key, placement
 
 
 class RefusedRows(Struct, frozen=True):
-    """The refused rows, as one cycle sees them.
+    """The refused rows, as a copy for one cycle.
 
     parked: rows held until they or a template change.
-    resting: rows held because rows alike were refused, and until when.
+    resting: rows held because similar rows were refused, and the end of the hold in seconds of this process's clock.
     """
 
     parked: Mapping[Attempt, Hold] = {}
     resting: Mapping[Attempt, tuple[Hold, float]] = {}
 
     def hold(self, row: Task | IndexedRow, now: float) -> Hold | None:
-        """Why the API server would not take the row, or rows like it, as they are."""
+        """The hold of a row that was refused, or that is similar to refused rows; None: no hold."""
         if (hold := self.parked.get((row.id, row.attempt))) is not None:
             return hold
         hold, until = self.resting.get((row.id, row.attempt), (None, now))
@@ -56,7 +56,7 @@ class RefusedRows(Struct, frozen=True):
 
 
 class Refusals:
-    """Remembers refusals, at most MOST_REMEMBERED of each sort."""
+    """Remembers at most MOST_REMEMBERED refusals of each sort."""
 
     def __init__(self) -> None:
         self._parked: dict[Attempt, Hold] = {}
@@ -66,7 +66,7 @@ class Refusals:
         self._taken: dict[tuple[str, bytes], float] = {}
 
     def rows(self) -> RefusedRows:
-        """A copy of what is held."""
+        """A copy of the held rows."""
         return RefusedRows(dict(self._parked), dict(self._resting))
 
     def park(self, task: Task, hold: Hold) -> None:
@@ -74,21 +74,21 @@ class Refusals:
         trimmed(self._parked)[task.id, task.attempt] = hold
 
     def refused(self, order: Order, now: float) -> None:
-        """Counts a row that the API server will not take as it is."""
+        """Counts a row that the API server refused."""
         submitter, kind = order.task.submitted_by, order.task.kind
         count_up(self._alike, likeness(order), now)
         count_up(self._of_submitter, submitter, now)
         self._taken.pop((submitter, kind), None)
 
     def rests(self, order: Order, now: float) -> bool:
-        """True: rows alike were refused. The row is not tried again before a minute is over."""
+        """Returns True if the row is held now for a minute, because similar rows were refused."""
         hold = self._why_to_rest(order, now) if self._alike else None
         if hold is not None:
             trimmed(self._resting)[order.task.id, order.task.attempt] = (hold, now + ALIKE_SECONDS)
         return hold is not None
 
     def accepted(self, order: Order) -> None:
-        """A Job was made: rows alike may be tried again."""
+        """A Job was made. Similar rows may be tried again."""
         if self._alike:
             self._alike.pop(likeness(order), None)
             trimmed(self._taken)[order.task.submitted_by, order.task.kind] = 0
@@ -111,18 +111,18 @@ class Refusals:
         if now - last < REFUSED_EVERY_SECONDS:
             told = "rows of this submitter were refused; others of new kinds are tried one a second"
             return Hold(HoldReason.POISON, f"{count} {told}")
-        self._of_submitter[submitter] = (count, now)  # the one row of this second
+        self._of_submitter[submitter] = (count, now)  # this row is the one of this second
         return None
 
 
 def count_up(known: dict[K, tuple[int, float]], key: K, now: float) -> None:
-    """One more, and when. After a minute without any, the count begins anew."""
+    """Adds one refusal of `key`, with its time. After a minute without a refusal the count begins again."""
     count, last = known.get(key, (0, now))
     trimmed(known)[key] = (1 if now - last >= ALIKE_SECONDS else count + 1, now)
 
 
 def trimmed(known: dict[K, V]) -> dict[K, V]:
-    """Without its oldest entry where there are too many."""
+    """Removes the oldest entry if `known` is full. Returns `known`."""
     if len(known) >= MOST_REMEMBERED:
         known.pop(next(iter(known)))
     return known

@@ -1,8 +1,8 @@
-"""Rows that need not be read at every look: their one Job runs, or waits to, and nothing about it is new.
+"""Resting rows: rows that a cycle need not read, because their only Job is under way and has not changed.
 
-A change of the Job ends the rest at once, and so does a Pod that cannot start. What only the row tells (a cancel, a
-retry, an end) is found within half a minute, which is what the graces that follow it can bear. A cycle's cost is then
-that of what happens, not of what is there.
+A change of the Job, or a Pod that cannot start, ends the rest at once. A cancel, a retry or an end of the row itself is
+found within 30 s. The graces of 60 s that follow allow this delay. So the cost of a cycle depends on the number of
+changes, not on the number of rows.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +21,13 @@ REST_SECONDS: Final = 30
 
 
 class Rest(Struct, frozen=True):
-    """Why a row may rest: its Job at this version, until then."""
+    """The rest of one row.
+
+    attempt: attempt of the row.
+    queue: queue of the row.
+    version: resourceVersion of its Job. Another version ends the rest.
+    until: end of the rest, in seconds of this process's clock.
+    """
 
     attempt: int
     queue: str
@@ -29,22 +35,22 @@ class Rest(Struct, frozen=True):
     until: float
 
 
-def may_rest(standing: JobsVerdict, job: Job, pods: Iterable[Pod]) -> bool:
-    """Whether the row's only Job is under way, with nothing to remove and nothing to watch."""
-    verdict = standing.verdict
-    if standing.ends or not isinstance(verdict, Hold) or verdict.reason is not HoldReason.LAUNCHED:
+def may_rest(found: JobsVerdict, job: Job, pods: Iterable[Pod]) -> bool:
+    """Whether the row's only Job is under way, with no object to delete and no Pod to watch."""
+    verdict = found.verdict
+    if found.ends or not isinstance(verdict, Hold) or verdict.reason is not HoldReason.LAUNCHED:
         return False
     is_plain = job.phase is Phase.ACTIVE and not job.deleting
     return is_plain and not any(is_news(pod) for pod in pods)
 
 
 def is_news(pod: Pod) -> bool:
-    """A Pod that cannot start, or that somebody wants gone."""
+    """Whether a Pod cannot start, or is being deleted."""
     return pod.deleting or pod.waiting_reason in CANNOT_START
 
 
 def plan_rest(task: Task, job: Job, pods: Iterable[Pod], now: float, left: float) -> Rest:
-    """Until half a minute from now at most, not all at once; no longer than until its start deadline in `left` s."""
+    """A rest of 15 to 30 s, spread by task id. Before the start: at most `left` seconds, to the start deadline."""
     has_started = any(pod.phase != "Pending" for pod in pods)
     most = REST_SECONDS * (0.5 + task.id % 16 / 32)
     return Rest(task.attempt, task.queue, job.resource_version, now + (most if has_started else min(most, left)))
@@ -53,7 +59,7 @@ def plan_rest(task: Task, job: Job, pods: Iterable[Pod], now: float, left: float
 def still_resting(
     resting: Mapping[int, Rest], jobs: Mapping[int, Sequence[Job]], stuck: frozenset[str], now: float
 ) -> dict[int, Rest]:
-    """Those whose time is not over and whose Job is as it was. `stuck`: UIDs of Jobs whose Pod is news."""
+    """Rows whose rest is not over and whose Job has not changed. `stuck`: UIDs of Jobs with a Pod that `is_news`."""
     return {
         id_: rest
         for id_, rest in resting.items()

@@ -1,7 +1,7 @@
-"""Makes Jobs: builds, checks, asks, sends, and lets the memory learn what became of it.
+"""Makes Jobs: builds a Job, checks it, asks the API server if needed, sends the create, and stores the result.
 
-A create is sent under a name that only this launch of this row has. An answer that does not say for certain whether
-the Job was made is confirmed by a GET, or it counts as unknown.
+Only this launch of this row has the name in the create. A refusal is confirmed by a GET. An answer that does not say
+for certain whether the Job was made counts as unknown.
 """
 
 import asyncio
@@ -30,13 +30,13 @@ log = structlog.get_logger(component="jobs.submit")
 BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
 AT_A_TIME: Final = 16
 RESOLVE_AFTER_SECONDS: Final = 20
-"""After this no POST of ours can land any more (client and server limits together), so a GET tells."""
+"""No POST of ours can land after this time (client and server limits together), so a GET tells the result."""
 TAKEN_AS_IT_IS: Final = frozenset({Meaning.CREATED, Meaning.UNKNOWN, Meaning.UNAUTHORIZED, Meaning.NOT_SENT})
 STILL_THERE: Final = ApiAnswer(200)
 
 
 class Jobs(Protocol):
-    """The Jobs API, as far as it is used here."""
+    """The calls of the Jobs API that `Submitter` needs."""
 
     async def create(self, manifest: Manifest) -> ApiAnswer: ...
     async def get(self, name: str) -> ApiAnswer: ...
@@ -44,12 +44,12 @@ class Jobs(Protocol):
 
 
 class Submitter:
-    """Carries orders out, AT_A_TIME at once."""
+    """Sends orders, at most AT_A_TIME at once."""
 
     def __init__(
         self, jobs: Jobs, site: Site, memory: Memory, refused: Callable[[], None], clock: Clock = elapsed
     ) -> None:
-        """`refused` is called when our account may not do this any more: its rights should be asked for again."""
+        """`refused`: called when our account lacks a right, so that the rights are checked again."""
         self._jobs = jobs
         self._refused = refused
         self._site = site
@@ -65,11 +65,11 @@ class Submitter:
         return self._site.installation
 
     def tell_time(self, now: datetime) -> None:
-        """The database's clock, which set the rows' times."""
+        """Stores the database's time, for the metric of waiting times."""
         self._database_clock = now, self._clock()
 
     async def submit(self, orders: Sequence[Order], templates: Mapping[str, Template | str]) -> None:
-        """Returns when every order is on its way. Answers come in later, so that the next cycle need not wait."""
+        """Starts every order. Returns before the last answers, so that the next cycle need not wait."""
         if self._bugs:
             raise self._bugs.pop()
         for order in orders:
@@ -83,12 +83,12 @@ class Submitter:
             task.add_done_callback(self._ended)
 
     async def drain(self) -> None:
-        """Until no answer is awaited any more."""
+        """Waits until every create has its answer."""
         while self._under_way:
             await asyncio.wait(self._under_way)
 
     async def resolve(self) -> None:
-        """Asks what became of creates whose row no longer wants them."""
+        """Asks for the result of unanswered creates that are older than RESOLVE_AFTER_SECONDS."""
         now, creates = self._clock(), self._memory.creates
         late = [one.name for one in creates.by_name.values()
                 if not (one.is_answered or one.is_under_way) and now - one.sent_at > RESOLVE_AFTER_SECONDS]  # fmt: skip
@@ -115,7 +115,7 @@ class Submitter:
 
     async def _launch(self, order: Order, name: str, template: Template) -> CreateResult:
         if self._memory.api.hold(self._clock()):
-            return CreateResult(order, name)  # an answer before this one asked for a pause; the row is judged anew
+            return CreateResult(order, name)  # an earlier answer asked for a pause; the next cycle judges the row again
         manifest = build_job(order, template, self._site)
         if violation := check_job(manifest, order, template, self._site):
             return CreateResult(order, name, violation=violation)
@@ -124,7 +124,7 @@ class Submitter:
         return await self._create(order, name, manifest)
 
     async def _why_wait(self, order: Order) -> ApiAnswer | None:
-        """Puts the launch's question to the API server, because a view may lag. None: the create may be sent."""
+        """Asks the launch's question, because the view may lag. Returns an answer that forbids the create, or None."""
         if order.launch.ask is Ask.NOTHING:
             return None
         if order.launch.ask is Ask.ALL_JOBS:
@@ -134,7 +134,7 @@ class Submitter:
                 return ApiAnswer(0, message=str(fault))
             return None if are_over(jobs, identity_of(order)) else STILL_THERE
         answer = await self._jobs.get(name_of(order, self._site.installation, order.launch.number - 1))
-        is_foreign = answer.job is not None and answer.job.identity != identity_of(order)  # so ours is gone
+        is_foreign = answer.job is not None and answer.job.identity != identity_of(order)  # so our Job is gone
         return None if is_absent(answer) or is_foreign else answer
 
     async def _create(self, order: Order, name: str, manifest: Manifest) -> CreateResult:
@@ -142,14 +142,14 @@ class Submitter:
         answer = await self._jobs.create(manifest)
         meaning, job = read_create(answer), answer.job
         if meaning is Meaning.CREATED and job is None:
-            meaning = Meaning.UNKNOWN  # a proxy's 200, or a Job that came back without its identity
+            meaning = Meaning.UNKNOWN  # an answer of a proxy, or a Job without its identity
         elif meaning not in TAKEN_AS_IT_IS:
             meaning, job = await self._confirm(name, meaning)
         JOB_CREATES.labels(meaning).inc()
         return CreateResult(order, name, meaning, answer, job)
 
     async def _confirm(self, name: str, meaning: Meaning) -> tuple[Meaning, Job | None]:
-        """A refusal is believed only once a GET has said that there is no such Job."""
+        """Confirms a refusal. It is believed only if a GET says that the Job does not exist."""
         found = await self._jobs.get(name)
         if found.status == 200:
             return Meaning.EXISTS, found.job
@@ -172,7 +172,7 @@ class Submitter:
             log.warning("parked", task=order.task.id, reason=hold.reason, detail=hold.detail)
 
     def _report_wait(self, order: Order) -> None:
-        """How long a row waited for its first Job."""
+        """Observes the time that a row waited for its first Job."""
         if order.launch.number == 1 and not order.launch.is_repeat:
             told, at = self._database_clock
             now = told + timedelta(seconds=self._clock() - at)

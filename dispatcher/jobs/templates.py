@@ -1,7 +1,7 @@
-"""Job templates: plain Job manifests whose own annotations open them to rows (docs/author.md).
+"""Job templates: plain Job manifests. Their annotations say which fields rows may set (docs/author.md).
 
-A template is trusted, but not blindly: whatever would break "one launch = one Job = one Pod", or would make a bound
-mean something else than it says, is a fault when the file is read, with the field's name, and launches nothing.
+Templates are trusted, but checked when the file is read. A template must not break "one launch = one Job = one Pod",
+and its bounds must mean what they say. A faulty template launches no Job; the fault names the field.
 """
 
 import hashlib
@@ -37,11 +37,25 @@ OURS: Final = (
     "maxFailedIndexes", "podFailurePolicy", "podReplacementPolicy", "selector",
     "successPolicy", "suspend", "ttlSecondsAfterFinished",
 )  # fmt: skip
-"""Fields of the Job's spec that the dispatcher decides; a TTL, for one, would delete the memory of a launch."""
+"""Fields of the Job's spec that the dispatcher sets or forbids. For example, a TTL would delete a launch's memory."""
 
 
 class Template(Struct, frozen=True):
-    """A manifest that was read and judged; `opened` holds what rows may set, `taken` the env names that it sets."""
+    """A manifest that passed the checks.
+
+    name: name of the template.
+    manifest: the Job as it was written.
+    container: index of the task's container.
+    opened: names of the fields that rows may set.
+    taken: names of the variables that the template sets.
+    images: globs for a row's image.
+    machines: globs for a row's machine.
+    max_cpu: most cores that a row may ask for; None: rows may not set cpu.
+    max_memory: most bytes that a row may ask for; None: rows may not set memory.
+    max_seconds: highest run limit.
+    report: "sql" or "exit-code".
+    digest: digest of the manifest.
+    """
 
     name: str
     manifest: Manifest
@@ -68,7 +82,7 @@ class Template(Struct, frozen=True):
 
 
 def parse_template(name: str, text: str) -> Template:
-    """A template from the text of its file; TemplateError names field, value and rule."""
+    """The template of a file's text. TemplateError names field, value and rule."""
     try:
         manifest = msgspec.yaml.decode(text, type=dict[str, Any])
     except msgspec.DecodeError as fault:
@@ -82,7 +96,7 @@ def parse_template(name: str, text: str) -> Template:
 
 
 def judge_template(name: str, manifest: Manifest) -> Template:
-    """Checks a manifest field by field."""
+    """The template of a manifest, after all checks."""
     must(NAME.fullmatch(name) is not None, "its name", name, "lower-case letters, digits, '-', at most 63 characters")
     must(manifest.get("apiVersion") == "batch/v1", "apiVersion", manifest.get("apiVersion"), "must be batch/v1")
     must(manifest.get("kind") == "Job", "kind", manifest.get("kind"), "must be Job")
@@ -137,7 +151,7 @@ def check_metadata(meta: Mapping[str, Any], pod_meta: Mapping[str, Any]) -> None
 
 
 def check_one_launch(spec: Mapping[str, Any]) -> None:
-    """One launch = one Job = one Pod that runs once."""
+    """Checks that one launch is one Job and one Pod that runs once."""
     for field in OURS:
         must(field not in spec, f"spec.{field}", spec.get(field), "the dispatcher decides it: leave it out")
     for field, only in (("parallelism", 1), ("completions", 1), ("backoffLimit", 0)):
@@ -178,7 +192,7 @@ def read_globs(written: str | None) -> tuple[str, ...]:
 def read_bound_pod(
     resource: str, written: str | None, container: Mapping[str, Any], opened: frozenset[str]
 ) -> Fraction | None:
-    """The most that a row may ask for: the annotation, else the container's own limit."""
+    """The most that a row may ask for: the annotation, or else the container's own limit."""
     if resource not in opened:
         return None
     limits = (container.get("resources") or {}).get("limits") or {}

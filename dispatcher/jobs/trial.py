@@ -1,8 +1,7 @@
-"""Whether the API server would take the Job of a row, found out without making one.
+"""Finds out whether the API server would accept the Job of a row, without making the Job.
 
-The janitor knows nothing of what a dispatcher was answered; so it asks itself: a GET of the name, then the same POST
-with `dryRun=All`. Only what speaks of the row itself is believed; a full quota, an outage or a missing right says
-nothing of it.
+The janitor does not see the answers that a dispatcher got. So the janitor sends a GET of the name, then the POST of a
+dispatcher with `dryRun=All`. Only answers about the row itself count. A full quota, an outage or a missing right does not.
 """
 
 from collections.abc import Mapping
@@ -22,23 +21,23 @@ OF_THE_ROW: Final = frozenset({Meaning.POISON, Meaning.DENIED})
 
 
 class Jobs(Protocol):
-    """What it needs of the cluster."""
+    """The calls of the Jobs API that `Trial` needs."""
 
     async def get(self, name: str) -> ApiAnswer: ...
     async def try_create(self, manifest: Manifest) -> ApiAnswer: ...
 
 
 class Trial:
-    """Asks for one row at a time."""
+    """Tries one row at a time."""
 
     def __init__(self, jobs: Jobs, site: Site) -> None:
         self._jobs = jobs
         self._site = site
 
     async def refusal(self, order: Order, templates: Mapping[str, Template | str]) -> Hold | None:
-        """Why no Job can be made of this row as it is; None: one can, or it is not known."""
+        """Why no Job can be made of this row as it is; None: a Job can be made, or it is not known."""
         template = templates[order.task.template]
-        assert isinstance(template, Template)  # it was offered
+        assert isinstance(template, Template)  # a faulty template has no offer
         manifest = build_job(order, template, self._site)
         if violation := check_job(manifest, order, template, self._site):
             return Hold(HoldReason.POLICY_DENIED, violation)

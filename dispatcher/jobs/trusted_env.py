@@ -1,5 +1,6 @@
-"""Environment variables that make programs run or trust something. `dispatcher exec` reads this file too, so it imports
-nothing of the package.
+"""Environment variables whose value programs run or trust.
+
+`dispatcher exec` imports this file too, so the file imports nothing of the package.
 """
 
 NAMES = frozenset({
@@ -14,8 +15,10 @@ PROXIES = frozenset({"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"})
 
 
 def is_trusted(name: str) -> bool:
-    """True: shells, interpreters, or clients of databases and clouds run or trust what this variable says, so that its
-    value is code beside the template's Secrets. A row may set it only where the template opens it by name.
+    """Whether shells, interpreters, or clients of databases and clouds run or trust the value of this variable.
+
+    Such a value acts like code, and the container also has the template's Secrets. A row may set the variable only if
+    the template opens it by name.
     """
-    is_ours = name == "NODE_NAME"  # of the contract; the prefix NODE_ means Node.js
+    is_ours = name == "NODE_NAME"  # part of the contract; the prefix NODE_ means Node.js
     return not is_ours and (name in NAMES or name.startswith(PREFIXES) or name.upper() in PROXIES)

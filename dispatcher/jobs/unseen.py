@@ -1,7 +1,7 @@
-"""Creates of this process that the watch has not shown yet.
+"""Unseen creates: creates of this process that the watch has not shown yet.
 
-They count against the caps until the watch has shown them, and a row has one unanswered create at a time
-(docs/protocol.md, section 4). That is what keeps a cap while the watch lags.
+An unseen create counts against the caps, so a cap holds while the watch lags. A row has one unanswered create at a time
+(docs/protocol.md, section 4).
 """
 
 import msgspec
@@ -17,8 +17,13 @@ from dispatcher.model.verdicts import Hold, HoldReason
 class Unseen(Struct, frozen=True):
     """One create.
 
+    name: name of the Job.
+    task_id: the row.
+    attempt: attempt of the row.
+    group: launch group of the Job.
+    submitted_by: submitter of the row.
     sent_at: when the POST was sent, in seconds of this process's clock.
-    resource_version: version of the Job that the answer gave; None: there is no answer that says the Job exists.
+    resource_version: version of the Job in the answer; None: no answer has said that the Job exists.
     is_under_way: an answer may still come.
     """
 
@@ -41,14 +46,14 @@ class Unseen(Struct, frozen=True):
 
     @property
     def is_awaited(self) -> bool:
-        """Its answer will come, or the watch will show it: nothing about the row is decided before."""
+        """Whether an answer may come, or the watch will show the Job. Until then the row is not judged."""
         return self.is_under_way or self.is_answered
 
 
 def plan_create(launch: Launch, unseen: Unseen | None, name: str) -> Launch | Hold:
-    """A launch that the table of outcomes asks for, as far as this process's last create of the row allows it.
+    """The launch that the table of outcomes asks for, or a hold if the row's last create is not resolved.
 
-    An unanswered create is repeated under its name, and only while the row, read anew, still asks for that name.
+    An unanswered create is repeated under its own name, and only while the row, read again, asks for that name.
     """
     if unseen is None:
         return launch
@@ -62,22 +67,22 @@ def plan_create(launch: Launch, unseen: Unseen | None, name: str) -> Launch | Ho
 
 
 class UnseenCreates:
-    """All of them, by the name of the Job."""
+    """All unseen creates, by name of the Job."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, Unseen] = {}
 
     def begin(self, name: str, task: Task, group: LaunchGroup, now: float) -> None:
-        """The create counts from here on. No second one of this name begins before `end`."""
+        """The create counts from now on. No second create of this name begins before `end`."""
         self.by_name[name] = Unseen(name, task.id, task.attempt, group, task.submitted_by, now, is_under_way=True)
 
     def sent(self, name: str, now: float) -> None:
-        """The POST is sent only now: a question was put to the API server before."""
+        """Sets the time of the POST. A question to the API server may have come before it."""
         if (unseen := self.by_name.get(name)) is not None:
             self.by_name[name] = msgspec.structs.replace(unseen, sent_at=now)
 
     def end(self, name: str) -> None:
-        """Its answer came, or none will come."""
+        """The answer came, or no answer will come."""
         if (unseen := self.by_name.get(name)) is not None:
             self.by_name[name] = msgspec.structs.replace(unseen, is_under_way=False)
 
@@ -97,7 +102,7 @@ class UnseenCreates:
         return frozenset(unseen.name for unseen in self.by_name.values() if not unseen.is_answered)
 
     def observe(self, view: ClusterView) -> None:
-        """Forgets creates that the view shows, or that it is newer than: those came and went."""
+        """Forgets creates that the view shows, and creates older than the view: their Jobs came and went."""
         for unseen in list(self.by_name.values()):
             version = unseen.resource_version
             if unseen.name in view.jobs or (version is not None and view.has_seen(version)):

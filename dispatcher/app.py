@@ -63,7 +63,7 @@ class Companion(Protocol):
 
 
 async def run(settings: Settings, companion: Callable[[Settings, KubeClient], Companion] | None = None) -> None:
-    """`dispatcher run`: until SIGTERM or SIGINT, then ends within 30 s."""
+    """`dispatcher run`: runs until SIGTERM or SIGINT, then ends within 30 s."""
     client = KubeClient(await log_in(settings.kube))
     app = App(settings, client, companion(settings, client) if companion else None)
     try:
@@ -114,7 +114,7 @@ class App:
         self.usage = Usage(settings.placement.prometheus_url, Session(database_url), namespace)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Adapters as long as anything needs them, stages until `stop`."""
+        """Runs the stages until `stop`, and the adapters until the stages have ended."""
         address = self.settings.service.listen_address
         server = await health.serve(self.health_app(), address)
         log.info("started", installation=self.settings.kube.installation, address=address)
@@ -136,7 +136,7 @@ class App:
             log.info("stopped")
 
     async def _run_stages(self, stop: asyncio.Event) -> bool:
-        """True: no answer to a write is awaited any more."""
+        """Runs the stages until `stop`. Returns True if every write has its answer."""
         is_drained = False
         rounds = (self.asking, self.dispatching, self.sweeping, *self.usage.rounds)
         stages = [asyncio.create_task(one.run(stop)) for one in rounds]
@@ -154,7 +154,7 @@ class App:
         for stage in stages:
             stage.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await stage  # a bug that ended a stage ends the program
+                await stage  # a bug in a stage ends the program
         return is_drained
 
     async def close(self) -> None:
@@ -169,7 +169,7 @@ class App:
 
     @contextlib.asynccontextmanager
     async def rows(self, held_at_most: int = 0) -> AsyncIterator[Look]:
-        """Rows to decide by; the gauge says whether there are any."""
+        """A snapshot of the rows. Sets the gauge that shows whether the database can be read."""
         try:
             async with look(self.session, held_at_most) as rows:
                 DATABASE_UP.set(1)
@@ -187,12 +187,12 @@ class App:
         return ACCESS_AGAIN_SECONDS if self.access.fault else ACCESS_SECONDS
 
     def begin_term(self) -> None:
-        """Caps are counted from a list of our own term: the last leader's newest Jobs may not be in our view."""
+        """Lists Jobs and Pods again when a term begins: our view may lack the newest Jobs of the last leader."""
         self.mirror.relist()
         self.wake()
 
     def when_leading(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """A replica that only plans looks at its own pace."""
+        """A wake that works only on the leader. Other replicas plan only at their poll interval."""
         return lambda: wake() if self.lease.is_trusted() else None
 
     def may_sweep(self) -> bool:

@@ -1,1 +1,1 @@
-"""Row → gates: which waiting rows are launched now, and why the others are not."""
+"""Row → gates: decides which waiting rows are launched now, and tells why the other rows are held."""

@@ -1,10 +1,12 @@
-"""Reads a queue by submitter, where its first rows are all held: nobody's rows hide anybody else's, however many.
+"""Reads a queue by submitter, if its first rows are all held. So the held rows of one submitter never hide the rows of
+another submitter, whatever their number.
 
-Every submitter's first rows are read in each look. A submitter's window is widened where its own rows are held, and
-its size is remembered, so that the next look asks for as much straight away. No position is remembered: ids commit out
-of order. What all wide windows of a look may read together is bounded; those that get nothing come first in the next
-look. A wide window is read again only after a while, the wider the later: ten thousand bad rows of one submitter must
-not make the cycles of the others slow.
+* Each cycle reads the first rows of every submitter.
+* If a submitter's first rows are held, its window becomes wider. The size is remembered, so that the next cycle reads
+  as many rows at once. No position is remembered, because ids commit out of order.
+* All wide windows of a cycle share a budget of rows. Submitters that get nothing come first in the next cycle.
+* A wide window is read again only after a pause, which grows with the number of held rows. Otherwise ten thousand bad
+  rows of one submitter would slow down the cycles of all.
 """
 
 from collections import Counter
@@ -24,23 +26,23 @@ from dispatcher.admission.heads import (
     Judge,
     QueueSubmitter,
     grouped,
-    is_hiding,
+    may_hide_rows,
     queue_submitter,
-    turn,
+    sort_key,
 )
 from dispatcher.model.verdicts import HoldReason
 
 LEAST_WINDOW: Final = 20
 WIDE_ROWS_A_SECOND: Final = 5000
-"""Of one submitter: after a wide look only its first rows are read, the longer the more rows were held."""
+"""Sets the pause between two wide reads of one submitter: one second for so many held rows."""
 WIDE_ROWS_A_LOOK: Final = 100_000
 
 
-class WideLook(NamedTuple):
-    """The last look beyond a submitter's first rows.
+class WideRead(NamedTuple):
+    """The last read beyond a submitter's first rows.
 
-    at: when, by the database's clock.
-    held: how many rows wait for each reason.
+    at: time of the read, by the database's clock.
+    held: number of held rows by reason.
     """
 
     at: datetime
@@ -48,70 +50,72 @@ class WideLook(NamedTuple):
 
     @property
     def until(self) -> datetime:
-        """When the next one may be. Only rows that are held for their own sake count: rows with a Job under way, and
-        rows that wait for a cap, are read again at once, because the next row to launch stands behind them.
+        """The earliest time of the next wide read.
+
+        Rows that wait for their submitter's cap do not count: the next row to launch comes after them. Rows with a Job
+        under way do not count either: they are not in `held`.
         """
         bad = sum(count for reason, count in self.held.items() if reason is not HoldReason.SUBMITTER_CAP)
         return self.at + timedelta(seconds=bad / WIDE_ROWS_A_SECOND)
 
 
 class SubmitterScan:
-    """Remembers how far each submitter's rows have to be looked at, and when that was done last."""
+    """Remembers the window of each submitter and the time of its last wide read."""
 
     def __init__(self, wanted: int) -> None:
         self._wanted = wanted
         self._windows: dict[QueueSubmitter, int] = {}
         self._denied: dict[QueueSubmitter, int] = {}
-        self._looked: dict[QueueSubmitter, WideLook] = {}
+        self._wide_reads: dict[QueueSubmitter, WideRead] = {}
 
     async def heads(self, index: Index, judge: Judge, queues: Sequence[str]) -> dict[str, tuple[Head, bool]]:
-        """The head of each queue, and whether held rows still hide others there."""
+        """The head of each queue, and whether held rows may still hide other rows of the queue."""
         first = first_windows(await index.submitters(queues))
-        wide = {line for line in first if self._may_widen(line, judge)}
+        wide = {key for key in first if self._may_widen(key, judge)}
         budget = Budget(WIDE_ROWS_A_LOOK, self._denied)
-        windows = first | budget.grant({line: self._windows[line] for line in wide if line in self._windows})
+        windows = first | budget.grant({key: self._windows[key] for key in wide if key in self._windows})
         read: dict[QueueSubmitter, Head] = {}
         farthest = dict(first)
         for _ in range(ROUNDS):
             read |= await self._read(index, judge, windows)
             farthest |= windows
-            windows = budget.grant(self._wider({line: windows[line] for line in windows.keys() & wide}, read, judge))
+            windows = budget.grant(self._wider({key: windows[key] for key in windows.keys() & wide}, read, judge))
             if not windows:
                 break
         self._remember(read, first, farthest, judge)
         self._denied = budget.denied
         self._windows |= self._denied
-        told = read | {
-            line: self._as_last_told(line, read[line], first[line]) for line in read if farthest[line] == first[line]
+        counted = read | {
+            key: self._with_last_counts(key, read[key], first[key]) for key in read if farthest[key] == first[key]
         }
-        return {queue: merged(queue, told, first) for queue in queues}
+        return {queue: merged(queue, counted, first) for queue in queues}
 
-    def _as_last_told(self, line: QueueSubmitter, head: Head, first: int) -> Head:
-        """The counts of the last wide look, until the rows behind the first ones are read again."""
-        last = self._looked.get(line)
-        return msgspec.structs.replace(head, held=last.held) if last is not None and len_held(head) >= first else head
+    def _with_last_counts(self, key: QueueSubmitter, head: Head, first: int) -> Head:
+        """The head with the counts of the last wide read. They stay until the next wide read."""
+        last = self._wide_reads.get(key)
+        return msgspec.structs.replace(head, held=last.held) if last is not None and held_count(head) >= first else head
 
-    def _may_widen(self, line: QueueSubmitter, judge: Judge) -> bool:
-        """A submitter at its cap has nothing to find, and after a wide look some time passes."""
-        last = self._looked.get(line)
+    def _may_widen(self, key: QueueSubmitter, judge: Judge) -> bool:
+        """False: the submitter is at its cap, or its pause after a wide read is not over."""
+        last = self._wide_reads.get(key)
         rests = last is not None and last.at <= judge.snapshot.now < last.until
-        return not rests and over_submitter_cap(*line, judge.snapshot) is None
+        return not rests and over_submitter_cap(*key, judge.snapshot) is None
 
     async def _read(
         self, index: Index, judge: Judge, windows: Mapping[QueueSubmitter, int]
     ) -> dict[QueueSubmitter, Head]:
         rows = grouped(await index.indexed_rows_of(windows), queue_submitter) if windows else {}
         await judge.learn(index, rows.values())
-        return {line: judge.head(rows.get(line, ())) for line in windows}
+        return {key: judge.head(rows.get(key, ())) for key in windows}
 
     def _wider(
         self, windows: Mapping[QueueSubmitter, int], read: Mapping[QueueSubmitter, Head], judge: Judge
     ) -> dict[QueueSubmitter, int]:
-        """Submitters whose own rows are held, to be looked at further."""
+        """Wider windows of submitters whose held rows may hide rows that could be launched."""
         return {
-            line: min(window * 8, WIDEST_WINDOW) for line, window in windows.items()
-            if window < WIDEST_WINDOW and is_hiding(read[line], window, self._wanted)
-            and over_submitter_cap(*line, judge.snapshot, len(read[line].able)) is None
+            key: min(window * 8, WIDEST_WINDOW) for key, window in windows.items()
+            if window < WIDEST_WINDOW and may_hide_rows(read[key], window, self._wanted)
+            and over_submitter_cap(*key, judge.snapshot, len(read[key].launchable)) is None
         }  # fmt: skip
 
     def _remember(
@@ -121,71 +125,71 @@ class SubmitterScan:
         farthest: Mapping[QueueSubmitter, int],
         judge: Judge,
     ) -> None:
-        """What each line needed. A line that was not looked at beyond its first rows keeps what was known of it."""
-        known, looked = self._windows, self._looked
-        self._windows, self._looked = {}, {}
-        for line, head in read.items():
-            if farthest[line] > first[line]:
-                self._windows |= window_for(line, head, first[line])
-                if is_done(head, farthest[line]):
-                    self._looked[line] = WideLook(judge.snapshot.now, head.held)
+        """Stores window and time of each wide read. Keys without a wide read keep their old values."""
+        known, wide_reads = self._windows, self._wide_reads
+        self._windows, self._wide_reads = {}, {}
+        for key, head in read.items():
+            if farthest[key] > first[key]:
+                self._windows |= window_for(key, head, first[key])
+                if is_done(head, farthest[key]):
+                    self._wide_reads[key] = WideRead(judge.snapshot.now, head.held)
                 continue
-            if line in known:
-                self._windows[line] = known[line]
-            if line in looked and over_submitter_cap(*line, judge.snapshot) is None:
-                self._looked[line] = looked[line]
+            if key in known:
+                self._windows[key] = known[key]
+            if key in wide_reads and over_submitter_cap(*key, judge.snapshot) is None:
+                self._wide_reads[key] = wide_reads[key]
 
 
 def is_done(head: Head, window: int) -> bool:
-    """True: a row to launch was found, or there is none among all that may be looked at; none waits to be judged."""
-    is_all = head.there < window or window >= WIDEST_WINDOW
-    return (is_all or bool(head.able)) and HoldReason.NEXT_CYCLE not in head.held
+    """Whether a wide read needs no further rows: all kinds were judged, and a row was found or all rows were read."""
+    is_all = head.read_count < window or window >= WIDEST_WINDOW
+    return (is_all or bool(head.launchable)) and HoldReason.NEXT_CYCLE not in head.held
 
 
-def window_for(line: QueueSubmitter, head: Head, first: int) -> dict[QueueSubmitter, int]:
-    """What to ask for straight away in the next look; nothing where the first rows will do."""
-    needed = min(len_held(head) + first, WIDEST_WINDOW)
-    return {line: needed} if needed > 2 * first else {}
+def window_for(key: QueueSubmitter, head: Head, first: int) -> dict[QueueSubmitter, int]:
+    """The window for the next cycle; empty: the first rows are enough."""
+    needed = min(held_count(head) + first, WIDEST_WINDOW)
+    return {key: needed} if needed > 2 * first else {}
 
 
 class Budget:
-    """What the wide windows of one look may read together."""
+    """The number of rows that all wide windows of one cycle may read together."""
 
     def __init__(self, rows: int, urgent: Container[QueueSubmitter]) -> None:
-        """`urgent`: those that were denied in the look before; they come first."""
+        """`urgent`: keys that the last cycle denied. They come first."""
         self.denied: dict[QueueSubmitter, int] = {}
         self._left = rows
         self._urgent = urgent
 
     def grant(self, windows: Mapping[QueueSubmitter, int]) -> dict[QueueSubmitter, int]:
-        """As many of the windows as there are rows left to read."""
+        """The windows that fit into the rest of the budget. The other windows are noted in `denied`."""
         granted: dict[QueueSubmitter, int] = {}
-        for line in sorted(windows, key=lambda line: (line not in self._urgent, line)):
-            if windows[line] <= self._left:
-                granted[line] = windows[line]
-                self._left -= windows[line]
+        for key in sorted(windows, key=lambda key: (key not in self._urgent, key)):
+            if windows[key] <= self._left:
+                granted[key] = windows[key]
+                self._left -= windows[key]
             else:
-                self.denied[line] = windows[line]
+                self.denied[key] = windows[key]
         return granted
 
 
 def merged(queue: str, read: Mapping[QueueSubmitter, Head], first: Mapping[QueueSubmitter, int]) -> tuple[Head, bool]:
-    """The head of a queue from those of its submitters; True: of one of them, a first window would still be full."""
-    own = {line: head for line, head in read.items() if line[0] == queue}
-    able = sorted((row for head in own.values() for row in head.able), key=turn)
+    """The head of a queue from the heads of its submitters, and whether held rows fill the first window of one."""
+    own = {key: head for key, head in read.items() if key[0] == queue}
+    launchable = sorted((row for head in own.values() for row in head.launchable), key=sort_key)
     held: Counter[HoldReason] = Counter()
     for head in own.values():
         held.update(head.held)
-    is_hidden = any(len_held(head) >= first[line] for line, head in own.items())
-    return Head(sum(head.there for head in own.values()), able, held), is_hidden
+    is_hidden = any(held_count(head) >= first[key] for key, head in own.items())
+    return Head(sum(head.read_count for head in own.values()), launchable, held), is_hidden
 
 
-def len_held(head: Head) -> int:
-    """Rows that were passed over."""
-    return head.there - len(head.able)
+def held_count(head: Head) -> int:
+    """Number of rows that were read and are not launchable."""
+    return head.read_count - len(head.launchable)
 
 
-def first_windows(lines: Sequence[QueueSubmitter]) -> dict[QueueSubmitter, int]:
-    """As many rows of a queue as without its submitters, in equal parts, and a few of each at least."""
-    of_queue = Counter(queue for queue, _ in lines)
-    return {line: max(LEAST_WINDOW, FIRST_WINDOW // of_queue[line[0]]) for line in lines}
+def first_windows(keys: Sequence[QueueSubmitter]) -> dict[QueueSubmitter, int]:
+    """The first window of each key: an equal part of FIRST_WINDOW, at least LEAST_WINDOW rows."""
+    of_queue = Counter(queue for queue, _ in keys)
+    return {key: max(LEAST_WINDOW, FIRST_WINDOW // of_queue[key[0]]) for key in keys}

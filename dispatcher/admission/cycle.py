@@ -1,4 +1,4 @@
-"""One cycle's decision: candidates in their order, each judged by the picture that the admitted ones before it left."""
+"""The decision of one cycle: judges the candidates in their order, each after the admissions before it."""
 
 from collections.abc import Iterable, Mapping
 
@@ -12,7 +12,12 @@ from dispatcher.model.verdicts import Admit, Hold
 
 
 class Plan(Struct, frozen=True):
-    """What to launch, in order; why the other rows are held; what to remove."""
+    """The decision of one cycle.
+
+    launches: candidates to launch, in their order.
+    holds: the holds of the other rows, by task.
+    ends: objects to delete.
+    """
 
     launches: tuple[Candidate, ...]
     holds: Mapping[int, Hold]
@@ -20,7 +25,7 @@ class Plan(Struct, frozen=True):
 
 
 def plan_cycle(snapshot: ClusterSnapshot, candidates: Iterable[Candidate]) -> Plan:
-    """Judges every candidate once. Each admitted one changes the snapshot for those after it."""
+    """Judges every candidate once. Each admission changes the snapshot for the candidates after it."""
     launches: list[Candidate] = []
     holds: dict[int, Hold] = {}
     ends: list[End] = []

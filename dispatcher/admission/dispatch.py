@@ -1,11 +1,11 @@
-"""One cycle: look, judge, launch.
+"""One cycle: reads Jobs and rows, judges the rows, launches.
 
-Jobs are looked at first, rows second, so that no Job is newer than the row it is judged with: the other way round,
-work that has just reported would be launched again. Everything between the look and the first write is decided
-synchronously against one picture.
+The view of Jobs is fixed first, and rows are read second. So no Job is newer than the row that it is judged with. The
+other order would launch a task again that has just reported. All decisions are made against one immutable picture.
 
-Failure story: no rows (database away, standby, unfit) ends the cycle with a fault and nothing is written; a cluster
-view that is too old still judges, so that reasons can be told, but launches and removes nothing.
+Failure story: if the rows cannot be read (the database is away, is a standby or does not fit), the cycle ends with a
+fault and writes nothing. If the view of the cluster is too old, the cycle still judges rows, so that their reasons are
+known, but launches and deletes nothing.
 """
 
 import asyncio
@@ -50,13 +50,13 @@ log = structlog.get_logger(component="admission.dispatch")
 BATCH: Final = 100
 SPARE: Final = 200
 TAIL_SECONDS: Final = 0.05
-"""After work was found, look again soon: the notify that would tell of more may have been held back."""
+"""Pause after a cycle that found work. The notify for further rows may be delayed."""
 TAIL_LOOKS: Final = 4
 DEAF_SECONDS: Final = 0.25
 
 
 class Rows(Index, Histories, Protocol):
-    """One snapshot of the rows."""
+    """The rows in one snapshot of the database."""
 
     now: datetime
     frame: Frame
@@ -75,7 +75,7 @@ class RestingRow(Protocol):
 
 
 class Picture(Offers, Protocol):
-    """What Jobs mean to rows, as the next stage tells it for one cycle. Nothing in it changes."""
+    """The Jobs stage's immutable picture of one cycle: judges rows by their Jobs."""
 
     @property
     def brakes(self) -> Brakes: ...
@@ -89,25 +89,35 @@ class Picture(Offers, Protocol):
 
 
 P = TypeVar("P", bound=Picture)
-"""The picture that the next stage takes, and gets back."""
+"""The type of picture that the Jobs stage makes and gets back."""
 
 
 class Jobs(Protocol[P]):
-    """The stage that follows: it takes the picture of a cycle, and carries out what was decided by it."""
+    """The Jobs stage: makes the picture of a cycle, and sends the orders that were decided by it."""
 
     def picture(self, view: ClusterView, now: datetime, database_id: str) -> P: ...
     async def launch(self, picture: P, judged: Sequence[tuple[Task, JobsVerdict]], orders: Sequence[Order]) -> int: ...
 
 
 class Lead(Protocol):
-    """Who leads."""
+    """The lease, as far as a cycle uses it."""
 
     def term(self) -> int: ...
     def vacancy(self) -> str: ...
 
 
 class DispatchPorts(Struct, frozen=True):
-    """Where the facts of a cycle come from, and where deletes go."""
+    """The adapters that a cycle uses.
+
+    view: the view of the cluster.
+    rows: a snapshot of the rows, with at most so many rows that a container holds or held.
+    not_allowed: rights that our account lacks; empty: none.
+    is_listening: whether the database tells us of new rows.
+    lead: the lease.
+    remove: deletes objects; returns the number of writes.
+    planner: placement of launches.
+    clock: this process's clock, in seconds.
+    """
 
     view: Callable[[], ClusterView]
     rows: Callable[[int], AbstractAsyncContextManager[Rows]]
@@ -120,11 +130,13 @@ class DispatchPorts(Struct, frozen=True):
 
 
 class Decision(Struct, frozen=True):
-    """What one cycle decided.
+    """The decision of one cycle.
 
     candidates: the rows that were judged.
-    held: how many rows of a queue wait for a reason.
-    due: seconds until the next row with a `run_at`.
+    plan: launches, holds and deletes.
+    orders: one order for each launch; empty on a replica that does not lead.
+    held: number of held rows by queue and reason.
+    due: seconds until the next row with a `run_at` is due.
     """
 
     candidates: Sequence[Candidate]
@@ -135,12 +147,12 @@ class Decision(Struct, frozen=True):
 
     @property
     def comes_again(self) -> bool:
-        """Whether another look soon would find something to do."""
+        """Whether another cycle soon would find something to do."""
         return bool(self.plan.launches) or any(reason in COMES_AGAIN for _, reason in self.held)
 
 
 class Dispatch(Generic[P]):
-    """Runs cycles. What it keeps between them is a memory of sizes, never of work."""
+    """Runs cycles. Between cycles it keeps only sizes and counters, never rows or Jobs."""
 
     def __init__(self, ports: DispatchPorts, jobs: Jobs[P], settings: AdmissionSettings, bucket: Bucket) -> None:
         self._ports = ports
@@ -153,7 +165,7 @@ class Dispatch(Generic[P]):
         self._numbers = count(1)
 
     async def run_once(self) -> float:
-        """One cycle. Returns in how many seconds to look again at the latest."""
+        """One cycle. Returns the longest pause before the next cycle, in seconds."""
         with structlog.contextvars.bound_contextvars(cycle=next(self._numbers)):
             term = self._ports.lead.term()
             view = self._ports.view()  # 1 Jobs first, and fixed
@@ -165,14 +177,14 @@ class Dispatch(Generic[P]):
             leads = term != 0 and self._ports.lead.term() == term
             await self._act(picture, decision, leads=leads, deletes=leads and not view.stale)  # 5 act
             report(decision)
-            return self._pause(decision)  # 6 come again
+            return self._pause(decision)  # 6 when to run again
 
     def _held_at_most(self, view: ClusterView) -> int:
-        """How many rows that a container holds or held are asked for: rows with a Job must not hide those without."""
+        """How many rows that a container holds or held are read. Rows with a Job must not hide rows without one."""
         return len(view.jobs) + self._without_job + SPARE
 
     async def _act(self, picture: P, decision: Decision, *, leads: bool, deletes: bool) -> None:
-        """Deletes and creates side by side: a slow delete must not keep a create waiting."""
+        """Sends deletes and creates at the same time. A slow delete must not delay a create."""
         judged = [(candidate.task, candidate.jobs) for candidate in decision.candidates]
         async with asyncio.TaskGroup() as acts:
             if deletes and decision.plan.ends:
@@ -186,7 +198,7 @@ class Dispatch(Generic[P]):
         known, resting = picture.rows_to_read(), picture.resting()
         snapshot = self._snapshot(view, rows, picture)
         without_job = set(rows.frame.held) - known - resting.keys()
-        # Parked rows among them stay, and must not hide those behind them.
+        # Parked rows stay in this number from cycle to cycle, and must not hide other rows.
         self._without_job = len(without_job) + picture.unseen_count()
         tasks = await rows.tasks(sorted(known | without_job))
         snapshot = snapshot.with_groups(*picture.launch_groups(tasks))
@@ -202,7 +214,7 @@ class Dispatch(Generic[P]):
         return Decision(candidates, plan, orders, held, seconds_until(rows.frame.next_due, rows.now))
 
     def _snapshot(self, view: ClusterView, rows: Rows, picture: Picture) -> ClusterSnapshot:
-        """The picture that the gates look at."""
+        """The snapshot that the gates use."""
         settings, brakes = self._settings, picture.brakes
         return ClusterSnapshot(
             now=rows.now,
@@ -242,7 +254,7 @@ class Dispatch(Generic[P]):
         ]
 
     async def _orders(self, rows: Rows, plan: Plan, requests: Mapping[int, Request]) -> list[Order]:
-        """What the Jobs are made from. A replica that does not lead only plans."""
+        """The orders for the planned launches. A replica that does not lead only plans."""
         if not plan.launches or not self._ports.lead.term():
             return []
         return await make_orders(rows, plan.launches, requests, self._ports.planner)
@@ -251,7 +263,7 @@ class Dispatch(Generic[P]):
         if not self._ports.lead.term():
             return self._settings.poll_seconds
         if len(decision.plan.launches) == BATCH:
-            return 0.001  # there are more, and the answers to these come in meanwhile
+            return 0.001  # there are more rows; the answers to these creates come in meanwhile
         self._empty = 0 if decision.comes_again else self._empty + 1
         longest = self._settings.poll_seconds if self._ports.is_listening() else DEAF_SECONDS
         return max(0.001, min(TAIL_SECONDS if self._empty < TAIL_LOOKS else longest, longest, decision.due))
@@ -266,7 +278,7 @@ COMES_AGAIN: Final = frozenset({HoldReason.RATE_LIMITED, HoldReason.NEXT_CYCLE})
 
 
 def report(decision: Decision) -> None:
-    """Gauges of this cycle's judgement: of the rows that were looked at, the heads of the queues."""
+    """Sets the gauges for the rows that this cycle judged: the heads of the queues."""
     plan = decision.plan
     WAITING_TASKS.clear()
     PARKED_TASKS.clear()

@@ -1,4 +1,4 @@
-"""The gates, in their fixed order. A gate looks at one contender and the snapshot, and holds it or lets it pass."""
+"""The gates, in their fixed order. A gate judges one candidate by the snapshot: a hold, or None to let it pass."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -14,7 +14,13 @@ from dispatcher.model.verdicts import Admit, Hold, HoldReason, Verdict
 
 
 class Candidate(Struct, frozen=True):
-    """A row that may be launched: what its template offers it, and what its Jobs say."""
+    """A row that may be launched.
+
+    task: the row.
+    offer: the offer of its template, or why there is none.
+    jobs: the verdict by its Jobs.
+    tried_at: time of its last failed create, in seconds of this process's clock.
+    """
 
     task: Task
     offer: Offer | Hold
@@ -28,7 +34,7 @@ class Candidate(Struct, frozen=True):
 
     @property
     def is_repeat(self) -> bool:
-        """Admitted before, its answer never came: no cap holds it again, it counts already."""
+        """Whether the launch repeats an unanswered create. It counts against the caps already, so no cap holds it."""
         verdict = self.jobs.verdict
         return isinstance(verdict, Launch) and verdict.is_repeat
 
@@ -38,14 +44,14 @@ Gate = Callable[[Candidate, ClusterSnapshot], Hold | None]
 
 
 def under_way(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
-    """A row whose Job runs waits for that Job, whatever has become of its template or queue since."""
+    """A row with a Job under way waits for it, even if its template or queue has changed since."""
     verdict = candidate.jobs.verdict
     is_launched = isinstance(verdict, Hold) and verdict.reason in UNDER_WAY
     return verdict if isinstance(verdict, Hold) and is_launched and not snapshot.is_blind else None
 
 
 def template(candidate: Candidate, _: ClusterSnapshot) -> Hold | None:
-    """UnknownTemplate, PolicyDenied: judged once for all rows of a kind."""
+    """UnknownTemplate or PolicyDenied. Judged once for all rows of a kind."""
     return candidate.offer if isinstance(candidate.offer, Hold) else None
 
 
@@ -62,7 +68,7 @@ def paused(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
 
 
 def blind(_: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
-    """With Jobs that may be out of date, nothing they say of a row can be told as its reason."""
+    """If the view of Jobs is too old, no verdict by Jobs may become a row's reason."""
     return snapshot.not_ready if snapshot.is_blind else None
 
 
@@ -76,7 +82,7 @@ def template_failing(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | 
 
 
 def group_failing(group: LaunchGroup, snapshot: ClusterSnapshot) -> Hold | None:
-    """One launch at a time is enough to learn that an image can start again."""
+    """A failing group gets one launch at a time. One launch shows whether the image can start again."""
     if group in snapshot.failing_groups and group in snapshot.busy_groups:
         return Hold(HoldReason.TEMPLATE_FAILING, "the last three launches of this image never started; one at a time")
     return None
@@ -91,7 +97,7 @@ def submitter_cap(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | Non
 
 
 def over_submitter_cap(queue: str, submitter: str, snapshot: ClusterSnapshot, more: int = 0) -> Hold | None:
-    """Whether the Jobs of a submitter, and so many more rows, use up its cap."""
+    """The hold if a submitter's Jobs and `more` further rows use up its cap."""
     cap = snapshot.queue(queue).max_jobs_per_submitter
     return over(HoldReason.SUBMITTER_CAP, snapshot.load.by_submitter.get((queue, submitter), 0) + more, cap)
 
@@ -121,7 +127,7 @@ def pending(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
 
 
 def too_many_stuck(queue: str, shape: str, snapshot: ClusterSnapshot) -> Hold | None:
-    """More launches of a shape that nodes cannot take would only lengthen the queue of kube-scheduler."""
+    """Too many Pods of this shape are unschedulable. More of them would only lengthen the queue of kube-scheduler."""
     if snapshot.is_strict:
         return None
     stuck = snapshot.pending.stuck_by_shape.get(shape, 0)

@@ -1,6 +1,6 @@
-"""Judges waiting rows by what the index has of them, without reading the rows.
+"""Judges waiting rows by the columns of the index, without reading the rows.
 
-The index gives each row's kind, and rows of one kind get one verdict, so ten thousand bad rows cost ten thousand
+The index has each row's kind, and all rows of a kind get the same verdict. So ten thousand bad rows cost ten thousand
 look-ups in a dictionary.
 """
 
@@ -23,9 +23,9 @@ FIRST_WINDOW: Final = 200
 WIDEST_WINDOW: Final = 50_000
 ROUNDS: Final = 4
 KINDS_A_LOOK: Final = 3000
-"""New kinds judged in one look, about 20 ms of work; rows of the others wait for the next."""
+"""New kinds that one cycle judges: about 20 ms of work. Rows of further kinds wait for the next cycle."""
 QueueSubmitter = tuple[str, str]
-"""Queue and submitter: the rows of one submitter in one queue."""
+"""(queue, submitter): key of the rows of one submitter in one queue."""
 
 
 class Index(Kinds, Protocol):
@@ -37,7 +37,7 @@ class Index(Kinds, Protocol):
 
 
 class Offers(KnownOffers, Protocol):
-    """What the templates offer, and which rows the API server refused."""
+    """The templates' offers, and the rows that the API server refused."""
 
     def refused(self, row: IndexedRow) -> Hold | None: ...
 
@@ -45,36 +45,36 @@ class Offers(KnownOffers, Protocol):
 class Head(Struct, frozen=True):
     """The first rows of a queue, or of one submitter in it.
 
-    there: how many rows were read.
-    able: those that may be launched, in their order.
-    held: how many of the others wait for each reason.
+    read_count: number of rows that were read.
+    launchable: the rows that may be launched, in their order.
+    held: number of the other rows by reason.
     """
 
-    there: int = 0
-    able: Sequence[IndexedRow] = ()
+    read_count: int = 0
+    launchable: Sequence[IndexedRow] = ()
     held: Mapping[HoldReason, int] = {}
 
 
 class Judge:
-    """Judges the rows of one look."""
+    """Judges the rows of one cycle."""
 
     def __init__(self, offers: Offers, snapshot: ClusterSnapshot, known: Mapping[int, int]) -> None:
-        """`known`: rows that are judged anyway, or need not be, at this attempt."""
+        """`known`: attempts of rows that are judged in any case, or need not be judged."""
         self.snapshot = snapshot
         self._offers = offers
         self._known = known
         self._unjudged = KINDS_A_LOOK
 
     async def learn(self, index: Index, groups: Iterable[Sequence[IndexedRow]]) -> None:
-        """Judges the kinds that were never seen, each by its last row; the groups take turns."""
+        """Judges kinds that were never seen, by one row of each. The groups take turns, up to KINDS_A_LOOK kinds."""
         unknown = [[row for row in group if self._offers.known_offer(row.kind) is None] for group in groups]
         samples = list({row.kind: row.id for row in take_turns(unknown)}.values())[: self._unjudged]
         self._unjudged -= len(samples)
         await learn_kinds(index, self._offers, samples)
 
     def head(self, rows: Sequence[IndexedRow]) -> Head:
-        """Which of these rows may be launched together, and the reasons of the others."""
-        able: list[IndexedRow] = []
+        """The rows that may be launched together, and the reasons of the other rows."""
+        launchable: list[IndexedRow] = []
         held: Counter[HoldReason] = Counter()
         chosen: Counter[QueueSubmitter] = Counter()
         for row in rows:
@@ -84,31 +84,31 @@ class Judge:
                 *queue_submitter(row), self.snapshot, chosen[queue_submitter(row)]
             )
             if hold is None:
-                able.append(row)
+                launchable.append(row)
                 chosen[queue_submitter(row)] += 1
             else:
                 held[hold.reason] += 1
-        return Head(len(rows), able, held)
+        return Head(len(rows), launchable, held)
 
     def _hold(self, row: IndexedRow) -> Hold | None:
         offer = self._offers.known_offer(row.kind)
         if isinstance(offer, Hold):
             return offer
-        return self._offers.refused(row) or why_passed(row, offer, self.snapshot)
+        return self._offers.refused(row) or shared_hold(row, offer, self.snapshot)
 
 
-def is_hiding(head: Head, window: int, wanted: int) -> bool:
-    """True: the window is full, and most of its rows are held, so that rows behind it may be launched before them."""
-    return head.there >= window and len(head.able) < min(wanted, window // 2)
+def may_hide_rows(head: Head, window: int, wanted: int) -> bool:
+    """Whether held rows may hide rows that could be launched: the window is full, and most of its rows are held."""
+    return head.read_count >= window and len(head.launchable) < min(wanted, window // 2)
 
 
 def grouped(rows: Iterable[IndexedRow], key: Callable[[IndexedRow], K]) -> dict[K, list[IndexedRow]]:
-    """Each group's rows in their order; ready and due ones come from two indexes."""
+    """The rows of each group in their order. They come unsorted, because ready and due rows are in two indexes."""
     found: dict[K, list[IndexedRow]] = defaultdict(list)
     for row in rows:
         found[key(row)].append(row)
     for group in found.values():
-        group.sort(key=turn)
+        group.sort(key=sort_key)
     return found
 
 
@@ -120,19 +120,19 @@ def queue_submitter(row: IndexedRow) -> QueueSubmitter:
     return row.queue, row.submitted_by
 
 
-def turn(row: IndexedRow) -> tuple[int, int]:
+def sort_key(row: IndexedRow) -> tuple[int, int]:
     """Lower priorities first, then older rows."""
     return row.priority, row.id
 
 
 def take_turns(groups: Iterable[Sequence[IndexedRow]]) -> list[IndexedRow]:
-    """The first row of every group, then the second: no group hides another."""
-    ranked = [(rank, turn(row), row) for group in groups for rank, row in enumerate(group)]
+    """The first row of every group, then the second row of every group, and so on. So no group hides another."""
+    ranked = [(rank, sort_key(row), row) for group in groups for rank, row in enumerate(group)]
     return [row for _, _, row in sorted(ranked, key=lambda place: place[:2])]
 
 
-def why_passed(row: IndexedRow, offer: Offer | None, snapshot: ClusterSnapshot) -> Hold | None:
-    """A hold that many rows share, seen without reading the row. The gates judge the rows that are read."""
+def shared_hold(row: IndexedRow, offer: Offer | None, snapshot: ClusterSnapshot) -> Hold | None:
+    """A hold that all rows of a launch group or a shape share. The gates judge the rows that are read."""
     if offer is None:
         return Hold(HoldReason.NEXT_CYCLE)
     group = LaunchGroup(row.queue, offer.template, offer.image)

@@ -1,4 +1,4 @@
-"""Kinds of rows that were never judged: they are read, and the templates are asked once for each."""
+"""Reads kinds of rows that were never judged, and judges each kind once by the templates."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -9,19 +9,19 @@ from dispatcher.model.verdicts import Hold
 
 
 class Kinds(Protocol):
-    """The rows, as far as they are asked here."""
+    """The query for kinds."""
 
     async def kinds(self, ids: Sequence[int]) -> list[Kind]: ...
 
 
 class KnownOffers(Protocol):
-    """What the templates offer to a kind; each kind is judged once, until a template changes."""
+    """The templates' offers to kinds. A kind is judged once, until a template changes."""
 
     def offer(self, kind: Kind) -> Offer | Hold: ...
     def known_offer(self, digest: bytes) -> Offer | Hold | None: ...
 
 
 async def learn_kinds(rows: Kinds, offers: KnownOffers, ids: Sequence[int]) -> None:
-    """Judges the kinds of these rows, one row of each kind."""
+    """Judges the kinds of these rows. `ids`: one row of each kind."""
     for kind in await rows.kinds(ids) if ids else ():
         offers.offer(kind)

@@ -1,4 +1,4 @@
-"""Whose turn it is: priority (lower first), then id."""
+"""The order of launches: by priority (lower first), then by id."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -8,18 +8,18 @@ from dispatcher.model.snapshot import ClusterSnapshot
 
 
 class LaunchOrder:
-    """Candidates in their order. The next one is asked for after each decision, by the picture that it left."""
+    """Candidates in their order. `pop` gives the next one, after the decision about the one before."""
 
     def __init__(self, candidates: Iterable[Candidate], *, is_probing: bool = False) -> None:
-        """While one create at a time is let through, a row whose create failed last comes last."""
-        self._left = deque(sorted(candidates, key=retried_last if is_probing else turn))
+        """`is_probing`: one create at a time is sent, so the row with the latest failed create comes last."""
+        self._left = deque(sorted(candidates, key=retried_last if is_probing else sort_key))
 
     def pop(self, _: ClusterSnapshot) -> Candidate | None:
-        """The next candidate; None: there is none."""
+        """The next candidate; None: no candidate is left."""
         return self._left.popleft() if self._left else None
 
 
-def turn(candidate: Candidate) -> tuple[float, int, int]:
+def sort_key(candidate: Candidate) -> tuple[float, int, int]:
     return 0, candidate.task.priority, candidate.task.id
 
 

@@ -1,4 +1,4 @@
-"""Launches become orders: with what their Jobs are made from, and what earlier runs of their cache keys tell."""
+"""Makes an order for each launch: the inputs of its Job, with the history of its cache key."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
@@ -17,7 +17,7 @@ Key = tuple[str, str]
 
 
 class Histories(Protocol):
-    """The rows, as far as they are asked here."""
+    """The queries for requests, histories and the start secret."""
 
     database_id: str
 
@@ -30,11 +30,12 @@ PlanPlacement = Callable[[str, Request, CacheHistory], Placement]
 
 
 class PlacementPlanner(Struct, frozen=True):
-    """How launches are placed. Nothing of it waits.
+    """How launches are placed. No call of it waits.
 
     plan: the placement of a row of a queue, by its cache history.
-    uses: what earlier runs of a cache key really used.
-    has_shown: whether the API server has shown a node of this name. A container's word alone is not believed.
+    uses: real use of earlier runs of a cache key.
+    has_shown: whether the API server has shown a node of this name. Containers report names of nodes, and a reported
+        name alone is not believed.
     """
 
     plan: PlanPlacement
@@ -43,10 +44,10 @@ class PlacementPlanner(Struct, frozen=True):
 
 
 class OrderInputs(Struct, frozen=True):
-    """What all Jobs of one cycle are made with.
+    """Inputs that all Jobs of one cycle share.
 
     database_id: the database that the rows are from.
-    secret: what start keys are derived from; None where no Job is made.
+    secret: secret from which start keys are derived; None: no Job is made.
     plan: the placement of a row of a queue, by its cache history.
     """
 
@@ -58,7 +59,7 @@ class OrderInputs(Struct, frozen=True):
 async def make_orders(
     rows: Histories, launches: Sequence[Candidate], requests: Mapping[int, Request], planner: PlacementPlanner
 ) -> list[Order]:
-    """Orders, in the order of the launches. One query reads requests that are missing, and one reads all histories."""
+    """The orders of the launches. One query reads missing requests, and one query reads all histories."""
     if not launches:
         return []
     missing = [one.task.id for one in launches if one.task.id not in requests]
@@ -72,7 +73,7 @@ async def make_orders(
 
 
 def cache_keys(tasks: Iterable[Task], requests: Mapping[int, Request]) -> dict[int, Key]:
-    """Queue and cache key of the tasks that have a cache key."""
+    """(queue, cache key) by task, for tasks that have a cache key."""
     found = ((task, requests.get(task.id)) for task in tasks)
     return {
         task.id: (task.queue, request.cache_key)
@@ -94,7 +95,7 @@ def order_of(
 def make_order(
     task: Task, request: Request, launch: tuple[Launch, Offer], history: CacheHistory, inputs: OrderInputs
 ) -> Order:
-    """One launch of a row, with all that its Job is made from."""
+    """The order for one launch of a row: all inputs of its Job."""
     placement = inputs.plan(task.queue, request, history)
     key = start_key(inputs.secret, task.id, task.created_at) if inputs.secret else NO_KEY
     return Order(task, request, *launch, inputs.database_id, placement, key)

@@ -1,7 +1,7 @@
-"""Finds the waiting rows worth reading: the head of each queue, and, where that is held, what stands behind it.
+"""Finds the waiting rows to read in this cycle: the launchable rows near the head of each queue.
 
-A queue is read in its order. Where its first rows are all held, it is read by submitter (`lines`), in the same look and
-in those that follow, until they are held no more.
+A queue is read in its order. If its first rows are all held, the queue is read by submitter (`by_submitter`), in the
+same cycle and in the next ones, until held rows no longer hide other rows.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ from dispatcher.admission.heads import (
     Judge,
     Offers,
     grouped,
-    is_hiding,
+    may_hide_rows,
     queue_of,
     take_turns,
 )
@@ -28,14 +28,18 @@ from dispatcher.model.verdicts import HoldReason
 
 
 class Found(Struct, frozen=True):
-    """Rows worth reading in this cycle, and how many others were passed over, by (queue, reason)."""
+    """The result of one scan.
+
+    ids: rows to read, best first.
+    held: number of held rows by queue and reason.
+    """
 
     ids: Sequence[int]
     held: Counter[tuple[str, HoldReason]]
 
 
 class Scan:
-    """Remembers which queues are read by submitter."""
+    """Scans the indexes. Between cycles it remembers which queues are read by submitter."""
 
     def __init__(self, wanted: int) -> None:
         self._wanted = wanted
@@ -51,7 +55,7 @@ class Scan:
         by_submitter = await self._by_submitter.heads(index, judge, hidden) if hidden else {}
         self._hidden = frozenset(queue for queue, (_, is_hidden) in by_submitter.items() if is_hidden)
         heads |= {queue: head for queue, (head, _) in by_submitter.items()}
-        chosen = take_turns([self._fitting(queue, head.able, snapshot) for queue, head in heads.items()])
+        chosen = take_turns([self._fitting(queue, head.launchable, snapshot) for queue, head in heads.items()])
         held = {(queue, reason): n for queue, head in heads.items() for reason, n in head.held.items()}
         return Found([row.id for row in chosen[: 2 * self._wanted]], Counter(held))
 
@@ -62,17 +66,17 @@ class Scan:
         return {queue: judge.head(rows.get(queue, ())) for queue in queues}
 
     def _is_hidden(self, head: Head) -> bool:
-        return is_hiding(head, FIRST_WINDOW, self._wanted)
+        return may_hide_rows(head, FIRST_WINDOW, self._wanted)
 
-    def _fitting(self, name: str, able: Sequence[IndexedRow], snapshot: ClusterSnapshot) -> Sequence[IndexedRow]:
-        """No more than the queue's cap leaves, or its rows would keep those of others from being read."""
+    def _fitting(self, name: str, launchable: Sequence[IndexedRow], snapshot: ClusterSnapshot) -> Sequence[IndexedRow]:
+        """At most as many rows as the queue's cap allows. More would take the places of other queues' rows."""
         queue = snapshot.queue(name)
         left = self._wanted if queue.max_jobs is None else queue.max_jobs - snapshot.load.by_queue.get(name, 0)
-        return able[: min(self._wanted, left)]
+        return launchable[: min(self._wanted, left)]
 
 
 def open_queues(snapshot: ClusterSnapshot) -> list[str]:
-    """Queues that could launch something now."""
+    """Names of queues that are not paused and not at their cap."""
     return [
         queue.name
         for queue in snapshot.queues.values()

@@ -11,7 +11,7 @@ LONGEST_WISH_SECONDS: Final = 300
 
 
 class Breaker:
-    """Stops creates after an answer that asks for a pause. After it, one create at a time is sent until one succeeds."""
+    """Stops creates after an answer that asks for a pause. Then one create at a time is sent until one succeeds."""
 
     def __init__(self) -> None:
         self._failures = 0

@@ -1,7 +1,8 @@
 """Finds out whether the API server would accept the Job of a row, without making the Job.
 
 The janitor does not see the answers that a dispatcher got. So the janitor sends a GET of the name, then the POST of a
-dispatcher with `dryRun=All`. Only answers about the row itself count. A full quota, an outage or a missing right does not.
+dispatcher with `dryRun=All`. Only answers about the row itself count. A full quota, an outage or a missing right does
+not count.
 """
 
 from collections.abc import Mapping

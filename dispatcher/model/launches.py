@@ -1,4 +1,4 @@
-"""What a launch is made from, and what a row and its Jobs mean together."""
+"""Launches, orders and verdicts: the values between judging a row and making its Job."""
 
 from enum import StrEnum
 
@@ -11,7 +11,12 @@ from dispatcher.model.verdicts import Hold
 
 
 class Offer(Struct, frozen=True):
-    """What a kind of row would get: the bounds of its template allow it."""
+    """The offer of a template to a kind of row that keeps the template's bounds.
+
+    image: image of the task's container.
+    shape: digest of resources and placement constraints.
+    template: name of the template.
+    """
 
     image: str
     shape: str
@@ -19,7 +24,7 @@ class Offer(Struct, frozen=True):
 
 
 class Ask(StrEnum):
-    """What has to be asked live before a launch, because a view may lag (docs/protocol.md, section 4)."""
+    """The question to the API server before a launch, because a view may lag (docs/protocol.md, section 4)."""
 
     NOTHING = "nothing"
     THAT_JOB = "that-job"
@@ -27,17 +32,33 @@ class Ask(StrEnum):
 
 
 class Launch(Struct, frozen=True):
-    """The next launch of a row: its number, what its Job remembers of those before, what to ask first."""
+    """The next launch of a row.
+
+    number: number of the launch within its attempt.
+    unstarted: earlier launches of the attempt that never started.
+    disrupted: earlier launches of the attempt that were disrupted.
+    ask: the question to ask before the create.
+    is_repeat: the same POST was sent before, and its answer never came.
+    """
 
     number: int
     unstarted: int = 0
     disrupted: int = 0
     ask: Ask = Ask.NOTHING
-    is_repeat: bool = False  # the same POST was sent before, and its answer never came
+    is_repeat: bool = False
 
 
 class Order(Struct, frozen=True):
-    """One launch of one row of one database; `start_key`: what its container proves itself with."""
+    """One launch of one row, with all inputs of its Job.
+
+    task: the row.
+    request: the row's own values for the container.
+    launch: the launch.
+    offer: the offer of the row's template.
+    database_id: the database that the row is from.
+    placement: the choice of nodes.
+    start_key: key by which the container proves that it belongs to the row.
+    """
 
     task: Task
     request: Request
@@ -49,11 +70,11 @@ class Order(Struct, frozen=True):
 
 
 class JobsVerdict(Struct, frozen=True):
-    """What a row and its Jobs mean together (docs/protocol.md, section 6).
+    """The verdict of the table of outcomes about a row and its Jobs (docs/protocol.md, section 6).
 
-    verdict: the next launch, a hold, or None when there is nothing to do.
+    verdict: the next launch, or a hold; None: there is nothing to do.
     ends: objects to delete.
-    seen: states without a time of their own; their first sighting is remembered from cycle to cycle.
+    seen: states that have no timestamp of their own. Cycles remember when each was seen first.
     """
 
     verdict: Launch | Hold | None

@@ -1,8 +1,8 @@
-"""The one picture that a cycle judges by; each admitted launch is folded into it before the next row is judged.
+"""The immutable snapshot by which a cycle judges rows. Each admitted launch makes a new snapshot for the next row.
 
-Nothing here is counted up and down on events. What is in flight is derived anew every cycle from the observed Jobs
-plus our own creates that the watch has not shown yet, so a lost event can delay a launch but never leak a slot
-(kueue's snapshot; airflow #36998 and buildkite #302 are what counting on events leads to).
+No counter follows events. Each cycle counts Jobs in flight again, from the observed Jobs and from our own creates that
+the watch has not shown yet. So a lost event can delay a launch, but never leak a slot (as in kueue's snapshot; airflow
+#36998 and buildkite #302 show leaks by counting on events).
 """
 
 from collections import Counter
@@ -21,7 +21,15 @@ NO_QUEUE = Queue("")
 
 
 class ClusterView(Struct, frozen=True):
-    """The cluster at one moment, by its own clock; `stale` says what of it is not known (empty: nothing)."""
+    """The cluster at one moment.
+
+    now: the API server's clock.
+    jobs: Jobs by name.
+    pods: Pods by name.
+    nodes: nodes by name.
+    jobs_version: resourceVersion up to which the Jobs are known; empty: not known.
+    stale: the part of the view that is too old or missing; empty: none.
+    """
 
     now: datetime
     jobs: Mapping[str, Job]
@@ -31,13 +39,18 @@ class ClusterView(Struct, frozen=True):
     stale: str = ""
 
     def has_seen(self, resource_version: str) -> bool:
-        """Whether the Jobs are at least as new as a write's answer (KEP-5504: versions are ordered integers)."""
+        """Whether the view is at least as new as a write with this version (KEP-5504: versions are integers)."""
         ours, theirs = self.jobs_version, resource_version
         return ours.isdigit() and theirs.isdigit() and int(ours) >= int(theirs)
 
 
 class Frame(Struct, frozen=True):
-    """What every look begins with: declared queues, rows that a container holds or held, when the next one is due."""
+    """The first query of every snapshot of the rows.
+
+    queues: declared queues.
+    held: ids of rows that a container holds or held.
+    next_due: the next `run_at` in the future; None: no row has one.
+    """
 
     queues: Sequence[Queue]
     held: Sequence[int]
@@ -45,7 +58,12 @@ class Frame(Struct, frozen=True):
 
 
 class Load(Struct, frozen=True):
-    """Unfinished Jobs and unseen creates, as the caps count them."""
+    """Numbers of unfinished Jobs and unseen creates, as the caps count them.
+
+    total: in all.
+    by_queue: by queue.
+    by_submitter: by (queue, submitter).
+    """
 
     total: int = 0
     by_queue: Mapping[str, int] = {}
@@ -61,16 +79,23 @@ class Load(Struct, frozen=True):
 
 
 class Pending(Struct, frozen=True):
-    """Pods that do not run yet: all of ours, and the Unschedulable ones past their grace by shape."""
+    """Numbers of our Pods that do not run yet.
+
+    total: in all, with Jobs that have no Pod yet and unseen creates.
+    stuck_by_shape: Pods that are unschedulable for longer than the grace, by shape.
+    """
 
     total: int = 0
     stuck_by_shape: Mapping[str, int] = {}
 
 
 class Brakes(Struct, frozen=True):
-    """What the API server's answers ask for: a pause of all, or of creates; probing: one at a time.
+    """Pauses of all creates that the API server's answers ask for.
 
-    `under_way`: creates whose answers are awaited.
+    api: the hold after throttling, a lost answer or a missing right; None: no pause.
+    quota: the hold after an exceeded quota; None: no pause.
+    is_probing: a create failed and none has succeeded since, so that one create at a time is sent.
+    under_way: number of creates whose answers are awaited.
     """
 
     api: Hold | None = None
@@ -79,19 +104,39 @@ class Brakes(Struct, frozen=True):
     under_way: int = 0
 
     def places(self, batch: int) -> int:
-        """How many creates a cycle may begin."""
+        """Number of creates that a cycle may begin, at most `batch`."""
         return max(0, 1 - self.under_way) if self.is_probing else batch
 
 
 class Allowance(Struct, frozen=True):
-    """What may still be written in this cycle: tokens of the write rate, and places of the batch."""
+    """Number of launches that this cycle may still admit.
+
+    writes: tokens of the write rate.
+    batch: places in the batch.
+    """
 
     writes: int = 0
     batch: int = 0
 
 
 class ClusterSnapshot(Struct, frozen=True, kw_only=True):
-    """Everything that a gate may look at."""
+    """Everything that a gate may use.
+
+    now: the database's clock.
+    queues: declared queues by name, with defaults filled in.
+    max_jobs: cap of all Jobs.
+    max_pending: unschedulable Pods of one shape that are allowed, unless the queue says otherwise.
+    is_strict: any pending Pod holds all launches.
+    load: Jobs in flight.
+    pending: Pods that do not run yet.
+    allowance: launches that may still be admitted.
+    not_ready: why this replica launches nothing now; None: it may launch.
+    is_blind: the view of the cluster is too old to judge rows by their Jobs.
+    is_probing: one create at a time is sent.
+    quota: the hold after an exceeded quota; None: no hold.
+    failing_groups: launch groups whose newest launches never started.
+    busy_groups: failing groups with a launch under way, and groups launched in this cycle.
+    """
 
     now: datetime
     queues: Mapping[str, Queue]
@@ -112,11 +157,11 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
         return self.queues.get(name, NO_QUEUE)
 
     def with_groups(self, failing: frozenset[LaunchGroup], busy: frozenset[LaunchGroup]) -> "ClusterSnapshot":
-        """The picture with what the launches of each lane came to."""
+        """The snapshot with these failing and busy launch groups."""
         return msgspec.structs.replace(self, failing_groups=failing, busy_groups=busy)
 
     def with_launch(self, group: LaunchGroup, submitted_by: str, *, is_new: bool = True) -> "ClusterSnapshot":
-        """The picture after one more launch; one that is not new was counted before."""
+        """The snapshot after one more launch. `is_new`: False for a repeated create, which the load counts already."""
         return msgspec.structs.replace(
             self,
             load=self.load.with_job(group.queue, submitted_by) if is_new else self.load,
@@ -127,7 +172,7 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
 
 
 def plan_load(holders: Iterable[tuple[str, str]]) -> Load:
-    """Counts (queue, submitter) of each unfinished Job and unseen create."""
+    """The load. `holders`: (queue, submitter) of each unfinished Job and unseen create."""
     by_submitter = Counter(holders)
     by_queue: Counter[str] = Counter()
     for (queue, _), count in by_submitter.items():
@@ -136,7 +181,7 @@ def plan_load(holders: Iterable[tuple[str, str]]) -> Load:
 
 
 def plan_pending(view: ClusterView, unseen: int, grace_seconds: float) -> Pending:
-    """Pods that wait, Jobs without a Pod, creates not seen yet. The grace lets an autoscaler work first."""
+    """Counts pending Pods, Jobs without a Pod and `unseen` creates. The grace gives an autoscaler time to act."""
     waiting = [pod for pod in view.pods.values() if pod.phase == "Pending" and not pod.deleting]
     with_pod = {pod.job_uid for pod in view.pods.values()}
     podless = sum(1 for job in view.jobs.values() if not (job.is_finished or job.suspended) and job.uid not in with_pod)

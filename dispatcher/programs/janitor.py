@@ -1,13 +1,13 @@
-"""`dispatcher janitor`: moves on the rows that nobody else will, and deletes old ones.
+"""`dispatcher janitor`: ends, returns or cancels rows that no container can move, and deletes old rows.
 
     Jobs and Pods ─▶ rows ─▶ jobs.closing (pure, by the dispatcher's own table) ─▶ the task's Jobs, live ─▶ one CAS
 
-It is the only program of ours that writes to the database, by functions of its own (docs/protocol.md, section 8). It
-needs no leader: each call is only valid for what was read, so a second janitor or a dispatcher may act in between.
+Of our programs outside a task's container, only the janitor writes to the database, by functions of its own
+(docs/protocol.md, section 8). The janitor needs no leader. Each call matches only the values that were read, so a
+second janitor or a dispatcher may act in between.
 
-Not guaranteed: promptness. A row that a container would have moved on in a second may wait here for a round and, where
-a person might still help it, for PARK_SECONDS. Templates count only once they have stood for a while: a janitor that
-was started with the wrong ones must not fail everybody's rows.
+Not guaranteed: speed. A row waits for the next round, and for PARK_SECONDS if a person may still help it. Templates
+count only after they have not changed for a while: a janitor with wrong templates must not fail rows at its start.
 """
 
 import asyncio
@@ -49,14 +49,14 @@ log = structlog.get_logger(component="janitor")
 
 EVERY_SECONDS, SELDOM_SECONDS = 10, 300
 SHARE: Final = 20
-"""Lists may take one part in so many of the time: lists of many thousand Jobs are work for the API server."""
+"""Lists take at most one part in SHARE of the time. Lists of many thousand Jobs load the API server."""
 ACTS_AT_ONCE: Final = 8
 HELD_AT_MOST: Final = 10_000
 STEADY: Final = timedelta(minutes=10)
 
 
 async def run(settings: Settings, *, dry_run: bool = False) -> None:
-    """`dispatcher janitor`: until SIGTERM or SIGINT. With `dry_run`, one round that only says what it would do."""
+    """`dispatcher janitor`: runs until SIGTERM or SIGINT. With `dry_run`: one round that only logs its calls."""
     client = KubeClient(await log_in(settings.kube))
     janitor = Janitor(settings, client, dry_run=dry_run)
     try:
@@ -84,12 +84,12 @@ async def serve(janitor: "Janitor", address: str, stop: asyncio.Event) -> None:
 
 
 def pause_after(listing: float) -> float:
-    """Until the next round, by how long the lists of this one took; both in seconds."""
+    """The pause before the next round, in seconds. `listing`: seconds that the lists of this round took."""
     return min(max(EVERY_SECONDS, SHARE * listing), SELDOM_SECONDS)
 
 
 class Janitor:
-    """Runs rounds. Between them it keeps only what the API server said of rows that it would not take."""
+    """Runs rounds. Between rounds it keeps only answers to dry runs, and which rows were locked."""
 
     def __init__(self, settings: Settings, client: KubeClient, *, dry_run: bool = False) -> None:
         kube, jobs = settings.kube, settings.jobs
@@ -117,19 +117,19 @@ class Janitor:
         await self._closings.close()
 
     async def run_once(self) -> float:
-        """One round. Returns in how many seconds the next one may begin."""
+        """One round. Returns the pause before the next round, in seconds."""
         began = elapsed()
         self._refresh()
-        view = await self._view()  # 1 Jobs first: none is newer than the row it is judged with
+        view = await self._view()  # 1 Jobs first, so that no Job is newer than its row
         pause = pause_after(elapsed() - began)
         async with look(self._session, HELD_AT_MOST) as rows:  # 2 rows second, in one snapshot
             read = await self._reader.read(rows, self._picture(view, rows), are_steady=self._are_templates_steady())
-        await self._trials.ask(read.untried, self.catalog.templates)  # 3 would the API server take untried rows?
+        await self._trials.ask(read.untried, self.catalog.templates)  # 3 dry runs of untried rows
         read = msgspec.structs.replace(read, refusals={**read.refusals, **self._trials.confirmed(read.untried, began)})
         closings = [closing for task in read.tasks.values() if (closing := self._plan(read.picture, task, read))]
         closings = self._reader.in_turn(closings, lambda one: (one.task_id, read.tasks[one.task_id].submitted_by))
-        await self._carry_out(closings[:CLOSED_AT_ONCE], read)  # 4 the live question, then one CAS each
-        await self._delete_old()  # 5
+        await self._carry_out(closings[:CLOSED_AT_ONCE], read)  # 4 for each row a live list, then one CAS
+        await self._delete_old()  # 5 old rows
         return pause
 
     def _refresh(self) -> None:
@@ -138,7 +138,7 @@ class Janitor:
         self._trials.forget(everything=is_new)
 
     def _are_templates_steady(self) -> bool:
-        """Whether the templates have stood long enough to fail rows by them."""
+        """Whether the templates have been the same for long enough to fail rows by them."""
         return not self.catalog.fault and elapsed() - self._templates_since >= self._steady_seconds
 
     async def _view(self) -> ClusterView:
@@ -147,7 +147,7 @@ class Janitor:
         return ClusterView(self._client.now(), jobs, pods, {})
 
     def _picture(self, view: ClusterView, rows: Look) -> JobsPicture:
-        """What the Jobs mean to the rows. The janitor makes no Jobs, so it remembers no creates."""
+        """The picture by which rows are judged. The janitor makes no Jobs, so the picture has no creates."""
         jobs = list(view.jobs.values())
         return JobsPicture(
             installation=self._installation,
@@ -162,7 +162,7 @@ class Janitor:
         return plan_closing(picture, task, self._patience, read.refusals.get(task.id))
 
     async def _carry_out(self, closings: Sequence[Closing], read: Read) -> None:
-        """All of them, whatever becomes of one. Then the round ends with the first fault."""
+        """Carries out all closings, even if some fail. Then raises the first fault."""
         places = asyncio.Semaphore(ACTS_AT_ONCE)
 
         async def carry_out(closing: Closing) -> DispatcherError | None:

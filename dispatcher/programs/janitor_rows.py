@@ -1,6 +1,6 @@
-"""Which rows the janitor looks at in a round: rows with Jobs, rows that a container holds, refused and untried rows.
+"""Reads the rows of a janitor's round: rows with Jobs, rows that a container holds, refused rows and untried rows.
 
-Submitters take turns, so that the rows of one never keep those of another from being looked at.
+Submitters take turns, so that the rows of one submitter never displace the rows of another.
 """
 
 from collections import defaultdict
@@ -30,19 +30,19 @@ T = TypeVar("T")
 CLOSED_AT_ONCE: Final = 200
 TRIED_AT_ONCE: Final = 10
 LOOKED_AT: Final = 50_000
-"""Waiting rows whose template is judged, in equal parts of each submitter and queue. Rows behind them come up later."""
+"""Waiting rows that a round judges by their template, in equal parts for each submitter in a queue."""
 OLDEST: Final = 200
-"""Waiting rows without a Job that may be tried, beginning with the oldest; each at most once an hour."""
+"""Waiting rows without a Job that may be tried in a round, oldest first. Each row is tried at most once an hour."""
 
 
 class Read(Struct, frozen=True):
     """The rows as one round read them, after the cluster was seen.
 
-    picture: what their Jobs mean.
+    picture: the picture by which the rows are judged.
     tasks: the rows that may have to be closed.
-    run_digests: digests of the tokens of their runs.
-    refusals: why no Job can be made of a row.
-    untried: first launches that a dry run may ask about.
+    run_digests: digests of the rows' run tokens.
+    refusals: why no Job can be made of a row, by task.
+    untried: first launches to try with a dry run.
     """
 
     picture: JobsPicture
@@ -53,7 +53,7 @@ class Read(Struct, frozen=True):
 
 
 class RowReader:
-    """Reads the rows of a round. Between rounds it keeps the rows that somebody held in a transaction."""
+    """Reads the rows of a round. Between rounds it keeps the ids of rows that another transaction had locked."""
 
     def __init__(self, catalog: Catalog, trials: Trials, placement: PlacementSettings, patience: timedelta) -> None:
         self._catalog = catalog
@@ -63,7 +63,7 @@ class RowReader:
         self._locked: frozenset[int] = frozenset()
 
     async def read(self, rows: Look, picture: JobsPicture, *, are_steady: bool) -> Read:
-        """`are_steady`: rows may be failed by the templates as they are."""
+        """`are_steady`: the templates have been the same for long enough to fail rows by them."""
         queues = [queue.name for queue in rows.frame.queues if queue.name != "*"]
         keys = await rows.submitters(queues)
         waiting = await rows.indexed_rows_of(dict.fromkeys(keys, max(CLOSED_AT_ONCE, LOOKED_AT // max(1, len(keys)))))
@@ -78,9 +78,9 @@ class RowReader:
         return Read(picture, tasks, digests, refused, orders)
 
     def in_turn(self, rows: Sequence[T], whose: Callable[[T], tuple[int, str]]) -> list[T]:
-        """Submitters take turns, each with its oldest row first. `whose`: the row's id and submitter.
+        """The rows in turns of their submitters, oldest rows first. `whose`: returns a row's (id, submitter).
 
-        Rows that somebody held in a transaction come last, so that they hide no others.
+        Rows that another transaction had locked come last, so that they do not hide other rows.
         """
         own = defaultdict(list)
         for row in sorted(rows, key=lambda row: (whose(row)[0] in self._locked, whose(row)[0])):
@@ -88,14 +88,14 @@ class RowReader:
         return [row for rank in zip_longest(*own.values()) for row in rank if row is not None]
 
     def note_lock(self, task_id: int, *, is_locked: bool) -> None:
-        """Whether somebody held the row in a transaction when it was to be closed."""
+        """Stores whether another transaction had locked the row when it was to be closed."""
         self._locked = self._locked - {task_id} | ({task_id} if is_locked else set())
 
     def _is_offered(self, row: IndexedRow) -> bool:
         return isinstance(self._catalog.known_offer(row.kind), Offer)
 
     async def _refused(self, rows: Look, found: Sequence[IndexedRow]) -> dict[int, Hold]:
-        """Rows that their template refuses, the oldest first."""
+        """Rows that their template refuses, with their holds. Oldest first, in turns of submitters."""
         unknown = {row.kind: row.id for row in found if self._catalog.known_offer(row.kind) is None}
         await learn_kinds(rows, self._catalog, list(unknown.values()))
         offers = {row.kind: self._catalog.known_offer(row.kind) for row in found}
@@ -103,7 +103,7 @@ class RowReader:
         return {row.id: offer for row in refused[:CLOSED_AT_ONCE] if isinstance(offer := offers[row.kind], Hold)}
 
     def _may_be_tried(self, picture: JobsPicture, task: Task) -> bool:
-        """A row without a Job that has been due for so long that a person could have acted."""
+        """Whether the row has no Job, and has been due for so long that a person could have acted."""
         return not picture.jobs_of(task) and picture.cluster.now - due_at(task) >= self._patience
 
     def _order(self, task: Task, requests: Mapping[int, Request], database_id: str) -> Order | None:

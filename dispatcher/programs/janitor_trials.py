@@ -1,7 +1,7 @@
-"""Which waiting rows the API server would not take: the janitor asks with a dry run, and remembers the answers.
+"""Tries waiting rows with a dry run, and remembers which rows the API server refused.
 
-A refusal counts only once it has stood for a while and was said again: an admission webhook that fails for a minute
-must not end anybody's rows.
+A refusal counts only if the API server repeats it after a while. An admission webhook that fails for a minute must not
+end rows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,12 @@ REMEMBERED_SECONDS: Final = 3600
 
 
 class Tried(Struct, frozen=True):
-    """What the API server said of a row: since when, and when it said so last. No hold: it would take it."""
+    """The answers of the API server to the dry runs of one row.
+
+    hold: the last refusal; None: the API server would accept the row.
+    since: time of the first of these answers, in seconds of this process's clock.
+    said_at: time of the last answer.
+    """
 
     hold: Hold | None
     since: float
@@ -31,19 +36,19 @@ class Trials:
     """Answers by (task, attempt)."""
 
     def __init__(self, trial: Trial, steady_seconds: float) -> None:
-        """`steady_seconds`: how long a refusal has to stand."""
+        """`steady_seconds`: time after which a refusal must be repeated to count."""
         self._trial = trial
         self._steady_seconds = steady_seconds
         self._tried: dict[tuple[int, int], Tried] = {}
 
     def forget(self, *, everything: bool) -> None:
-        """Drops old answers, or all of them: the templates have changed."""
+        """Drops old answers. `everything`: drops all answers, because the templates changed."""
         now = elapsed()
         kept = {} if everything else self._tried
         self._tried = {key: tried for key, tried in kept.items() if now - tried.said_at < REMEMBERED_SECONDS}
 
     def is_due(self, row: IndexedRow) -> bool:
-        """True: the row was not tried within the hour, or its refusal is to be heard again."""
+        """Whether to try the row: it has no answer, or its refusal is old enough to be repeated."""
         tried = self._tried.get((row.id, row.attempt))
         return tried is None or (tried.hold is not None and elapsed() - tried.since >= self._steady_seconds)
 
@@ -55,7 +60,7 @@ class Trials:
             self._tried[key] = Tried(hold, before.since if before and same else now, now)
 
     def confirmed(self, orders: Sequence[Order], began: float) -> dict[int, Hold]:
-        """Refusals that have stood for a while, and were said again since `began`."""
+        """Refusals by task that are older than `steady_seconds`, and were repeated since `began`."""
         answers = {order.task.id: self._tried[order.task.id, order.task.attempt] for order in orders}
         return {
             id_: tried.hold for id_, tried in answers.items()

@@ -1,4 +1,4 @@
-"""`dispatcher render`: the Job that a row, or a template, would get. Reads; makes nothing."""
+"""`dispatcher render`: shows the Job of a row, or of a template. It only reads."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -25,12 +25,12 @@ from dispatcher.settings.definition import Settings
 
 HIDDEN = "(hidden)"
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
-"""When a preview's row was inserted: a fixed time, so that two previews differ by their templates alone."""
+"""`created_at` of a preview's row. The time is fixed, so that two previews differ only by their templates."""
 NO_DATABASE = "00000000-0000-0000-0000-000000000000"
 
 
 async def preview_row(task_id: int, settings: Settings) -> Manifest:
-    """The Job of the row's next launch; DispatcherError says why there is none."""
+    """The Job of the row's next launch. Raises DispatcherError if there is none."""
     session = Session(lambda: settings.database.url)
     try:
         async with look(session) as rows:
@@ -51,7 +51,7 @@ def keys_of(tasks: Mapping[int, Task], requests: Mapping[int, Request]) -> list[
 
 
 def preview_template(name: str, settings: Settings) -> Manifest:
-    """The Job of a row that names the template and sets nothing."""
+    """The Job of a row that names this template and sets no further field."""
     task = Task(
         id=1, queue="default", priority=100, run_at=None, timeout_seconds=None, max_failures=3, template=name,
         status=Status.WAITING, attempt=1, launch=0, failures=0, job_uid=None, submitted_by="somebody",
@@ -79,8 +79,8 @@ def preview(
 
 
 def rendered(order: Order, template: Template | str, site: Site) -> Manifest:
-    """The Job as it would be sent."""
-    assert isinstance(template, Template)  # it was offered
+    """The Job as a dispatcher would send it."""
+    assert isinstance(template, Template)  # a faulty template has no offer
     job = build_job(order, template, site)
     if violation := check_job(job, order, template, site):
         raise DispatcherError(f"PolicyDenied: {violation}")

@@ -1,4 +1,4 @@
-"""What the programs derive from their settings: the database and the site of their Jobs."""
+"""Derives the database and the site of Jobs from the settings of a program."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ from dispatcher.settings.loading import reread
 
 
 def database_of(database: DatabaseSettings) -> Url:
-    """Where the database is, as its file says at each connect."""
+    """Returns a function that gives the URL of the database. The function reads the file of the URL at each connect."""
 
     def url() -> str | None:
         try:
@@ -24,7 +24,7 @@ def database_of(database: DatabaseSettings) -> Url:
 
 
 def site_of(settings: Settings, namespace: str) -> Site:
-    """What all Jobs of this installation have in common."""
+    """The settings that all Jobs of this installation share."""
     kube, jobs = settings.kube, settings.jobs
     passed = pass_env(os.environ, jobs.pass_env)
     return Site(

@@ -1,4 +1,4 @@
-"""Joins what is needed to know the real use of cache keys: rows, a Prometheus, a memory. Nothing without a URL."""
+"""Joins rows, Prometheus and memory to learn the real use of cache keys. Without a Prometheus URL it does nothing."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,7 +11,7 @@ from dispatcher.runtime.rounds import Rounds, Wake
 
 
 class Usage:
-    """`session` is its own: what it reads must not keep a cycle waiting."""
+    """`session`: a database session of its own, so that its queries do not delay a cycle."""
 
     def __init__(self, prometheus_url: str, session: Session, namespace: str) -> None:
         self._session = session
@@ -27,7 +27,7 @@ class Usage:
             await self._prometheus.close()
 
     def of(self, key: Key) -> tuple[Use, ...]:
-        """From memory; empty where nothing is known yet."""
+        """The known uses of a key, from memory. Empty: not known yet."""
         return self._uses.of(key) if self._prometheus else ()
 
     async def _runs(self, keys: Sequence[Key]) -> Mapping[Key, Sequence[Run]]:
@@ -35,5 +35,5 @@ class Usage:
             return await rows.runs(keys)
 
     async def _ask(self, run: Run) -> Use | None:
-        assert self._prometheus is not None  # nobody else turns these rounds
+        assert self._prometheus is not None  # the rounds run only with a Prometheus
         return await self._prometheus.use_of(self._namespace, run.pod, run.began, run.ended)

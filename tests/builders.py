@@ -1,7 +1,7 @@
-"""What decisions look at, with sane defaults: say only what a test is about.
+"""Builders of the inputs of decisions. A test names only the values that it is about; the rest are defaults.
 
-The world stands still at `NOW`. The default row is task 42 of queue `default`, waiting, never launched; Jobs belong to
-it unless told otherwise, under the name and the identity that they would have in a cluster.
+The time is always `NOW`. The default row is task 42 of queue `default`: waiting, never launched. By default Jobs belong
+to this row, and have the name and the identity that they would have in a cluster.
 """
 
 from collections import defaultdict
@@ -60,7 +60,7 @@ def a_task(**changes: Any) -> Task:
 
 
 def a_running_task(launch: int = 1, **changes: Any) -> Task:
-    """A row that the container of this launch holds."""
+    """A processing row that the container of this launch holds."""
     held = {"status": Status.PROCESSING, "launch": launch, "started_at": ago(600), "heartbeat_at": ago(5)}
     return a_task(**(held | {"job_uid": f"job-{changes.get('attempt', 1)}-{launch}"} | changes))
 
@@ -71,7 +71,7 @@ def an_indexed_row(id_: int, **changes: Any) -> IndexedRow:
 
 
 def a_kind(**changes: Any) -> Kind:
-    """Names of what `spec` sets are filled in."""
+    """A kind of row. By default `spec_names` are the names in `spec`."""
     changes.setdefault("spec_names", frozenset(changes.get("spec", {})))
     return msgspec.structs.replace(Kind(b"kind", "default", None, {}, frozenset(), frozenset()), **changes)
 
@@ -81,7 +81,7 @@ def a_queue(name: str = "default", **changes: Any) -> Queue:
 
 
 def a_job(attempt: int = 1, launch: int = 1, *, task_id: int = 42, **changes: Any) -> Job:
-    """A Job of this launch; its UID is `job-ATTEMPT-LAUNCH`. It was made ten minutes ago."""
+    """A Job of this launch, made ten minutes ago. Its UID is `job-ATTEMPT-LAUNCH`."""
     identity = ids.task_identity(DATABASE_ID, task_id, CREATED)
     job = Job(
         name=ids.job_name("dispatcher", task_id, identity, attempt, launch), uid=f"job-{attempt}-{launch}",
@@ -93,7 +93,7 @@ def a_job(attempt: int = 1, launch: int = 1, *, task_id: int = 42, **changes: An
 
 
 def a_failed_job(attempt: int = 1, launch: int = 1, **changes: Any) -> Job:
-    """It failed an hour ago, longer than any backoff: its container's exit, or the end of its Pod."""
+    """A Job that failed an hour ago, which is longer than any backoff."""
     over: dict[str, Any] = {"phase": Phase.FAILED, "reason": "BackoffLimitExceeded"}
     return a_job(attempt, launch, **(over | {"created_at": ago(4200), "ended_at": ago(3600)} | changes))
 
@@ -107,7 +107,7 @@ def a_complete_job(attempt: int = 1, launch: int = 1, **changes: Any) -> Job:
 
 
 def a_pod(job: Job | None = None, **changes: Any) -> Pod:
-    """The Pending Pod of a Job."""
+    """A Pending Pod of a Job."""
     uid, created_at = (job.uid, job.created_at) if job else ("job-1-1", ago(600))
     name = f"pod-of-{uid}"
     pod = Pod(name=name, uid=name, job_uid=uid, queue="default", shape="small", created_at=created_at)
@@ -133,7 +133,7 @@ def a_cluster(
 
 
 class NoOffers:
-    """Templates that were never asked."""
+    """Templates of tests that judge no kinds."""
 
     def offer(self, kind: Kind) -> Offer | Hold:
         raise AssertionError(f"{kind} is not judged here")
@@ -143,7 +143,7 @@ class NoOffers:
 
 
 def a_picture(jobs: Iterable[Job] = (), cluster: ObservedCluster | None = None, **changes: Any) -> JobsPicture:
-    """What these Jobs mean to their rows. This process remembers no creates."""
+    """A picture of these Jobs. This process has no unseen creates."""
     all_jobs = list(jobs)
     picture = JobsPicture(
         installation="dispatcher",
@@ -157,7 +157,7 @@ def a_picture(jobs: Iterable[Job] = (), cluster: ObservedCluster | None = None, 
 
 
 def a_snapshot(*queues: Queue, **changes: Any) -> ClusterSnapshot:
-    """Nothing in flight, and room for everything."""
+    """A snapshot with no Job in flight, and with room under all caps."""
     picture = ClusterSnapshot(
         now=NOW,
         queues={queue.name: queue for queue in queues or (a_queue(),)},
@@ -175,7 +175,7 @@ def a_manifest(
     pod: Mapping[str, Any] | None = None,
     container: Mapping[str, Any] | None = None,
 ) -> Manifest:
-    """A Job manifest as a task author writes it; each part is laid over the default one."""
+    """A Job manifest as a task author writes it. Each argument replaces values of the default manifest."""
     task = {
         "name": "task",
         "image": IMAGE,
@@ -193,7 +193,12 @@ def a_manifest(
 def a_template(
     name: str = "default", *, opens: str | None = None, bounds: Mapping[str, str] | None = None, **parts: Any
 ) -> Template:
-    """`opens`: what rows may set; `bounds`: annotations such as max-cpu; the rest goes to `a_manifest`."""
+    """A template.
+
+    opens: fields that rows may set.
+    bounds: annotations such as max-cpu.
+    parts: arguments of `a_manifest`.
+    """
     openings = dict(bounds or {}) | ({} if opens is None else {"row-may-set": opens})
     return judge_template(name, a_manifest(annotations=openings, **parts))
 
@@ -210,7 +215,7 @@ def an_order(
     placement: Placement = NOWHERE,
     **asked: Any,
 ) -> Order:
-    """The launch of a row; `asked`: what its request sets, such as env and spec."""
+    """An order for a launch of a row. `asked`: values of its request, such as env and spec."""
     request = a_request(task_id=task.id, attempt=task.attempt, **asked)
     offered = template or a_template()
     image = request.spec.get("image", offered.task_container["image"])

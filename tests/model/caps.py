@@ -1,5 +1,7 @@
-"""Several rows under one cap, and leaders that change (S7). Whether a row is launched is asked of `plan_cycle`, what
-counts of `plan_load`; the lines about unseen creates and the new leader's LIST stand for `Launcher` and the lease.
+"""Several rows under one cap, and changes of the leader (law S7).
+
+`plan_cycle` of production decides which rows are launched, and `plan_load` counts the Jobs. The code here about unseen
+creates and the new leader's LIST models `Launcher` and the lease.
 """
 
 from collections.abc import Iterator
@@ -25,7 +27,16 @@ Rows = frozenset[int]
 
 
 class Caps(NamedTuple):
-    """What stands of each row's Job; the leader's view and unseen creates; POSTs of it and of leaders before it."""
+    """One state.
+
+    jobs: state of each row's Job.
+    view: the leader's view of the Jobs.
+    unseen: rows with an unseen create of the leader.
+    sent: rows with a POST of the leader on its way.
+    late: rows with a POST of an earlier leader on its way.
+    changes: changes of the leader that are left.
+    old_view: view of the last leader, if it may still write; None: it may not.
+    """
 
     jobs: tuple[int, ...]
     view: tuple[int, ...]
@@ -49,12 +60,12 @@ class Found:
     states: int = 0
     edges: int = 0
     trace: list[str] = field(default_factory=list)
-    """To more Jobs than the cap allows; empty: there is none."""
+    """The steps to a state with more Jobs than the cap allows; empty: there is none."""
 
 
 @cache
 def admitted(view: tuple[int, ...], unseen: Rows, rules: Rules) -> frozenset[Rows]:
-    """What a cycle may launch that sees these Jobs and remembers these creates: other gates may hold any row."""
+    """The sets of rows that a cycle with this view and these creates may launch. Other gates may hold any row."""
     counted = {ACTIVE, LATE} if "Jobs being deleted count" in rules.without else {ACTIVE, LATE, DELETING}
     mine = frozenset() if "own unseen creates count" in rules.without else unseen
     holders = [("default", "team_a") for job in view if job in counted] + [("default", "team_a") for _ in mine]
@@ -100,7 +111,7 @@ def posts(state: Caps) -> Iterator[tuple[str, Caps]]:
 
 
 def lives(state: Caps) -> Iterator[tuple[str, Caps]]:
-    """A Job ends; or somebody deletes it, and its row is launched again when it is gone."""
+    """A Job ends, or somebody deletes it. When a deleted Job is gone, its row is launched again."""
     for row, job in enumerate(state.jobs):
         if job in {ACTIVE, LATE}:
             yield f"Job {row} ends", state._replace(jobs=put(state.jobs, row, OVER))
@@ -111,7 +122,7 @@ def lives(state: Caps) -> Iterator[tuple[str, Caps]]:
 
 
 def next_leader(state: Caps, rules: Rules) -> Caps:
-    """Its view is of now, because it listed after it won; what the old one sent may land at any time."""
+    """The new leader lists after winning, so its view is current. POSTs of the old leader may land at any time."""
     view = state.view if "LIST after winning" in rules.without else state.jobs
     late = state.late | state.sent
     old = state.view if "no write without trust" in rules.without else None

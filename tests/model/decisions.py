@@ -1,7 +1,7 @@
-"""The project's own pure decisions, asked about a state of the model: what production calls is what is explored.
+"""Production's pure decisions for states of the model. The model explores the same functions that production calls.
 
-All graces and backoffs are over whenever somebody looks: to wait longer is an interleaving, so nothing is lost. Answers
-are remembered by the part of the state that they depend on, because the decisions are slow and the states many.
+All graces and backoffs are always over. A longer wait is one more interleaving, so no behaviour is lost. Answers are
+cached by the part of the state that they depend on, because the decisions are slow and the states are many.
 """
 
 from collections.abc import Callable, Sequence
@@ -68,7 +68,7 @@ Line = Callable[[TaskWithJobs], JobsVerdict | None]
 
 
 class LongSeen(dict[str, datetime]):
-    """Everything was first seen long ago."""
+    """First sights of states: every state was first seen long ago."""
 
     def get(self, key: str, default: object = None) -> datetime:
         return LONG_AGO
@@ -76,11 +76,11 @@ class LongSeen(dict[str, datetime]):
 
 @dataclass(frozen=True)
 class Ruling:
-    """A verdict and its removals, in the model's words."""
+    """A verdict and its deletes, as values of the model."""
 
     launch: tuple[int, int, int, str] | None
     hold: HoldReason | None
-    removals: tuple[tuple[str, Seen, bool], ...]  # kind, what was judged, whether by force
+    removals: tuple[tuple[str, Seen, bool], ...]  # kind, the Job that was judged, whether with grace 0
 
 
 def name_of(create: Create) -> str:
@@ -88,7 +88,7 @@ def name_of(create: Create) -> str:
 
 
 def unseen(create: Create | None) -> Unseen | None:
-    """Our last create of the row, as production remembers it."""
+    """Our last create of the row, in production's type."""
     if create is None:
         return None
     version = "1" if create is MADE else None
@@ -97,7 +97,7 @@ def unseen(create: Create | None) -> Unseen | None:
 
 @dataclass
 class Decisions:
-    """Production's decisions for rows of one kind. `table`, `case`: with a rule taken out."""
+    """Production's decisions for rows of one kind. `table` and `case` may lack a rule."""
 
     max_failures: int
     max_launches: int
@@ -119,14 +119,14 @@ class Decisions:
         return known
 
     def creates(self, create: Create, known: Create | None) -> bool:
-        """Whether our own last create of the row lets this one be sent."""
+        """Whether our last create of the row allows this create."""
         key = (create.attempt, create.launch, known and (known.stage, known.attempt, known.launch))
         if key not in self.plans:
             self.plans[key] = isinstance(plan_create(Launch(create.launch), unseen(known), name_of(create)), Launch)
         return self.plans[key]
 
     def are_over(self, jobs: View) -> bool:
-        """What a live list before the first create of a later attempt shows."""
+        """Whether a live list of these Jobs allows the first create of a later attempt."""
         if jobs not in self.overs:
             found = [self._job(job) for job in jobs]
             self.overs[jobs] = are_over(found, found[0].identity if found else "")
@@ -139,7 +139,7 @@ class Decisions:
         return known
 
     def closing(self, row: Row, view: View) -> Intent:
-        """What the janitor would do about a row that it read, with the Jobs that it then listed."""
+        """The janitor's call for a row that it read, with the Jobs that it then listed."""
         key = (row, view)
         if key not in self.closings:
             self.closings[key] = self._close(row, view)
@@ -147,23 +147,23 @@ class Decisions:
 
     def _rule(self, row: Row, view: View) -> Ruling:
         by_uid = {str(job.uid): job for job in view}
-        standing = self._judge(self._task(row), [self._job(job) for job in view], self._scene(view))
-        verdict = standing.verdict
+        found = self._judge(self._task(row), [self._job(job) for job in view], self._cluster(view))
+        verdict = found.verdict
         launch = hold = None
         if isinstance(verdict, Launch):
             launch = (verdict.number, verdict.unstarted, verdict.disrupted, verdict.ask.value)
         elif verdict is not None:
             hold = verdict.reason
-        return Ruling(launch, hold, tuple(removal(end, by_uid) for end in standing.ends))
+        return Ruling(launch, hold, tuple(removal(end, by_uid) for end in found.ends))
 
     def _judge(self, task: Task, jobs: list[RealJob], cluster: ObservedCluster) -> JobsVerdict:
         if self.table is TABLE and self.case is TaskWithJobs:
             return judge(task, jobs, cluster)
-        case = self.case(task, jobs, cluster)
-        return next(standing for line in self.table if (standing := line(case)) is not None)
+        row = self.case(task, jobs, cluster)
+        return next(found for line in self.table if (found := line(row)) is not None)
 
     def _sweep(self, row: Row, job: Seen) -> bool:
-        """Of `plan_due`: finished, and not being deleted; tombstones are of age 0."""
+        """The condition of `plan_due`: finished, and not being deleted. The tombstone time is 0."""
         without = self.swept_without
         is_due = (is_finished(job) or "sweep: finished" in without) and not job.flags & DELETING
         task = self._task(row)
@@ -176,7 +176,7 @@ class Decisions:
         return is_due and bool(why_swept(self._job(job), task, LATER, Absences()))
 
     def _close(self, row: Row, view: View) -> Intent:
-        cluster = self._scene(view)
+        cluster = self._cluster(view)
         jobs = [self._job(job) for job in view]
         found = plan_closing(a_picture(jobs, cluster), self._task(row), timedelta(0), REFUSAL if self.refusal else None)
         if found is None:
@@ -220,7 +220,7 @@ class Decisions:
             report=self.report,
         )
 
-    def _scene(self, view: View) -> ObservedCluster:
+    def _cluster(self, view: View) -> ObservedCluster:
         pods = {}
         for job in view:
             running = "Succeeded" if job.phase == COMPLETE else "Running"
@@ -250,5 +250,5 @@ def removal(end: Removal, by_uid: dict[str, Seen]) -> tuple[str, Seen, bool]:
 
 
 def version_of(job: Job | Seen) -> int:
-    """Its resourceVersion: no other object has it, and it changes with the conditions and when somebody deletes it."""
+    """A Job's resourceVersion. It is unique, and changes with the conditions and with a delete."""
     return (job.uid * 8 + job.phase) * 2 + (job.flags & DELETING)

@@ -1,7 +1,7 @@
-"""What must come about once faults are over and everybody gets a turn: I7, I10 and I21.
+"""The end of every run, after all faults are over and every part gets its turns: invariants I7, I10 and I21.
 
-Rows that wait for a person stay; whether a row does is read from its reason, and the reason has to be one of those that
-the protocol parks by. There is no janitor in this world, which is who ends them.
+A row that waits for a person may stay. Its reason shows this: it has to be one of the reasons that park a row. There is
+no janitor in this world, so parked rows do not end.
 """
 
 from typing import Final
@@ -15,7 +15,7 @@ QUIET_TURNS: Final = 6
 
 
 def check_end(world: World) -> None:
-    """Everything that can end does, within a bounded number of turns; then nothing more is written."""
+    """Checks that all rows and Jobs end within MOST_TURNS, and that there are no writes after that."""
     world.calm_down()
     for _ in range(MOST_TURNS):
         world.turn()
@@ -26,7 +26,7 @@ def check_end(world: World) -> None:
 
 
 def check_quiet(world: World) -> None:
-    """No writes: neither soon, nor when much time has passed."""
+    """Checks that there are no writes in the next turns, also after a long time."""
     writes = world.wires.writes
     for turn in range(QUIET_TURNS):
         world.turn()
@@ -42,7 +42,7 @@ def undone(world: World) -> list[str]:
 
 
 def why_open(world: World, id_: int) -> str:
-    """Why a row should still have moved on; empty: it waits for a person, rightly."""
+    """Why the row should have ended; empty: it rightly waits for a person."""
     task, leader = world.table.rows[id_].task, world.replicas["A"]
     hold: object = leader.dispatch.decision.plan.holds.get(id_) or leader.dispatch.picture.refused(indexed_row(task))
     hold = hold or leader.catalog.known_offer(task.kind)

@@ -1,8 +1,11 @@
-"""What must hold at every single step, by the numbers of the invariants that the design was checked against.
+"""The laws that hold at every step. The numbers I1, I2 ... are the invariants that the design was checked against.
 
-Each law looks at the truth (rows, cluster, what is on its way), never at what a dispatcher believes. Its excuses are
-those of the protocol, and no more: what a deposed or dead process had in flight, also when it is repeated in a later
-term (a stray), a finished Job of a living attempt that somebody deleted, an event that a watch kept to itself.
+Each law checks the true state (rows, cluster, requests on their way), never a dispatcher's view. The only exceptions
+are the exceptions of the protocol:
+
+* a stray: a create that a deposed or dead process had in flight, also if it is repeated in a later term,
+* a finished Job of the row's current attempt that somebody deleted,
+* an event that a watch has not shown.
 """
 
 import contextlib
@@ -31,7 +34,7 @@ Caps = dict[str, tuple[float, float]]
 
 
 class Laws:
-    """Told of every decision, of every write when it is sent, and of every create when it lands."""
+    """Checks every decision, every write when it is sent, and every create when it lands."""
 
     def __init__(self, cluster: Cluster, table: Table) -> None:
         self._cluster = cluster
@@ -41,7 +44,7 @@ class Laws:
         self.removals = RemovalLaws(cluster, table)
         self.touched = self.removals.touched  # tasks with a Job that somebody deleted
         self.tampered: set[int] = set()
-        self.met: set[int] = set()  # tasks whose name somebody else's Job has
+        self.met: set[int] = set()  # tasks with a foreign Job under one of their names
         self.strays: set[str] = set()
         self.unseen: set[str] = set()
         self.made: Counter[str] = Counter()
@@ -49,28 +52,28 @@ class Laws:
         self.relaunches = self.deletes = 0
         self.breach: AssertionError | None = None
         self._orders: dict[str, Order] = {}
-        self._listed: dict[int, frozenset[int]] = {}  # rows that looks of a replica have listed so far
+        self._listed: dict[int, frozenset[int]] = {}  # rows that a replica has listed so far
         self.term = 0
-        self._terms: dict[str, int] = {}  # in which a create was decided first, not repeated
+        self._terms: dict[str, int] = {}  # the term in which a create was decided first
         self._decided_at: dict[str, int] = {}
         self._peaks: dict[str, Caps] = {}
         self._doubted: set[tuple[int, str]] = set()
         self._refused: set[tuple[int, str]] = set()
         self.crashes: Counter[tuple[int, int]] = Counter()
 
-    # what the world tells
+    # events of the world
 
     def caps_changed(self) -> None:
         now = caps_of(list(self._table.queues.values()))
         self._peaks = {name: highest(peak, now) for name, peak in self._peaks.items()}
 
     def first_order(self, row: Row) -> str:
-        """Name of a row's first Job of all."""
+        """Name of the Job of attempt 1, launch 1."""
         identity = task_identity(DATABASE_ID, row.task.id, row.task.created_at)
         return job_name("dispatcher", row.task.id, identity, 1, 1)
 
     def crashed(self, container: Container) -> None:
-        """A container that held its row ended in failure, and its Job failed by that."""
+        """A container that held its row failed, and so its Job failed."""
         if container.token is not None:
             self.crashes[container.task_id, container.at[0]] += 1
 
@@ -81,7 +84,7 @@ class Laws:
             self.tampered.add(job.task_id)
 
     def entered(self, container: Container) -> None:
-        """A container was given its row: a task that may fail once was never started before in this attempt."""
+        """A container got its row. A task with max_failures 1 must not have started before in this attempt."""
         starts = self._table.starts[container.task_id, container.at[0]]
         assert len(starts) == len(set(starts)), f"I3: a launch of task {container.task_id} was accepted twice"
         if self._table.rows[container.task_id].task.max_failures == 1:
@@ -105,7 +108,7 @@ class Laws:
 
     @contextlib.contextmanager
     def _noted(self) -> Iterator[None]:
-        """A breach is kept: a create's own task would tell of it only at the next look, or never."""
+        """Keeps a breach. The task of a create would raise it only in the next cycle, or never."""
         try:
             yield
         except AssertionError as breach:
@@ -139,7 +142,7 @@ class Laws:
         check_container(manifest, order)
 
     def heard(self, api: Api, name: str, answer: ApiAnswer) -> None:
-        """A create was refused as it is, and then a GET said that there is no such Job: both reached the process."""
+        """Notes that a process got a 422 for a create, and then a 404 for the GET of the same Job."""
         key = id(api), row_key(self._orders[name]) if name in self._orders else name
         if answer.status == 422:
             self._doubted.add(key)
@@ -175,14 +178,14 @@ class Laws:
         assert not others or job.task_id in self.tampered, f"I1: {job.name} beside {others}"
 
     def _is_in_the_way(self, other: Job, job: Job) -> bool:
-        """A stray is, too, if it had landed before this launch was decided: then it should have been asked for."""
+        """Whether another Job forbids this one. A stray does if it landed before this launch was decided."""
         if self._counts(other):
             return True
         is_told = other.uid in self.strays and job.task_id not in self.touched
         return is_told and self._cluster.made_at[other.name] <= self._decided_at[job.name]
 
     def _check_budgets(self, job: Job, order: Order) -> None:
-        """Numbers go up and end; failures and launches that never started are counted, whoever looks."""
+        """Checks that launch numbers grow and are bounded, and that failures and unstarted launches are counted."""
         task, key = order.task, (job.task_id, job.attempt)
         most = RULES.max_launches + task.max_failures + 20
         assert task.launch < job.launch <= most, f"I3: launch {job.launch} of a row at {task.launch}"
@@ -200,7 +203,7 @@ class Laws:
         assert len(unstarted) < RULES.max_launches, f"I3: {job.name} after {unstarted} never started"
 
     def _check_caps(self, job: Job) -> None:
-        """Strict for what the leader itself made: strays may stand above a cap, and nothing else."""
+        """Checks the caps for Jobs that the leader made. Only strays may exceed a cap."""
         counted = [one for one in self._cluster.unfinished() if self._counts(one)]
         of_queue = [one for one in counted if one.queue == job.queue]
         of_submitter = [one for one in of_queue if one.submitted_by == job.submitted_by]
@@ -225,7 +228,7 @@ def row_key(order: Order) -> str:
 
 
 def caps_of(queues: Sequence[Queue]) -> Caps:
-    """A queue's caps, and each submitter's in it."""
+    """By queue: its cap, and the cap of each submitter in it."""
     return {
         queue.name: (
             inf if queue.max_jobs is None else queue.max_jobs,
@@ -236,14 +239,14 @@ def caps_of(queues: Sequence[Queue]) -> Caps:
 
 
 def highest(one: Caps, other: Caps) -> Caps:
-    """The wider cap of each queue; one that is not declared has none."""
+    """The higher cap of each queue. A queue that is not declared has no cap."""
     none = inf, inf
     pairs = {name: (one.get(name, none), other.get(name, none)) for name in one | other}
     return {name: (max(a[0], b[0]), max(a[1], b[1])) for name, (a, b) in pairs.items()}
 
 
 def is_due(order: Order, look: Look) -> bool:
-    """Seen waiting, or running without a container, and due, in a queue that is open."""
+    """Whether the row was read as waiting or processing, as due, and in a queue that is not paused."""
     task, queue = look.rows[order.task.id].task, effective_queues(look.frame.queues).get(order.task.queue)
     is_paused = queue is not None and queue.paused_until is not None and queue.paused_until > look.now
     is_early = task.run_at is not None and task.run_at > look.now
@@ -251,8 +254,9 @@ def is_due(order: Order, look: Look) -> bool:
 
 
 def check_reasons(look: Look, decision: Decision, resting: Set[int], listed: Set[int]) -> None:
-    """I19: of the rows that were read, each is over, launched, or held for one reason; so are those that rest. The
-    other listed ones are held by their kind. So may be rows that an earlier wide look listed.
+    """I19: each row that was read is terminal, launched, or held for one reason. So is each resting row.
+
+    The other listed rows are held by their kind. Rows that an earlier wide read listed may be held, too.
     """
     plan = decision.plan
     alive = {id_ for id_ in look.read if id_ in look.rows and look.rows[id_].task.finished_at is None}
@@ -274,7 +278,7 @@ def check_reasons(look: Look, decision: Decision, resting: Set[int], listed: Set
 
 
 def check_container(manifest: Manifest, order: Order) -> None:
-    """I17: what arrives is the contract, the template's and the row's, bit by bit, and nothing else."""
+    """I17: the container gets exactly the variables of contract, template and row, unchanged."""
     container = manifest["spec"]["template"]["spec"]["containers"][0]
     seen, request = seen_env(container), order.request
     own = TEMPLATES_OWN[order.task.template]

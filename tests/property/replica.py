@@ -1,4 +1,4 @@
-"""One dispatcher process: the production objects, wired as `dispatcher/app.py` wires them, in a world of ours."""
+"""One dispatcher process: the production objects, wired as in `dispatcher/app.py`, in a simulated world."""
 
 import asyncio
 import contextlib
@@ -36,13 +36,13 @@ SWEEPING: Final = SweepSettings(tombstone_seconds=60)
 
 
 class Watching(Dispatch[JobsPicture]):
-    """A dispatch whose last decision can be looked at."""
+    """A `Dispatch` that keeps its last picture and decision."""
 
     decision: Decision
     picture: JobsPicture
     decided: Callable[[Look, Decision], None]
 
-    async def _decide(  # type: ignore[override]  # our rows alone
+    async def _decide(  # type: ignore[override]  # only rows of the simulated table
         self, view: ClusterView, rows: Look, picture: JobsPicture
     ) -> Decision:
         self.picture = picture
@@ -52,7 +52,7 @@ class Watching(Dispatch[JobsPicture]):
 
 
 class Database:
-    """The table as one process reaches it: away, or slow in the middle of a look."""
+    """The table as one process reaches it. The next read may fail, or be slow after its snapshot."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -63,7 +63,7 @@ class Database:
 
     @contextlib.asynccontextmanager
     async def rows(self, held_at_most: int = 0) -> AsyncIterator[Look]:
-        """The snapshot is taken at once; its first answer may come much later."""
+        """Takes a snapshot at once. Its first answer may come much later."""
         if (fault := self.fault) is not None:
             self.fault = None
             raise fault
@@ -75,7 +75,7 @@ class Database:
         yield look
 
     def answer(self) -> None:
-        """The slow looks get their rows, as they were."""
+        """Answers the slow reads with the rows of their snapshots."""
         for future in self.waiting:
             if not future.done():
                 future.set_result(None)
@@ -89,7 +89,7 @@ class Database:
 
 
 class Replica:
-    """`term` says whether it is the one that may write: the number of its term, or 0."""
+    """One replica. `term`: returns the number of its term, or 0 if it may not write."""
 
     def __init__(self, name: str, wires: Wires, table: Table, term: Callable[["Replica"], int]) -> None:
         self.name = name
@@ -134,14 +134,14 @@ class Replica:
         return stage in self._tasks
 
     def begin(self, loop: asyncio.AbstractEventLoop, stage: str) -> None:
-        """Starts one round of a stage, and goes on until nothing can move without the world."""
+        """Starts one round of a stage, and runs it until it waits for the world."""
         if not self.is_busy(stage):
             run_once = self.dispatch.run_once if stage == "dispatch" else self.sweep.run_once
             self._tasks[stage] = loop.create_task(run_once())
         self.go_on(loop)
 
     def go_on(self, loop: asyncio.AbstractEventLoop) -> None:
-        """As far as it gets. A fault of ours ends a round; anything else is a bug."""
+        """Runs all rounds until they wait for the world. A DispatcherError ends a round; any other error is a bug."""
         if self.is_idle():
             return
         loop.run_until_complete(self._calm())
@@ -152,7 +152,7 @@ class Replica:
                     self.pauses[stage] = task.result()
 
     def kill(self, loop: asyncio.AbstractEventLoop, *, lands_later: bool) -> None:
-        """Without a word: what it had sent may land, what it remembered is gone."""
+        """Ends the process at once. Requests that were sent may still land; its memory is lost."""
         self._wires.cut(self.api, lands_later=lands_later)
         for task in self._tasks.values():
             task.cancel()
@@ -160,18 +160,18 @@ class Replica:
         self._tasks = {}
 
     def is_idle(self) -> bool:
-        """Neither in a round nor waiting for the answer to a create."""
+        """Whether no round runs and no create waits for its answer."""
         return all(task.done() for task in self._tasks.values()) and not self.memory.creates.under_way()
 
     async def _calm(self) -> None:
-        """Long enough for everything to have ended, or come to its next question to the world."""
+        """Gives every coroutine the time to end, or to reach its next question to the world."""
         for _ in range(40):
             await asyncio.sleep(0)
             if self.is_idle():
                 break
 
     async def _remove(self, ends: Sequence[End]) -> int:
-        """Of a look; a sweep asks its own view."""
+        """Deletes that a cycle decided. A sweep uses its own view."""
         assert not (ends and self.seen and self.seen.stale), "I6: removed by a view that is too old"
         return await self._remover.remove(ends)
 

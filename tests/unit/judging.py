@@ -1,4 +1,4 @@
-"""Asks the decision table, and reads what it says."""
+"""Judges a row by the table of outcomes, and takes the verdict apart."""
 
 from datetime import datetime
 from typing import Any
@@ -11,8 +11,8 @@ from dispatcher.model.verdicts import Hold, HoldReason
 from tests.builders import NOW, a_cluster
 
 
-def look(task: Task, *jobs: Job, seen: dict[str, datetime] | None = None, **cluster: Any) -> JobsVerdict:
-    """`seen`: what is remembered from one look to the next, as cycles do."""
+def judged(task: Task, *jobs: Job, seen: dict[str, datetime] | None = None, **cluster: Any) -> JobsVerdict:
+    """The verdict of one cycle. `seen`: first sights of states, kept from one cycle to the next."""
     seen = {} if seen is None else seen
     found = judge(task, jobs, a_cluster(first_seen=seen, **cluster))
     first = {key: seen.get(key, cluster.get("at", NOW)) for key in found.seen}
@@ -21,29 +21,29 @@ def look(task: Task, *jobs: Job, seen: dict[str, datetime] | None = None, **clus
     return found
 
 
-def reason_of(standing: JobsVerdict) -> HoldReason:
-    assert isinstance(standing.verdict, Hold)
-    return standing.verdict.reason
+def reason_of(found: JobsVerdict) -> HoldReason:
+    assert isinstance(found.verdict, Hold)
+    return found.verdict.reason
 
 
-def detail_of(standing: JobsVerdict) -> str:
-    assert isinstance(standing.verdict, Hold)
-    return standing.verdict.detail
+def detail_of(found: JobsVerdict) -> str:
+    assert isinstance(found.verdict, Hold)
+    return found.verdict.detail
 
 
-def removed(standing: JobsVerdict) -> list[tuple[str, str]]:
-    """What goes, by kind and uid. A Job goes only in the version that was judged."""
-    assert all((end.resource_version is not None) == (end.kind == "jobs") for end in standing.ends)
-    return [(end.kind, end.uid) for end in standing.ends]
+def removed(found: JobsVerdict) -> list[tuple[str, str]]:
+    """(kind, uid) of the objects to delete. A Job is deleted only in the version that was judged."""
+    assert all((end.resource_version is not None) == (end.kind == "jobs") for end in found.ends)
+    return [(end.kind, end.uid) for end in found.ends]
 
 
 def hold_of(task: Task, *jobs: Job, **cluster: Any) -> Hold:
-    verdict = look(task, *jobs, **cluster).verdict
+    verdict = judged(task, *jobs, **cluster).verdict
     assert isinstance(verdict, Hold), verdict
     return verdict
 
 
 def next_launch(task: Task, *jobs: Job, **cluster: Any) -> Launch:
-    verdict = look(task, *jobs, **cluster).verdict
+    verdict = judged(task, *jobs, **cluster).verdict
     assert isinstance(verdict, Launch), verdict
     return verdict

@@ -1,4 +1,4 @@
-"""A cycle: each contender judged once, in its turn, against the picture that those before it left."""
+"""A cycle: each candidate is judged once, in its order, after the admissions before it."""
 
 from collections import Counter
 from typing import Any
@@ -34,22 +34,22 @@ def reasons(plan: Plan) -> dict[int, str]:
     return {number: str(hold.reason) for number, hold in plan.holds.items()}
 
 
-def test_without_contenders_nothing_is_done() -> None:
+def test_plan_without_candidates_is_empty() -> None:
     assert plan() == Plan((), {}, ())
 
 
-def test_rows_are_launched_in_their_turn() -> None:
+def test_rows_are_launched_in_their_order() -> None:
     assert launched(plan(a_candidate(1), a_candidate(2, priority=0), a_candidate(3, priority=0))) == [2, 3, 1]
 
 
-def test_a_cap_takes_the_rows_whose_turn_it_is() -> None:
+def test_cap_admits_the_first_rows_of_the_order() -> None:
     done = plan(*(a_candidate(number) for number in (4, 1, 3, 2)), snapshot=a_snapshot(max_jobs=2))
     assert launched(done) == [1, 2]
     assert reasons(done) == {3: "JobCap", 4: "JobCap"}
     assert done.holds[4].detail == "2 of 2"
 
 
-def test_each_cap_counts_what_was_admitted_before() -> None:
+def test_caps_count_the_rows_admitted_before() -> None:
     queues = (a_queue(max_jobs=2, max_jobs_per_submitter=1), a_queue("other"))
     done = plan(
         a_candidate(1), a_candidate(2), a_candidate(3, submitted_by="b"), a_candidate(4, submitted_by="c"),
@@ -59,37 +59,37 @@ def test_each_cap_counts_what_was_admitted_before() -> None:
     assert reasons(done) == {2: "SubmitterCap", 4: "QueueCap"}
 
 
-def test_the_rate_and_the_batch_end_a_cycle() -> None:
+def test_rate_and_the_batch_end_a_cycle() -> None:
     three = [a_candidate(number) for number in (1, 2, 3)]
     assert reasons(plan(*three, snapshot=a_snapshot(allowance=Allowance(2, 9)))) == {3: "RateLimited"}
     assert reasons(plan(*three, snapshot=a_snapshot(allowance=Allowance(9, 1)))) == {2: "NextCycle", 3: "NextCycle"}
 
 
-def test_in_the_strict_mode_one_pending_pod_is_enough() -> None:
+def test_strict_mode_holds_all_rows_after_one_pending_pod() -> None:
     done = plan(a_candidate(1), a_candidate(2), snapshot=a_snapshot(is_strict=True))
     assert (launched(done), reasons(done)) == ([1], {2: "PendingPods"})
 
 
-def test_of_a_failing_image_one_launch_is_made() -> None:
+def test_failing_image_gets_one_launch() -> None:
     failing = frozenset({LaunchGroup("default", "default", "app:1")})
     done = plan(a_candidate(1), a_candidate(2), a_candidate(3, queue="q"), snapshot=a_snapshot(failing_groups=failing))
     assert (launched(done), reasons(done)) == ([1, 3], {2: "TemplateFailing"})
 
 
-def test_a_held_row_takes_nothing_from_those_behind_it() -> None:
+def test_held_row_takes_no_place_of_other_rows() -> None:
     held = a_candidate(1, verdict=Hold(HoldReason.BACKOFF))
     done = plan(held, a_candidate(2), snapshot=a_snapshot(max_jobs=1))
     assert (launched(done), reasons(done)) == ([2], {1: "Backoff"})
 
 
-def test_a_repeated_create_takes_no_second_slot() -> None:
+def test_repeated_create_takes_no_second_slot() -> None:
     repeat = a_candidate(1, verdict=Launch(1, is_repeat=True))
     full = a_snapshot(max_jobs=2, load=plan_load([("default", "team_a")]))
     done = plan(repeat, a_candidate(2), a_candidate(3), snapshot=full)
     assert (launched(done), reasons(done)) == ([1, 2], {3: "JobCap"})
 
 
-def test_what_is_to_be_removed_goes_whether_the_row_is_held_launched_or_over() -> None:
+def test_deletes_are_planned_for_held_launched_and_terminal_rows() -> None:
     done = plan(
         a_candidate(1, verdict=None, ends=(END,)),
         a_candidate(2, verdict=Hold(HoldReason.FINISHING), ends=(END, END)),
@@ -99,23 +99,23 @@ def test_what_is_to_be_removed_goes_whether_the_row_is_held_launched_or_over() -
     assert (launched(done), reasons(done)) == ([3], {2: "Finishing"})
 
 
-def test_a_row_that_is_over_is_neither_launched_nor_held() -> None:
+def test_row_that_is_over_is_neither_launched_nor_held() -> None:
     assert plan(a_candidate(1, verdict=None)) == Plan((), {}, ())
 
 
 @pytest.mark.parametrize("parked", [HoldReason.UNKNOWN_TEMPLATE, HoldReason.POLICY_DENIED])
-def test_a_launched_row_is_not_parked_because_its_template_changed(parked: HoldReason) -> None:
-    """ARCHITECTURE, promise 6: its reason is true. The janitor would end the row while its Job runs."""
+def test_launched_row_is_not_parked_because_its_template_changed(parked: HoldReason) -> None:
+    """ARCHITECTURE, promise 6: a row's reason is true. The janitor would end a parked row while its Job runs."""
     launched = Candidate(a_task(), Hold(parked), JobsVerdict(Hold(HoldReason.LAUNCHED, "Running")))
     assert reasons(plan(launched)) == {42: "Launched"}
 
 
-def test_a_row_that_is_being_cancelled_is_not_parked_either() -> None:
+def test_row_that_is_being_cancelled_is_not_parked_either() -> None:
     cancelled = JobsVerdict(Hold(HoldReason.FINISHING, "a cancel was asked"))
     assert reasons(plan(Candidate(a_task(), Hold(HoldReason.UNKNOWN_TEMPLATE), cancelled))) == {42: "Finishing"}
 
 
-def test_a_launched_row_is_not_held_by_the_pause_of_its_queue() -> None:
+def test_launched_row_is_not_held_by_the_pause_of_its_queue() -> None:
     running = a_candidate(1, verdict=Hold(HoldReason.LAUNCHED, "Running"))
     assert reasons(plan(running, snapshot=a_snapshot(a_queue(paused_until=later(60))))) == {1: "Launched"}
 
@@ -127,7 +127,7 @@ caps = st.none() | st.integers(0, 6)
 
 
 @given(rows, st.integers(0, 10), caps, caps, st.integers(0, 12), st.integers(0, 12))
-def test_no_cap_is_ever_exceeded_and_nobody_is_held_without_need(
+def test_caps_are_never_exceeded_and_no_row_is_held_without_need(
     rows: list[tuple[int, str, str, bool]], most: int, of_queue: int | None, of_submitter: int | None, writes: int,
     batch: int,
 ) -> None:  # fmt: skip

@@ -1,4 +1,4 @@
-"""A cycle and the lease: what was seen in one term, or in none, is not acted upon in another."""
+"""A cycle and the lease: a cycle acts only in the term in which it read Jobs and rows."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -35,13 +35,13 @@ from tests.builders import (
 from tests.unit.test_jobs_submit import Cluster
 
 LEFT_OVER = a_job(task_id=41, uid="left over")
-"""Unfinished, although its row has been over for long: to be removed."""
+"""An unfinished Job of a terminal row: it has to be deleted."""
 MADE = a_job().name
 
 
 @dataclass
 class Lead:
-    """The lease, as far as a cycle asks it."""
+    """The lease, as far as a cycle uses it."""
 
     number: int
 
@@ -89,7 +89,7 @@ class Table:
 
 
 class Place:
-    """A cycle's whole world. At `moment` of each cycle, "view" or "rows", the lease goes over to term `then`."""
+    """All ports of a cycle. While the cycle reads `moment` ("view" or "rows"), the term of the lease becomes `then`."""
 
     def __init__(self, term: int, moment: str = "", then: int = 0, stale: str = "") -> None:
         self.lead, self.cluster, self.removed = Lead(term), Cluster(), list[str]()
@@ -113,8 +113,8 @@ class Place:
         self.removed.extend(end.uid for end in ends)
         return len(ends)
 
-    async def look(self) -> float:
-        """One cycle, until every create has its answer."""
+    async def run_cycle(self) -> float:
+        """Runs one cycle, and waits until every create has its answer."""
         pause = await self._dispatch.run_once()
         await self._launcher.drain()
         return pause
@@ -124,30 +124,30 @@ class Place:
             self.lead.number = self._then
 
 
-async def test_a_cycle_of_one_term_launches_and_removes() -> None:
+async def test_cycle_of_one_term_launches_and_removes() -> None:
     place = Place(term=3)
-    assert await place.look() < 1
+    assert await place.run_cycle() < 1
     assert (place.cluster.created, place.removed) == ([MADE], ["left over"])
 
 
 @pytest.mark.parametrize("moment", ["view", "rows"])
 @pytest.mark.parametrize(("term", "then"), [(0, 1), (1, 2), (1, 0)], ids=["won", "lost and won", "lost"])
-async def test_what_was_seen_in_another_term_is_not_acted_upon(moment: str, term: int, then: int) -> None:
+async def test_cycle_does_not_act_on_what_it_saw_in_another_term(moment: str, term: int, then: int) -> None:
     place = Place(term, moment, then)
-    await place.look()
+    await place.run_cycle()
     assert (place.cluster.created, place.removed) == ([], [])
-    await place.look()  # all of it in the term that began meanwhile, if one did
+    await place.run_cycle()  # this whole cycle is in the new term, if there is one
     acted = ([MADE], ["left over"]) if then else ([], [])
     assert (place.cluster.created, place.removed) == acted
 
 
-async def test_who_does_not_lead_looks_again_at_its_leisure() -> None:
+async def test_replica_that_does_not_lead_waits_the_poll_interval() -> None:
     place = Place(term=0)
-    assert await place.look() == load({}, str).settings.admission.poll_seconds
+    assert await place.run_cycle() == load({}, str).settings.admission.poll_seconds
     assert (place.cluster.created, place.removed) == ([], [])
 
 
-async def test_a_view_that_is_not_known_is_not_acted_upon() -> None:
+async def test_cycle_does_not_act_on_a_stale_view() -> None:
     place = Place(term=1, stale="jobs: a new list is under way")
-    await place.look()
+    await place.run_cycle()
     assert (place.cluster.created, place.removed) == ([], [])

@@ -1,4 +1,4 @@
-"""Whose turn it is."""
+"""The order of launches."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +12,7 @@ OFFER = Offer("i", "s", "default")
 
 
 def candidates(*rows: tuple[int, int]) -> list[Candidate]:
-    """One for each (priority, id)."""
+    """One candidate for each (priority, id)."""
     return [Candidate(a_task(id=number, priority=priority), OFFER, JobsVerdict(Launch(1))) for priority, number in rows]
 
 
@@ -30,11 +30,11 @@ def test_lower_priorities_come_first_then_older_rows() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 1000), st.integers(1, 10**6)), unique_by=lambda row: row[1], max_size=30))
-def test_nobody_is_lost_and_the_order_of_arrival_does_not_matter(rows: list[tuple[int, int]]) -> None:
+def test_order_has_every_row_and_does_not_depend_on_arrival(rows: list[tuple[int, int]]) -> None:
     assert turns(*rows) == [number for _, number in sorted(rows)] == turns(*reversed(rows))
 
 
-def test_while_one_at_a_time_is_let_through_whoever_failed_last_comes_last() -> None:
+def test_row_that_failed_last_comes_last_while_probing() -> None:
     never, before, just_now = [
         Candidate(a_task(id=number, priority=9 - number), OFFER, JobsVerdict(Launch(1)), at)
         for number, at in ((1, float("-inf")), (2, 5.0), (3, 7.0))

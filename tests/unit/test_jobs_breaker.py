@@ -1,4 +1,4 @@
-"""Pauses that answers of the API server ask for."""
+"""The breaker: pauses that answers of the API server ask for."""
 
 import pytest
 
@@ -10,17 +10,17 @@ OTHER = Hold(HoldReason.DISPATCHER_NOT_READY, "Forbidden")
 
 
 def pause_of(breaker: Breaker, now: float) -> float:
-    """How long it stays open, to the millisecond."""
+    """Length of the pause from `now`, in seconds, to the millisecond."""
     return next(step / 1000 for step in range(200_000) if breaker.hold(now + step / 1000) is None)
 
 
-def test_a_new_breaker_holds_nothing() -> None:
+def test_new_breaker_holds_nothing() -> None:
     breaker = Breaker()
     assert breaker.hold(0) is None
     assert not breaker.is_probing
 
 
-def test_each_failure_after_a_pause_doubles_the_next_up_to_half_a_minute() -> None:
+def test_pause_doubles_with_each_failure_up_to_30_seconds() -> None:
     breaker, now, pauses = Breaker(), 100.0, []
     for _ in range(9):
         breaker.trip(STOP, now)
@@ -36,7 +36,7 @@ def test_failures_without_end_keep_the_longest_pause() -> None:
     assert pause_of(breaker, 299_900) == LONGEST_PAUSE_SECONDS
 
 
-def test_many_answers_of_one_bad_moment_count_once() -> None:
+def test_failures_during_a_pause_count_once() -> None:
     breaker = Breaker()
     for number in range(16):
         breaker.trip(STOP, 100 + number / 1000)
@@ -47,7 +47,7 @@ def test_many_answers_of_one_bad_moment_count_once() -> None:
 
 
 @pytest.mark.fault(19)
-def test_the_server_may_ask_for_a_longer_pause_but_not_for_a_shorter_one() -> None:
+def test_server_may_ask_for_a_longer_pause_but_not_for_a_shorter_one() -> None:
     breaker = Breaker()
     breaker.trip(STOP, 100, 7)
     assert pause_of(breaker, 100) == 7
@@ -59,7 +59,7 @@ def test_the_server_may_ask_for_a_longer_pause_but_not_for_a_shorter_one() -> No
     assert pause_of(breaker, 200) == 1
 
 
-def test_the_newest_answer_is_the_reason() -> None:
+def test_newest_answer_is_the_reason() -> None:
     breaker = Breaker()
     breaker.trip(STOP, 100)
     breaker.trip(OTHER, 100.1)
@@ -67,7 +67,7 @@ def test_the_newest_answer_is_the_reason() -> None:
 
 
 @pytest.mark.fault(19, 23)
-def test_after_a_pause_it_probes_until_something_succeeds() -> None:
+def test_breaker_probes_after_a_pause_until_a_success() -> None:
     breaker = Breaker()
     breaker.trip(STOP, 100)
     assert (breaker.hold(101), breaker.is_probing) == (None, True)
@@ -75,7 +75,7 @@ def test_after_a_pause_it_probes_until_something_succeeds() -> None:
     assert (breaker.hold(101), breaker.is_probing) == (None, False)
 
 
-def test_a_success_makes_the_next_failure_the_first() -> None:
+def test_success_resets_the_length_of_the_pause() -> None:
     breaker = Breaker()
     breaker.trip(STOP, 100)
     breaker.trip(STOP, 101)
@@ -84,14 +84,14 @@ def test_a_success_makes_the_next_failure_the_first() -> None:
     assert pause_of(breaker, 102) == 0.5
 
 
-def test_a_success_ends_a_pause_at_once() -> None:
+def test_success_ends_a_pause_at_once() -> None:
     breaker = Breaker()
     breaker.trip(STOP, 100, 60)
     breaker.reset()
     assert breaker.hold(100.1) is None
 
 
-def test_a_wish_of_a_day_is_obeyed_for_five_minutes() -> None:
+def test_retry_after_of_a_day_pauses_for_5_minutes() -> None:
     breaker = Breaker()
     breaker.trip(STOP, 0, at_least=86_400)
     assert breaker.hold(299) == STOP

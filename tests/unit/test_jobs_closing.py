@@ -1,4 +1,4 @@
-"""What the janitor does about a row, over the states of row and Jobs (docs/protocol.md, sections 8 and 6)."""
+"""The janitor's call for a row, by the states of row and Jobs (docs/protocol.md, sections 8 and 6)."""
 
 from datetime import timedelta
 from typing import Any
@@ -44,7 +44,7 @@ def fence(closing: Closing | None) -> Closing | None:
 
 
 def a_silent_task(launch: int = 1, **changes: Any) -> Task:
-    """A run that has not been heard of for as long as it takes."""
+    """A run whose heartbeat is old enough to return it."""
     return a_running_task(launch, **({"heartbeat_at": ago(60)} | changes))
 
 
@@ -57,12 +57,12 @@ def ran(job: Job) -> Any:
 
 
 def ends(act: Act, launch: int = 1, attempt: int = 1) -> Closing:
-    """By the Job of this launch."""
+    """The closing that ends the row by the Job of this launch."""
     return Closing(act, 42, attempt, launch, f"job-{attempt}-{launch}")
 
 
 def returns(failures: int = 1, launch: int = 1) -> Closing:
-    """The run of this launch of the row."""
+    """The closing that returns the run of this launch."""
     return Closing(Act.RETURN, 42, 1, launch, failures=failures)
 
 
@@ -123,8 +123,8 @@ TABLE: list[tuple[str, Task, tuple[Job, ...], Closing | None]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("task", "jobs", "closing"), [case[1:] for case in TABLE], ids=[case[0] for case in TABLE])
-def test_a_row_and_its_jobs_lead_to_one_act(task: Task, jobs: tuple[Job, ...], closing: Closing | None) -> None:
+@pytest.mark.parametrize(("task", "jobs", "closing"), [line[1:] for line in TABLE], ids=[line[0] for line in TABLE])
+def test_row_and_its_jobs_lead_to_one_call(task: Task, jobs: tuple[Job, ...], closing: Closing | None) -> None:
     assert fence(plan(task, *jobs)) == closing
 
 
@@ -132,7 +132,7 @@ def test_a_row_and_its_jobs_lead_to_one_act(task: Task, jobs: tuple[Job, ...], c
 @pytest.mark.parametrize("status", [*sorted(TERMINAL), Status.UNKNOWN])
 @pytest.mark.parametrize("asked", [None, ago(600)], ids=["", "cancel asked"])
 @pytest.mark.parametrize("jobs", [(), (a_job(),), (a_complete_job(**EXIT),), (a_failed_job(1, 3, unstarted=2),)])
-def test_a_row_that_is_over_or_not_understood_is_left_alone(
+def test_terminal_or_unknown_row_gets_no_call(
     status: Status, jobs: tuple[Job, ...], asked: Any, refusal: Hold | None
 ) -> None:
     task = a_silent_task(status=status, finished_at=ago(600), cancel_requested_at=asked)
@@ -151,33 +151,33 @@ def test_a_row_that_is_over_or_not_understood_is_left_alone(
     ],
     ids=["failed", "failed at launch 2", "never ran", "disrupted", "it can report", "it reports"],
 )
-def test_a_container_that_cannot_report_has_failed_by_its_exit(
+def test_failed_container_with_report_exit_code_fails_the_row(
     task: Task, job: Job, had_run: bool, closing: Closing | None
 ) -> None:
     assert fence(plan(task, job, pods=[ran(job)] if had_run else [a_pod(job)])) == closing
 
 
-# Return: a run is given up only once its heartbeat is old
+# Return: a run is returned only after its heartbeat is old
 
 
 @pytest.mark.parametrize(("seconds", "returned"), [(0, False), (59.9, False), (60, True), (None, True)])
-def test_a_run_is_returned_only_once_it_has_been_silent_for_a_minute(seconds: float | None, returned: bool) -> None:
+def test_run_is_returned_only_after_a_minute_without_heartbeat(seconds: float | None, returned: bool) -> None:
     at = None if seconds is None else ago(seconds)
     assert (plan(a_running_task(max_failures=1, heartbeat_at=at)) is not None) is returned
 
 
 @pytest.mark.parametrize(("seconds", "is_ended"), [(0, False), (3599, False), (3600, True)])
 @pytest.mark.parametrize("task", [a_task(), a_running_task()], ids=["waiting", "its own Job"])
-def test_a_parked_row_fails_after_a_while_from_its_jobs_end(task: Task, seconds: float, is_ended: bool) -> None:
+def test_parked_row_fails_an_hour_after_the_end_of_its_job(task: Task, seconds: float, is_ended: bool) -> None:
     assert (plan(task, a_complete_job(ended_at=ago(seconds))) is not None) is is_ended
 
 
-def test_a_job_that_does_not_say_when_it_ended_counts_from_when_it_was_made() -> None:
+def test_job_without_end_time_counts_from_its_creation() -> None:
     assert plan(a_task(), a_complete_job(ended_at=None, created_at=ago(3599))) is None
     assert plan(a_task(), a_complete_job(ended_at=None, created_at=ago(3600))) is not None
 
 
-def test_ages_of_jobs_are_taken_by_the_cluster_and_of_rows_by_the_database() -> None:
+def test_ages_use_the_cluster_clock_for_jobs_and_the_database_clock_for_rows() -> None:
     cluster = msgspec.structs.replace(a_cluster(), now=later(3600))
     assert plan_closing(a_picture([a_complete_job(ended_at=NOW)], cluster), a_task(), PATIENCE) is None
     cluster = msgspec.structs.replace(a_cluster(), cluster_now=later(3600))
@@ -189,7 +189,7 @@ def test_ages_of_jobs_are_taken_by_the_cluster_and_of_rows_by_the_database() -> 
 
 @pytest.mark.parametrize("reason", [HoldReason.UNKNOWN_TEMPLATE, HoldReason.POLICY_DENIED, HoldReason.POISON,
                                     HoldReason.NAME_COLLISION])  # fmt: skip
-def test_a_row_of_which_no_job_can_be_made_fails_by_the_absence_of_one(reason: HoldReason) -> None:
+def test_refused_row_without_a_job_fails_with_the_refusal(reason: HoldReason) -> None:
     closing = plan(a_task(), refusal=Hold(reason, "why"))
     assert closing == Closing(Act.FAIL, 42, 1, 0, None, error=f"{reason}: why")
 
@@ -205,27 +205,27 @@ def test_a_row_of_which_no_job_can_be_made_fails_by_the_absence_of_one(reason: H
         (a_task(attempt=2, created_at=ago(3600)), True),
     ],
 )
-def test_a_refused_row_has_an_hour_from_when_it_was_due(task: Task, is_ended: bool) -> None:
+def test_refused_row_has_an_hour_from_when_it_was_due(task: Task, is_ended: bool) -> None:
     assert (plan(task, refusal=UNKNOWN) is not None) is is_ended
 
 
-def test_a_refused_row_has_an_hour_from_the_end_of_its_newest_job() -> None:
+def test_refused_row_has_an_hour_from_the_end_of_its_newest_job() -> None:
     assert plan(a_task(), a_failed_job(ended_at=ago(3599)), refusal=UNKNOWN) is None
     assert fence(plan(a_task(), a_failed_job(), refusal=UNKNOWN)) == ends(Act.FAIL)
 
 
 @pytest.mark.parametrize("jobs", [(a_job(),), (a_failed_job(ended_at=NOW),), (a_job(1, 1), a_failed_job(1, 2))])
-def test_a_refusal_counts_only_where_a_job_would_be_made(jobs: tuple[Job, ...]) -> None:
+def test_refusal_counts_only_if_a_job_would_be_made(jobs: tuple[Job, ...]) -> None:
     assert plan(a_task(), *jobs, refusal=UNKNOWN) is None
 
 
-def test_what_a_row_is_parked_for_goes_before_a_refusal() -> None:
+def test_park_reason_comes_before_a_refusal() -> None:
     closing = plan(a_task(), a_complete_job(), refusal=UNKNOWN)
     assert closing is not None
     assert closing.error.startswith("ExitedWithoutReport: ")
 
 
-def test_a_dead_run_that_cannot_be_launched_again_is_given_up() -> None:
+def test_dead_run_of_a_refused_row_is_returned_or_failed() -> None:
     assert fence(plan(a_silent_task(), refusal=UNKNOWN)) == returns()
     assert plan(a_running_task(), refusal=UNKNOWN) is None
     assert plan(a_silent_task(created_at=ago(3599)), refusal=UNKNOWN) is None
@@ -241,7 +241,7 @@ def test_a_dead_run_that_cannot_be_launched_again_is_given_up() -> None:
         (a_silent_task(failures=2), a_failed_job(), "FailuresExhausted"),
     ],
 )
-def test_the_error_begins_with_the_stable_code_and_says_why(task: Task, job: Job, code: str) -> None:
+def test_error_begins_with_the_stable_code_and_says_why(task: Task, job: Job, code: str) -> None:
     closing = plan(task, job)
     assert closing is not None
     told, _, why = closing.error.partition(": ")
@@ -249,13 +249,13 @@ def test_the_error_begins_with_the_stable_code_and_says_why(task: Task, job: Job
     assert why
 
 
-def test_a_success_has_no_error_and_a_cancel_neither() -> None:
+def test_success_and_cancel_have_no_error() -> None:
     for closing in (plan(a_task(), a_complete_job(**EXIT)), plan(a_cancelled_task())):
         assert closing is not None
         assert closing.error == ""
 
 
-def test_the_bound_of_launches_is_the_installations() -> None:
+def test_bound_of_launches_is_the_installations() -> None:
     job = a_failed_job(1, 2, unstarted=1)
     assert plan(a_task(), job) is None
     assert fence(plan(a_task(), job, rules=Rules(max_launches=2))) == ends(Act.FAIL, 2)
@@ -281,7 +281,7 @@ WAITING = st.builds(a_task, attempt=st.integers(1, 2), failures=st.integers(0, 2
     jobs=st.lists(JOBS, max_size=4, unique_by=lambda job: (job.attempt, job.launch)),
     refusal=st.sampled_from([None, UNKNOWN]),
 )
-def test_no_row_is_closed_over_a_job_at_work_nor_a_run_on_a_strangers_word(
+def test_closing_needs_finished_jobs_and_the_job_that_holds_the_row(
     task: Task, jobs: list[Job], refusal: Hold | None
 ) -> None:
     closing = plan(task, *jobs, refusal=refusal, pods=[ran(job) for job in jobs])

@@ -21,7 +21,7 @@ from tests.builders import (
     ago,
 )
 
-LANE = LaunchGroup("default", "default", IMAGE)
+GROUP = LaunchGroup("default", "default", IMAGE)
 
 
 def failing(*jobs: Job, pods: tuple[Pod, ...] = (), tasks: tuple[Task, ...] = (a_task(),)) -> frozenset[LaunchGroup]:
@@ -29,7 +29,7 @@ def failing(*jobs: Job, pods: tuple[Pod, ...] = (), tasks: tuple[Task, ...] = (a
 
 
 def broken(launch: int, minutes_ago: float, **changes: Any) -> Job:
-    """A launch of another row each, made so long ago and ended for its image a little later."""
+    """A launch that failed for its image 70 s after its creation. Each launch belongs to another row."""
     seconds = minutes_ago * 60
     times = {"created_at": ago(seconds), "ended_at": ago(seconds - 70)}
     return a_failed_job(1, 1, task_id=launch, uid=f"broken-{launch}", **(times | changes))
@@ -38,7 +38,7 @@ def broken(launch: int, minutes_ago: float, **changes: Any) -> Job:
 ROWS = tuple(a_task(id=number) for number in range(1, 9))
 
 
-# What one launch tells
+# The result of one launch
 
 
 @pytest.mark.parametrize(
@@ -62,49 +62,49 @@ ROWS = tuple(a_task(id=number) for number in range(1, 9))
     ids=["complete", "complete, no row", "runs", "had run", "image", "image, no row", "failed unstarted",
          "failed started", "no Pod yet", "pending", "failing", "disrupted", "failed, no row", "failed, past attempt"],
 )  # fmt: skip
-def test_a_launch_tells_whether_it_started_or_nothing(
+def test_has_started_is_true_false_or_not_known(
     job: Job, task: Task | None, pods: list[Pod], started: bool | None
 ) -> None:
     assert has_started(task, job, a_cluster(pods)) is started
 
 
-# What three launches tell
+# Groups of launches
 
 
-def test_three_launches_that_never_started_make_a_lane_fail() -> None:
+def test_group_fails_after_three_launches_that_never_started() -> None:
     three = [broken(1, 3), broken(2, 2), broken(3, 1)]
-    assert failing(*three, tasks=ROWS) == {LANE}
+    assert failing(*three, tasks=ROWS) == {GROUP}
     assert failing(*three[:2], tasks=ROWS) == frozenset()
 
 
-def test_one_start_among_the_newest_three_heals_the_lane() -> None:
+def test_group_does_not_fail_with_one_start_among_the_newest_three() -> None:
     good = a_complete_job(1, 1, task_id=4, uid="good", created_at=ago(150))
     assert failing(broken(1, 3), broken(2, 2), good, broken(3, 1), tasks=ROWS) == frozenset()
 
 
-def test_older_starts_do_not_heal_it() -> None:
+def test_group_fails_despite_older_starts() -> None:
     good = a_complete_job(1, 1, task_id=4, uid="good", created_at=ago(600))
-    assert failing(broken(1, 3), good, broken(2, 2), broken(3, 1), tasks=ROWS) == {LANE}
+    assert failing(broken(1, 3), good, broken(2, 2), broken(3, 1), tasks=ROWS) == {GROUP}
 
 
-def test_launches_that_tell_nothing_are_passed_over() -> None:
+def test_launches_without_a_known_result_do_not_count() -> None:
     silent = [a_disrupted_job(1, 1, task_id=5, uid="d", created_at=ago(30)), a_job(1, 1, task_id=6, uid="new")]
-    assert failing(broken(1, 3), broken(2, 2), *silent, broken(3, 1), tasks=ROWS) == {LANE}
+    assert failing(broken(1, 3), broken(2, 2), *silent, broken(3, 1), tasks=ROWS) == {GROUP}
 
 
-def test_lanes_do_not_mix() -> None:
+def test_groups_of_other_images_queues_or_templates_are_counted_apart() -> None:
     elsewhere = [broken(3, 1, image="other"), broken(4, 1, queue="other"), broken(5, 1, template="other")]
     assert failing(broken(1, 3), broken(2, 2), *elsewhere, tasks=ROWS) == frozenset()
 
 
-def test_several_lanes_may_fail_at_once() -> None:
+def test_several_groups_may_fail_at_once() -> None:
     other = [broken(number, number, image="other") for number in (4, 5, 6)]
     mine = [broken(number, number) for number in (1, 2, 3)]
-    assert failing(*other, *mine, tasks=ROWS) == {LANE, LaunchGroup("default", "default", "other")}
+    assert failing(*other, *mine, tasks=ROWS) == {GROUP, LaunchGroup("default", "default", "other")}
 
 
-def test_launches_that_found_no_room_say_nothing_of_their_image() -> None:
-    """A lane fails by image or configuration only. These were ended by the start deadline, their Pods are gone."""
+def test_launches_ended_by_the_start_deadline_do_not_count() -> None:
+    """Only image and configuration make a group fail. The start deadline ended these launches; their Pods are gone."""
     late = [
         a_failed_job(1, 1, task_id=number, uid=f"late-{number}", created_at=ago(1800 + number), ended_at=ago(number))
         for number in (1, 2, 3)
@@ -112,5 +112,5 @@ def test_launches_that_found_no_room_say_nothing_of_their_image() -> None:
     assert failing(*late, tasks=ROWS) == frozenset()
 
 
-def test_launches_that_do_not_say_when_they_ended_ended_at_once() -> None:
-    assert failing(*(broken(number, number, ended_at=None) for number in (1, 2, 3)), tasks=ROWS) == {LANE}
+def test_launches_without_end_time_count_as_never_started() -> None:
+    assert failing(*(broken(number, number, ended_at=None) for number in (1, 2, 3)), tasks=ROWS) == {GROUP}

@@ -1,4 +1,4 @@
-"""What the Jobs stage tells a cycle, and what it keeps between two."""
+"""The Jobs stage: its picture of a cycle, and its state between cycles."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -24,7 +24,7 @@ SITE = Site("dispatcher", "work", 3600, 1800, PlacementSettings(), {})
 
 
 class Silence:
-    """A cluster that answers nothing."""
+    """A cluster that never answers."""
 
     async def create(self, manifest: Manifest) -> ApiAnswer:
         return ApiAnswer(0)
@@ -41,7 +41,7 @@ def a_launcher(memory: Memory) -> Launcher:
     return Launcher(Submitter(Silence(), SITE, memory, lambda: None), memory, catalog, Rules())
 
 
-def look(
+def picture_of(
     launcher: Launcher, *jobs: Job, pods: Sequence[Pod] = (), seconds: float = 0, database_id: str = DATABASE_ID
 ) -> JobsPicture:
     now = NOW + timedelta(seconds=seconds)
@@ -50,88 +50,88 @@ def look(
 
 
 async def judge(launcher: Launcher, picture: JobsPicture, *tasks: Task) -> list[JobsVerdict]:
-    """A cycle that judges these rows, and ends."""
+    """Runs a cycle that judges these rows."""
     judged = [(task, picture.judge_row(task)) for task in tasks]
     await launcher.launch(picture, judged, [])
     return [verdict for _, verdict in judged]
 
 
-async def test_a_cycle_that_judged_nothing_does_not_begin_the_graces_anew() -> None:
+async def test_graces_go_on_after_a_cycle_without_judgements() -> None:
     launcher, older, task = a_launcher(Memory()), a_job(1, 1), a_task(attempt=2)
-    (first,) = await judge(launcher, look(launcher, older), task)
+    (first,) = await judge(launcher, picture_of(launcher, older), task)
     assert first.ends == ()
-    look(launcher, older, seconds=30)  # the database went away: no row was judged
-    (second,) = await judge(launcher, look(launcher, older, seconds=61), task)
+    picture_of(launcher, older, seconds=30)  # the database went away: no row was judged
+    (second,) = await judge(launcher, picture_of(launcher, older, seconds=61), task)
     assert [end.uid for end in second.ends] == [older.uid]
 
 
-async def test_a_state_not_seen_in_a_judged_cycle_begins_anew() -> None:
+async def test_grace_begins_again_after_a_cycle_without_the_state() -> None:
     launcher, older, task = a_launcher(Memory()), a_job(1, 1), a_task(attempt=2)
-    await judge(launcher, look(launcher, older), task)
-    await judge(launcher, look(launcher, seconds=30))
-    (found,) = await judge(launcher, look(launcher, older, seconds=61), task)
+    await judge(launcher, picture_of(launcher, older), task)
+    await judge(launcher, picture_of(launcher, seconds=30))
+    (found,) = await judge(launcher, picture_of(launcher, older, seconds=61), task)
     assert found.ends == ()
 
 
-def test_an_unanswered_create_is_repeated_and_an_answered_one_is_awaited() -> None:
+def test_unanswered_create_is_repeated_and_an_answered_one_is_awaited() -> None:
     memory = Memory()
     launcher, task = a_launcher(memory), a_task()
-    assert look(launcher).judge_row(task).verdict == Launch(1)
+    assert picture_of(launcher).judge_row(task).verdict == Launch(1)
     name = a_job(1, 1).name
     memory.creates.begin(name, task, LaunchGroup("default", "default", "app:1"), 0)
-    assert look(launcher).judge_row(task).verdict == Hold(HoldReason.LAUNCHED, "its create is under way")
+    assert picture_of(launcher).judge_row(task).verdict == Hold(HoldReason.LAUNCHED, "its create is under way")
     memory.creates.end(name)
-    assert look(launcher).judge_row(task).verdict == Launch(1, is_repeat=True)
-    assert look(launcher).in_flight() == [("default", task.submitted_by)]
+    assert picture_of(launcher).judge_row(task).verdict == Launch(1, is_repeat=True)
+    assert picture_of(launcher).in_flight() == [("default", task.submitted_by)]
     memory.creates.answered(name, "12")
-    assert look(launcher).judge_row(task).verdict == Hold(HoldReason.LAUNCHED, "Created")
+    assert picture_of(launcher).judge_row(task).verdict == Hold(HoldReason.LAUNCHED, "Created")
 
 
 def test_another_database_is_not_held_by_rows_parked_in_the_first() -> None:
     memory = Memory()
     launcher, task = a_launcher(memory), a_task()
-    look(launcher)
+    picture_of(launcher)
     memory.refusals.park(task, Hold(HoldReason.POISON))
-    assert look(launcher).judge_row(task).verdict == Hold(HoldReason.POISON)
-    other = look(launcher, database_id="00000000-0000-0000-0000-000000000001")
+    assert picture_of(launcher).judge_row(task).verdict == Hold(HoldReason.POISON)
+    other = picture_of(launcher, database_id="00000000-0000-0000-0000-000000000001")
     assert other.judge_row(task).verdict == Launch(1)
 
 
-def test_a_row_whose_create_is_awaited_rests_and_one_without_an_answer_is_read() -> None:
+def test_row_rests_while_its_create_is_awaited_and_is_read_after_a_lost_answer() -> None:
     memory = Memory()
     launcher, task, name = a_launcher(memory), a_task(), a_job(1, 1).name
     memory.creates.begin(name, task, LaunchGroup("default", "default", "app:1"), 0)
-    picture = look(launcher)
+    picture = picture_of(launcher)
     (resting,) = picture.resting().values()
     assert (picture.rows_to_read(), resting.attempt, resting.queue) == (set(), task.attempt, "default")
     memory.creates.end(name)
-    picture = look(launcher)
+    picture = picture_of(launcher)
     assert (picture.rows_to_read(), picture.resting()) == ({task.id}, {})
     memory.creates.answered(name, "12")
-    picture = look(launcher)
+    picture = picture_of(launcher)
     assert (picture.rows_to_read(), [*picture.resting()]) == (set(), [task.id])
 
 
-async def test_a_row_whose_job_is_under_way_rests_until_the_job_changes() -> None:
+async def test_row_whose_job_is_under_way_rests_until_the_job_changes() -> None:
     launcher, job, task = a_launcher(Memory()), a_job(resource_version="7"), a_task()
-    await judge(launcher, look(launcher, job), task)
-    assert look(launcher, job).rows_to_read() == set()
-    assert look(launcher, a_job(resource_version="8")).rows_to_read() == {task.id}
-    assert look(launcher, job, pods=[a_pod(job, deleting=True)]).rows_to_read() == {task.id}
-    assert look(launcher).rows_to_read() == set()
+    await judge(launcher, picture_of(launcher, job), task)
+    assert picture_of(launcher, job).rows_to_read() == set()
+    assert picture_of(launcher, a_job(resource_version="8")).rows_to_read() == {task.id}
+    assert picture_of(launcher, job, pods=[a_pod(job, deleting=True)]).rows_to_read() == {task.id}
+    assert picture_of(launcher).rows_to_read() == set()
 
 
-async def test_a_finished_job_of_a_row_that_is_over_is_not_read_again() -> None:
+async def test_finished_job_of_a_row_that_is_over_is_not_read_again() -> None:
     launcher, job = a_launcher(Memory()), a_complete_job()
-    assert look(launcher, job).rows_to_read() == {job.task_id}
-    await judge(launcher, look(launcher, job), a_task(status=Status.SUCCEEDED, finished_at=NOW))
-    assert look(launcher, job).rows_to_read() == set()
+    assert picture_of(launcher, job).rows_to_read() == {job.task_id}
+    await judge(launcher, picture_of(launcher, job), a_task(status=Status.SUCCEEDED, finished_at=NOW))
+    assert picture_of(launcher, job).rows_to_read() == set()
 
 
-def test_a_picture_answers_the_same_whatever_is_learned_meanwhile() -> None:
+def test_picture_does_not_change_when_the_memory_does() -> None:
     memory = Memory()
     launcher, task = a_launcher(memory), a_task()
-    picture = look(launcher)
+    picture = picture_of(launcher)
     memory.creates.begin(a_job(1, 1).name, task, LaunchGroup("default", "default", "app:1"), 0)
     memory.refusals.park(task, Hold(HoldReason.POISON))
     memory.of_template("default").trip(Hold(HoldReason.DISPATCHER_NOT_READY), 0)

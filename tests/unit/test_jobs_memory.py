@@ -1,4 +1,4 @@
-"""What this process learns from the results of its creates."""
+"""The memory: its changes by the results of creates."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def a_success(order: Order) -> CreateResult:
     return CreateResult(order, name_of(order, "dispatcher"), Meaning.CREATED, ApiAnswer(201), made)
 
 
-def test_a_failed_create_is_remembered_until_a_create_of_the_row_succeeds() -> None:
+def test_failed_create_is_remembered_until_a_create_of_the_row_succeeds() -> None:
     memory, order = Memory(), an_order(task=a_task(id=1))
     memory.learn(result(order, Meaning.QUOTA, FULL), 5)
     assert memory.known(5).tried_at == {1: 5}
@@ -31,7 +31,7 @@ def test_a_failed_create_is_remembered_until_a_create_of_the_row_succeeds() -> N
     assert memory.known(6).tried_at == {}
 
 
-def test_a_template_has_a_brake_of_its_own_that_a_success_ends() -> None:
+def test_template_has_a_brake_of_its_own_that_a_success_ends() -> None:
     memory, order = Memory(), an_order(task=a_task(template="bad"))
     memory.learn(result(order, Meaning.UNKNOWN, ApiAnswer(500, message="webhook")), 0)
     held = Hold(HoldReason.DISPATCHER_NOT_READY, "ApiThrottled: 500 webhook")
@@ -42,7 +42,7 @@ def test_a_template_has_a_brake_of_its_own_that_a_success_ends() -> None:
     assert not memory.known(1).templates["bad"].is_probing
 
 
-def test_a_row_whose_job_the_watch_does_not_show_is_left_alone_for_a_moment() -> None:
+def test_row_with_a_job_that_the_watch_lacks_is_deferred_for_2_seconds() -> None:
     memory, order = Memory(), an_order(task=a_task(id=1))
     memory.learn(CreateResult(order, "x", question=ApiAnswer(200)), 0)
     assert [memory.known(seconds).deferred for seconds in (0, 1.9, 2)] == [{1}, {1}, frozenset()]
@@ -61,14 +61,14 @@ def test_a_row_whose_job_the_watch_does_not_show_is_left_alone_for_a_moment() ->
         (Meaning.NOT_SENT, None),
     ],
 )
-def test_a_result_parks_its_row_only_where_it_speaks_of_the_row(meaning: Meaning, reason: HoldReason | None) -> None:
+def test_result_parks_its_row_only_if_it_is_about_the_row(meaning: Meaning, reason: HoldReason | None) -> None:
     memory, order = Memory(), an_order()
     memory.learn(result(order, meaning), 0)
     hold = memory.known(0).refused.hold(order.task, 0)
     assert (hold and hold.reason) == reason
 
 
-def test_a_copy_of_the_memory_does_not_change() -> None:
+def test_copy_of_the_memory_does_not_change() -> None:
     memory, order = Memory(), an_order()
     memory.creates.begin("x", order.task, LaunchGroup("default", "default", "app:1"), 0)
     before = memory.known(0)
@@ -78,7 +78,7 @@ def test_a_copy_of_the_memory_does_not_change() -> None:
     assert (before.unseen[order.task.id].is_under_way, before.brakes.under_way) == (True, 1)
 
 
-def test_a_job_that_breaks_the_policy_parks_its_row() -> None:
+def test_job_that_breaks_the_policy_parks_its_row() -> None:
     memory, order = Memory(), an_order()
     memory.learn(CreateResult(order, "x", violation="hostPath is not allowed"), 0)
     assert memory.known(0).refused.hold(order.task, 0) == Hold(HoldReason.POLICY_DENIED, "hostPath is not allowed")
@@ -88,7 +88,7 @@ def test_a_job_that_breaks_the_policy_parks_its_row() -> None:
     ("meaning", "code"),
     [(Meaning.TERMINATING, "NamespaceTerminating"), (Meaning.FORBIDDEN, "Forbidden"), (Meaning.QUOTA, "")],
 )
-def test_a_missing_right_pauses_all_creates_and_a_quota_too(meaning: Meaning, code: str) -> None:
+def test_missing_right_and_full_quota_pause_all_creates(meaning: Meaning, code: str) -> None:
     memory = Memory()
     memory.learn(result(an_order(), meaning, FULL), 0)
     brakes = memory.known(9).brakes

@@ -1,4 +1,4 @@
-"""One row with its Jobs and Pods: what is its newest launch, how far has it come, and since when is something seen."""
+"""One row with its Jobs and Pods: its newest launch, the stage of that launch, and the ages of states."""
 
 from datetime import timedelta
 
@@ -36,15 +36,15 @@ MINUTE = timedelta(seconds=60)
     ],
     ids=["no Jobs", "two Jobs", "row and Jobs agree", "its Job is gone", "its Job is older", "other attempts"],
 )
-def test_the_newest_launch_is_that_of_the_attempts_jobs_or_of_the_row(
+def test_newest_launch_comes_from_the_jobs_of_the_attempt_and_the_row(
     task: Task, jobs: list[Job], last: int, newest: str | None
 ) -> None:
-    case = TaskWithJobs(task, jobs, a_cluster())
-    assert case.last == last
-    assert (case.job.uid if case.job else None) == newest
+    row = TaskWithJobs(task, jobs, a_cluster())
+    assert row.last == last
+    assert (row.job.uid if row.job else None) == newest
 
 
-def test_the_pods_of_a_case_are_those_of_its_newest_job() -> None:
+def test_pods_are_the_pods_of_the_newest_job() -> None:
     one, two = a_failed_job(1, 1), a_job(1, 2)
     cluster = a_cluster(pods=[a_pod(one), a_pod(two)])
     assert TaskWithJobs(a_task(), [one, two], cluster).pods == [a_pod(two)]
@@ -68,34 +68,34 @@ def test_the_pods_of_a_case_are_those_of_its_newest_job() -> None:
         (a_job(phase=Phase.FAILING), [a_pod(phase="Failed")], "Running"),
     ],
 )
-def test_the_stage_of_a_launch_is_one_word(job: Job, pods: list[Pod], code: str) -> None:
+def test_stage_of_a_launch_is_one_word(job: Job, pods: list[Pod], code: str) -> None:
     assert stage(job, pods, NOW) == code
 
 
 @pytest.mark.parametrize("reason", ["ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName",
                                     "CreateContainerConfigError"])  # fmt: skip
-def test_what_kubelet_says_of_a_broken_image_or_configuration_is_known(reason: str) -> None:
+def test_kubelet_reasons_of_broken_images_and_configurations_are_listed(reason: str) -> None:
     assert reason in CANNOT_START
 
 
-def test_a_container_that_is_being_created_may_still_start() -> None:
+def test_container_that_is_being_created_may_still_start() -> None:
     assert not CANNOT_START & {"", "ContainerCreating", "PodInitializing"}
 
 
 # States without a time of their own
 
 
-def test_a_state_seen_first_now_has_lasted_no_time() -> None:
+def test_state_seen_first_now_has_lasted_no_time() -> None:
     assert a_cluster().has_lasted("a", timedelta(0))
     assert not a_cluster().has_lasted("a", MINUTE)
 
 
-def test_a_state_lasts_from_its_first_look_on() -> None:
+def test_state_lasts_from_its_first_sight() -> None:
     lasted = [a_cluster(first_seen={"a": NOW}, at=later(s)).has_lasted("a", MINUTE) for s in (0, 30, 59, 60, 61)]
     assert lasted == [False, False, False, True, True]
 
 
-def test_each_state_has_a_time_of_its_own() -> None:
+def test_states_are_timed_separately() -> None:
     cluster = a_cluster(first_seen={"a": NOW}, at=later(60))
     assert cluster.has_lasted("a", MINUTE)
     assert not cluster.has_lasted("b", MINUTE)

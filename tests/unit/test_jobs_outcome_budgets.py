@@ -22,9 +22,9 @@ from tests.builders import (
     a_task,
     ago,
 )
-from tests.unit.judging import hold_of, look, next_launch
+from tests.unit.judging import hold_of, judged, next_launch
 
-# Launch number: max(highest n of the Jobs, lau) + 1
+# Launch number: one above the highest launch of Jobs and row
 
 
 @pytest.mark.parametrize(
@@ -39,11 +39,11 @@ from tests.unit.judging import hold_of, look, next_launch
     ],
     ids=["Jobs alone", "any order", "Jobs above the row", "row above the Jobs", "row alone", "this attempt's only"],
 )
-def test_a_launch_is_one_above_what_jobs_and_row_know(task: Task, jobs: list[Job], number: int) -> None:
+def test_launch_number_is_one_above_jobs_and_row(task: Task, jobs: list[Job], number: int) -> None:
     assert next_launch(task, *jobs).number == number
 
 
-# What the next Job remembers
+# Counts of earlier launches in the next Job
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,9 @@ def test_a_launch_is_one_above_what_jobs_and_row_know(task: Task, jobs: list[Job
     ],
     ids=["never started", "started", "disrupted before its start", "disrupted after its start", "refused twin"],
 )
-def test_each_end_is_counted_as_what_it_was(job: Job, task: Task, unstarted: int, disrupted: int) -> None:
+def test_ended_launch_counts_as_unstarted_disrupted_or_failed(
+    job: Job, task: Task, unstarted: int, disrupted: int
+) -> None:
     launch = next_launch(task, job)
     assert (launch.number, launch.unstarted, launch.disrupted) == (2, unstarted, disrupted)
 
@@ -74,7 +76,7 @@ def test_launches_whose_job_is_missing_count_as_disrupted() -> None:
     assert next_launch(a_running_task(5), older) == Launch(6, 1, 4, Ask.THAT_JOB)
 
 
-def test_what_is_believed_gone_is_asked_for_and_what_is_seen_is_not() -> None:
+def test_missing_job_is_asked_for_and_a_seen_job_is_not() -> None:
     assert next_launch(a_running_task(2), a_failed_job(1, 1)).ask is Ask.THAT_JOB
     assert next_launch(a_running_task(2), a_failed_job(1, 2)).ask is Ask.NOTHING
     assert next_launch(a_task(attempt=2), a_failed_job(2, 1)).ask is Ask.NOTHING
@@ -112,12 +114,12 @@ def test_disruptions_are_no_failures_and_have_a_bound_of_20() -> None:
     assert "21 of them disrupted" in hold.detail
 
 
-def test_somebody_who_deletes_jobs_meets_the_bound_of_disruptions() -> None:
+def test_deleted_jobs_count_toward_the_bound_of_disruptions() -> None:
     next_launch(a_running_task(19))
     assert hold_of(a_running_task(21)).reason is HoldReason.LAUNCHES_EXHAUSTED
 
 
-def test_a_launch_that_never_started_is_no_failure_when_the_job_after_it_is_deleted() -> None:
+def test_launch_that_never_started_is_no_failure_when_the_job_after_it_is_deleted() -> None:
     assert next_launch(a_running_task(2, max_failures=2, failures=1), a_failed_job(1, 1)).number == 3
 
 
@@ -125,7 +127,7 @@ LIVES = ["never started", "disrupted early", "disrupted late", "started"]
 
 
 def live(task: Task, launch: Launch, life: str) -> tuple[Task, Job]:
-    """A launch comes and goes: the row and the Job that are left."""
+    """The row and the Job that are left after a launch with this life."""
     make = a_disrupted_job if "disrupted" in life else a_failed_job
     job = make(task.attempt, launch.number, unstarted=launch.unstarted, disrupted=launch.disrupted)
     if life not in {"never started", "disrupted early"}:
@@ -134,14 +136,12 @@ def live(task: Task, launch: Launch, life: str) -> tuple[Task, Job]:
 
 
 @given(st.lists(st.sampled_from(LIVES), min_size=30, max_size=40), st.integers(1, 5), st.integers(0, 2))
-def test_any_life_of_a_row_ends_parked_for_the_budget_that_is_used_up(
-    lives: list[str], max_failures: int, failures: int
-) -> None:
+def test_row_is_parked_for_the_budget_that_is_used_up(lives: list[str], max_failures: int, failures: int) -> None:
     task: Task = a_task(max_failures=max(max_failures, failures + 1), failures=failures)
     jobs: list[Job] = []
     done: list[str] = []
     for life in lives:
-        verdict = look(task, *jobs).verdict
+        verdict = judged(task, *jobs).verdict
         if isinstance(verdict, Hold):
             break
         assert isinstance(verdict, Launch)
@@ -166,7 +166,7 @@ def test_any_life_of_a_row_ends_parked_for_the_budget_that_is_used_up(
 @pytest.mark.parametrize(
     ("launches", "seconds"), [(1, 10), (2, 20), (3, 40), (4, 80), (5, 160), (6, 300), (7, 300), (32767, 300)]
 )
-def test_the_pause_doubles_up_to_five_minutes(launches: int, seconds: float) -> None:
+def test_pause_doubles_up_to_five_minutes(launches: int, seconds: float) -> None:
     assert backoff(launches) == timedelta(seconds=seconds)
 
 
@@ -182,13 +182,13 @@ def test_the_pause_doubles_up_to_five_minutes(launches: int, seconds: float) -> 
     ],
     ids=["failed", "failed, no time", "disrupted", "gone", "gone, no time", "twin"],
 )
-def test_the_next_launch_waits_and_says_how_long(task: Task, jobs: list[Job]) -> None:
+def test_next_launch_waits_and_says_how_long(task: Task, jobs: list[Job]) -> None:
     assert hold_of(task, *jobs) == Hold(HoldReason.BACKOFF, "launch 2 in 6 s")
     later: datetime = NOW + timedelta(seconds=6)
     assert next_launch(task, *jobs, at=later).number == 2
 
 
-# Whatever is seen
+# Any row and any Jobs
 
 statuses = st.sampled_from(list(Status))
 phases = st.sampled_from(list(Phase))
@@ -217,7 +217,7 @@ any_jobs = st.lists(any_job(), max_size=5, unique_by=lambda job: job.name)
 
 @st.composite
 def any_task(draw: st.DrawFn) -> Task:
-    """A row that keeps the rules of its table."""
+    """A row that satisfies the rules of its table."""
     status = draw(statuses)
     launch = 0 if status is Status.WAITING else draw(st.integers(1, 4))
     attempt, running = draw(st.integers(1, 3)), status is Status.PROCESSING
@@ -231,13 +231,13 @@ def any_task(draw: st.DrawFn) -> Task:
 
 
 @given(any_task(), any_jobs)
-def test_whatever_is_seen_no_second_job_is_started_and_no_finished_one_removed(task: Task, jobs: list[Job]) -> None:
-    standing = look(task, *jobs)
+def test_verdict_starts_no_second_job_and_deletes_no_finished_job(task: Task, jobs: list[Job]) -> None:
+    found = judged(task, *jobs)
     of_attempt = [job for job in jobs if job.attempt == task.attempt]
     gone_soon = {(job.name, job.uid, job.resource_version) for job in jobs if not job.is_finished}
-    assert all((end.name, end.uid, end.resource_version) in gone_soon for end in standing.ends)
-    if isinstance(standing.verdict, Launch):
-        launch = standing.verdict
+    assert all((end.name, end.uid, end.resource_version) in gone_soon for end in found.ends)
+    if isinstance(found.verdict, Launch):
+        launch = found.verdict
         assert all(job.is_finished for job in jobs)
         assert task.status in {Status.WAITING, Status.PROCESSING}
         assert task.cancel_requested_at is None

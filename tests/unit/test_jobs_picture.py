@@ -1,4 +1,4 @@
-"""What one picture says of a row: its Jobs, this process's own creates, and what the API server answered."""
+"""Verdicts of one picture: by the Jobs, by this process's own creates, and by answers of the API server."""
 
 import pytest
 
@@ -32,12 +32,12 @@ OTHER_CREATE = Unseen("other", 7, 1, LaunchGroup("q", "default", "app:1"), "team
     ],
     ids=["nothing", "deferred", "refused", "attempt over", "paused", "probing", "probed", "another template"],
 )
-def test_a_launch_waits_for_what_answers_asked_of_the_row(creates: KnownCreates, verdict: Launch | HoldReason) -> None:
+def test_launch_waits_for_holds_that_answers_asked_for(creates: KnownCreates, verdict: Launch | HoldReason) -> None:
     found = a_picture(creates=creates).judge_row(a_task()).verdict
     assert (found.reason if isinstance(found, Hold) else found) == verdict
 
 
-def test_a_row_is_judged_by_its_own_jobs() -> None:
+def test_row_is_judged_by_its_own_jobs() -> None:
     foreign = a_job(identity="0" * 64)
     assert a_picture([foreign]).judge_row(a_task()).verdict == Launch(1)
     found = a_picture([foreign, a_job()]).judge_row(a_task()).verdict
@@ -45,13 +45,13 @@ def test_a_row_is_judged_by_its_own_jobs() -> None:
     assert found.reason is HoldReason.LAUNCHED
 
 
-def test_the_jobs_of_one_task_can_be_replaced_by_those_of_a_live_list() -> None:
+def test_jobs_of_one_task_can_be_replaced_by_those_of_a_live_list() -> None:
     picture = a_picture([a_job(), a_job(task_id=7)])
     assert picture.with_jobs(42, []).judge_row(a_task()).verdict == Launch(1)
     assert picture.with_jobs(42, []).jobs.keys() == {42, 7}
 
 
-def test_rows_with_anything_to_watch_do_not_rest() -> None:
+def test_rows_with_a_stuck_pod_or_several_jobs_do_not_rest() -> None:
     task, job = a_task(), a_job()
     stuck = a_cluster([a_pod(job, waiting_reason="ImagePullBackOff")])
     for picture in (a_picture([job], stuck), a_picture([job, a_failed_job(1, 2)]), a_picture()):

@@ -1,4 +1,4 @@
-"""Refused rows hold those that are alike, and no others: of no other submitter, kind, cache key or placement."""
+"""Refused rows hold similar rows, and no rows of another submitter, kind, cache key or placement."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ NINTH = an_order(task=a_task(id=9))
 
 
 def refused(count: int, **asked: Any) -> Refusals:
-    """After so many refused rows of one submitter and kind, each parked itself."""
+    """The refusals after `count` refused rows of one submitter and kind. Each of these rows is parked."""
     refusals = Refusals()
     for number in range(count):
         refusals.park(a_task(id=number), POISON)
@@ -23,7 +23,7 @@ def refused(count: int, **asked: Any) -> Refusals:
     return refusals
 
 
-def test_rows_rest_after_three_refusals_of_rows_alike() -> None:
+def test_rows_are_held_after_three_refusals_of_similar_rows() -> None:
     assert not refused(2).rests(NINTH, 0)
     refusals = refused(3)
     assert refusals.rests(NINTH, 0)
@@ -49,7 +49,7 @@ def test_refusals_hold_no_rows_that_differ(other: Order) -> None:
     assert refusals.rows().hold(a_task(id=9), 0) is None
 
 
-def test_rows_alike_are_tried_again_after_a_minute() -> None:
+def test_similar_rows_are_tried_again_after_a_minute() -> None:
     refusals = refused(3)
     assert refusals.rests(NINTH, 0)
     assert refusals.rows().hold(an_indexed_row(9), 59) is not None
@@ -61,7 +61,7 @@ def test_rows_alike_are_tried_again_after_a_minute() -> None:
 
 
 def of_many_keys(count: int) -> Refusals:
-    """A submitter whose refused rows differ from each other, all within one second."""
+    """The refusals after `count` rows of one submitter with different cache keys, all refused at second 0."""
     refusals = Refusals()
     for number in range(count):
         refusals.refused(an_order(task=a_task(id=number), cache_key=f"key-{number}"), 0)
@@ -79,7 +79,7 @@ def test_many_refused_rows_of_a_submitter_let_one_a_second_through() -> None:
     assert refusals.rows().hold(an_indexed_row(9), 60) is not None, "a row that rests does so for a minute"
 
 
-def test_many_refused_rows_hold_no_other_submitter_and_no_kind_that_was_taken() -> None:
+def test_many_refused_rows_hold_no_other_submitter_and_no_accepted_kind() -> None:
     refusals = of_many_keys(20)
     assert not refusals.rests(an_order(task=a_task(id=9, submitted_by="team_b")), 0.5)
     good = an_order(task=a_task(id=9, kind=b"good"))
@@ -96,14 +96,14 @@ def test_refusals_of_more_than_a_minute_ago_do_not_count() -> None:
     assert not refusals.rests(an_order(task=a_task(id=10), cache_key="other"), 60.5)
 
 
-def test_a_row_that_was_taken_clears_rows_alike_but_not_the_parked_ones() -> None:
+def test_accepted_row_releases_similar_rows_but_no_parked_rows() -> None:
     refusals = refused(3)
     refusals.accepted(an_order(task=a_task(id=7)))
     assert not refusals.rests(NINTH, 0)
     assert refusals.rows().hold(an_indexed_row(0), 0) == POISON
 
 
-def test_other_templates_give_every_parked_row_another_chance() -> None:
+def test_forgetting_releases_all_held_rows() -> None:
     refusals = refused(3)
     assert refusals.rests(NINTH, 0)
     refusals.forget()
@@ -114,7 +114,7 @@ def test_other_templates_give_every_parked_row_another_chance() -> None:
 
 @pytest.mark.fault(17)
 @pytest.mark.museum("422 retried forever")
-def test_a_parked_row_stays_parked_in_its_attempt_alone() -> None:
+def test_parked_row_stays_parked_in_its_attempt_alone() -> None:
     refusals = Refusals()
     collision = Hold(HoldReason.NAME_COLLISION, "taken")
     refusals.park(a_task(), collision)
@@ -123,7 +123,7 @@ def test_a_parked_row_stays_parked_in_its_attempt_alone() -> None:
     assert refusals.rows().hold(a_task(id=43), 0) is None
 
 
-def test_of_very_many_parked_rows_the_oldest_is_forgotten() -> None:
+def test_refusals_forget_the_oldest_of_too_many_parked_rows() -> None:
     refusals = Refusals()
     hold = Hold(HoldReason.POLICY_DENIED)
     task = a_task(id=0)

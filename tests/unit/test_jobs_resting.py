@@ -1,4 +1,4 @@
-"""Which rows need not be read at every look, and what ends their rest."""
+"""Resting rows: when a rest begins, and when it ends."""
 
 import pytest
 
@@ -13,13 +13,13 @@ JOB = a_job(resource_version="7")
 REST = plan_rest(a_task(id=42), JOB, [a_pod(phase="Running")], 100, 1800)
 
 
-def test_a_row_whose_job_runs_may_rest() -> None:
+def test_row_whose_job_runs_may_rest() -> None:
     assert may_rest(LAUNCHED, JOB, [a_pod(phase="Running")])
     assert may_rest(LAUNCHED, JOB, [])
 
 
 @pytest.mark.parametrize(
-    "standing",
+    "found",
     [
         JobsVerdict(None),
         JobsVerdict(Launch(1)),
@@ -28,11 +28,11 @@ def test_a_row_whose_job_runs_may_rest() -> None:
     ],
     ids=["nothing to do", "launch", "finishing", "to remove"],
 )
-def test_a_row_that_means_anything_else_is_read_again(standing: JobsVerdict) -> None:
-    assert not may_rest(standing, JOB, [])
+def test_row_with_another_verdict_does_not_rest(found: JobsVerdict) -> None:
+    assert not may_rest(found, JOB, [])
 
 
-def test_a_job_that_ends_and_a_pod_that_cannot_start_are_looked_at_again() -> None:
+def test_ending_job_or_stuck_pod_does_not_rest() -> None:
     assert not may_rest(LAUNCHED, a_job(deleting=True), [])
     assert not may_rest(LAUNCHED, a_job(phase=Phase.FAILING), [])
     assert not may_rest(LAUNCHED, JOB, [a_pod(waiting_reason="ImagePullBackOff")])
@@ -44,13 +44,13 @@ def test_rests_end_within_half_a_minute_and_not_all_at_once() -> None:
     assert all(100 + REST_SECONDS / 2 <= until < 100 + REST_SECONDS for until in untils)
 
 
-def test_a_rest_before_the_start_ends_at_its_deadline() -> None:
+def test_rest_before_the_start_ends_at_its_deadline() -> None:
     assert plan_rest(a_task(), JOB, [a_pod()], 100, 3).until == 103
     assert plan_rest(a_task(), JOB, [], 100, 3).until == 103
     assert plan_rest(a_task(), JOB, [a_pod(phase="Running")], 100, 3).until > 110
 
 
-def test_a_rest_goes_on_while_its_job_is_as_it_was() -> None:
+def test_rest_goes_on_while_the_job_is_unchanged() -> None:
     assert still_resting({42: REST}, {42: [JOB]}, frozenset(), 101) == {42: REST}
 
 
@@ -65,5 +65,5 @@ def test_a_rest_goes_on_while_its_job_is_as_it_was() -> None:
     ],
     ids=["changed", "gone", "another Job", "its Pod cannot start", "time is over"],
 )
-def test_news_end_a_rest(jobs: list[object], stuck: frozenset[str], now: float) -> None:
+def test_rest_ends_with_any_change(jobs: list[object], stuck: frozenset[str], now: float) -> None:
     assert still_resting({42: REST}, {42: jobs}, stuck, now) == {}  # type: ignore[dict-item]  # Jobs

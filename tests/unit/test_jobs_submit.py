@@ -1,4 +1,4 @@
-"""What a create's answers lead to, with a cluster that says just that."""
+"""The results of creates, by the answers of a cluster that gives exactly these answers."""
 
 from collections.abc import Mapping, Sequence
 
@@ -26,7 +26,7 @@ HELD_BACK = ApiAnswer(0, message="not sent", is_sent=False)
 
 
 class Cluster:
-    """Answers creates and GETs in turn, the last of each again and again; remembers what it was asked."""
+    """Gives the listed answers to creates and GETs in turn, and repeats the last one. Records the calls."""
 
     def __init__(
         self,
@@ -73,14 +73,14 @@ def parked(memory: Memory, order: Order) -> Hold | None:
     return memory.refusals.rows().hold(order.task, elapsed())
 
 
-async def test_a_lost_answer_counts_until_it_is_known_and_pauses_creates() -> None:
+async def test_create_with_a_lost_answer_stays_unseen_and_pauses_creates() -> None:
     memory = await submitted(Cluster(), an_order())
     (unseen,) = memory.creates.by_name.values()
     assert not unseen.is_answered
     assert memory.api.hold(elapsed()) is not None
 
 
-async def test_that_exists_and_is_ours_is_success() -> None:
+async def test_create_that_finds_its_own_job_is_a_success() -> None:
     order = an_order()
     memory = await submitted(Cluster([EXISTS], [ApiAnswer(200, job=made(order))]), order)
     assert [unseen.is_answered for unseen in memory.creates.by_name.values()] == [True]
@@ -88,14 +88,14 @@ async def test_that_exists_and_is_ours_is_success() -> None:
 
 
 @pytest.mark.fault(7)
-async def test_a_name_that_somebody_else_has_parks_the_row() -> None:
+async def test_foreign_job_of_the_name_parks_the_row() -> None:
     order = an_order()
     hold = parked(await submitted(Cluster([EXISTS], [ApiAnswer(200, job=FOREIGN)]), order), order)
     assert hold is not None
     assert hold.reason is HoldReason.NAME_COLLISION
 
 
-async def test_a_get_that_says_nothing_parks_nobody() -> None:
+async def test_unclear_get_parks_no_row() -> None:
     for get in (ApiAnswer(429, "TooManyRequests"), ApiAnswer(403, "Forbidden"), LOST, ABSENT):
         order = an_order()
         memory = await submitted(Cluster([EXISTS], [get]), order)
@@ -105,7 +105,7 @@ async def test_a_get_that_says_nothing_parks_nobody() -> None:
 
 @pytest.mark.fault(14)
 @pytest.mark.museum("403 quota taken as final")
-async def test_a_full_quota_that_hides_our_own_job_is_success() -> None:
+async def test_full_quota_that_hides_our_own_job_is_success() -> None:
     order = an_order()
     full = ApiAnswer(403, "Forbidden", "jobs is forbidden: exceeded quota: q")
     memory = await submitted(Cluster([full], [ApiAnswer(200, job=made(order))]), order)
@@ -113,13 +113,13 @@ async def test_a_full_quota_that_hides_our_own_job_is_success() -> None:
     assert len(memory.creates.by_name) == 1
 
 
-async def test_a_success_without_our_job_is_unknown() -> None:
+async def test_success_without_our_job_is_unknown() -> None:
     memory = await submitted(Cluster([ApiAnswer(200)]), an_order())
     assert [unseen.is_answered for unseen in memory.creates.by_name.values()] == [False]
     assert memory.api.is_probing
 
 
-async def test_a_500_pauses_its_template_alone() -> None:
+async def test_500_pauses_its_template_alone() -> None:
     memory = await submitted(Cluster([ApiAnswer(500, "InternalError", "failed calling webhook")]), an_order())
     now = elapsed()
     assert memory.api.hold(now) is None
@@ -127,7 +127,7 @@ async def test_a_500_pauses_its_template_alone() -> None:
 
 
 @pytest.mark.fault(11)
-async def test_a_refused_repeat_does_not_forget_that_the_first_may_land() -> None:
+async def test_refused_repeat_keeps_the_first_create_unseen() -> None:
     again = an_order(launch=Launch(1, is_repeat=True))
     refused = ApiAnswer(401, "Unauthorized")
     assert len((await submitted(Cluster([refused]), again)).creates.by_name) == 1
@@ -135,7 +135,7 @@ async def test_a_refused_repeat_does_not_forget_that_the_first_may_land() -> Non
 
 
 @pytest.mark.fault(49)
-async def test_a_job_is_believed_gone_by_the_servers_own_word_alone() -> None:
+async def test_job_is_gone_only_by_a_404_of_the_api_server() -> None:
     order = an_order(task=a_task(launch=1), launch=Launch(2, 0, 1, Ask.THAT_JOB))
     page = ApiAnswer(404, message="default backend", is_told=False)
     for answer in (page, ApiAnswer(429, "TooManyRequests"), LOST):
@@ -148,7 +148,7 @@ async def test_a_job_is_believed_gone_by_the_servers_own_word_alone() -> None:
     assert len(gone.created) == 1
 
 
-async def test_a_job_that_is_there_is_not_asked_for_at_every_look() -> None:
+async def test_row_with_an_existing_job_is_deferred() -> None:
     order = an_order(task=a_task(launch=1), launch=Launch(2, 0, 1, Ask.THAT_JOB))
     cluster = Cluster(gets=[ApiAnswer(200, job=made(order))])
     memory = await submitted(cluster, order)
@@ -156,7 +156,7 @@ async def test_a_job_that_is_there_is_not_asked_for_at_every_look() -> None:
     assert order.task.id in memory.known(elapsed()).deferred
 
 
-async def test_a_later_attempt_waits_for_every_unfinished_job_of_its_row() -> None:
+async def test_later_attempt_waits_for_every_unfinished_job_of_its_row() -> None:
     order = an_order(task=a_task(attempt=2), launch=Launch(1, ask=Ask.ALL_JOBS))
     busy = Cluster(jobs=[made(order)])
     memory = await submitted(busy, order)
@@ -171,9 +171,9 @@ async def test_a_later_attempt_waits_for_every_unfinished_job_of_its_row() -> No
 
 
 class TestHeldBack:
-    """A create that this replica may not send any more: nothing was asked of anybody."""
+    """A create that this replica may not send any more, so that no request was sent."""
 
-    async def test_it_counts_nowhere_stops_nothing_and_parks_nobody(self) -> None:
+    async def test_unsent_create_leaves_no_trace_in_the_memory(self) -> None:
         order, memory, now = an_order(), Memory(), elapsed()
         cluster = Cluster([HELD_BACK], [LOST])
         await submitted(cluster, order, memory)
@@ -186,26 +186,26 @@ class TestHeldBack:
         assert order.task.id not in memory.known(now).tried_at
         assert order.task.id not in memory.known(now).deferred
 
-    async def test_nobody_asks_the_cluster_what_became_of_it(self) -> None:
-        cluster = Cluster([HELD_BACK], [ApiAnswer(200, job=FOREIGN)])  # a GET would say: the name is taken
+    async def test_unsent_create_needs_no_get(self) -> None:
+        cluster = Cluster([HELD_BACK], [ApiAnswer(200, job=FOREIGN)])  # a GET would show that the name is taken
         memory = await submitted(cluster, an_order())
         await Submitter(cluster, SITE, memory, lambda: None).resolve()
         assert cluster.asked == []
 
-    async def test_of_a_repeat_the_first_is_still_counted(self) -> None:
+    async def test_unsent_repeat_keeps_the_first_create_unseen(self) -> None:
         memory = await submitted(Cluster([LOST]), an_order())
         (first,) = memory.creates.by_name
         await submitted(Cluster([HELD_BACK]), an_order(launch=Launch(1, is_repeat=True)), memory_at_rest(memory))
         assert list(memory.creates.by_name) == [first]
         assert not memory.creates.by_name[first].is_answered
 
-    async def test_it_ends_no_pause_that_an_answer_asked_for(self) -> None:
+    async def test_unsent_create_ends_no_pause(self) -> None:
         memory = Memory()
         memory.quota.trip(Hold(HoldReason.QUOTA_EXCEEDED), elapsed(), 10)
         await submitted(Cluster([HELD_BACK]), an_order(), memory)
         assert memory.quota.is_probing
 
-    async def test_our_rights_are_not_questioned(self) -> None:
+    async def test_unsent_create_does_not_check_our_rights(self) -> None:
         asked: list[bool] = []
         templates: Mapping[str, object] = {"default": a_template()}
         submitter = Submitter(Cluster([HELD_BACK]), SITE, Memory(), lambda: asked.append(True))
@@ -214,6 +214,6 @@ class TestHeldBack:
 
 
 def memory_at_rest(memory: Memory) -> Memory:
-    """The pause that the lost answer asked for is over."""
+    """The memory after the pause for the lost answer is over."""
     memory.api.reset()
     return memory

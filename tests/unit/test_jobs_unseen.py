@@ -11,7 +11,7 @@ from dispatcher.model.snapshot import ClusterView
 from dispatcher.model.verdicts import Hold, HoldReason
 from tests.builders import NOW, a_job, a_task
 
-LANE = LaunchGroup("q", "default", "app:1")
+GROUP = LaunchGroup("q", "default", "app:1")
 
 
 def view(*names: str, version: str = "") -> ClusterView:
@@ -21,20 +21,20 @@ def view(*names: str, version: str = "") -> ClusterView:
 def sent(*names: str) -> UnseenCreates:
     creates = UnseenCreates()
     for name in names:
-        creates.begin(name, a_task(queue="q"), LANE, now=5)
+        creates.begin(name, a_task(queue="q"), GROUP, now=5)
         creates.end(name)
     return creates
 
 
-def test_a_create_is_unseen_from_its_first_byte_on() -> None:
+def test_create_is_unseen_from_its_begin() -> None:
     (unseen,) = sent("x").by_name.values()
-    assert (unseen.name, unseen.task_id, unseen.group, unseen.submitted_by) == ("x", 42, LANE, "team_a")
+    assert (unseen.name, unseen.task_id, unseen.group, unseen.submitted_by) == ("x", 42, GROUP, "team_a")
     assert unseen.sent_at == 5
     assert not unseen.is_answered
 
 
 @pytest.mark.fault(11)
-def test_an_unanswered_create_is_forgotten_only_when_the_view_shows_it() -> None:
+def test_unanswered_create_is_forgotten_only_when_the_view_shows_it() -> None:
     creates = sent("x", "y")
     creates.observe(view("other", version="999999"))
     assert set(creates.by_name) == {"x", "y"}
@@ -42,7 +42,7 @@ def test_an_unanswered_create_is_forgotten_only_when_the_view_shows_it() -> None
     assert set(creates.by_name) == {"y"}
 
 
-def test_an_answered_create_that_came_and_went_is_forgotten_by_version() -> None:
+def test_answered_create_is_forgotten_when_the_view_is_newer() -> None:
     creates = sent("x")
     creates.answered("x", "100")
     assert creates.by_name["x"].is_answered
@@ -52,7 +52,7 @@ def test_an_answered_create_that_came_and_went_is_forgotten_by_version() -> None
     assert creates.by_name == {}
 
 
-def test_what_was_not_made_is_forgotten_at_once_and_twice_is_no_harm() -> None:
+def test_forgetting_a_failed_create_is_idempotent() -> None:
     creates = sent("x")
     creates.forget("x")
     creates.forget("x")
@@ -60,9 +60,9 @@ def test_what_was_not_made_is_forgotten_at_once_and_twice_is_no_harm() -> None:
     assert creates.by_name == {}
 
 
-def test_a_repeated_create_waits_for_its_answer_again() -> None:
+def test_repeated_create_waits_for_its_answer_again() -> None:
     creates = sent("x")
-    creates.begin("x", a_task(), LANE, now=9)
+    creates.begin("x", a_task(), GROUP, now=9)
     (unseen,) = creates.by_name.values()
     assert (unseen.sent_at, unseen.is_answered, unseen.is_under_way) == (9, False, True)
     assert creates.under_way() == [unseen]
@@ -75,7 +75,7 @@ def test_a_repeated_create_waits_for_its_answer_again() -> None:
 
 
 def an_unseen(**changes: Any) -> Unseen:
-    return Unseen("x", 42, 1, LANE, "team_a", 0, **changes)
+    return Unseen("x", 42, 1, GROUP, "team_a", 0, **changes)
 
 
 @pytest.mark.parametrize(
@@ -85,16 +85,16 @@ def an_unseen(**changes: Any) -> Unseen:
         (an_unseen(is_under_way=True), HoldReason.LAUNCHED),
         (an_unseen(resource_version="7"), HoldReason.LAUNCHED),
         (an_unseen(), Launch(2, is_repeat=True)),
-        (Unseen("another", 42, 1, LANE, "team_a", 0), HoldReason.FINISHING),
+        (Unseen("another", 42, 1, GROUP, "team_a", 0), HoldReason.FINISHING),
     ],
     ids=["none", "under way", "answered", "unanswered, the same name", "unanswered, another name"],
 )
-def test_one_unanswered_create_of_a_row_at_a_time(unseen: Unseen | None, plan: Launch | HoldReason) -> None:
+def test_row_has_one_unanswered_create_at_a_time(unseen: Unseen | None, plan: Launch | HoldReason) -> None:
     found = plan_create(Launch(2), unseen, "x")
     assert (found.reason if isinstance(found, Hold) else found) == plan
 
 
-def test_unanswered_creates_may_or_may_not_have_made_a_job() -> None:
+def test_unanswered_lists_only_creates_without_an_answer() -> None:
     creates = sent("x", "y")
     creates.answered("x", "100")
     assert creates.unanswered() == {"y"}

@@ -34,7 +34,7 @@ from dispatcher.model.verdicts import HoldReason
 
 LEAST_WINDOW: Final = 20
 WIDE_ROWS_A_SECOND: Final = 5000
-"""Sets the pause between two wide reads of one submitter: one second for so many held rows."""
+"""Held rows of one submitter for each second of pause between two of its wide reads."""
 WIDE_ROWS_A_LOOK: Final = 100_000
 
 

@@ -110,9 +110,9 @@ class DispatchPorts(Struct, frozen=True):
     """The adapters that a cycle uses.
 
     view: the view of the cluster.
-    rows: a snapshot of the rows, with at most so many rows that a container holds or held.
+    rows: a snapshot of the rows. Its argument bounds the number of rows that a container holds or held.
     not_allowed: rights that our account lacks; empty: none.
-    is_listening: whether the database tells us of new rows.
+    is_listening: whether the database notifies us of new rows.
     lead: the lease.
     remove: deletes objects; returns the number of writes.
     planner: placement of launches.

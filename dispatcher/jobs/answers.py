@@ -10,7 +10,7 @@ class Meaning(StrEnum):
     """Whether a Job was made, and why not."""
 
     CREATED = "created"
-    EXISTS = "exists"  # ours or foreign: a GET tells
+    EXISTS = "exists"  # ours or foreign: a GET is needed
     QUOTA = "quota"
     TERMINATING = "terminating"
     NO_NAMESPACE = "no-namespace"

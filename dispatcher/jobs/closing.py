@@ -102,7 +102,7 @@ def can_be_ended(hold: Hold) -> bool:
 
 
 def plan_return(row: TaskWithJobs, hold: Hold) -> Closing | None:
-    """Returns a run whose container is gone. The database makes the next attempt, or fails the row."""
+    """The call that returns a run whose container is gone. The database makes the next attempt, or fails the row."""
     task, now = row.task, row.cluster.now
     unfinished = [job for job in row.of_attempt if job.launch >= task.launch and not job.is_finished]
     if unfinished or (task.heartbeat_at is not None and now - task.heartbeat_at < STALE):
@@ -113,7 +113,7 @@ def plan_return(row: TaskWithJobs, hold: Hold) -> Closing | None:
 
 
 def plan_exit_code(task: Task, job: Job, hold: Hold) -> Closing:
-    """Ends the row with the outcome of its Job."""
+    """The call that ends the row with the outcome of its Job."""
     act = Act.SUCCEED if job.phase is Phase.COMPLETE else Act.FAIL
     error = "" if act is Act.SUCCEED else error_text(hold)
     return Closing(act, task.id, task.attempt, job.launch, job.uid, error=error)

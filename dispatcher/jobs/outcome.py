@@ -135,7 +135,7 @@ def launched(row: TaskWithJobs) -> JobsVerdict | None:
 def started_once_only(row: TaskWithJobs) -> JobsVerdict | None:
     task = row.task
     if task.status is Status.PROCESSING and task.max_failures == 1 and task.launch > 0:
-        return park(HoldReason.FAILURES_EXHAUSTED, "it had started, and max_failures is 1")
+        return park(HoldReason.FAILURES_EXHAUSTED, "the task had started, and max_failures is 1")
     return None
 
 
@@ -175,7 +175,7 @@ def exited_without_report(row: TaskWithJobs) -> JobsVerdict | None:
     if job is None or row.task.job_uid != job.uid:
         return None
     if row.cluster.cluster_now - (job.ended_at or job.created_at) < GRACE:
-        return JobsVerdict(Hold(HoldReason.LAUNCHED, "ended with 0; its report may be on the way"))
+        return JobsVerdict(Hold(HoldReason.LAUNCHED, "the container ended with 0; its report may be on the way"))
     return park(HoldReason.EXITED_WITHOUT_REPORT, "its container ended with 0 and never called task_finish")
 
 

@@ -175,7 +175,7 @@ def contract_of(order: Order, limit: int, cache: str) -> dict[str, dict[str, Any
 
 
 def row_violations(variable: Mapping[str, Any], is_given: bool, opened: frozenset[str]) -> Iterator[str]:
-    """Checks a variable that the row set: it differs from the template and PASS_ENV, and is not in the contract."""
+    """Checks a variable that the row set: template, PASS_ENV and contract do not have it like this."""
     name = variable["name"]
     if f"env.{name}" not in opened and (is_given or "env" not in opened or RUNS_OR_TRUSTS.match(name)):
         yield f"env.{name} is not opened"

@@ -109,7 +109,7 @@ class Refusals:
         if not is_new or count < REFUSED_ROWS_OF_A_SUBMITTER:
             return None
         if now - last < REFUSED_EVERY_SECONDS:
-            told = "rows of this submitter were refused; others of new kinds are tried one a second"
+            told = "rows of this submitter were refused; rows of new kinds are tried, one each second"
             return Hold(HoldReason.POISON, f"{count} {told}")
         self._of_submitter[submitter] = (count, now)  # this row is the one of this second
         return None

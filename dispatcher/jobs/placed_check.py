@@ -28,17 +28,17 @@ def placement_violations(pod: Json, order: Order, template: Template, settings: 
     if order.placement.notes.keys() - NOTES:
         yield "the Pod is told what is no advice"
     ours, theirs = ((spec.get("affinity") or {}) for spec in (pod, base))
-    if not_node(ours) != not_node(theirs):
+    if without_node_affinity(ours) != without_node_affinity(theirs):
         yield "the affinity to other Pods differs from its template"
     demand = demand_of(order.request.spec, template, settings)
     here, there = ((affinity.get("nodeAffinity") or {}) for affinity in (ours, theirs))
     if required(here) != [[*term, *demand] for term in required(there) or [[]] if term or demand]:
         yield "the nodes that it demands are not those of its template and pool"
-    if not all(is_preference(one) for one in beyond(preferred(here), preferred(there))):
+    if not all(is_preference_by_name(one) for one in entries_added(preferred(here), preferred(there))):
         yield "it prefers something else than nodes by name"
-    added = beyond(pod.get("tolerations"), base.get("tolerations"))
+    added = entries_added(pod.get("tolerations"), base.get("tolerations"))
     is_private = bool(order.request.spec.get("private_machine"))
-    if added != [{**taint(one), "operator": "Equal", "effect": "NoSchedule"} for one in demand if is_private]:
+    if added != [{**taint_of(one), "operator": "Equal", "effect": "NoSchedule"} for one in demand if is_private]:
         yield "it tolerates more than its template and pool"
     yield from cache_violations(pod, base, settings)
 
@@ -61,14 +61,14 @@ def required(affinity: Json) -> list[list[tuple[str, ...]]]:
     """Required node terms, each as a list of its conditions."""
     terms = (affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get("nodeSelectorTerms") or []
     both = ("matchFields", "matchExpressions")
-    return [[flat(one) for field in both for one in term.get(field) or []] for term in terms]
+    return [[condition_of(one) for field in both for one in term.get(field) or []] for term in terms]
 
 
-def flat(expression: Json) -> tuple[str, ...]:
+def condition_of(expression: Json) -> tuple[str, ...]:
     return (expression["key"], expression["operator"], *(expression.get("values") or []))
 
 
-def taint(demand: tuple[str, ...]) -> Json:
+def taint_of(demand: tuple[str, ...]) -> Json:
     return {"key": demand[0], "value": demand[2]}
 
 
@@ -77,11 +77,11 @@ def preferred(affinity: Json) -> Sequence[Json]:
     return found
 
 
-def not_node(affinity: Json) -> Json:
+def without_node_affinity(affinity: Json) -> Json:
     return {key: value for key, value in affinity.items() if key != "nodeAffinity"}
 
 
-def is_preference(one: Json) -> bool:
+def is_preference_by_name(one: Json) -> bool:
     preference = one.get("preference") or {}
     return preference.keys() == {"matchFields"} and [
         (field["key"], field["operator"], all(map(NODE.fullmatch, field["values"])))
@@ -89,14 +89,14 @@ def is_preference(one: Json) -> bool:
     ] == [("metadata.name", "In", True)]
 
 
-def beyond(ours: Sequence[Json] | None, theirs: Sequence[Json] | None) -> list[Json]:
+def entries_added(ours: Sequence[Json] | None, theirs: Sequence[Json] | None) -> list[Json]:
     """The entries after the template's own. If those are not first and unchanged, `[{}]`, which no check accepts."""
     mine, base = list(ours or []), list(theirs or [])
     return mine[len(base) :] if mine[: len(base)] == base else [{}]
 
 
 def cache_violations(pod: Json, base: Mapping[str, Any], settings: PlacementSettings) -> Iterator[str]:
-    for volume in beyond(pod.get("volumes"), base.get("volumes")):
+    for volume in entries_added(pod.get("volumes"), base.get("volumes")):
         root, _, name = (volume.get("hostPath") or {}).get("path", "").rpartition("/")
         is_ours = volume == {
             "name": "dispatcher-cache",

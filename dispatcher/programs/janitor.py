@@ -74,11 +74,11 @@ async def serve(janitor: "Janitor", address: str, stop: asyncio.Event) -> None:
     checks = {"janitor": lambda: rounds.fault, "templates": lambda: janitor.catalog.fault}
     server = await health.serve(health.build_app(checks), address)
     try:
-        turning = asyncio.create_task(rounds.run(stop))
-        await asyncio.wait([turning, stopped := asyncio.create_task(stop.wait())], return_when=asyncio.FIRST_COMPLETED)
+        running = asyncio.create_task(rounds.run(stop))
+        await asyncio.wait([running, stopped := asyncio.create_task(stop.wait())], return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
         rounds.nudge()
-        await turning
+        await running
     finally:
         await server.cleanup()
 

@@ -106,14 +106,14 @@ class Replica:
         self.catalog = Catalog(JobSettings(templates_dir=TEMPLATES), frozenset(PASSED))
         submitter = Submitter(self.api, SITE, self.memory, self._note_refusal, self.clock)
         self.launcher = Launcher(submitter, self.memory, self.catalog, RULES, self.clock)
-        world = DispatchPorts(
-            self._look, self.database.rows, str, lambda: True, self, self._remove, ANYWHERE, self.clock
+        ports = DispatchPorts(
+            self._cycle_view, self.database.rows, str, lambda: True, self, self._remove, ANYWHERE, self.clock
         )
         sweeping = SweepPorts(
-            self._glance, self.database.rows_to_sweep, self.is_trusted, self.unanswered, remover.remove, self.clock
+            self._sweep_view, self.database.rows_to_sweep, self.is_trusted, self.unanswered, remover.remove, self.clock
         )
         bucket = Bucket(50, self.clock())
-        self.dispatch = Watching(world, self.launcher, ADMISSION, bucket)
+        self.dispatch = Watching(ports, self.launcher, ADMISSION, bucket)
         self.sweep = Sweep(sweeping, SWEEPING, bucket)
         self.refusals = 0
         self.pauses: dict[str, float] = {}
@@ -175,11 +175,11 @@ class Replica:
         assert not (ends and self.seen and self.seen.stale), "I6: removed by a view that is too old"
         return await self._remover.remove(ends)
 
-    def _look(self) -> ClusterView:
+    def _cycle_view(self) -> ClusterView:
         self.seen = self.view.picture()
         return self.seen
 
-    def _glance(self) -> ClusterView:
+    def _sweep_view(self) -> ClusterView:
         return self.view.picture()
 
     def _note_refusal(self) -> None:

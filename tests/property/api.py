@@ -72,7 +72,7 @@ class Held(Struct, frozen=True):
     manifest: Manifest | None = None
 
 
-class Wires:
+class Network:
     """The requests that are on their way between the processes and the API server."""
 
     def __init__(self, cluster: Cluster, clock: Timeline, observer: Observer) -> None:
@@ -111,20 +111,20 @@ class Wires:
 class Api:
     """The API server's client of one process."""
 
-    def __init__(self, wires: Wires, may_write: Callable[[], bool]) -> None:
-        self.wires = wires
+    def __init__(self, network: Network, may_write: Callable[[], bool]) -> None:
+        self.network = network
         self.outcomes: list[Outcome] = []
         self.may_write = may_write
 
     async def create(self, manifest: Manifest) -> ApiAnswer:
         if not self.may_write():
             return WITHHELD
-        self.wires.writes += 1
-        self.wires.observer.sent(self, manifest)
-        until = self.wires.clock() + LANDS_WITHIN
+        self.network.writes += 1
+        self.network.observer.sent(self, manifest)
+        until = self.network.clock() + LANDS_WITHIN
         outcome = await self._next_outcome(manifest)
         if outcome is Outcome.LATE:
-            self.wires.late.append(Late(self, manifest, until))
+            self.network.late.append(Late(self, manifest, until))
         if outcome in {Outcome.FINE, Outcome.ANSWER_LOST}:
             answer = self.make(manifest)
             return self._answered(manifest["metadata"]["name"], answer) if outcome is Outcome.FINE else NO_ANSWER
@@ -132,43 +132,43 @@ class Api:
 
     def make(self, manifest: Manifest) -> ApiAnswer:
         """Lets a create land."""
-        answer = self.wires.cluster.create(manifest)
-        self.wires.observer.landed(self, manifest, answer)
+        answer = self.network.cluster.create(manifest)
+        self.network.observer.landed(self, manifest, answer)
         return answer
 
     async def get(self, name: str) -> ApiAnswer:
         outcome = await self._next_outcome()
         if outcome is Outcome.FINE:
-            return self._answered(name, self.wires.cluster.get(name))
+            return self._answered(name, self.network.cluster.get(name))
         return ANSWERS.get(outcome, NO_ANSWER)
 
     def _answered(self, name: str, answer: ApiAnswer) -> ApiAnswer:
-        self.wires.observer.heard(self, name, answer)
+        self.network.observer.heard(self, name, answer)
         return answer
 
     async def list_task(self, task_id: int) -> list[Job]:
         if await self._next_outcome() is not Outcome.FINE:
             raise ClusterAway("no answer")
-        return self.wires.cluster.of_task(task_id)
+        return self.network.cluster.of_task(task_id)
 
     async def delete(self, end: End) -> ApiAnswer:
         if not self.may_write():
             return WITHHELD
-        self.wires.writes += 1
-        self.wires.observer.removing(self, end)
+        self.network.writes += 1
+        self.network.observer.removing(self, end)
         outcome = await self._next_outcome()
         if outcome in {Outcome.FINE, Outcome.ANSWER_LOST, Outcome.LATE}:
-            answer = self.wires.cluster.delete(end)
+            answer = self.network.cluster.delete(end)
             return answer if outcome is Outcome.FINE else NO_ANSWER
         return ANSWERS.get(outcome, NO_ANSWER)
 
     async def _next_outcome(self, manifest: Manifest | None = None) -> Outcome:
         """The outcome of the next request. A held request waits here until it has one."""
         outcome = self.outcomes.pop(0) if self.outcomes else Outcome.FINE
-        if self.wires.is_away:
+        if self.network.is_away:
             return Outcome.LOST
         if outcome is not Outcome.HELD:
             return outcome
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self.wires.held.append(Held(self, future, self.wires.clock(), manifest))
+        self.network.held.append(Held(self, future, self.network.clock(), manifest))
         return await future

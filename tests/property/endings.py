@@ -27,11 +27,11 @@ def check_end(world: World) -> None:
 
 def check_quiet(world: World) -> None:
     """Checks that there are no writes in the next turns, also after a long time."""
-    writes = world.wires.writes
+    writes = world.network.writes
     for turn in range(QUIET_TURNS):
         world.turn()
         world.pass_time(100 * turn)
-    assert world.wires.writes == writes, f"I21: {world.wires.writes - writes} writes with nothing to do"
+    assert world.network.writes == writes, f"I21: {world.network.writes - writes} writes with nothing to do"
 
 
 def undone(world: World) -> list[str]:

@@ -135,7 +135,7 @@ class Laws:
         assert replica is self.leader, f"I6: {name} was sent by a replica that does not lead"
         order = self._orders[name]
         assert (id(api), row_key(order)) not in self._refused, f"I8: {name} was refused for good and is sent again"
-        both: list[Held | Late] = [*api.wires.late, *api.wires.held]
+        both: list[Held | Late] = [*api.network.late, *api.network.held]
         underway = [on_its_way(one) for one in both if one.api is api]
         others = {one for one, task in underway if task == order.task.id and one != name}
         assert not others, f"I12: {name} is sent while what became of {others} is not known"

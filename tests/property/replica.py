@@ -22,7 +22,7 @@ from dispatcher.settings.definition import AdmissionSettings, JobSettings, Place
 from dispatcher.sweep.collect import Sweep, SweepPorts
 from dispatcher.sweep.remove import Remover
 from tests.builders import ANYWHERE
-from tests.property.api import Api, Wires
+from tests.property.api import Api, Network
 from tests.property.rows import Look, Table
 from tests.property.timing import Timeline
 from tests.property.views import View
@@ -91,16 +91,16 @@ class Database:
 class Replica:
     """One replica. `term`: returns the number of its term, or 0 if it may not write."""
 
-    def __init__(self, name: str, wires: Wires, table: Table, term: Callable[["Replica"], int]) -> None:
+    def __init__(self, name: str, network: Network, table: Table, term: Callable[["Replica"], int]) -> None:
         self.name = name
-        self.clock: Timeline = wires.clock
-        self.view = View(wires.cluster, self.clock)
-        self.api = Api(wires, self.is_trusted)
+        self.clock: Timeline = network.clock
+        self.view = View(network.cluster, self.clock)
+        self.api = Api(network, self.is_trusted)
         self.database = Database(table)
         self.memory = Memory()
         self.seen: ClusterView | None = None
         self._term = term
-        self._wires = wires
+        self._network = network
         self._tasks: dict[str, asyncio.Task[float]] = {}
         self._remover = remover = Remover(self.api, self._note_refusal, self.clock)
         self.catalog = Catalog(JobSettings(templates_dir=TEMPLATES), frozenset(PASSED))
@@ -153,7 +153,7 @@ class Replica:
 
     def kill(self, loop: asyncio.AbstractEventLoop, *, lands_later: bool) -> None:
         """Ends the process at once. Requests that were sent may still land; its memory is lost."""
-        self._wires.cut(self.api, lands_later=lands_later)
+        self._network.cut(self.api, lands_later=lands_later)
         for task in self._tasks.values():
             task.cancel()
         loop.run_until_complete(self._calm())

@@ -87,18 +87,18 @@ class Dispatchers(RuleBasedStateMachine):
         self.world.replicas[name].api.outcomes.extend(some)
         self._then(then)
 
-    @precondition(lambda self: self.world.wires.held)
+    @precondition(lambda self: self.world.network.held)
     @rule(number=numbers, outcome=answers)
     def release(self, number: int, outcome: Outcome) -> None:
-        if (held := disturbances.pick(self.world.wires.held, number)) is not None:
-            self.world.wires.release(held, outcome)
+        if (held := disturbances.pick(self.world.network.held, number)) is not None:
+            self.world.network.release(held, outcome)
         self.world.go_on()
 
-    @precondition(lambda self: self.world.wires.late)
+    @precondition(lambda self: self.world.network.late)
     @rule(number=numbers)
     def land(self, number: int) -> None:
-        if (late := disturbances.pick(self.world.wires.late, number)) is not None:
-            self.world.wires.land(late)
+        if (late := disturbances.pick(self.world.network.late, number)) is not None:
+            self.world.network.land(late)
 
     @rule(name=replicas, kind=st.sampled_from(["jobs", "jobs", "pods", "nodes"]), most=st.integers(1, 5))
     def deliver(self, name: str, kind: str, most: int) -> None:
@@ -130,7 +130,7 @@ class Dispatchers(RuleBasedStateMachine):
     @rule(what=st.sampled_from(["away", "quota", "terminating"]))
     def api_server(self, what: str) -> None:
         world = self.world
-        world.wires.is_away = what == "away"
+        world.network.is_away = what == "away"
         world.cluster.is_quota_full, world.cluster.is_terminating = what == "quota", what == "terminating"
 
     @rule(number=numbers, act=st.sampled_from(disturbances.OF_CONTAINERS), then=thens)

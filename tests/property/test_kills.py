@@ -58,7 +58,7 @@ def result_of(scenario: Scenario, kill_at: int | None, *, landed: bool = False) 
 
 
 def kill_if_held(world: World, *, landed: bool) -> None:
-    for held in world.wires.held:
+    for held in world.network.held:
         if landed and held.manifest is not None:
             held.api.make(held.manifest)
         world.crash("A")

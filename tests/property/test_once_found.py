@@ -62,15 +62,15 @@ def test_create_after_a_slow_question_is_remembered_until_it_can_land_no_more() 
     world.replicas["A"].api.outcomes = [Outcome.HELD, Outcome.LATE]
     look(world)
     world.pass_time(9)
-    world.wires.release(world.wires.held[0], Outcome.FINE)
+    world.network.release(world.network.held[0], Outcome.FINE)
     world.go_on()
     world.table.cancel(1)  # so the create is not repeated
     world.table.retry(1)
     world.pass_time(12)
     look(world)
     look(world)  # attempt 2 is launched, although launch 2 of attempt 1 can still land
-    (late,) = world.wires.late
-    world.wires.land(late)
+    (late,) = world.network.late
+    world.network.land(late)
     assert len(list(world.cluster.unfinished())) == 1
     world.close()
 

@@ -10,7 +10,7 @@ from dispatcher.model.cluster import Pod
 from dispatcher.model.errors import DatabaseAway, DatabaseNotPrimary
 from dispatcher.model.jobs import Job
 from dispatcher.model.tasks import Queue, Status
-from tests.property.api import Outcome, Wires
+from tests.property.api import Network, Outcome
 from tests.property.cluster import Cluster, Container
 from tests.property.laws import Laws
 from tests.property.replica import Replica
@@ -46,7 +46,7 @@ class World:
         self.table = Table(self.clock)
         self.cluster = Cluster(self.clock)
         self.laws = Laws(self.cluster, self.table)
-        self.wires = Wires(self.cluster, self.clock, self.laws)
+        self.network = Network(self.cluster, self.clock, self.laws)
         self.table.queues = {name: Queue(name) for name in QUEUES}
         self.replicas: dict[str, Replica] = {}
         self.next_leader = "A"
@@ -63,7 +63,7 @@ class World:
     # processes
 
     def start(self, name: str) -> None:
-        replica = Replica(name, self.wires, self.table, lambda one: self.laws.term if self.laws.leader is one else 0)
+        replica = Replica(name, self.network, self.table, lambda one: self.laws.term if self.laws.leader is one else 0)
         replica.dispatch.decided = lambda look, decision: self.laws.decided(replica, look, decision)
         self.replicas[name] = replica
         self.laws.replicas[id(replica.api)] = replica
@@ -105,15 +105,15 @@ class World:
             replica.view.receive_bookmark()
         if seconds > OUTAGE_SECONDS:
             self.end_outages()
-        self.wires.expire()
+        self.network.expire()
         self.go_on()
 
     def release_all(self) -> None:
         """Lets all requests land that are on their way. All their answers are lost."""
-        for late in list(self.wires.late):
-            self.wires.land(late)
-        for held in list(self.wires.held):
-            self.wires.release(held, Outcome.ANSWER_LOST)
+        for late in list(self.network.late):
+            self.network.land(late)
+        for held in list(self.network.held):
+            self.network.release(held, Outcome.ANSWER_LOST)
         self.go_on()
 
     # rows
@@ -207,7 +207,7 @@ class World:
 
     def end_outages(self) -> None:
         """Ends outages. Otherwise most runs would make no progress."""
-        self.wires.is_away = self.cluster.is_quota_full = self.cluster.is_terminating = False
+        self.network.is_away = self.cluster.is_quota_full = self.cluster.is_terminating = False
         for replica in self.replicas.values():
             replica.view.is_cut = False
         if self.laws.leader is None:
@@ -220,9 +220,9 @@ class World:
             replica.api.outcomes.clear()
             replica.database.fault, replica.database.is_slow = None, False
             replica.database.answer()
-        self.wires.late.clear()
-        for held in list(self.wires.held):
-            self.wires.release(held, Outcome.FINE)
+        self.network.late.clear()
+        for held in list(self.network.held):
+            self.network.release(held, Outcome.FINE)
         self.cluster.restore_node()
         self.table.hidden.clear()
         for name in QUEUES:

@@ -256,7 +256,8 @@ def is_due(order: Order, look: Look) -> bool:
 def check_reasons(look: Look, decision: Decision, resting: Set[int], listed: Set[int]) -> None:
     """I19: each row that was read is terminal, launched, or held for one reason. So is each resting row.
 
-    The other listed rows are held by their kind. Rows that an earlier wide read listed may be held, too.
+    The other listed rows are held by their kind, or were when a wide read listed them: its counts stand until the next
+    one, also for rows that were launched meanwhile.
     """
     plan = decision.plan
     alive = {id_ for id_ in look.read if id_ in look.rows and look.rows[id_].task.finished_at is None}
@@ -264,8 +265,7 @@ def check_reasons(look: Look, decision: Decision, resting: Set[int], listed: Set
     assert launched.isdisjoint(plan.holds), "I19: held and launched"
     assert alive == launched | plan.holds.keys(), "I19: a row that was read has no reason"
     passed = sum(decision.held.values()) - len(plan.holds) - len(resting)
-    unread = listed - look.read - resting
-    assert 0 <= passed <= len(unread), f"I19: {passed} reasons for {len(unread)} rows"
+    assert 0 <= passed <= len(listed), f"I19: {passed} reasons for {len(listed)} rows"
     for id_, hold in plan.holds.items():
         task, queue = look.rows[id_].task, effective_queues(look.frame.queues).get(look.rows[id_].task.queue)
         if hold.reason is HoldReason.NOT_DUE:

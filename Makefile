@@ -14,7 +14,7 @@ TOGETHER := -j2 --keep-going $(if $(filter output-sync,$(.FEATURES)),--output-sy
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo quick test lint types imports house unit coverage contract integration journey faults model property fuzz controlplane bench docs lock clean
+.PHONY: help venv demo quick test shorter lint types imports house unit coverage contract integration journey faults model property fuzz controlplane bench docs lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,9 +28,14 @@ quick: venv ## unit, contract and journey tests on the embedded cluster: under a
 
 test: venv ## everything; on a fresh machine too
 	@$(MAKE) --no-print-directory $(TOGETHER) controlplane lint types imports house coverage
-	@$(MAKE) --no-print-directory $(TOGETHER) contract integration model property
+	@$(MAKE) --no-print-directory $(TOGETHER) contract shorter
 	@$(MAKE) --no-print-directory journey
 	@$(MAKE) --no-print-directory faults
+
+shorter: # beside the contract suite, which takes as long as these three
+	@$(MAKE) --no-print-directory integration
+	@$(MAKE) --no-print-directory model
+	@$(MAKE) --no-print-directory property
 
 lint: venv ## ruff: rules and format
 	$(BIN)/ruff check --output-format=concise .

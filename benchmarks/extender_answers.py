@@ -18,7 +18,7 @@ from benchmarks.figures import Figure, run, tell
 from benchmarks.standing_cluster import standing_cluster
 from dispatcher import __version__
 from tests.controlplane.objects import write_kubeconfig
-from tests.scheduling.own_extender import OurExtender
+from tests.scheduling.own_extender import OwnExtender
 
 NODES, PODS, CALLS = 5000, 50_000, 600
 MOST = {5000: 5.0, 500: 1.0}
@@ -47,8 +47,8 @@ def a_pod(number: int) -> dict[str, object]:
     return {"metadata": meta, "spec": {"containers": [container]}}
 
 
-async def buckets(ours: OurExtender) -> dict[str, dict[float, float]]:
-    _, text = await ours.get("/metrics")
+async def buckets(own_extender: OwnExtender) -> dict[str, dict[float, float]]:
+    _, text = await own_extender.get("/metrics")
     found: dict[str, dict[float, float]] = {"filter": {}, "prioritize": {}}
     for edge, verb, count in BUCKET.findall(text):
         found.setdefault(verb, {})[float(edge)] = float(count)
@@ -66,20 +66,20 @@ def p99(before: dict[float, float], after: dict[float, float]) -> float:
     raise AssertionError("no answer was counted")
 
 
-async def ask(ours: OurExtender, nodes: int) -> tuple[dict[str, float], float]:
+async def ask(own_extender: OwnExtender, nodes: int) -> tuple[dict[str, float], float]:
     """p99 in ms: of each verb by the program, and of a round trip by the client."""
     names, trips = [f"node-{number:05}" for number in range(nodes)], []
-    before = await buckets(ours)
+    before = await buckets(own_extender)
     async with aiohttp.ClientSession() as session:
         for number in range(CALLS):
             body = msgspec.json.encode({"Pod": a_pod(number), "Nodes": None, "NodeNames": names})
             for verb in ("filter", "prioritize"):
                 began = time.perf_counter()
-                async with session.post(f"{ours.url}/{verb}", data=body) as answer:
+                async with session.post(f"{own_extender.url}/{verb}", data=body) as answer:
                     assert answer.status == 200
                     await answer.read()
                 trips.append(time.perf_counter() - began)
-    after = await buckets(ours)
+    after = await buckets(own_extender)
     return {verb: p99(before[verb], after[verb]) for verb in before}, 1000 * sorted(trips)[int(len(trips) * 0.99)]
 
 
@@ -96,17 +96,17 @@ async def main() -> int:
             config = Path(folder) / "kubeconfig"
             write_kubeconfig(config, url=url, ca_file=None, token="nobody's", namespace="jobs")
             began = time.monotonic()
-            ours = OurExtender(config)
-            async with ours:
-                await ours.ready()
+            own_extender = OwnExtender(config)
+            async with own_extender:
+                await own_extender.ready()
                 context["ready after (s)"] = time.monotonic() - began
                 for nodes, most in MOST.items():
-                    times, trip = await ask(ours, nodes)
+                    times, trip = await ask(own_extender, nodes)
                     figures += [
                         Figure(f"{verb} at {nodes} nodes, p99 (ms)", found, most) for verb, found in times.items()
                     ]
                     context[f"round trip at {nodes} nodes, p99 (ms)"] = trip
-                figures.append(Figure("memory at its peak (MiB)", peak(ours.process.pid), MEBIBYTES))
+                figures.append(Figure("memory at its peak (MiB)", peak(own_extender.process.pid), MEBIBYTES))
     return tell("extender_answers", figures, context, {"dispatcher": __version__})
 
 

@@ -22,38 +22,38 @@ from benchmarks.standing_cluster import standing_cluster
 from dispatcher import __version__
 from tests.controlplane.objects import write_kubeconfig
 from tests.controlplane.waiting import wait_for
-from tests.scheduling.own_extender import OurExtender
+from tests.scheduling.own_extender import OwnExtender
 
 RESERVATIONS, ROUNDS, CALLS = 10_000, 5, 300
 MOST, MEBIBYTES = 1.1, 180
 
 
-async def ask(ours: OurExtender) -> float:
+async def ask(own_extender: OwnExtender) -> float:
     """p99 of filter in ms, as its caller sees it. All calls are about the same Pod, which is charged once."""
     body = msgspec.json.encode({"Pod": a_pod(1), "Nodes": None, "NodeNames": [f"node-{n:05}" for n in range(NODES)]})
     trips = []
     async with aiohttp.ClientSession() as session:
         for _ in range(CALLS):
             began = time.perf_counter()
-            async with session.post(f"{ours.url}/filter", data=body) as answer:
+            async with session.post(f"{own_extender.url}/filter", data=body) as answer:
                 body_of_answer = await answer.read()
             trips.append(1000 * (time.perf_counter() - began))
             assert not msgspec.json.decode(body_of_answer)["FailedAndUnresolvableNodes"]
     return sorted(trips)[int(CALLS * 0.99)]
 
 
-async def is_sure(ours: OurExtender) -> bool:
+async def is_sure(own_extender: OwnExtender) -> bool:
     """Whether nodes with a hold are open: after a start they are closed for a while. The index is built by then."""
-    _, answer = await ours.post("filter", {"Pod": a_pod(1), "NodeNames": ["node-00000"]})
+    _, answer = await own_extender.post("filter", {"Pod": a_pod(1), "NodeNames": ["node-00000"]})
     return not answer["FailedAndUnresolvableNodes"]
 
 
-async def filled(stack: AsyncExitStack, folder: Path, reservations: int) -> OurExtender:
+async def filled(stack: AsyncExitStack, folder: Path, reservations: int) -> OwnExtender:
     url = await stack.enter_async_context(standing_cluster(NODES, PODS, reservations))
     config = write_kubeconfig(folder / f"{reservations}", url=url, ca_file=None, token="nobody's", namespace="jobs")
-    ours = await stack.enter_async_context(OurExtender(config))
-    await ours.ready()
-    return ours
+    own_extender = await stack.enter_async_context(OwnExtender(config))
+    await own_extender.ready()
+    return own_extender
 
 
 async def main() -> int:
@@ -61,11 +61,13 @@ async def main() -> int:
     with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
         async with AsyncExitStack() as stack:
             all_ = {count: await filled(stack, Path(folder), count) for count in (0, RESERVATIONS)}
-            for ours in all_.values():
-                await wait_for(partial(is_sure, ours), "nodes with a hold are open", 30, check=ours.check)
+            for own_extender in all_.values():
+                await wait_for(
+                    partial(is_sure, own_extender), "nodes with a hold are open", 30, check=own_extender.check
+                )
             for _ in range(ROUNDS):
-                for count, ours in all_.items():
-                    found[count].append(await ask(ours))
+                for count, own_extender in all_.items():
+                    found[count].append(await ask(own_extender))
             memory = peak(all_[RESERVATIONS].process.pid)
     without, with_ = median(found[0]), median(found[RESERVATIONS])
     figures = [

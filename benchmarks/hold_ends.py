@@ -23,33 +23,33 @@ from tests.controlplane.api import KubeFault
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.waiting import wait_for
 from tests.deployed import DEPLOY, rendered
-from tests.scheduling.nodes_and_pods import Ground, grounds
-from tests.scheduling.own_extender import OurExtender, account
-from tests.scheduling.reserving import CPU, OURS, Plot, plot_of
+from tests.scheduling.nodes_and_pods import NodeGroup, open_node_group
+from tests.scheduling.own_extender import OwnExtender, account
+from tests.scheduling.reservations import CPU, TARGET_META, ReservedNodes, reserved_nodes_of
 
 TIMES, MOST_SECONDS, LASTS_SECONDS = 10, 1.0, 4
-End = Callable[[Plot, str, str], Awaitable[float]]
+End = Callable[[ReservedNodes, str, str], Awaitable[float]]
 """Ends the hold. Returns the time, by the clock of this machine, which is also that of the API server."""
 
 
-async def deleted(plot: Plot, hold: str, _elsewhere: str) -> float:
-    await plot.reserving.release(hold)
+async def deleted(reserved: ReservedNodes, hold: str, _elsewhere: str) -> float:
+    await reserved.reservations.release(hold)
     return time.time()
 
 
-async def smaller(plot: Plot, hold: str, _elsewhere: str) -> float:
-    await plot.reserving.change(hold, resources={"cpu": "1"})
+async def smaller(reserved: ReservedNodes, hold: str, _elsewhere: str) -> float:
+    await reserved.reservations.change(hold, resources={"cpu": "1"})
     return time.time()
 
 
-async def landed(plot: Plot, _hold: str, elsewhere: str) -> float:
-    await plot.ground.occupy(elsewhere, cpu="100m", meta=OURS)
+async def landed(reserved: ReservedNodes, _hold: str, elsewhere: str) -> float:
+    await reserved.node_group.occupy(elsewhere, cpu="100m", meta=TARGET_META)
     return time.time()
 
 
-async def expired(plot: Plot, hold: str, _elsewhere: str) -> float:
+async def expired(reserved: ReservedNodes, hold: str, _elsewhere: str) -> float:
     ends_at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=LASTS_SECONDS)
-    await plot.reserving.change(hold, ttlSeconds=None, expiresAt=ends_at.isoformat())
+    await reserved.reservations.change(hold, ttlSeconds=None, expiresAt=ends_at.isoformat())
     return ends_at.timestamp()
 
 
@@ -59,13 +59,13 @@ ENDS = (deleted, smaller, landed, expired)
 class Seen:
     """When each Pod was first seen marked for a retry, and first seen bound."""
 
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, node_group: NodeGroup) -> None:
         self.noted: dict[str, float] = {}
         self.bound: dict[str, float] = {}
-        self._ground = ground
+        self._node_group = node_group
 
     async def follow(self) -> None:
-        async for change in self._ground.plane.api.follow(f"/api/v1/namespaces/{self._ground.namespace}/pods"):
+        async for change in self._node_group.plane.api.follow(f"/api/v1/namespaces/{self._node_group.namespace}/pods"):
             for pod in change.objects:
                 name, now = pod["metadata"]["name"], time.time()
                 if WOKEN_AT in pod["metadata"].get("annotations", {}):
@@ -74,27 +74,27 @@ class Seen:
                     self.bound.setdefault(name, now)
 
 
-async def sample(plot: Plot, seen: Seen, end: End, here: str, there: str) -> tuple[float, float]:
+async def sample(reserved: ReservedNodes, seen: Seen, end: End, here: str, there: str) -> tuple[float, float]:
     """Seconds from the end of the hold until the Pod was marked, or bound without a mark, and until it was bound."""
-    hold = await plot.reserving.hold(here, {"cpu": "3900m"}, jobName="ours")
-    await plot.becomes_held(here)
-    pod = await plot.pod(cpu="2000m")
-    await plot.ground.held(pod, "Unschedulable", CPU)
-    ended = await end(plot, hold, there)
+    hold = await reserved.reservations.hold(here, {"cpu": "3900m"}, jobName="ours")
+    await reserved.wait_until_held(here)
+    pod = await reserved.pod(cpu="2000m")
+    await reserved.node_group.held(pod, "Unschedulable", CPU)
+    ended = await end(reserved, hold, there)
     await wait_for(lambda: pod in seen.bound, "the Pod is bound", 30)
-    await clear(plot, hold)
+    await clear(reserved, hold)
     return seen.noted.get(pod, seen.bound[pod]) - ended, seen.bound[pod] - ended
 
 
-async def clear(plot: Plot, hold: str) -> None:
-    if await plot.reserving.exists(hold):
-        await plot.reserving.release(hold)
-    await plot.ground.empty()
-    await wait_for(lambda: is_empty(plot.ground), "the Pods are gone", 20)
+async def clear(reserved: ReservedNodes, hold: str) -> None:
+    if await reserved.reservations.exists(hold):
+        await reserved.reservations.release(hold)
+    await reserved.node_group.empty()
+    await wait_for(lambda: is_empty(reserved.node_group), "the Pods are gone", 20)
 
 
-async def is_empty(ground: Ground) -> bool:
-    return not await ground.pods()
+async def is_empty(node_group: NodeGroup) -> bool:
+    return not await node_group.pods()
 
 
 async def serve_the_kind(plane: ControlPlane) -> None:
@@ -116,14 +116,14 @@ async def main() -> int:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-")))
         plane = await stack.enter_async_context(ControlPlane())
         await serve_the_kind(plane)
-        ground = await stack.enter_async_context(grounds(plane, folder))
-        ours = await stack.enter_async_context(OurExtender(await account(plane, ground.namespace, folder)))
-        await ours.ready()
-        plot, seen = await plot_of(ground, ours, ours), Seen(ground)
+        node_group = await stack.enter_async_context(open_node_group(plane, folder))
+        own_extender = await stack.enter_async_context(OwnExtender(await account(plane, node_group.namespace, folder)))
+        await own_extender.ready()
+        reserved, seen = await reserved_nodes_of(node_group, own_extender, own_extender), Seen(node_group)
         following = asyncio.create_task(seen.follow())
-        here, there = *await ground.nodes(1, cpu="3900m"), *await ground.nodes(1, cpu="1")
+        here, there = *await node_group.nodes(1, cpu="3900m"), *await node_group.nodes(1, cpu="1")
         for end in ENDS:
-            found[end.__name__] = [await sample(plot, seen, end, here, there) for _ in range(TIMES)]
+            found[end.__name__] = [await sample(reserved, seen, end, here, there) for _ in range(TIMES)]
         following.cancel()
     worst = {how: max(noted for noted, _ in each) for how, each in found.items()}
     figures = [

@@ -17,9 +17,9 @@ from benchmarks.scheduling_rate import MADE_AT_ONCE, make_nodes, rate
 from dispatcher import __version__
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.waiting import wait_for
-from tests.scheduling.nodes_and_pods import Ground
-from tests.scheduling.own_extender import OurExtender, account
-from tests.scheduling.reserving import Reserving
+from tests.scheduling.nodes_and_pods import NodeGroup
+from tests.scheduling.own_extender import OwnExtender, account
+from tests.scheduling.reservations import Reservations
 
 NODES, RESERVATIONS, LEAST = 5000, 10_000, 0.9
 BEFORE, DURING, AFTER = 3, 6, 3
@@ -30,18 +30,18 @@ T = TypeVar("T")
 class ReservedNodes:
     """Nodes, an extender, and reservations that can be made and released."""
 
-    def __init__(self, ground: Ground, nodes: list[str], ours: OurExtender) -> None:
-        self._ground = ground
+    def __init__(self, node_group: NodeGroup, nodes: list[str], own_extender: OwnExtender) -> None:
+        self._node_group = node_group
         self._nodes = nodes
-        self._ours = ours
-        self._reserving = Reserving(ground.plane, ground.namespace)
+        self._own_extender = own_extender
+        self._reserving = Reservations(node_group.plane, node_group.namespace)
         self._names: list[str] = []
 
     async def rounds(self, number: int) -> list[float]:
         """Pods a second."""
-        printed = dict(await self._ours.printed())
+        printed = dict(await self._own_extender.printed())
         del printed["percentageOfNodesToScore"]
-        return [await rate(self._ground, printed, self._nodes) for _ in range(number)]
+        return [await rate(self._node_group, printed, self._nodes) for _ in range(number)]
 
     async def reserve(self) -> None:
         """Makes two reservations on each node, for rows that never come."""
@@ -59,9 +59,11 @@ class ReservedNodes:
 
     async def _wait_until_active(self, number: int) -> None:
         async def are_active() -> bool:
-            return await self._ours.metric("dispatcher_reservations", phase="Active") == number
+            return await self._own_extender.metric("dispatcher_reservations", phase="Active") == number
 
-        await wait_for(are_active, f"{number} reservations have their status", TOLD_SECONDS, check=self._ours.check)
+        await wait_for(
+            are_active, f"{number} reservations have their status", TOLD_SECONDS, check=self._own_extender.check
+        )
 
 
 async def some_at_once(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
@@ -79,11 +81,11 @@ async def main() -> int:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-")))
         plane = await stack.enter_async_context(ControlPlane())
         await serve_the_kind(plane)
-        ground = Ground(plane, await plane.create_namespace(), folder)
-        nodes = await make_nodes(plane, ground, NODES)
-        ours = await stack.enter_async_context(OurExtender(await account(plane, ground.namespace, folder)))
-        await ours.ready()
-        reserved = ReservedNodes(ground, nodes, ours)
+        node_group = NodeGroup(plane, await plane.create_namespace(), folder)
+        nodes = await make_nodes(plane, node_group, NODES)
+        own_extender = await stack.enter_async_context(OwnExtender(await account(plane, node_group.namespace, folder)))
+        await own_extender.ready()
+        reserved = ReservedNodes(node_group, nodes, own_extender)
         without = await reserved.rounds(BEFORE)
         await reserved.reserve()
         with_them = await reserved.rounds(DURING)

@@ -29,8 +29,8 @@ from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.objects import is_ready, node
 from tests.controlplane.processes import free_ports
 from tests.scheduling.kube_scheduler import KubeScheduler
-from tests.scheduling.nodes_and_pods import GROUND, Ground
-from tests.scheduling.own_extender import OurExtender, account
+from tests.scheduling.nodes_and_pods import GROUP_LABEL, NodeGroup
+from tests.scheduling.own_extender import OwnExtender, account
 
 SIZES = (1000, 5000)
 SEEN_WHOLE = 1000
@@ -53,7 +53,7 @@ class QuietScheduler(KubeScheduler):
         return fitted | {"clientConnection": fitted["clientConnection"] | LIMITLESS}
 
 
-async def make_nodes(plane: ControlPlane, ground: Ground, number: int) -> list[str]:
+async def make_nodes(plane: ControlPlane, node_group: NodeGroup, number: int) -> list[str]:
     """Makes nodes that report that they are ready. Removes the taint of new nodes."""
     for name in ("kwok", "kube-controller-manager", "kube-scheduler"):
         await plane.kill(name)
@@ -61,7 +61,7 @@ async def make_nodes(plane: ControlPlane, ground: Ground, number: int) -> list[s
     size = {"cpu": "32", "memory": "128Gi", "pods": "110"}
 
     async def make(name: str) -> None:
-        made = node(name, size, {GROUND: ground.namespace}, ())
+        made = node(name, size, {GROUP_LABEL: node_group.namespace}, ())
         async with places:
             await plane.admin("POST", "/api/v1/nodes", made | {"status": made["status"] | {"conditions": [READY]}})
             await plane.admin("PATCH", f"/api/v1/nodes/{name}", {"spec": {"taints": None}})
@@ -71,49 +71,51 @@ async def make_nodes(plane: ControlPlane, ground: Ground, number: int) -> list[s
     return names
 
 
-async def rate(ground: Ground, configuration: Json, nodes: list[str]) -> float:
+async def rate(node_group: NodeGroup, configuration: Json, nodes: list[str]) -> float:
     """Pods a second."""
     chance, places = random.Random(7), asyncio.Semaphore(MADE_AT_ONCE)  # the same Pods for every configuration
-    scheduler = QuietScheduler(ground.plane, ground.folder, configuration)  # not started yet: Pods need its name
+    scheduler = QuietScheduler(
+        node_group.plane, node_group.folder, configuration
+    )  # not started yet: Pods need its name
 
     async def make() -> None:
         history = chance.sample(nodes, 3)
         async with places:
-            await ground.pod(scheduler, notes={"history-nodes": write_history(history)})
+            await node_group.pod(scheduler, notes={"history-nodes": write_history(history)})
 
     await asyncio.gather(*(make() for _ in range(PODS)))
     since = datetime.now(UTC)
     scheduler.start()
     try:
-        return await measured(ground, since)
+        return await measured(node_group, since)
     finally:
         await asyncio.to_thread(scheduler.kill)
-        await clear(ground)
+        await clear(node_group)
 
 
-async def measured(ground: Ground, since: datetime) -> float:
+async def measured(node_group: NodeGroup, since: datetime) -> float:
     """Pods a second, from the first that is bound to the last."""
     limit = time.monotonic() + PLACED_SECONDS
-    while len(times := bound_at(ground, since)) < PODS:
+    while len(times := bound_at(node_group, since)) < PODS:
         assert time.monotonic() < limit, f"{len(times)} of {PODS} Pods are bound after {PLACED_SECONDS} s"
         await asyncio.sleep(1)
     return (PODS - 1) / (times[-1] - times[0])
 
 
-def bound_at(ground: Ground, since: datetime) -> list[float]:
+def bound_at(node_group: NodeGroup, since: datetime) -> list[float]:
     """The times of this round's bindings, oldest first."""
-    bindings = ground.plane.audit(verb="create", resource="pods/binding", namespace=ground.namespace)
+    bindings = node_group.plane.audit(verb="create", resource="pods/binding", namespace=node_group.namespace)
     return sorted(event.stage_at.timestamp() for event in bindings if event.code == 201 and event.received_at >= since)
 
 
-async def clear(ground: Ground) -> None:
-    path = f"/api/v1/namespaces/{ground.namespace}/pods"
-    await ground.plane.admin("DELETE", path, {"gracePeriodSeconds": 0})
+async def clear(node_group: NodeGroup) -> None:
+    path = f"/api/v1/namespaces/{node_group.namespace}/pods"
+    await node_group.plane.admin("DELETE", path, {"gracePeriodSeconds": 0})
 
     async def is_empty() -> bool:
-        return not (await ground.plane.admin("GET", path, params={"limit": "1"}))["items"]
+        return not (await node_group.plane.admin("GET", path, params={"limit": "1"}))["items"]
 
-    await ground.plane.wait_for(is_empty, "the Pods are gone", GONE_SECONDS)
+    await node_group.plane.wait_for(is_empty, "the Pods are gone", GONE_SECONDS)
 
 
 @asynccontextmanager
@@ -130,19 +132,22 @@ async def empty_extender() -> AsyncIterator[str]:
 
 async def rates(plane: ControlPlane, folder: Path, size: int) -> dict[str, float]:
     """Pods a second by configuration: the median of its rounds."""
-    ground = Ground(plane, await plane.create_namespace(), folder)
-    nodes = await make_nodes(plane, ground, size)
+    node_group = NodeGroup(plane, await plane.create_namespace(), folder)
+    nodes = await make_nodes(plane, node_group, size)
     found: dict[str, list[float]] = defaultdict(list)
-    async with OurExtender(await account(plane, ground.namespace, folder)) as ours, empty_extender() as empty:
-        await ours.ready()
-        printed = await ours.printed()
+    async with (
+        OwnExtender(await account(plane, node_group.namespace, folder)) as own_extender,
+        empty_extender() as empty,
+    ):
+        await own_extender.ready()
+        printed = await own_extender.printed()
         if size > SEEN_WHOLE:
             del printed["percentageOfNodesToScore"]
         (entry,) = printed["extenders"]
         asked = {"without": [], "with": [entry], "empty": [entry | {"urlPrefix": empty}]}
         for _ in range(ROUNDS):
             for who, extenders in asked.items():
-                found[who].append(await rate(ground, printed | {"extenders": extenders}, nodes))
+                found[who].append(await rate(node_group, printed | {"extenders": extenders}, nodes))
     return {who: median(each) for who, each in found.items()}
 
 

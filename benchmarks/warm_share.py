@@ -19,8 +19,8 @@ from dispatcher.placement.history import write_history
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
 from tests.scheduling.kube_scheduler import KubeScheduler
-from tests.scheduling.nodes_and_pods import Ground
-from tests.scheduling.own_extender import OurExtender, account
+from tests.scheduling.nodes_and_pods import NodeGroup
+from tests.scheduling.own_extender import OwnExtender, account
 
 SIZES = (200, 1000)
 KEYS, RUNS, AT_ONCE, SHARE = 50, 1000, 20, 0.95
@@ -33,8 +33,8 @@ BOUND_SECONDS = 60
 class Runs:
     """Runs of keys under one scheduler. `taken`: used millicores by node."""
 
-    def __init__(self, ground: Ground, scheduler: KubeScheduler, taken: Mapping[str, int]) -> None:
-        self._ground = ground
+    def __init__(self, node_group: NodeGroup, scheduler: KubeScheduler, taken: Mapping[str, int]) -> None:
+        self._node_group = node_group
         self._scheduler = scheduler
         self._taken = Counter(taken)
         self._nodes: dict[str, list[str]] = defaultdict(list)
@@ -57,37 +57,37 @@ class Runs:
         history = list(dict.fromkeys(self._nodes[key]))[:3]
         has_room = any(self._taken[node] + ASKED <= CPU for node in history)
         notes = {"history-nodes": write_history(history)} if history else {}
-        pod = await self._ground.pod(self._scheduler, cpu=f"{ASKED}m", memory="512Mi", notes=notes)
+        pod = await self._node_group.pod(self._scheduler, cpu=f"{ASKED}m", memory="512Mi", notes=notes)
         node = await self._node_of(pod)
         self._taken[node] += ASKED
         self.later += has_room
         self.warm += has_room and node in history
         self._nodes[key].insert(0, node)
-        await self._ground.delete_pod(pod)
+        await self._node_group.delete_pod(pod)
         self._taken[node] -= ASKED
 
     async def _node_of(self, pod: str) -> str:
         async def look() -> str:
-            found: str = (await self._ground.read(pod))["spec"].get("nodeName", "")
+            found: str = (await self._node_group.read(pod))["spec"].get("nodeName", "")
             return found
 
-        return await self._ground.plane.wait_for(look, f"{pod} is bound", BOUND_SECONDS)
+        return await self._node_group.plane.wait_for(look, f"{pod} is bound", BOUND_SECONDS)
 
 
-async def load(ground: Ground, nodes: list[str]) -> dict[str, int]:
+async def load(node_group: NodeGroup, nodes: list[str]) -> dict[str, int]:
     """Fills 40 to 80 % of each node. Returns the used millicores by node."""
     chance, taken = random.Random(SEED), {}  # no secret
     for node in nodes:
         part = chance.uniform(0.4, 0.8)
         taken[node] = int(CPU * part)
-        await ground.occupy(node, cpu=f"{taken[node]}m", memory=f"{int(MEMORY * part)}Mi")
+        await node_group.occupy(node, cpu=f"{taken[node]}m", memory=f"{int(MEMORY * part)}Mi")
     return taken
 
 
-async def share_of(ground: Ground, configuration: Json, taken: Mapping[str, int]) -> float:
-    scheduler = ground.scheduler_of(configuration)
+async def share_of(node_group: NodeGroup, configuration: Json, taken: Mapping[str, int]) -> float:
+    scheduler = node_group.scheduler_of(configuration)
     try:
-        return await Runs(ground, scheduler, taken).go()
+        return await Runs(node_group, scheduler, taken).go()
     finally:
         await asyncio.to_thread(scheduler.kill)
 
@@ -99,20 +99,20 @@ async def main() -> int:
             for size in SIZES:
                 where = Path(folder) / str(size)
                 where.mkdir()
-                ground = Ground(plane, await plane.create_namespace(), where)
+                node_group = NodeGroup(plane, await plane.create_namespace(), where)
                 try:
-                    taken = await load(ground, await ground.nodes(size))
-                    ours = OurExtender(await account(plane, ground.namespace, where))
-                    async with ours:
-                        await ours.ready()
-                        printed = await ours.printed()
-                        warm = await share_of(ground, printed, taken)
+                    taken = await load(node_group, await node_group.nodes(size))
+                    own_extender = OwnExtender(await account(plane, node_group.namespace, where))
+                    async with own_extender:
+                        await own_extender.ready()
+                        printed = await own_extender.printed()
+                        warm = await share_of(node_group, printed, taken)
                     context[f"without the extender, {size} nodes"] = await share_of(
-                        ground, {**printed, "extenders": []}, taken
+                        node_group, {**printed, "extenders": []}, taken
                     )
                     figures.append(Figure(f"later runs on a warm node, {size} nodes", warm, SHARE, at_least=True))
                 finally:
-                    await ground.clear()
+                    await node_group.clear()
     return tell("warm_share", figures, context, {"dispatcher": __version__})
 
 

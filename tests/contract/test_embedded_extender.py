@@ -21,7 +21,7 @@ CONTAINER = {"name": "a", "image": "x:1", "resources": {"requests": {"cpu": "1"}
 SPEC = {"schedulerName": NAME, "containers": [CONTAINER]}
 
 
-class Scripted:
+class ScriptedExtender:
     """An extender: the requests that it got, and the answers that it gives."""
 
     def __init__(self) -> None:
@@ -40,8 +40,8 @@ class Scripted:
 
 
 @asynccontextmanager
-async def serving() -> AsyncIterator[Scripted]:
-    made, app = Scripted(), web.Application()
+async def serving() -> AsyncIterator[ScriptedExtender]:
+    made, app = ScriptedExtender(), web.Application()
     app.router.add_post("/v1/{verb}", made.answer)
     runner = web.AppRunner(app)
     await runner.setup()
@@ -56,7 +56,7 @@ async def serving() -> AsyncIterator[Scripted]:
 class World:
     """A cluster of two equal nodes."""
 
-    def __init__(self, cluster: EmbeddedCluster, extender: Scripted) -> None:
+    def __init__(self, cluster: EmbeddedCluster, extender: ScriptedExtender) -> None:
         self._registry = cluster.registry
         self.extender = extender
         for name in ("one", "two"):

@@ -12,7 +12,7 @@ from dispatcher.local.cluster.cluster import EmbeddedCluster
 from dispatcher.local.cluster.kinds import NODE, POD, Target
 from tests.controlplane.waiting import wait_for
 from tests.scheduling.extended_place_loop import NAME, ExtendedPlaceLoop
-from tests.scheduling.own_extender import OurExtender
+from tests.scheduling.own_extender import OwnExtender
 
 Json = dict[str, Any]
 SIZE = {"cpu": "4", "memory": "4Gi", "pods": "10"}
@@ -22,7 +22,7 @@ NODES = ("a", "b", "c", "d")
 class World:
     """Four equal nodes, and our extender, which has seen them."""
 
-    def __init__(self, cluster: EmbeddedCluster, extender: OurExtender) -> None:
+    def __init__(self, cluster: EmbeddedCluster, extender: OwnExtender) -> None:
         self.registry = cluster.registry
         self.extender = extender
         for name in NODES:
@@ -53,7 +53,7 @@ class World:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def world(tmp_path: Path) -> AsyncIterator[World]:
-    extender = OurExtender(tmp_path / "kubeconfig")
+    extender = OwnExtender(tmp_path / "kubeconfig")
     async with EmbeddedCluster() as cluster:
         cluster.write_kubeconfig(tmp_path / "kubeconfig")
         async with extender, ExtendedPlaceLoop(cluster.registry, extender.url):

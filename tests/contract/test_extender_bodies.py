@@ -17,7 +17,7 @@ import pytest_asyncio
 
 from tests.contract.asked import Asked
 from tests.contract.bodies import POD, POINTS, asking, node, padded, whole
-from tests.scheduling.own_extender import OurExtender
+from tests.scheduling.own_extender import OwnExtender
 
 pytest_plugins = ["tests.contract.asked_fixtures", "tests.scheduling.fixtures"]
 MIB = 2**20
@@ -158,9 +158,9 @@ def peak_mib(pid: int) -> float:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def ours_alone(look_only: Path) -> AsyncIterator[OurExtender]:
+async def ours_alone(extender_kubeconfig: Path) -> AsyncIterator[OwnExtender]:
     """A process for this test alone, whose memory is measured."""
-    async with OurExtender(look_only) as made:
+    async with OwnExtender(extender_kubeconfig) as made:
         await made.ready()
         yield made
 
@@ -187,7 +187,7 @@ async def sent(session: aiohttp.ClientSession, url: str, body: bytes) -> int:
         return CUT_OFF
 
 
-async def test_flood_of_large_bodies_leaves_memory_bounded_and_small_calls_fast(ours_alone: OurExtender) -> None:
+async def test_flood_of_large_bodies_leaves_memory_bounded_and_small_calls_fast(ours_alone: OwnExtender) -> None:
     """A hundred large bodies at once, next to small calls for 5,000 nodes, which kube-scheduler gives 1 s each."""
     small = asking(NodeNames=[f"node-{n:05}" for n in range(5000)])
     flooding = asyncio.create_task(asyncio.to_thread(lambda: asyncio.run(flood(ours_alone.url))))

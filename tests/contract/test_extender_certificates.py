@@ -16,9 +16,9 @@ from tests.controlplane.waiting import wait_for
 from tests.scheduling import fast_clock_extender
 from tests.scheduling.certificates import OF_CLIENTS, OF_SERVERS, Authority, Pair
 from tests.scheduling.kube_scheduler import entry
-from tests.scheduling.nodes_and_pods import Ground
-from tests.scheduling.own_extender import OurExtender
-from tests.scheduling.scripted import Serving, scripted
+from tests.scheduling.nodes_and_pods import NodeGroup
+from tests.scheduling.own_extender import OwnExtender
+from tests.scheduling.scripted_extender import Serving, scripted_extender
 
 pytest_plugins = ["tests.scheduling.fixtures"]
 
@@ -27,7 +27,7 @@ pytest_plugins = ["tests.scheduling.fixtures"]
 class Secured:
     """Our extender with the certificates of a folder, the authority that it trusts, and another one."""
 
-    ours: OurExtender
+    own_extender: OwnExtender
     folder: Path
     authority: Authority
     other: Authority
@@ -36,7 +36,7 @@ class Secured:
         """The configuration of a scheduler that shows this pair and trusts this authority."""
         files = {"certFile": str(pair.certificate), "keyFile": str(pair.key)} if pair else {}
         believed = {"caFile": str((authority or self.authority).certificate)}
-        return entry(self.ours.url, enableHTTPS=True, tlsConfig=believed | files)
+        return entry(self.own_extender.url, enableHTTPS=True, tlsConfig=believed | files)
 
     async def answers(self, pair: Pair, authority: Authority) -> bool:
         """Whether a client that shows this pair and trusts this authority gets an answer."""
@@ -45,7 +45,9 @@ class Secured:
         try:
             async with (
                 aiohttp.ClientSession() as session,
-                session.post(f"{self.ours.url}/filter", json={"Pod": {}, "NodeNames": []}, ssl=context) as answer,
+                session.post(
+                    f"{self.own_extender.url}/filter", json={"Pod": {}, "NodeNames": []}, ssl=context
+                ) as answer,
             ):
                 return answer.status == 200
         except aiohttp.ClientError:
@@ -53,22 +55,26 @@ class Secured:
 
     async def look_again(self) -> None:
         """Makes the extender read its files again, and returns when it has."""
-        looks = self.ours.log.count("certificates")
-        await fast_clock_extender.put_forward(self.ours)
-        await wait_for(lambda: self.ours.log.count("certificates") > looks, "the extender reports its certificates")
+        looks = self.own_extender.log.count("certificates")
+        await fast_clock_extender.move_clock_forward(self.own_extender)
+        await wait_for(
+            lambda: self.own_extender.log.count("certificates") > looks, "the extender reports its certificates"
+        )
 
 
 @asynccontextmanager
-async def secure(look_only: Path, folder: Path, program: tuple[str, ...] | None = None) -> AsyncIterator[Secured]:
+async def secure(
+    extender_kubeconfig: Path, folder: Path, program: tuple[str, ...] | None = None
+) -> AsyncIterator[Secured]:
     authority, other = Authority(folder, "ours"), Authority(folder, "other")
     tls = folder / "tls"
     tls.mkdir()
     serve_with(authority, tls)
-    ours = OurExtender(look_only, EXTENDER_TLS_DIR=tls)
-    ours.program = program or ours.program
-    async with ours:
-        await ours.ready()
-        yield Secured(ours, tls, authority, other)
+    own_extender = OwnExtender(extender_kubeconfig, EXTENDER_TLS_DIR=tls)
+    own_extender.program = program or own_extender.program
+    async with own_extender:
+        await own_extender.ready()
+        yield Secured(own_extender, tls, authority, other)
 
 
 def serve_with(authority: Authority, tls: Path) -> None:
@@ -79,68 +85,68 @@ def serve_with(authority: Authority, tls: Path) -> None:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def secured(look_only: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Secured]:
-    async with secure(look_only, tmp_path_factory.mktemp("authorities")) as made:
+async def secured(extender_kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Secured]:
+    async with secure(extender_kubeconfig, tmp_path_factory.mktemp("authorities")) as made:
         yield made
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def renewing(look_only: Path, tmp_path: Path) -> AsyncIterator[Secured]:
+async def renewing(extender_kubeconfig: Path, tmp_path: Path) -> AsyncIterator[Secured]:
     """An extender whose files a test changes; its clock can be put forward so that it reads them again."""
-    async with secure(look_only, tmp_path, fast_clock_extender.PROGRAM) as made:
+    async with secure(extender_kubeconfig, tmp_path, fast_clock_extender.PROGRAM) as made:
         yield made
 
 
-async def test_client_certificate_of_the_trusted_authority_is_accepted(ground: Ground, secured: Secured) -> None:
-    nodes = await ground.nodes(2)
+async def test_client_certificate_of_the_trusted_authority_is_accepted(node_group: NodeGroup, secured: Secured) -> None:
+    nodes = await node_group.nodes(2)
     client = secured.authority.pair("client", usage=OF_CLIENTS)
-    scheduler = ground.scheduler(secured.asked_with(client))
-    pod = await ground.pod(scheduler, notes={"history-nodes": f'["{nodes[1]}"]'})
-    assert await ground.bound(pod) == [nodes[1]]
+    scheduler = node_group.scheduler(secured.asked_with(client))
+    pod = await node_group.pod(scheduler, notes={"history-nodes": f'["{nodes[1]}"]'})
+    assert await node_group.bound(pod) == [nodes[1]]
 
 
 async def test_printed_configuration_names_the_certificate_files(secured: Secured) -> None:
-    (extender,) = (await secured.ours.printed())["extenders"]
-    assert extender["urlPrefix"] == secured.ours.url
+    (extender,) = (await secured.own_extender.printed())["extenders"]
+    assert extender["urlPrefix"] == secured.own_extender.url
     assert extender["enableHTTPS"] is True
     assert {"caFile", "certFile", "keyFile"} == set(extender["tlsConfig"])
 
 
 @pytest.mark.fault(60)
-async def test_client_without_a_certificate_is_refused(ground: Ground, secured: Secured) -> None:
-    await refused(ground, secured, None)
+async def test_client_without_a_certificate_is_refused(node_group: NodeGroup, secured: Secured) -> None:
+    await refused(node_group, secured, None)
 
 
 @pytest.mark.parametrize("usage", [OF_CLIENTS, OF_SERVERS], ids=["of another authority", "of a server"])
-async def test_client_with_a_wrong_certificate_is_refused(ground: Ground, secured: Secured, usage: str) -> None:
+async def test_client_with_a_wrong_certificate_is_refused(node_group: NodeGroup, secured: Secured, usage: str) -> None:
     signer = secured.other if usage == OF_CLIENTS else secured.authority
-    await refused(ground, secured, signer.pair("wrong", usage=usage))
+    await refused(node_group, secured, signer.pair("wrong", usage=usage))
 
 
-async def refused(ground: Ground, secured: Secured, pair: Pair | None) -> str:
+async def refused(node_group: NodeGroup, secured: Secured, pair: Pair | None) -> str:
     """A Pod that a scheduler with this certificate cannot place: the connection ends before any call."""
-    await ground.nodes(1)
-    before = await secured.ours.answered("filter")
-    pod = await ground.pod(ground.scheduler(secured.asked_with(pair)))
-    await ground.held(pod, "SchedulerError", f'Post "{secured.ours.url}/filter": ')
-    assert await secured.ours.answered("filter") == before
+    await node_group.nodes(1)
+    before = await secured.own_extender.answered("filter")
+    pod = await node_group.pod(node_group.scheduler(secured.asked_with(pair)))
+    await node_group.held(pod, "SchedulerError", f'Post "{secured.own_extender.url}/filter": ')
+    assert await secured.own_extender.answered("filter") == before
     return pod
 
 
-async def test_scheduler_refuses_an_extender_of_another_authority(ground: Ground, secured: Secured) -> None:
-    await ground.nodes(1)
+async def test_scheduler_refuses_an_extender_of_another_authority(node_group: NodeGroup, secured: Secured) -> None:
+    await node_group.nodes(1)
     client = secured.authority.pair("client", usage=OF_CLIENTS)
-    pod = await ground.pod(ground.scheduler(secured.asked_with(client, secured.other)))
-    await ground.held(pod, "SchedulerError", "certificate signed by unknown authority")
+    pod = await node_group.pod(node_group.scheduler(secured.asked_with(client, secured.other)))
+    await node_group.held(pod, "SchedulerError", "certificate signed by unknown authority")
 
 
-async def test_renewed_client_certificate_needs_no_restart(ground: Ground, secured: Secured) -> None:
+async def test_renewed_client_certificate_needs_no_restart(node_group: NodeGroup, secured: Secured) -> None:
     shown = secured.other.pair("renewed", usage=OF_CLIENTS)
-    pod = await refused(ground, secured, shown)
+    pod = await refused(node_group, secured, shown)
     right = secured.authority.pair("renewed", usage=OF_CLIENTS)
     shutil.copy(right.key, shown.key)
     shutil.copy(right.certificate, shown.certificate)
-    await ground.bound(pod)
+    await node_group.bound(pod)
 
 
 async def test_replaced_authority_is_trusted_and_the_old_one_no_more(renewing: Secured) -> None:
@@ -161,10 +167,10 @@ async def test_extender_keeps_its_old_files_while_the_new_ones_do_not_fit(renewi
 
 
 async def test_scheduler_without_an_authority_trusts_any_certificate(
-    ground: Ground, secured: Secured, tmp_path: Path
+    node_group: NodeGroup, secured: Secured, tmp_path: Path
 ) -> None:
-    await ground.nodes(1)
+    await node_group.nodes(1)
     stranger = Authority(tmp_path, "stranger").pair("server", usage=OF_SERVERS)
-    async with scripted(Serving(tls=stranger.served())) as extender:
-        await ground.bound(await ground.pod(ground.scheduler(entry(extender.url, enableHTTPS=True))))
+    async with scripted_extender(Serving(tls=stranger.served())) as extender:
+        await node_group.bound(await node_group.pod(node_group.scheduler(entry(extender.url, enableHTTPS=True))))
         assert extender.of("filter")

@@ -14,7 +14,7 @@ from tests.contract.asked import Asked
 from tests.contract.bodies import READABLE, SECRET, UNREADABLE, asking
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.waiting import wait_for
-from tests.scheduling.own_extender import OurExtender, account
+from tests.scheduling.own_extender import OwnExtender, account
 
 pytest_plugins = ["tests.contract.asked_fixtures"]
 MANY = 200
@@ -87,15 +87,15 @@ async def test_broken_http_is_refused_and_the_connection_closed(attacked: Asked,
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def program(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> AsyncIterator[OurExtender]:
+async def program(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> AsyncIterator[OwnExtender]:
     """The real program, with a log of its own."""
-    async with OurExtender(await account(control_plane, namespace, tmp_path), LOG_LEVEL="debug") as made:
+    async with OwnExtender(await account(control_plane, namespace, tmp_path), LOG_LEVEL="debug") as made:
         await made.ready()
         yield made
 
 
 @pytest.mark.parametrize("path", ["filter", "explain", "metrics", "readyz"])
-async def test_program_refuses_a_request_with_a_foreign_host_name(program: OurExtender, path: str) -> None:
+async def test_program_refuses_a_request_with_a_foreign_host_name(program: OwnExtender, path: str) -> None:
     port = program.port if path in {"metrics", "readyz"} else program.extender_port
     method = "GET" if port == program.port else "POST"
     async with aiohttp.ClientSession() as session:
@@ -105,7 +105,7 @@ async def test_program_refuses_a_request_with_a_foreign_host_name(program: OurEx
                 assert (answer.status == 403) is refused
 
 
-async def test_log_never_shows_the_content_of_a_request(program: OurExtender) -> None:
+async def test_log_never_shows_the_content_of_a_request(program: OwnExtender) -> None:
     """Requests hold environments of Pods: the log shows neither a whole request nor its unreadable part."""
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as session:
         asked = Asked(program.extender_port, session)

@@ -22,7 +22,7 @@ from tests.contract.hostile_requests import HEALTHY, WORDS, Caller, Sent, a_requ
 from tests.contract.test_extender_bodies import PEAK_MIB, peak_mib
 from tests.property.profiles import IS_NIGHTLY
 from tests.property.test_extender_fuzz import GOOD
-from tests.scheduling.own_extender import OurExtender
+from tests.scheduling.own_extender import OwnExtender
 
 pytest_plugins = ["tests.scheduling.fixtures"]
 REQUESTS = 100_000 if IS_NIGHTLY else 10_000
@@ -63,21 +63,21 @@ def seed() -> int:
     return SEED
 
 
-async def test_hostile_requests_leave_the_extender_well(look_only: Path, seed: int) -> None:
-    async with OurExtender(look_only) as ours:
-        await ours.ready()
-        callers = [Caller(ours.extender_port) for _ in range(CALLERS)]
+async def test_hostile_requests_leave_the_extender_well(extender_kubeconfig: Path, seed: int) -> None:
+    async with OwnExtender(extender_kubeconfig) as own_extender:
+        await own_extender.ready()
+        callers = [Caller(own_extender.extender_port) for _ in range(CALLERS)]
         async with asyncio.TaskGroup() as group:
             for number, caller in enumerate(callers):
                 group.create_task(flood(caller, random.Random(seed + number), REQUESTS // CALLERS))
         statuses = sum((Counter(caller.statuses) for caller in callers), Counter())
-        peak, lines = peak_mib(ours.process.pid), [json.loads(line) for line in ours.log.splitlines()]
+        peak, lines = peak_mib(own_extender.process.pid), [json.loads(line) for line in own_extender.log.splitlines()]
         sys.stderr.write(f"{dict(statuses)}, peak {peak:.0f} MiB, {len(lines)} lines of log\n")
         assert statuses[200] > REQUESTS // 4
         assert statuses[400] > REQUESTS // 20
         assert peak < PEAK_MIB
         faults = {line["event"] for line in lines if line["level"] not in {"info", "warning"}}
         assert [fault for fault in faults if not NOT_HTTP.fullmatch(fault)] == []
-        assert "Traceback" not in ours.log
-        assert SECRET not in ours.log
-        assert await ours.stop() == 0
+        assert "Traceback" not in own_extender.log
+        assert SECRET not in own_extender.log
+        assert await own_extender.stop() == 0

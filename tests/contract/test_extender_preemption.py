@@ -4,52 +4,54 @@ import pytest
 
 from tests.controlplane.api import Json
 from tests.scheduling.kube_scheduler import entry
-from tests.scheduling.nodes_and_pods import Ground
-from tests.scheduling.scripted import Scripted, refuse
+from tests.scheduling.nodes_and_pods import NodeGroup
+from tests.scheduling.scripted_extender import ScriptedExtender, refuse
 
 pytest_plugins = ["tests.scheduling.fixtures"]
 
 
 async def test_victims_are_lost_without_preempt_for_a_pod_that_no_node_takes(
-    ground: Ground, extender: Scripted
+    node_group: NodeGroup, extender: ScriptedExtender
 ) -> None:
-    victims = await full(ground, 3)
+    victims = await full(node_group, 3)
     extender.filter = refuse(into="FailedAndUnresolvableNodes")
-    pod = await high(ground, extender, preemptVerb=None)
-    await ground.gone(*victims)
-    await ground.held(pod, "Unschedulable", "held for another")
-    assert "nodeName" not in (await ground.read(pod))["spec"]
+    pod = await high(node_group, extender, preemptVerb=None)
+    await node_group.gone(*victims)
+    await node_group.held(pod, "Unschedulable", "held for another")
+    assert "nodeName" not in (await node_group.read(pod))["spec"]
 
 
-async def test_preempt_saves_the_victims_of_a_pod_that_no_node_takes(ground: Ground, extender: Scripted) -> None:
-    victims = await full(ground, 3)
+async def test_preempt_saves_the_victims_of_a_pod_that_no_node_takes(
+    node_group: NodeGroup, extender: ScriptedExtender
+) -> None:
+    victims = await full(node_group, 3)
     extender.filter = refuse(into="FailedAndUnresolvableNodes")
     extender.preempt = lambda asked: {"NodeNameToMetaVictims": {}}
-    pod = await high(ground, extender)
-    await ground.held(pod, "Unschedulable", "preemption: ")
-    assert set(await ground.pods()) == {pod, *victims}
+    pod = await high(node_group, extender)
+    await node_group.held(pod, "Unschedulable", "preemption: ")
+    assert set(await node_group.pods()) == {pod, *victims}
     assert extender.of("preempt")
 
 
-async def test_fault_of_preempt_saves_the_victims(ground: Ground, extender: Scripted) -> None:
-    victims = await full(ground, 2)
+async def test_fault_of_preempt_saves_the_victims(node_group: NodeGroup, extender: ScriptedExtender) -> None:
+    victims = await full(node_group, 2)
     extender.preempt = lambda asked: b"{"
-    pod = await high(ground, extender)
-    await ground.held(pod, "Unschedulable", "unexpected EOF")
-    assert set(await ground.pods()) == {pod, *victims}
+    pod = await high(node_group, extender)
+    await node_group.held(pod, "Unschedulable", "unexpected EOF")
+    assert set(await node_group.pods()) == {pod, *victims}
 
 
-async def test_fault_of_an_ignorable_preempt_saves_nobody(ground: Ground, extender: Scripted) -> None:
-    victims = await full(ground, 2)
+async def test_fault_of_an_ignorable_preempt_saves_nobody(node_group: NodeGroup, extender: ScriptedExtender) -> None:
+    victims = await full(node_group, 2)
     extender.preempt = lambda asked: b"{"
-    pod = await high(ground, extender, ignorable=True)
-    await ground.bound(pod)
-    assert len(set(await ground.pods()) & set(victims)) == 1
+    pod = await high(node_group, extender, ignorable=True)
+    await node_group.bound(pod)
+    assert len(set(await node_group.pods()) & set(victims)) == 1
 
 
-async def test_node_that_preempt_drops_keeps_its_pods(ground: Ground, extender: Scripted) -> None:
-    kept, taken = await ground.nodes(2, cpu="1")
-    survivor, victim = [await ground.occupy(node, cpu="900m") for node in (kept, taken)]
+async def test_node_that_preempt_drops_keeps_its_pods(node_group: NodeGroup, extender: ScriptedExtender) -> None:
+    kept, taken = await node_group.nodes(2, cpu="1")
+    survivor, victim = [await node_group.occupy(node, cpu="900m") for node in (kept, taken)]
 
     def drop(asked: Json) -> Json:
         indexed_rows = dict(asked["NodeNameToMetaVictims"])
@@ -57,18 +59,18 @@ async def test_node_that_preempt_drops_keeps_its_pods(ground: Ground, extender: 
         return {"NodeNameToMetaVictims": indexed_rows}
 
     extender.preempt = drop
-    pod = await high(ground, extender)
-    assert await ground.bound(pod) == [taken]
-    await ground.gone(victim)
-    assert survivor in await ground.pods()
+    pod = await high(node_group, extender)
+    assert await node_group.bound(pod) == [taken]
+    await node_group.gone(victim)
+    assert survivor in await node_group.pods()
     assert [call.names for call in extender.of("filter", pod)] == [[taken]], "the nominated node"
     assert extender.of("prioritize", pod) == []
 
 
-async def test_preempt_is_asked_with_the_uids_of_the_victims(ground: Ground, extender: Scripted) -> None:
-    (name,) = await full(ground, 1)
-    victim = await ground.read(name)
-    await ground.bound(await high(ground, extender))
+async def test_preempt_is_asked_with_the_uids_of_the_victims(node_group: NodeGroup, extender: ScriptedExtender) -> None:
+    (name,) = await full(node_group, 1)
+    victim = await node_group.read(name)
+    await node_group.bound(await high(node_group, extender))
     asked = extender.of("preempt")[0].body
     assert asked["NodeNameToVictims"] is None
     assert asked["NodeNameToMetaVictims"] == {
@@ -77,9 +79,9 @@ async def test_preempt_is_asked_with_the_uids_of_the_victims(ground: Ground, ext
 
 
 async def test_preempt_without_node_cache_gets_whole_pods_and_answers_with_uids(
-    ground: Ground, extender: Scripted
+    node_group: NodeGroup, extender: ScriptedExtender
 ) -> None:
-    (victim,) = await full(ground, 1)
+    (victim,) = await full(node_group, 1)
 
     def echo(asked: Json) -> Json:
         indexed_rows = asked["NodeNameToVictims"].items()
@@ -87,9 +89,9 @@ async def test_preempt_without_node_cache_gets_whole_pods_and_answers_with_uids(
         return {"NodeNameToMetaVictims": {node: {"Pods": pods, "NumPDBViolations": 0} for node, pods in uids.items()}}
 
     extender.preempt = echo
-    await ground.bound(await high(ground, extender, nodeCacheCapable=False))
+    await node_group.bound(await high(node_group, extender, nodeCacheCapable=False))
     assert extender.of("preempt")[0].body["NodeNameToMetaVictims"] is None
-    await ground.gone(victim)
+    await node_group.gone(victim)
 
 
 @pytest.mark.parametrize(
@@ -98,25 +100,25 @@ async def test_preempt_without_node_cache_gets_whole_pods_and_answers_with_uids(
     ids=["no victim", "an unknown one"],
 )
 async def test_unknown_or_no_victims_in_the_answer_fail_the_preemption(
-    ground: Ground, extender: Scripted, pods: list[Json], fault: str
+    node_group: NodeGroup, extender: ScriptedExtender, pods: list[Json], fault: str
 ) -> None:
-    victims = await full(ground, 1)
+    victims = await full(node_group, 1)
     extender.preempt = lambda asked: {
         "NodeNameToMetaVictims": {
             node: {"Pods": pods, "NumPDBViolations": 0} for node in asked["NodeNameToMetaVictims"]
         }
     }
-    pod = await high(ground, extender)
-    await ground.held(pod, "Unschedulable", fault)
-    assert set(await ground.pods()) == {pod, *victims}
+    pod = await high(node_group, extender)
+    await node_group.held(pod, "Unschedulable", fault)
+    assert set(await node_group.pods()) == {pod, *victims}
 
 
-async def full(ground: Ground, number: int) -> list[str]:
+async def full(node_group: NodeGroup, number: int) -> list[str]:
     """Low-priority Pods that fill `number` nodes."""
-    return [await ground.occupy(node, cpu="900m") for node in await ground.nodes(number, cpu="1")]
+    return [await node_group.occupy(node, cpu="900m") for node in await node_group.nodes(number, cpu="1")]
 
 
-async def high(ground: Ground, extender: Scripted, **changes: object) -> str:
+async def high(node_group: NodeGroup, extender: ScriptedExtender, **changes: object) -> str:
     """A Pod of high priority, for which others may be evicted."""
-    scheduler = ground.scheduler(entry(extender.url, **changes))
-    return await ground.pod(scheduler, cpu="500m", priorityClassName=await ground.priority("high", 100))
+    scheduler = node_group.scheduler(entry(extender.url, **changes))
+    return await node_group.pod(scheduler, cpu="500m", priorityClassName=await node_group.priority("high", 100))

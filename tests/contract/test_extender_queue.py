@@ -8,83 +8,91 @@ import pytest
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import wait_for
 from tests.scheduling.kube_scheduler import KubeScheduler, entry
-from tests.scheduling.nodes_and_pods import Ground
-from tests.scheduling.scripted import Scripted, pass_all, refuse
+from tests.scheduling.nodes_and_pods import NodeGroup
+from tests.scheduling.scripted_extender import ScriptedExtender, pass_all, refuse
 
 pytest_plugins = ["tests.scheduling.fixtures"]
 OWN = "UnschedulablePodUpdate"
 
 
-async def test_refused_pod_is_woken_once_by_its_own_condition(ground: Ground, extender: Scripted) -> None:
-    _, (pod,), scheduler = await refused(ground, extender, 1)
-    assert scheduler.woken(ground.key(pod), OWN) == 1
+async def test_refused_pod_is_woken_once_by_its_own_condition(
+    node_group: NodeGroup, extender: ScriptedExtender
+) -> None:
+    _, (pod,), scheduler = await refused(node_group, extender, 1)
+    assert scheduler.retries_after(node_group.key(pod), OWN) == 1
 
 
-async def test_changing_refusal_phrase_makes_endless_calls(ground: Ground, extender: Scripted) -> None:
+async def test_changing_refusal_phrase_makes_endless_calls(node_group: NodeGroup, extender: ScriptedExtender) -> None:
     """Each new message is a new condition, and a new condition wakes the Pod: an endless loop of calls and writes."""
-    await ground.nodes(2)
+    await node_group.nodes(2)
     seconds = count()
 
     def refuse_for(asked: Json) -> Json:
         return {"NodeNames": [], "FailedAndUnresolvableNodes": dict.fromkeys(asked["NodeNames"], f"{next(seconds)} s")}
 
     extender.filter = refuse_for
-    pod = await ground.pod(ground.scheduler(entry(extender.url)))
+    pod = await node_group.pod(node_group.scheduler(entry(extender.url)))
     await wait_for(lambda: len(extender.of("filter", pod)) >= 20, "twenty calls without an event", 5)
 
 
-async def test_annotation_of_any_node_wakes_each_refused_pod(ground: Ground, extender: Scripted) -> None:
-    (node, *_), pods, _ = await refused(ground, extender, 3)
+async def test_annotation_of_any_node_wakes_each_refused_pod(node_group: NodeGroup, extender: ScriptedExtender) -> None:
+    (node, *_), pods, _ = await refused(node_group, extender, 3)
     before = {pod: len(extender.of("filter", pod)) for pod in pods}
-    await ground.annotate_node(node, load="0.7")
+    await node_group.annotate_node(node, load="0.7")
     await wait_for(lambda: all(len(extender.of("filter", pod)) > before[pod] for pod in pods), "a call for each")
 
 
-@pytest.mark.parametrize("annotate", [Ground.annotate_pod, Ground.annotate_pod_by_status], ids=["pods", "pods/status"])
+@pytest.mark.parametrize(
+    "annotate", [NodeGroup.annotate_pod, NodeGroup.annotate_pod_by_status], ids=["pods", "pods/status"]
+)
 async def test_annotation_of_a_refused_pod_wakes_that_pod_at_once(
-    ground: Ground, extender: Scripted, annotate: Callable[..., Awaitable[None]]
+    node_group: NodeGroup, extender: ScriptedExtender, annotate: Callable[..., Awaitable[None]]
 ) -> None:
-    _, (pod, _), scheduler = await refused(ground, extender, 2)
+    _, (pod, _), scheduler = await refused(node_group, extender, 2)
     extender.filter = pass_all
-    await annotate(ground, pod, woken="1")
-    await ground.bound(pod)
-    await wait_for(lambda: scheduler.woken(ground.key(pod), OWN) == 2, "once by its condition, once by the note")
+    await annotate(node_group, pod, woken="1")
+    await node_group.bound(pod)
+    await wait_for(
+        lambda: scheduler.retries_after(node_group.key(pod), OWN) == 2, "once by its condition, once by the note"
+    )
 
 
 async def test_annotations_of_nodes_bring_no_calls_for_a_pod_that_fits_nowhere(
-    ground: Ground, extender: Scripted
+    node_group: NodeGroup, extender: ScriptedExtender
 ) -> None:
-    nodes = await ground.nodes(2)
-    scheduler = ground.scheduler(entry(extender.url))
-    pod = await ground.pod(scheduler, cpu="9")
-    await ground.held(pod, "Unschedulable", "2 Insufficient cpu")
-    await storm(ground, scheduler, nodes)
+    nodes = await node_group.nodes(2)
+    scheduler = node_group.scheduler(entry(extender.url))
+    pod = await node_group.pod(scheduler, cpu="9")
+    await node_group.held(pod, "Unschedulable", "2 Insufficient cpu")
+    await storm(node_group, scheduler, nodes)
     assert extender.of("filter", pod) == []
 
 
-async def refused(ground: Ground, extender: Scripted, number: int) -> tuple[list[str], list[str], KubeScheduler]:
+async def refused(
+    node_group: NodeGroup, extender: ScriptedExtender, number: int
+) -> tuple[list[str], list[str], KubeScheduler]:
     """Pods that the extender refuses on every node, after kube-scheduler has stopped asking."""
-    nodes = await ground.nodes(2)
+    nodes = await node_group.nodes(2)
     extender.filter = refuse(into="FailedAndUnresolvableNodes")
-    scheduler = ground.scheduler(entry(extender.url))
-    pods = [await ground.pod(scheduler) for _ in range(number)]
+    scheduler = node_group.scheduler(entry(extender.url))
+    pods = [await node_group.pod(scheduler) for _ in range(number)]
     for pod in pods:
-        await ground.held(pod, "Unschedulable", "held for another")
+        await node_group.held(pod, "Unschedulable", "held for another")
     await wait_for(lambda: all(len(extender.of("filter", pod)) >= 2 for pod in pods), "their conditions woke them")
     return nodes, pods, scheduler
 
 
-async def storm(ground: Ground, scheduler: KubeScheduler, nodes: list[str]) -> None:
+async def storm(node_group: NodeGroup, scheduler: KubeScheduler, nodes: list[str]) -> None:
     """Annotates every node ten times.
 
     Returns when a later Pod is bound: a Pod that was woken would have been asked before.
     """
     for number in range(10):
         for node in nodes:
-            await ground.annotate_node(node, load=str(number))
+            await node_group.annotate_node(node, load=str(number))
 
     def has_heard() -> bool:
         return all(len(scheduler.said("Update event for node", node=node)) >= 10 for node in nodes)
 
     await wait_for(has_heard, "the scheduler has heard of all of it")
-    await ground.bound(await ground.pod(scheduler))
+    await node_group.bound(await node_group.pod(scheduler))

@@ -12,10 +12,10 @@ import pytest
 from dispatcher.model.identity import WOKEN_AT
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import wait_for
-from tests.scheduling.ledger import Ledger
+from tests.scheduling.node_usage import NodeUsage
 from tests.scheduling.nodes_and_pods import GPU
-from tests.scheduling.own_extender import OurExtender
-from tests.scheduling.reserving import CPU, OURS, Plot, is_held, task
+from tests.scheduling.own_extender import OwnExtender
+from tests.scheduling.reservations import CPU, TARGET_META, ReservedNodes, is_held, task
 
 pytest_plugins = ["tests.scheduling.fixtures"]
 pytestmark = pytest.mark.usefixtures("reservations")
@@ -45,83 +45,86 @@ def asking(resource: str, amount: str) -> Json:
 @pytest.mark.parametrize("order", [*permutations(("owner", "later", "filler"))], ids="-".join)
 @pytest.mark.parametrize("resource", AMOUNTS)
 async def test_hold_is_kept_for_its_owner_in_any_order_of_pods(
-    plot: Plot, resource: str, order: tuple[str, ...]
+    reserved: ReservedNodes, resource: str, order: tuple[str, ...]
 ) -> None:
     """Two fillers go to the other nodes. A third one waits, whenever it comes."""
-    ground = plot.ground
+    node_group = reserved.node_group
     held, filler, owner, later = AMOUNTS[resource]
     asks = {who: asking(resource, amount) for who, amount in (("filler", filler), ("owner", owner), ("later", later))}
-    nodes = await ground.nodes(3, cpu="3900m", memory="4Gi", gpu="8")
-    await plot.reserving.hold(nodes[0], {resource: held}, taskId=7)
-    await plot.becomes_held(nodes[0], {resource: filler})
-    first = [await plot.pod(**asks["filler"]) for _ in range(2)]
-    assert set(await ground.bound(*first)) == set(nodes[1:])
+    nodes = await node_group.nodes(3, cpu="3900m", memory="4Gi", gpu="8")
+    await reserved.reservations.hold(nodes[0], {resource: held}, taskId=7)
+    await reserved.wait_until_held(nodes[0], {resource: filler})
+    first = [await reserved.pod(**asks["filler"]) for _ in range(2)]
+    assert set(await node_group.bound(*first)) == set(nodes[1:])
     for who in order:
-        pod = await plot.pod(meta=task(7) if who == "owner" else None, **asks[who])
+        pod = await reserved.pod(meta=task(7) if who == "owner" else None, **asks[who])
         if who == "filler":
-            await ground.held(pod, "Unschedulable", " nodes are available: ")
+            await node_group.held(pod, "Unschedulable", " nodes are available: ")
         else:
-            assert await ground.bound(pod) == [nodes[0]], who
+            assert await node_group.bound(pod) == [nodes[0]], who
 
 
-async def test_pod_that_waits_for_a_hold_gets_the_reason(plot: Plot) -> None:
-    (node,) = await plot.ground.nodes(1, cpu="3900m")
-    await plot.reserving.hold(node, {"cpu": "2000m"}, jobName="ours")
-    await plot.becomes_held(node)
-    pod = await plot.pod(cpu="3000m")
-    assert await plot.ground.held(pod, "Unschedulable", f"1 {CPU}")
+async def test_pod_that_waits_for_a_hold_gets_the_reason(reserved: ReservedNodes) -> None:
+    (node,) = await reserved.node_group.nodes(1, cpu="3900m")
+    await reserved.reservations.hold(node, {"cpu": "2000m"}, jobName="ours")
+    await reserved.wait_until_held(node)
+    pod = await reserved.pod(cpu="3000m")
+    assert await reserved.node_group.held(pod, "Unschedulable", f"1 {CPU}")
 
 
-async def test_burst_of_pods_never_gets_held_room(plot: Plot) -> None:
+async def test_burst_of_pods_never_gets_held_room(reserved: ReservedNodes) -> None:
     """A hundred Pods at once, with half of every second node held; checked after each Pod is bound."""
-    ground = plot.ground
-    nodes = await ground.nodes(10, cpu="4", pods=200)
+    node_group = reserved.node_group
+    nodes = await node_group.nodes(10, cpu="4", pods=200)
     held = nodes[::2]
     for number, node in enumerate(held, start=1):
-        await plot.reserving.hold(node, {"cpu": "2"}, taskId=number)
+        await reserved.reservations.hold(node, {"cpu": "2"}, taskId=number)
     for node in held:
-        await plot.becomes_held(node)
-    async with Ledger(ground, dict.fromkeys(held, 2000)) as ledger:
-        await asyncio.gather(*(plot.pod(cpu="300m") for _ in range(100)))
+        await reserved.wait_until_held(node)
+    async with NodeUsage(node_group, dict.fromkeys(held, 2000)) as node_usage:
+        await asyncio.gather(*(reserved.pod(cpu="300m") for _ in range(100)))
 
         def are_settled() -> bool:
-            used = ledger.bound()
+            used = node_usage.bound()
             return all(used[node] == (6 if node in held else 13) for node in nodes)
 
-        await wait_for(are_settled, "what fits is bound", 60, check=ledger.check)
-        assert ledger.bound()[""] == 5
-        assert ledger.looks > 95
-    owners = [await plot.pod(cpu="2", meta=task(number + 1)) for number in range(len(held))]
-    assert await ground.bound(*owners, seconds=30) == held
+        await wait_for(are_settled, "what fits is bound", 60, check=node_usage.check)
+        assert node_usage.bound()[""] == 5
+        assert node_usage.looks > 95
+    owners = [await reserved.pod(cpu="2", meta=task(number + 1)) for number in range(len(held))]
+    assert await node_group.bound(*owners, seconds=30) == held
 
 
-async def test_owners_that_share_a_node_are_bound_at_once(plot: Plot) -> None:
+async def test_owners_that_share_a_node_are_bound_at_once(reserved: ReservedNodes) -> None:
     """No owner has to wait for another."""
-    (shared,) = await plot.ground.nodes(1, cpu="4")
+    (shared,) = await reserved.node_group.nodes(1, cpu="4")
     tasks = range(1, 5)
     for number in tasks:
-        await plot.reserving.hold(shared, {"cpu": "1"}, taskId=number)
-    await plot.becomes_held(shared, {"cpu": "1m"})
-    owners = [await plot.pod(cpu="1", meta=task(number)) for number in tasks]
-    assert await plot.ground.bound(*owners) == [shared] * len(owners)
-    waited = [pod for pod in owners if plot.scheduler.said("Unable to schedule pod", pod=plot.ground.key(pod))]
+        await reserved.reservations.hold(shared, {"cpu": "1"}, taskId=number)
+    await reserved.wait_until_held(shared, {"cpu": "1m"})
+    owners = [await reserved.pod(cpu="1", meta=task(number)) for number in tasks]
+    assert await reserved.node_group.bound(*owners) == [shared] * len(owners)
+    waited = [
+        pod for pod in owners if reserved.scheduler.said("Unable to schedule pod", pod=reserved.node_group.key(pod))
+    ]
     assert waited == []
 
 
-async def test_all_waiting_pods_are_notified_within_seconds(plot: Plot) -> None:
+async def test_all_waiting_pods_are_notified_within_seconds(reserved: ReservedNodes) -> None:
     """A hundred Pods that kube-scheduler leaves alone; otherwise it would try them again for reasons of its own."""
-    (node,) = await plot.ground.nodes(1, cpu="3900m", pods=200)
-    hold = await plot.reserving.hold(node, {"cpu": "3900m"}, jobName="ours")
-    await plot.becomes_held(node)
-    await asyncio.gather(*(plot.pod(cpu="10m", schedulingGates=GATE) for _ in range(100)))
-    for pod in (await plot.ground.pods()).values():
-        _, answer = await plot.ours.post("filter", {"Pod": pod, "NodeNames": [node]})
+    (node,) = await reserved.node_group.nodes(1, cpu="3900m", pods=200)
+    hold = await reserved.reservations.hold(node, {"cpu": "3900m"}, jobName="ours")
+    await reserved.wait_until_held(node)
+    await asyncio.gather(*(reserved.pod(cpu="10m", schedulingGates=GATE) for _ in range(100)))
+    for pod in (await reserved.node_group.pods()).values():
+        _, answer = await reserved.own_extender.post("filter", {"Pod": pod, "NodeNames": [node]})
         assert answer["FailedAndUnresolvableNodes"] == {node: CPU}
-    await plot.reserving.release(hold)
+    await reserved.reservations.release(hold)
 
     async def are_told() -> list[datetime]:
         notes = [
-            pod["metadata"].get("annotations", {}).get(WOKEN_AT, "") for pod in (await plot.ground.pods()).values()
+            pod["metadata"].get("annotations", {}).get(WOKEN_AT, "")
+            for pod in (await reserved.node_group.pods()).values()
         ]
         return sorted(map(datetime.fromisoformat, notes)) if all(notes) else []
 
@@ -129,21 +132,21 @@ async def test_all_waiting_pods_are_notified_within_seconds(plot: Plot) -> None:
     assert told[-1] - told[0] < timedelta(seconds=3)
 
 
-async def test_explain_and_metrics_name_the_refusing_reservation(plot: Plot) -> None:
-    here, there = await plot.ground.nodes(2, cpu="3900m")
-    before = {name: await plot.ours.metric(name, **labels) for name, labels in COUNTED.items()}
-    hold = await plot.reserving.hold(here, {"cpu": "5"}, jobName="ours")
-    await plot.reserving.becomes(hold, "Active", "less is free than is held: cpu lacks 1100m")
-    await plot.becomes_held(here)
-    await plot.ground.occupy(there, cpu="3900m")
-    pod = await plot.pod(cpu="100m")
-    await plot.reserving.becomes_told("Pod", pod, "Refused", f"{CPU}: by NodeReservation ")
-    asked = {"Pod": await plot.ground.read(pod), "NodeNames": [here, there]}
-    status, answer = await plot.ours.post("explain", asked)
+async def test_explain_and_metrics_name_the_refusing_reservation(reserved: ReservedNodes) -> None:
+    here, there = await reserved.node_group.nodes(2, cpu="3900m")
+    before = {name: await reserved.own_extender.metric(name, **labels) for name, labels in COUNTED.items()}
+    hold = await reserved.reservations.hold(here, {"cpu": "5"}, jobName="ours")
+    await reserved.reservations.wait_for_phase(hold, "Active", "less is free than is held: cpu lacks 1100m")
+    await reserved.wait_until_held(here)
+    await reserved.node_group.occupy(there, cpu="3900m")
+    pod = await reserved.pod(cpu="100m")
+    await reserved.reservations.wait_for_event("Pod", pod, "Refused", f"{CPU}: by NodeReservation ")
+    asked = {"Pod": await reserved.node_group.read(pod), "NodeNames": [here, there]}
+    status, answer = await reserved.own_extender.post("explain", asked)
     told = {name: (node["verdict"], node.get("reservations")) for name, node in answer["nodes"].items()}
-    assert (status, told) == (200, {here: ("refused", [plot.ground.key(hold)]), there: ("pass", None)})
+    assert (status, told) == (200, {here: ("refused", [reserved.node_group.key(hold)]), there: ("pass", None)})
     for name, labels in COUNTED.items():
-        assert await plot.ours.metric(name, **labels) > before[name], name
+        assert await reserved.own_extender.metric(name, **labels) > before[name], name
 
 
 COUNTED = {
@@ -153,120 +156,124 @@ COUNTED = {
 }
 
 
-async def test_two_extenders_do_not_contradict_each_other(plot: Plot, look_only: Path) -> None:
-    async with OurExtender(look_only) as other:
+async def test_two_extenders_do_not_contradict_each_other(reserved: ReservedNodes, extender_kubeconfig: Path) -> None:
+    async with OwnExtender(extender_kubeconfig) as other:
         await other.ready()
-        nowhere = await plot.reserving.hold("nowhere", {"cpu": "1"}, taskId=8, seconds=600)
-        brief = await plot.reserving.hold("nowhere", {"cpu": "1"}, taskId=7, seconds=2)
-        await plot.reserving.becomes(brief, "Expired")
-        after = await plot.reserving.hold("nowhere", {"cpu": "1"}, taskId=9, seconds=1)
-        await plot.reserving.becomes_told("NodeReservation", after, "Expired", "its time was over")
-        reasons = [one["reason"] for one in await plot.reserving.told("NodeReservation", brief)]
+        nowhere = await reserved.reservations.hold("nowhere", {"cpu": "1"}, taskId=8, seconds=600)
+        brief = await reserved.reservations.hold("nowhere", {"cpu": "1"}, taskId=7, seconds=2)
+        await reserved.reservations.wait_for_phase(brief, "Expired")
+        after = await reserved.reservations.hold("nowhere", {"cpu": "1"}, taskId=9, seconds=1)
+        await reserved.reservations.wait_for_event("NodeReservation", after, "Expired", "its time was over")
+        reasons = [one["reason"] for one in await reserved.reservations.told("NodeReservation", brief)]
         assert reasons in (["Expired"], ["NodeMissing", "Expired"])
-        assert [one["reason"] for one in await plot.reserving.told("NodeReservation", nowhere)] == ["NodeMissing"]
+        assert [one["reason"] for one in await reserved.reservations.told("NodeReservation", nowhere)] == [
+            "NodeMissing"
+        ]
 
 
-async def test_owner_that_lands_elsewhere_gives_its_room_back(plot: Plot) -> None:
-    here, there = await plot.ground.nodes(2, cpu="3900m")
-    await plot.reserving.hold(here, {"cpu": "3900m"}, jobName="ours")
-    await plot.becomes_held(here)
-    await plot.ground.occupy(there, cpu="1000m", meta=OURS)
-    await plot.becomes_free(here, {"cpu": "1m"})
-    assert await plot.ground.bound(await plot.pod(cpu="3900m")) == [here]
+async def test_owner_that_lands_elsewhere_gives_its_room_back(reserved: ReservedNodes) -> None:
+    here, there = await reserved.node_group.nodes(2, cpu="3900m")
+    await reserved.reservations.hold(here, {"cpu": "3900m"}, jobName="ours")
+    await reserved.wait_until_held(here)
+    await reserved.node_group.occupy(there, cpu="1000m", meta=TARGET_META)
+    await reserved.wait_until_free(here, {"cpu": "1m"})
+    assert await reserved.node_group.bound(await reserved.pod(cpu="3900m")) == [here]
 
 
 ENDS = ("deleted", "expired", "smaller", "landed")
 
 
-async def end(plot: Plot, hold: str, how: str, elsewhere: str) -> None:
+async def end(reserved: ReservedNodes, hold: str, how: str, elsewhere: str) -> None:
     """Ends a hold for the Job `ours`."""
     if how == "deleted":
-        await plot.reserving.release(hold)
+        await reserved.reservations.release(hold)
     if how == "smaller":
-        await plot.reserving.change(hold, resources={"cpu": "1"})
+        await reserved.reservations.change(hold, resources={"cpu": "1"})
     if how == "expired":
-        await plot.reserving.change(hold, ttlSeconds=None, expiresAt=(datetime.now(UTC) + SECOND).isoformat())
+        await reserved.reservations.change(hold, ttlSeconds=None, expiresAt=(datetime.now(UTC) + SECOND).isoformat())
     if how == "landed":
-        await plot.ground.occupy(elsewhere, cpu="100m", meta=OURS)
+        await reserved.node_group.occupy(elsewhere, cpu="100m", meta=TARGET_META)
 
 
 @pytest.mark.fault(61)
 @pytest.mark.parametrize("how", ENDS)
-async def test_hold_that_ends_is_over_at_once(plot: Plot, how: str) -> None:
-    here, there = await plot.ground.nodes(2, cpu="3900m")
-    hold = await plot.reserving.hold(here, {"cpu": "3900m"}, jobName="ours")
-    await plot.becomes_held(here)
-    await end(plot, hold, how, there)
+async def test_hold_that_ends_is_over_at_once(reserved: ReservedNodes, how: str) -> None:
+    here, there = await reserved.node_group.nodes(2, cpu="3900m")
+    hold = await reserved.reservations.hold(here, {"cpu": "3900m"}, jobName="ours")
+    await reserved.wait_until_held(here)
+    await end(reserved, hold, how, there)
 
     async def is_over() -> bool:
-        return not await is_held(plot.ours, here, {"cpu": "2900m"})
+        return not await is_held(reserved.own_extender, here, {"cpu": "2900m"})
 
     await wait_for(is_over, "the hold is over", 10)
 
 
 @pytest.mark.parametrize("how", ENDS)
-async def test_refused_pod_is_bound_soon_after_the_end_of_the_hold(plot: Plot, how: str) -> None:
+async def test_refused_pod_is_bound_soon_after_the_end_of_the_hold(reserved: ReservedNodes, how: str) -> None:
     """Nothing else happens in the cluster that would make kube-scheduler ask again before minutes have passed."""
-    here, there = await plot.ground.nodes(2, cpu="3900m")
-    await plot.ground.occupy(there, cpu="3000m")
-    hold = await plot.reserving.hold(here, {"cpu": "3900m"}, jobName="ours")
-    await plot.becomes_held(here)
-    pod = await plot.pod(cpu="2000m")
-    await plot.ground.held(pod, "Unschedulable", CPU)
-    await end(plot, hold, how, there)
-    assert await plot.ground.bound(pod, seconds=20) == [here]
+    here, there = await reserved.node_group.nodes(2, cpu="3900m")
+    await reserved.node_group.occupy(there, cpu="3000m")
+    hold = await reserved.reservations.hold(here, {"cpu": "3900m"}, jobName="ours")
+    await reserved.wait_until_held(here)
+    pod = await reserved.pod(cpu="2000m")
+    await reserved.node_group.held(pod, "Unschedulable", CPU)
+    await end(reserved, hold, how, there)
+    assert await reserved.node_group.bound(pod, seconds=20) == [here]
 
 
-async def test_status_of_a_reservation_follows_its_state(plot: Plot) -> None:
-    here, there = await plot.ground.nodes(2, cpu="3900m")
-    first = await plot.reserving.hold(here, {"cpu": "2"}, jobName="ours")
-    await plot.reserving.becomes(first, "Active")
-    await plot.ground.occupy(here, cpu="3000m")
-    await plot.reserving.becomes(first, "Active", "less is free than is held: cpu lacks 1100m")
-    second = await plot.reserving.hold(there, {"cpu": "1"}, jobName="ours")
-    await plot.reserving.becomes(second, "Active", "held for the same target: ")
-    nowhere = await plot.reserving.hold("nowhere", {"cpu": "1"}, taskId=7)
-    await plot.reserving.becomes(nowhere, "NodeMissing", "there is no node nowhere")
-    brief = await plot.reserving.hold(there, {"cpu": "1"}, taskId=8, seconds=1)
-    await plot.reserving.becomes(brief, "Expired", "its time was over, at 20")
-    await plot.ground.occupy(there, cpu="100m", meta=OURS)
-    await plot.reserving.becomes(first, "Landed", f"its Pod is on node {there}")
-    await plot.reserving.becomes(second, "Landed", f"its Pod is on node {there}")
-    late = await plot.reserving.hold(there, {"cpu": "1"}, jobName="ours")
-    await plot.reserving.becomes(late, "Landed", "its Pod was on a node already")
+async def test_status_of_a_reservation_follows_its_state(reserved: ReservedNodes) -> None:
+    here, there = await reserved.node_group.nodes(2, cpu="3900m")
+    first = await reserved.reservations.hold(here, {"cpu": "2"}, jobName="ours")
+    await reserved.reservations.wait_for_phase(first, "Active")
+    await reserved.node_group.occupy(here, cpu="3000m")
+    await reserved.reservations.wait_for_phase(first, "Active", "less is free than is held: cpu lacks 1100m")
+    second = await reserved.reservations.hold(there, {"cpu": "1"}, jobName="ours")
+    await reserved.reservations.wait_for_phase(second, "Active", "held for the same target: ")
+    nowhere = await reserved.reservations.hold("nowhere", {"cpu": "1"}, taskId=7)
+    await reserved.reservations.wait_for_phase(nowhere, "NodeMissing", "there is no node nowhere")
+    brief = await reserved.reservations.hold(there, {"cpu": "1"}, taskId=8, seconds=1)
+    await reserved.reservations.wait_for_phase(brief, "Expired", "its time was over, at 20")
+    await reserved.node_group.occupy(there, cpu="100m", meta=TARGET_META)
+    await reserved.reservations.wait_for_phase(first, "Landed", f"its Pod is on node {there}")
+    await reserved.reservations.wait_for_phase(second, "Landed", f"its Pod is on node {there}")
+    late = await reserved.reservations.hold(there, {"cpu": "1"}, jobName="ours")
+    await reserved.reservations.wait_for_phase(late, "Landed", "its Pod was on a node already")
 
 
 @pytest.mark.fault(61)
-async def test_restart_forgets_no_landing(plot: Plot, look_only: Path) -> None:
+async def test_restart_forgets_no_landing(reserved: ReservedNodes, extender_kubeconfig: Path) -> None:
     """The Pod that landed is gone by then; only the status of the reservation tells of it."""
-    here, there = await plot.ground.nodes(2, cpu="3900m")
-    name = await plot.reserving.hold(here, {"cpu": "3900m"}, jobName="ours")
-    pod = await plot.ground.occupy(there, cpu="100m", meta=OURS)
-    await plot.reserving.becomes(name, "Landed")
-    await plot.ground.delete_pod(pod)
-    await plot.ground.gone(pod)
-    async with OurExtender(look_only) as another:
+    here, there = await reserved.node_group.nodes(2, cpu="3900m")
+    name = await reserved.reservations.hold(here, {"cpu": "3900m"}, jobName="ours")
+    pod = await reserved.node_group.occupy(there, cpu="100m", meta=TARGET_META)
+    await reserved.reservations.wait_for_phase(name, "Landed")
+    await reserved.node_group.delete_pod(pod)
+    await reserved.node_group.gone(pod)
+    async with OwnExtender(extender_kubeconfig) as another:
         await another.ready()
         assert not await is_held(another, here, {"cpu": "1m"})
-        assert await plot.reserving.status(name) == ("Landed", f"its Pod is on node {there}")
+        assert await reserved.reservations.status(name) == ("Landed", f"its Pod is on node {there}")
 
 
-async def test_daemons_and_critical_pods_pass_a_hold(plot: Plot) -> None:
-    (node,) = await plot.ground.nodes(1, cpu="3900m")
-    await plot.reserving.hold(node, {"cpu": "3900m"}, jobName="ours")
-    await plot.becomes_held(node)
-    await plot.ground.daemon(plot.scheduler)
-    await wait_for(lambda: plot.ground.is_bound_by("DaemonSet"), "the daemon's Pod is bound")
-    critical = await plot.pod(priorityClassName="system-cluster-critical")
-    assert await plot.ground.bound(critical) == [node]
-    assert await plot.ground.held(await plot.pod(), "Unschedulable", CPU)
+async def test_daemons_and_critical_pods_pass_a_hold(reserved: ReservedNodes) -> None:
+    (node,) = await reserved.node_group.nodes(1, cpu="3900m")
+    await reserved.reservations.hold(node, {"cpu": "3900m"}, jobName="ours")
+    await reserved.wait_until_held(node)
+    await reserved.node_group.daemon(reserved.scheduler)
+    await wait_for(lambda: reserved.node_group.is_bound_by("DaemonSet"), "the daemon's Pod is bound")
+    critical = await reserved.pod(priorityClassName="system-cluster-critical")
+    assert await reserved.node_group.bound(critical) == [node]
+    assert await reserved.node_group.held(await reserved.pod(), "Unschedulable", CPU)
 
 
-async def test_extender_passes_no_pod_before_it_has_listed_reservations(plot: Plot, look_only: Path) -> None:
+async def test_extender_passes_no_pod_before_it_has_listed_reservations(
+    reserved: ReservedNodes, extender_kubeconfig: Path
+) -> None:
     """kube-scheduler asks again, and no room is given away meanwhile."""
-    plot.ground.plane.pause()
+    reserved.node_group.plane.pause()
     try:
-        async with OurExtender(look_only) as young:
+        async with OwnExtender(extender_kubeconfig) as young:
 
             async def answers() -> bool:
                 with suppress(aiohttp.ClientConnectionError):
@@ -278,5 +285,5 @@ async def test_extender_passes_no_pod_before_it_has_listed_reservations(plot: Pl
 
             await wait_for(answers, "the extender answers", check=young.check)
     finally:
-        plot.ground.plane.resume()
-        await plot.ours.ready()
+        reserved.node_group.plane.resume()
+        await reserved.own_extender.ready()

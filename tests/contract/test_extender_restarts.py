@@ -13,9 +13,9 @@ from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.waiting import wait_for
 from tests.faults.http_proxy import KubeProxy
 from tests.scheduling import fast_clock_extender
-from tests.scheduling.nodes_and_pods import Ground
-from tests.scheduling.own_extender import ACCOUNT, OurExtender
-from tests.scheduling.stage import DemoEnvironment
+from tests.scheduling.nodes_and_pods import NodeGroup
+from tests.scheduling.own_extender import ACCOUNT, OwnExtender
+from tests.scheduling.shared_nodes import SharedNodes
 
 pytest_plugins = ["tests.scheduling.fixtures"]
 OK = b"HTTP/1.1 200 OK"
@@ -37,88 +37,88 @@ async def answered(reader: asyncio.StreamReader) -> bytes:
 
 @pytest.mark.fault(60)
 async def test_extender_answers_from_memory_without_the_api_server(
-    control_plane: ControlPlane, ground: Ground, look_only: Path, ours: OurExtender
+    control_plane: ControlPlane, node_group: NodeGroup, extender_kubeconfig: Path, own_extender: OwnExtender
 ) -> None:
-    nodes = await ground.nodes(3)
+    nodes = await node_group.nodes(3)
     async with AsyncExitStack() as between:
         proxy = await between.enter_async_context(KubeProxy(control_plane.url, control_plane.ca_file))
-        async with OurExtender(proxy.kubeconfig(look_only)) as cut_off:
+        async with OwnExtender(proxy.kubeconfig(extender_kubeconfig)) as cut_off:
             await cut_off.ready()
             await between.aclose()
-            scheduler = ground.scheduler_of(await cut_off.like(ours))
+            scheduler = node_group.scheduler_of(await cut_off.configuration_like(own_extender))
             notes = {"history-nodes": json.dumps(nodes[1:2])}
-            pods = [await ground.pod(scheduler, notes=notes) for _ in range(20)]
-            assert await ground.bound(*pods) == [nodes[1]] * 20
+            pods = [await node_group.pod(scheduler, notes=notes) for _ in range(20)]
+            assert await node_group.bound(*pods) == [nodes[1]] * 20
             for verb in ("filter", "prioritize"):
                 quick = await cut_off.metric("dispatcher_extender_request_seconds_bucket", verb=verb, le="0.2")
                 assert quick == await cut_off.answered(verb) == 20
 
 
-async def test_idle_connection_lives_longer_than_kube_scheduler_keeps_it(look_only: Path) -> None:
+async def test_idle_connection_lives_longer_than_kube_scheduler_keeps_it(extender_kubeconfig: Path) -> None:
     """kube-scheduler keeps it for 90 s. The extender's clock is put forward, the clock of the test is not."""
-    ours = OurExtender(look_only)
-    ours.program = fast_clock_extender.PROGRAM
-    async with ours:
-        await ours.ready()
-        async with connected(ours.extender_port) as (reader, writer):
-            writer.write(request(ours.extender_port))
+    own_extender = OwnExtender(extender_kubeconfig)
+    own_extender.program = fast_clock_extender.PROGRAM
+    async with own_extender:
+        await own_extender.ready()
+        async with connected(own_extender.extender_port) as (reader, writer):
+            writer.write(request(own_extender.extender_port))
             assert await answered(reader) == OK
-            await fast_clock_extender.put_forward(ours)
-            writer.write(request(ours.extender_port))
+            await fast_clock_extender.move_clock_forward(own_extender)
+            writer.write(request(own_extender.extender_port))
             assert await answered(reader) == OK
-            await fast_clock_extender.put_forward(ours)
-            await fast_clock_extender.put_forward(ours)
+            await fast_clock_extender.move_clock_forward(own_extender)
+            await fast_clock_extender.move_clock_forward(own_extender)
             assert await reader.read() == b"", "the connection is closed in the end"
 
 
 @pytest.mark.fault(60)
 async def test_all_pods_are_bound_after_a_killed_extender_is_back(
-    ground: Ground, look_only: Path, ours: OurExtender
+    node_group: NodeGroup, extender_kubeconfig: Path, own_extender: OwnExtender
 ) -> None:
-    nodes = await ground.nodes(4)
-    async with OurExtender(look_only) as killed:
+    nodes = await node_group.nodes(4)
+    async with OwnExtender(extender_kubeconfig) as killed:
         await killed.ready()
-        scheduler = ground.scheduler_of(await killed.like(ours))
-        before = [await ground.pod(scheduler) for _ in range(15)]
-        await ground.bound(before[0])
+        scheduler = node_group.scheduler_of(await killed.configuration_like(own_extender))
+        before = [await node_group.pod(scheduler) for _ in range(15)]
+        await node_group.bound(before[0])
         await killed.kill()
-        during = [await ground.pod(scheduler) for _ in range(15)]
-        await ground.held(during[-1], "SchedulerError", "connection refused")
+        during = [await node_group.pod(scheduler) for _ in range(15)]
+        await node_group.held(during[-1], "SchedulerError", "connection refused")
         await killed.start()
-        assert set(await ground.bound(*before, *during, seconds=20)) <= set(nodes)
+        assert set(await node_group.bound(*before, *during, seconds=20)) <= set(nodes)
 
 
-async def test_call_in_progress_at_shutdown_is_answered(look_only: Path) -> None:
-    async with OurExtender(look_only) as ours:
-        await ours.ready()
-        port = ours.extender_port
+async def test_call_in_progress_at_shutdown_is_answered(extender_kubeconfig: Path) -> None:
+    async with OwnExtender(extender_kubeconfig) as own_extender:
+        await own_extender.ready()
+        port = own_extender.extender_port
         async with connected(port) as (reader, writer), connected(port) as (idle, asking):
             writer.write(request(port)[:-10])
             asking.write(request(port))
             assert await answered(idle) == OK
-            ours.process.send_signal(signal.SIGTERM)
+            own_extender.process.send_signal(signal.SIGTERM)
             await wait_for(lambda: refuses(port), "no new connection is accepted")
             writer.write(request(port)[-10:])
             assert await answered(reader) == OK
             assert await idle.read() == b"", "idle connections end"
-        assert await ours.process.wait() == 0
+        assert await own_extender.process.wait() == 0
 
 
 async def test_extender_writes_nothing_and_node_annotations_bring_no_calls(
-    control_plane: ControlPlane, our_stage: DemoEnvironment, ours: OurExtender
+    control_plane: ControlPlane, own_extender_nodes: SharedNodes, own_extender: OwnExtender
 ) -> None:
-    unschedulable = await our_stage.pod(cpu="9000")
-    await our_stage.ground.held(unschedulable, "Unschedulable", "Insufficient cpu")
-    await our_stage.bound()
-    before = await ours.answered("filter")
+    unschedulable = await own_extender_nodes.pod(cpu="9000")
+    await own_extender_nodes.node_group.held(unschedulable, "Unschedulable", "Insufficient cpu")
+    await own_extender_nodes.bound()
+    before = await own_extender.answered("filter")
     for number in range(20):
-        for node in our_stage.nodes:
-            await our_stage.ground.annotate_node(node, load=str(number))
-    await our_stage.bound()
-    assert await ours.answered("filter") == before + 1
-    await our_stage.ground.delete_pod(unschedulable)
+        for node in own_extender_nodes.nodes:
+            await own_extender_nodes.node_group.annotate_node(node, load=str(number))
+    await own_extender_nodes.bound()
+    assert await own_extender.answered("filter") == before + 1
+    await own_extender_nodes.node_group.delete_pod(unschedulable)
     asked = control_plane.audit(user_prefix="system:serviceaccount:", stage="ResponseComplete")
-    places = {"", our_stage.ground.namespace}
+    places = {"", own_extender_nodes.node_group.namespace}
     own = [e for e in asked if e.user.endswith(f":{ACCOUNT}") and e.object_ref.namespace in places]
     assert {event.verb for event in own} == {"list", "watch"}
     assert {event.object_ref.resource for event in own} == {"nodes", "pods", "nodereservations"}

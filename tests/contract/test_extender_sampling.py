@@ -5,9 +5,9 @@ import json
 import pytest
 
 from tests.scheduling.kube_scheduler import KubeScheduler, entry
-from tests.scheduling.nodes_and_pods import Ground
-from tests.scheduling.own_extender import OurExtender
-from tests.scheduling.scripted import Scripted, Serving, points, scripted
+from tests.scheduling.nodes_and_pods import NodeGroup
+from tests.scheduling.own_extender import OwnExtender
+from tests.scheduling.scripted_extender import ScriptedExtender, Serving, points, scripted_extender
 
 pytest_plugins = ["tests.scheduling.fixtures"]
 NODES = 130
@@ -17,18 +17,18 @@ SPREAD = {"name": "PodTopologySpread", "args": {"defaultingType": "List"}}
 
 
 async def test_sampling_hides_the_best_node_except_with_our_configuration(
-    ground: Ground, extender: Scripted, ours: OurExtender
+    node_group: NodeGroup, extender: ScriptedExtender, own_extender: OwnExtender
 ) -> None:
-    warm = (await ground.nodes(NODES))[NODES // 2]
+    warm = (await node_group.nodes(NODES))[NODES // 2]
     extender.prioritize = points(**{warm: 10})
-    sampled, whole = ground.scheduler(entry(extender.url)), ground.scheduler_of(await ours.printed())
-    pods = [await ground.pod(sampled) for _ in range(6)]
-    hits = {pod for pod, node in zip(pods, await ground.bound(*pods), strict=True) if node == warm}
+    sampled, whole = node_group.scheduler(entry(extender.url)), node_group.scheduler_of(await own_extender.printed())
+    pods = [await node_group.pod(sampled) for _ in range(6)]
+    hits = {pod for pod, node in zip(pods, await node_group.bound(*pods), strict=True) if node == warm}
     shown = extender.of("prioritize")
     assert {len(call.names) for call in shown} == {SAMPLE}
     assert hits == {call.pod for call in shown if warm in call.names}
-    pods = [await ground.pod(whole, notes={"history-nodes": json.dumps([warm])}) for _ in range(20)]
-    assert await ground.bound(*pods) == [warm] * 20
+    pods = [await node_group.pod(whole, notes={"history-nodes": json.dumps([warm])}) for _ in range(20)]
+    assert await node_group.bound(*pods) == [warm] * 20
 
 
 @pytest.mark.parametrize(
@@ -37,12 +37,12 @@ async def test_sampling_hides_the_best_node_except_with_our_configuration(
     ids=["without an extender", "with one", "without one, but as it comes"],
 )
 async def test_equal_pods_are_placed_in_batches_only_without_an_extender(
-    ground: Ground, extender: Scripted, profile: dict[str, object], *, has_extender: bool, batches: bool
+    node_group: NodeGroup, extender: ScriptedExtender, profile: dict[str, object], *, has_extender: bool, batches: bool
 ) -> None:
-    await ground.nodes(4, cpu="1")
-    scheduler = ground.scheduler(*[entry(extender.url)] * has_extender, **profile)
-    pods = [await ground.pod(scheduler, cpu="900m") for _ in range(4)]
-    await ground.bound(*pods)
+    await node_group.nodes(4, cpu="1")
+    scheduler = node_group.scheduler(*[entry(extender.url)] * has_extender, **profile)
+    pods = [await node_group.pod(scheduler, cpu="900m") for _ in range(4)]
+    await node_group.bound(*pods)
     hints = [await scheduler.metric("scheduler_batch_attempts_total", result=result) for result in RESULTS]
     assert sum(hints) == 4
     assert (hints[0] > 0) == batches
@@ -53,35 +53,37 @@ RESULTS = ("hint_used", "no_hint", "hint_not_used")
 
 @pytest.mark.parametrize("names_only", [True, False])
 async def test_whole_nodes_make_kube_scheduler_forget_their_pods(
-    ground: Ground, extender: Scripted, *, names_only: bool
+    node_group: NodeGroup, extender: ScriptedExtender, *, names_only: bool
 ) -> None:
     """Nodes that come back from `filter` count as empty nodes, so a busy node is as good as an idle one."""
-    *busy, idle = await ground.nodes(6)
+    *busy, idle = await node_group.nodes(6)
     for node in busy:
-        await ground.occupy(node, cpu="6", memory="24Gi")
-    scheduler = ground.scheduler(entry(extender.url, nodeCacheCapable=names_only))
-    pods = [await ground.pod(scheduler) for _ in range(12)]
-    on_idle = (await ground.bound(*pods)).count(idle)
+        await node_group.occupy(node, cpu="6", memory="24Gi")
+    scheduler = node_group.scheduler(entry(extender.url, nodeCacheCapable=names_only))
+    pods = [await node_group.pod(scheduler) for _ in range(12)]
+    on_idle = (await node_group.bound(*pods)).count(idle)
     if names_only:
         assert on_idle == 12
     else:
         assert on_idle < 8
 
 
-async def test_pod_above_one_mebibyte_needs_a_server_that_reads_it(ground: Ground) -> None:
-    await ground.nodes(1)
-    async with scripted() as patient, scripted(Serving(most_bytes=1 << 20)) as usual:
-        await ground.held(await large(ground, ground.scheduler(entry(usual.url))), "SchedulerError", "code 413")
-        await ground.bound(await large(ground, ground.scheduler(entry(patient.url))))
+async def test_pod_above_one_mebibyte_needs_a_server_that_reads_it(node_group: NodeGroup) -> None:
+    await node_group.nodes(1)
+    async with scripted_extender() as patient, scripted_extender(Serving(most_bytes=1 << 20)) as usual:
+        await node_group.held(
+            await large(node_group, node_group.scheduler(entry(usual.url))), "SchedulerError", "code 413"
+        )
+        await node_group.bound(await large(node_group, node_group.scheduler(entry(patient.url))))
         assert patient.calls[0].size > 1 << 20
 
 
-async def large(ground: Ground, scheduler: KubeScheduler) -> str:
+async def large(node_group: NodeGroup, scheduler: KubeScheduler) -> str:
     """Made in two steps: neither a client nor the API server accepts such a Pod in one."""
     env = [{"name": "A", "value": "a" * (1000 << 10)}]
     container = {"name": "task", "image": "registry.example/x:1", "env": env}
     gate = [{"name": "test.dispatcher.internal/whole"}]
-    pod = await ground.pod(scheduler, containers=[container], schedulingGates=gate)
-    await ground.annotate_pod(pod, padding="a" * (200 << 10))
-    await ground.open_gate(pod)
+    pod = await node_group.pod(scheduler, containers=[container], schedulingGates=gate)
+    await node_group.annotate_pod(pod, padding="a" * (200 << 10))
+    await node_group.open_gate(pod)
     return pod

@@ -3,29 +3,31 @@
 import pytest
 
 from tests.scheduling.kube_scheduler import entry
-from tests.scheduling.nodes_and_pods import Ground
-from tests.scheduling.scripted import Scripted
-from tests.scheduling.stage import ScriptedStage
+from tests.scheduling.nodes_and_pods import NodeGroup
+from tests.scheduling.scripted_extender import ScriptedExtender
+from tests.scheduling.shared_nodes import ScriptedNodes
 
 pytest_plugins = ["tests.scheduling.fixtures"]
 
 
 @pytest.mark.parametrize("verb", ["filter", "prioritize"])
-async def test_scheduler_sends_the_pod_and_the_names_of_fitting_nodes(stage: ScriptedStage, verb: str) -> None:
-    pod, _ = await stage.bound(notes={"cache-key": "a"})
-    (call,) = stage.extender.of(verb, pod)
+async def test_scheduler_sends_the_pod_and_the_names_of_fitting_nodes(shared_nodes: ScriptedNodes, verb: str) -> None:
+    pod, _ = await shared_nodes.bound(notes={"cache-key": "a"})
+    (call,) = shared_nodes.extender.of(verb, pod)
     assert set(call.body) == {"Pod", "Nodes", "NodeNames"}
-    assert (call.body["Nodes"], sorted(call.names)) == (None, sorted(stage.nodes))
-    whole = await stage.ground.read(pod)
+    assert (call.body["Nodes"], sorted(call.names)) == (None, sorted(shared_nodes.nodes))
+    whole = await shared_nodes.node_group.read(pod)
     assert call.body["Pod"]["metadata"]["uid"] == whole["metadata"]["uid"]
     assert call.body["Pod"]["metadata"]["annotations"] == {"dispatcher.internal/cache-key": "a"}
     assert "managedFields" not in call.body["Pod"]["metadata"]
     assert call.body["Pod"]["spec"]["containers"] == whole["spec"]["containers"]
 
 
-async def test_scheduler_sends_its_user_agent_and_accepts_gzip(ground: Ground, extender: Scripted) -> None:
-    await ground.nodes(1)
-    await ground.bound(await ground.pod(ground.scheduler(entry(extender.url + "/"))))
+async def test_scheduler_sends_its_user_agent_and_accepts_gzip(
+    node_group: NodeGroup, extender: ScriptedExtender
+) -> None:
+    await node_group.nodes(1)
+    await node_group.bound(await node_group.pod(node_group.scheduler(entry(extender.url + "/"))))
     (call,) = extender.of("filter")
     sent = {name: text for name, text in call.headers.items() if name not in {"Host", "Content-Length"}}
     assert sent == {
@@ -35,9 +37,11 @@ async def test_scheduler_sends_its_user_agent_and_accepts_gzip(ground: Ground, e
     }
 
 
-async def test_scheduler_without_node_cache_sends_whole_nodes(ground: Ground, extender: Scripted) -> None:
-    nodes = await ground.nodes(2)
-    await ground.bound(await ground.pod(ground.scheduler(entry(extender.url, nodeCacheCapable=False))))
+async def test_scheduler_without_node_cache_sends_whole_nodes(
+    node_group: NodeGroup, extender: ScriptedExtender
+) -> None:
+    nodes = await node_group.nodes(2)
+    await node_group.bound(await node_group.pod(node_group.scheduler(entry(extender.url, nodeCacheCapable=False))))
     for call in extender.calls:
         assert call.body["NodeNames"] is None
         assert sorted(call.names) == sorted(nodes)
@@ -49,16 +53,16 @@ async def test_scheduler_without_node_cache_sends_whole_nodes(ground: Ground, ex
 
 
 async def test_scheduler_without_node_cache_believes_in_a_node_it_never_sent(
-    ground: Ground, extender: Scripted
+    node_group: NodeGroup, extender: ScriptedExtender
 ) -> None:
-    await ground.nodes(1)
+    await node_group.nodes(1)
     extender.filter = lambda asked: {"Nodes": {"items": [{"metadata": {"name": "no-such-node"}}]}}
-    pod = await ground.pod(ground.scheduler(entry(extender.url, nodeCacheCapable=False)))
-    assert await ground.bound(pod) == ["no-such-node"]
+    pod = await node_group.pod(node_group.scheduler(entry(extender.url, nodeCacheCapable=False)))
+    assert await node_group.bound(pod) == ["no-such-node"]
 
 
-async def test_two_schedulers_have_different_connections(ground: Ground, extender: Scripted) -> None:
-    await ground.nodes(1)
+async def test_two_schedulers_have_different_connections(node_group: NodeGroup, extender: ScriptedExtender) -> None:
+    await node_group.nodes(1)
     for _ in range(2):
-        await ground.bound(await ground.pod(ground.scheduler(entry(extender.url))))
+        await node_group.bound(await node_group.pod(node_group.scheduler(entry(extender.url))))
     assert len({call.peer for call in extender.of("filter")}) == 2

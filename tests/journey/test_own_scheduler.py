@@ -24,7 +24,7 @@ from tests.deployed import DEPLOY, granted, overlaid, rendered
 from tests.dispatching import Dispatcher, Place
 from tests.journey.test_warm import Pool, pools
 from tests.scheduling.kube_scheduler import KubeScheduler
-from tests.scheduling.own_extender import OurExtender
+from tests.scheduling.own_extender import OwnExtender
 
 SCHEDULER = DEPLOY / "scheduler"
 ACCOUNT = "dispatcher-scheduler"
@@ -57,7 +57,7 @@ class DeployedScheduler(KubeScheduler):
 
 
 @asynccontextmanager
-async def deployed(place: Place) -> AsyncIterator[tuple[DeployedScheduler, OurExtender]]:
+async def deployed(place: Place) -> AsyncIterator[tuple[DeployedScheduler, OwnExtender]]:
     """Both containers of the Deployment as processes, with the rights that the manifests grant in this namespace."""
     plane, folder = place.control_plane, place.folder / "deployed"
     folder.mkdir()
@@ -68,7 +68,7 @@ async def deployed(place: Place) -> AsyncIterator[tuple[DeployedScheduler, OurEx
     token = await plane.service_account_token(place.namespace, ACCOUNT)
     kubeconfig = plane.kubeconfig(folder / "kubeconfig", token=token, namespace=place.namespace)
     try:
-        async with OurExtender(kubeconfig) as extender:
+        async with OwnExtender(kubeconfig) as extender:
             await extender.ready()
             wanted = configuration_of(objects)
             wanted["extenders"][0]["urlPrefix"] = extender.url
@@ -99,7 +99,7 @@ async def test_rows_land_on_the_node_where_their_cache_key_ran_last(place: Place
         required = pod["spec"]["affinity"]["nodeAffinity"]
         assert "preferredDuringSchedulingIgnoredDuringExecution" not in required
         key = f"{place.namespace}/{pod['metadata']['name']}"
-        assert scheduler.of_extenders(key, first["node_name"]) == 30
+        assert scheduler.extender_score(key, first["node_name"]) == 30
         check_rights(place)
 
 

@@ -7,7 +7,7 @@ from tests.controlplane.waiting import wait_for
 from tests.dispatching import Place
 from tests.journey.test_own_scheduler import deployed
 from tests.journey.test_warm import POOL, pools
-from tests.scheduling.reserving import CPU, Reserving
+from tests.scheduling.reservations import CPU, Reservations
 
 pytest_plugins = ["tests.scheduling.fixtures"]
 pytestmark = pytest.mark.usefixtures("reservations")
@@ -23,11 +23,13 @@ async def test_room_reserved_for_a_row_is_free_when_its_job_is_created(place: Pl
     ):
         await plane.admin("PATCH", f"/api/v1/nodes/{other}", {"spec": {"unschedulable": True}})
         task_id = await place.database.insert_task(queue="night")
-        reserving = Reserving(plane, place.namespace)
-        hold = await reserving.hold(held, {"cpu": "8"}, taskId=task_id)
-        await reserving.becomes(hold, "Active")
+        reservations = Reservations(plane, place.namespace)
+        hold = await reservations.hold(held, {"cpu": "8"}, taskId=task_id)
+        await reservations.wait_for_phase(hold, "Active")
         await plane.admin("POST", pods, a_stranger(place, scheduler.name))
-        told = await reserving.becomes_told("Pod", "stranger", "Refused", f"{CPU}: by NodeReservation ", seconds=30)
+        told = await reservations.wait_for_event(
+            "Pod", "stranger", "Refused", f"{CPU}: by NodeReservation ", seconds=30
+        )
         assert told["message"].endswith(f"{place.namespace}/{hold} on node {held}")
         await operator.execute("UPDATE dispatch.queues SET paused_until = NULL WHERE name = 'night'")
 
@@ -36,7 +38,7 @@ async def test_room_reserved_for_a_row_is_free_when_its_job_is_created(place: Pl
 
         await wait_for(is_over, "the row succeeded", 30, check=pool.dispatcher.check)
         assert (await place.database.task(task_id))["node_name"] == held
-        await reserving.becomes(hold, "Landed", f"its Pod is on node {held}")
+        await reservations.wait_for_phase(hold, "Landed", f"its Pod is on node {held}")
 
         async def is_bound() -> bool:
             return bool((await plane.admin("GET", f"{pods}/stranger"))["spec"].get("nodeName") == held)

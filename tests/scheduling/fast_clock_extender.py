@@ -12,14 +12,14 @@ from dispatcher.programs import extender
 from dispatcher.programs.startup import read_text
 from dispatcher.settings.loading import load
 from tests.controlplane.waiting import wait_for
-from tests.scheduling.own_extender import OurExtender
+from tests.scheduling.own_extender import OwnExtender
 
 FORWARD_SECONDS = 290
 SAID = "the clock is put forward"
 PROGRAM = (sys.executable, "-m", "tests.scheduling.fast_clock_extender")
 
 
-class HastyLoop(asyncio.SelectorEventLoop):
+class FastClockLoop(asyncio.SelectorEventLoop):
     ahead = 0.0
 
     def time(self) -> float:
@@ -31,19 +31,21 @@ class HastyLoop(asyncio.SelectorEventLoop):
         sys.stderr.flush()
 
 
-async def put_forward(ours: OurExtender) -> None:
+async def move_clock_forward(own_extender: OwnExtender) -> None:
     """Moves the clock of an extender that runs as PROGRAM forward, and waits until that is done."""
-    times = ours.log.count(SAID)
-    ours.process.send_signal(signal.SIGUSR1)
-    await wait_for(lambda: ours.log.count(SAID) > times, f"{FORWARD_SECONDS} s have gone", check=ours.check)
+    times = own_extender.log.count(SAID)
+    own_extender.process.send_signal(signal.SIGUSR1)
+    await wait_for(
+        lambda: own_extender.log.count(SAID) > times, f"{FORWARD_SECONDS} s have gone", check=own_extender.check
+    )
 
 
-async def run(loop: HastyLoop) -> None:
+async def run(loop: FastClockLoop) -> None:
     loop.add_signal_handler(signal.SIGUSR1, loop.forward)
     await extender.run(load(os.environ, read_text).settings)
 
 
 if __name__ == "__main__":
-    fast_clock_extender = HastyLoop()
-    with asyncio.Runner(loop_factory=lambda: fast_clock_extender) as runner:
-        runner.run(run(fast_clock_extender))
+    loop = FastClockLoop()
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.run(run(loop))

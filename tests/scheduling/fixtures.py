@@ -1,10 +1,10 @@
 """Fixtures of the tests with a real kube-scheduler.
 
-ground: nodes, Pods and schedulers of one test.
+node_group: nodes, Pods and schedulers of one test.
 extender: an extender that the test scripts.
-ours: our extender; one process for the whole run.
-stage: shared nodes and a scripted extender, for tests that change no node.
-our_stage: shared nodes and our extender, for tests that change no node.
+own_extender: our extender; one process for the whole run.
+shared_nodes: shared nodes and a scripted extender, for tests that change no node.
+own_extender_nodes: shared nodes and our extender, for tests that change no node.
 
 A module uses them by `pytest_plugins = ["tests.scheduling.fixtures"]`.
 """
@@ -19,43 +19,43 @@ from dispatcher.kube.reservations import RESERVATIONS
 from tests.controlplane.api import KubeFault
 from tests.controlplane.cluster import ControlPlane
 from tests.deployed import DEPLOY, rendered
-from tests.scheduling.nodes_and_pods import Ground, grounds
-from tests.scheduling.own_extender import OurExtender, account
-from tests.scheduling.reserving import Plot, plot_of
-from tests.scheduling.scripted import Scripted, scripted
-from tests.scheduling.stage import DemoEnvironment, ScriptedStage, scripted_stage, staged
+from tests.scheduling.nodes_and_pods import NodeGroup, open_node_group
+from tests.scheduling.own_extender import OwnExtender, account
+from tests.scheduling.reservations import ReservedNodes, reserved_nodes_of
+from tests.scheduling.scripted_extender import ScriptedExtender, scripted_extender
+from tests.scheduling.shared_nodes import ScriptedNodes, SharedNodes, open_shared_nodes, scripted_nodes
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def ground(control_plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Ground]:
-    async with grounds(control_plane, tmp_path) as made:
+async def node_group(control_plane: ControlPlane, tmp_path: Path) -> AsyncIterator[NodeGroup]:
+    async with open_node_group(control_plane, tmp_path) as made:
         yield made
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def extender() -> AsyncIterator[Scripted]:
-    async with scripted() as made:
+async def extender() -> AsyncIterator[ScriptedExtender]:
+    async with scripted_extender() as made:
         yield made
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def standing(
+async def session_nodes(
     control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[ScriptedStage]:
-    async with scripted_stage(control_plane, tmp_path_factory.mktemp("stage")) as made:
+) -> AsyncIterator[ScriptedNodes]:
+    async with scripted_nodes(control_plane, tmp_path_factory.mktemp("stage")) as made:
         yield made
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def stage(standing: ScriptedStage) -> AsyncIterator[ScriptedStage]:
+async def shared_nodes(session_nodes: ScriptedNodes) -> AsyncIterator[ScriptedNodes]:
     """Shared nodes with a scripted extender. Pods, calls and scripted answers are removed after each test."""
-    yield standing
-    await standing.ground.empty()
-    standing.extender.forget()
+    yield session_nodes
+    await session_nodes.node_group.empty()
+    session_nodes.extender.forget()
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def look_only(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Path:
+async def extender_kubeconfig(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Path of the kubeconfig of an extender's account."""
     namespace = await control_plane.create_namespace()
     return await account(control_plane, namespace, tmp_path_factory.mktemp("extender"))
@@ -79,22 +79,24 @@ async def reservations(control_plane: ControlPlane) -> None:
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def ours(look_only: Path) -> AsyncIterator[OurExtender]:
+async def own_extender(extender_kubeconfig: Path) -> AsyncIterator[OwnExtender]:
     """One process for all tests: it stores nothing of the Pods in its requests."""
-    async with OurExtender(look_only) as made:
+    async with OwnExtender(extender_kubeconfig) as made:
         await made.ready()
         yield made
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def plot(ground: Ground, ours: OurExtender) -> Plot:
-    return await plot_of(ground, ours, ours)
+async def reserved(node_group: NodeGroup, own_extender: OwnExtender) -> ReservedNodes:
+    return await reserved_nodes_of(node_group, own_extender, own_extender)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def our_stage(
-    control_plane: ControlPlane, ours: OurExtender, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[DemoEnvironment]:
+async def own_extender_nodes(
+    control_plane: ControlPlane, own_extender: OwnExtender, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[SharedNodes]:
     """Shared nodes with our extender, and a kube-scheduler with the configuration that it prints."""
-    async with staged(control_plane, tmp_path_factory.mktemp("stage"), await ours.printed(), 4) as made:
+    async with open_shared_nodes(
+        control_plane, tmp_path_factory.mktemp("stage"), await own_extender.printed(), 4
+    ) as made:
         yield made

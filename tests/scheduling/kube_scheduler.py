@@ -105,25 +105,25 @@ class KubeScheduler:
         lines = [dict(FIELD.findall(line)) for line in self.log.splitlines() if f'"{message}"' in line]
         return [line for line in lines if fields.items() <= line.items()]
 
-    def woken(self, pod: str, event: str) -> int:
+    def retries_after(self, pod: str, event: str) -> int:
         """How often this event made kube-scheduler try the Pod again after it was unschedulable."""
         lines = self.said("Pod moved to an internal scheduling queue", pod=pod, event=event)
         own = self.said("Pod moved to an internal scheduling queue because the Pod is updated", pod=pod, event=event)
         return len(lines) + len(own)
 
-    def final(self, pod: str) -> dict[str, int]:
+    def final_scores(self, pod: str) -> dict[str, int]:
         """Points by node, of all plugins and extenders, of the last scoring for this Pod (`namespace/name`)."""
         return {
             line["node"]: int(line["score"]) for line in self.said("Calculated node's final score for pod", pod=pod)
         }
 
-    def of_plugins(self, pod: str, node: str) -> dict[str, int]:
+    def plugin_scores(self, pod: str, node: str) -> dict[str, int]:
         found = self.said("Plugin scored node for pod", pod=pod, node=node)
         return {line["plugin"]: int(line["score"]) for line in found}
 
-    def of_extenders(self, pod: str, node: str) -> int:
+    def extender_score(self, pod: str, node: str) -> int:
         """The points that the extenders added to the node, in kube-scheduler's own scale."""
-        return self.final(pod)[node] - sum(self.of_plugins(pod, node).values())
+        return self.final_scores(pod)[node] - sum(self.plugin_scores(pod, node).values())
 
     async def metrics(self) -> str:
         context = ssl.create_default_context(cafile=self._authority.certificate)

@@ -12,13 +12,13 @@ from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.objects import is_ready, node
 from tests.scheduling.kube_scheduler import KubeScheduler, configuration
 
-GROUND = "test.dispatcher.internal/ground"
+GROUP_LABEL = "test.dispatcher.internal/node-group"
 PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 NOTES = "dispatcher.internal"
 GPU = "example.com/gpu"
 
 
-class Ground:
+class NodeGroup:
     def __init__(self, plane: ControlPlane, namespace: str, folder: Path) -> None:
         self.plane = plane
         self.namespace = namespace
@@ -58,12 +58,12 @@ class Ground:
 
     async def _create_node(self, name: str, size: Mapping[str, str]) -> None:
         self._nodes.add(name)
-        await self.plane.admin("POST", "/api/v1/nodes", node(name, size, {GROUND: self.namespace}, ()))
+        await self.plane.admin("POST", "/api/v1/nodes", node(name, size, {GROUP_LABEL: self.namespace}, ()))
 
     async def _ready(self, *names: str) -> None:
         async def are_ready() -> bool:
             found = await self.plane.admin(
-                "GET", "/api/v1/nodes", params={"labelSelector": f"{GROUND}={self.namespace}"}
+                "GET", "/api/v1/nodes", params={"labelSelector": f"{GROUP_LABEL}={self.namespace}"}
             )
             return set(names) <= {one["metadata"]["name"] for one in found["items"] if is_ready(one)}
 
@@ -137,9 +137,9 @@ class Ground:
         resources = {"requests": asked} | ({"limits": also} if also else {})
         container = {"name": "task", "image": "registry.example/x:1", "resources": resources}
         annotations = {f"{NOTES}/{name}": text for name, text in (notes or {}).items()}
-        ours = {"nodeSelector": {GROUND: self.namespace}, "containers": [container]}
+        own_extender = {"nodeSelector": {GROUP_LABEL: self.namespace}, "containers": [container]}
         metadata = {"name": f"pod-{next(self._numbers)}", "annotations": annotations, **(meta or {})}
-        return {"metadata": metadata, "spec": ours | spec | more}
+        return {"metadata": metadata, "spec": own_extender | spec | more}
 
     async def _create(self, manifest: Json) -> str:
         return str((await self.plane.admin("POST", self._pods, manifest))["metadata"]["name"])
@@ -161,7 +161,7 @@ class Ground:
         """Removes the scheduling gates of the Pod."""
         await self.plane.admin("PATCH", f"{self._pods}/{name}", {"spec": {"schedulingGates": None}})
 
-    async def promise(self, name: str, node: str) -> None:
+    async def nominate(self, name: str, node: str) -> None:
         """Writes the node as the Pod's `nominatedNodeName`."""
         await self.plane.admin("PATCH", f"{self._pods}/{name}/status", {"status": {"nominatedNodeName": node}})
 
@@ -240,9 +240,9 @@ class Ground:
 
 
 @asynccontextmanager
-async def grounds(plane: ControlPlane, folder: Path) -> AsyncIterator[Ground]:
+async def open_node_group(plane: ControlPlane, folder: Path) -> AsyncIterator[NodeGroup]:
     namespace = await plane.create_namespace()
-    made = Ground(plane, namespace, folder)
+    made = NodeGroup(plane, namespace, folder)
     try:
         yield made
     finally:

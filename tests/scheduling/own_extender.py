@@ -23,7 +23,7 @@ ACCOUNT = "extender"
 SHIPPED = DEPLOY / "scheduler" / "rbac.yaml"
 
 
-class OurExtender(Dispatcher):
+class OwnExtender(Dispatcher):
     """One process. Use with `async with`, or start and kill it by hand. It has no database and no templates."""
 
     def __init__(self, kubeconfig: Path, **settings: object) -> None:
@@ -70,7 +70,7 @@ class OurExtender(Dispatcher):
         found: Json = yaml.safe_load(said)
         return found
 
-    async def like(self, other: "OurExtender") -> Json:
+    async def configuration_like(self, other: "OwnExtender") -> Json:
         """The configuration that another extender printed, with this one's address."""
         printed = deepcopy(await other.printed())
         printed["extenders"][0]["urlPrefix"] = self.url

@@ -9,16 +9,16 @@ from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.waiting import wait_for
 from tests.scheduling.kube_scheduler import KubeScheduler
-from tests.scheduling.nodes_and_pods import Ground
-from tests.scheduling.own_extender import OurExtender
+from tests.scheduling.nodes_and_pods import NodeGroup
+from tests.scheduling.own_extender import OwnExtender
 
 CPU = "cpu is reserved for another Pod"
 WHOLE = {"cpu": "3900m"}
-OURS: Json = {"labels": {"batch.kubernetes.io/job-name": "ours"}}
+TARGET_META: Json = {"labels": {"batch.kubernetes.io/job-name": "ours"}}
 """Metadata of a Pod of the Job `ours`."""
 
 
-class Reserving:
+class Reservations:
     """The NodeReservations of a namespace. Names are numbered."""
 
     def __init__(self, plane: ControlPlane, namespace: str) -> None:
@@ -50,7 +50,7 @@ class Reserving:
     async def made_at(self, name: str) -> str:
         return str((await self._plane.admin("GET", f"{self._path}/{name}"))["metadata"]["creationTimestamp"])
 
-    async def becomes(self, name: str, phase: str, words: str = "", seconds: float = 20) -> None:
+    async def wait_for_phase(self, name: str, phase: str, words: str = "", seconds: float = 20) -> None:
         async def is_so() -> bool:
             told, message = await self.status(name)
             return told == phase and words in message
@@ -70,7 +70,7 @@ class Reserving:
         items = (await self._plane.admin("GET", self._events, params=params))["items"]
         return sorted(items, key=lambda one: int(one["metadata"]["resourceVersion"]))
 
-    async def becomes_told(self, kind: str, name: str, reason: str, words: str, seconds: float = 20) -> Json:
+    async def wait_for_event(self, kind: str, name: str, reason: str, words: str, seconds: float = 20) -> Json:
         """Waits for the extender's Event with this reason and these words, and returns it."""
 
         async def find() -> Json | None:
@@ -81,46 +81,48 @@ class Reserving:
 
 
 @dataclass(frozen=True, slots=True)
-class Plot:
+class ReservedNodes:
     """The nodes and Pods of one test, a kube-scheduler that calls our extender, and reservations."""
 
-    ground: Ground
-    ours: OurExtender
+    node_group: NodeGroup
+    own_extender: OwnExtender
     scheduler: KubeScheduler
-    reserving: Reserving
+    reservations: Reservations
 
     async def pod(self, **wanted: Any) -> str:
-        return await self.ground.pod(self.scheduler, **wanted)
+        return await self.node_group.pod(self.scheduler, **wanted)
 
-    async def becomes_held(self, node: str, asks: Json = WHOLE) -> None:
+    async def wait_until_held(self, node: str, asks: Json = WHOLE) -> None:
         """Waits until the extender refuses the node to strangers. At its start it knows no holds for a while."""
-        await wait_for(lambda: is_held(self.ours, node, asks), f"{node} is held", 20, check=self.ours.check)
+        await wait_for(
+            lambda: is_held(self.own_extender, node, asks), f"{node} is held", 20, check=self.own_extender.check
+        )
 
-    async def becomes_free(self, node: str, asks: Json, seconds: float = 15) -> None:
+    async def wait_until_free(self, node: str, asks: Json, seconds: float = 15) -> None:
         """Waits until a stranger could get so much of the node, beside holds and Pods under way."""
 
         async def is_free() -> bool:
-            return await why_held(self.ours, node, asks) == ""
+            return await refusal_of(self.own_extender, node, asks) == ""
 
-        await wait_for(is_free, f"{node} is free for {asks}", seconds, check=self.ours.check)
+        await wait_for(is_free, f"{node} is free for {asks}", seconds, check=self.own_extender.check)
 
 
-async def plot_of(ground: Ground, extender: OurExtender, printed: OurExtender) -> Plot:
+async def reserved_nodes_of(node_group: NodeGroup, extender: OwnExtender, printed: OwnExtender) -> ReservedNodes:
     """A kube-scheduler with the configuration that `printed` printed, but with the address of `extender`."""
-    scheduler = ground.scheduler_of(await extender.like(printed))
-    return Plot(ground, extender, scheduler, Reserving(ground.plane, ground.namespace))
+    scheduler = node_group.scheduler_of(await extender.configuration_like(printed))
+    return ReservedNodes(node_group, extender, scheduler, Reservations(node_group.plane, node_group.namespace))
 
 
-async def is_held(ours: OurExtender, node: str, asks: Json = WHOLE) -> bool:
+async def is_held(own_extender: OwnExtender, node: str, asks: Json = WHOLE) -> bool:
     """Whether the extender refuses the node to a stranger's Pod because of a reservation."""
-    return "reserved for another" in await why_held(ours, node, asks)
+    return "reserved for another" in await refusal_of(own_extender, node, asks)
 
 
-async def why_held(ours: OurExtender, node: str, asks: Json) -> str:
+async def refusal_of(own_extender: OwnExtender, node: str, asks: Json) -> str:
     """The extender's reason to refuse the node to a stranger's Pod. Empty if it passes."""
     meta = {"name": "probe", "namespace": "elsewhere", "uid": "probe"}
     spec = {"containers": [{"name": "x", "resources": {"requests": asks}}]}
-    _, answer = await ours.post("filter", {"Pod": {"metadata": meta, "spec": spec}, "NodeNames": [node]})
+    _, answer = await own_extender.post("filter", {"Pod": {"metadata": meta, "spec": spec}, "NodeNames": [node]})
     if answer.get("Error"):
         return str(answer["Error"])
     return str(answer["FailedAndUnresolvableNodes"].get(node, ""))

@@ -5,29 +5,29 @@ from pathlib import Path
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import wait_for
 from tests.scheduling.kube_scheduler import KubeScheduler
-from tests.scheduling.nodes_and_pods import Ground
+from tests.scheduling.nodes_and_pods import NodeGroup
 
 SHORT = {"leaseDuration": "10s", "renewDeadline": "8s", "retryPeriod": "500ms"}
 
 
-class Electing(KubeScheduler):
+class KubeSchedulerReplica(KubeScheduler):
     """All replicas of one test have the same scheduler name; `replica` is the name of one. The first started leads."""
 
-    def __init__(self, ground: Ground, wanted: Json, replica: str) -> None:
-        self._ground = ground
-        folder = ground.folder / replica
+    def __init__(self, node_group: NodeGroup, wanted: Json, replica: str) -> None:
+        self._node_group = node_group
+        folder = node_group.folder / replica
         folder.mkdir()
-        super().__init__(ground.plane, folder, wanted)
+        super().__init__(node_group.plane, folder, wanted)
         self.name = self._common
 
     @property
     def _common(self) -> str:
-        return f"electing-{self._ground.namespace}"
+        return f"electing-{self._node_group.namespace}"
 
     def _fitted(self, wanted: Json, kubeconfig: Path) -> Json:
         fitted = super()._fitted(wanted, kubeconfig)
         (profile,) = fitted["profiles"]
-        lease = {"leaderElect": True, "resourceName": self._common, "resourceNamespace": self._ground.namespace}
+        lease = {"leaderElect": True, "resourceName": self._common, "resourceNamespace": self._node_group.namespace}
         return fitted | {"profiles": [profile | {"schedulerName": self._common}], "leaderElection": lease | SHORT}
 
     async def leads(self) -> None:

@@ -20,8 +20,8 @@ from dispatcher.runtime.listening import Site
 from tests.controlplane.api import Json
 from tests.controlplane.processes import free_ports
 
-Said: TypeAlias = "Json | list[Json] | bytes | web.Response | None"
-Reply: TypeAlias = "Callable[[Json], Said | Awaitable[Said]]"
+Answer: TypeAlias = "Json | list[Json] | bytes | web.Response | None"
+Reply: TypeAlias = "Callable[[Json], Answer | Awaitable[Answer]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def refuse(*, into: str, phrase: str = "held for another") -> Reply:
     return lambda asked: {"NodeNames": [], into: dict.fromkeys(asked["NodeNames"], phrase)}
 
 
-class Scripted:
+class ScriptedExtender:
     """Passes all nodes with score 0 at first. A test sets `filter`, `prioritize`, `preempt`."""
 
     def __init__(self, serving: Serving) -> None:
@@ -129,12 +129,12 @@ class Scripted:
         finally:
             await self.start()
 
-    async def hang(self, asked: Json) -> Said:
+    async def hang(self, asked: Json) -> Answer:
         """A reply that comes only when the server stops."""
         await self._over.wait()
         return None
 
-    async def hang_up(self, asked: Json) -> Said:
+    async def hang_up(self, asked: Json) -> Answer:
         """Closes every connection; this call gets no answer."""
         assert self._runner is not None
         assert self._runner.server is not None
@@ -167,8 +167,8 @@ class Scripted:
 
 
 @asynccontextmanager
-async def scripted(serving: Serving | None = None) -> AsyncIterator[Scripted]:
-    made = Scripted(serving or Serving())
+async def scripted_extender(serving: Serving | None = None) -> AsyncIterator[ScriptedExtender]:
+    made = ScriptedExtender(serving or Serving())
     await made.start()
     try:
         yield made

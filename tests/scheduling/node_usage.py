@@ -9,18 +9,18 @@ from typing import Self
 from dispatcher.model.amounts import milli_of
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import wait_for
-from tests.scheduling.nodes_and_pods import Ground
+from tests.scheduling.nodes_and_pods import NodeGroup
 
 
-class Ledger:
+class NodeUsage:
     """Checks that Pods never use more of a node than is left beside its hold. Use with `async with`.
 
     left: by node, the cpu that others may use, in thousandths.
     """
 
-    def __init__(self, ground: Ground, left: Mapping[str, int]) -> None:
+    def __init__(self, node_group: NodeGroup, left: Mapping[str, int]) -> None:
         self.looks = 0
-        self._ground = ground
+        self._node_group = node_group
         self._left = left
         self._pods: dict[str, Json] = {}
         self._overdrawn: list[str] = []
@@ -46,7 +46,7 @@ class Ledger:
         return Counter(pod["spec"].get("nodeName", "") for pod in self._pods.values())
 
     async def _follow(self) -> None:
-        async for change in self._ground.plane.api.follow(f"/api/v1/namespaces/{self._ground.namespace}/pods"):
+        async for change in self._node_group.plane.api.follow(f"/api/v1/namespaces/{self._node_group.namespace}/pods"):
             if change.type == "LIST":
                 self._pods.clear()
             for pod in change.objects:

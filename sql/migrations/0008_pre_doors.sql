@@ -1,6 +1,6 @@
--- Walls between submitters. A queue says who may insert, and how many waiting rows a submitter may have. A dedupe_key
--- is unique for its submitter alone. From here on every name of ours is written with its schema, and every function
--- pins search_path to pg_catalog: an object that somebody makes in another schema is never found by its name.
+-- Separation of submitters. A queue says who may insert, and how many waiting rows a submitter may have. A dedupe_key is
+-- unique only among the rows of its submitter. From here on every name of ours is written with its schema, and every
+-- function sets search_path to pg_catalog, so that an object in another schema is never found by its name.
 
 ALTER TABLE dispatch.queues
     ADD COLUMN submit_role name,
@@ -8,8 +8,8 @@ ALTER TABLE dispatch.queues
 COMMENT ON COLUMN dispatch.queues.submit_role IS 'Members of this role may insert rows. NULL: the owner_role; where that is NULL too, the submit_role of `*`, else every submitter.';
 COMMENT ON COLUMN dispatch.queues.max_waiting_per_submitter IS 'Waiting rows of one submitter in this queue at most; NULL: the value of `*`; there NULL: no bound. Counted at the end of each INSERT; two transactions at once may exceed it.';
 
--- Before this file, every submitter could insert into a queue with an owner_role. That goes on until an operator
--- narrows it.
+-- Before this file, every submitter could insert into a queue with an owner_role. This stays so until an operator
+-- restricts it.
 DO $keep_open$
 DECLARE
     opened text;
@@ -25,14 +25,14 @@ BEGIN
 END
 $keep_open$;
 
--- Two submitters may use the same key: neither can refuse or block the other's rows.
+-- Two submitters may use the same key, so that none can block rows of the other.
 DROP INDEX dispatch.tasks_dedupe;
 CREATE UNIQUE INDEX tasks_dedupe ON dispatch.tasks (queue, submitted_by, dedupe_key)
     WHERE dedupe_key IS NOT NULL AND status IN ('waiting', 'processing');
 COMMENT ON COLUMN dispatch.tasks.dedupe_key IS 'You set it. At most one waiting or processing row of yours per (queue, dedupe_key); 200 characters.';
 
--- Waiting rows by submitter: read where the first rows of a queue are all held, so that the rows of one submitter never
--- hide those of another. The submitters of a queue are found by skipping through these indexes.
+-- Waiting rows by submitter. They are read if the first rows of a queue are all held, so that rows of one submitter never
+-- hide rows of another. A query finds the submitters of a queue by skipping through these indexes.
 CREATE INDEX tasks_ready_of_submitter ON dispatch.tasks (queue, submitted_by, priority, id) INCLUDE (attempt, kind)
     WHERE status = 'waiting' AND run_at IS NULL;
 CREATE INDEX tasks_due_of_submitter ON dispatch.tasks (queue, submitted_by, run_at, id) INCLUDE (priority, attempt, kind)
@@ -104,7 +104,7 @@ BEGIN
         IF fine IS NULL THEN
             PERFORM dispatch.refuse('DI002', 'spec', 'spec has an unknown key', 'Keys: image, command, args, cpu, memory, private_machine, special_machine.');
         ELSIF NOT fine THEN
-            -- The key is one of ours here, not the row's content.
+            -- Here the key is one of our names, not content of the row.
             PERFORM dispatch.refuse('DI002', 'spec', format('spec.%s is not usable', name), CASE
                 WHEN name IN ('command', 'args') THEN 'An array of at most 1000 strings, 128 KiB in all.'
                 WHEN name = 'image' THEN 'An image reference as a string.'
@@ -155,7 +155,7 @@ BEGIN
     IF length(NEW.dedupe_key) NOT BETWEEN 1 AND 200 THEN
         PERFORM dispatch.refuse('DI005', 'dedupe_key', 'dedupe_key is empty or too long', '1 to 200 characters.');
     END IF;
-    -- The length stands beside the pattern: as {0,61} within it, it takes four times as long.
+    -- The length is checked separately, because {0,61} in the pattern takes four times as long.
     IF NEW.template IS NULL OR length(NEW.template) > 63 OR NEW.template !~ '^[a-z0-9]([-a-z0-9]*[a-z0-9])?$' THEN
         PERFORM dispatch.refuse('DI006', 'template', 'template is not a template''s name', 'Lower-case letters, digits and "-", 63 characters; `default` if left out.');
     END IF;
@@ -193,8 +193,8 @@ BEGIN
 END
 $$;
 
--- NOTIFY fails for every team once its queue is full, and one session that does not read fills it. Above a half we are
--- silent, and the dispatcher polls. Asking for the usage also frees what every session has read.
+-- NOTIFY fails for every team when its queue is full, and one session that does not read fills the queue. Above one half we
+-- send none, and the dispatcher polls. Reading the usage also frees notifications that every session has read.
 CREATE OR REPLACE FUNCTION dispatch.announce(channel text, clock regclass) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -228,7 +228,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     bounded record;
 BEGIN
-    -- Of each queue inserted into, at most the bound is counted, by index alone.
+    -- Counts the waiting rows of each queue inserted into, up to the bound, with the index only.
     FOR bounded IN
         SELECT q.name, coalesce(q.max_waiting_per_submitter, d.max_waiting_per_submitter)::bigint AS most
         FROM dispatch.queues AS q, dispatch.queues AS d
@@ -251,7 +251,7 @@ END
 $$;
 COMMENT ON FUNCTION dispatch.check_waiting IS 'Trigger: refuses an INSERT that leaves its submitter with more waiting rows in a queue than that allows.';
 
--- To look at what a statement inserted costs every team a twentieth of its inserts. So it begins with the first bound.
+-- Reading the inserted rows makes every insert a twentieth slower. So it is done only if a bound exists.
 CREATE FUNCTION dispatch.begin_to_check_waiting() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '3s' AS $$
 BEGIN

@@ -1,7 +1,7 @@
--- No secret stands in a row any more. start_key and run_token are derived from a secret of the database; a row keeps the
--- digest of its run's token. So `SELECT *` shows nobody a key.
+-- Rows hold no secret any more. start_key and run_token are derived from a secret of the database, and a row keeps only the
+-- digest of its run's token. So `SELECT *` shows no key.
 
--- HMAC-SHA-256 without an extension: a key's 64-byte blocks (key xor ipad, key xor opad) are kept, and sha256 is built in.
+-- HMAC-SHA-256 without an extension: sha256 is built in, and the 64-byte blocks of a key (key xor ipad, key xor opad) are stored.
 CREATE TABLE dispatch.secrets (
     generation  integer     PRIMARY KEY,
     start_inner bytea       NOT NULL CHECK (octet_length(start_inner) = 64),
@@ -21,7 +21,7 @@ COMMENT ON COLUMN dispatch.secrets.made_at IS 'When it was made.';
 CREATE FUNCTION dispatch.new_secret(OUT inner_block bytea, OUT outer_block bytea)
 LANGUAGE plpgsql AS $$
 DECLARE
-    -- gen_random_uuid has 122 random bits from the server's strong source: four of them make a full key.
+    -- gen_random_uuid has 122 random bits of the server's strong source, so four of them make a full key.
     key bytea := sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())
                         || uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()));
     byte integer;
@@ -98,7 +98,7 @@ LANGUAGE sql IMMUTABLE STRICT AS $$
 $$;
 COMMENT ON FUNCTION dispatch.subdomain IS 'A name as Kubernetes allows it for nodes and Pods (RFC 1123 subdomain); any other: NULL.';
 
--- Jobs that are on their way at the upgrade hold a key of before: its digest is enough to know it by.
+-- Jobs that exist at the upgrade hold an old key. Its digest is enough to check it.
 CREATE TABLE dispatch.earlier_start_keys (
     task_id bigint PRIMARY KEY,
     digest  bytea  NOT NULL
@@ -120,7 +120,7 @@ COMMENT ON COLUMN dispatch.tasks.run_digest IS 'Digest of the token that the con
 COMMENT ON COLUMN dispatch.tasks.node_name IS 'Node of the newest launch that started, as its container said it; NULL where that is no name of a node.';
 COMMENT ON COLUMN dispatch.tasks.pod_name IS 'Pod of the newest launch that started, as its container said it; NULL where that is no name of a Pod.';
 
--- Of a launch that ended long ago nobody repeats the report.
+-- A launch that ended long ago does not repeat its report.
 ALTER TABLE dispatch.task_launches ADD COLUMN run_digest bytea;
 UPDATE dispatch.task_launches SET run_digest = dispatch.token_digest(run_token)
 WHERE ended_at IS NULL OR ended_at > now() - interval '1 day';

@@ -1,5 +1,5 @@
--- The calls of containers and submitters, with derived keys. What a container says of itself is checked before it is
--- kept: a name that Kubernetes does not allow becomes NULL. An attempt ends at 32,000, before its number runs out.
+-- The calls of containers and submitters, with derived keys. Names that a container reports are checked before they are
+-- stored: a name that Kubernetes does not allow becomes NULL. The last attempt is 32,000, below the limit of the column.
 
 CREATE OR REPLACE FUNCTION dispatch.owned_queues() RETURNS SETOF text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -59,7 +59,7 @@ BEGIN
     )
     SELECT tokens[1], taken.payload FROM taken;
     IF FOUND THEN
-        -- A statement of its own: the one above does not see a launch that was committed while it waited for the row.
+        -- A separate statement, because the one above does not see a launch that was committed while it waited for the row.
         UPDATE dispatch.task_launches SET ended_at = now(), outcome = 'lost'
         WHERE task_id = task_start.task_id AND ended_at IS NULL
           AND (attempt, launch) <> (task_start.attempt, task_start.launch);
@@ -136,7 +136,7 @@ BEGIN
         SELECT id, dispatch.status_after(task_finish.outcome, cancel_requested_at, failures, max_failures, attempt) AS status,
                now() + CASE WHEN task_finish.retry_after IS NULL
                        THEN least(interval '10 s' * power(2, least(failures, 10)), interval '10 min')
-                       -- bounded, so that no row waits for ever by its container's word
+                       -- bounded, so that no container can make its row wait for ever
                        ELSE least(greatest(task_finish.retry_after, interval '0'), interval '30 days') END AS again_at
         FROM dispatch.tasks WHERE run_digest = digest AND status = 'processing' FOR UPDATE
     ), moved AS (

@@ -1,5 +1,5 @@
--- The janitor never waits for a row that somebody holds in an open transaction: it answers `locked`, and that row comes
--- last in the next round. It names a run by the digest of its token.
+-- The janitor never waits for a row that another transaction holds: its functions answer `locked`, and that row comes last
+-- in the next round. The janitor names a run by the digest of its token.
 
 DROP FUNCTION dispatch.janitor_return(bigint, integer, integer, uuid, integer, text);
 DROP FUNCTION dispatch.janitor_cancel(bigint, integer, uuid);
@@ -7,7 +7,7 @@ DROP FUNCTION dispatch.janitor_cancel(bigint, integer, uuid);
 CREATE FUNCTION dispatch.is_free(task_id bigint) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
-    -- The lock stays with the transaction, so what is read after it cannot be changed by anybody else.
+    -- The transaction keeps the lock, so no other session can change the row that is read after it.
     PERFORM FROM dispatch.tasks WHERE id = is_free.task_id FOR UPDATE SKIP LOCKED;
     RETURN FOUND OR NOT EXISTS (SELECT FROM dispatch.tasks WHERE id = is_free.task_id);
 END
@@ -73,7 +73,7 @@ BEGIN
         error = CASE janitor_end.outcome WHEN 'failed' THEN words END -- none of an earlier attempt either
     WHERE id = janitor_end.task_id AND attempt = janitor_end.attempt
       AND (status = 'waiting'
-           -- a holder is ended on the word of its own Job alone
+           -- a run is ended only by the outcome of its own Job
            OR status = 'processing' AND launch = janitor_end.launch AND job_uid = janitor_end.job_uid)
     RETURNING status INTO answer;
     IF answer IS NOT NULL THEN

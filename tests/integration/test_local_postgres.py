@@ -56,7 +56,7 @@ async def test_postgres_runs_from_a_closed_folder_that_stays_closed(open_folder:
 
 async def test_closed_parent_folder_is_named_if_root_starts_postgres(open_folder: Path) -> None:
     if os.geteuid() == 0:
-        with pytest.raises(PostgresFault, match=f"{open_folder / 'own'} is closed .* TMPDIR"):
+        with pytest.raises(PostgresFault, match=f"{open_folder / 'ours'} is closed .* TMPDIR"):
             Home(open_folder / "ours" / "postgres")
     else:
         assert Home(open_folder / "ours" / "postgres").account == {}

@@ -55,7 +55,7 @@ class Launcher:
         self._carried = picture.carry(judged)
         await self._submitter.resolve()
         refusals, now = self._memory.refusals, self._clock()
-        sent = [order for order in self._probes(orders, picture.probed()) if not refusals.rests(order, now)]
+        sent = [order for order in self._probes(orders, picture.creates.probed()) if not refusals.rests(order, now)]
         await self._submitter.submit(sent, self._catalog.templates)
         return len(sent)
 

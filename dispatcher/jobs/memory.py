@@ -17,6 +17,7 @@ from dispatcher.model.identity import identity_of
 from dispatcher.model.jobs import ApiAnswer, Job
 from dispatcher.model.launches import Order
 from dispatcher.model.snapshot import Brakes
+from dispatcher.model.tasks import Task
 from dispatcher.model.verdicts import Hold, HoldReason
 
 BLOCKED_SECONDS: Final = 10
@@ -98,6 +99,21 @@ class KnownCreates(Struct, frozen=True):
     templates: Mapping[str, TemplateBrake] = {}
     tried_at: Mapping[int, float] = {}
     brakes: Brakes = Brakes()
+
+    def why_wait(self, task: Task, now: float) -> Hold | None:
+        """The hold that answers of the API server ask for before a launch of this row; None: no hold."""
+        if task.id in self.deferred:
+            return Hold(HoldReason.LAUNCHED, "its Job is there; the watch does not show it yet")
+        brake = self.templates.get(task.template, OPEN)
+        if (hold := self.refused.hold(task, now) or brake.hold) is not None:
+            return hold
+        if brake.is_probing and task.template in self.probed():
+            return Hold(HoldReason.DISPATCHER_NOT_READY, "ApiThrottled: one create of this template at a time")
+        return None
+
+    def probed(self) -> set[str]:
+        """Names of templates that have a create under way."""
+        return {unseen.group.template for unseen in self.unseen.values() if unseen.is_under_way}
 
 
 class Memory:

@@ -26,7 +26,7 @@ from dispatcher.model.jobs import Job, LaunchGroup
 from dispatcher.model.launches import JobsVerdict, Launch, Offer
 from dispatcher.model.snapshot import Brakes, ClusterView
 from dispatcher.model.tasks import TERMINAL, IndexedRow, Kind, Task
-from dispatcher.model.verdicts import Hold, HoldReason
+from dispatcher.model.verdicts import Hold
 
 Judged = Sequence[tuple[Task, JobsVerdict]]
 """The rows that a cycle judged, each with its verdict."""
@@ -127,15 +127,16 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
         found = judge(task, self.jobs_of(task), self.cluster)
         if not isinstance(found.verdict, Launch):
             return found
-        name = job_name(self.installation, task.id, self._identity(task), task.attempt, found.verdict.number)
+        identity = task_identity(self.database_id, task.id, task.created_at)
+        name = job_name(self.installation, task.id, identity, task.attempt, found.verdict.number)
         plan = plan_create(found.verdict, self.creates.unseen.get(task.id), name)
         if isinstance(plan, Launch):
-            plan = self._why_wait(task) or plan
+            plan = self.creates.why_wait(task, self.at) or plan
         return msgspec.structs.replace(found, verdict=plan)
 
     def jobs_of(self, task: Task) -> list[Job]:
         """The row's Jobs, by identity. Labels alone do not make a Job the row's."""
-        identity = self._identity(task)
+        identity = task_identity(self.database_id, task.id, task.created_at)
         return [job for job in self.jobs.get(task.id, ()) if job.identity == identity]
 
     def with_jobs(self, task_id: int, jobs: Sequence[Job]) -> "JobsPicture":
@@ -150,39 +151,23 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
             resting.pop(task.id, None)
             jobs = self.jobs_of(task)
             settled |= {job.uid for job in jobs if is_settled(job, task)}
-            if (rest := self._rest(task, jobs, found)) is not None:
+            if (rest := plan_rest_of(self, task, jobs, found)) is not None:
                 resting[task.id] = rest
         known, now = self.carried.first_seen, self.cluster.cluster_now
         first_seen = {key: known.get(key, now) for _, found in judged for key in found.seen}
         return Carried(first_seen, frozenset(settled), resting)
 
-    def _identity(self, task: Task) -> str:
-        return task_identity(self.database_id, task.id, task.created_at)
 
-    def _why_wait(self, task: Task) -> Hold | None:
-        """The hold that answers of the API server ask for before a launch of this row; None: no hold."""
-        if task.id in self.creates.deferred:
-            return Hold(HoldReason.LAUNCHED, "its Job is there; the watch does not show it yet")
-        brake = self.creates.templates.get(task.template, OPEN)
-        if (hold := self.creates.refused.hold(task, self.at) or brake.hold) is not None:
-            return hold
-        if brake.is_probing and task.template in self.probed():
-            return Hold(HoldReason.DISPATCHER_NOT_READY, "ApiThrottled: one create of this template at a time")
+def plan_rest_of(picture: JobsPicture, task: Task, jobs: Sequence[Job], found: JobsVerdict) -> Rest | None:
+    """The rest of a row whose one Job is under way; None: the row is read again in the next cycle."""
+    if len(jobs) != 1 or len(picture.jobs[task.id]) != 1:
         return None
-
-    def probed(self) -> set[str]:
-        """Names of templates that have a create under way."""
-        return {unseen.group.template for unseen in self.creates.unseen.values() if unseen.is_under_way}
-
-    def _rest(self, task: Task, jobs: Sequence[Job], found: JobsVerdict) -> Rest | None:
-        if len(jobs) != 1 or len(self.jobs[task.id]) != 1:
-            return None
-        pods, now = self.cluster.pods.get(jobs[0].uid, ()), self.cluster.cluster_now
-        if not may_rest(found, jobs[0], pods):
-            return None
-        since = max([pod.created_at for pod in pods], default=now)
-        left = self.cluster.rules.start_deadline_seconds - (now - since).total_seconds()
-        return plan_rest(task, jobs[0], pods, self.at, left)
+    pods, now = picture.cluster.pods.get(jobs[0].uid, ()), picture.cluster.cluster_now
+    if not may_rest(found, jobs[0], pods):
+        return None
+    since = max([pod.created_at for pod in pods], default=now)
+    left = picture.cluster.rules.start_deadline_seconds - (now - since).total_seconds()
+    return plan_rest(task, jobs[0], pods, picture.at, left)
 
 
 def is_settled(job: Job, task: Task) -> bool:

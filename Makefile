@@ -33,9 +33,7 @@ test: venv ## everything; on a fresh machine too
 	@$(MAKE) --no-print-directory faults
 
 shorter: # beside the contract suite, which takes as long as these three
-	@$(MAKE) --no-print-directory integration
-	@$(MAKE) --no-print-directory model
-	@$(MAKE) --no-print-directory property
+	@$(MAKE) --no-print-directory --keep-going -j1 integration model property
 
 lint: venv ## ruff: rules and format
 	$(BIN)/ruff check --output-format=concise .

@@ -95,7 +95,7 @@ class Judge:
         self.refusals: set[str] = set()
 
     def ask(self, verb: str, body: bytes) -> Any:
-        """What is sent back, read again; None: BadBody."""
+        """The decoded answer. Returns None for a BadBody."""
         try:
             answer, outcome = getattr(self._extender, verb)(Call(body, PEER, lambda: False))
         except BadBody as fault:
@@ -150,7 +150,7 @@ class Judge:
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_whatever_comes_is_answered_so_that_a_scheduler_can_go_on(part: int) -> None:
+def test_every_request_gets_an_answer_that_lets_a_scheduler_go_on(part: int) -> None:
     random, judge = Random(SEED + part), Judge()
     for number in range(INPUTS // PARTS):
         body = change(random, GOOD[number % len(GOOD)])
@@ -186,7 +186,7 @@ pods = values | st.fixed_dictionaries({}, optional={"metadata": values | metadat
 
 @FACT
 @given(pods)
-def test_whatever_the_pod_is_the_nodes_pass(pod: object) -> None:
+def test_nodes_pass_for_any_pod(pod: object) -> None:
     judge, body = Judge(), asking(pod)
     assert judge.judge_filter(body) == ["a", "b"]
     judge.judge_points(body, ["a", "b"])
@@ -194,7 +194,7 @@ def test_whatever_the_pod_is_the_nodes_pass(pod: object) -> None:
 
 @FACT
 @given(st.lists(st.sampled_from("abc") | values), values)
-def test_whatever_stands_among_the_names_they_pass(items: list[object], others: object) -> None:
+def test_nodes_pass_among_any_names(items: list[object], others: object) -> None:
     names = list(dict.fromkeys(item for item in items if isinstance(item, str)))
     if names or not items:
         assert Judge().judge_filter(asking(NodeNames=items, Nodes=others)) == names
@@ -202,6 +202,6 @@ def test_whatever_stands_among_the_names_they_pass(items: list[object], others: 
 
 @FACT
 @given(values, values)
-def test_whatever_the_notes_are_points_are_whole_and_in_range(history: object, uses: object) -> None:
+def test_points_are_whole_and_in_range_for_any_annotations(history: object, uses: object) -> None:
     notes = {HISTORY_NODES: json.dumps(history), REAL_RESOURCES: json.dumps(uses)}
     Judge().judge_points(asking({"metadata": {"annotations": notes}}), ["a", "b"])

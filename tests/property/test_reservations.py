@@ -154,8 +154,10 @@ class AgainstTheModel(RuleBasedStateMachine):
                     yield node
 
     def _beyond(self, node: str, resource: str, request: PodRequest, on_the_way: list[Charged]) -> Iterator[int]:
-        """What each of the others may take there. Where nothing is held for the asker, all of what they ask for, though
-        they may be refused the node; else what is not held for them, and each hold counts once.
+        """The amount that each other Pod on its way may take on the node.
+
+        If nothing is reserved there for this request, the amount is all that the other Pod asks for. Otherwise the
+        amount is what is not reserved for the other Pod, and each reservation counts once.
         """
         unclaimed = [one for one in self._active(node) if one.target not in request.keys]
         is_own = len(unclaimed) < len(self._active(node))

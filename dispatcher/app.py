@@ -22,12 +22,16 @@ from dispatcher.jobs.memory import Memory
 from dispatcher.jobs.observed import Rules
 from dispatcher.jobs.submit import Submitter
 from dispatcher.kube.access import Access
+from dispatcher.kube.capacity import pods_of_all
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import log_in
 from dispatcher.kube.job_api import JobApi
 from dispatcher.kube.lease import Lease, lease_of
+from dispatcher.kube.listing import Resource
 from dispatcher.kube.mirror import Mirror
+from dispatcher.kube.reflectors import Reflectors
 from dispatcher.model.cache_history import CacheHistory, Use
+from dispatcher.model.capacity import BoundPod
 from dispatcher.model.errors import DatabaseError
 from dispatcher.model.placement import Placement
 from dispatcher.model.tasks import Request
@@ -62,10 +66,14 @@ class Companion(Protocol):
     async def run(self, stop: asyncio.Event) -> None: ...
 
 
-async def run(settings: Settings, companion: Callable[[Settings, KubeClient], Companion] | None = None) -> None:
+CompanionOf = Callable[[Settings, Reflectors, Resource[BoundPod]], Companion]
+"""Builds the other program. It shares our reflectors, and takes its bound Pods from the given resource."""
+
+
+async def run(settings: Settings, companion_of: CompanionOf | None = None) -> None:
     """`dispatcher run`: runs until SIGTERM or SIGINT, then ends within 30 s."""
     client = KubeClient(await log_in(settings.kube))
-    app = App(settings, client, companion(settings, client) if companion else None)
+    app = App(settings, client, companion_of)
     try:
         await app.run(stop_on_signals())
     finally:
@@ -76,11 +84,13 @@ async def run(settings: Settings, companion: Callable[[Settings, KubeClient], Co
 class App:
     """One running dispatcher."""
 
-    def __init__(self, settings: Settings, client: KubeClient, companion: Companion | None = None) -> None:
+    def __init__(self, settings: Settings, client: KubeClient, companion_of: CompanionOf | None = None) -> None:
         self.settings = settings
-        self._companion = companion
         kube, jobs = settings.kube, settings.jobs
         namespace = kube.namespace or client.namespace
+        self.reflectors = Reflectors(client)
+        all_pods = pods_of_all(namespace, kube.installation) if companion_of else None
+        self._companion = companion_of(settings, self.reflectors, all_pods) if companion_of and all_pods else None
         site, database_url = site_of(settings, namespace), database_of(settings.database)
         bucket = Bucket(kube.writes_per_second, elapsed())
         named = lease_of(kube.installation, client.own_namespace or namespace)
@@ -92,7 +102,9 @@ class App:
         self.wake, self._memory = Wake(), Memory()
         self.session = Session(database_url)
         self.listener = Listener(database_url, self.when_leading(self.wake))
-        self.mirror = Mirror(client, namespace, kube.installation, with_nodes=kube.check_room)
+        self.mirror = Mirror(
+            self.reflectors, namespace, kube.installation, with_nodes=kube.check_room, all_pods=all_pods
+        )
         self.mirror.on_change(self.when_leading(self.wake.soon))
         self.access = Access(client, namespace, named, with_nodes=kube.check_room)
         self.catalog = Catalog(jobs, frozenset(site.passed))
@@ -120,7 +132,7 @@ class App:
         log.info("started", installation=self.settings.kube.installation, address=address)
         try:
             async with asyncio.TaskGroup() as adapters:
-                running = [self.leading.run(asyncio.Event()), self.mirror.run(), self.listener.run()]
+                running = [self.leading.run(asyncio.Event()), self.reflectors.run(), self.listener.run()]
                 running += [self._companion.run(stop)] if self._companion else []
                 tasks = [adapters.create_task(part) for part in running]
                 calm_collector()

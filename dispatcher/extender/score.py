@@ -19,7 +19,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from dispatcher.extender.wire import UNREADABLE, Pod, asks
+from dispatcher.extender.wire import Pod, asks
+from dispatcher.kube.wire import UNREADABLE
 from dispatcher.model.amounts import milli_of
 from dispatcher.model.capacity import FreeCapacity
 from dispatcher.placement.history import history_points, read_history

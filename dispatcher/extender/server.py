@@ -26,7 +26,6 @@ from dispatcher.extender.node_filter import NodeFilter, NotListed
 from dispatcher.extender.score import Preferences, Score, read_preferences, score, score_in_time
 from dispatcher.extender.wire import (
     NOTHING,
-    UNREADABLE,
     Arguments,
     FilterResult,
     Nodes,
@@ -35,6 +34,7 @@ from dispatcher.extender.wire import (
     PreemptionResult,
     Priority,
 )
+from dispatcher.kube.wire import UNREADABLE
 from dispatcher.model.capacity import FreeCapacity
 from dispatcher.placement.history import POINTS
 from dispatcher.reservations.book import UNCERTAIN

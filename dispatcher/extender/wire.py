@@ -6,65 +6,27 @@ if it cannot be read, the nodes can still pass. Only the parts of it that decisi
 
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import datetime
-from typing import Annotated, Final
+from typing import Final
 
 import msgspec
 from msgspec import Raw, Struct
 
-from dispatcher.model.amounts import Amounts, Asked, asked_by
-from dispatcher.model.reservations import keys_of
+from dispatcher.kube.objects import asked_of, pod_keys, requests
+from dispatcher.kube.wire import UNREADABLE, Meta, PodSpec, Wire, full_name
+from dispatcher.model.amounts import Amounts
 from dispatcher.reservations.pod_request import PodRequest
 
 NOTHING: Final = msgspec.Raw(b"null")
 NONE: Final[Mapping[str, str]] = {}
-UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-Moment = Annotated[datetime, msgspec.Meta(tz=True)]
-"""A time with a time zone. Without one it would be read as this machine's local time."""
 CRITICAL: Final = 2_000_000_000
 """The priority of system-cluster-critical. system-node-critical is above it."""
 OF_NODES: Final = frozenset({("apps/v1", "DaemonSet"), ("v1", "Node")})
 """Controllers of Pods that belong to their node: daemons, and mirrors of static Pods."""
 
 
-class Owner(Struct, frozen=True, rename="camel"):
-    api_version: str = ""
-    kind: str = ""
-    uid: str = ""
-    controller: bool = False
-
-
-class Meta(Struct, frozen=True, rename="camel"):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-    owner_references: list[Owner] | None = None
-    creation_timestamp: Moment | None = None
-
-
-class Resources(Struct, frozen=True):
-    requests: dict[str, str] | None = None
-    limits: dict[str, str] | None = None
-
-
-class Container(Struct, frozen=True, rename="camel"):
-    resources: Resources = Resources()
-    restart_policy: str = ""
-
-
-class Spec(Struct, frozen=True, rename="camel"):
-    containers: list[Container] = []
-    init_containers: list[Container] | None = None
-    overhead: dict[str, str] | None = None
-    resources: Resources | None = None
-    priority: int | None = None
-
-
-class Pod(Struct, frozen=True):
+class Pod(Wire, frozen=True):
     metadata: Meta = Meta()
-    spec: Spec = Spec()
+    spec: PodSpec = PodSpec()
 
 
 class Name(Struct, frozen=True):
@@ -186,23 +148,11 @@ def meta_of(victims: Victims) -> MetaVictims:
 
 def asks(pod: Pod, unset: Mapping[str, str] = NONE) -> Amounts:
     """The requests of the Pod. `unset`: the requests of a container that sets none."""
-    spec = pod.spec
-    first = tuple(
-        (written(one.resources.requests, unset), one.restart_policy == "Always") for one in spec.init_containers or ()
-    )
-    containers = tuple(written(one.resources.requests, unset) for one in spec.containers)
-    whole = written(spec.resources.requests if spec.resources else None, NONE)
-    asked: Asked = (containers, first, written(spec.overhead, NONE), whole)
-    return asked_by(asked)
-
-
-def written(amounts: dict[str, str] | None, unset: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    return tuple({**unset, **(amounts or {})}.items())
+    return asked_of(pod.spec, lambda container: requests({**unset, **(container.resources.requests or {})}))
 
 
 def read_pod_request(pod: Pod) -> PodRequest:
-    meta, owners = pod.metadata, pod.metadata.owner_references or []
-    keys = keys_of(meta.namespace, meta.name, meta.uid, meta.labels or {}, (owner.uid for owner in owners))
-    controllers = {(owner.api_version, owner.kind) for owner in owners if owner.controller}
+    meta = pod.metadata
+    controllers = {(owner.api_version, owner.kind) for owner in meta.owner_references or () if owner.controller}
     is_exempt = (pod.spec.priority or 0) >= CRITICAL or not controllers.isdisjoint(OF_NODES)
-    return PodRequest(f"{meta.namespace}/{meta.name}", keys, asks(pod), is_exempt, meta.uid)
+    return PodRequest(full_name(meta), pod_keys(meta), asks(pod), is_exempt, meta.uid)

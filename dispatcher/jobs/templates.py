@@ -116,8 +116,8 @@ def judge_template(name: str, manifest: Manifest) -> Template:
         taken=taken,
         images=read_images(annotations, opened),
         machines=read_globs(annotations.get(MACHINES)),
-        max_cpu=read_bound_pod("cpu", annotations.get(MAX_CPU), containers[index], opened),
-        max_memory=read_bound_pod("memory", annotations.get(MAX_MEMORY), containers[index], opened),
+        max_cpu=read_bound("cpu", annotations.get(MAX_CPU), containers[index], opened),
+        max_memory=read_bound("memory", annotations.get(MAX_MEMORY), containers[index], opened),
         max_seconds=read_seconds(annotations.get(MAX_SECONDS)),
         report=read_report(annotations.get(REPORT, "sql")),
         digest=hashlib.sha256(msgspec.json.encode(manifest, order="deterministic")).hexdigest()[:16],
@@ -189,7 +189,7 @@ def read_globs(written: str | None) -> tuple[str, ...]:
     return tuple(glob.strip() for glob in (written or "").split(",") if glob.strip())
 
 
-def read_bound_pod(
+def read_bound(
     resource: str, written: str | None, container: Mapping[str, Any], opened: frozenset[str]
 ) -> Fraction | None:
     """The most that a row may ask for: the annotation, or else the container's own limit."""

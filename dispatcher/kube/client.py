@@ -17,8 +17,9 @@ from msgspec import Struct
 
 from dispatcher import __version__
 from dispatcher.kube.credentials import Login
-from dispatcher.kube.objects import UNREADABLE, read_status
+from dispatcher.kube.objects import read_status
 from dispatcher.kube.server_clock import ServerClock
+from dispatcher.kube.wire import UNREADABLE
 from dispatcher.model.errors import ClusterAway, ClusterRefused
 from dispatcher.runtime.clock import elapsed
 from dispatcher.runtime.metrics import KUBE_REQUESTS, KUBE_SECONDS

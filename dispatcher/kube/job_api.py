@@ -5,7 +5,8 @@ from typing import Final
 from urllib.parse import quote
 
 from dispatcher.kube.client import KubeClient, Reply
-from dispatcher.kube.objects import UNREADABLE, Page, encode, read_job, read_status
+from dispatcher.kube.objects import encode, read_job, read_status
+from dispatcher.kube.wire import UNREADABLE, Page
 from dispatcher.model.errors import ClusterAway
 from dispatcher.model.identity import job_selector
 from dispatcher.model.jobs import ApiAnswer, End, Job, Manifest

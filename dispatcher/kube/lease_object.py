@@ -7,8 +7,9 @@ from urllib.parse import quote
 import msgspec
 
 from dispatcher.kube.client import KubeClient
-from dispatcher.kube.objects import Meta, Wire, read_status
+from dispatcher.kube.objects import read_status
 from dispatcher.kube.term import RELEASED_SECONDS, Record
+from dispatcher.kube.wire import Meta, Wire
 from dispatcher.model.errors import ClusterRefused
 
 LEASES_GROUP: Final = "coordination.k8s.io"

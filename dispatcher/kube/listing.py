@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from dispatcher.kube.client import KubeClient, Reply
-from dispatcher.kube.objects import UNREADABLE, Meta, Page
+from dispatcher.kube.wire import UNREADABLE, Meta, Page
 from dispatcher.model.errors import ClusterAway
 
 PAGE: Final = 100

@@ -1,41 +1,52 @@
-"""Local copies of Jobs, Pods and nodes: three reflectors, and one view of all of them."""
+"""Local copies of Jobs, Pods and nodes, and one view of all of them."""
 
-import asyncio
 from collections.abc import Callable
+from typing import Final
 
-from dispatcher.kube.client import KubeClient
 from dispatcher.kube.job_api import jobs_path, pods_path
 from dispatcher.kube.listing import Resource
 from dispatcher.kube.objects import read_job, read_node, read_pod
-from dispatcher.kube.reflector import Pace, Reflector
+from dispatcher.kube.reflector import Reflector
+from dispatcher.kube.reflectors import Reflectors, faults_of
+from dispatcher.model.capacity import BoundPod
 from dispatcher.model.cluster import Node, Pod
 from dispatcher.model.identity import job_selector
 from dispatcher.model.jobs import Job
 from dispatcher.model.snapshot import ClusterView
-from dispatcher.runtime.clock import elapsed
-from dispatcher.runtime.metrics import STORE_AGE
 
-MOST_SECONDS = 100
-"""A store without proof for longer is stale. Bookmarks come about once a minute; 90 s of silence end a watch."""
+NODES: Final[Resource[Node]] = Resource("nodes", "/api/v1/nodes", read_node)
 
 
 class Mirror:
-    """Jobs and Pods of the installation and, if `with_nodes`, the nodes of the cluster."""
+    """Jobs and Pods of the installation and, if `with_nodes`, the nodes of the cluster.
+
+    `all_pods`: a resource with the Pods of all namespaces, which this process follows anyway. Ours are taken from it.
+    """
 
     def __init__(
-        self, client: KubeClient, namespace: str, installation: str, *, with_nodes: bool, pace: Pace = Pace()
-    ) -> None:
+        self, reflectors: Reflectors, namespace: str, installation: str,
+        *, with_nodes: bool, all_pods: Resource[BoundPod] | None = None,
+    ) -> None:  # fmt: skip
         ours = job_selector(installation)
-        self._client = client
+        self._client = reflectors.client
         self._listeners: list[Callable[[], None]] = []
-        jobs, pods = jobs_path(namespace), pods_path(namespace)
-        self._jobs = Reflector[Job](client, Resource("jobs", jobs, read_job, ours), self._tell, pace)
-        self._pods = Reflector[Pod](client, Resource("pods", pods, read_pod, ours), self._tell, pace)
-        self._nodes = Reflector[Node](client, Resource("nodes", "/api/v1/nodes", read_node), self._tell, pace)
-        self._with_nodes = with_nodes
+        self._own_pods: dict[str, Pod] = {}
         self._nodes_of_pods: set[str] = set()
-        self._pods.store.on_each(self._remember_node)
-        self._ages = {name: STORE_AGE.labels(name) for name in ("jobs", "pods", "nodes")[: 2 + with_nodes]}
+        self._jobs = reflectors.of(Resource[Job]("jobs", jobs_path(namespace), read_job, ours))
+        self._pods: Reflector[Pod] | Reflector[BoundPod]
+        if all_pods is None:
+            self._pods = reflectors.of(Resource[Pod]("pods", pods_path(namespace), read_pod, ours))
+            self._pods.store.on_each(self._hear_own_pod)
+        else:
+            self._pods = reflectors.of(all_pods)
+            self._pods.store.on_each(self._hear_any_pod)
+        self._nodes = reflectors.of(NODES) if with_nodes else None
+        self._all = (self._jobs, self._pods, *([self._nodes] if self._nodes else []))
+        for one in self._all:
+            one.on_list(self._tell)
+        self._jobs.store.on_each(self._hear)
+        if self._nodes:
+            self._nodes.store.on_each(self._hear)
 
     def on_change(self, listener: Callable[[], None]) -> None:
         self._listeners.append(listener)
@@ -45,48 +56,44 @@ class Mirror:
         self._jobs.relist()
         self._pods.relist()
 
-    async def run(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._jobs.run())
-            group.create_task(self._pods.run())
-            if self._with_nodes:
-                group.create_task(self._nodes.run())
-
     def has_shown(self, node: str) -> bool:
         """Whether the API server has shown a node of this name.
 
         If nodes are not watched, a Pod of ours that is bound to the node is enough.
         """
-        return node in (self._nodes.store if self._with_nodes else self._nodes_of_pods)
-
-    def _remember_node(self, _before: Pod | None, pod: Pod | None) -> None:
-        if pod is not None and pod.node_name and not self._with_nodes:
-            self._nodes_of_pods.add(pod.node_name)
+        return node in (self._nodes.store if self._nodes else self._nodes_of_pods)
 
     def view(self) -> ClusterView:
         """The cluster as known at this moment. The view does not change later."""
         return ClusterView(
             now=self._client.now(),
             jobs=self._jobs.store.view(),
-            pods=self._pods.store.view(),
-            nodes=self._nodes.store.view(),
+            pods=dict(self._own_pods),
+            nodes=self._nodes.store.view() if self._nodes else {},
             jobs_version=self._jobs.store.resource_version,
             stale=self.stale(),
         )
 
     def stale(self) -> str:
         """The stores that are not listed yet or too old to decide by, with reasons; empty if all are fresh."""
-        faults = (self._fault_of(reflector) for reflector in (self._jobs, self._pods, self._nodes))
-        return "; ".join(fault for fault in faults if fault)
+        return faults_of(*self._all)
 
-    def _fault_of(self, reflector: Reflector[Job] | Reflector[Pod] | Reflector[Node]) -> str:
-        if reflector is self._nodes and not self._with_nodes:
-            return ""
-        age = reflector.store.age(elapsed())
-        self._ages[reflector.resource.name].set(min(age, 1e9))
-        if reflector.fault or age > MOST_SECONDS:
-            return f"{reflector.resource.name}: {reflector.fault or f'no sign of life for {age:.0f} s'}"
-        return ""
+    def _hear_any_pod(self, before: BoundPod | None, after: BoundPod | None) -> None:
+        self._hear_own_pod(before.own if before else None, after.own if after else None)
+
+    def _hear_own_pod(self, before: Pod | None, after: Pod | None) -> None:
+        if before == after:
+            return
+        if before is not None:
+            del self._own_pods[before.name]
+        if after is not None:
+            self._own_pods[after.name] = after
+            if after.node_name and not self._nodes:
+                self._nodes_of_pods.add(after.node_name)
+        self._tell()
+
+    def _hear(self, _before: object, _after: object) -> None:
+        self._tell()
 
     def _tell(self) -> None:
         for listener in self._listeners:

@@ -1,177 +1,41 @@
-"""API objects in JSON, with only the fields that decisions read, and the functions that make facts of them.
+"""What is read from the API server's objects: Jobs, Pods and nodes as decisions see them."""
 
-Every field has a default, so a missing key is never a fault. The parser skips fields that are not declared. A list
-is the exception. A list must have its version, so that the `{}` of a proxy is not read as a cluster without Jobs.
-"""
-
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Any, Final
 
 import msgspec
-from msgspec import Struct
 
+from dispatcher.kube.wire import (
+    UNREADABLE,
+    ApiStatus,
+    Condition,
+    Container,
+    ContainerStates,
+    ContainerStatus,
+    Meta,
+    PodSpec,
+    WireJob,
+    WireNode,
+    WirePod,
+    full_name,
+)  # fmt: skip
 from dispatcher.model import identity as ids
-from dispatcher.model.cluster import Node, Pod
+from dispatcher.model.amounts import NOTHING, Amounts, Written, amounts, asked_by, milli_of
+from dispatcher.model.capacity import BoundPod
+from dispatcher.model.cluster import LONG_AGO, Node, Pod
 from dispatcher.model.jobs import Job, Phase
+from dispatcher.model.reservations import keys_of
 
-UNREACHABLE = "node.kubernetes.io/unreachable"
-LARGEST_ID = 2**63 - 1
-BEGINNING = datetime.fromisoformat("1970-01-02T00:00:00+00:00")
-"""kubelet reports 1970-01-01 as the start of a container that could not be started."""
-
-
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""Exceptions for a body that is not the expected JSON."""
-
-
-class Wire(Struct, rename="camel", frozen=True):
-    """Base of all API objects. Field names are camelCase in JSON."""
-
-
-class OwnerReference(Wire, frozen=True):
-    uid: str = ""
-    controller: bool = False
-
-
-class Meta(Wire, frozen=True):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
-    owner_references: list[OwnerReference] = []
-    creation_timestamp: datetime = BEGINNING
-    deletion_timestamp: datetime | None = None
-
-
-def full_name(meta: Meta) -> str:
-    """`namespace/name`, which is unique over all namespaces."""
-    return f"{meta.namespace}/{meta.name}"
-
-
-class Condition(Wire, frozen=True):
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-    last_transition_time: datetime | None = None
-
-
-class Container(Wire, frozen=True):
-    name: str = ""
-    image: str = ""
-
-
-class PodSpec(Wire, frozen=True):
-    containers: list[Container] = []
-    node_name: str = ""
-
-
-class PodTemplate(Wire, frozen=True):
-    spec: PodSpec = PodSpec()
-
-
-class JobSpec(Wire, frozen=True):
-    suspend: bool | None = None
-    template: PodTemplate = PodTemplate()
-
-
-class JobStatus(Wire, frozen=True):
-    conditions: list[Condition] = []
-
-
-class WireJob(Wire, frozen=True):
-    metadata: Meta = Meta()
-    spec: JobSpec = JobSpec()
-    status: JobStatus = JobStatus()
-
-
-class ContainerState(Wire, frozen=True):
-    reason: str = ""
-    started_at: datetime | None = None
-
-
-class ContainerStates(Wire, frozen=True):
-    waiting: ContainerState | None = None
-    running: ContainerState | None = None
-    terminated: ContainerState | None = None
-
-
-class ContainerStatus(Wire, frozen=True):
-    name: str = ""
-    state: ContainerStates = ContainerStates()
-    last_state: ContainerStates = ContainerStates()
-
-
-class PodStatus(Wire, frozen=True):
-    phase: str = "Pending"
-    conditions: list[Condition] = []
-    container_statuses: list[ContainerStatus] = []
-    init_container_statuses: list[ContainerStatus] = []
-
-
-class WirePod(Wire, frozen=True):
-    metadata: Meta = Meta()
-    spec: PodSpec = PodSpec()
-    status: PodStatus = PodStatus()
-
-
-class Taint(Wire, frozen=True):
-    key: str = ""
-
-
-class NodeSpec(Wire, frozen=True):
-    taints: list[Taint] = []
-
-
-class WireNode(Wire, frozen=True):
-    metadata: Meta = Meta()
-    spec: NodeSpec = NodeSpec()
-    status: JobStatus = JobStatus()
-
-
-class ListMeta(Wire, frozen=True):
-    resource_version: Annotated[str, msgspec.Meta(min_length=1)]
-    continue_: str = msgspec.field(default="", name="continue")
-
-
-class Page(Wire, frozen=True):
-    metadata: ListMeta
-    items: list[msgspec.Raw] = []
-
-
-class Event(Wire, frozen=True):
-    """One line of a watch. `object` stays raw until the event's type is known."""
-
-    type: str = ""
-    object: msgspec.Raw = msgspec.Raw()
-
-
-class Cause(Wire, frozen=True):
-    reason: str = ""
-    message: str = ""
-
-
-class Details(Wire, frozen=True):
-    causes: list[Cause] = []
-    retry_after_seconds: int = 0
-
-
-class ApiStatus(Wire, frozen=True):
-    """metav1.Status; `details` may be null."""
-
-    kind: str = ""
-    reason: str = ""
-    message: str = ""
-    code: int = 0
-    details: Details | None = None
+UNREACHABLE: Final = "node.kubernetes.io/unreachable"
+LARGEST_ID: Final = 2**63 - 1
+ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
 def read_job(raw: bytes | msgspec.Raw) -> Job | None:
     """Reads a Job of ours. Returns None without our identity: such a Job is never touched, whatever its labels say."""
     wire = msgspec.json.decode(raw, type=WireJob)
-    labels, notes = wire.metadata.labels, wire.metadata.annotations
+    labels, notes = wire.metadata.labels or {}, wire.metadata.annotations or {}
     try:
         numbers = [int(labels[key]) for key in (ids.LABEL_TASK_ID, ids.LABEL_ATTEMPT, ids.LABEL_LAUNCH)]
         identity, database_id = notes[ids.IDENTITY], notes[ids.DATABASE_ID]
@@ -193,7 +57,7 @@ def read_job(raw: bytes | msgspec.Raw) -> Job | None:
         identity=identity,
         database_id=database_id,
         submitted_by=notes.get(ids.SUBMITTED_BY, ""),
-        created_at=wire.metadata.creation_timestamp,
+        created_at=wire.metadata.creation_timestamp or LONG_AGO,
         phase=phase,
         reason=condition.reason,
         ended_at=condition.last_transition_time,
@@ -228,22 +92,27 @@ def count(written: str | None) -> int:
     return int(written) if written and written.isdecimal() and len(written) < 10 else 0
 
 
-def read_pod(raw: bytes | msgspec.Raw) -> Pod | None:
-    wire = msgspec.json.decode(raw, type=WirePod)
+def read_pod(raw: bytes | msgspec.Raw) -> Pod:
+    return own_pod_of(msgspec.json.decode(raw, type=WirePod))
+
+
+def own_pod_of(wire: WirePod) -> Pod:
+    """A Pod of this installation."""
     meta, status = wire.metadata, wire.status
-    named = [s for s in status.container_statuses if s.name == "task"] or status.container_statuses
-    owner = next((owner.uid for owner in meta.owner_references if owner.controller), "")
+    statuses = status.container_statuses or []
+    named = [s for s in statuses if s.name == "task"] or statuses
+    owner = next((owner.uid for owner in meta.owner_references or () if owner.controller), "")
     return Pod(
         name=meta.name,
         uid=meta.uid,
         job_uid=owner,
-        queue=meta.labels.get(ids.LABEL_QUEUE, ""),
-        shape=meta.annotations.get(ids.SHAPE, ""),
-        created_at=meta.creation_timestamp,
+        queue=(meta.labels or {}).get(ids.LABEL_QUEUE, ""),
+        shape=(meta.annotations or {}).get(ids.SHAPE, ""),
+        created_at=meta.creation_timestamp or LONG_AGO,
         phase=status.phase,
         node_name=wire.spec.node_name,
         unschedulable_since=unschedulable_since(status.conditions),
-        waiting_reason=waiting_reason([*status.init_container_statuses, *status.container_statuses]),
+        waiting_reason=waiting_reason([*(status.init_container_statuses or ()), *statuses]),
         had_run=any(has_run(s.state) or has_run(s.last_state) for s in named),
         deleting=meta.deletion_timestamp is not None,
     )
@@ -267,14 +136,86 @@ def has_run(states: ContainerStates) -> bool:
     if states.running is not None:
         return True
     ended = states.terminated
-    return ended is not None and ended.started_at is not None and ended.started_at > BEGINNING
+    return ended is not None and ended.started_at is not None and ended.started_at > LONG_AGO
 
 
-def read_node(raw: bytes | msgspec.Raw) -> Node | None:
+def read_bound_pod(raw: bytes | msgspec.Raw) -> BoundPod | None:
+    """Reads a Pod that uses room of a node. Returns None for a Pod without a node."""
+    wire = msgspec.json.decode(raw, type=WirePod)
+    return bound_pod_of(wire) if wire.spec.node_name else None
+
+
+def pod_reader(namespace: str, installation: str) -> Callable[[bytes | msgspec.Raw], BoundPod | None]:
+    """Reads Pods of all namespaces: those that use room, and those of the installation, whatever their phase."""
+    ours = {ids.MANAGED_BY: ids.MANAGER, ids.LABEL_INSTALLATION: installation}
+
+    def read(raw: bytes | msgspec.Raw) -> BoundPod | None:
+        wire = msgspec.json.decode(raw, type=WirePod)
+        is_own = wire.metadata.namespace == namespace and ours.items() <= (wire.metadata.labels or {}).items()
+        uses_room = wire.spec.node_name and wire.status.phase not in ENDED
+        if not is_own:
+            return bound_pod_of(wire) if uses_room else None
+        own = own_pod_of(wire)
+        return bound_pod_of(wire, own) if uses_room else BoundPod(full_name(wire.metadata), "", NOTHING, own=own)
+
+    return read
+
+
+def bound_pod_of(wire: WirePod, own: Pod | None = None) -> BoundPod:
+    meta, status = wire.metadata, wire.status
+    given = {one.name: one for one in (*(status.init_container_statuses or ()), *(status.container_statuses or ()))}
+    asks = asked_of(wire.spec, lambda container: taken(container, given.get(container.name)))
+    return BoundPod(full_name(meta), wire.spec.node_name, asks, pod_keys(meta), own)
+
+
+def pod_keys(meta: Meta) -> tuple[str, ...]:
+    """The names by which a reservation may call a Pod."""
+    owners = (owner.uid for owner in meta.owner_references or ())
+    return keys_of(meta.namespace, meta.name, meta.uid, meta.labels or {}, owners)
+
+
+def asked_of(spec: PodSpec, requests_of: Callable[[Container], Written]) -> Amounts:
+    """The requests of a Pod, as kube-scheduler counts them."""
+    first = tuple((requests_of(one), one.restart_policy == "Always") for one in spec.init_containers or ())
+    containers = tuple(requests_of(one) for one in spec.containers)
+    whole = requests(spec.resources.requests if spec.resources else None)
+    return asked_by((containers, first, requests(spec.overhead), whole))
+
+
+def taken(container: Container, status: ContainerStatus | None) -> Written:
+    """For each resource the larger of request and given amount, as kube-scheduler counts a resized Pod (KEP-1287)."""
+    asked = container.resources.requests or {}
+    if status is None:
+        return requests(asked)
+    largest = dict(asked)
+    for given in (status.allocated_resources, status.resources.requests if status.resources else None):
+        for name, amount in (given or {}).items():
+            if name not in largest or is_more(amount, largest[name]):
+                largest[name] = amount
+    return requests(largest)
+
+
+def is_more(amount: str, other: str) -> bool:
+    try:
+        return amount != other and milli_of(amount) > milli_of(other)
+    except ValueError:  # an unreadable quantity counts as nothing
+        return False
+
+
+def requests(written: dict[str, str] | None) -> Written:
+    return tuple((written or {}).items())
+
+
+def read_node(raw: bytes | msgspec.Raw) -> Node:
     wire = msgspec.json.decode(raw, type=WireNode)
     ready = next((c.status for c in wire.status.conditions if c.type == "Ready"), "Unknown")
-    tainted = any(taint.key == UNREACHABLE for taint in wire.spec.taints)
-    return Node(name=wire.metadata.name, ready=ready == "True", unreachable=tainted or ready == "Unknown")
+    return Node(
+        name=wire.metadata.name,
+        created_at=wire.metadata.creation_timestamp or LONG_AGO,
+        ready=ready == "True",
+        unreachable=ready == "Unknown" or any(taint.key == UNREACHABLE for taint in wire.spec.taints),
+        size=amounts(wire.status.allocatable.items()),
+    )
 
 
 def read_status(body: bytes) -> ApiStatus:

@@ -25,8 +25,9 @@ from msgspec import Struct
 
 from dispatcher.kube.client import KubeClient, WatchSilent
 from dispatcher.kube.listing import Resource, list_all
-from dispatcher.kube.objects import UNREADABLE, Event, Meta, Wire, read_status
+from dispatcher.kube.objects import read_status
 from dispatcher.kube.store import Named, Store
+from dispatcher.kube.wire import UNREADABLE, Bare, Event
 from dispatcher.model.errors import ClusterAway, ClusterError, ClusterRefused
 from dispatcher.runtime.clock import elapsed
 from dispatcher.runtime.metrics import RELISTS
@@ -56,34 +57,31 @@ class Pace(Struct, frozen=True):
     longest_pause: float = 30
 
 
-class Bare(Wire, frozen=True):
-    """Any object, read only for its metadata."""
-
-    metadata: Meta = Meta()
-
-
 class Reflector(Generic[T]):
-    """Keeps `store` current, and calls `changed` after each change.
+    """Keeps `store` current. `store.on_each` tells each change, `on_list` tells each list.
 
     fault: why the store must not be used; empty if it may.
     is_following: whether a watch is open now.
     """
 
     def __init__(
-        self, client: KubeClient, resource: Resource[T], changed: Callable[[], None],
-        pace: Pace = Pace(), chance: random.Random | None = None,
-    ) -> None:  # fmt: skip
+        self, client: KubeClient, resource: Resource[T], pace: Pace = Pace(), chance: random.Random | None = None
+    ) -> None:
         self.store: Store[T] = Store()
         self.resource = resource
         self.fault = "not listed yet"
         self.is_following = False
         self._client = client
-        self._changed = changed
+        self._heard_list: list[Callable[[], None]] = []
         self._pace = pace
         self._chance = chance or random.Random()  # noqa: S311  # jitter, not a secret
         self._pauses = 0
         self._is_asked = False
         self._following: asyncio.Timeout | None = None
+
+    def on_list(self, heard: Callable[[], None]) -> None:
+        """Calls `heard` after each list, even if it brought no change: the store may be used from now on."""
+        self._heard_list.append(heard)
 
     def relist(self) -> None:
         """Makes the store stale until a list that begins after this call has been read."""
@@ -121,7 +119,8 @@ class Reflector(Generic[T]):
         RELISTS.labels(self.resource.name, "drift" if drifted and is_check else cause).inc()
         if not self._is_asked:
             self.fault = ""
-        self._changed()
+        for heard in self._heard_list:
+            heard()
 
     async def _follow_until_asked(self) -> str:
         """Like `_follow`, but a call of `relist` ends it."""
@@ -192,8 +191,10 @@ class Reflector(Generic[T]):
         self.store.prove(elapsed(), meta.resource_version)
         if event.type == "BOOKMARK":
             return
-        if self.store.drop(self.resource.key(meta)) if fact is None else self.store.put(fact):
-            self._changed()
+        if fact is None:
+            self.store.drop(self.resource.key(meta))
+        else:
+            self.store.put(fact)
 
     async def _wait_for_kind(self) -> None:
         """Waits for a kind that the cluster does not have yet. Until then the store is empty and valid."""

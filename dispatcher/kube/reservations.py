@@ -10,8 +10,9 @@ from msgspec import Struct
 
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.listing import Resource, list_all
-from dispatcher.kube.objects import Meta, full_name
+from dispatcher.kube.wire import Bare, Meta, WirePod, full_name
 from dispatcher.model.amounts import amounts
+from dispatcher.model.cluster import LONG_AGO
 from dispatcher.model.errors import ClusterRefused
 from dispatcher.model.identity import WOKEN_AT
 from dispatcher.model.reservations import Reservation, key_of
@@ -53,12 +54,6 @@ class WireReservation(Struct, frozen=True):
     status: WireStatus = WireStatus()
 
 
-class Bare(Struct, frozen=True):
-    """Any NodeReservation, read only for its name."""
-
-    metadata: Meta = Meta()
-
-
 def read_reservation(raw: bytes | msgspec.Raw) -> Reservation | None:
     """Reads a NodeReservation. Returns None if it does not fit deploy/crd, for example if it is older than that schema.
 
@@ -75,7 +70,8 @@ def read_reservation(raw: bytes | msgspec.Raw) -> Reservation | None:
 def reservation_of(wire: WireReservation) -> Reservation:
     """Raises OverflowError if the end is later than any date."""
     meta, spec = wire.metadata, wire.spec
-    ends_at = spec.expires_at or meta.creation_timestamp + timedelta(seconds=spec.ttl_seconds)
+    made_at = meta.creation_timestamp or LONG_AGO
+    ends_at = spec.expires_at or made_at + timedelta(seconds=spec.ttl_seconds)
     held = amounts((name, str(amount)) for name, amount in spec.resources.items())
     return Reservation(
         name=full_name(meta),
@@ -84,7 +80,7 @@ def reservation_of(wire: WireReservation) -> Reservation:
         amounts={name: amount for name, amount in held.items() if amount > 0},
         target=target_of(meta.namespace, spec.target),
         ends_at=ends_at.timestamp(),
-        made_at=meta.creation_timestamp.timestamp(),
+        made_at=made_at.timestamp(),
         phase=wire.status.phase,
         message=wire.status.message,
     )
@@ -97,20 +93,6 @@ def target_of(namespace: str, target: WireTarget) -> str:
     return key_of(kind, namespace, value)
 
 
-class Scheduled(Struct, frozen=True):
-    type: str = ""
-    message: str = ""
-
-
-class WaitingStatus(Struct, frozen=True):
-    conditions: list[Scheduled] = []
-
-
-class WireWaiting(Struct, frozen=True):
-    metadata: Meta = Meta()
-    status: WaitingStatus = WaitingStatus()
-
-
 class Waiting(Struct, frozen=True):
     """A Pod without a node. `why`: the reason in kube-scheduler's words."""
 
@@ -120,7 +102,7 @@ class Waiting(Struct, frozen=True):
 
 
 def read_waiting(raw: bytes | msgspec.Raw) -> Waiting:
-    wire = msgspec.json.decode(raw, type=WireWaiting)
+    wire = msgspec.json.decode(raw, type=WirePod)
     why = next((one.message for one in wire.status.conditions if one.type == "PodScheduled"), "")
     return Waiting(full_name(wire.metadata), wire.metadata.uid, why)
 

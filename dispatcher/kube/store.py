@@ -12,10 +12,6 @@ class Named(Protocol):
 T = TypeVar("T", bound=Named)
 
 
-def hear_nothing(_before: object, _after: object) -> None:
-    """The default listener: it ignores changes."""
-
-
 class Store(Generic[T]):
     """Objects of one resource. No decision may use them before the first list.
 
@@ -25,7 +21,7 @@ class Store(Generic[T]):
     """
 
     def __init__(self) -> None:
-        self._hear: Callable[[T | None, T | None], None] = hear_nothing
+        self._listeners: list[Callable[[T | None, T | None], None]] = []
         self._items: dict[str, T] = {}
         self.is_synced = False
         self.resource_version = ""
@@ -33,7 +29,11 @@ class Store(Generic[T]):
 
     def on_each(self, hear: Callable[[T | None, T | None], None]) -> None:
         """Calls `hear(before, after)` for each change. `before` is None for a new object, `after` for a deleted one."""
-        self._hear = hear
+        self._listeners.append(hear)
+
+    def _tell(self, before: T | None, after: T | None) -> None:
+        for hear in self._listeners:
+            hear(before, after)
 
     def __contains__(self, name: str) -> bool:
         return name in self._items
@@ -49,25 +49,22 @@ class Store(Generic[T]):
         before, self._items = self._items, fresh
         for name in before.keys() | fresh.keys():
             if before.get(name) != fresh.get(name):
-                self._hear(before.get(name), fresh.get(name))
+                self._tell(before.get(name), fresh.get(name))
         self.is_synced = True
         self.prove(now, resource_version)
         return differs
 
-    def put(self, item: T) -> bool:
-        """Stores an object. Returns True if a field changed. A node's heartbeat changes none of our fields."""
+    def put(self, item: T) -> None:
+        """Stores an object. A node's heartbeat changes none of our fields, so nobody hears of it."""
         before = self._items.get(item.name)
         self._items[item.name] = item
-        if before == item:
-            return False
-        self._hear(before, item)
-        return True
+        if before != item:
+            self._tell(before, item)
 
-    def drop(self, name: str) -> bool:
+    def drop(self, name: str) -> None:
         before = self._items.pop(name, None)
         if before is not None:
-            self._hear(before, None)
-        return before is not None
+            self._tell(before, None)
 
     def has_passed(self, resource_version: str) -> bool:
         """Whether the store has reached a later version (KEP-5504: versions are ordered integers)."""

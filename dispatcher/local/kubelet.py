@@ -22,8 +22,8 @@ from msgspec import Struct
 
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.listing import Resource
-from dispatcher.kube.objects import Meta
 from dispatcher.kube.reflector import Reflector
+from dispatcher.kube.wire import full_name
 from dispatcher.local.containers import build_order, why_refused, why_too_big
 from dispatcher.local.environment import CreateContainerConfigFault, Source, references
 from dispatcher.local.node import LocalNode
@@ -56,10 +56,6 @@ class LocalPod(Struct, frozen=True):
     whole: Json
 
 
-def key(meta: Meta) -> str:
-    return f"{meta.namespace}/{meta.name}"
-
-
 def read_pod(raw: msgspec.Raw | bytes) -> LocalPod:
     whole: Json = msgspec.json.decode(raw)
     meta = whole["metadata"]
@@ -77,8 +73,10 @@ class Kubelet:
         self._folder = folder
         self._clock = clock
         self._wake = asyncio.Event()
-        bound = Resource("pods", "/api/v1/pods", read_pod, fields=f"spec.nodeName={name}", key=key)
-        self._pods = Reflector[LocalPod](client, bound, self._wake.set)
+        bound = Resource("pods", "/api/v1/pods", read_pod, fields=f"spec.nodeName={name}", key=full_name)
+        self._pods = Reflector[LocalPod](client, bound)
+        self._pods.on_list(self._wake.set)
+        self._pods.store.on_each(lambda _before, _after: self._wake.set())
         self._newest: dict[str, LocalPod] = {}
         self._deleted: set[str] = set()
         self._busy: set[str] = set()

@@ -10,29 +10,24 @@ from datetime import datetime
 from msgspec import Struct
 
 from dispatcher.model.amounts import Amounts, added, less, without
-
-
-class NodeSize(Struct, frozen=True):
-    """A node: `size` is what it has for Pods, `created_at` tells it from an earlier node of the same name."""
-
-    name: str
-    created_at: datetime
-    size: Amounts
+from dispatcher.model.cluster import Node, Pod
 
 
 class BoundPod(Struct, frozen=True, gc=False):
-    """A Pod on a node.
+    """A Pod of any namespace that uses room of a node.
 
     name: `namespace/name`.
-    node: name of the node.
+    node: name of the node; empty if the Pod is one of ours and uses no room, because it has no node or has ended.
     asks: the Pod's requests; Pods with equal requests share one object.
     keys: names by which a reservation may call the Pod.
+    own: the same Pod as the dispatcher's decisions see it; None for a Pod of somebody else.
     """
 
     name: str
     node: str
     asks: Amounts
     keys: tuple[str, ...] = ()
+    own: Pod | None = None
 
 
 class FreeCapacity(Struct, frozen=True, gc=False):
@@ -48,10 +43,10 @@ class NodeCapacities:
 
     def __init__(self) -> None:
         self.of: dict[str, FreeCapacity] = {}
-        self._nodes: dict[str, NodeSize] = {}
+        self._nodes: dict[str, Node] = {}
         self._asked: dict[str, Amounts] = defaultdict(dict)
 
-    def hear_node(self, before: NodeSize | None, after: NodeSize | None) -> None:
+    def hear_node(self, before: Node | None, after: Node | None) -> None:
         if after is not None:
             self._nodes[after.name] = after
             self._measure(after.name)

@@ -1,8 +1,14 @@
 """Pods and nodes, as decisions see them. Times are by the API server's clock."""
 
 from datetime import datetime
+from typing import Final
 
 from msgspec import Struct
+
+from dispatcher.model.amounts import NOTHING, Amounts
+
+LONG_AGO: Final = datetime.fromisoformat("1970-01-02T00:00:00+00:00")
+"""Stands for a time that an object does not have. kubelet reports 1970-01-01 for a container that never started."""
 
 
 class Pod(Struct, frozen=True, kw_only=True):
@@ -29,9 +35,16 @@ class Pod(Struct, frozen=True, kw_only=True):
     deleting: bool = False
 
 
-class Node(Struct, frozen=True, kw_only=True):
-    """A node. `unreachable`: its kubelet has not reported for so long that the cluster gave up on it."""
+class Node(Struct, frozen=True):
+    """A node.
+
+    created_at: tells it from an earlier node of the same name.
+    size: what it has for Pods (allocatable), in thousandths.
+    unreachable: its kubelet has not reported for so long that the cluster gave up on it.
+    """
 
     name: str
-    ready: bool
-    unreachable: bool
+    created_at: datetime = LONG_AGO
+    size: Amounts = NOTHING
+    ready: bool = True
+    unreachable: bool = False

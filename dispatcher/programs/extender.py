@@ -19,10 +19,12 @@ from aiohttp import web
 
 from dispatcher.extender.node_filter import ClusterFacts
 from dispatcher.extender.server import Extender
-from dispatcher.kube.capacity import CapacityMirror
+from dispatcher.kube.capacity import BOUND_PODS, CapacityMirror
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import log_in
-from dispatcher.model.capacity import NodeCapacities
+from dispatcher.kube.listing import Resource
+from dispatcher.kube.reflectors import Reflectors
+from dispatcher.model.capacity import BoundPod, NodeCapacities
 from dispatcher.model.errors import SettingsError
 from dispatcher.programs.reporting import Reporting
 from dispatcher.reservations.book import ReservationBook
@@ -48,10 +50,14 @@ async def run(settings: Settings) -> None:
     """Runs until SIGTERM or SIGINT. Calls that came before are answered."""
     client = KubeClient(await log_in(settings.kube))
     try:
-        answering = Answering(settings, client)
+        reflectors = Reflectors(client)
+        answering = Answering(settings, reflectors)
         probes = await health.serve(health.build_app(answering.checks), settings.service.listen_address)
         try:
-            await answering.run(stop_on_signals())
+            async with asyncio.TaskGroup() as group:
+                following = group.create_task(reflectors.run())
+                await answering.run(stop_on_signals())
+                following.cancel()
         finally:
             await probes.cleanup()
     finally:
@@ -61,12 +67,13 @@ async def run(settings: Settings) -> None:
 class Answering:
     """The program, alone or in the process of the dispatcher (`run --with-extender`)."""
 
-    def __init__(self, settings: Settings, client: KubeClient) -> None:
+    def __init__(self, settings: Settings, reflectors: Reflectors, bound_pods: Resource[BoundPod] = BOUND_PODS) -> None:
         """SettingsError: the certificates cannot be used."""
+        client = reflectors.client
         self._settings = settings.extender
         self._capacities = NodeCapacities()
         self._book = ReservationBook(self._capacities)
-        self._mirror = mirror = CapacityMirror(client, self._book)
+        self._mirror = mirror = CapacityMirror(reflectors, self._book, bound_pods)
         facts = ClusterFacts(
             is_synced=mirror.is_synced,
             is_certain=self._is_certain,
@@ -94,7 +101,7 @@ class Answering:
             await listen(server, "DISPATCHER_EXTENDER_ADDRESS", self._settings.address, self._tls.context)
             log.info("started", address=self._settings.address, tls=bool(self._settings.tls_dir))
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(work) for work in (self._mirror.run(), *(one.run(stop) for one in rounds))]
+                tasks = [group.create_task(work) for work in (one.run(stop) for one in rounds)]
                 calm_collector()
                 await stop.wait()
                 await drain(server, extender)

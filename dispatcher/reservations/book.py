@@ -21,7 +21,8 @@ from collections.abc import Collection
 from typing import Final
 
 from dispatcher.model.amounts import NOTHING, Amounts
-from dispatcher.model.capacity import BoundPod, NodeCapacities, NodeSize
+from dispatcher.model.capacity import BoundPod, NodeCapacities
+from dispatcher.model.cluster import Node
 from dispatcher.model.reservations import Reservation, key_of
 from dispatcher.reservations.assumed_pods import ANYWHERE, AssumedPods, PossibleNodes
 from dispatcher.reservations.change_log import ChangeLog
@@ -52,7 +53,7 @@ class ReservationBook:
         if self._lifecycle.hear_reservation(before, after):
             self._assumed.count_every_pod()
 
-    def hear_node(self, before: NodeSize | None, after: NodeSize | None) -> None:
+    def hear_node(self, before: Node | None, after: Node | None) -> None:
         self._capacities.hear_node(before, after)
         for node in (before, after):
             if node is not None:

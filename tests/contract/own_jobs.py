@@ -84,6 +84,11 @@ class Account:
         collection = f"/{groups.get(resource, 'api/v1')}/namespaces/{self.namespace}/{resource}"
         return f"{collection}/{name}" if name else collection
 
+    async def create_pod(self, name: str, labels: dict[str, str], **spec: str) -> None:
+        """A Pod of no Job, which the administrator creates, and which no scheduler places."""
+        whole = {"containers": [{"name": "x", "image": "x"}], "schedulerName": "nobody", **spec}
+        await self.plane.admin("POST", self.path("pods"), {"metadata": {"name": name, "labels": labels}, "spec": whole})
+
     async def pods_of(self, job: Job) -> list[Json]:
         params = {"labelSelector": f"batch.kubernetes.io/controller-uid={job.uid}"}
         items: list[Json] = (await self.plane.admin("GET", self.path("pods"), params=params))["items"]

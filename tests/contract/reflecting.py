@@ -24,7 +24,7 @@ QUICK = Pace(watch=30, relist=600, first_pause=0.02, longest_pause=0.2)
 async def reflecting(client: KubeClient, path: str, pace: Pace, name: str) -> AsyncIterator[Reflector[Job]]:
     """Runs the reflector until the block ends; a reflector that ends by itself fails the test."""
     resource = Resource(name, path, read_job, job_selector(SITE.installation))
-    reflector = Reflector[Job](client, resource, lambda: None, pace, random.Random(7))
+    reflector = Reflector[Job](client, resource, pace, random.Random(7))
     running = asyncio.create_task(reflector.run())
     try:
         yield reflector

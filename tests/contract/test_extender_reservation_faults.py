@@ -237,10 +237,14 @@ async def test_failed_write_of_one_note_delays_no_other_pod(cut_off: tuple[KubeP
     (node,) = await reserved.node_group.nodes(1, cpu="3900m")
     hold = await reserved.reservations.hold(node, {"cpu": "3900m"}, jobName="ours")
     await reserved.wait_until_held(node)
-    first, second = [await reserved.pod(cpu="1000m") for _ in range(2)]
-    for pod in (first, second):
-        await reserved.node_group.held(pod, "Unschedulable", CPU)
+    first, second = [await reserved.gated_pod(cpu="1000m") for _ in range(2)]
+    await reserved.refuse_all(node)
     rule = proxy.add(status(500), lambda asked: asks("patch", "pods/status")(asked) and asked.name == first)
     await reserved.reservations.release(hold)
-    assert await reserved.node_group.bound(second, seconds=20) == [node]
-    assert rule.hits
+
+    async def is_second_noted() -> str:
+        return (await reserved.notes())[second]
+
+    await wait_for(is_second_noted, "the second note")
+    await wait_for(lambda: rule.hits, "a failed write of the first note")
+    assert not (await reserved.notes())[first]

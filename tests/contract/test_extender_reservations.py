@@ -9,7 +9,6 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from dispatcher.model.identity import WOKEN_AT
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import wait_for
 from tests.scheduling.node_usage import NodeUsage
@@ -22,7 +21,6 @@ pytestmark = pytest.mark.usefixtures("reservations")
 
 
 SECOND = timedelta(seconds=1)
-GATE = [{"name": "test.dispatcher.internal/gate"}]
 
 
 AMOUNTS = {
@@ -111,21 +109,15 @@ async def test_owners_that_share_a_node_are_bound_at_once(reserved: ReservedNode
 
 
 async def test_all_waiting_pods_are_notified_within_seconds(reserved: ReservedNodes) -> None:
-    """A hundred Pods that kube-scheduler leaves alone; otherwise it would try them again for reasons of its own."""
     (node,) = await reserved.node_group.nodes(1, cpu="3900m", pods=200)
     hold = await reserved.reservations.hold(node, {"cpu": "3900m"}, jobName="ours")
     await reserved.wait_until_held(node)
-    await asyncio.gather(*(reserved.pod(cpu="10m", schedulingGates=GATE) for _ in range(100)))
-    for pod in (await reserved.node_group.pods()).values():
-        _, answer = await reserved.own_extender.post("filter", {"Pod": pod, "NodeNames": [node]})
-        assert answer["FailedAndUnresolvableNodes"] == {node: CPU}
+    await asyncio.gather(*(reserved.gated_pod(cpu="10m") for _ in range(100)))
+    await reserved.refuse_all(node)
     await reserved.reservations.release(hold)
 
     async def are_told() -> list[datetime]:
-        notes = [
-            pod["metadata"].get("annotations", {}).get(WOKEN_AT, "")
-            for pod in (await reserved.node_group.pods()).values()
-        ]
+        notes = (await reserved.notes()).values()
         return sorted(map(datetime.fromisoformat, notes)) if all(notes) else []
 
     told = await wait_for(are_told, "all are told", 20)

@@ -10,8 +10,9 @@ import pytest
 import pytest_asyncio
 
 from dispatcher.kube.client import KubeClient
-from dispatcher.kube.mirror import MOST_SECONDS, Mirror
+from dispatcher.kube.mirror import Mirror
 from dispatcher.kube.reflector import Pace
+from dispatcher.kube.reflectors import MOST_SECONDS, Reflectors
 from tests.builders import SITE, a_pod
 from tests.contract.reflecting import QUICK, change_something, content, reflecting_script, settled
 from tests.contract.scripted_api import JOBS, NAMESPACE, NODES, PODS, Fault, ScriptedApi, serving
@@ -37,8 +38,9 @@ async def api() -> AsyncIterator[ScriptedApi]:
 @asynccontextmanager
 async def mirroring(api: ScriptedApi, *, with_nodes: bool = True) -> AsyncIterator[Mirror]:
     client = KubeClient(api.login(), silence=5)
-    mirror = Mirror(client, NAMESPACE, SITE.installation, with_nodes=with_nodes, pace=QUICK)
-    running = asyncio.create_task(mirror.run())
+    reflectors = Reflectors(client, QUICK)
+    mirror = Mirror(reflectors, NAMESPACE, SITE.installation, with_nodes=with_nodes)
+    running = asyncio.create_task(reflectors.run())
     try:
         yield mirror
         assert not running.done(), running.exception()
@@ -100,14 +102,14 @@ class TestStale:
     async def test_nodes_are_known_by_their_watch(self, api: ScriptedApi) -> None:
         async with mirroring(api) as mirror:
             await fresh(mirror)
-            mirror._pods.store.put(a_pod(node_name="made-up"))
+            mirror._hear_own_pod(None, a_pod(node_name="made-up"))
             assert (mirror.has_shown("thing-1"), mirror.has_shown("made-up")) == (True, False)
 
     async def test_nodes_that_may_not_be_watched_are_known_by_our_pods(self, api: ScriptedApi) -> None:
         async with mirroring(api, with_nodes=False) as mirror:
             await fresh(mirror)
-            mirror._pods.store.put(a_pod(node_name="node-1"))
-            mirror._pods.store.drop(a_pod().name)
+            mirror._hear_own_pod(None, a_pod(node_name="node-1"))
+            mirror._hear_own_pod(a_pod(node_name="node-1"), None)
             assert (mirror.has_shown("node-1"), mirror.has_shown("thing-1")) == (True, False)
 
     async def test_view_does_not_change(self, api: ScriptedApi) -> None:

@@ -11,10 +11,13 @@ import msgspec
 import pytest
 import pytest_asyncio
 
+from dispatcher.kube.capacity import pods_of_all
 from dispatcher.kube.listing import PAGE
 from dispatcher.kube.mirror import Mirror
 from dispatcher.kube.reflector import Pace, Reflector
+from dispatcher.kube.reflectors import Reflectors
 from dispatcher.model.errors import ClusterRefused
+from dispatcher.model.identity import LABEL_INSTALLATION, MANAGED_BY, MANAGER
 from dispatcher.model.jobs import Job, Manifest
 from tests.builders import SITE
 from tests.contract.own_jobs import Account, dispatcher_account
@@ -137,10 +140,40 @@ class TestWithoutFaults:
         assert relists("busy", "fault") == 0
 
 
+class TestSharedReflectors:
+    async def test_own_pods_are_taken_from_the_pods_of_all_namespaces(self, account: Account, tmp_path: Path) -> None:
+        """A mirror that follows all Pods has the same Pods as one that follows ours. Others do not wake it."""
+        token = tmp_path / "admin"
+        token.write_text(account.plane.admin_token)
+        reflectors = Reflectors(account.open_client(token), QUICK)
+        every = pods_of_all(account.namespace, SITE.installation)
+        selected, shared = (
+            Mirror(reflectors, account.namespace, SITE.installation, with_nodes=False, all_pods=pods)
+            for pods in (None, every)
+        )
+        told: list[str] = []
+        shared.on_change(lambda: told.append("again"))
+        running = asyncio.create_task(reflectors.run())
+        await account.plane.wait_for(lambda: not (selected.stale() or shared.stale()), "all is listed")
+        await account.create_pod("ours", {MANAGED_BY: MANAGER, LABEL_INSTALLATION: SITE.installation})
+        await account.plane.wait_for(lambda: set(shared.view().pods) == {"ours"}, "our Pod")
+        await account.plane.wait_for(lambda: shared.view().pods == selected.view().pods, "the same Pods")
+        before, others = len(told), reflectors.of(every).store
+        await account.create_pod("theirs", {}, nodeName="nowhere")
+        await account.plane.wait_for(lambda: f"{account.namespace}/theirs" in others, "the Pod of somebody else")
+        assert (set(shared.view().pods), len(told)) == ({"ours"}, before)
+        await account.plane.admin("DELETE", account.path("pods", "ours"), {"gracePeriodSeconds": 0})
+        await account.plane.wait_for(lambda: not shared.view().pods, "our Pod is gone")
+        shared.relist()
+        assert shared.stale() == "jobs: a new list is under way; pods: a new list is under way"
+        running.cancel()
+
+
 class TestOutage:
     async def test_restarted_server_is_followed_again_with_the_same_content(self, account: Account) -> None:
-        mirror = Mirror(account.client, account.namespace, SITE.installation, with_nodes=True, pace=QUICK)
-        running = asyncio.create_task(mirror.run())
+        reflectors = Reflectors(account.client, QUICK)
+        mirror = Mirror(reflectors, account.namespace, SITE.installation, with_nodes=True)
+        running = asyncio.create_task(reflectors.run())
         made = {(await account.created(suspended_job(account))).name for _ in range(3)}
         await account.plane.wait_for(lambda: set(mirror.view().jobs) == made and not mirror.stale(), "three Jobs")
         await account.plane.stop_api_server()
@@ -183,7 +216,7 @@ class TestOutage:
             await account.plane.stop_api_server()  # the server's watch cache would still have what etcd has forgotten
             await account.plane.start_api_server()
             assert set(await settled(account, reflector)) == made
-            asleep = Reflector(account.client, reflector.resource, lambda: None)
+            asleep = Reflector(account.client, reflector.resource)
             asleep.store.replace((), old, time.monotonic())
             with pytest.raises(ClusterRefused, match="too old resource version") as refusal:
                 await asleep._follow()

@@ -13,6 +13,7 @@ from dispatcher.kube.listing import PAGE, Resource
 from dispatcher.kube.mirror import Mirror
 from dispatcher.kube.objects import read_job
 from dispatcher.kube.reflector import Pace, Reflector
+from dispatcher.kube.reflectors import Reflectors
 from dispatcher.model.identity import job_selector
 from dispatcher.model.jobs import Job
 from dispatcher.runtime.clock import elapsed
@@ -186,7 +187,8 @@ async def test_request_next_to_a_due_list_makes_that_list_consistent(api: Script
     api.watches.append(late_event)
     client = KubeClient(api.login())
     resource = Resource("jobs", JOBS, read_job, job_selector(SITE.installation))
-    reflector = Reflector[Job](client, resource, ask, Pace(watch=30, relist=1), random.Random(7))
+    reflector = Reflector[Job](client, resource, Pace(watch=30, relist=1), random.Random(7))
+    reflector.store.on_each(lambda _before, _after: ask())
     running = asyncio.create_task(reflector.run())
     try:
         await wait_for(lambda: bool(asked) and len(api.requests("list")) > asked[0], "the list")
@@ -234,8 +236,9 @@ async def test_many_requests_lose_nothing(api: ScriptedApi) -> None:
 
 async def test_view_is_stale_until_jobs_and_pods_are_listed_anew(api: ScriptedApi) -> None:
     client, told = KubeClient(api.login()), asyncio.Event()
-    mirror = Mirror(client, NAMESPACE, SITE.installation, with_nodes=True, pace=QUICK)
-    running = asyncio.create_task(mirror.run())
+    reflectors = Reflectors(client, QUICK)
+    mirror = Mirror(reflectors, NAMESPACE, SITE.installation, with_nodes=True)
+    running = asyncio.create_task(reflectors.run())
     try:
         await wait_for(lambda: not mirror.stale(), "the first lists")
         await watches(api, 3)

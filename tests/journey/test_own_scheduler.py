@@ -157,6 +157,8 @@ async def test_one_process_can_dispatch_and_answer_kube_scheduler(place: Place, 
         url = f"http://127.0.0.1:{both.extender_port}/prioritize"
         async with aiohttp.ClientSession() as session, session.post(url, json=asked) as answer:
             assert await answer.json() == [{"Host": nodes[0], "Score": 3}, {"Host": nodes[1], "Score": 0}]
+        for resource in ("nodes", "pods"):
+            assert await both.metric("dispatcher_relists_total", resource=resource, cause="start") == 1, "one watch"
         assert await both.stop() == 0
 
 

@@ -11,7 +11,8 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dispatcher.model.capacity import BoundPod, NodeCapacities, NodeSize
+from dispatcher.model.capacity import BoundPod, NodeCapacities
+from dispatcher.model.cluster import Node
 from dispatcher.model.reservations import Reservation
 from dispatcher.reservations.assumed_pods import ASSUMED_TICKS
 from dispatcher.reservations.book import ReservationBook
@@ -44,7 +45,7 @@ class AgainstTheModel(RuleBasedStateMachine):
     def begin(self) -> None:
         self.now, self.number = 0.0, 0
         self.holds = ReservationBook(NodeCapacities())
-        self.nodes: dict[str, NodeSize] = {}
+        self.nodes: dict[str, Node] = {}
         self.reservations: dict[str, Reservation] = {}
         self.landed: set[str] = set()
         self.bound: dict[str, BoundPod] = {}
@@ -53,7 +54,7 @@ class AgainstTheModel(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NODES), more=st.integers(0, 2))
     def node_comes(self, name: str, more: int) -> None:
-        size = NodeSize(name, NOW, {resource: amount + more for resource, amount in SIZE.items()})
+        size = Node(name, NOW, {resource: amount + more for resource, amount in SIZE.items()})
         self.holds.hear_node(self.nodes.get(name), size)
         self.nodes[name] = size
 

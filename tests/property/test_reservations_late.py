@@ -7,7 +7,8 @@ from random import Random
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from dispatcher.model.capacity import BoundPod, NodeCapacities, NodeSize
+from dispatcher.model.capacity import BoundPod, NodeCapacities
+from dispatcher.model.cluster import Node
 from dispatcher.model.reservations import Reservation, key_of
 from dispatcher.reservations.assumed_pods import ASSUMED_TICKS
 from dispatcher.reservations.book import ReservationBook
@@ -51,7 +52,7 @@ class BehindAScheduler(RuleBasedStateMachine):
         self.waits: dict[str, tuple[PodRequest, frozenset[str]]] = {}
         self.bound: dict[str, BoundPod] = {}
         for node in NODES:
-            self.holds.hear_node(None, NodeSize(node, NOW, SIZE))
+            self.holds.hear_node(None, Node(node, NOW, SIZE))
 
     @rule(node=st.sampled_from(NODES), resource=st.sampled_from(SCARCE), amount=st.integers(1, 4),
           seconds=st.integers(5, 30), chance=st.randoms(use_true_random=False))  # fmt: skip

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from dispatcher.kube.reservations import PATH
+from dispatcher.model.identity import WOKEN_AT
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.waiting import wait_for
@@ -91,6 +92,21 @@ class ReservedNodes:
 
     async def pod(self, **wanted: Any) -> str:
         return await self.node_group.pod(self.scheduler, **wanted)
+
+    async def gated_pod(self, **wanted: Any) -> str:
+        """A Pod that kube-scheduler leaves alone. Any other Pod it may try again for reasons of its own."""
+        return await self.pod(schedulingGates=[{"name": "test.dispatcher.internal/gate"}], **wanted)
+
+    async def refuse_all(self, node: str) -> None:
+        """Asks the extender about the node for each Pod, as kube-scheduler would, and expects a refusal."""
+        for pod in (await self.node_group.pods()).values():
+            _, answer = await self.own_extender.post("filter", {"Pod": pod, "NodeNames": [node]})
+            assert answer["FailedAndUnresolvableNodes"] == {node: CPU}
+
+    async def notes(self) -> dict[str, str]:
+        """The time of the extender's note on each Pod; empty without one."""
+        pods = await self.node_group.pods()
+        return {name: pod["metadata"].get("annotations", {}).get(WOKEN_AT, "") for name, pod in pods.items()}
 
     async def wait_until_held(self, node: str, asks: Json = WHOLE) -> None:
         """Waits until the extender refuses the node to strangers. At its start it knows no holds for a while."""

@@ -8,7 +8,8 @@ import msgspec
 
 from dispatcher.extender.node_filter import ClusterFacts, NodeFilter, always
 from dispatcher.extender.wire import Pod
-from dispatcher.model.capacity import BoundPod, NodeCapacities, NodeSize
+from dispatcher.model.capacity import BoundPod, NodeCapacities
+from dispatcher.model.cluster import Node
 from dispatcher.model.notices import Notices
 from dispatcher.model.reservations import Reservation, key_of
 from dispatcher.reservations.book import ReservationBook
@@ -35,7 +36,7 @@ def a_node_filter(
     """Two nodes of four cores. On node `a` two cores are reserved for a minute."""
     book = ReservationBook(NodeCapacities())
     for name in NODES:
-        book.hear_node(None, NodeSize(name, NOW, {"cpu": 4000, "pods": 110_000}))
+        book.hear_node(None, Node(name, NOW, {"cpu": 4000, "pods": 110_000}))
     for pod in bound:
         book.hear_pod(None, pod)
     ends_at = (NOW + timedelta(minutes=1)).timestamp()

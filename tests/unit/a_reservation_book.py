@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from dispatcher.model.capacity import BoundPod, NodeCapacities, NodeSize
+from dispatcher.model.capacity import BoundPod, NodeCapacities
+from dispatcher.model.cluster import Node
 from dispatcher.model.reservations import Reservation, key_of
 from dispatcher.reservations.book import ReservationBook
 from dispatcher.reservations.fit import REFUSED
@@ -38,7 +39,7 @@ class Cluster:
         self.book = ReservationBook(NodeCapacities())
         self.nodes = tuple(nodes)
         for name in nodes:
-            self.book.hear_node(None, NodeSize(name, NOW, size))
+            self.book.hear_node(None, Node(name, NOW, size))
         for one in reservations:
             self.book.hear_reservation(None, one)
 

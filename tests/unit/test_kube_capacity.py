@@ -5,7 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from dispatcher.kube.capacity import read_bound_pod
+from dispatcher.kube.objects import pod_reader, read_bound_pod, read_pod
+from dispatcher.model.identity import LABEL_INSTALLATION, MANAGED_BY, MANAGER
 
 
 def a_pod(status: dict[str, Any], **spec: Any) -> bytes:
@@ -67,3 +68,41 @@ def test_pods_with_equal_requests_share_one_object() -> None:
 
 def test_a_pod_without_a_node_is_not_read() -> None:
     assert read_bound_pod(a_pod({}, nodeName="")) is None
+
+
+OURS = {MANAGED_BY: MANAGER, LABEL_INSTALLATION: "prod"}
+
+
+@pytest.mark.parametrize(
+    ("namespace", "labels", "is_own"),
+    [
+        ("jobs", OURS, True),
+        ("jobs", OURS | {"more": "labels"}, True),
+        ("elsewhere", OURS, False),
+        ("jobs", OURS | {LABEL_INSTALLATION: "another"}, False),
+        ("jobs", {LABEL_INSTALLATION: "prod"}, False),
+        ("jobs", {}, False),
+    ],
+)
+@pytest.mark.parametrize(
+    ("node", "phase", "uses_room"),
+    [
+        ("a", "Running", True),
+        ("a", "Pending", True),
+        ("", "Pending", False),
+        ("a", "Failed", False),
+        ("a", "Succeeded", False),
+    ],
+)
+def test_of_all_pods_ours_and_those_that_use_room_are_read(
+    namespace: str, labels: dict[str, str], is_own: bool, node: str, phase: str, uses_room: bool
+) -> None:
+    meta = {"name": "p", "namespace": namespace, "labels": labels}
+    raw = msgspec.json.encode({"metadata": meta, "spec": {"nodeName": node}, "status": {"phase": phase}})
+    pod = pod_reader("jobs", "prod")(raw)
+    if not (is_own or uses_room):
+        assert pod is None
+        return
+    assert pod is not None
+    assert (pod.name, pod.node) == (f"{namespace}/p", "a" if uses_room else "")
+    assert pod.own == (read_pod(raw) if is_own else None)

@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from dispatcher.jobs.manifest import build_job
-from dispatcher.kube.objects import Event, Meta, Page, encode, full_name, read_job, read_phase, read_status
+from dispatcher.kube.objects import encode, read_job, read_phase, read_status
+from dispatcher.kube.wire import Event, Meta, Page, full_name
 from dispatcher.model.jobs import Job, Phase
 from dispatcher.model.launches import Launch
 from tests.builders import DATABASE_ID, IMAGE, SITE, a_task, a_template, an_order

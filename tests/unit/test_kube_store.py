@@ -46,12 +46,16 @@ def test_a_view_does_not_change() -> None:
 
 
 def test_only_a_changed_object_counts_as_a_change() -> None:
-    store = a_store(a_node("a"))
-    assert not store.put(a_node("a")), "a heartbeat"
-    assert store.put(a_node("a", ready=False))
-    assert store.put(a_node("b"))
-    assert store.drop("b")
-    assert not store.drop("b")
+    store, told = a_store(a_node("a")), list[tuple[Node | None, Node | None]]()
+    store.on_each(lambda before, after: told.append((before, after)))
+    store.put(a_node("a"))  # a heartbeat
+    store.put(a_node("a", ready=False))
+    store.put(a_node("b"))
+    store.drop("b")
+    store.drop("b")
+    assert told == [
+        (a_node("a"), a_node("a", ready=False)), (None, a_node("b")), (a_node("b"), None)
+    ]  # fmt: skip
 
 
 def test_a_sign_of_life_renews_the_proof_and_may_move_the_version() -> None:

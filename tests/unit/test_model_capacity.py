@@ -8,25 +8,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.model.amounts import Amounts
-from dispatcher.model.capacity import BoundPod, FreeCapacity, NodeCapacities, NodeSize
+from dispatcher.model.capacity import BoundPod, FreeCapacity, NodeCapacities
+from dispatcher.model.cluster import Node
 from tests.builders import NOW, later
 
 LARGE = {"cpu": 8000, "memory": 1000, "pods": 110_000}
 SMALL = {"cpu": 1000, "memory": 100, "pods": 1000}
 
 
-def a_size(name: str = "a", size: Amounts = LARGE, age: float = 0) -> NodeSize:
-    return NodeSize(name, NOW - timedelta(seconds=age), size)
+def a_size(name: str = "a", size: Amounts = LARGE, age: float = 0) -> Node:
+    return Node(name, NOW - timedelta(seconds=age), size)
 
 
 def a_bound(node: str = "a", asks: Amounts = SMALL, name: str = "default/x") -> BoundPod:
     return BoundPod(name, node, asks)
 
 
-def rooms_of(*heard: NodeSize | BoundPod) -> NodeCapacities:
+def rooms_of(*heard: Node | BoundPod) -> NodeCapacities:
     rooms = NodeCapacities()
     for one in heard:
-        if isinstance(one, NodeSize):
+        if isinstance(one, Node):
             rooms.hear_node(None, one)
         else:
             rooms.hear_pod(None, one)
@@ -115,7 +116,7 @@ steps = st.lists(
 )
 
 
-def counted(nodes: Mapping[str, NodeSize], pods: Mapping[str, BoundPod]) -> dict[str, FreeCapacity]:
+def counted(nodes: Mapping[str, Node], pods: Mapping[str, BoundPod]) -> dict[str, FreeCapacity]:
     """From scratch."""
     asked = {
         name: {what: sum(pod.asks[what] for pod in pods.values() if pod.node == name) for what in ("cpu", "memory")}
@@ -131,7 +132,7 @@ def counted(nodes: Mapping[str, NodeSize], pods: Mapping[str, BoundPod]) -> dict
 
 @given(steps)
 def test_free_capacity_after_any_changes_equals_a_fresh_count(steps: list[tuple[str, str, object]]) -> None:
-    rooms, nodes, pods = NodeCapacities(), dict[str, NodeSize](), dict[str, BoundPod]()
+    rooms, nodes, pods = NodeCapacities(), dict[str, Node](), dict[str, BoundPod]()
     for kind, name, told in steps:
         if kind == "node":
             size = a_size(name, told, age=len(nodes)) if isinstance(told, dict) else None
@@ -147,7 +148,7 @@ def test_free_capacity_after_any_changes_equals_a_fresh_count(steps: list[tuple[
 def test_compacting_does_not_change_free_capacity() -> None:
     rooms = NodeCapacities()
     for name in ("a", "b"):
-        rooms.hear_node(None, NodeSize(name, NOW, {"cpu": 4000, "memory": 10**12}))
+        rooms.hear_node(None, Node(name, NOW, {"cpu": 4000, "memory": 10**12}))
     rooms.hear_pod(None, BoundPod("jobs/p", "a", {"cpu": 1000}))
     before, seen = dict(rooms.of), rooms.of
     rooms.compact()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dispatcher.model.capacity import NodeSize
+from dispatcher.model.cluster import Node
 from dispatcher.model.reservations import key_of
 from dispatcher.reservations.fit import REFUSED
 from dispatcher.reservations.pod_request import PodRequest
@@ -190,7 +190,7 @@ def test_target_is_bound_as_long_as_one_of_its_pods_is() -> None:
 
 
 def test_node_that_is_gone_and_back_keeps_its_reservation() -> None:
-    cluster, size = Cluster(a_reservation()), NodeSize("a", NOW, SIZE)
+    cluster, size = Cluster(a_reservation()), Node("a", NOW, SIZE)
     cluster.book.hear_node(size, None)
     cluster.book.hear_node(None, size)
     assert cluster.refused(a_pod_request()) == {"a": CPU}
@@ -202,7 +202,7 @@ def test_reservation_on_a_missing_node_refuses_no_other_node() -> None:
 
 def test_node_that_grows_has_room_for_both() -> None:
     cluster = Cluster(a_reservation())
-    cluster.book.hear_node(NodeSize("a", NOW, SIZE), NodeSize("a", NOW, {**SIZE, "cpu": 5000}))
+    cluster.book.hear_node(Node("a", NOW, SIZE), Node("a", NOW, {**SIZE, "cpu": 5000}))
     assert cluster.refused(a_pod_request(3000)) == {}
 
 

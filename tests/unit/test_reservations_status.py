@@ -3,7 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from dispatcher.model.capacity import BoundPod, NodeCapacities, NodeSize
+from dispatcher.model.capacity import BoundPod, NodeCapacities
+from dispatcher.model.cluster import Node
 from dispatcher.model.reservations import Reservation, key_of
 from dispatcher.reservations.book import ReservationBook
 from dispatcher.reservations.pod_request import PodRequest
@@ -13,7 +14,7 @@ from tests.builders import NOW
 LESS = "less is free than is held"
 OURS = key_of("taskId", "team", 7)
 ONE = Reservation("team/r", "u", "a", {"cpu": 2000, "memory": 1024}, OURS, ends_at=100, made_at=40)
-SIZE = NodeSize("a", NOW, {"cpu": 4000, "memory": 4096, "pods": 10_000})
+SIZE = Node("a", NOW, {"cpu": 4000, "memory": 4096, "pods": 10_000})
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,189 @@
+"""Objects of the Kubernetes API in JSON, with only the fields that decisions read.
+
+Every field has a default, so a missing key is never a fault. The parser skips fields that are not declared. A list
+is the exception. A list must have its version, so that the `{}` of a proxy is not read as a cluster without Jobs.
+Go programs write null for a map or list without entries, so those fields may be None.
+"""
+
+from datetime import datetime
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Struct
+
+UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""Exceptions for a body that is not the expected JSON."""
+Moment = Annotated[datetime, msgspec.Meta(tz=True)]
+"""A time with a time zone. Without one it would be read as this machine's local time."""
+
+
+class Wire(Struct, rename="camel", frozen=True):
+    """Base of all API objects. Field names are camelCase in JSON."""
+
+
+class OwnerReference(Wire, frozen=True):
+    api_version: str = ""
+    kind: str = ""
+    uid: str = ""
+    controller: bool | None = None
+
+
+class Meta(Wire, frozen=True):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[OwnerReference] | None = None
+    creation_timestamp: Moment | None = None
+    deletion_timestamp: Moment | None = None
+
+
+class Bare(Wire, frozen=True):
+    """Any object, read only for its metadata."""
+
+    metadata: Meta = Meta()
+
+
+def full_name(meta: Meta) -> str:
+    """`namespace/name`, which is unique over all namespaces."""
+    return f"{meta.namespace}/{meta.name}"
+
+
+class Condition(Wire, frozen=True):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: Moment | None = None
+
+
+class Resources(Wire, frozen=True):
+    requests: dict[str, str] | None = None
+    limits: dict[str, str] | None = None
+
+
+class Container(Wire, frozen=True):
+    name: str = ""
+    image: str = ""
+    resources: Resources = Resources()
+    restart_policy: str = ""
+
+
+class PodSpec(Wire, frozen=True):
+    containers: list[Container] = []
+    init_containers: list[Container] | None = None
+    overhead: dict[str, str] | None = None
+    resources: Resources | None = None
+    priority: int | None = None
+    node_name: str = ""
+
+
+class PodTemplate(Wire, frozen=True):
+    spec: PodSpec = PodSpec()
+
+
+class JobSpec(Wire, frozen=True):
+    suspend: bool | None = None
+    template: PodTemplate = PodTemplate()
+
+
+class JobStatus(Wire, frozen=True):
+    conditions: list[Condition] = []
+
+
+class WireJob(Wire, frozen=True):
+    metadata: Meta = Meta()
+    spec: JobSpec = JobSpec()
+    status: JobStatus = JobStatus()
+
+
+class ContainerState(Wire, frozen=True):
+    reason: str = ""
+    started_at: Moment | None = None
+
+
+class ContainerStates(Wire, frozen=True):
+    waiting: ContainerState | None = None
+    running: ContainerState | None = None
+    terminated: ContainerState | None = None
+
+
+class ContainerStatus(Wire, frozen=True):
+    """`allocated_resources`, `resources`: given by the node; above the requests while a container is made smaller."""
+
+    name: str = ""
+    state: ContainerStates = ContainerStates()
+    last_state: ContainerStates = ContainerStates()
+    allocated_resources: dict[str, str] | None = None
+    resources: Resources | None = None
+
+
+class PodStatus(Wire, frozen=True):
+    phase: str = "Pending"
+    conditions: list[Condition] = []
+    container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
+
+
+class WirePod(Wire, frozen=True):
+    metadata: Meta = Meta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+class Taint(Wire, frozen=True):
+    key: str = ""
+
+
+class NodeSpec(Wire, frozen=True):
+    taints: list[Taint] = []
+
+
+class NodeStatus(Wire, frozen=True):
+    conditions: list[Condition] = []
+    allocatable: dict[str, str] = {}
+
+
+class WireNode(Wire, frozen=True):
+    metadata: Meta = Meta()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class ListMeta(Wire, frozen=True):
+    resource_version: Annotated[str, msgspec.Meta(min_length=1)]
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class Page(Wire, frozen=True):
+    metadata: ListMeta
+    items: list[msgspec.Raw] = []
+
+
+class Event(Wire, frozen=True):
+    """One line of a watch. `object` stays raw until the event's type is known."""
+
+    type: str = ""
+    object: msgspec.Raw = msgspec.Raw()
+
+
+class Cause(Wire, frozen=True):
+    reason: str = ""
+    message: str = ""
+
+
+class Details(Wire, frozen=True):
+    causes: list[Cause] = []
+    retry_after_seconds: int = 0
+
+
+class ApiStatus(Wire, frozen=True):
+    """metav1.Status; `details` may be null."""
+
+    kind: str = ""
+    reason: str = ""
+    message: str = ""
+    code: int = 0
+    details: Details | None = None

@@ -1,4 +1,4 @@
-"""What is read from the API server's objects: Jobs, Pods and nodes as decisions see them."""
+"""Reads Jobs, Pods and nodes, as decisions see them, from the API server's objects."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime

@@ -9,28 +9,23 @@ which Pods are refused.
 """
 
 import asyncio
-import base64
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 import structlog
-from msgspec import Struct
 
 from dispatcher.kube.client import KubeClient
-from dispatcher.kube.listing import Resource
-from dispatcher.kube.reflector import Reflector
-from dispatcher.kube.wire import full_name
 from dispatcher.local.containers import build_order, why_refused, why_too_big
-from dispatcher.local.environment import CreateContainerConfigFault, Source, references
+from dispatcher.local.environment import CreateContainerConfigFault
 from dispatcher.local.node import LocalNode
+from dispatcher.local.pods import LocalPod, LocalPods
 from dispatcher.local.sandbox import Sandbox, reap
 from dispatcher.local.statuses import TERMINAL, Reasons, build_refusal, build_status
 from dispatcher.local.syncing import Step, plan_step
-from dispatcher.local.volumes import make_volumes, sources_of
+from dispatcher.local.volumes import make_volumes
 from dispatcher.model.errors import ClusterError
 from dispatcher.runtime.clock import elapsed
 
@@ -47,37 +42,17 @@ CONFIG_SECONDS: Final = 3
 ACTS_AT_ONCE: Final = 16
 
 
-class LocalPod(Struct, frozen=True):
-    """A Pod as the watch shows it. `whole`: the object as JSON."""
-
-    name: str
-    uid: str
-    version: int
-    whole: Json
-
-
-def read_pod(raw: msgspec.Raw | bytes) -> LocalPod:
-    whole: Json = msgspec.json.decode(raw)
-    meta = whole["metadata"]
-    return LocalPod(f"{meta['namespace']}/{meta['name']}", meta["uid"], int(meta["resourceVersion"]), whole)
-
-
 class Kubelet:
     """One node. `folder`: its disk and state. A hostPath is a folder below it, never a path of the machine."""
 
     def __init__(
         self, client: KubeClient, node: LocalNode, name: str, folder: Path, clock: Callable[[], float] = time.time
     ) -> None:
-        self._client = client
         self._node = node
         self._folder = folder
         self._clock = clock
         self._wake = asyncio.Event()
-        bound = Resource("pods", "/api/v1/pods", read_pod, fields=f"spec.nodeName={name}", key=full_name)
-        self._pods = Reflector[LocalPod](client, bound)
-        self._pods.on_list(self._wake.set)
-        self._pods.store.on_each(lambda _before, _after: self._wake.set())
-        self._newest: dict[str, LocalPod] = {}
+        self._pods = LocalPods(client, name, self._wake.set)
         self._deleted: set[str] = set()
         self._busy: set[str] = set()
         self._again_at: dict[str, float] = {}
@@ -93,8 +68,8 @@ class Kubelet:
     async def _sync(self, group: asyncio.TaskGroup) -> None:
         """Handles each Pod in a task of its own: a slow answer for one Pod delays no other."""
         while True:
-            if self._pods.store.is_synced:
-                for pod in self._pods_now():
+            if self._pods.is_synced:
+                for pod in self._pods.now():
                     if pod.uid not in self._busy and self._again_at.get(pod.uid, 0) <= elapsed():
                         self._busy.add(pod.uid)
                         group.create_task(self._sync_pod(pod))
@@ -106,14 +81,6 @@ class Kubelet:
             with suppress(TimeoutError):
                 async with asyncio.timeout(EVERY_SECONDS):
                     await self._wake.wait()
-
-    def _pods_now(self) -> list[LocalPod]:
-        """The Pods as the watch shows them, or as our own newer writes left them."""
-        shown = {pod.uid: pod for pod in self._pods.store.view().values()}
-        self._newest = {
-            uid: pod for uid, pod in self._newest.items() if uid in shown and pod.version > shown[uid].version
-        }
-        return list((shown | self._newest).values())
 
     async def _sync_pod(self, pod: LocalPod) -> None:
         async with self._slots:
@@ -135,27 +102,29 @@ class Kubelet:
         sandbox, meta = self._sandbox(pod.uid), pod.whole["metadata"]
         if pod.whole["status"].get("phase") in TERMINAL and "deletionTimestamp" not in meta:
             return
-        names = [container["name"] for container in pod.whole["spec"]["containers"]]
-        seen = {name: sandbox.look(name) for name in names}
+        containers = [sandbox.container(container["name"]) for container in pod.whole["spec"]["containers"]]
+        seen = {container.name: container.look() for container in containers}
         step = plan_step(pod.whole, seen, sandbox.recall("ending"), self._clock())
         if step.start:
             await self._start(pod, sandbox)
         self._end(sandbox, step)
-        for name in [name for name, one in seen.items() if one is not None and one.is_ordered]:
-            if sandbox.is_stranded(name, self._clock()):
-                sandbox.revive(name)
+        for container in containers:
+            state = seen[container.name]
+            if state is not None and state.is_ordered and container.is_stranded(self._clock()):
+                container.revive()
         is_written = step.status is None or await self._write_status(pod, step.status)
         if is_written and step.delete and pod.uid not in self._deleted:
-            await self._delete(pod)
+            await self._pods.delete(pod)
+            self._deleted.add(pod.uid)
 
     def _end(self, sandbox: Sandbox, step: Step) -> None:
         """Sends SIGTERM in each round until every shim can receive it. Only then does the grace period begin."""
-        names = sandbox.names()
-        if step.end_as is not None and min([sandbox.terminate(name) for name in names]):
+        containers = sandbox.started()
+        if step.end_as is not None and min([container.terminate() for container in containers]):
             sandbox.note("ending", {"at": self._clock(), "reason": step.end_as})
         if step.kill:
-            for name in names:
-                sandbox.kill(name)
+            for container in containers:
+                container.kill()
 
     async def _start(self, pod: LocalPod, sandbox: Sandbox) -> None:
         if words := why_refused(pod.whole):
@@ -163,68 +132,44 @@ class Kubelet:
             return
         containers = pod.whole["spec"]["containers"]
         try:
-            sources = await self._sources(pod)
+            sources = await self._pods.sources(pod)
             places = make_volumes(pod.whole, self._folder / "disk", sandbox.folder / "volumes", sources)
             orders = {one["name"]: build_order(one, pod.whole, sources, places) for one in containers}
         except CreateContainerConfigFault as fault:
             reasons = Reasons(waiting=("CreateContainerConfigError", str(fault)))
-            seen = {one["name"]: sandbox.look(one["name"]) for one in containers}
+            seen = {one["name"]: sandbox.container(one["name"]).look() for one in containers}
             status = build_status(pod.whole, seen, reasons, self._clock())
             if status != pod.whole["status"]:
                 await self._write_status(pod, status)
             self._put_off(pod, CONFIG_SECONDS)
             return
         # Checked last, with no `await` before the start: two Pods may have come together.
-        others = [one.whole for one in self._pods_now() if one.uid != pod.uid and self._is_active(one)]
+        others = [one.whole for one in self._pods.now() if one.uid != pod.uid and self._is_active(one)]
         reason, words = why_too_big(pod.whole, others, self._node.size)
         if words:
             await self._write_status(pod, build_refusal(pod.whole, reason, words, self._clock()))
             return
-        for name in orders.keys() - set(sandbox.names()):
-            sandbox.start(name, orders[name])
-
-    async def _sources(self, pod: LocalPod) -> dict[Source, dict[str, str]]:
-        """The ConfigMaps and Secrets that containers and volumes name, decoded. Absent ones are left out."""
-        namespace, found = pod.whole["metadata"]["namespace"], dict[Source, dict[str, str]]()
-        named = {source for container in pod.whole["spec"]["containers"] for source in references(container)}
-        for volume in pod.whole["spec"].get("volumes", ()):
-            named |= {source for source, _ in sources_of(volume)}
-        for kind, name in named:
-            reply = await self._client.request("GET", f"/api/v1/namespaces/{namespace}/{kind.lower()}s/{name}")
-            if reply.status != 404:
-                held = msgspec.json.decode(reply.expect(f"read {kind} {name}")).get("data") or {}
-                found[kind, name] = {k: read_secret(v) if kind == "Secret" else v for k, v in held.items()}
-        return found
+        for name in orders.keys() - {container.name for container in sandbox.started()}:
+            sandbox.container(name).start(orders[name])
 
     async def _write_status(self, pod: LocalPod, status: Json) -> bool:
         """False: another client changed the Pod. A later round sees that change, and writes the status again."""
-        whole = {**pod.whole, "apiVersion": "v1", "kind": "Pod", "status": status}
-        reply = await self._client.request("PUT", f"{path_of(pod)}/status", msgspec.json.encode(whole))
-        if reply.status in {404, 409}:
+        is_written = await self._pods.write_status(pod, status)
+        if not is_written:
             self._put_off(pod, CONFLICT_SECONDS)
-            return False
-        self._newest[pod.uid] = read_pod(reply.expect(f"status of Pod {pod.name}"))
-        return True
-
-    async def _delete(self, pod: LocalPod) -> None:
-        """Deletes the Pod without a grace period, because nothing of it is left on the node."""
-        options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod.uid}}
-        reply = await self._client.request("DELETE", path_of(pod), msgspec.json.encode(options))
-        if reply.status not in {404, 409}:
-            reply.expect(f"delete Pod {pod.name}")
-        self._deleted.add(pod.uid)
+        return is_written
 
     def _sandbox(self, uid: str) -> Sandbox:
         return Sandbox(self._folder / "pods" / uid)
 
     def _is_active(self, pod: LocalPod) -> bool:
         """Whether the Pod uses resources of the node. A started Pod counts even before its status says so."""
-        is_known = bool(pod.whole["status"].get("startTime")) or bool(self._sandbox(pod.uid).names())
+        is_known = bool(pod.whole["status"].get("startTime")) or bool(self._sandbox(pod.uid).started())
         return is_known and pod.whole["status"].get("phase") not in TERMINAL
 
     def _gone(self) -> list[str]:
         """Uids of Pods that have a folder here, but no object in the API server any more."""
-        known = {pod.uid for pod in self._pods.store.view().values()}
+        known = self._pods.uids()
         self._deleted &= known
         self._again_at = {uid: at for uid, at in self._again_at.items() if uid in known}
         found = {folder.name for folder in (self._folder / "pods").glob("*")}
@@ -233,19 +178,9 @@ class Kubelet:
     async def _clear_away(self, uid: str) -> None:
         """Kills the containers of a Pod that is gone. Removes its folder once they have ended."""
         sandbox = self._sandbox(uid)
-        alive = [name for name in sandbox.names() if sandbox.is_alive(name)]
-        for name in alive:
-            sandbox.kill(name)
+        alive = [container for container in sandbox.started() if container.is_alive()]
+        for container in alive:
+            container.kill()
         if not alive:
             await asyncio.to_thread(sandbox.remove)
         self._busy.discard(uid)
-
-
-def read_secret(value: str) -> str:
-    """The decoded value. Bytes that are not UTF-8 reach environment and files unchanged."""
-    return base64.b64decode(value).decode(errors="surrogateescape")
-
-
-def path_of(pod: LocalPod) -> str:
-    namespace, name = pod.name.split("/")
-    return f"/api/v1/namespaces/{namespace}/pods/{name}"

@@ -25,70 +25,67 @@ TAIL_LINES: Final = 80
 """Bytes and lines of a log that a kubelet puts into a status."""
 
 
-class Sandbox:
-    """The containers of one Pod. `folder` belongs to this Pod alone, and stays until `remove`."""
+class LocalContainer:
+    """One container of a Pod: its shim, and the folder that they share."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def start(self, name: str, order: Order) -> None:
-        """Starts the container. A repeated call after a crash starts nothing twice."""
-        place = self._place(name)
-        (place / "tmp").mkdir(parents=True, exist_ok=True)
-        env = {"TMPDIR": str(place / "tmp"), **order.env}  # files left there are removed with the Pod
-        (place / "spec.new").write_text(json.dumps({"argv": order.argv, "env": env, "cwd": order.cwd}))
-        (place / "spec.new").rename(place / "spec.json")
-        self.revive(name)
+    @property
+    def name(self) -> str:
+        return self.folder.name
 
-    def revive(self, name: str) -> None:
+    def start(self, order: Order) -> None:
+        """Starts the container. A repeated call after a crash starts nothing twice."""
+        (self.folder / "tmp").mkdir(parents=True, exist_ok=True)
+        env = {"TMPDIR": str(self.folder / "tmp"), **order.env}  # files left there are removed with the Pod
+        write(self.folder, "spec", {"argv": order.argv, "env": env, "cwd": order.cwd})
+        self.revive()
+
+    def revive(self) -> None:
         """Starts a shim for a container that has none. A second shim does no harm: it finds the container started."""
-        command = [sys.executable, "-I", "-S", str(SHIM), str(self._place(name))]
-        os.utime(self._place(name) / "spec.json")  # `is_stranded` counts from now
+        command = [sys.executable, "-I", "-S", str(SHIM), str(self.folder)]
+        os.utime(self.folder / "spec.json")  # `is_stranded` counts from now
         nowhere = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in range(3)]
         os.posix_spawn(command[0], command, os.environ, file_actions=nowhere, setsid=True)  # `reap` collects it
 
-    def look(self, name: str) -> Seen | None:
+    def look(self) -> Seen | None:
         """The container's state. None: it was never started."""
-        place = self._place(name)
-        if not (place / "spec.json").exists():
+        if not (self.folder / "spec.json").exists():
             return None
-        running, pid, is_alive = read(place / "running.json"), self.pid(name), self.is_alive(name)
-        ended = read(place / "ended.json")  # read last: a shim writes it before it ends
+        running, pid, is_alive = read(self.folder / "running.json"), self.pid(), self.is_alive()
+        ended = read(self.folder / "ended.json")  # read last: a shim writes it before it ends
         return Seen(
             started_at=running.get("at"),
             ended_at=ended.get("at"),
             exit_code=ended.get("exit_code"),
             fault=ended.get("fault", ""),
-            tail=self.tail(name) if ended else "",
+            tail=self.tail() if ended else "",
             is_gone=not ended and not is_alive and pid is not None,  # without a pid the shim has not begun
         )
 
-    def terminate(self, name: str) -> bool:
+    def terminate(self) -> bool:
         """Sends SIGTERM. False: the shim cannot receive it yet."""
-        self._signal(name, signal.SIGTERM)
-        return self.pid(name) is not None
+        self._signal(signal.SIGTERM)
+        return self.pid() is not None
 
-    def kill(self, name: str) -> None:
-        self._signal(name, signal.SIGUSR1)
+    def kill(self) -> None:
+        self._signal(signal.SIGUSR1)
 
-    def is_stranded(self, name: str, now: float) -> bool:
+    def is_stranded(self, now: float) -> bool:
         """Whether no shim came for too long: the kubelet was killed after it wrote `spec.json`."""
-        return self.pid(name) is None and now - (self._place(name) / "spec.json").stat().st_mtime > SHIM_SECONDS
+        return self.pid() is None and now - (self.folder / "spec.json").stat().st_mtime > SHIM_SECONDS
 
-    def names(self) -> list[str]:
-        """Names of the containers that were started."""
-        return sorted(place.parent.name for place in self.folder.glob("containers/*/spec.json"))
-
-    def pid(self, name: str) -> int | None:
+    def pid(self) -> int | None:
         """Pid of the shim that holds the lock, or held it last."""
         with contextlib.suppress(FileNotFoundError):
-            return int(text) if (text := (self._place(name) / "alive").read_text()) else None
+            return int(text) if (text := (self.folder / "alive").read_text()) else None
         return None
 
-    def is_alive(self, name: str) -> bool:
+    def is_alive(self) -> bool:
         """Whether a shim holds the lock."""
         try:
-            with (self._place(name) / "alive").open() as alive:
+            with (self.folder / "alive").open() as alive:
                 fcntl.flock(alive, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except FileNotFoundError:
             return False
@@ -96,10 +93,10 @@ class Sandbox:
             return True
         return False
 
-    def tail(self, name: str) -> str:
+    def tail(self) -> str:
         """The end of the container's log, or empty."""
         try:
-            with (self._place(name) / "log").open("rb") as log:
+            with (self.folder / "log").open("rb") as log:
                 log.seek(0, os.SEEK_END)
                 log.seek(max(0, log.tell() - TAIL_BYTES))
                 text = log.read().decode(errors="replace")
@@ -107,11 +104,31 @@ class Sandbox:
             return ""
         return "".join(text.splitlines(keepends=True)[-TAIL_LINES:])
 
+    def _signal(self, number: signal.Signals) -> None:
+        pid = self.pid()
+        if pid is not None and self.is_alive():
+            with contextlib.suppress(ProcessLookupError):  # it ended just now
+                os.kill(pid, number)
+
+
+class Sandbox:
+    """The folder of one Pod. `folder` belongs to this Pod alone, and stays until `remove`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def container(self, name: str) -> LocalContainer:
+        """The container of this name, started or not."""
+        return LocalContainer(self.folder / "containers" / name)
+
+    def started(self) -> list[LocalContainer]:
+        """The containers that were started, by name."""
+        return [LocalContainer(spec.parent) for spec in sorted(self.folder.glob("containers/*/spec.json"))]
+
     def note(self, name: str, fact: Mapping[str, Any]) -> None:
         """Stores a fact about the Pod. It survives restarts of the kubelet."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / f"{name}.new").write_text(json.dumps(fact))
-        (self.folder / f"{name}.new").rename(self.folder / f"{name}.json")
+        write(self.folder, name, fact)
 
     def recall(self, name: str) -> dict[str, Any]:
         return read(self.folder / f"{name}.json")
@@ -119,21 +136,18 @@ class Sandbox:
     def remove(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _place(self, name: str) -> Path:
-        return self.folder / "containers" / name
-
-    def _signal(self, name: str, number: signal.Signals) -> None:
-        pid = self.pid(name)
-        if pid is not None and self.is_alive(name):
-            with contextlib.suppress(ProcessLookupError):  # it ended just now
-                os.kill(pid, number)
-
 
 def reap() -> None:
     """Collects shims that were our children and have ended. The state of their containers is in the folders."""
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
+
+
+def write(folder: Path, name: str, fact: Mapping[str, Any]) -> None:
+    """Writes the whole file or nothing."""
+    (folder / f"{name}.new").write_text(json.dumps(fact))
+    (folder / f"{name}.new").rename(folder / f"{name}.json")
 
 
 def read(path: Path) -> dict[str, Any]:

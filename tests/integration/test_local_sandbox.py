@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dispatcher.local.facts import Order, Seen
-from dispatcher.local.sandbox import SHIM, SHIM_SECONDS, Sandbox
+from dispatcher.local.sandbox import SHIM, SHIM_SECONDS, LocalContainer, Sandbox
 from tests.controlplane.waiting import wait_for
 from tests.realities import is_alive
 
@@ -26,9 +26,14 @@ def sandbox(tmp_path: Path) -> Sandbox:
     return Sandbox(tmp_path / "pod")
 
 
-async def until(sandbox: Sandbox, holds: Callable[[Seen], object], name: str = "task") -> Seen:
+@pytest.fixture
+def container(sandbox: Sandbox) -> LocalContainer:
+    return sandbox.container("task")
+
+
+async def until(container: LocalContainer, holds: Callable[[Seen], object]) -> Seen:
     def look() -> Seen | None:
-        seen = sandbox.look(name)
+        seen = container.look()
         return seen if seen is not None and holds(seen) else None
 
     found = await wait_for(look, "the container comes so far", 20)
@@ -36,37 +41,40 @@ async def until(sandbox: Sandbox, holds: Callable[[Seen], object], name: str = "
     return found
 
 
-async def end_of(sandbox: Sandbox, name: str = "task") -> Seen:
-    return await until(sandbox, lambda seen: seen.is_over, name)
+async def end_of(container: LocalContainer) -> Seen:
+    return await until(container, lambda seen: seen.is_over)
 
 
-async def test_container_reports_its_times_exit_code_and_end_of_log(sandbox: Sandbox) -> None:
-    assert sandbox.look("task") is None
-    sandbox.start("task", shell("seq 1 100; exit 3"))
-    seen = await end_of(sandbox)
+async def test_container_reports_its_times_exit_code_and_end_of_log(
+    sandbox: Sandbox, container: LocalContainer
+) -> None:
+    assert container.look() is None
+    container.start(shell("seq 1 100; exit 3"))
+    seen = await end_of(container)
     assert (seen.exit_code, seen.fault, seen.is_gone) == (3, "", False)
     assert seen.started_at is not None
     assert seen.ended_at is not None
     assert seen.started_at <= seen.ended_at
     assert seen.tail.splitlines() == [str(number) for number in range(21, 101)]
-    assert sandbox.names() == ["task"]
+    assert [one.name for one in sandbox.started()] == ["task"]
 
 
 async def test_starting_container_does_not_count_as_gone(sandbox: Sandbox) -> None:
-    for number in range(20):
-        sandbox.start(f"c{number}", shell("sleep 60"))
-        while not (seen := sandbox.look(f"c{number}")) or seen.started_at is None:
+    containers = [sandbox.container(f"c{number}") for number in range(20)]
+    for container in containers:
+        container.start(shell("sleep 60"))
+        while not (seen := container.look()) or seen.started_at is None:
             assert seen is None or not seen.is_gone
-        sandbox.kill(f"c{number}")
-    for number in range(20):
-        assert (await end_of(sandbox, f"c{number}")).exit_code == 137
+        container.kill()
+    for container in containers:
+        assert (await end_of(container)).exit_code == 137
 
 
-async def test_signal_to_a_starting_container_is_not_lost(sandbox: Sandbox, tmp_path: Path) -> None:
-    sandbox.start("task", shell("sleep 60"))
-    await wait_for(lambda: sandbox.is_alive("task"), "its shim")
-    sandbox.terminate("task")
-    assert (await end_of(sandbox)).exit_code == 143
+async def test_signal_to_a_starting_container_is_not_lost(container: LocalContainer) -> None:
+    container.start(shell("sleep 60"))
+    await wait_for(container.is_alive, "its shim")
+    container.terminate()
+    assert (await end_of(container)).exit_code == 143
 
 
 @pytest.mark.parametrize(
@@ -77,62 +85,62 @@ async def test_signal_to_a_starting_container_is_not_lost(sandbox: Sandbox, tmp_
         (Order(["true"], {"A": "x\0y"}, "/"), 'exec: "true": embedded null byte'),
     ],
 )
-async def test_container_that_cannot_start_says_why(sandbox: Sandbox, order: Order, fault: str) -> None:
-    sandbox.start("task", order)
-    seen = await end_of(sandbox)
+async def test_container_that_cannot_start_says_why(container: LocalContainer, order: Order, fault: str) -> None:
+    container.start(order)
+    seen = await end_of(container)
     assert (seen.fault, seen.started_at) == (fault, None)
 
 
-async def test_second_shim_starts_nothing(sandbox: Sandbox, tmp_path: Path) -> None:
-    sandbox.start("task", shell(f"echo run >> {tmp_path / 'runs'}; sleep 0.3"))
-    second = [sys.executable, "-I", "-S", str(SHIM), str(sandbox.folder / "containers" / "task")]
+async def test_second_shim_starts_nothing(container: LocalContainer, tmp_path: Path) -> None:
+    container.start(shell(f"echo run >> {tmp_path / 'runs'}; sleep 0.3"))
+    second = [sys.executable, "-I", "-S", str(SHIM), str(container.folder)]
     child = await asyncio.create_subprocess_exec(*second)
     assert await child.wait() == 0
-    assert (await end_of(sandbox)).exit_code == 0
+    assert (await end_of(container)).exit_code == 0
     assert (tmp_path / "runs").read_text() == "run\n"
 
 
-async def test_container_ends_with_its_killed_shim(sandbox: Sandbox, tmp_path: Path) -> None:
-    sandbox.start("task", shell(f"echo $$ > {tmp_path / 'pid'}; exec sleep 60"))
+async def test_container_ends_with_its_killed_shim(container: LocalContainer, tmp_path: Path) -> None:
+    container.start(shell(f"echo $$ > {tmp_path / 'pid'}; exec sleep 60"))
     pid = int(await wait_for(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), "the pid"))
-    await until(sandbox, lambda seen: seen.started_at)
-    shim = sandbox.pid("task")
+    await until(container, lambda seen: seen.started_at)
+    shim = container.pid()
     assert shim is not None
     os.kill(shim, signal.SIGKILL)
-    seen = await end_of(sandbox)
+    seen = await end_of(container)
     assert (seen.is_gone, seen.exit_code) == (True, None)
     await wait_for(lambda: not is_alive(pid), "its process is gone, too")
 
 
-async def test_processes_that_left_the_session_end_with_the_container(sandbox: Sandbox, tmp_path: Path) -> None:
+async def test_processes_that_left_the_session_end_with_the_container(
+    container: LocalContainer, tmp_path: Path
+) -> None:
     mark = tmp_path / "pid"
-    sandbox.start("task", shell(f"setsid sh -c 'echo $$ > {mark}; exec sleep 60' & while ! test -s {mark}; do :; done"))
-    assert (await end_of(sandbox)).exit_code == 0
+    container.start(shell(f"setsid sh -c 'echo $$ > {mark}; exec sleep 60' & while ! test -s {mark}; do :; done"))
+    assert (await end_of(container)).exit_code == 0
     pid = int(mark.read_text())
     await wait_for(lambda: not is_alive(pid), "the process is gone")
 
 
-async def test_shim_that_never_began_is_noticed_and_replaced(sandbox: Sandbox) -> None:
-    sandbox.start("task", shell("exit 4"))
-    await end_of(sandbox)
-    folder = sandbox.folder / "containers" / "task"
+async def test_shim_that_never_began_is_noticed_and_replaced(container: LocalContainer) -> None:
+    container.start(shell("exit 4"))
+    await end_of(container)
     for name in ("alive", "running.json", "ended.json"):
-        (folder / name).unlink()
-    began = (folder / "spec.json").stat().st_mtime
-    assert not sandbox.is_stranded("task", began + SHIM_SECONDS)
-    assert sandbox.is_stranded("task", began + SHIM_SECONDS + 1)
-    sandbox.revive("task")
-    assert (await end_of(sandbox)).exit_code == 4
-    assert not sandbox.is_stranded("task", began + 1000)
+        (container.folder / name).unlink()
+    began = (container.folder / "spec.json").stat().st_mtime
+    assert not container.is_stranded(began + SHIM_SECONDS)
+    assert container.is_stranded(began + SHIM_SECONDS + 1)
+    container.revive()
+    assert (await end_of(container)).exit_code == 4
+    assert not container.is_stranded(began + 1000)
 
 
-async def test_truncated_records_count_as_missing(sandbox: Sandbox) -> None:
-    sandbox.start("task", shell("true"))
-    await end_of(sandbox)
-    folder = sandbox.folder / "containers" / "task"
-    (folder / "ended.json").write_text("")
-    (folder / "log").unlink()
-    seen = sandbox.look("task")
+async def test_truncated_records_count_as_missing(container: LocalContainer) -> None:
+    container.start(shell("true"))
+    await end_of(container)
+    (container.folder / "ended.json").write_text("")
+    (container.folder / "log").unlink()
+    seen = container.look()
     assert seen is not None
     assert (seen.is_gone, seen.tail) == (True, "")
 

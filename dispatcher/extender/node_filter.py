@@ -96,9 +96,9 @@ class NodeFilter:
         self._check_listed()
         now, request = self._facts.now(), read_pod_request(pod) if pod is not None else None
         if request is None or not self._is_certain_for(request):
-            refused = set(self._book.nodes_reserved_for_others(self._with_certain_keys(request), now))
+            refused = set(self._book.active.nodes_of_others(self._with_certain_keys(request), now))
             return {node: those for node, those in victims.items() if node not in refused}
-        reserved = [node for node in self._book.reserved_nodes(now) if node in victims]
+        reserved = [node for node in self._book.active.nodes(now) if node in victims]
         asks = asks_by_uid(one for one in (self._facts.bound_pods() if reserved else ()) if one.node in reserved)
         refused = {node for node in reserved if not self._would_pass(request, node, freed_by(victims[node], asks))}
         self._waiting.note_preemption(request, refused)
@@ -109,11 +109,11 @@ class NodeFilter:
         self._check_listed()
         now, request = self._facts.now(), read_pod_request(pod)
         if not self._is_certain_for(request):
-            refused = set(self._book.nodes_reserved_for_others(self._with_certain_keys(request), now)) & set(names)
+            refused = set(self._book.active.nodes_of_others(self._with_certain_keys(request), now)) & set(names)
             return {node: {"verdict": "refused", "reservations": [], "doubt": UNCERTAIN} for node in refused}
-        reserved = set(self._book.reserved_nodes(now)) & set(names)
+        reserved = set(self._book.active.nodes(now)) & set(names)
         refused = {node for node in reserved if not self._would_pass(request, node, NOTHING)}
-        blocking = {node: [one.name for one in self._book.reservations_for_others(request, node)] for node in refused}
+        blocking = {node: [one.name for one in self._book.active.of_others(request, node)] for node in refused}
         return {node: {"verdict": "refused", "reservations": reservations} for node, reservations in blocking.items()}
 
     def ready_to_retry(self) -> list[WaitingPod]:
@@ -148,7 +148,7 @@ class NodeFilter:
     def _notify_refused(self, request: PodRequest, refused: Mapping[str, str]) -> None:
         """Names the reservations of the last node, which lacks least."""
         node, why = list(refused.items())[-1]
-        others = self._book.reservations_for_others(request, node)
+        others = self._book.active.of_others(request, node)
         blocking = [one for one in others if why in map(REFUSED.format, one.amounts)]
         for notice in refusal_notices(request.name, request.uid, blocking, why, len(refused)):
             self._notices.say(notice)

@@ -1,15 +1,17 @@
 """Reservations: which nodes a Pod must not have because of them.
 
     NodeReservations, nodes, bound Pods ─▶ ReservationBook ─▶ filter_nodes(request, names): the refused nodes, and why
+                                                          ├─▶ active: reserved nodes, and for whom
                                                           ├─▶ changes, take_gained: for waiting Pods
                                                           └─▶ reports: statuses to write
 
 For every Pod but the target, a node is smaller by what is reserved there. This file joins the parts:
 
-    lifecycle.py         when a reservation begins and ends
-    assumed_pods.py      Pods between filter and bind
-    fit.py               whether a Pod fits
-    status_reports.py    statuses to write
+    lifecycle.py              when a reservation begins and ends
+    assumed_pods.py           Pods between filter and bind
+    fit.py                    whether a Pod fits
+    active_reservations.py    which nodes are reserved, and for whom
+    status_reports.py         statuses to write
 
 Pure: time is an argument, in seconds of the API server's clock, which also set the end times.
 
@@ -24,6 +26,7 @@ from dispatcher.model.amounts import NOTHING, Amounts
 from dispatcher.model.capacity import BoundPod, NodeCapacities
 from dispatcher.model.cluster import Node
 from dispatcher.model.reservations import Reservation, key_of
+from dispatcher.reservations.active_reservations import ActiveReservations
 from dispatcher.reservations.assumed_pods import ANYWHERE, AssumedPods, PossibleNodes
 from dispatcher.reservations.change_log import ChangeLog
 from dispatcher.reservations.fit import FitCheck
@@ -44,6 +47,7 @@ class ReservationBook:
         self._index = self._lifecycle.index
         self._assumed = AssumedPods()
         self._fit = FitCheck(self._index, self._assumed)
+        self.active = ActiveReservations(self._lifecycle)
         self.reports = StatusReports(self._lifecycle, self._log)
 
     # Events
@@ -90,30 +94,11 @@ class ReservationBook:
 
     def filter_nodes_in_doubt(self, request: PodRequest | None, names: Collection[str], now: float) -> dict[str, str]:
         """Refuses every node with a reservation for others. `request` None: the Pod is unknown."""
-        refused = {name: UNCERTAIN for name in self.nodes_reserved_for_others(request, now) if name in names}
+        refused = {name: UNCERTAIN for name in self.active.nodes_of_others(request, now) if name in names}
         if request is not None:
             self._forget(request.name)
             self._assume(request, names, refused)
         return refused
-
-    def reserved_nodes(self, now: float) -> Collection[str]:
-        self.pass_time(now)
-        return self._index.nodes()
-
-    def nodes_reserved_for_others(self, request: PodRequest | None, now: float) -> Collection[str]:
-        """Nodes where something is reserved for another target. `request` None: the Pod is unknown, so all of them."""
-        self.pass_time(now)
-        own = self._lifecycle.own_nodes(request.keys) if request is not None else set()
-        index = self._index
-        return [
-            node for node in index.nodes()
-            if request is None or node not in own or index.unreserved(node, index.reserved_for(request.keys, node))
-        ]  # fmt: skip
-
-    def reservations_for_others(self, request: PodRequest, node: str) -> list[Reservation]:
-        """Active reservations of the node for other targets, by name."""
-        found = [one for one in self._index.reservations_on(node).values() if one.target not in request.keys]
-        return sorted(found, key=lambda one: one.name)
 
     def would_fit(self, request: PodRequest, node: str, freed: Amounts = NOTHING) -> bool:
         """True if the Pod may have the node once `freed` is free there, too."""

@@ -109,7 +109,7 @@ class AgainstTheModel(RuleBasedStateMachine):
         request = PodRequest("in doubt", keys, asks)
         of_others = {node for node in NODES if any(one.target not in keys for one in self._active(node))}
         assert self.holds.filter_nodes_in_doubt(request, of_others, self.now).keys() == of_others
-        assert set(self.holds.nodes_reserved_for_others(request, self.now)) == of_others
+        assert set(self.holds.active.nodes_of_others(request, self.now)) == of_others
 
     @rule(request=consumes(pods), node=st.sampled_from(NODES))
     def is_bound(self, request: PodRequest, node: str) -> None:

@@ -157,7 +157,7 @@ class BehindAScheduler(RuleBasedStateMachine):
     def a_hold_lasts_until_its_end_and_no_longer(self) -> None:
         for node in NODES if self.number else ():
             self.holds.pass_time(self.now)
-            assert {one.name for one in self.holds.reservations_for_others(NOBODY, node)} == {
+            assert {one.name for one in self.holds.active.of_others(NOBODY, node)} == {
                 one.name for one in self._held_on(node)
             }
 

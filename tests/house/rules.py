@@ -15,6 +15,7 @@ Faults: TypeAlias = Iterator[str]
 
 MOST_BODY_LINES = 40
 MOST_PARAMETERS = 5
+MOST_METHODS = 15
 MOST_FILE_LINES = 300
 MOST_README_LINES = 120
 MOST_EMBEDDED_LINES = 1500
@@ -54,6 +55,14 @@ def many_parameters(source: str) -> Faults:
         count = len([name for name in names if name not in {"self", "cls"}])
         if count > MOST_PARAMETERS and not EXCUSED.search(lines[function.lineno - 1]):
             yield f"{function.lineno}: {function.name} has {count} parameters, {MOST_PARAMETERS} at most"
+
+
+def large_classes(source: str) -> Faults:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ClassDef):
+            count = len([one for one in node.body if isinstance(one, Function)])
+            if count > MOST_METHODS:
+                yield f"{node.lineno}: {node.name} has {count} methods, {MOST_METHODS} at most"
 
 
 def is_words(node: ast.stmt) -> bool:

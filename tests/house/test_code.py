@@ -14,6 +14,7 @@ Rule = Callable[[str], rules.Faults]
 IN_THE_PACKAGE: list[Rule] = [
     rules.long_functions,
     rules.many_parameters,
+    rules.large_classes,
     rules.sql_text,
     rules.no_docstring,
 ]
@@ -71,6 +72,12 @@ def lines(count: int) -> str:
     return "def f():\n" + "    x = 1\n" * count
 
 
+def methods(count: int) -> str:
+    """A class with methods of all sorts: plain, async, and decorated ones."""
+    sorts = ("    def f{}(self): ...\n", "    async def f{}(self): ...\n", "    @property\n    def f{}(self): ...\n")
+    return "class C:\n    x = 1\n" + "".join(sorts[number % 3].format(number) for number in range(count))
+
+
 @pytest.mark.parametrize(
     ("rule", "good", "bad"),
     [
@@ -82,6 +89,8 @@ def lines(count: int) -> str:
             "def f(a, b, c, d, e, f): ...  # house: the driver calls it so",
             "def f(a,b,c,d,e,f):0",
         ),
+        (rules.large_classes, methods(15), methods(16)),
+        (rules.large_classes, methods(15) + methods(15), "def f():\n    " + methods(16).replace("\n", "\n    ")),
         (rules.long_file, "x = 1\n" * 300, "x = 1\n" * 301),
         (rules.sql_text, '"""SELECT what you like."""\nverb = "DELETE"', 'q = "SELECT 1"'),
         (rules.sql_text, 'said = "Selected 3"', 'q = f"""\n  -- Why.\n  INSERT INTO {table}"""'),

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from dispatcher.model.identity import job_name, task_identity
+from tests.controlplane.api import KubeFault
 from tests.controlplane.audit import AuditEvent
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Dispatcher, Place
@@ -136,7 +137,7 @@ async def is_denied(place: Place, template: str) -> bool:
     try:
         path = f"/apis/batch/v1/namespaces/{place.namespace}/jobs"
         await place.control_plane.admin("POST", path, job, params={"dryRun": "All"})
-    except Exception as refused:  # noqa: BLE001  # any other refusal is asked again
+    except KubeFault as refused:  # any other refusal is asked again
         return "no gpus" in str(refused)
     return False
 

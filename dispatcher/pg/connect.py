@@ -134,7 +134,7 @@ class Session:
             try:
                 with translated():
                     yield connection
-            except BaseException:
+            except BaseException:  # cancellation, too: the answer of a query may still be under way
                 self._drop()
                 raise
 

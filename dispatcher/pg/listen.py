@@ -53,7 +53,7 @@ class Listener:
             with translated():
                 for channel in CHANNELS:
                     await connection.add_listener(channel, self._heard)
-        except BaseException:
+        except BaseException:  # cancellation, too: no caller has the connection yet, so no caller can close it
             connection.terminate()
             raise
         self.is_listening = True

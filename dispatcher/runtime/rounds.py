@@ -87,7 +87,7 @@ class Rounds:
             pause = await self._run_once()
         except DispatcherError as fault:
             return self._note(fault)
-        except Exception as bug:
+        except Exception as bug:  # the program goes on until BUGS_IN_A_ROW
             self._bugs += 1
             log.exception("a round ended in a bug", rounds=self._name)
             if self._bugs >= BUGS_IN_A_ROW:

@@ -40,7 +40,7 @@ class ControlPlane:
     async def __aenter__(self) -> Self:
         try:
             await self._start()
-        except BaseException:
+        except BaseException:  # Ctrl-C, too: the servers that were started end
             await self._stop()
             raise
         return self

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from dispatcher.runtime.listening import take_nobody_new
-from tests.controlplane.api import Json
+from tests.controlplane.api import Json, KubeFault
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import RBAC, Dispatcher, Place
 from tests.faults import http_verbs
@@ -121,7 +121,7 @@ async def in_force(place: Place) -> None:
     async def is_denied() -> bool:
         try:
             await place.control_plane.admin("POST", path, {"metadata": meta, "spec": spec}, params={"dryRun": "All"})
-        except Exception as refused:
+        except KubeFault as refused:
             if "not on Fridays" not in str(refused):
                 raise
             return True

@@ -27,7 +27,8 @@ SQL = re.compile(
     r"|NOTIFY|CALL|COPY|EXPLAIN|BEGIN|COMMIT|ROLLBACK)\s+\S"
 )
 EXCEPTION = re.compile(r"#\s*(noqa(?::\s*[A-Z]+\d+(?:[ ,]+[A-Z]+\d+)*)?|type: ignore(?:\[[^]]*\])?|pragma: \w+( \w+)?)")
-REASON = re.compile(r"\W*\w+")
+REASON = re.compile(r"\s*#\s*\w+")
+BROAD = {"Exception", "BaseException"}
 EXCUSED = re.compile(r"#.*\bhouse: \w+")
 
 
@@ -117,6 +118,21 @@ def bare_exceptions(source: str) -> Faults:
             continue
         if EXCEPTION.search(token.string) and not REASON.match(EXCEPTION.sub("", token.string)):
             yield f"{token.start[0]}: {token.string} gives no reason on its line"
+
+
+def broad_excepts(source: str) -> Faults:
+    """An `except` of every exception without a reason on its line."""
+    lines = source.splitlines()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ExceptHandler) and is_broad(node.type):
+            _, _, comment = lines[node.lineno - 1].partition("#")
+            if not comment.strip():
+                yield f"{node.lineno}: {lines[node.lineno - 1].strip()} gives no reason on its line"
+
+
+def is_broad(caught: ast.expr | None) -> bool:
+    each = caught.elts if isinstance(caught, ast.Tuple) else [caught]
+    return any(one is None or (isinstance(one, ast.Name) and one.id in BROAD) for one in each)
 
 
 def no_docstring(source: str) -> Faults:

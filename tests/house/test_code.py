@@ -18,7 +18,7 @@ IN_THE_PACKAGE: list[Rule] = [
     rules.sql_text,
     rules.no_docstring,
 ]
-EVERYWHERE: list[Rule] = [rules.long_file, rules.bare_exceptions]
+EVERYWHERE: list[Rule] = [rules.long_file, rules.bare_exceptions, rules.broad_excepts]
 
 
 def faults(rule: Rule, *folders: str) -> list[str]:
@@ -72,6 +72,10 @@ def lines(count: int) -> str:
     return "def f():\n" + "    x = 1\n" * count
 
 
+def caught(what: str, comment: str = "") -> str:
+    return f"try:\n    f()\nexcept {what}:{comment}\n    pass"
+
+
 def methods(count: int) -> str:
     """A class with methods of all sorts: plain, async, and decorated ones."""
     sorts = ("    def f{}(self): ...\n", "    async def f{}(self): ...\n", "    @property\n    def f{}(self): ...\n")
@@ -94,9 +98,14 @@ def methods(count: int) -> str:
         (rules.long_file, "x = 1\n" * 300, "x = 1\n" * 301),
         (rules.sql_text, '"""SELECT what you like."""\nverb = "DELETE"', 'q = "SELECT 1"'),
         (rules.sql_text, 'said = "Selected 3"', 'q = f"""\n  -- Why.\n  INSERT INTO {table}"""'),
-        (rules.bare_exceptions, "x = 1  # noqa: S311  jitter, not a secret", "x = 1  # noqa: S311"),
+        (rules.bare_exceptions, "x = 1  # noqa: S311  # jitter, not a secret", "x = 1  # noqa: S311"),
         (rules.bare_exceptions, "x = 1  # type: ignore[misc]  # as above", "x = 1  # type: ignore[misc]"),
         (rules.bare_exceptions, "x = '# noqa'", "x = 1  # type: ignore[misc]  # noqa: S311"),
+        (rules.bare_exceptions, "x = 1", "x = 1  # noqa: S311  jitter without a mark of its own"),
+        (rules.broad_excepts, caught("OSError"), caught("Exception")),
+        (rules.broad_excepts, caught("Exception as bug", "  # one bug stops nobody"), caught("Exception as bug")),
+        (rules.broad_excepts, caught("(OSError, ValueError)"), caught("(OSError, BaseException)")),
+        (rules.broad_excepts, caught("", "  # all ends here"), caught("")),
         (rules.no_docstring, '"""Purpose."""', "x = 1"),
         (rules.unclear_query, "-- Why. $1 int.\nSELECT $1", "SELECT 1"),
         (rules.unclear_query, "-- Why.\nSELECT 1;\n", "-- Why.\nSELECT 1;\nSELECT 2"),

@@ -29,7 +29,7 @@ NAMES = {
     "a letter that folds to ASCII": "node-\u212a",
     "a zero-width blank": "node\u200b1",
     "a mark that turns the text": "node\u202e1",
-    "fullwidth digits": "node-１",
+    "fullwidth digits": "node-\uff11",
     "a dot at the end": "node-1.",
     "a dot at the start": ".node-1",
     "two dots": "node..1",

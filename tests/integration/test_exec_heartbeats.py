@@ -64,7 +64,7 @@ async def run_story(story: Story, postgres: PostgresServer) -> None:
     try:
         async with PostgresProxy(postgres.admin_url) as proxy:
             await story(await insert_row(database), proxy)
-    except Exception as fault:
+    except Exception as fault:  # any fault gets the name of its story
         fault.add_note(f"in {story.__name__}")
         raise
     finally:

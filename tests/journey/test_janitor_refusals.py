@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from tests.controlplane.api import KubeFault
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Place
 from tests.janitoring import QuickJanitor, becomes, denied, plain_job, requests, take_name
@@ -58,7 +59,7 @@ async def test_full_quota_fails_no_row(place: Place) -> None:
     async def is_full() -> bool:
         try:
             await place.control_plane.admin("POST", jobs, plain_job("probe"), params={"dryRun": "All"})
-        except Exception as refused:  # noqa: BLE001  # any other refusal is asked again
+        except KubeFault as refused:  # any other refusal is asked again
             return "exceeded quota" in str(refused)
         return False
 

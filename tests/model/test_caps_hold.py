@@ -10,7 +10,7 @@ RULES = ["LIST after winning", "own unseen creates count", "Jobs being deleted c
 @pytest.mark.parametrize(("cap", "changes", "fewest"), [(1, 2, 5_000), (2, 1, 5_000)])
 def test_cap_is_exceeded_only_by_late_posts(cap: int, changes: int, fewest: int) -> None:
     found = explore_caps(Rules(cap, changes=changes))
-    print(f"| caps: 3 rows, cap {cap}, {changes} changes | {found.states:,} | {found.edges:,} |")  # noqa: T201  the output is for the reader of a run
+    print(f"| caps: 3 rows, cap {cap}, {changes} changes | {found.states:,} | {found.edges:,} |")  # noqa: T201  # the output is for the reader of a run
     assert found.trace == []
     assert found.states >= fewest
 
@@ -18,5 +18,5 @@ def test_cap_is_exceeded_only_by_late_posts(cap: int, changes: int, fewest: int)
 @pytest.mark.parametrize("rule", RULES)
 def test_removed_rule_lets_jobs_exceed_the_cap(rule: str) -> None:
     found = explore_caps(Rules(1, changes=1, without=frozenset({rule})))
-    print(f"{rule}: {found.trace}")  # noqa: T201  the output is for the reader of a run
+    print(f"{rule}: {found.trace}")  # noqa: T201  # the output is for the reader of a run
     assert 0 < len(found.trace) <= 8

@@ -26,7 +26,7 @@ def found() -> dict[str, Found]:
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
 def test_the_protocol_holds(found: dict[str, Found], run: Configuration) -> None:
     result = found[run.name]
-    print(f"| {run.name} | {result.states:,} | {result.edges:,} |")  # noqa: T201  the output is for the reader of a run
+    print(f"| {run.name} | {result.states:,} | {result.edges:,} |")  # noqa: T201  # the output is for the reader of a run
     assert not result.broken, result
 
 

@@ -14,7 +14,7 @@ RUNS = list(dict.fromkeys(removed.run for removed in (*REMOVED, *COVERED)))
 @pytest.mark.parametrize("removed", REMOVED, ids=lambda removed: removed.rule)
 def test_removed_rule_breaks_a_law(removed: Removed) -> None:
     found = explore(removed.run, removed.rules)
-    print(f"{removed.section}, {removed.rule}: {found}")  # noqa: T201  the output is for the reader of a run
+    print(f"{removed.section}, {removed.rule}: {found}")  # noqa: T201  # the output is for the reader of a run
     assert found.broken.startswith(removed.breaks), found
     assert 0 < len(found.trace) <= MOST_STEPS
 

@@ -44,7 +44,7 @@ class PrometheusServer:
             self._session = aiohttp.ClientSession()
             self._server = Server("prometheus", self._command(program), self._folder / "log")
             await self.start()
-        except BaseException:
+        except BaseException:  # Ctrl-C, too: the server ends
             await self._leave()
             raise
         return self

@@ -156,7 +156,7 @@ def test_every_request_gets_an_answer_that_lets_a_scheduler_go_on(part: int) -> 
         body = change(random, GOOD[number % len(GOOD)])
         try:
             judge.judge(body, is_rare=number % 3 == 0)
-        except Exception as fault:
+        except Exception as fault:  # any fault gets the input that caused it
             fault.add_note(f"part {part}, input {number}: {body[:3000]!r}")
             raise
     few = INPUTS // PARTS // 15

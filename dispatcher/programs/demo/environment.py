@@ -56,7 +56,7 @@ class DemoEnvironment:
     async def __aenter__(self) -> Self:
         try:
             await self._open()
-        except BaseException as fault:
+        except BaseException as fault:  # Ctrl-C, too: what was started ends
             await self._stack.aclose()
             if isinstance(fault, OSError):
                 is_full = fault.errno in UNWRITABLE

@@ -1,7 +1,9 @@
 """Rules for files: they name no machine, the locks fit the project, and the Makefile runs every suite."""
 
+import ast
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from packaging.utils import canonicalize_name
 
 from tests.house.places import configured_hosts, hosts_of, own_paths, traces
 from tests.house.rules import MOST_README_LINES
-from tests.house.tree import ROOT, files, project, pure_files, shown
+from tests.house.tree import ROOT, acting_files, files, project, pure_files, shown
 
 LOCKS = ["requirements.lock", "requirements-go.lock"]
 SKIPS = """
@@ -86,7 +88,19 @@ def test_makefile_runs_every_suite() -> None:
 
 def test_the_pure_files_exist() -> None:
     assert pure_files()
-    assert [name for name in pure_files() if not (ROOT / name).is_file()] == []
+    assert [name for name in pure_files() + acting_files() if not (ROOT / name).is_file()] == []
+
+
+def test_no_pure_file_imports_a_file_that_acts() -> None:
+    acting = {name.removesuffix(".py").replace("/", ".") for name in acting_files()}
+    assert acting
+    found = {name: acting & set(imported(ROOT / name)) for name in pure_files()}
+    assert {name: modules for name, modules in found.items() if modules} == {}
+
+
+def test_imports_of_a_file_are_found(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("import a.b\nfrom a import c\n\ndef f():\n    from a.d import e\n")
+    assert set(imported(tmp_path / "a.py")) == {"a", "a.b", "a.c", "a.d", "a.d.e"}
 
 
 def test_skipped_test_fails_in_ci(tmp_path: Path) -> None:
@@ -95,6 +109,16 @@ def test_skipped_test_fails_in_ci(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert "1 xfailed, 1 error" in done.stdout
     assert "no database here" in done.stdout
+
+
+def imported(file: Path) -> Iterator[str]:
+    """The names of modules that the file imports, and of all that it imports from them."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (one.name for one in node.names)
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{one.name}" for one in node.names)
 
 
 def wrong_lines(lock: str) -> list[str]:

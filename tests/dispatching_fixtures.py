@@ -1,4 +1,4 @@
-"""The fixture `place`: the namespace, database and templates of a test."""
+"""The fixture `place` gives a test a namespace, a database and templates of its own. All tests share four nodes."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""Fixtures of every suite that needs Postgres."""
+"""The fixtures of every suite that needs Postgres.
+
+`postgres` is one server for the whole run. `database` is a new database of this server for each test.
+"""
 
 from __future__ import annotations
 

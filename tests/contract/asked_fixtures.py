@@ -1,6 +1,6 @@
-"""Fixture `attacked`: our extender, in this process, on a port of its own, started as the program starts it.
+"""The fixture `attacked` is our extender in the process of the tests, on a port of its own.
 
-A module uses the fixture with `pytest_plugins = ["tests.contract.asked_fixtures"]`.
+It is started as the program starts it. A module gets it by `pytest_plugins = ["tests.contract.asked_fixtures"]`.
 """
 
 from collections.abc import AsyncIterator

@@ -1,7 +1,10 @@
 """The files and flags of each server.
 
-The flags are those of an ordinary cluster, with three exceptions: no fsync, higher client limits (with the defaults the
-Job controller completes about five Jobs a second), and a token file as the only login.
+The flags are the flags of an ordinary cluster, with three exceptions:
+
+* There is no fsync.
+* Clients may send more requests a second. With the defaults the Job controller completes about five Jobs a second.
+* A token file is the only login.
 """
 
 import secrets

@@ -1,4 +1,4 @@
-"""The fixtures `control_plane` (one for the whole test run) and `namespace` (a new one for each test).
+"""The fixture `control_plane` is one for the whole run. The fixture `namespace` is a new one for each test.
 
 Missing programs are built before the first test: a build takes minutes and would otherwise count against the time limit
 of one test. `CONTROL_PLANE_LOGS=FOLDER` keeps the servers' logs there.

@@ -1,4 +1,4 @@
-"""The fixtures `exporter` and `prometheus`, which scrapes it. Each file of tests has its own.
+"""The fixture `prometheus` is a Prometheus that scrapes the fixture `exporter`. Each file of tests has its own two.
 
 The program is found, or built, before the first test begins. A build takes minutes. Within a test it would exceed the
 time limit.

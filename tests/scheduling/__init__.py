@@ -1,15 +1,16 @@
-"""A real kube-scheduler with an extender: an extender scripted by a test, or our own program.
+"""Tests with a real kube-scheduler that asks an extender.
 
-scripted_extender.py       an extender whose answers a test sets
-kube_scheduler.py          a second kube-scheduler at the control plane, with the configuration of a test
-kube_scheduler_replica.py  the same, as one of several replicas
-own_extender.py            `dispatcher extender` as it runs in production
-fast_clock_extender.py     the same, with a loop clock that a test can move forward
-skewed_clock_extender.py   the same, with a wrong wall clock
-nodes_and_pods.py          the nodes and Pods of one test
-shared_nodes.py            nodes that many tests share
-reservations.py            the reservations of a test
-node_usage.py              the use of nodes with a hold, checked after every change
-certificates.py            a certificate authority, and certificates of servers and clients
-fixtures.py                fixtures for all of this
+`kube_scheduler` starts a second kube-scheduler at the control plane, with the configuration of a test.
+`kube_scheduler_replica` starts several of them, and one leads. The extender is one of these:
+
+* `scripted_extender`: the test sets its answers.
+* `own_extender`: `dispatcher extender` runs as in production.
+* `fast_clock_extender`: our extender runs on an event loop whose clock the test can move forward.
+* `skewed_clock_extender`: our extender runs with a wrong wall clock.
+
+`nodes_and_pods` makes the nodes and Pods of one test. `shared_nodes` makes nodes that many tests share. `reservations`
+makes reservations on these nodes, and `node_usage` checks after every change that Pods leave them free. `certificates`
+makes the certificates of servers and clients. A module of tests gets all of this from `fixtures`.
+
+`extended_place_loop` needs no kube-scheduler. It is a second scheduler for the embedded cluster.
 """

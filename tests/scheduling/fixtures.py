@@ -1,12 +1,12 @@
-"""Fixtures of the tests with a real kube-scheduler.
+"""The fixtures of tests with a real kube-scheduler.
 
-node_group: nodes, Pods and schedulers of one test.
-extender: an extender that the test scripts.
-own_extender: our extender; one process for the whole run.
-shared_nodes: shared nodes and a scripted extender, for tests that change no node.
-own_extender_nodes: shared nodes and our extender, for tests that change no node.
+A module gets the fixtures by `pytest_plugins = ["tests.scheduling.fixtures"]`.
 
-A module uses them by `pytest_plugins = ["tests.scheduling.fixtures"]`.
+A test that changes nodes takes `node_group`, which makes nodes, Pods and schedulers for this test alone. `reserved` adds to
+them reservations and our extender. A test that changes no node takes nodes that such tests share: `shared_nodes` has a
+scripted extender, and `own_extender_nodes` has our extender.
+
+`extender` is a scripted extender of the test's own. `own_extender` is one process of our extender for the whole run.
 """
 
 from collections.abc import AsyncIterator

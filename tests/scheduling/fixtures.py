@@ -2,9 +2,9 @@
 
 A module gets the fixtures by `pytest_plugins = ["tests.scheduling.fixtures"]`.
 
-A test that changes nodes takes `node_group`, which makes nodes, Pods and schedulers for this test alone. `reserved` adds to
-them reservations and our extender. A test that changes no node takes nodes that such tests share: `shared_nodes` has a
-scripted extender, and `own_extender_nodes` has our extender.
+A test that changes nodes takes `node_group`, which makes nodes, Pods and schedulers for this test alone. `reserved`
+adds to them reservations and our extender. A test that changes no node takes nodes that such tests share:
+`shared_nodes` has a scripted extender, and `own_extender_nodes` has our extender.
 
 `extender` is a scripted extender of the test's own. `own_extender` is one process of our extender for the whole run.
 """

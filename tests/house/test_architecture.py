@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.house.tree import ROOT, files, python_files, shown
+from tests.house.tree import ROOT, files, project, python_files, shown
 
 PAGE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 GLOSSARY = (ROOT / "GLOSSARY.md").read_text(encoding="utf-8")
@@ -85,6 +85,31 @@ def test_every_folder_of_the_package_is_in_the_house() -> None:
         shown(path).split("/")[1] for path in python_files("dispatcher/") if len(path.parts) > len(ROOT.parts) + 2
     }
     assert [folder for folder in sorted(folders) if f" {folder}/ " not in drawing] == []
+
+
+def importers_on_the_page() -> set[tuple[str, str]]:
+    """(driver, file) of the table of drivers."""
+    rows = re.findall(r"^\| ([a-z_]+)[^|]* \| ([^|]+) \|$", section("The house"), re.MULTILINE)
+    return {(driver, file) for driver, files_ in rows for file in re.findall(r"`([^`]+)`", files_)}
+
+
+def importers_in_the_contracts(drivers: set[str]) -> Iterator[tuple[str, str]]:
+    """(driver, file) of each import that a contract allows, written as on the page."""
+    tools = project()["tool"]
+    assert isinstance(tools, dict)
+    for contract in tools["importlinter"]["contracts"]:
+        for allowed in contract.get("ignore_imports", ()):
+            module, driver = allowed.split(" -> ")
+            file = module.removeprefix("dispatcher.").replace(".", "/")
+            if driver in drivers:
+                yield driver, file if file.endswith("*") else f"{file}.py"
+
+
+def test_page_names_the_importers_of_each_driver() -> None:
+    named = importers_on_the_page()
+    drivers = {driver for driver, _ in named}
+    assert drivers == {"asyncpg", "kubernetes_asyncio", "aiohttp"}
+    assert named == set(importers_in_the_contracts(drivers))
 
 
 def test_every_class_in_the_glossary_exists() -> None:

@@ -1,4 +1,7 @@
-"""`dispatcher render`: shows the Job of a row, or of a template. It only reads."""
+"""`dispatcher render`: shows the Job of a row, or of a template. It reads rows and templates, but no cluster.
+
+So it knows no Jobs of the row, and cannot say whether the row would be launched now (`JobsPicture.judge_row`).
+"""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -30,7 +33,7 @@ NO_DATABASE = "00000000-0000-0000-0000-000000000000"
 
 
 async def preview_row(task_id: int, settings: Settings) -> Manifest:
-    """The Job of the row's next launch. Raises DispatcherError if there is none."""
+    """The Job after the last launch that the row remembers. Raises DispatcherError if the templates allow none."""
     session = Session(lambda: settings.database.url)
     try:
         async with look(session) as rows:

@@ -1,4 +1,4 @@
-"""The reference pages are made from the code and up to date."""
+"""The reference pages are made from the code and up to date. The other pages name only what the code has."""
 
 import re
 from pathlib import Path
@@ -6,8 +6,12 @@ from pathlib import Path
 import pytest
 from prometheus_client import generate_latest
 
+from dispatcher.model.verdicts import PARKED
 from dispatcher.settings.loading import known_names
 from docs import make_faults, make_metrics, make_settings
+from tests.pages import AUTHOR, OPERATOR, SUBMITTER, read_page
+
+WRITTEN = ["README.md", "ARCHITECTURE.md", AUTHOR, OPERATOR, SUBMITTER, "docs/embedded.md", "docs/protocol.md"]
 
 
 @pytest.mark.parametrize(
@@ -28,6 +32,24 @@ def test_every_setting_is_on_its_page() -> None:
 
 
 def test_metrics_page_has_every_metric_by_its_scraped_name() -> None:
-    scraped = set(re.findall(r"^# TYPE (dispatcher_\w+) ", generate_latest().decode(), re.MULTILINE))
     shown = set(re.findall(r"^\| `(\w+)`", make_metrics.metrics_page(), re.MULTILINE))
-    assert shown == {name for name in scraped if not name.endswith("_created")}
+    assert shown == {name for name in scraped_names() if not name.endswith("_created")}
+
+
+def scraped_names() -> set[str]:
+    return set(re.findall(r"^# TYPE (dispatcher_\w+) ", generate_latest().decode(), re.MULTILINE))
+
+
+@pytest.mark.parametrize("page", WRITTEN)
+def test_page_names_only_settings_and_metrics_that_exist(page: str) -> None:
+    text = read_page(page)
+    assert set(re.findall(r"\b(DISPATCHER_\w*[A-Z])\b", text)) <= known_names()
+    assert set(re.findall(r"`(dispatcher_\w+_\w+)(?=[`{])", text)) <= scraped_names()
+
+
+def test_operators_page_explains_every_reason_for_which_rows_are_parked() -> None:
+    rows = read_page(OPERATOR).split("| parked for |")[1].split("\n\n")[0]
+    explained = [
+        name for names in re.findall(r"^\| ([A-Z][\w, ]+) \|", rows, re.MULTILINE) for name in names.split(", ")
+    ]
+    assert sorted(explained) == sorted(PARKED)

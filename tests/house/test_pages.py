@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from prometheus_client import generate_latest
 
+from dispatcher.jobs.templates import parse_template
+from dispatcher.model.errors import TemplateError
 from dispatcher.model.verdicts import PARKED
 from dispatcher.settings.loading import known_names
 from docs import make_faults, make_metrics, make_settings
@@ -45,6 +47,14 @@ def test_page_names_only_settings_and_metrics_that_exist(page: str) -> None:
     text = read_page(page)
     assert set(re.findall(r"\b(DISPATCHER_\w*[A-Z])\b", text)) <= known_names()
     assert set(re.findall(r"`(dispatcher_\w+_\w+)(?=[`{])", text)) <= scraped_names()
+
+
+def test_template_on_the_operators_page_is_valid_and_sets_only_open_fields() -> None:
+    (text,) = re.findall(r"^```yaml\n(apiVersion: batch/v1\n.*?)^```$", read_page(OPERATOR), re.MULTILINE | re.DOTALL)
+    assert parse_template("gpu", text).opened == {"env.MODE", "cpu"}
+    for field in ("ttlSecondsAfterFinished: 1", "activeDeadlineSeconds: 1", "backoffLimit: 1", "podFailurePolicy: {}"):
+        with pytest.raises(TemplateError, match=field.split(":")[0]):
+            parse_template("gpu", text.replace("\nspec:\n", f"\nspec:\n  {field}\n"))
 
 
 def test_operators_page_explains_every_reason_for_which_rows_are_parked() -> None:

@@ -12,6 +12,7 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
+from dispatcher.local.cluster.conditions import with_condition
 from dispatcher.local.cluster.kinds import NODE, POD, Target
 from dispatcher.local.cluster.placement import (
     Room,
@@ -22,7 +23,7 @@ from dispatcher.local.cluster.placement import (
     why_not,
     with_pod,
 )
-from dispatcher.local.cluster.registry import Registry, with_condition
+from dispatcher.local.cluster.registry import Registry
 from dispatcher.local.cluster.storage import Change
 
 Json = dict[str, Any]

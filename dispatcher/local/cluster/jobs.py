@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from dispatcher.local.cluster.conditions import ENDED, stamp, with_condition
 from dispatcher.local.cluster.defaults import TRACKING
-from dispatcher.local.cluster.registry import ENDED, stamp, with_condition
 
 Json = dict[str, Any]
 FINAL: Final = {"SuccessCriteriaMet": "Complete", "FailureTarget": "Failed"}

@@ -2,10 +2,11 @@
 
 from typing import Any, Final
 
+from dispatcher.local.cluster.conditions import with_condition
 from dispatcher.local.cluster.events import Events
 from dispatcher.local.cluster.kinds import NODE, POD, Target
 from dispatcher.local.cluster.placement import choose, rooms_of, tell_unschedulable, why_not, with_pod
-from dispatcher.local.cluster.registry import Registry, with_condition
+from dispatcher.local.cluster.registry import Registry
 from dispatcher.local.cluster.storage import Change
 
 Json = dict[str, Any]

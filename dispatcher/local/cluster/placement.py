@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from dispatcher.local.cluster.registry import ENDED
+from dispatcher.local.cluster.conditions import ENDED
 from dispatcher.model.amounts import Amounts, Written, added, amounts, asked_by, less
 
 Json = dict[str, Any]

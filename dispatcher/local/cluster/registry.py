@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from dispatcher.local.cluster.checking import check_object
+from dispatcher.local.cluster.conditions import ENDED, stamp, with_condition
 from dispatcher.local.cluster.defaults import made
 from dispatcher.local.cluster.faults import ApiFault, Cause, bad_request, conflict, invalid, missing, unprocessable
 from dispatcher.local.cluster.kinds import JOB, NAMESPACE, POD, Kind, Target
@@ -20,7 +21,6 @@ ORPHAN: Final = "orphan"
 PROPAGATION: Final[Mapping[str, list[str]]] = {
     "Background": [], "Foreground": [FOREGROUND], "Orphan": [ORPHAN], "": [],
 }  # fmt: skip
-ENDED: Final = frozenset({"Succeeded", "Failed"})
 SERVERS_OWN: Final = frozenset(
     ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"]
 )
@@ -181,17 +181,3 @@ def merged(old: Any, patch: Any) -> Any:  # any JSON
         else:
             found[key] = merged(found.get(key), value)
     return found
-
-
-def with_condition(conditions: list[Json], new: Json) -> list[Json]:
-    """Puts the condition in the place of its type, or at the end. An unchanged status keeps its time."""
-    for number, one in enumerate(conditions):
-        if one["type"] == new["type"]:
-            since = one.get("lastTransitionTime") if one["status"] == new["status"] else new["lastTransitionTime"]
-            return [*conditions[:number], {**new, "lastTransitionTime": since}, *conditions[number + 1 :]]
-    return [*conditions, new]
-
-
-def stamp(at: datetime) -> str:
-    """The time as a metav1.Time: whole seconds."""
-    return at.strftime("%Y-%m-%dT%H:%M:%SZ")

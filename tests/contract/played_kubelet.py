@@ -83,9 +83,6 @@ class PlayedKubelet:
     async def job(self, name: str = "job") -> Json:
         return await self.plane.admin("GET", f"{self.jobs}/{name}")
 
-    async def change_job(self, patch: Json, name: str = "job") -> None:
-        await self.plane.admin("PATCH", f"{self.jobs}/{name}", patch)
-
     async def until_job(self, is_so: Callable[[Json], bool], what: str, name: str = "job") -> Json:
         return await self._until(f"{self.jobs}/{name}", is_so, what)
 

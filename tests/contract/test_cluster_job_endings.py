@@ -266,12 +266,6 @@ class TestJobIsDeleted:
             await kubelet.until_job_gone(policy.lower())
             await kubelet.until_pod_gone(name)
 
-    async def test_suspended_job_is_deleted_without_a_pod_to_wait_for(self, kubelet: PlayedKubelet) -> None:
-        await kubelet.submit("asleep", {"suspend": True})
-        await kubelet.until_said("Suspended", "asleep")
-        await kubelet.delete_job("Foreground", "asleep")
-        await kubelet.until_job_gone("asleep")
-
     async def test_second_job_of_a_name_gets_a_pod_of_its_own(self, kubelet: PlayedKubelet) -> None:
         first = await started(kubelet, "again")
         await kubelet.delete_job("Background", "again")

@@ -68,10 +68,7 @@ async def told(kubelet: PlayedKubelet, job: str, exit_code: int) -> Story:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def stories(kubelet: PlayedKubelet) -> tuple[Story, Story]:
-    told_here = await asyncio.gather(told(kubelet, "success", 0), told(kubelet, "failure", 3))
-    await kubelet.submit("asleep", {"suspend": True})
-    await kubelet.turn()
-    return told_here
+    return await asyncio.gather(told(kubelet, "success", 0), told(kubelet, "failure", 3))
 
 
 @pytest.fixture(scope="module")
@@ -192,9 +189,6 @@ class TestJobStatus:
         assert (await success.kubelet.until_event("success", "Completed"))["type"] == "Normal"
         assert (await failure.kubelet.until_event("failure", "BackoffLimitExceeded"))["type"] == "Warning"
 
-    async def test_change_of_a_status_leaves_the_generation(self, success: Story) -> None:
-        assert {job["metadata"]["generation"] for job in success.versions} == {1}
-
 
 class TestFailedJob:
     async def test_failed_job_gets_no_second_pod(self, failure: Story) -> None:
@@ -214,39 +208,3 @@ class TestFailedJob:
         for name, status in reasons.items():
             assert said(await kubelet.until_said("Failed", name)) == EXCEEDED
             assert [pod["status"]["reason"] for pod in await kubelet.pods_of(name)] == [status["reason"]]
-
-
-class TestSuspendedJob:
-    async def test_suspended_job_gets_no_pod_and_says_so(
-        self, kubelet: PlayedKubelet, stories: tuple[Story, Story]
-    ) -> None:
-        job = await kubelet.until_said("Suspended", "asleep")
-        assert said(job) == [("Suspended", "JobSuspended")]
-        assert not {"startTime", "active"} & job["status"].keys()
-        assert await kubelet.pods_of("asleep") == []
-
-    async def test_resumed_job_gets_its_pod_and_its_start_time(self, kubelet: PlayedKubelet) -> None:
-        await kubelet.submit("woken", {"suspend": True})
-        await kubelet.until_said("Suspended", "woken")
-        await kubelet.change_job({"spec": {"suspend": False}}, "woken")
-        job = await kubelet.until_job(lambda job: job["status"].get("active") == 1, "it has a Pod", "woken")
-        told = condition(job, "Suspended")
-        assert told
-        assert (told["status"], told["reason"]) == ("False", "JobResumed")
-        assert job["status"]["startTime"] >= job["metadata"]["creationTimestamp"]
-        assert await kubelet.pod_of("woken")
-
-    async def test_pod_of_a_job_suspended_while_it_runs_is_not_counted_as_failed(self, kubelet: PlayedKubelet) -> None:
-        await kubelet.submit("paused")
-        name = await kubelet.pod_of("paused")
-        await kubelet.run(name)
-        await kubelet.change_job({"spec": {"suspend": True}}, "paused")
-        job = await kubelet.until_said("Suspended", "paused")
-        assert job["status"]["terminating"] == 1
-        assert not {"startTime", "active", "failed"} & job["status"].keys()
-        await kubelet.fail(name, 143)
-        await kubelet.reap(name)
-        await kubelet.until_pod_gone(name)
-        job = await kubelet.until_job(lambda job: job["status"]["terminating"] == 0, "no Pod of it ends", "paused")
-        assert said(job) == [("Suspended", "JobSuspended")]
-        assert "failed" not in job["status"]

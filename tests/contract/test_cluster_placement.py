@@ -1,14 +1,10 @@
 """The node that a Pod gets: labels that it asks for, taints that it tolerates, nodes that take no Pods for now."""
 
-from collections.abc import AsyncIterator
-
 import pytest
-import pytest_asyncio
 
-from tests.contract.played_kubelet import OWN, PlayedKubelet, playing
+from tests.contract.played_kubelet import OWN, PlayedKubelet
 from tests.contract.played_kubelet_objects import taints
 from tests.controlplane.api import Json
-from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.sides import BOTH_SIDES
 
 pytestmark = BOTH_SIDES
@@ -16,20 +12,6 @@ pytestmark = BOTH_SIDES
 DISK, AGE = "kubelet.test.internal/disk", "kubelet.test.internal/age"
 TAINT = {"key": "kubelet.test.internal/private", "value": "ours", "effect": "NoSchedule"}
 OLD, NEW = 0, 1
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def ground(control_plane: ControlPlane) -> AsyncIterator[str]:
-    """One namespace for these tests; each test ends its Pods."""
-    name = await control_plane.create_namespace()
-    yield name
-    await control_plane.delete_namespace(name)
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def kubelet(control_plane: ControlPlane, ground: str) -> AsyncIterator[PlayedKubelet]:
-    async with playing(control_plane, ground) as playing_here:
-        yield playing_here
 
 
 def rule(key: str, operator: str, *values: str) -> Json:

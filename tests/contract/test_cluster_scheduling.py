@@ -3,34 +3,17 @@
 import asyncio
 import re
 from collections import Counter
-from collections.abc import AsyncIterator
 
 import pytest
-import pytest_asyncio
 
-from tests.contract.played_kubelet import SIZE, PlayedKubelet, playing
+from tests.contract.played_kubelet import SIZE, PlayedKubelet
 from tests.contract.played_kubelet_objects import condition, is_bound, is_unschedulable
 from tests.controlplane.api import Json
-from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.sides import BOTH_SIDES
 
 pytestmark = BOTH_SIDES
 
 NONE_AVAILABLE = re.compile(r"0/\d+ nodes are available: ")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def ground(control_plane: ControlPlane) -> AsyncIterator[str]:
-    """One namespace for these tests; each test ends its Pods."""
-    name = await control_plane.create_namespace()
-    yield name
-    await control_plane.delete_namespace(name)
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def kubelet(control_plane: ControlPlane, ground: str) -> AsyncIterator[PlayedKubelet]:
-    async with playing(control_plane, ground) as playing_here:
-        yield playing_here
 
 
 async def full(kubelet: PlayedKubelet) -> str:

@@ -2,30 +2,19 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import msgspec
 import pytest
-import pytest_asyncio
 
 from dispatcher.jobs.answers import Meaning, read_create
 from dispatcher.kube.job_api import JobApi
 from dispatcher.model.jobs import ApiAnswer, End, Job, Manifest, Phase
 from tests.builders import DATABASE_ID, SITE
-from tests.contract.own_jobs import RBAC, Account, dispatcher_account
+from tests.contract.own_jobs import RBAC, Account
 from tests.controlplane.api import Json
-from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.sides import BOTH_SIDES
 
-pytestmark = BOTH_SIDES
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def account(
-    control_plane: ControlPlane, nodes: list[str], namespace: str, tmp_path: Path
-) -> AsyncIterator[Account]:
-    async with dispatcher_account(control_plane, namespace, tmp_path) as account:
-        yield account
+pytestmark = [BOTH_SIDES, pytest.mark.usefixtures("nodes")]
 
 
 async def refused(account: Account, meaning: Meaning, namespace: str | None = None) -> ApiAnswer:

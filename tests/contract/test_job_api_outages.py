@@ -2,11 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from dispatcher.jobs.answers import Meaning, read_create
 from dispatcher.kube.client import KubeClient
@@ -15,16 +13,9 @@ from dispatcher.kube.job_api import WRITE_SECONDS, JobApi
 from dispatcher.model.errors import ClusterAway, SettingsError
 from dispatcher.model.jobs import End
 from tests.builders import SITE
-from tests.contract.own_jobs import Account, dispatcher_account
-from tests.controlplane.cluster import ControlPlane
+from tests.contract.own_jobs import Account
 
 BOUND_SECONDS = WRITE_SECONDS + 2
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def account(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> AsyncIterator[Account]:
-    async with dispatcher_account(control_plane, namespace, tmp_path) as account:
-        yield account
 
 
 class TestToken:

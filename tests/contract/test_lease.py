@@ -2,12 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from dispatcher.jobs.answers import Meaning, read_create
 from dispatcher.kube.job_api import JobApi
@@ -15,23 +12,16 @@ from dispatcher.kube.lease import Lease, lease_of
 from dispatcher.model.jobs import End
 from dispatcher.sweep.remove import Remover, read_delete
 from tests.builders import SITE
-from tests.contract.own_jobs import Account, dispatcher_account
+from tests.contract.own_jobs import Account
 from tests.contract.scripted_lease import NAME, MovedClock, Turns
 from tests.contract.test_job_api import dying_namespace
 from tests.controlplane.api import Json
-from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.sides import BOTH_SIDES
 
 pytestmark = BOTH_SIDES
 
 SECONDS = 15
 TRUSTED = 13.5
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def account(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> AsyncIterator[Account]:
-    async with dispatcher_account(control_plane, namespace, tmp_path) as account:
-        yield account
 
 
 @pytest.fixture

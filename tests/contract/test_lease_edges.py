@@ -1,20 +1,9 @@
 """Terms at their limits: a rival's term between two of our rounds, and two lengths while the lease changes."""
 
-from collections.abc import AsyncIterator
-
-import pytest_asyncio
 from aiohttp import web
 
 from tests.contract.scripted_api import ScriptedApi
-from tests.contract.scripted_lease import Replicas, serving_lease
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def replicas() -> AsyncIterator[Replicas]:
-    async with serving_lease() as api:
-        made = Replicas(api)
-        yield made
-        await made.close()
+from tests.contract.scripted_lease import Replicas
 
 
 async def test_term_of_a_rival_in_between_ends_our_term(replicas: Replicas) -> None:

@@ -1,11 +1,9 @@
 """The lease at a server that loses answers, refuses or hangs, and a lease that is edited by hand."""
 
 import time
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from aiohttp import web
 
 from tests.contract.scripted_api import Fault, ScriptedApi
@@ -16,7 +14,6 @@ from tests.contract.scripted_lease import (
     Turns,
     faults,
     hanging,
-    serving_lease,
     takes,
     written_but_lost,
 )
@@ -46,14 +43,6 @@ BY_HAND: dict[str, dict[str, Any]] = {
     "nothing": {"holderIdentity": None, "leaseDurationSeconds": None, "leaseTransitions": None},
     "another holder": {"holderIdentity": "nobody"},
 }
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def replicas() -> AsyncIterator[Replicas]:
-    async with serving_lease() as api:
-        made = Replicas(api)
-        yield made
-        await made.close()
 
 
 @pytest.mark.parametrize("fault", NO_ANSWER.values(), ids=NO_ANSWER)

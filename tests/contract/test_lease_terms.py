@@ -1,9 +1,8 @@
 """Terms of the leader lease, with a clock that a test moves: how long a term is trusted, and who takes over when."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 
 import pytest
-import pytest_asyncio
 from prometheus_client import REGISTRY
 
 from tests.contract.scripted_lease import (
@@ -13,21 +12,12 @@ from tests.contract.scripted_lease import (
     beaten_by,
     faults,
     meets,
-    serving_lease,
     takes,
     written_but_lost,
 )  # fmt: skip
 
 SECONDS = 15
 TRUSTED = 13.5
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def replicas() -> AsyncIterator[Replicas]:
-    async with serving_lease() as api:
-        made = Replicas(api)
-        yield made
-        await made.close()
 
 
 class TestTerm:

@@ -1,13 +1,9 @@
 """The Pods of a deleted Job: they go first, they go after it, or they stay."""
 
-from collections.abc import AsyncIterator
-
 import pytest
-import pytest_asyncio
 
-from tests.contract.wire import HELD, Event, Wire, a_job, opened
+from tests.contract.wire import HELD, Event, Wire, a_job
 from tests.controlplane.api import Json
-from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.sides import BOTH_SIDES
 
 pytestmark = BOTH_SIDES
@@ -15,12 +11,6 @@ pytestmark = BOTH_SIDES
 FOREGROUND = {"propagationPolicy": "Foreground"}
 BACKGROUND = {"propagationPolicy": "Background"}
 ORPHAN = {"propagationPolicy": "Orphan"}
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def wire(control_plane: ControlPlane, namespace: str) -> AsyncIterator[Wire]:
-    async with opened(control_plane, namespace) as made:
-        yield made
 
 
 async def job_with_pod(wire: Wire) -> tuple[Json, str]:
@@ -96,12 +86,6 @@ class TestForeground:
             assert again.body["metadata"][kept] == first[kept]
         await is_being_deleted(wire, pod)
         await let_go(wire, pod)
-        await wire.gone("jobs/a")
-
-    async def test_foreground_may_be_asked_for_in_the_query(self, wire: Wire) -> None:
-        await wire.made("jobs", a_job("a"))
-        answer = await wire.delete("jobs/a", **FOREGROUND)
-        assert answer.body["metadata"]["finalizers"] == ["foregroundDeletion"]
         await wire.gone("jobs/a")
 
     async def test_background_delete_ends_a_foreground_delete(self, wire: Wire) -> None:

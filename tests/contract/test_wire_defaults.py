@@ -1,36 +1,12 @@
 """Defaults that an API server adds to a Job or a Pod, and how it returns given fields."""
 
-from collections.abc import AsyncIterator
-
-import pytest_asyncio
-
-from tests.contract.wire import Wire, a_job, a_pod, opened
+from tests.contract.wire import Wire, a_job, a_pod
 from tests.controlplane.api import Json
-from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.sides import BOTH_SIDES
 
 pytestmark = BOTH_SIDES
 
 LIMITS = {"cpu": "1", "memory": "1Gi"}
-PULLED = {
-    "localhost/x": "Always",
-    "localhost/x:latest": "Always",
-    "localhost:5000/x": "Always",
-    "localhost/x:1": "IfNotPresent",
-    "localhost/x@sha256:" + "0" * 64: "IfNotPresent",
-}
-QUALITIES: list[tuple[Json, str]] = [
-    ({}, "BestEffort"),
-    ({"requests": {"cpu": "1"}}, "Burstable"),
-    ({"limits": {"cpu": "1"}}, "Burstable"),
-    ({"limits": LIMITS}, "Guaranteed"),
-]
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def wire(control_plane: ControlPlane, namespace: str) -> AsyncIterator[Wire]:
-    async with opened(control_plane, namespace) as made:
-        yield made
 
 
 def bare(image: str = "localhost/x:1", **container: object) -> Json:
@@ -96,22 +72,6 @@ class TestJob:
             "schedulerName": "default-scheduler",
         }
 
-    async def test_container_gets_the_default_termination_message(self, wire: Wire) -> None:
-        made = await wire.made("jobs", bare())
-        assert container_of(made["spec"]["template"]) == {
-            "name": "task",
-            "image": "localhost/x:1",
-            "imagePullPolicy": "IfNotPresent",
-            "resources": {},
-            "terminationMessagePath": "/dev/termination-log",
-            "terminationMessagePolicy": "File",
-        }
-
-    async def test_only_an_image_with_a_moving_tag_is_always_pulled(self, wire: Wire) -> None:
-        for number, (image, policy) in enumerate(PULLED.items()):
-            made = await wire.made("jobs", bare(image) | {"metadata": {"name": f"a{number}"}})
-            assert container_of(made["spec"]["template"])["imagePullPolicy"] == policy
-
     async def test_given_fields_are_kept(self, wire: Wire) -> None:
         said = {"imagePullPolicy": "Never", "terminationMessagePolicy": "FallbackToLogsOnError", "command": ["a", ""]}
         pod = {"terminationGracePeriodSeconds": 5, "schedulerName": "own", "nodeSelector": {"a": "b"}}
@@ -124,14 +84,6 @@ class TestJob:
         """The limits become requests in the Pods that are made from the template."""
         made = await wire.made("jobs", bare(resources={"limits": LIMITS}))
         assert container_of(made["spec"]["template"])["resources"] == {"limits": LIMITS}
-
-    async def test_variable_gets_an_api_version_and_loses_an_empty_value(self, wire: Wire) -> None:
-        field = {"fieldRef": {"fieldPath": "metadata.name"}}
-        env = [{"name": "A", "value": ""}, {"name": "B", "value": "b"}, {"name": "C", "valueFrom": field}]
-        made = await wire.made("jobs", bare(env=env))
-        read = {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}}
-        kept = [{"name": "A"}, {"name": "B", "value": "b"}, {"name": "C", "valueFrom": read}]
-        assert container_of(made["spec"]["template"])["env"] == kept
 
     async def test_null_counts_as_a_missing_field(self, wire: Wire) -> None:
         made = await wire.made("jobs", a_job("a", {"backoffLimit": None, "activeDeadlineSeconds": None}))
@@ -155,12 +107,6 @@ class TestPod:
 
         (pod,) = await wire.plane.wait_for(look, "the Pod of the Job")
         assert container_of(pod)["resources"] == {"limits": LIMITS, "requests": LIMITS}
-
-    async def test_quality_of_service_follows_from_the_resources(self, wire: Wire) -> None:
-        for number, (resources, quality) in enumerate(QUALITIES):
-            container = {"name": "task", "image": "localhost/x:1", "resources": resources}
-            made = await wire.made("pods", a_pod(f"a{number}", containers=[container]))
-            assert made["status"] == {"phase": "Pending", "qosClass": quality}
 
     async def test_pod_gets_the_defaults_of_restart_and_scheduler(self, wire: Wire) -> None:
         made = (await wire.made("pods", a_pod("a", schedulerName=None, nodeName="nowhere")))["spec"]

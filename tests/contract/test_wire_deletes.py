@@ -1,26 +1,17 @@
 """DELETE at an API server: at once, after the last finalizer, or when the node releases the Pod."""
 
-from collections.abc import AsyncIterator
 from datetime import datetime
 
 import pytest
-import pytest_asyncio
 
-from tests.contract.wire import HELD, Wire, a_pod, a_secret, names, opened
+from tests.contract.wire import HELD, Wire, a_pod, a_secret
 from tests.controlplane.api import Json
-from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.sides import BOTH_SIDES
 
 pytestmark = BOTH_SIDES
 
 CONFLICT = (409, "Conflict")
 NOWHERE = {"nodeName": "nowhere"}
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def wire(control_plane: ControlPlane, namespace: str) -> AsyncIterator[Wire]:
-    async with opened(control_plane, namespace) as made:
-        yield made
 
 
 async def held(wire: Wire) -> Json:
@@ -47,14 +38,6 @@ class TestAtOnce:
         assert (await wire.delete("secrets/a")).status == 200
         assert not await is_there(wire, "secrets/a")
 
-    async def test_answer_says_what_is_gone(self, wire: Wire) -> None:
-        made = await wire.made("secrets", a_secret("a"))
-        answer = await wire.delete("secrets/a")
-        details = {"name": "a", "kind": "secrets", "uid": made["metadata"]["uid"]}
-        told = {key: answer.body[key] for key in ("kind", "apiVersion", "status", "details")}
-        assert answer.status == 200
-        assert told == {"kind": "Status", "apiVersion": "v1", "status": "Success", "details": details}
-
     async def test_missing_object_is_not_found_with_any_options(self, wire: Wire) -> None:
         for options in (None, {"preconditions": {"uid": "other"}}):
             answer = await wire.delete("secrets/a", options)
@@ -75,11 +58,6 @@ class TestAtOnce:
         await deleted(wire, "secrets/a", preconditions=meant)
         assert not await is_there(wire, "secrets/a")
 
-    async def test_dry_run_deletes_nothing(self, wire: Wire) -> None:
-        await wire.made("secrets", a_secret("a"))
-        assert (await deleted(wire, "secrets/a", dryRun=["All"]))["status"] == "Success"
-        assert await is_there(wire, "secrets/a")
-
     async def test_unknown_propagation_is_invalid(self, wire: Wire) -> None:
         await wire.made("secrets", a_secret("a"))
         answer = await wire.delete("secrets/a", {"propagationPolicy": "Sideways"})
@@ -90,14 +68,6 @@ class TestAtOnce:
         await wire.made("secrets", a_secret("a"))
         assert (await wire.delete("secrets/a", b"{")).refusal == (400, "BadRequest")
         assert await is_there(wire, "secrets/a")
-
-    async def test_collection_is_deleted_as_far_as_it_is_selected(self, wire: Wire) -> None:
-        await wire.made("leases", a_secret("a", {"app": "x"}), a_secret("b", {"app": "y"}), a_secret("c"))
-        answer = await wire.delete("leases", labelSelector="app=x")
-        assert (answer.status, answer.body["kind"], names(answer.body)) == (200, "LeaseList", ["a"])
-        assert await wire.names("leases") == ["b", "c"]
-        assert names((await wire.delete("leases")).body) == ["b", "c"]
-        assert names((await wire.delete("leases")).body) == []
 
 
 class TestFinalizers:
@@ -128,13 +98,6 @@ class TestFinalizers:
         change = {"metadata": {"labels": {"a": "1"}, "deletionTimestamp": None}}
         meta = (await wire.changed("secrets/a", change))["metadata"]
         assert (meta["labels"], meta["deletionTimestamp"]) == ({"a": "1"}, since)
-        await wire.changed("secrets/a", {"metadata": {"finalizers": None}})
-
-    async def test_object_being_deleted_gets_no_new_finalizer(self, wire: Wire) -> None:
-        await held(wire)
-        answer = await wire.patch("secrets/a", {"metadata": {"finalizers": [HELD, "tests.example/more"]}})
-        assert answer.refusal == (422, "Invalid")
-        assert answer.causes == [("FieldValueForbidden", "metadata.finalizers")]
         await wire.changed("secrets/a", {"metadata": {"finalizers": None}})
 
     async def test_name_is_taken_until_the_object_is_gone(self, wire: Wire) -> None:
@@ -175,11 +138,6 @@ class TestPods:
         given, until = grace(await deleted(wire, "pods/a", gracePeriodSeconds=300))
         assert given == 300
         assert 300 <= until < 320
-
-    async def test_grace_may_be_asked_for_in_the_query(self, wire: Wire) -> None:
-        await wire.made("pods", a_pod("a", **NOWHERE))
-        answer = await wire.delete("pods/a", gracePeriodSeconds="200")
-        assert grace(answer.body)[0] == 200
 
     async def test_grace_can_be_shortened_and_not_lengthened(self, wire: Wire) -> None:
         await wire.made("pods", a_pod("a", **NOWHERE))

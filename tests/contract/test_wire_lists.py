@@ -1,14 +1,11 @@
 """Lists of an API server: order, pages, and lists of a past, present or future version."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
-import pytest_asyncio
 
-from tests.contract.wire import Wire, a_job, a_pod, a_secret, names, opened, version
+from tests.contract.wire import Wire, a_job, a_pod, a_secret, names, version
 from tests.controlplane.api import Json
-from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.sides import BOTH_SIDES
 
 pytestmark = BOTH_SIDES
@@ -25,13 +22,6 @@ KINDS = {
     "leases": ("LeaseList", "coordination.k8s.io/v1"),
 }
 EXACT, NOT_OLDER = {"resourceVersionMatch": "Exact"}, {"resourceVersionMatch": "NotOlderThan"}
-FORBIDDEN = ("FieldValueForbidden", "resourceVersionMatch")
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def wire(control_plane: ControlPlane, namespace: str) -> AsyncIterator[Wire]:
-    async with opened(control_plane, namespace) as made:
-        yield made
 
 
 async def five(wire: Wire) -> None:
@@ -99,13 +89,6 @@ class TestPages:
         assert version(first) == version(second) == version(third)
         assert "continue" not in third["metadata"]
 
-    async def test_pages_tell_how_many_items_remain(self, wire: Wire) -> None:
-        await five(wire)
-        first = await wire.found("secrets", limit="2")
-        second = await wire.found("secrets", **{"limit": "2", "continue": token(first)})
-        third = await wire.found("secrets", **{"limit": "2", "continue": token(second)})
-        assert [page["metadata"].get("remainingItemCount") for page in (first, second, third)] == [3, 1, None]
-
     async def test_pages_under_a_selector_do_not_tell_how_many_remain(self, wire: Wire) -> None:
         await wire.made("secrets", *(a_secret(name, {"app": app}) for name, app in zip("abcd", "xyxx", strict=True)))
         first = await wire.found("secrets", limit="2", labelSelector="app=x")
@@ -137,15 +120,6 @@ class TestPages:
     async def test_invalid_token_or_limit_is_a_bad_request(self, wire: Wire) -> None:
         for params in ({"continue": "garbage"}, {"limit": "many"}):
             assert (await wire.get("secrets", **params)).refusal == (400, "BadRequest")
-
-    async def test_token_allows_no_version(self, wire: Wire) -> None:
-        await five(wire)
-        first = await wire.found("secrets", limit="2")
-        then = {"continue": token(first), "resourceVersion": str(version(first))}
-        assert (await wire.get("secrets", **then)).refusal == (400, "BadRequest")
-        exact = await wire.get("secrets", **then, **EXACT)
-        assert exact.refusal == (422, "Invalid")
-        assert exact.causes == [FORBIDDEN]
 
 
 class TestVersion:
@@ -197,17 +171,6 @@ class TestVersion:
         for given in ("abc", "-1", "1.5"):
             assert (await wire.get("secrets", resourceVersion=given)).refusal == (400, "BadRequest")
             assert (await wire.get("secrets", resourceVersion=given, **EXACT)).refusal == (400, "BadRequest")
-
-    async def test_version_match_needs_a_version(self, wire: Wire) -> None:
-        for params in (EXACT, NOT_OLDER, EXACT | {"resourceVersion": "0"}):
-            answer = await wire.get("secrets", **params)
-            assert answer.refusal == (422, "Invalid")
-            assert answer.causes == [FORBIDDEN]
-
-    async def test_unknown_version_match_is_invalid(self, wire: Wire) -> None:
-        answer = await wire.get("secrets", resourceVersion="1", resourceVersionMatch="Roughly")
-        assert answer.refusal == (422, "Invalid")
-        assert answer.causes == [("FieldValueNotSupported", "resourceVersionMatch")]
 
     async def test_list_of_a_future_version_times_out(self, wire: Wire) -> None:
         """Three requests at once, because the server waits some seconds for the version."""

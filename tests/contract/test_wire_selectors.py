@@ -1,11 +1,6 @@
 """The objects that an API server lists under a selector of labels or fields."""
 
-from collections.abc import AsyncIterator
-
-import pytest_asyncio
-
-from tests.contract.wire import Wire, a_job, a_pod, a_secret, opened
-from tests.controlplane.cluster import ControlPlane
+from tests.contract.wire import Wire, a_job, a_pod, a_secret
 from tests.controlplane.sides import BOTH_SIDES
 
 pytestmark = BOTH_SIDES
@@ -21,12 +16,6 @@ NO_FIELDS = [
     ("jobs", "spec.nodeName=a"),
     ("nodes", "status.phase=Running"),
 ]
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def wire(control_plane: ControlPlane, namespace: str) -> AsyncIterator[Wire]:
-    async with opened(control_plane, namespace) as made:
-        yield made
 
 
 class TestLabels:

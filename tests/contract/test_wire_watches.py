@@ -1,24 +1,14 @@
 """Watches of an API server: the events, their order, selectors, and the end of a watch."""
 
-from collections.abc import AsyncIterator
-
 import pytest
-import pytest_asyncio
 
-from tests.contract.wire import HELD, Event, Wire, a_job, a_pod, a_secret, opened, version
-from tests.controlplane.cluster import ControlPlane
+from tests.contract.wire import HELD, Event, Wire, a_job, a_pod, a_secret, version
 from tests.controlplane.sides import BOTH_SIDES
 
 pytestmark = BOTH_SIDES
 
 APP = {"labelSelector": "app=y"}
 NEVER = 1_000_000
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def wire(control_plane: ControlPlane, namespace: str) -> AsyncIterator[Wire]:
-    async with opened(control_plane, namespace) as made:
-        yield made
 
 
 async def live(wire: Wire, name: str = "a") -> None:
@@ -153,15 +143,6 @@ class TestBeginning:
             assert events == [first]
         else:
             assert [event.what for event in events] == [("ADDED", "a"), *[(kind, "b") for kind, _ in LIFE]]
-
-    async def test_watch_of_an_invalid_version_is_refused(self, wire: Wire) -> None:
-        for given in ("abc", "-1"):
-            assert (await wire.get("secrets", watch="true", resourceVersion=given)).refusal == (500, "")
-
-    async def test_watch_of_an_exact_version_is_invalid(self, wire: Wire) -> None:
-        answer = await wire.get("secrets", watch="true", resourceVersion="1", resourceVersionMatch="Exact")
-        assert answer.refusal == (422, "Invalid")
-        assert {field for _, field in answer.causes} == {"resourceVersionMatch"}
 
 
 class TestSelectors:

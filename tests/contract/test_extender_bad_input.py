@@ -88,14 +88,6 @@ async def test_largest_allowed_body_is_answered(attacked: Asked) -> None:
 
 
 @pytest.mark.parametrize(
-    ("use", "points"), [("0.5", 6), ("1e0", 6), ("1e3", 4), ("-1", 4), ("1Ki1", 4), ("", 4), ("0", 4), ("2000000u", 6)]
-)
-async def test_real_use_counts_only_as_a_quantity(attacked: Asked, use: str, points: int) -> None:
-    notes = {REAL: json.dumps([{"cpu": use, "memory": "2Gi"}])}
-    assert await attacked.points(asking(noted(annotations=notes), NodeNames=["a"])) == {"a": points}
-
-
-@pytest.mark.parametrize(
     ("pod", "parts"),
     [
         (noted(annotations={HISTORY: "{}"}), ["history-nodes"]),
@@ -117,26 +109,6 @@ async def test_unreadable_parts_of_a_pod_are_counted(attacked: Asked, pod: objec
 
 
 # The other verbs
-
-
-META = {"a": {"Pods": [{"UID": "u"}], "NumPDBViolations": 1}}
-
-
-@pytest.mark.parametrize(
-    ("keys", "victims"),
-    [
-        ({}, {}),
-        ({"NodeNameToMetaVictims": None, "NodeNameToVictims": None}, {}),
-        ({"Pod": 5, "NodeNameToMetaVictims": META}, META),
-        ({"Pod": POD, "NodeNameToMetaVictims": META, "Extra": [5]}, META),
-        ({"NodeNameToMetaVictims": {"a": {"Pods": None}}}, {"a": {"Pods": None, "NumPDBViolations": 0}}),
-        ({"NodeNameToVictims": {"a": {"Pods": [{"metadata": {"uid": "u", "annotations": 5}}],
-                                      "NumPDBViolations": 1}}}, META),
-        ({"NodeNameToVictims": {"x": {}}}, {"x": {"Pods": [], "NumPDBViolations": 0}}),
-    ],
-)  # fmt: skip
-async def test_readable_victims_are_agreed_to(attacked: Asked, keys: Json, victims: Json) -> None:
-    assert await attacked.post("preempt", json.dumps(keys).encode()) == (200, {"NodeNameToMetaVictims": victims})
 
 
 @pytest.mark.parametrize("verb", ["preempt", "explain"])

@@ -3,8 +3,6 @@
 import json
 from datetime import UTC, datetime
 
-import pytest
-
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import wait_for
 from tests.scheduling.kube_scheduler import KubeScheduler
@@ -31,11 +29,6 @@ async def test_nodes_of_the_history_get_thirty_twenty_and_ten_points(own_extende
     assert own_extender_nodes.added(pod) == [20, 0, 30, 10]
 
 
-async def test_pod_without_notes_gets_no_points(own_extender_nodes: SharedNodes) -> None:
-    pod, _ = await own_extender_nodes.bound()
-    assert own_extender_nodes.added(pod) == [0] * 4
-
-
 async def test_every_node_gets_an_answer_so_ties_are_broken_at_random(own_extender_nodes: SharedNodes) -> None:
     pods = [await own_extender_nodes.pod(cpu=None, memory=None) for _ in range(20)]
     assert len(set(await own_extender_nodes.node_group.bound(*pods))) > 1
@@ -50,38 +43,6 @@ async def test_node_that_is_twice_in_the_history_takes_no_place_of_another(own_e
     first, second, third, fourth = own_extender_nodes.nodes
     pod, _ = await own_extender_nodes.bound(notes=noted(first, first, second, third, fourth))
     assert own_extender_nodes.added(pod) == [30, 20, 10, 0]
-
-
-async def test_node_that_is_gone_takes_no_points_from_the_next(own_extender_nodes: SharedNodes) -> None:
-    pod, node = await own_extender_nodes.bound(notes=noted("no-such-node", own_extender_nodes.nodes[2]))
-    assert node == own_extender_nodes.nodes[2]
-    assert own_extender_nodes.added(pod) == [0, 0, 20, 0]
-
-
-@pytest.mark.parametrize("written", ["", "n1", "{}", "5", "null", '["a", 5]', "[" * 2000, '"a"'])
-async def test_invalid_history_is_counted_and_ignored(
-    own_extender_nodes: SharedNodes, own_extender: OwnExtender, written: str
-) -> None:
-    before = await own_extender.metric("dispatcher_extender_ignored_total", part="history-nodes")
-    pod, _ = await own_extender_nodes.bound(notes={"history-nodes": written})
-    assert own_extender_nodes.added(pod) == [0] * 4
-    assert await own_extender.metric("dispatcher_extender_ignored_total", part="history-nodes") == before + 1
-
-
-async def test_cordoned_newest_node_is_skipped(node_group: NodeGroup, own_extender: OwnExtender) -> None:
-    newest, second, _ = nodes = await node_group.nodes(3)
-    await node_group.cordon(newest)
-    assert await node_group.bound(
-        await warm(node_group, node_group.scheduler_of(await own_extender.printed()), *nodes)
-    ) == [second]
-
-
-async def test_full_newest_node_is_skipped(node_group: NodeGroup, own_extender: OwnExtender) -> None:
-    newest, second, _ = nodes = await node_group.nodes(3)
-    await node_group.occupy(newest, cpu="7950m")
-    assert await node_group.bound(
-        await warm(node_group, node_group.scheduler_of(await own_extender.printed()), *nodes)
-    ) == [second]
 
 
 async def test_third_node_is_taken_if_the_two_newest_cannot_take_the_pod(

@@ -41,19 +41,6 @@ async def test_events_of_a_reservation_name_refused_pods_and_its_end(reserved: R
     assert [one["reason"] for one in await reserved.reservations.told("NodeReservation", hold)] == ["Refused", "Landed"]
 
 
-async def test_event_tells_that_a_reserved_node_is_missing_and_back(reserved: ReservedNodes) -> None:
-    (node,) = await reserved.node_group.nodes(1)
-    hold = await reserved.reservations.hold(node, {"cpu": "1"}, jobName="ours")
-    await reserved.reservations.wait_for_phase(hold, "Active")
-    was = await reserved.node_group.remove_node(node)
-    event = await reserved.reservations.wait_for_event(
-        "NodeReservation", hold, "NodeMissing", f"there is no node {node}"
-    )
-    assert event["type"] == "Warning"
-    await reserved.node_group.return_node(was)
-    await reserved.reservations.wait_for_event("NodeReservation", hold, "Active", f"room is held on node {node}")
-
-
 async def test_reservation_that_only_holds_has_no_events(reserved: ReservedNodes) -> None:
     (node,) = await reserved.node_group.nodes(1)
     hold = await reserved.reservations.hold(node, {"cpu": "1"}, jobName="ours")

@@ -62,14 +62,6 @@ async def test_hold_is_kept_for_its_owner_in_any_order_of_pods(
             assert await node_group.bound(pod) == [nodes[0]], who
 
 
-async def test_pod_that_waits_for_a_hold_gets_the_reason(reserved: ReservedNodes) -> None:
-    (node,) = await reserved.node_group.nodes(1, cpu="3900m")
-    await reserved.reservations.hold(node, {"cpu": "2000m"}, jobName="ours")
-    await reserved.wait_until_held(node)
-    pod = await reserved.pod(cpu="3000m")
-    assert await reserved.node_group.held(pod, "Unschedulable", f"1 {CPU}")
-
-
 async def test_burst_of_pods_never_gets_held_room(reserved: ReservedNodes) -> None:
     """A hundred Pods at once, with half of every second node held; checked after each Pod is bound."""
     node_group = reserved.node_group

@@ -18,7 +18,6 @@ from tests.scheduling.certificates import OF_CLIENTS, OF_SERVERS, Authority, Pai
 from tests.scheduling.kube_scheduler import entry
 from tests.scheduling.nodes_and_pods import NodeGroup
 from tests.scheduling.own_extender import OwnExtender
-from tests.scheduling.scripted_extender import Serving, scripted_extender
 
 pytest_plugins = ["tests.scheduling.fixtures"]
 
@@ -164,13 +163,3 @@ async def test_extender_keeps_its_old_files_while_the_new_ones_do_not_fit(renewi
     shutil.copy(half.certificate, renewing.folder / "tls.crt")
     await renewing.look_again()
     assert await renewing.answers(client, renewing.authority)
-
-
-async def test_scheduler_without_an_authority_trusts_any_certificate(
-    node_group: NodeGroup, secured: Secured, tmp_path: Path
-) -> None:
-    await node_group.nodes(1)
-    stranger = Authority(tmp_path, "stranger").pair("server", usage=OF_SERVERS)
-    async with scripted_extender(Serving(tls=stranger.served())) as extender:
-        await node_group.bound(await node_group.pod(node_group.scheduler(entry(extender.url, enableHTTPS=True))))
-        assert extender.of("filter")

@@ -4,52 +4,11 @@ import re
 
 import pytest
 
-from tests.controlplane.api import Json
 from tests.scheduling.kube_scheduler import entry
 from tests.scheduling.nodes_and_pods import NodeGroup
 from tests.scheduling.scripted_extender import Reply, ScriptedExtender, refuse
-from tests.scheduling.shared_nodes import ScriptedNodes
 
 pytest_plugins = ["tests.scheduling.fixtures"]
-
-
-@pytest.mark.parametrize("names", [None, []], ids=["null", "an empty list"])
-async def test_null_or_empty_names_mean_that_no_node_passes(
-    shared_nodes: ScriptedNodes, names: list[str] | None
-) -> None:
-    shared_nodes.extender.filter = lambda asked: {"NodeNames": names}
-    pod = await shared_nodes.pod()
-    assert reasons(await shared_nodes.node_group.held(pod, "Unschedulable")) == []
-    assert shared_nodes.extender.of("prioritize") == []
-
-
-async def test_node_that_the_answer_does_not_name_has_no_reason(shared_nodes: ScriptedNodes) -> None:
-    shared_nodes.extender.filter = lambda asked: {
-        "NodeNames": [],
-        "FailedNodes": {shared_nodes.nodes[0]: "held for another"},
-    }
-    pod = await shared_nodes.pod()
-    assert reasons(await shared_nodes.node_group.held(pod, "Unschedulable")) == ["1 held for another"]
-
-
-async def test_keys_of_the_answer_are_read_in_any_case(shared_nodes: ScriptedNodes) -> None:
-    shared_nodes.extender.filter = lambda asked: {"nodenames": shared_nodes.nodes[:1]}
-    _, node = await shared_nodes.bound()
-    assert node == shared_nodes.nodes[0]
-
-
-async def test_node_that_is_refused_and_passed_is_passed(shared_nodes: ScriptedNodes) -> None:
-    maps = {"FailedNodes": dict.fromkeys(shared_nodes.nodes, "held")}
-    shared_nodes.extender.filter = lambda asked: {"NodeNames": shared_nodes.nodes[:1], **maps}
-    _, node = await shared_nodes.bound()
-    assert node == shared_nodes.nodes[0]
-
-
-async def test_node_that_is_named_twice_is_scored_twice(shared_nodes: ScriptedNodes) -> None:
-    shared_nodes.extender.filter = lambda asked: {"NodeNames": asked["NodeNames"] * 2}
-    pod, _ = await shared_nodes.bound()
-    (asked,) = shared_nodes.extender.of("prioritize", pod)
-    assert sorted(asked.names) == sorted(shared_nodes.nodes * 2)
 
 
 async def test_unresolvable_refusal_is_counted_by_its_phrase_and_preempts_nobody(
@@ -59,19 +18,6 @@ async def test_unresolvable_refusal_is_counted_by_its_phrase_and_preempts_nobody
     assert reasons(message) == ["2 held for another"]
     assert "victim" not in message
     assert extender.of("preempt") == []
-
-
-async def test_unresolvable_map_counts_if_both_maps_name_a_node(
-    node_group: NodeGroup, extender: ScriptedExtender
-) -> None:
-    def both(asked: Json) -> Json:
-        names = asked["NodeNames"]
-        maps = {"FailedNodes": "held", "FailedAndUnresolvableNodes": "held for ever"}
-        return {"NodeNames": [], **{into: dict.fromkeys(names, phrase) for into, phrase in maps.items()}}
-
-    message = await refused(node_group, extender, both)
-    assert reasons(message) == ["2 held for ever"]
-    assert "victim" not in message
 
 
 @pytest.mark.parametrize("verb", ["preempt", None], ids=["with preempt", "without"])

@@ -14,7 +14,6 @@ from tests.scheduling.shared_nodes import ScriptedNodes
 
 pytest_plugins = ["tests.scheduling.fixtures"]
 UNSCORED = "Failed to run extender's priority function. No score given by this extender."
-SKIPPED = "Skipping extender as it returned error and has ignorable flag set"
 HALF = b'{"NodeNames": ["'
 
 
@@ -77,31 +76,6 @@ async def test_fault_of_prioritize_is_only_logged(shared_nodes: ScriptedNodes, r
     pod, node = await shared_nodes.bound()
     assert node in shared_nodes.nodes
     assert len(shared_nodes.scheduler.said(UNSCORED, pod=shared_nodes.node_group.key(pod))) == 1, "at level 5"
-
-
-@pytest.mark.parametrize("verb", ["filter", "prioritize"])
-async def test_hanging_ignorable_extender_costs_each_pod_its_timeout(
-    node_group: NodeGroup, extender: ScriptedExtender, verb: str
-) -> None:
-    nodes = await node_group.nodes(2)
-    setattr(extender, verb, extender.hang)
-    scheduler = node_group.scheduler(entry(extender.url, ignorable=True, httpTimeout="200ms"))
-    pods = [await node_group.pod(scheduler) for _ in range(4)]
-    assert set(await node_group.bound(*pods)) <= set(nodes)
-    asked = [call.at for call in extender.of(verb)]
-    assert len(asked) == 4
-    assert asked[-1] - asked[0] >= 0.5, "three times 0.2 s, less what a busy machine adds"
-
-
-async def test_ignorable_extender_is_asked_last_and_skipped(node_group: NodeGroup, extender: ScriptedExtender) -> None:
-    nodes = await node_group.nodes(2)
-    extender.filter = status(500)
-    async with scripted_extender() as other:
-        scheduler = node_group.scheduler(entry(extender.url, ignorable=True), entry(other.url))
-        pod = await node_group.pod(scheduler)
-        assert set(await node_group.bound(pod)) <= set(nodes)
-        assert other.of("filter")[0].at < extender.of("filter")[0].at
-    assert len(scheduler.said(SKIPPED)) == 1
 
 
 async def test_connection_closed_during_a_call_fails_the_pod(shared_nodes: ScriptedNodes) -> None:

@@ -1,7 +1,5 @@
 """Preemption: what kube-scheduler asks an extender before it evicts Pods, and what it does not ask."""
 
-import pytest
-
 from tests.controlplane.api import Json
 from tests.scheduling.kube_scheduler import entry
 from tests.scheduling.nodes_and_pods import NodeGroup
@@ -41,14 +39,6 @@ async def test_fault_of_preempt_saves_the_victims(node_group: NodeGroup, extende
     assert set(await node_group.pods()) == {pod, *victims}
 
 
-async def test_fault_of_an_ignorable_preempt_saves_nobody(node_group: NodeGroup, extender: ScriptedExtender) -> None:
-    victims = await full(node_group, 2)
-    extender.preempt = lambda asked: b"{"
-    pod = await high(node_group, extender, ignorable=True)
-    await node_group.bound(pod)
-    assert len(set(await node_group.pods()) & set(victims)) == 1
-
-
 async def test_node_that_preempt_drops_keeps_its_pods(node_group: NodeGroup, extender: ScriptedExtender) -> None:
     kept, taken = await node_group.nodes(2, cpu="1")
     survivor, victim = [await node_group.occupy(node, cpu="900m") for node in (kept, taken)]
@@ -76,41 +66,6 @@ async def test_preempt_is_asked_with_the_uids_of_the_victims(node_group: NodeGro
     assert asked["NodeNameToMetaVictims"] == {
         victim["spec"]["nodeName"]: {"Pods": [{"UID": victim["metadata"]["uid"]}], "NumPDBViolations": 0}
     }
-
-
-async def test_preempt_without_node_cache_gets_whole_pods_and_answers_with_uids(
-    node_group: NodeGroup, extender: ScriptedExtender
-) -> None:
-    (victim,) = await full(node_group, 1)
-
-    def echo(asked: Json) -> Json:
-        indexed_rows = asked["NodeNameToVictims"].items()
-        uids = {node: [{"UID": pod["metadata"]["uid"]} for pod in told["Pods"]] for node, told in indexed_rows}
-        return {"NodeNameToMetaVictims": {node: {"Pods": pods, "NumPDBViolations": 0} for node, pods in uids.items()}}
-
-    extender.preempt = echo
-    await node_group.bound(await high(node_group, extender, nodeCacheCapable=False))
-    assert extender.of("preempt")[0].body["NodeNameToMetaVictims"] is None
-    await node_group.gone(victim)
-
-
-@pytest.mark.parametrize(
-    ("pods", "fault"),
-    [([], "expected at least one victim pod"), ([{"UID": "no-such"}], "the pod is not found on that node")],
-    ids=["no victim", "an unknown one"],
-)
-async def test_unknown_or_no_victims_in_the_answer_fail_the_preemption(
-    node_group: NodeGroup, extender: ScriptedExtender, pods: list[Json], fault: str
-) -> None:
-    victims = await full(node_group, 1)
-    extender.preempt = lambda asked: {
-        "NodeNameToMetaVictims": {
-            node: {"Pods": pods, "NumPDBViolations": 0} for node in asked["NodeNameToMetaVictims"]
-        }
-    }
-    pod = await high(node_group, extender)
-    await node_group.held(pod, "Unschedulable", fault)
-    assert set(await node_group.pods()) == {pod, *victims}
 
 
 async def full(node_group: NodeGroup, number: int) -> list[str]:

@@ -2,14 +2,12 @@
 
 import pytest
 
-from tests.controlplane.api import Json
 from tests.scheduling.kube_scheduler import entry
 from tests.scheduling.nodes_and_pods import NodeGroup
 from tests.scheduling.scripted_extender import ScriptedExtender, points
 from tests.scheduling.shared_nodes import ScriptedNodes
 
 pytest_plugins = ["tests.scheduling.fixtures"]
-FAULT = "Failed to run extender's priority function. No score given by this extender."
 
 
 async def test_pod_without_points_is_bound_with_two_calls_over_one_connection(shared_nodes: ScriptedNodes) -> None:
@@ -28,14 +26,6 @@ async def test_single_node_needs_no_points(node_group: NodeGroup, extender: Scri
     assert [call.verb for call in extender.calls] == ["filter"]
 
 
-async def test_single_node_after_the_filter_needs_no_points(shared_nodes: ScriptedNodes) -> None:
-    first, _ = shared_nodes.nodes
-    shared_nodes.extender.filter = lambda asked: {"NodeNames": [first]}
-    _, node = await shared_nodes.bound()
-    assert node == first
-    assert [call.verb for call in shared_nodes.extender.calls] == ["filter"]
-
-
 async def test_one_point_of_weight_three_is_thirty(node_group: NodeGroup, extender: ScriptedExtender) -> None:
     first, second = await node_group.nodes(2)
     extender.prioritize = points(**{first: 1})
@@ -44,15 +34,6 @@ async def test_one_point_of_weight_three_is_thirty(node_group: NodeGroup, extend
     assert await node_group.bound(pod) == [first]
     added = [scheduler.extender_score(node_group.key(pod), node) for node in (first, second)]
     assert added == [30, 0]
-
-
-@pytest.mark.parametrize(("said", "added"), [(25, 250), (-4, -40), (0, 0)])
-async def test_points_outside_the_range_of_the_protocol_count(
-    shared_nodes: ScriptedNodes, said: int, added: int
-) -> None:
-    shared_nodes.extender.prioritize = points(**{shared_nodes.nodes[0]: said})
-    pod, _ = await shared_nodes.bound()
-    assert shared_nodes.added(pod) == [added, 0]
 
 
 @pytest.mark.parametrize(("said", "wins"), [(3, "idle"), (5, "busy")])
@@ -67,18 +48,6 @@ async def test_five_points_outweigh_a_cpu_three_quarters_full_and_three_do_not(
     assert await node_group.bound(pod) == [{"idle": idle, "busy": busy}[wins]]
     plugins = [sum(scheduler.plugin_scores(node_group.key(pod), node).values()) for node in (idle, busy)]
     assert 30 < plugins[0] - plugins[1] < 40
-
-
-@pytest.mark.parametrize(
-    "said", [[], None, [{"Host": "no-such-node", "Score": 9}]], ids=["an empty list", "null", "an unknown node"]
-)
-async def test_answer_without_points_binds_the_pod_as_without_an_extender(
-    shared_nodes: ScriptedNodes, said: list[Json] | None
-) -> None:
-    shared_nodes.extender.prioritize = lambda asked: said
-    pod, _ = await shared_nodes.bound()
-    assert shared_nodes.added(pod) == [0, 0]
-    assert shared_nodes.scheduler.said(FAULT, pod=shared_nodes.node_group.key(pod)) == []
 
 
 async def test_points_given_twice_add_up(shared_nodes: ScriptedNodes) -> None:
@@ -96,21 +65,3 @@ async def test_node_left_out_of_the_answer_loses_ties_to_a_node_with_zero(shared
         pods = [await shared_nodes.pod(cpu=None, memory=None) for _ in range(6)]
         assert await shared_nodes.node_group.bound(*pods) == [node] * 6
     assert len(set(shared_nodes.scheduler.final_scores(shared_nodes.node_group.key(pods[-1])).values())) == 1, "a tie"
-
-
-async def test_tie_of_nodes_with_an_answer_is_broken_at_random(shared_nodes: ScriptedNodes) -> None:
-    pods = [await shared_nodes.pod(cpu=None, memory=None) for _ in range(20)]
-    assert set(await shared_nodes.node_group.bound(*pods)) == set(shared_nodes.nodes)
-
-
-@pytest.mark.parametrize(
-    "score", [3.5, 3.0, "3", True, [3], 2**63], ids=["3.5", "3.0", "text", "true", "a list", "above int64"]
-)
-async def test_score_that_is_no_integer_loses_all_scores(shared_nodes: ScriptedNodes, score: object) -> None:
-    first, second = shared_nodes.nodes
-    shared_nodes.extender.prioritize = lambda asked: [{"Host": first, "Score": 9}, {"Host": second, "Score": score}]
-    pod, _ = await shared_nodes.bound()
-    assert shared_nodes.added(pod) == [0, 0]
-    assert len(shared_nodes.scheduler.said(FAULT, pod=shared_nodes.node_group.key(pod))) == 1, (
-        "at level 5 and nowhere else"
-    )

@@ -52,15 +52,6 @@ async def test_scheduler_without_node_cache_sends_whole_nodes(
     )
 
 
-async def test_scheduler_without_node_cache_believes_in_a_node_it_never_sent(
-    node_group: NodeGroup, extender: ScriptedExtender
-) -> None:
-    await node_group.nodes(1)
-    extender.filter = lambda asked: {"Nodes": {"items": [{"metadata": {"name": "no-such-node"}}]}}
-    pod = await node_group.pod(node_group.scheduler(entry(extender.url, nodeCacheCapable=False)))
-    assert await node_group.bound(pod) == ["no-such-node"]
-
-
 async def test_two_schedulers_have_different_connections(node_group: NodeGroup, extender: ScriptedExtender) -> None:
     await node_group.nodes(1)
     for _ in range(2):

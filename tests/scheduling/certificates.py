@@ -7,7 +7,6 @@ import base64
 import hashlib
 import ipaddress
 import secrets
-import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -132,12 +131,6 @@ class Pair:
 
     certificate: Path
     key: Path
-
-    def served(self) -> ssl.SSLContext:
-        """The TLS context of a server that asks clients for no certificate."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(self.certificate, self.key)
-        return context
 
 
 class Authority:

@@ -6,7 +6,6 @@ be large. `Serving` changes that.
 
 import asyncio
 import inspect
-import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -56,7 +55,6 @@ class Serving:
 
     keep_alive_seconds: float = 300
     most_bytes: int = 16 << 20
-    tls: ssl.SSLContext | None = None
 
 
 def names_in(asked: Json) -> list[str]:
@@ -104,7 +102,7 @@ class ScriptedExtender:
 
     @property
     def url(self) -> str:
-        return f"{'https' if self._serving.tls else 'http'}://127.0.0.1:{self.port}/v1"
+        return f"http://127.0.0.1:{self.port}/v1"
 
     async def start(self) -> None:
         app = web.Application(client_max_size=self._serving.most_bytes)
@@ -112,7 +110,7 @@ class ScriptedExtender:
         self._over.clear()
         self._runner = web.AppRunner(app, keepalive_timeout=self._serving.keep_alive_seconds, shutdown_timeout=1)
         await self._runner.setup()
-        await Site(self._runner, "127.0.0.1", self.port, ssl_context=self._serving.tls).start()
+        await Site(self._runner, "127.0.0.1", self.port).start()
 
     async def stop(self) -> None:
         """Ends hanging calls and closes the server."""

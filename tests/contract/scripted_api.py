@@ -11,17 +11,18 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 from aiohttp import web
 
 from dispatcher.kube.credentials import Login
 from dispatcher.model import identity as ids
-from dispatcher.runtime.listening import Site
+from tests.loopback import on_loopback
 
 Json: TypeAlias = dict[str, Any]
 Fault: TypeAlias = "Callable[[ScriptedApi, web.Request], Awaitable[web.StreamResponse]]"
+Server = TypeVar("Server", bound="ScriptedApi")
 
 NAMESPACE = "jobs"
 JOBS = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
@@ -199,18 +200,20 @@ class ScriptedApi:
 
 @asynccontextmanager
 async def serving() -> AsyncIterator[ScriptedApi]:
-    api = ScriptedApi()
-    app = web.Application()
-    app.router.add_get("/{path:.*}", api.answer)
-    runner = web.AppRunner(app, shutdown_timeout=1, access_log=None)
-    await runner.setup()
-    await Site(runner, "127.0.0.1", 0).start()
-    api.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    try:
+    async with served(ScriptedApi()) as api:
         yield api
-    finally:
-        await api.end()
-        await runner.cleanup()
+
+
+@asynccontextmanager
+async def served(api: Server) -> AsyncIterator[Server]:
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", api.answer)
+    async with on_loopback(app) as address:
+        api.url = f"http://{address}"
+        try:
+            yield api
+        finally:
+            await api.end()
 
 
 def made(name: str, version: int, labels: Mapping[str, str]) -> Json:

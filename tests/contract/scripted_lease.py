@@ -17,9 +17,8 @@ from prometheus_client import REGISTRY
 
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.lease import Lease, lease_of
-from dispatcher.runtime.listening import Site
 from tests.builders import SITE
-from tests.contract.scripted_api import NAMESPACE, Asked, Fault, Json, ScriptedApi, break_off, status
+from tests.contract.scripted_api import NAMESPACE, Asked, Fault, Json, ScriptedApi, break_off, served, status
 
 NAME = f"{SITE.installation}-leader"
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
@@ -88,18 +87,8 @@ class ScriptedLease(ScriptedApi):
 
 @asynccontextmanager
 async def serving_lease() -> AsyncIterator[ScriptedLease]:
-    api = ScriptedLease()
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", api.answer)
-    runner = web.AppRunner(app, shutdown_timeout=1, access_log=None)
-    await runner.setup()
-    await Site(runner, "127.0.0.1", 0).start()
-    api.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    try:
+    async with served(ScriptedLease()) as api:
         yield api
-    finally:
-        await api.end()
-        await runner.cleanup()
 
 
 @dataclass

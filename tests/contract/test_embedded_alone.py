@@ -7,15 +7,14 @@ from typing import Any
 import aiohttp
 import msgspec
 import pytest
-from aiohttp import web
 
 from dispatcher.local.cluster.api import Api
 from dispatcher.local.cluster.cluster import EmbeddedCluster
 from dispatcher.local.cluster.kinds import JOB, NAMESPACE, POD, SECRET, Target
 from dispatcher.local.cluster.registry import Registry
 from dispatcher.local.cluster.storage import Storage
-from dispatcher.runtime.listening import Site
 from tests.controlplane.waiting import wait_for
+from tests.loopback import on_loopback
 
 Json = dict[str, Any]
 HELD = {"finalizers": ["tests.example/held"]}
@@ -45,12 +44,8 @@ async def forgetful() -> AsyncIterator[Forgetful]:
     for name in ("default", "other"):
         registry.create(Target(NAMESPACE), {"metadata": {"name": name}})
     made = [registry.create(Target(SECRET, "default"), {"metadata": {"name": f"a{number}"}}) for number in range(10)]
-    runner = web.AppRunner(Api(registry, "secret").app(), access_log=None)
-    await runner.setup()
-    await Site(runner, "127.0.0.1", 0).start()
-    async with aiohttp.ClientSession() as session:
-        yield Forgetful(f"http://127.0.0.1:{runner.addresses[0][1]}", session, made[0].version)
-    await runner.cleanup()
+    async with on_loopback(Api(registry, "secret").app()) as address, aiohttp.ClientSession() as session:
+        yield Forgetful(f"http://{address}", session, made[0].version)
 
 
 async def test_watch_from_a_forgotten_version_gets_an_error_in_its_stream(forgetful: Forgetful) -> None:

@@ -40,8 +40,12 @@ def asking(resource: str, amount: str) -> Json:
     return asked | ({resource: amount} if resource in asked else {"also": {resource: amount}})
 
 
-@pytest.mark.parametrize("order", [*permutations(("owner", "later", "filler"))], ids="-".join)
-@pytest.mark.parametrize("resource", AMOUNTS)
+ORDERS = [*permutations(("owner", "later", "filler"))]
+ORDERED = [*(("cpu", order) for order in ORDERS), ("memory", ORDERS[0]), (GPU, ORDERS[-1])]
+"""Every order with cpu. The order and the resource do not depend on each other."""
+
+
+@pytest.mark.parametrize(("resource", "order"), ORDERED, ids=[f"{what} {'-'.join(order)}" for what, order in ORDERED])
 async def test_hold_is_kept_for_its_owner_in_any_order_of_pods(
     reserved: ReservedNodes, resource: str, order: tuple[str, ...]
 ) -> None:

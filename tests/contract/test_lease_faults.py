@@ -29,6 +29,7 @@ NO_ANSWER: dict[str, Fault] = {
     "a list": answers(200, "[]"),
     "a lease of something else": answers(200, '{"metadata": {"resourceVersion": "1"}, "spec": 7}'),
 }
+NAMES = ("holderIdentity", "leaseDurationSeconds", "leaseTransitions", "acquireTime", "renewTime")
 GIVEN_UP: dict[str, Any] = {"holderIdentity": "", "leaseDurationSeconds": 1}
 BY_HAND: dict[str, dict[str, Any]] = {
     "no holder": {"holderIdentity": None},
@@ -264,17 +265,11 @@ class TestByHand:
         await turns.until(start + limit + 2, lease.is_trusted)
         assert (lease.is_trusted(), replicas.api.holder) == (True, lease.me)
 
-    async def test_lease_of_nulls_is_free(self, replicas: Replicas) -> None:
-        names = ("holderIdentity", "leaseDurationSeconds", "leaseTransitions", "acquireTime", "renewTime")
+    @pytest.mark.parametrize("names", [NAMES, ()], ids=["nulls", "nothing"])
+    async def test_lease_of_nulls_or_nothing_is_free(self, replicas: Replicas, names: tuple[str, ...]) -> None:
         replicas.api.by_hand()
         assert replicas.api.lease is not None
         replicas.api.lease["spec"] = dict.fromkeys(names)
-        lease = replicas.one()
-        await Turns(replicas.clock, lease).until(replicas.clock.at + 17, lease.is_trusted)
-        assert lease.is_trusted()
-
-    async def test_lease_without_a_spec_is_free(self, replicas: Replicas) -> None:
-        replicas.api.by_hand()
         lease = replicas.one()
         await Turns(replicas.clock, lease).until(replicas.clock.at + 17, lease.is_trusted)
         assert lease.is_trusted()

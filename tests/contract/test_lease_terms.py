@@ -115,23 +115,6 @@ class TestTerm:
         await lease.run_once()
         assert (lease.term(), terms) == (3, [1, 2, 3])
 
-    async def test_rival_has_no_term(self, replicas: Replicas) -> None:
-        first, second = await replicas.leader(), replicas.one()
-        await second.run_once()
-        assert (first.term(), second.term()) == (1, 0)
-
-    async def test_old_leader_writes_nothing_after_a_takeover(self, replicas: Replicas) -> None:
-        first, second = await replicas.leader(), replicas.one()
-        await second.run_once()
-        replicas.clock.move(3600)
-        assert not first.is_trusted()
-        await second.run_once()
-        assert second.is_trusted()
-        for _ in range(2):
-            await first.run_once()
-            assert not first.is_trusted()
-        assert (replicas.api.holder, first.vacancy()) == (second.me, "")
-
 
 class TestTakingOver:
     @pytest.mark.parametrize("seconds", [2, 15, 300])

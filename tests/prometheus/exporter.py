@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from aiohttp import web
 
-from dispatcher.runtime.listening import Site
+from tests.loopback import on_loopback
 
 CPU = "container_cpu_usage_seconds_total"
 MEMORY = "container_memory_working_set_bytes"
@@ -92,11 +92,6 @@ async def exporting() -> AsyncIterator[Exporter]:
     exporter = Exporter()
     app = web.Application()
     app.router.add_get("/metrics", exporter.answer)
-    runner = web.AppRunner(app, shutdown_timeout=1, access_log=None)
-    await runner.setup()
-    await Site(runner, "127.0.0.1", 0).start()
-    exporter.address = f"127.0.0.1:{runner.addresses[0][1]}"
-    try:
+    async with on_loopback(app) as address:
+        exporter.address = address
         yield exporter
-    finally:
-        await runner.cleanup()

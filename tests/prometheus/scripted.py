@@ -9,8 +9,8 @@ from typing import TypeAlias
 
 from aiohttp import web
 
-from dispatcher.runtime.listening import Site
 from tests.controlplane.waiting import moment
+from tests.loopback import on_loopback
 
 Answer: TypeAlias = "Callable[[Scripted, web.Request], Awaitable[web.StreamResponse]]"
 CHUNK = b" " * 65536
@@ -110,12 +110,7 @@ async def answering(answer: Answer) -> AsyncIterator[Scripted]:
 
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", handle)
-    runner = web.AppRunner(app, shutdown_timeout=0.1, access_log=None, handler_cancellation=True)
-    await runner.setup()
-    await Site(runner, "127.0.0.1", 0).start()
-    script.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    try:
+    async with on_loopback(app, shutdown_timeout=0.1, handler_cancellation=True) as address:
+        script.url = f"http://{address}"
         yield script
-    finally:
-        await runner.cleanup()
     assert script.broken is None, script.broken

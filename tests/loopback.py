@@ -1,0 +1,20 @@
+"""A server of a test, on a free port of loopback."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+
+from dispatcher.runtime.listening import Site
+
+
+@asynccontextmanager
+async def on_loopback(app: web.Application, **options: float) -> AsyncIterator[str]:
+    """Serves the application until the block ends. Yields `HOST:PORT`. `options`: of the AppRunner."""
+    runner = web.AppRunner(app, access_log=None, **{"shutdown_timeout": 1, **options})
+    await runner.setup()
+    await Site(runner, "127.0.0.1", 0).start()
+    try:
+        yield f"127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()

@@ -2,19 +2,19 @@
 
 import os
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
-import pytest_asyncio
 
 from tests.controlplane.api import Api, Json, KubeFault
 from tests.controlplane.binaries import PACKAGES
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.waiting import wait_for
 
+pytestmark = pytest.mark.usefixtures("nodes")
 STEER = "play.dispatcher.internal"
 ROLE = """
 apiVersion: v1
@@ -79,23 +79,7 @@ def container_state(pod: Json) -> Json:
     return state
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session", autouse=True)
-async def nodes(control_plane: ControlPlane) -> AsyncIterator[list[str]]:
-    names = await control_plane.add_nodes(2)
-    yield names
-    for name in names:
-        await control_plane.remove_node(name)
-
-
 class TestJobs:
-    async def test_job_without_a_failure_completes_after_its_run_time(
-        self, control_plane: ControlPlane, namespace: str
-    ) -> None:
-        await submit(control_plane, namespace, job("a", {"run-seconds": "0.3"}))
-        assert (await finished(control_plane, namespace, "a", "Complete"))["reason"] == "CompletionsReached"
-        pod = await pod_of(control_plane, namespace, "a", phase="Succeeded")
-        assert container_state(pod)["terminated"]["reason"] == "Completed"
-
     async def test_exit_code_fails_the_job(self, control_plane: ControlPlane, namespace: str) -> None:
         steer = {"run-seconds": "0", "exit-code": "3", "exit-message": "boom\n"}
         await submit(control_plane, namespace, job("a", steer))
@@ -209,10 +193,6 @@ class TestIdentities:
         await finished(control_plane, namespace, "a", "Complete")
         pods = control_plane.audit(verb="create", resource="pods", namespace=namespace)
         assert [pod.user for pod in pods] == ["system:kube-controller-manager"]
-
-    async def test_unknown_kind_is_named(self, control_plane: ControlPlane, namespace: str) -> None:
-        with pytest.raises(LookupError, match="Jib"):
-            await control_plane.apply({"apiVersion": "batch/v1", "kind": "Jib", "metadata": {}}, namespace=namespace)
 
 
 class TestOwnPlane:

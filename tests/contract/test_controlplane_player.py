@@ -1,8 +1,9 @@
 """The player runs containers as kubelet does, each once, also through restarts of the API server. No SQL here."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 
+import pytest
 import pytest_asyncio
 
 from tests.contract.test_controlplane import finished, submit
@@ -11,6 +12,7 @@ from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.player import STEER, Player
 from tests.controlplane.programs import TaskCalls
 
+pytestmark = pytest.mark.usefixtures("nodes")
 OURS = {"app.kubernetes.io/managed-by": "dispatcher", "dispatcher.internal/task-id": "7"}
 
 
@@ -55,14 +57,6 @@ class Gate:
             self.cut_off.set()
             raise
         return 0
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session", autouse=True)
-async def nodes(control_plane: ControlPlane) -> AsyncIterator[list[str]]:
-    names = await control_plane.add_nodes(2, pods=200)
-    yield names
-    for name in names:
-        await control_plane.remove_node(name)
 
 
 @pytest_asyncio.fixture(loop_scope="session", autouse=True)

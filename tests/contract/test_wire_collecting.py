@@ -48,13 +48,6 @@ async def ended(wire: Wire, resource: str, since: str) -> Event:
     return event
 
 
-async def test_pod_names_the_owner_that_waits_for_it(wire: Wire) -> None:
-    job, pod = await job_with_pod(wire)
-    (owner,) = (await wire.found(pod))["metadata"]["ownerReferences"]
-    told = {"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": job["metadata"]["uid"]}
-    assert owner == told | {"controller": True, "blockOwnerDeletion": True}
-
-
 class TestForeground:
     async def test_foreground_job_stays_until_its_pod_is_gone(self, wire: Wire) -> None:
         _, pod = await job_with_pod(wire)
@@ -96,14 +89,6 @@ class TestForeground:
         assert (await wire.get("jobs/a")).status == 404
         await is_being_deleted(wire, pod)
         await let_go(wire, pod)
-
-
-class TestBackground:
-    async def test_background_job_is_gone_at_once_and_its_pod_follows(self, wire: Wire) -> None:
-        _, pod = await job_with_pod(wire)
-        assert (await wire.delete("jobs/a", BACKGROUND)).status == 200
-        assert (await wire.get("jobs/a")).status == 404
-        await wire.gone(pod)
 
 
 class TestOrphan:

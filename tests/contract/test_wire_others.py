@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.contract.wire import HELD, Wire, a_pod, version
+from tests.contract.wire import HELD, Wire, a_pod
 from tests.controlplane.api import Json
 from tests.controlplane.sides import BOTH_SIDES
 
@@ -27,26 +27,6 @@ class TestLease:
         made = await wire.made("leases", a_lease(**TERM))
         assert made["spec"] == TERM
         assert (await wire.found("leases/a"))["spec"] == TERM
-
-    async def test_lease_is_renewed_with_its_last_version(self, wire: Wire) -> None:
-        read = await wire.made("leases", a_lease(**TERM))
-        renewed = TERM | {"renewTime": "2026-01-01T00:00:05.000001Z"}
-        answer = await wire.put("leases/a", read | {"spec": renewed})
-        assert (answer.status, answer.body["spec"]) == (200, renewed)
-        assert version(answer.body) > version(read)
-
-    async def test_one_of_two_puts_with_the_same_version_wins(self, wire: Wire) -> None:
-        read = await wire.made("leases", a_lease(**TERM))
-        first = await wire.put("leases/a", read | {"spec": TERM | {"holderIdentity": "two"}})
-        second = await wire.put("leases/a", read | {"spec": TERM | {"holderIdentity": "three"}})
-        assert first.status == 200
-        assert second.refusal == CONFLICT
-        assert second.body["details"] == {"name": "a", "group": "coordination.k8s.io", "kind": "leases"}
-        assert (await wire.found("leases/a"))["spec"]["holderIdentity"] == "two"
-
-    async def test_one_of_two_creates_of_a_lease_wins(self, wire: Wire) -> None:
-        await wire.made("leases", a_lease(**TERM))
-        assert (await wire.post("leases", a_lease(**TERM))).refusal == (409, "AlreadyExists")
 
     async def test_released_lease_has_no_holder(self, wire: Wire) -> None:
         read = await wire.made("leases", a_lease(**TERM))

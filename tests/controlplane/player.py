@@ -18,8 +18,9 @@ import asyncpg
 from dispatcher.local.environment import Source, references, resolve
 from tests.controlplane.api import UNREACHABLE, Change, Json, KubeFault
 from tests.controlplane.cluster import ControlPlane
-from tests.controlplane.programs import Program, Started, TaskCalls, play_task
+from tests.controlplane.programs import Program, TaskCalls, play_task
 from tests.controlplane.waiting import moment
+from tests.rows import Started
 
 OURS = "app.kubernetes.io/managed-by=dispatcher"
 STEER = "play.dispatcher.internal"

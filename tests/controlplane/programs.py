@@ -5,33 +5,20 @@ variable `PLAY` sets the behaviour of `play_task`, so rows inserted by SQL alone
 """
 
 import asyncio
-import hashlib
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 from uuid import UUID
 
 import asyncpg
+
+from tests.rows import Started
 
 START = "SELECT run_token, payload FROM dispatch.task_start($1, $2, $3, $4, $5, $6, $7)"
 HEARTBEAT = "SELECT dispatch.task_heartbeat($1)"
 FINISH = "SELECT dispatch.task_finish($1, $2, $3, $4)"
 EXITS = ("start-then-exit-0", "start-then-exit-1", "exit-0-without-start", "exit-1-without-start")
 PLAYS = ("succeed", "retry", "fail", "hang", *EXITS)
-
-
-@dataclass(frozen=True, slots=True)
-class Started:
-    """The answer of `task_start` to an accepted container."""
-
-    run_token: UUID
-    payload: Any
-
-    @property
-    def run_digest(self) -> bytes:
-        """The digest of the token, as the row keeps it."""
-        return hashlib.sha256(self.run_token.bytes).digest()
 
 
 @dataclass(slots=True)

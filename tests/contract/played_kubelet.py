@@ -159,10 +159,9 @@ class PlayedKubelet:
 
         await self.plane.wait_for(is_held, f"{name} is held")
 
-    async def delete_pod(self, name: str, grace: int | None = None) -> None:
+    async def delete_pod(self, name: str) -> None:
         """Asks for the end of the Pod. On a node its kubelet does the rest."""
-        options = {} if grace is None else {"gracePeriodSeconds": grace}
-        await self.plane.admin("DELETE", f"{self.core}/pods/{name}", options)
+        await self.plane.admin("DELETE", f"{self.core}/pods/{name}")
 
     async def until_pod_gone(self, name: str) -> None:
         await self._until_gone(f"{self.core}/pods/{name}")

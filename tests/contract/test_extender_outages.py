@@ -1,15 +1,12 @@
 """The effect of an extender that fails, hangs or goes away on the Pods that kube-scheduler asks it about."""
 
-from itertools import pairwise
-
 import pytest
 from aiohttp import web
 
 from tests.controlplane.api import Json
-from tests.controlplane.waiting import wait_for
 from tests.scheduling.kube_scheduler import entry
 from tests.scheduling.nodes_and_pods import NodeGroup
-from tests.scheduling.scripted_extender import Reply, ScriptedExtender, Serving, pass_all, scripted_extender
+from tests.scheduling.scripted_extender import Reply, ScriptedExtender
 from tests.scheduling.shared_nodes import ScriptedNodes
 
 pytest_plugins = ["tests.scheduling.fixtures"]
@@ -36,18 +33,6 @@ async def test_invalid_answer_is_a_fault_of_the_pod_in_raw_words(
 ) -> None:
     shared_nodes.extender.filter = lambda asked: said
     await shared_nodes.node_group.held(await shared_nodes.pod(), "SchedulerError", words)
-
-
-async def test_scheduler_asks_again_one_second_after_a_fault_then_after_two(
-    shared_nodes: ScriptedNodes,
-) -> None:
-    """kube-scheduler's clock ticks in whole seconds and rounds up: 1 to 2 s, then 3 s."""
-    answers: list[Json] = [{"NodeNames": ["no-such-node"]}] * 2
-    shared_nodes.extender.filter = lambda asked: answers.pop() if answers else pass_all(asked)
-    pod, _ = await shared_nodes.bound()
-    first, second = [later.at - earlier.at for earlier, later in pairwise(shared_nodes.extender.of("filter", pod))]
-    assert 1 <= first < 3
-    assert 2 <= second < 5
 
 
 @pytest.mark.parametrize("code", [400, 404, 413, 500, 503])
@@ -86,21 +71,3 @@ async def test_connection_closed_during_a_call_fails_the_pod(shared_nodes: Scrip
     await shared_nodes.node_group.held(pod, "SchedulerError", "EOF")
     peers = [shared_nodes.extender.of("filter", asked)[0].peer for asked in (before, pod)]
     assert peers[0] == peers[1], "over the connection that was idle"
-
-
-async def test_connection_closed_between_calls_is_replaced(node_group: NodeGroup) -> None:
-    await node_group.nodes(1)
-    async with scripted_extender(Serving(keep_alive_seconds=0.1)) as extender:
-        scheduler = node_group.scheduler(entry(extender.url))
-        await node_group.bound(await node_group.pod(scheduler))
-        await wait_for(lambda: not extender.connections(), "the idle connection is closed")
-        await node_group.bound(await node_group.pod(scheduler))
-        assert len({call.peer for call in extender.of("filter")}) == 2
-
-
-async def test_pods_wait_for_an_absent_extender_and_none_is_lost(shared_nodes: ScriptedNodes) -> None:
-    async with shared_nodes.extender.away():
-        pods = [await shared_nodes.pod() for _ in range(20)]
-        for pod in pods:
-            await shared_nodes.node_group.held(pod, "SchedulerError", "connection refused")
-    assert set(await shared_nodes.node_group.bound(*pods, seconds=20)) <= set(shared_nodes.nodes)

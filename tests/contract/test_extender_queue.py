@@ -58,17 +58,6 @@ async def test_annotation_of_a_refused_pod_wakes_that_pod_at_once(
     )
 
 
-async def test_annotations_of_nodes_bring_no_calls_for_a_pod_that_fits_nowhere(
-    node_group: NodeGroup, extender: ScriptedExtender
-) -> None:
-    nodes = await node_group.nodes(2)
-    scheduler = node_group.scheduler(entry(extender.url))
-    pod = await node_group.pod(scheduler, cpu="9")
-    await node_group.held(pod, "Unschedulable", "2 Insufficient cpu")
-    await storm(node_group, scheduler, nodes)
-    assert extender.of("filter", pod) == []
-
-
 async def refused(
     node_group: NodeGroup, extender: ScriptedExtender, number: int
 ) -> tuple[list[str], list[str], KubeScheduler]:
@@ -85,19 +74,3 @@ async def refused(
     keys = [node_group.key(pod) for pod in pods]
     await wait_for(lambda: all(scheduler.retries_after(key, PUT_BACK) >= 2 for key in keys), "refused twice, put back")
     return nodes, pods, scheduler
-
-
-async def storm(node_group: NodeGroup, scheduler: KubeScheduler, nodes: list[str]) -> None:
-    """Annotates every node ten times.
-
-    Returns when a later Pod is bound: a Pod that was woken would have been asked before.
-    """
-    for number in range(10):
-        for node in nodes:
-            await node_group.annotate_node(node, load=str(number))
-
-    def has_heard() -> bool:
-        return all(len(scheduler.said("Update event for node", node=node)) >= 10 for node in nodes)
-
-    await wait_for(has_heard, "the scheduler has heard of all of it")
-    await node_group.bound(await node_group.pod(scheduler))

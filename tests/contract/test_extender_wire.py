@@ -50,10 +50,3 @@ async def test_scheduler_without_node_cache_sends_whole_nodes(
     assert "managedFields" in extender.calls[0].body["Nodes"]["items"][0]["metadata"], (
         "managed fields of Nodes come along"
     )
-
-
-async def test_two_schedulers_have_different_connections(node_group: NodeGroup, extender: ScriptedExtender) -> None:
-    await node_group.nodes(1)
-    for _ in range(2):
-        await node_group.bound(await node_group.pod(node_group.scheduler(entry(extender.url))))
-    assert len({call.peer for call in extender.of("filter")}) == 2

@@ -9,9 +9,9 @@ pytestmark = BOTH_SIDES
 LIMITS = {"cpu": "1", "memory": "1Gi"}
 
 
-def bare(image: str = "localhost/x:1", **container: object) -> Json:
+def bare(**container: object) -> Json:
     """A Job with only the required fields."""
-    pod = {"restartPolicy": "Never", "containers": [{"name": "task", "image": image, **container}]}
+    pod = {"restartPolicy": "Never", "containers": [{"name": "task", "image": "localhost/x:1", **container}]}
     return {"metadata": {"name": "a"}, "spec": {"suspend": True, "template": {"spec": pod}}}
 
 

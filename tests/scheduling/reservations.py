@@ -114,13 +114,13 @@ class ReservedNodes:
             lambda: is_held(self.own_extender, node, asks), f"{node} is held", 20, check=self.own_extender.check
         )
 
-    async def wait_until_free(self, node: str, asks: Json, seconds: float = 15) -> None:
+    async def wait_until_free(self, node: str, asks: Json) -> None:
         """Waits until a stranger could get so much of the node, beside holds and Pods under way."""
 
         async def is_free() -> bool:
             return await refusal_of(self.own_extender, node, asks) == ""
 
-        await wait_for(is_free, f"{node} is free for {asks}", seconds, check=self.own_extender.check)
+        await wait_for(is_free, f"{node} is free for {asks}", 15, check=self.own_extender.check)
 
 
 async def reserved_nodes_of(node_group: NodeGroup, extender: OwnExtender, printed: OwnExtender) -> ReservedNodes:

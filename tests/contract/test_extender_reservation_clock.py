@@ -13,6 +13,8 @@ from tests.scheduling.reservations import ReservedNodes, is_held, reserved_nodes
 
 pytest_plugins = ["tests.scheduling.fixtures"]
 pytestmark = pytest.mark.usefixtures("reservations")
+SECONDS = 25
+"""Of a hold. The extender is in doubt for the first ten, and `wait_until_held` gives up after 20."""
 
 
 @pytest.mark.fault(61)
@@ -26,8 +28,8 @@ async def test_skew_of_five_minutes_does_not_move_the_end_of_a_hold(
         await wrong.ready()
         reserved = await reserved_nodes_of(node_group, wrong, own_extender)
         (node,) = await node_group.nodes(1, cpu="3900m")
-        hold = await reserved.reservations.hold(node, {"cpu": "2"}, jobName="ours", seconds=40)
-        ends_at = datetime.fromisoformat(await reserved.reservations.made_at(hold)) + timedelta(seconds=40)
+        hold = await reserved.reservations.hold(node, {"cpu": "2"}, jobName="ours", seconds=SECONDS)
+        ends_at = datetime.fromisoformat(await reserved.reservations.made_at(hold)) + timedelta(seconds=SECONDS)
         await reserved.wait_until_held(node)
 
         async def is_over() -> bool:

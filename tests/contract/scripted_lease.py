@@ -109,6 +109,13 @@ class Replicas:
         assert lease.is_trusted()
         return lease
 
+    def trust_ends(self, lease: Lease, at: float) -> None:
+        """Moves the clock to that time, at which the lease is no longer trusted, and not before."""
+        self.clock.at = at - 0.01
+        assert lease.is_trusted()
+        self.clock.at = at
+        assert not lease.is_trusted()
+
     async def close(self) -> None:
         for client in self._clients:
             await client.close()

@@ -98,11 +98,12 @@ class TestRoom:
             ({"memory": "5Gi"}, {"memory": "3073Mi"}),
             ({"example.com/gpu": "1"}, {"example.com/gpu": "2"}),
             ({"cpu": "1", "memory": "5Gi"}, {"cpu": "1", "memory": "4Gi"}),
+            ({}, {}),
         ],
-        ids=["cpu", "memory", "another resource", "memory, though not cpu"],
+        ids=["cpu", "memory", "another resource", "memory, though not cpu", "number of Pods"],
     )
     async def test_taken_room_counts(self, kubelet: PlayedKubelet, fits: Json, too_much: Json) -> None:
-        await kubelet.join(size={"example.com/gpu": "2"})
+        await kubelet.join(size={"example.com/gpu": "2", "pods": "20" if fits else "1"})
         await kubelet.make_pod("a", fits)
         await kubelet.placed("a")
         await kubelet.make_pod("b", too_much)
@@ -114,13 +115,6 @@ class TestRoom:
         await kubelet.held("a")
         await kubelet.tell_node(node, size=SIZE | {"example.com/gpu": "1"})
         assert await kubelet.placed("a") == node
-
-    async def test_node_takes_only_its_number_of_pods(self, kubelet: PlayedKubelet) -> None:
-        await kubelet.join(size={"pods": "1"})
-        await kubelet.make_pod("a")
-        await kubelet.placed("a")
-        await kubelet.make_pod("b")
-        await kubelet.held("b")
 
     async def test_pod_without_requests_needs_no_room(self, kubelet: PlayedKubelet) -> None:
         node = await full(kubelet)

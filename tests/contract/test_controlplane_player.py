@@ -94,13 +94,6 @@ async def test_container_sees_its_environment_and_nothing_else(control_plane: Co
     assert player.faults == []
 
 
-async def test_exit_codes_reach_the_job(control_plane: ControlPlane, namespace: str) -> None:
-    async with Player(control_plane, namespace, behaviour=exit_as_told) as player:
-        await submit(control_plane, namespace, job("a", {"name": "CODE", "value": "3"}))
-        await finished(control_plane, namespace, "a", "Failed")
-    assert [run.exit_code for run in player.runs] == [3]
-
-
 async def test_program_that_raises_ends_with_exit_code_one(control_plane: ControlPlane, namespace: str) -> None:
     async with Player(control_plane, namespace, behaviour=fail_to_run) as player:
         await submit(control_plane, namespace, job("a"))

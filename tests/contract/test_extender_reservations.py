@@ -11,7 +11,6 @@ import pytest
 
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import wait_for
-from tests.scheduling.node_usage import NodeUsage
 from tests.scheduling.nodes_and_pods import GPU
 from tests.scheduling.own_extender import OwnExtender
 from tests.scheduling.reservations import CPU, TARGET_META, ReservedNodes, is_held, task
@@ -64,29 +63,6 @@ async def test_hold_is_kept_for_its_owner_in_any_order_of_pods(
             await node_group.held(pod, "Unschedulable", " nodes are available: ")
         else:
             assert await node_group.bound(pod) == [nodes[0]], who
-
-
-async def test_burst_of_pods_never_gets_held_room(reserved: ReservedNodes) -> None:
-    """A hundred Pods at once, with half of every second node held; checked after each Pod is bound."""
-    node_group = reserved.node_group
-    nodes = await node_group.nodes(10, cpu="4", pods=200)
-    held = nodes[::2]
-    for number, node in enumerate(held, start=1):
-        await reserved.reservations.hold(node, {"cpu": "2"}, taskId=number)
-    for node in held:
-        await reserved.wait_until_held(node)
-    async with NodeUsage(node_group, dict.fromkeys(held, 2000)) as node_usage:
-        await asyncio.gather(*(reserved.pod(cpu="300m") for _ in range(100)))
-
-        def are_settled() -> bool:
-            used = node_usage.bound()
-            return all(used[node] == (6 if node in held else 13) for node in nodes)
-
-        await wait_for(are_settled, "what fits is bound", 60, check=node_usage.check)
-        assert node_usage.bound()[""] == 5
-        assert node_usage.looks > 95
-    owners = [await reserved.pod(cpu="2", meta=task(number + 1)) for number in range(len(held))]
-    assert await node_group.bound(*owners, seconds=30) == held
 
 
 async def test_owners_that_share_a_node_are_bound_at_once(reserved: ReservedNodes) -> None:

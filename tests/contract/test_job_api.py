@@ -32,6 +32,14 @@ async def refused(account: Account, meaning: Meaning, namespace: str | None = No
     return answer
 
 
+async def kept(account: Account, name: str) -> Job:
+    """The Job of that name, which is ours."""
+    answer = await account.api.get(name)
+    assert answer.status == 200
+    assert answer.job is not None
+    return answer.job
+
+
 async def limit_jobs(account: Account, count: int) -> None:
     """Makes a quota on the number of Jobs, and waits until it is in force."""
     quota = {"metadata": {"name": "jobs"}, "spec": {"hard": {"count/jobs.batch": str(count)}}}
@@ -106,10 +114,7 @@ class TestCreate:
         made = await account.created(manifest)
         answer = await account.api.create(manifest)
         assert (answer.status, answer.reason, read_create(answer)) == (409, "AlreadyExists", Meaning.EXISTS)
-        found = await account.api.get(made.name)
-        assert found.status == 200
-        assert found.job is not None
-        assert found.job.uid == made.uid
+        assert (await kept(account, made.name)).uid == made.uid
 
     @pytest.mark.fault(7)
     async def test_foreign_job_of_the_name_is_not_ours(self, account: Account) -> None:
@@ -156,9 +161,7 @@ class TestCreate:
             answer = await account.api.create(sent)
             assert (answer.status, answer.reason, read_create(answer)) == (403, "Forbidden", Meaning.QUOTA)
             assert "exceeded quota: jobs, requested: count/jobs.batch=1, used: count/jobs.batch=1" in answer.message
-        found = await account.api.get(made.name)
-        assert found.job is not None
-        assert found.job.uid == made.uid
+        assert (await kept(account, made.name)).uid == made.uid
 
     async def test_missing_verb_is_forbidden(self, account: Account) -> None:
         await account.allow(jobs=["get", "list", "watch", "delete"])
@@ -222,8 +225,7 @@ class TestDelete:
     async def test_deleted_job_is_gone_after_its_pods(self, account: Account) -> None:
         made = await account.created(account.manifest(steer={"stop-seconds": "0.5"}))
         await account.the_pod(made, "runs", is_running)
-        job = (await account.api.get(made.name)).job
-        assert job is not None
+        job = await kept(account, made.name)
         answer = await account.api.delete(end(job, resource_version=job.resource_version))
         assert answer.status == 200
         assert answer.job is not None
@@ -243,8 +245,7 @@ class TestDelete:
         answer = await account.api.delete(end(job, uid="00000000-0000-4000-8000-000000000000"))
         assert (answer.status, answer.reason) == (409, "Conflict")
         assert "the UID in the precondition" in answer.message
-        found = (await account.api.get(job.name)).job
-        assert found is not None
+        found = await kept(account, job.name)
         assert (found.uid, found.deleting) == (job.uid, False)
 
     @pytest.mark.fault(47)
@@ -254,9 +255,7 @@ class TestDelete:
         await account.plane.admin("PATCH", account.path("jobs", job.name), changed)
         answer = await account.api.delete(end(job, resource_version=job.resource_version))
         assert (answer.status, answer.reason) == (409, "Conflict")
-        found = (await account.api.get(job.name)).job
-        assert found is not None
-        assert not found.deleting
+        assert not (await kept(account, job.name)).deleting
 
     async def test_delete_of_a_job_that_is_gone_is_not_found(self, account: Account) -> None:
         job = await account.created()

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dispatcher.jobs.answers import Meaning, read_create
+from dispatcher.kube.access import Access
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import from_kubeconfig
 from dispatcher.kube.job_api import WRITE_SECONDS, JobApi
@@ -56,6 +57,16 @@ class TestToken:
             await from_kubeconfig(str(tmp_path / "kubeconfig"), None)
 
 
+async def says(account: Account, access: Access, fault: str) -> None:
+    """Waits until the check of the rights finds this fault."""
+
+    async def is_so() -> bool:
+        await access.check()
+        return access.fault == fault
+
+    await account.plane.wait_for(is_so, fault)
+
+
 class TestAccess:
     async def test_shipped_rights_are_complete(self, account: Account) -> None:
         access = account.access()
@@ -65,26 +76,13 @@ class TestAccess:
 
     async def test_fault_names_exactly_the_missing_verbs(self, account: Account) -> None:
         await account.allow(jobs=["get", "list", "watch"], pods=["get", "list", "delete"])
-        access = account.access()
         told = f"in namespace {account.namespace} not allowed: create jobs, delete jobs, watch pods"
-
-        async def is_told() -> bool:
-            await access.check()
-            return access.fault == told
-
-        await account.plane.wait_for(is_told, told)
+        await says(account, account.access(), told)
 
     async def test_rights_on_nodes_are_needed_only_for_watching_nodes(self, account: Account) -> None:
         binding = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/dispatcher-nodes"
         await account.plane.admin("DELETE", binding)
-        with_nodes = account.access()
-        told = "cluster-wide not allowed: list nodes, watch nodes"
-
-        async def is_told() -> bool:
-            await with_nodes.check()
-            return with_nodes.fault == told
-
-        await account.plane.wait_for(is_told, told)
+        await says(account, account.access(), "cluster-wide not allowed: list nodes, watch nodes")
         without_nodes = account.access(with_nodes=False)
         await without_nodes.check()
         assert without_nodes.fault == ""

@@ -154,10 +154,7 @@ class TestWrittenButLost:
         began = clock.at
         await lease.run_once()
         assert [asked.kind for asked in replicas.api.asked] == ["GET", "PUT", "PUT", "GET", "PUT"]
-        clock.at = began + TRUSTED - 0.01
-        assert lease.is_trusted()
-        clock.at = began + TRUSTED
-        assert not lease.is_trusted(), "from the start of the try, not of its last call"
+        replicas.trust_ends(lease, began + TRUSTED)  # from the start of the try, not of its last call
 
     async def test_lost_renewal_extends_no_trust_and_is_repeated(self, replicas: Replicas) -> None:
         lease, began = await replicas.leader(), replicas.clock.at
@@ -165,10 +162,7 @@ class TestWrittenButLost:
         replicas.api.faults["PUT"].extend(LOST["PUT"])
         assert await lease.run_once() == 1
         assert not replicas.api.faults["PUT"]
-        replicas.clock.at = began + TRUSTED - 0.01
-        assert lease.is_trusted()
-        replicas.clock.at = began + TRUSTED
-        assert not lease.is_trusted()
+        replicas.trust_ends(lease, began + TRUSTED)
         await lease.run_once()
         assert lease.is_trusted()
 

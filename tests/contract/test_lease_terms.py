@@ -37,10 +37,7 @@ class TestTerm:
             replicas.api.faults["PUT"].append(takes(clock, before, after))
             await lease.run_once()
             assert lease.is_trusted()
-            clock.at = began + TRUSTED - 0.01
-            assert lease.is_trusted()
-            clock.at = began + TRUSTED
-            assert not lease.is_trusted()
+            replicas.trust_ends(lease, began + TRUSTED)
             assert REGISTRY.get_sample_value("dispatcher_leader") == 0
 
     async def test_time_of_the_read_before_a_takeover_counts(self, replicas: Replicas) -> None:
@@ -92,10 +89,7 @@ class TestTerm:
         assert 0 < await lease.run_once() <= 3
         assert [asked.kind for asked in replicas.api.asked][2:] == ["PUT", "GET", "PUT"]
         assert faults() == before, "a conflict is no fault"
-        replicas.clock.at = began + TRUSTED - 0.01
-        assert lease.is_trusted()
-        replicas.clock.at = began + TRUSTED
-        assert not lease.is_trusted()
+        replicas.trust_ends(lease, began + TRUSTED)
         await lease.run_once()
         assert lease.is_trusted()
 

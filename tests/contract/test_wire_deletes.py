@@ -121,23 +121,23 @@ class TestPods:
         assert (body["kind"], body["metadata"]["deletionGracePeriodSeconds"]) == ("Pod", 0)
         assert not await is_there(wire, "pods/a")
 
-    async def test_pod_on_a_node_has_the_grace_of_its_spec(self, wire: Wire) -> None:
-        await wire.made("pods", a_pod("a", terminationGracePeriodSeconds=77, **NOWHERE))
-        body = await deleted(wire, "pods/a")
+    @pytest.mark.parametrize(
+        ("spec", "options", "seconds"),
+        [
+            ({}, {}, 30),
+            ({"terminationGracePeriodSeconds": 77}, {}, 77),
+            ({"terminationGracePeriodSeconds": 77}, {"gracePeriodSeconds": 300}, 300),
+        ],
+        ids=["default", "spec", "request"],
+    )
+    async def test_pod_on_a_node_has_a_grace(self, wire: Wire, spec: Json, options: Json, seconds: int) -> None:
+        """The request comes first, then the spec."""
+        await wire.made("pods", a_pod("a", **spec, **NOWHERE))
+        body = await deleted(wire, "pods/a", **options)
         given, until = grace(body)
-        assert given == 77
-        assert 77 <= until < 97
+        assert given == seconds
+        assert seconds <= until < seconds + 20
         assert await wire.found("pods/a") == body
-
-    async def test_default_grace_is_thirty_seconds(self, wire: Wire) -> None:
-        await wire.made("pods", a_pod("a", **NOWHERE))
-        assert grace(await deleted(wire, "pods/a"))[0] == 30
-
-    async def test_grace_of_the_request_comes_first(self, wire: Wire) -> None:
-        await wire.made("pods", a_pod("a", **NOWHERE))
-        given, until = grace(await deleted(wire, "pods/a", gracePeriodSeconds=300))
-        assert given == 300
-        assert 300 <= until < 320
 
     async def test_grace_can_be_shortened_and_not_lengthened(self, wire: Wire) -> None:
         await wire.made("pods", a_pod("a", **NOWHERE))
@@ -148,16 +148,13 @@ class TestPods:
         assert given == 10
         assert 10 <= until < 30
 
-    async def test_zero_grace_removes_a_pod_being_deleted(self, wire: Wire) -> None:
+    @pytest.mark.parametrize("is_being_deleted", [True, False])
+    async def test_zero_grace_removes_a_pod_at_once(self, wire: Wire, is_being_deleted: bool) -> None:
         await wire.made("pods", a_pod("a", **NOWHERE))
-        await deleted(wire, "pods/a")
+        if is_being_deleted:
+            await deleted(wire, "pods/a")
         body = await deleted(wire, "pods/a", gracePeriodSeconds=0)
         assert (body["kind"], body["metadata"]["deletionGracePeriodSeconds"]) == ("Pod", 0)
-        assert not await is_there(wire, "pods/a")
-
-    async def test_zero_grace_removes_a_pod_at_once(self, wire: Wire) -> None:
-        await wire.made("pods", a_pod("a", **NOWHERE))
-        await deleted(wire, "pods/a", gracePeriodSeconds=0)
         assert not await is_there(wire, "pods/a")
 
     async def test_zero_grace_with_another_uid_removes_nothing(self, wire: Wire) -> None:

@@ -91,21 +91,19 @@ async def lived(prometheus: PrometheusServer, exporter: Exporter) -> Lived:
 
 
 class TestScraped:
-    async def test_use_is_the_sum_of_the_containers_of_the_pod(self, caller: Caller, lived: Lived) -> None:
-        """Not the pause container, the Pod's own cgroup, a Pod with a longer name, or other namespaces."""
-        use = await caller.known("live", "even", lived.began, lived.began + LIVE_SECONDS)
-        assert use.cpu == pytest.approx(1.5 + 0.75, rel=LIVE)
-        assert use.memory == pytest.approx(250e6)
+    """The use is that of the Pod: not of the pause container, its own cgroup, a longer name or another namespace."""
 
-    async def test_pods_of_one_name_are_told_apart_by_namespace(self, caller: Caller, lived: Lived) -> None:
-        use = await caller.known("other", "even", lived.began, lived.began + LIVE_SECONDS)
-        assert use.cpu == pytest.approx(4, rel=LIVE)
-        assert use.memory == pytest.approx(100e6)
-
-    async def test_counter_that_began_anew_loses_little(self, caller: Caller, lived: Lived) -> None:
-        use = await caller.known("live", "reset", lived.began, lived.began + LIVE_SECONDS)
-        assert use.cpu == pytest.approx(2, rel=LIVE)
-        assert use.memory == pytest.approx(70e6)
+    @pytest.mark.parametrize(
+        ("namespace", "pod", "cores", "memory"),
+        [("live", "even", 1.5 + 0.75, 250e6), ("other", "even", 4, 100e6), ("live", "reset", 2, 70e6)],
+        ids=["two containers", "another namespace", "a counter that began anew"],
+    )
+    async def test_use_is_that_of_the_containers_of_the_pod(
+        self, caller: Caller, lived: Lived, namespace: str, pod: str, cores: float, memory: float
+    ) -> None:
+        use = await caller.known(namespace, pod, lived.began, lived.began + LIVE_SECONDS)
+        assert use.cpu == pytest.approx(cores, rel=LIVE)
+        assert use.memory == pytest.approx(memory)
 
     async def test_pod_that_is_gone_is_known(self, caller: Caller, lived: Lived) -> None:
         use = await caller.known("live", "gone", lived.gone_at - LIVE_SECONDS, lived.gone_at)
@@ -145,91 +143,99 @@ def risen(seconds: float) -> float:
     return 1e9 * min(1.0, seconds / 300)
 
 
+class Written:
+    """Containers of one Pod, in a namespace that no other test has. Their samples were written long ago."""
+
+    def __init__(self, caller: Caller, prometheus: PrometheusServer, namespace: str) -> None:
+        self._caller = caller
+        self._prometheus = prometheus
+        self._namespace = namespace
+
+    def container(self, cores: float = 1, memory: float = 100e6, *, name: str = "task", pod: str = "pod") -> Container:
+        return Container(self._namespace, pod, name, cores, memory)
+
+    async def use(self, *traces: Trace) -> Use | None:
+        """Writes the samples of containers of one Pod, and asks for the use of the Pod."""
+        await self._prometheus.write(*traces)
+        return await self.asked(*traces)
+
+    async def asked(self, *traces: Trace) -> Use | None:
+        """The use from the first begin to the last end."""
+        began, ended = min(trace.began for trace in traces), max(trace.ended for trace in traces)
+        return await self._caller.use(self._namespace, traces[0].container.pod, began, ended)
+
+    async def known(self, *traces: Trace) -> Use:
+        found = await self.use(*traces)
+        assert found is not None
+        return found
+
+
+@pytest.fixture
+def written(caller: Caller, prometheus: PrometheusServer, own_namespace: str) -> Written:
+    return Written(caller, prometheus, own_namespace)
+
+
 class TestWritten:
     """Samples at the intervals of production, written long ago."""
 
     @INTERVALS
-    async def test_even_use_is_found_exactly(
-        self, caller: Caller, prometheus: PrometheusServer, own_namespace: str, every: float
-    ) -> None:
+    async def test_even_use_is_found_exactly(self, written: Written, every: float) -> None:
         began = time.time() - 3000
-        ended = began + 3.43 * every
         for number, after in enumerate((0.01, 0.3, 0.7, 0.99)):
-            pod = Container(own_namespace, f"pod-{number}", "task", 1.25)
-            await prometheus.write(Trace(container=pod, began=began, ended=ended, every=every, after=after * every))
-            use = await caller.known(own_namespace, pod.pod, began, ended)
+            pod = written.container(1.25, pod=f"pod-{number}")
+            ended = began + 3.43 * every
+            use = await written.known(Trace(container=pod, began=began, ended=ended, every=every, after=after * every))
             assert use.cpu == pytest.approx(1.25, rel=EXACT)
             assert use.memory == pytest.approx(100e6)
 
     @INTERVALS
     @pytest.mark.parametrize("used", [in_turns, early, late])
     async def test_uneven_use_is_missed_by_no_more_than_two_intervals(
-        self, caller: Caller, prometheus: PrometheusServer, own_namespace: str, used: Course, every: float
+        self, written: Written, used: Course, every: float
     ) -> None:
-        began = time.time() - 3000
-        pod, ended = Container(own_namespace, "pod", "task"), began + 600
-        await prometheus.write(
-            Trace(container=pod, began=began, ended=ended, every=every, after=every / 2, used=used, memory=risen)
+        began, pod = time.time() - 3000, written.container()
+        use = await written.known(
+            Trace(container=pod, began=began, ended=began + 600, every=every, after=every / 2, used=used, memory=risen)
         )
-        use = await caller.known(own_namespace, "pod", began, ended)
         assert use.cpu == pytest.approx(used(600) / 600, abs=3 * 2 * every / 600)
         assert use.memory == pytest.approx(0.75e9, abs=1e9 * 2 * every / 600)
 
-    async def test_run_of_a_day_is_found_like_one_of_a_minute(
-        self, caller: Caller, prometheus: PrometheusServer, own_namespace: str
-    ) -> None:
+    async def test_run_of_a_day_is_found_like_one_of_a_minute(self, written: Written) -> None:
         ended = time.time() - 60
-        pod, began = Container(own_namespace, "pod", "task", 0.002, 1e12), ended - 86_400
-        await prometheus.write(Trace(container=pod, began=began, ended=ended, every=60))
-        use = await caller.known(own_namespace, "pod", began, ended)
+        pod = written.container(0.002, 1e12)
+        use = await written.known(Trace(container=pod, began=ended - 86_400, ended=ended, every=60))
         assert use.cpu == pytest.approx(0.002, rel=EXACT)
         assert use.memory == pytest.approx(1e12)
 
-    async def test_run_that_was_scraped_once_is_unknown(
-        self, caller: Caller, prometheus: PrometheusServer, own_namespace: str
-    ) -> None:
+    async def test_run_that_was_scraped_once_is_unknown(self, written: Written) -> None:
         began = time.time() - 100
-        await prometheus.write(Trace(container=Container(own_namespace, "pod", "task"), began=began, ended=began + 10))
-        assert await caller.use(own_namespace, "pod", began, began + 10) is None
+        assert await written.use(Trace(container=written.container(), began=began, ended=began + 10)) is None
 
-    async def test_restarted_container_counts_once(
-        self, caller: Caller, prometheus: PrometheusServer, own_namespace: str
-    ) -> None:
+    async def test_restarted_container_counts_once(self, written: Written) -> None:
         """The kubelet makes another cgroup for it. So there are two series, one after the other."""
-        began = time.time() - 3000
-        pod, half, ended = Container(own_namespace, "pod", "task", 2, 1e9), began + 300, began + 600
-        await prometheus.write(
-            Trace(container=pod, began=began, ended=half), Trace(container=pod, began=half, ended=ended, number=2)
+        began, pod = time.time() - 3000, written.container(2, 1e9)
+        use = await written.known(
+            Trace(container=pod, began=began, ended=began + 300),
+            Trace(container=pod, began=began + 300, ended=began + 600, number=2),
         )
-        use = await caller.known(own_namespace, "pod", began, ended)
         assert use.cpu == pytest.approx(2, rel=2 * 15 / 600)
         assert use.memory == pytest.approx(1e9, rel=15 / 600)
 
-    async def test_node_that_is_scraped_twice_counts_once(
-        self, caller: Caller, prometheus: PrometheusServer, own_namespace: str
-    ) -> None:
+    async def test_node_that_is_scraped_twice_counts_once(self, written: Written) -> None:
         """Two jobs scrape the node, for example one of an older installation."""
-        began = time.time() - 3000
-        pod, ended = Container(own_namespace, "pod", "task", 2, 1e9), began + 600
+        began, pod = time.time() - 3000, written.container(2, 1e9)
+        ended = began + 600
         jobs = [Trace(container=pod, began=began, ended=ended, job=f"job-{n}", after=n, every=15 * n) for n in (1, 2)]
-        await prometheus.write(*jobs)
-        use = await caller.known(own_namespace, "pod", began, ended)
+        use = await written.known(*jobs)
         assert use.cpu == pytest.approx(2, rel=EXACT)
         assert use.memory == pytest.approx(1e9)
 
-    async def test_container_that_ran_for_a_part_counts_for_a_part(
-        self, caller: Caller, prometheus: PrometheusServer, own_namespace: str
-    ) -> None:
+    async def test_container_that_ran_for_a_part_counts_for_a_part(self, written: Written) -> None:
         began = time.time() - 3000
-        first, second, ended = (
-            Container(own_namespace, "pod", "init", 1, 4e9),
-            Container(own_namespace, "pod", "task"),
-            began + 600,
+        use = await written.known(
+            Trace(container=written.container(1, 4e9, name="init"), began=began, ended=began + 60),
+            Trace(container=written.container(), began=began, ended=began + 600),
         )
-        await prometheus.write(
-            Trace(container=first, began=began, ended=began + 60), Trace(container=second, began=began, ended=ended)
-        )
-        use = await caller.known(own_namespace, "pod", began, ended)
         assert use.cpu == pytest.approx(1 + 1 * 60 / 600, abs=2 * 15 / 600)
         assert use.memory == pytest.approx(100e6 + 4e9 * 60 / 600, abs=4e9 * 15 / 600)
 
@@ -252,16 +258,14 @@ class TestNames:
         "ä\u2028日本",
     )
 
-    async def test_name_of_a_pod_is_taken_as_it_is(
-        self, caller: Caller, prometheus: PrometheusServer, own_namespace: str
-    ) -> None:
+    async def test_name_of_a_pod_is_taken_as_it_is(self, written: Written) -> None:
         began = time.time() - 3000
         names = (*self.ODD, "abc", "aa", "a")
-        for number, name in enumerate(names, 1):
-            await prometheus.write(
-                Trace(container=Container(own_namespace, name, "task", number), began=began, ended=began + 100)
-            )
-        found = {name: (await caller.known(own_namespace, name, began, began + 100)).cpu for name in names}
+        pods = {name: written.container(number, pod=name) for number, name in enumerate(names, 1)}
+        traces = {name: Trace(container=pod, began=began, ended=began + 100) for name, pod in pods.items()}
+        await written.use(*traces.values())
+        uses = {name: await written.asked(trace) for name, trace in traces.items()}
+        found = {name: use and use.cpu for name, use in uses.items()}
         assert found == {name: pytest.approx(number, rel=EXACT) for number, name in enumerate(names, 1)}
 
     @pytest.mark.parametrize("name", [*ODD, "", 'x"} or vector(7) or up{job="', "%s", "{pod}", "x" * 8192])

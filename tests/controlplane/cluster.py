@@ -157,11 +157,10 @@ class ControlPlane:
         path: str,
         body: object = None,
         *,
-        content_type: str | None = None,
         params: Mapping[str, str] | None = None,
     ) -> Json:
         """One request as a member of system:masters; KubeFault from status 400 on."""
-        return await self.api.request(method, path, body, content_type=content_type, params=params)
+        return await self.api.request(method, path, body, params=params)
 
     async def create_namespace(self) -> str:
         """Creates a namespace. Pods can be created in it at once: this also creates its `default` service account."""
@@ -205,9 +204,9 @@ class ControlPlane:
         version = (await self.admin("GET", path))["metadata"]["resourceVersion"]
         await self.admin("PUT", path, wanted | {"metadata": wanted["metadata"] | {"resourceVersion": version}})
 
-    async def service_account_token(self, namespace: str, name: str, seconds: int = 3600) -> str:
-        """A token like that of a Pod with this account. The server grants 600 seconds or more."""
-        body = {"spec": {"expirationSeconds": seconds}}
+    async def service_account_token(self, namespace: str, name: str) -> str:
+        """A token like that of a Pod with this account."""
+        body = {"spec": {"expirationSeconds": 3600}}
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
         return str((await self.admin("POST", path, body))["status"]["token"])
 

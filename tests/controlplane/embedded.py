@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Self
 
 from dispatcher.local.cluster.cluster import EmbeddedCluster
-from tests.controlplane.api import Api, Json
+from tests.controlplane.api import Api
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.objects import write_kubeconfig
 
@@ -46,7 +46,7 @@ class EmbeddedPlane(ControlPlane):
         await self.admin("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
         return name
 
-    async def service_account_token(self, namespace: str, name: str, seconds: int = 3600) -> str:
+    async def service_account_token(self, namespace: str, name: str) -> str:
         """The administrator's token: the embedded cluster has no other identity."""
         return self.admin_token
 
@@ -59,6 +59,3 @@ class EmbeddedPlane(ControlPlane):
 
     async def apply(self, source: object, *, namespace: str) -> None:
         """Does nothing: tests apply only rights, and the embedded cluster has none."""
-
-    async def _place(self, document: Json, namespace: str) -> tuple[str, bool]:
-        raise NotImplementedError("no discovery here")

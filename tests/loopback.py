@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from aiohttp import web
 
@@ -9,7 +10,7 @@ from dispatcher.runtime.listening import Site
 
 
 @asynccontextmanager
-async def on_loopback(app: web.Application, **options: float) -> AsyncIterator[str]:
+async def on_loopback(app: web.Application, **options: Any) -> AsyncIterator[str]:
     """Serves the application until the block ends. Yields `HOST:PORT`. `options`: of the AppRunner."""
     runner = web.AppRunner(app, access_log=None, **{"shutdown_timeout": 1, **options})
     await runner.setup()

@@ -17,7 +17,7 @@ from dispatcher.kube.lease import lease_of
 from dispatcher.model.jobs import Job, Manifest
 from dispatcher.model.launches import Launch
 from tests.builders import SITE, a_task, a_template, an_order
-from tests.controlplane.api import Json, KubeFault
+from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
 
 RBAC = Path(__file__).parents[2] / "deploy" / "base" / "rbac.yaml"
@@ -103,15 +103,6 @@ class Account:
         pod = await self.plane.wait_for(look, f"the Pod of {job.name} {what}", 20)
         assert pod is not None
         return pod
-
-    async def found(self, path: str) -> Json | None:
-        """The object at that path; None: there is none."""
-        try:
-            return await self.plane.admin("GET", path)
-        except KubeFault as fault:
-            if fault.status != 404:
-                raise
-            return None
 
     async def allow(self, **verbs: list[str]) -> None:
         """Sets the verbs of the Roles, by resource."""

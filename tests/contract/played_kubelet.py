@@ -184,7 +184,7 @@ class PlayedKubelet:
         """The kubelet's last step for a Pod that was to end: removes the object. A Pod that is gone already is no
         fault.
         """
-        await self._delete(f"{self.core}/pods/{name}", {"gracePeriodSeconds": 0})
+        await self.plane.remove(f"{self.core}/pods/{name}", {"gracePeriodSeconds": 0})
 
     # Events
 
@@ -213,14 +213,10 @@ class PlayedKubelet:
         return last
 
     async def _until_gone(self, path: str) -> None:
-        async def look() -> bool:
-            try:
-                await self.plane.admin("GET", path)
-            except KubeFault as fault:
-                return fault.status == 404
-            return False
+        async def is_so() -> bool:
+            return not await self.plane.exists(path)
 
-        await self.plane.wait_for(look, f"{path} is gone")
+        await self.plane.wait_for(is_so, f"{path} is gone")
 
     async def _put_status(self, path: str, said: Json) -> None:
         """Puts the status, and tries again after a conflict."""
@@ -238,13 +234,6 @@ class PlayedKubelet:
 
         await self.plane.wait_for(put, f"the status of {path} is put")
 
-    async def _delete(self, path: str, options: Json) -> None:
-        try:
-            await self.plane.admin("DELETE", path, options)
-        except KubeFault as fault:
-            if fault.status != 404:
-                raise
-
 
 @asynccontextmanager
 async def playing(plane: ControlPlane, namespace: str) -> AsyncIterator[PlayedKubelet]:
@@ -255,7 +244,7 @@ async def playing(plane: ControlPlane, namespace: str) -> AsyncIterator[PlayedKu
         for pod in (await plane.admin("GET", f"{kubelet.core}/pods"))["items"]:
             await kubelet.reap(pod["metadata"]["name"])
         for name in kubelet.nodes:
-            await kubelet._delete(f"/api/v1/nodes/{name}", {})
+            await plane.remove(f"/api/v1/nodes/{name}")
 
 
 @asynccontextmanager

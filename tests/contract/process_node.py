@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from tests.controlplane.api import Json, KubeFault
+from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Place
@@ -59,17 +59,12 @@ class ProcessNode:
         return await wait_for(look, f"the Job is {last}", 20)
 
     async def delete_pod(self, grace: int) -> None:
-        pods = f"/api/v1/namespaces/{self._namespace}/pods"
-        (pod,) = (await self._plane.admin("GET", pods))["items"]
-        name = pod["metadata"]["name"]
-        await self._plane.admin("DELETE", f"{pods}/{name}", {"gracePeriodSeconds": grace})
+        (pod,) = await self.pods()
+        path = f"/api/v1/namespaces/{self._namespace}/pods/{pod['metadata']['name']}"
+        await self._plane.admin("DELETE", path, {"gracePeriodSeconds": grace})
 
         async def is_gone() -> bool:
-            try:
-                await self._plane.admin("GET", f"{pods}/{name}")
-            except KubeFault as fault:
-                return fault.status == 404
-            return False
+            return not await self._plane.exists(path)
 
         await wait_for(is_gone, "the Pod is gone", 20)
 

@@ -1,9 +1,6 @@
 """The events after which kube-scheduler asks again about a refused Pod, and the events that it ignores."""
 
-from collections.abc import Awaitable, Callable
 from itertools import count
-
-import pytest
 
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import wait_for
@@ -43,15 +40,12 @@ async def test_annotation_of_any_node_wakes_each_refused_pod(node_group: NodeGro
     await wait_for(lambda: all(len(extender.of("filter", pod)) > before[pod] for pod in pods), "a call for each")
 
 
-@pytest.mark.parametrize(
-    "annotate", [NodeGroup.annotate_pod, NodeGroup.annotate_pod_by_status], ids=["pods", "pods/status"]
-)
 async def test_annotation_of_a_refused_pod_wakes_that_pod_at_once(
-    node_group: NodeGroup, extender: ScriptedExtender, annotate: Callable[..., Awaitable[None]]
+    node_group: NodeGroup, extender: ScriptedExtender
 ) -> None:
     _, (pod, _), scheduler = await refused(node_group, extender, 2)
     extender.filter = pass_all
-    await annotate(node_group, pod, woken="1")
+    await node_group.annotate_pod_by_status(pod, woken="1")
     await node_group.bound(pod)
     await wait_for(
         lambda: scheduler.retries_after(node_group.key(pod), OWN) == 2, "once by its condition, once by the note"

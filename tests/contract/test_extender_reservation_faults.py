@@ -14,7 +14,6 @@ from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.waiting import wait_for
 from tests.faults.http_proxy import KubeProxy, asks
 from tests.faults.http_verbs import lag, status
-from tests.scheduling.kube_scheduler_replica import KubeSchedulerReplica
 from tests.scheduling.node_usage import NodeUsage
 from tests.scheduling.nodes_and_pods import NodeGroup
 from tests.scheduling.own_extender import OwnExtender
@@ -171,29 +170,6 @@ async def test_scheduler_that_does_not_ask_takes_held_room_and_the_status_says_s
     await reserved.node_group.held(owner, "Unschedulable", "Insufficient cpu")
     await reserved.node_group.delete_pod(stranger)
     assert await reserved.node_group.bound(owner) == [node]
-
-
-async def test_held_room_is_kept_when_another_scheduler_takes_the_lead(reserved: ReservedNodes) -> None:
-    printed = await reserved.own_extender.printed()
-    leader, next_one = (KubeSchedulerReplica(reserved.node_group, printed, term) for term in ("a", "b"))
-    nodes, held = await half_held(reserved)
-    leader.start()
-    try:
-        await leader.leads()
-        next_one.start()
-        led = replace(reserved, scheduler=leader)
-        async with NodeUsage(reserved.node_group, dict.fromkeys(held, 2000)) as node_usage:
-            await asyncio.gather(*(led.pod(cpu="300m") for _ in range(PODS // 2)))
-            await wait_for(lambda: node_usage.bound()[""] < PODS // 2, "some are bound")
-            others = asyncio.gather(*(led.pod(cpu="300m") for _ in range(PODS // 2)))
-            await asyncio.to_thread(leader.kill)
-            await others
-            await next_one.leads()
-            await settled(led, nodes, held, node_usage)
-        await owners_land(led, held)
-    finally:
-        for one in (leader, next_one):
-            await asyncio.to_thread(one.kill)
 
 
 async def test_pod_that_is_not_bound_after_filter_frees_its_room_soon(reserved: ReservedNodes) -> None:

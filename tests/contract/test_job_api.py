@@ -233,7 +233,7 @@ class TestDelete:
         assert await account.pods_of(job)
 
         async def is_gone() -> bool:
-            return await account.found(account.path("jobs", job.name)) is None
+            return not await account.plane.exists(account.path("jobs", job.name))
 
         await account.plane.wait_for(is_gone, "the Job is gone", 20)
         assert not await account.pods_of(job)

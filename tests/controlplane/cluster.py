@@ -162,6 +162,23 @@ class ControlPlane:
         """One request as a member of system:masters; KubeFault from status 400 on."""
         return await self.api.request(method, path, body, params=params)
 
+    async def exists(self, path: str) -> bool:
+        try:
+            await self.admin("GET", path)
+        except KubeFault as fault:
+            if fault.status != 404:
+                raise
+            return False
+        return True
+
+    async def remove(self, path: str, options: Json | None = None) -> None:
+        """Deletes the object, if it is there."""
+        try:
+            await self.admin("DELETE", path, options)
+        except KubeFault as fault:
+            if fault.status != 404:
+                raise
+
     async def create_namespace(self) -> str:
         """Creates a namespace. Pods can be created in it at once: this also creates its `default` service account."""
         self._names += 1

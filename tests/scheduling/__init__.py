@@ -1,7 +1,7 @@
 """Tests with a real kube-scheduler that asks an extender.
 
-`kube_scheduler` starts a second kube-scheduler at the control plane, with the configuration of a test.
-`kube_scheduler_replica` starts several of them, and one leads. The extender is one of these:
+`kube_scheduler` starts a second kube-scheduler at the control plane, with the configuration of a test. The extender is
+one of these:
 
 * `scripted_extender`: the test sets its answers.
 * `own_extender`: `dispatcher extender` runs as in production.
@@ -11,6 +11,4 @@
 `nodes_and_pods` makes the nodes and Pods of one test. `shared_nodes` makes nodes that many tests share. `reservations`
 makes reservations on these nodes, and `node_usage` checks after every change that Pods leave them free. `certificates`
 makes the certificates of servers and clients. A module of tests gets all of this from `fixtures`.
-
-`extended_place_loop` needs no kube-scheduler. It is a second scheduler for the embedded cluster.
 """

@@ -13,6 +13,8 @@ from pathlib import Path
 import aiohttp
 import yaml
 
+from dispatcher.extender.configuration import build_extender
+from dispatcher.settings.definition import ExtenderSettings
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.processes import Server, free_ports
@@ -26,17 +28,8 @@ FIELD = re.compile(r'(\w+)="?((?<=")(?:[^"\\]|\\.)*(?=")|[^\s"]+)')
 
 def entry(url: str, **changes: object) -> Json:
     """The entry of one extender with the recommended fields. A change to None removes the field."""
-    recommended = {
-        "urlPrefix": url,
-        "filterVerb": "filter",
-        "prioritizeVerb": "prioritize",
-        "preemptVerb": "preempt",
-        "weight": 1,
-        "httpTimeout": "1s",
-        "nodeCacheCapable": True,
-        "ignorable": False,
-    }
-    return {name: value for name, value in (recommended | changes).items() if value is not None}
+    whole = build_extender(ExtenderSettings()) | {"urlPrefix": url} | changes
+    return {name: value for name, value in whole.items() if value is not None}
 
 
 def configuration(*extenders: Json, **profile: object) -> Json:

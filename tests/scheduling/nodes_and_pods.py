@@ -229,14 +229,7 @@ class NodeGroup:
         for scheduler in self._schedulers:
             await asyncio.to_thread(scheduler.kill)
         paths = [f"/api/v1/nodes/{name}" for name in self._nodes] + [f"{PRIORITIES}/{name}" for name in self._classes]
-        await asyncio.gather(*(self._delete(path) for path in paths))
-
-    async def _delete(self, path: str) -> None:
-        try:
-            await self.plane.admin("DELETE", path)
-        except KubeFault as fault:
-            if fault.status != 404:
-                raise
+        await asyncio.gather(*(self.plane.remove(path) for path in paths))
 
 
 @asynccontextmanager

@@ -1,7 +1,7 @@
 """Contract tests that the embedded cluster does not run, with the difference to a real one as the reason.
 
 Every other test of a module with `BOTH_SIDES` must pass. `docs/embedded.md` describes the differences in words.
-What a real server does for no program of ours has no test.
+The tests ask a server only for what our programs use.
 """
 
 NOT_EMBEDDED = {

@@ -1,4 +1,4 @@
-"""The effect of an extender that fails, hangs or goes away on the Pods that kube-scheduler asks it about."""
+"""The effect of an extender that fails or hangs on the Pods that kube-scheduler asks it about."""
 
 import pytest
 from aiohttp import web

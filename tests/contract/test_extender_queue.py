@@ -1,4 +1,4 @@
-"""The events after which kube-scheduler asks again about a refused Pod, and the events that it ignores."""
+"""The events after which kube-scheduler asks again about a refused Pod."""
 
 from itertools import count
 

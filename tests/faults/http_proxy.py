@@ -166,7 +166,6 @@ class KubeProxy:
         self.url = ""
         self.rules: Rules[Asked, Verb] = Rules()
         self.faults: list[BaseException] = []
-        self.passed = 0
         self._server_url = server_url
         self._tls = ssl.create_default_context(cafile=ca_file) if ca_file else True
         self._work: set[asyncio.Task[web.StreamResponse]] = set()
@@ -223,7 +222,6 @@ class KubeProxy:
             raise
 
     async def _carry_out(self, exchange: Exchange, verb: Verb) -> web.StreamResponse:
-        self.passed += 1
         try:
             return await verb(exchange)
         except (aiohttp.ClientError, ConnectionError, TimeoutError):  # client or server is away

@@ -6,7 +6,7 @@ planned: an answer that never came cannot be dropped. Random turns use a `random
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 Asked = TypeVar("Asked")
@@ -21,10 +21,6 @@ def always(number: int) -> bool:
 def nth(*numbers: int) -> Turns:
     """Matches with these numbers. The first match is 1."""
     return lambda number: number in numbers
-
-
-def every(k: int) -> Turns:
-    return lambda number: number % k == 0
 
 
 def chance(probability: float, draw: random.Random) -> Turns:
@@ -90,9 +86,6 @@ class Rules(Generic[Asked, Verb]):
     def hits(self) -> dict[str, int]:
         """Hits by name of the rule, for the check that the faults happened."""
         return {rule.name: rule.hits for rule in self._rules}
-
-    def __iter__(self) -> "Iterable[Rule[Asked, Verb]]":
-        return iter(self._rules)
 
 
 class Gate:

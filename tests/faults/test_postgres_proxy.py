@@ -1,23 +1,19 @@
 """Each fault of the Postgres proxy on a real server: the client's view, what was committed, and the hits."""
 
 import asyncio
-import random
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
 
-from tests.controlplane.player import PatientCalls
-from tests.controlplane.programs import play_task
 from tests.controlplane.waiting import wait_for
 from tests.faults import postgres_verbs as verbs
 from tests.faults.postgres_frames import Frame
 from tests.faults.postgres_proxy import PostgresProxy, connects, runs, syncs
-from tests.faults.rules import Gate, chance, nth
+from tests.faults.rules import Gate, nth
 from tests.postgres import Connection, Database, connect
-from tests.rows import FIRST, START, Row, Started, insert_row
 
 LOST = (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.InternalClientError, ConnectionError)
 VERSION_3 = b"\0\3\0\0"
@@ -89,27 +85,18 @@ async def test_statement_cut_before_its_sync_is_rolled_back(postgres_proxy: Post
     assert (rule.hits, await queues(database)) == (1, set())
 
 
-async def test_drop_after_commits_a_statement_without_an_answer(
-    postgres_proxy: PostgresProxy, database: Database
+@pytest.mark.parametrize(("is_open", "status", "committed"), [(False, "I", {"a"}), (True, "T", set())])
+async def test_drop_after_carries_out_a_statement_without_an_answer(
+    postgres_proxy: PostgresProxy, database: Database, *, is_open: bool, status: str, committed: set[str]
 ) -> None:
+    """Within an open transaction nothing is committed."""
     rule = postgres_proxy.add(verbs.drop_after, runs("INSERT INTO dispatch.queues"), nth(1))
     async with connected(postgres_proxy, database) as connection:
         with pytest.raises(LOST):
-            await connection.execute(ADD, "a")
-    assert rule.told == [f"execute {ADD[:60]} I"]
-    assert await queues(database) == {"a"}
-
-
-async def test_drop_after_within_a_transaction_commits_nothing(
-    postgres_proxy: PostgresProxy, database: Database
-) -> None:
-    rule = postgres_proxy.add(verbs.drop_after, runs("INSERT INTO dispatch.queues"), nth(1))
-    async with connected(postgres_proxy, database) as connection:
-        with pytest.raises(LOST):
-            async with connection.transaction():
+            async with connection.transaction() if is_open else nullcontext():
                 await connection.execute(ADD, "a")
-    assert rule.told[0].endswith(" T")
-    assert await queues(database) == set()
+    assert rule.told == [f"execute {ADD[:60]} {status}"]
+    assert await queues(database) == committed
 
 
 async def test_drop_after_marks_a_failed_statement(postgres_proxy: PostgresProxy, database: Database) -> None:
@@ -118,44 +105,6 @@ async def test_drop_after_marks_a_failed_statement(postgres_proxy: PostgresProxy
         with pytest.raises(LOST):
             await connection.execute("SELECT no_such_function()")
     assert rule.told == ["query SELECT no_such_function() failed I"]
-
-
-async def test_start_with_a_lost_answer_is_answered_again_to_the_same_pod(
-    postgres_proxy: PostgresProxy, database: Database
-) -> None:
-    row = await insert_row(database)
-    rule = postgres_proxy.add(verbs.drop_after, runs("task_start"), nth(1))
-    async with connected(postgres_proxy, database, "task") as connection:
-        with pytest.raises(LOST):
-            await row.start(by=connection)
-    digest = (await row.now())["run_digest"]
-    async with connected(postgres_proxy, database, "task") as connection:
-        answer = await started(row, connection)
-        assert Started(**dict(answer)).run_digest == digest
-    assert (rule.hits, rule.seen) == (1, 2)
-
-
-async def started(row: Row, connection: Connection) -> asyncpg.Record:
-    """Calls `task_start` by a prepared statement: its text was sent only when it was prepared."""
-    statement = await connection.prepare(START)
-    (answer,) = await statement.fetch(row.id, row.start_key, 1, 1, FIRST.job_uid, FIRST.node, FIRST.name)
-    return answer
-
-
-async def test_a_played_container_asks_again_for_each_lost_answer(
-    postgres_proxy: PostgresProxy, database: Database
-) -> None:
-    row = await insert_row(database)
-    names = ("task_start", "task_heartbeat", "task_finish")
-    rules = [postgres_proxy.add(verbs.drop_after, runs(name), nth(1)) for name in names]
-    env = {"TASK_ID": row.id, "TASK_START_KEY": row.start_key, "TASK_ATTEMPT": 1, "TASK_LAUNCH": 1}
-    whereabouts = {"JOB_UID": "j", "NODE_NAME": "n", "POD_NAME": "p"}
-    async with asyncpg.create_pool(postgres_proxy.url(database.url("task")), min_size=1, max_size=1) as pool:
-        calls = PatientCalls(pool)
-        assert await play_task({name: str(value) for name, value in (env | whereabouts).items()}, calls) == 0
-    assert [rule.hits for rule in rules] == [1, 1, 1]
-    assert calls.reports == ["succeeded"]
-    assert [launch["outcome"] for launch in await row.launches()] == ["succeeded"]
 
 
 async def test_delay_rule_answers_late(postgres_proxy: PostgresProxy, database: Database) -> None:
@@ -269,18 +218,3 @@ async def test_a_cancelled_statement_is_cancelled_through_the_proxy(
             await connection.execute("SELECT pg_sleep(60)", timeout=0.2)
         assert await queues(database) == set()
         assert await connection.fetchval("SELECT 1") == 1
-
-
-async def test_chance_draws_from_the_random_of_the_test(postgres_proxy: PostgresProxy, database: Database) -> None:
-    rule = postgres_proxy.add(verbs.drop_after, runs("dispatch.queues"), chance(0.3, random.Random(5)))
-    draw = random.Random(5)
-    expected = [draw.random() < 0.3 for _ in range(12)]
-    for number, is_lost in enumerate(expected):
-        async with connected(postgres_proxy, database) as connection:
-            if is_lost:
-                with pytest.raises(LOST):
-                    await connection.execute(ADD, f"q{number}")
-            else:
-                await connection.execute(ADD, f"q{number}")
-    assert rule.hits == sum(expected) > 0
-    assert len(await queues(database)) == 12

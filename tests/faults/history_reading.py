@@ -86,35 +86,6 @@ def writes_of(lines: Iterable[Line], ours: str) -> list[Write]:
     ]
 
 
-def lives_of_audit(lines: Iterable[Line]) -> list[Life]:
-    """Lives by the audit log, in seconds. Each is too short by the duration of its requests.
-
-    So lives that overlap here did overlap. `lives_of_sights` is exact.
-    """
-    open_: dict[str, Life] = {}
-    over: list[Life] = []
-    for line in lines:
-        ref = line.object_ref
-        if ref.resource != "jobs" or line.response_status.code >= 300:
-            continue
-        if line.verb == "create" and (key := key_of(line.body())):
-            open_[ref.name] = Life(key, ref.name, line.stage_timestamp.timestamp())
-        elif ref.name in open_ and ends_job(line):
-            over.append(msgspec.structs.replace(open_.pop(ref.name), ended=line.request_received_timestamp.timestamp()))
-    return [*over, *open_.values()]
-
-
-def ends_job(line: Line) -> bool:
-    """Whether this request ends the Job: it writes a terminal condition, or removes the object."""
-    body = line.body()
-    if line.object_ref.subresource == "status":
-        return is_over(body)
-    if line.verb == "delete":
-        return str(body.get("propagationPolicy", "Background")) == "Background"
-    metadata = body.get("metadata", {})
-    return line.verb == "patch" and "finalizers" in metadata and not metadata["finalizers"]
-
-
 def is_over(job: Json) -> bool:
     conditions = job.get("status", {}).get("conditions") or ()
     return any(condition["type"] in OVER and condition["status"] == "True" for condition in conditions)
@@ -195,11 +166,10 @@ async def watched(plane: ControlPlane, namespace: str) -> AsyncIterator[list[Sig
 
 
 async def read_history(
-    plane: ControlPlane, namespace: str, database: Database, player: Player, sights: Iterable[Sight] = ()
+    plane: ControlPlane, namespace: str, database: Database, player: Player, sights: Iterable[Sight]
 ) -> History:
-    """The records of a finished run. Lives come from the watch if there was one, else from the audit log."""
-    lines = await all_lines(plane, namespace)
-    lives = lives_of_sights(sights) or lives_of_audit(lines)
+    """The records of a finished run."""
+    lines, lives = await all_lines(plane, namespace), lives_of_sights(sights)
     rows, starts = await read_rows(database), await read_starts(database)
     ours = f"system:serviceaccount:{namespace}:"
     return History(writes_of(lines, ours), lives, starts, rows, list(accepted_by(player)))

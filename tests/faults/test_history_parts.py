@@ -6,14 +6,11 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from tests.controlplane.api import Json
 from tests.faults.history import careless_deletes, most_at_once, starts_fall, two_at_once
-from tests.faults.history_reading import Sight, lives_of_audit, lives_of_sights, read_lines, writes_of
+from tests.faults.history_reading import Sight, lives_of_sights, read_lines, writes_of
 from tests.faults.history_records import Life, Start
 
 NOW = datetime(2026, 3, 14, 12, tzinfo=UTC)
-LABELS = {f"dispatcher.internal/{name}": "1" for name in ("task-id", "attempt", "launch")}
-CREATED: Json = {"metadata": {"name": "a", "labels": LABELS}}
 
 
 def test_taken_over_launch_may_have_asked_last() -> None:
@@ -53,64 +50,25 @@ def test_jobs_that_end_and_begin_between_two_lists_do_not_overlap() -> None:
     assert most_at_once(lives_of_sights(before + after)) == 2
 
 
-def line(second: int, verb: str, body: Json, **changes: str | int) -> bytes:
-    """The audit log's line of a request about Job `a`. The request took 0.2 s."""
-    ref = {"resource": "jobs", "namespace": "here", "name": "a", "subresource": changes.get("sub", "")}
+def deleted(stage: str = "ResponseComplete") -> bytes:
+    """The audit log's line of a delete of Job `a`."""
     written = {
-        "stage": changes.get("stage", "ResponseComplete"),
-        "verb": verb,
-        "user": {"username": changes.get("user", "us")},
-        "objectRef": ref,
-        "responseStatus": {"code": changes.get("code", 200)},
-        "requestReceivedTimestamp": NOW + timedelta(seconds=second),
-        "stageTimestamp": NOW + timedelta(seconds=second + 0.2),
-        "requestObject": body,
+        "stage": stage,
+        "verb": "delete",
+        "user": {"username": "us:dispatcher"},
+        "objectRef": {"resource": "jobs", "namespace": "here", "name": "a"},
+        "responseStatus": {"code": 200},
+        "requestReceivedTimestamp": NOW,
+        "stageTimestamp": NOW,
+        "requestObject": {},
     }
     return msgspec.json.encode(written) + b"\n"
 
 
-def lives(path: Path, *lines: bytes) -> list[tuple[float, float | None]]:
-    """(began, ended) in seconds of each Job in this log."""
-    (path / "log").write_bytes(b"".join(lines))
-    start = NOW.timestamp()
-    found = lives_of_audit(read_lines(path / "log", "here"))
-    return [(round(life.began - start, 1), life.ended and round(life.ended - start, 1)) for life in found]
-
-
-def conditions(kind: str, status: str = "True") -> Json:
-    return {"status": {"conditions": [{"type": kind, "status": status}]}}
-
-
-def test_a_job_lives_until_its_controller_says_that_it_is_over(tmp_path: Path) -> None:
-    created = line(0, "create", CREATED, code=201)
-    goes_on = [
-        line(1, "update", conditions(*pair), sub="status") for pair in (("Suspended", "True"), ("Failed", "False"))
-    ]
-    refused = line(2, "update", conditions("Complete"), sub="status", code=409)
-    assert lives(tmp_path, created, *goes_on, refused) == [(0.2, None)]
-    assert lives(tmp_path, created, line(3, "update", conditions("Failed"), sub="status")) == [(0.2, 3)]
-
-
-def test_deleted_job_lives_until_its_last_finalizer_is_removed(tmp_path: Path) -> None:
-    created = line(0, "create", CREATED, code=201)
-    deleted = line(1, "delete", {"propagationPolicy": "Foreground"})
-    kept = line(2, "patch", {"metadata": {"finalizers": ["x"]}})
-    let_go = line(3, "patch", {"metadata": {"finalizers": None}})
-    again = line(4, "create", CREATED, code=201)
-    assert lives(tmp_path, created, deleted, kept) == [(0.2, None)]
-    assert lives(tmp_path, created, deleted, kept, let_go, again) == [(0.2, 3), (4.2, None)]
-    assert lives(tmp_path, created, line(1, "delete", {})) == [(0.2, 1)]
-
-
-def test_a_refused_create_makes_no_job(tmp_path: Path) -> None:
-    assert lives(tmp_path, line(0, "create", CREATED, code=409)) == []
-
-
 def test_incomplete_unanswered_and_foreign_audit_lines_are_skipped(tmp_path: Path) -> None:
-    whole = line(0, "delete", {}, user="us:dispatcher")
+    whole = deleted()
     elsewhere = whole.replace(b'"here"', b'"there"')
-    started = line(0, "delete", {}, stage="ResponseStarted")
-    (tmp_path / "log").write_bytes(whole + elsewhere + started + whole[:-1])
+    (tmp_path / "log").write_bytes(whole + elsewhere + deleted("ResponseStarted") + whole[:-1])
     (write,) = writes_of(read_lines(tmp_path / "log", "here"), "us:")
     assert (write.is_ours, write.verb, write.resource, write.name, write.code) == (True, "delete", "jobs", "a", 200)
     (careless,) = careless_deletes([write])

@@ -120,6 +120,7 @@ class Dispatcher:
     def __init__(self, place: Place, **settings: object) -> None:
         self.port = free_port()
         self.program: tuple[str, ...] = (sys.executable, "-m", "dispatcher")
+        self.arguments: tuple[str, ...] = ("run",)
         self.folder = ROOT
         self._environment = place.environment(LISTEN_ADDRESS=f"127.0.0.1:{self.port}", **settings)
         self._log = place.folder / f"dispatcher-{self.port}.log"
@@ -149,16 +150,16 @@ class Dispatcher:
     async def start(self) -> None:
         with self._log.open("a") as log:
             self._process = await asyncio.create_subprocess_exec(
-                *self.program, "run", cwd=self.folder, env=self._environment, stdout=log, stderr=log
+                *self.program, *self.arguments, cwd=self.folder, env=self._environment, stdout=log, stderr=log
             )
 
     async def kill(self) -> None:
         self.process.kill()
         await self.process.wait()
 
-    async def stop(self) -> int:
-        """Sends SIGTERM and returns the exit code. The process must end within 30 s."""
-        self.process.send_signal(signal.SIGTERM)
+    async def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Sends the signal and returns the exit code. The process must end within 30 s."""
+        self.process.send_signal(number)
         async with asyncio.timeout(30):
             return await self.process.wait()
 
@@ -216,3 +217,11 @@ class Dispatcher:
     def check(self) -> None:
         code = self.process.returncode
         assert code is None, f"the dispatcher ended with {code}: {self.log[-3000:]}"
+
+
+class QuickDispatcher(Dispatcher):
+    """A dispatcher with short pauses, for tests of what follows them."""
+
+    def __init__(self, place: Place, **settings: object) -> None:
+        super().__init__(place, **settings)
+        self.program = (sys.executable, "-m", "tests.quick_dispatcher")

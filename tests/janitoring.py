@@ -8,12 +8,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from dispatcher.model.identity import job_name, task_identity
-from tests.controlplane.api import KubeFault
 from tests.controlplane.audit import AuditEvent
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Dispatcher, Place
+from tests.steps import jobs_path, plain_job, reaches
 
-ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 ACCOUNT = "dispatcher-janitor"
 AS_IF_DEAD = """
 UPDATE dispatch.tasks SET heartbeat_at = now() - interval '10 min', started_at = now() - interval '10 min' WHERE id = $1
@@ -30,17 +29,15 @@ class Janitor(Dispatcher):
         self._log = place.folder / f"janitor-{self.port}.log"
 
     async def __aenter__(self) -> "Janitor":
-        await self.start()
+        await super().__aenter__()
         return self
 
     async def start(self, *flags: str) -> None:
         plane, namespace = self._place.control_plane, self._place.namespace
         token = await plane.service_account_token(namespace, ACCOUNT)
         plane.kubeconfig(self._place.folder / "janitor-kubeconfig", token=token, namespace=namespace)
-        with self._log.open("a") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                *self.program, "janitor", *flags, cwd=self.folder, env=self._environment, stdout=log, stderr=log
-            )
+        self.arguments = ("janitor", *flags)
+        await super().start()
 
     async def dry_run(self) -> int:
         """Runs one round with `--dry-run` and returns the exit code."""
@@ -93,10 +90,7 @@ async def is_over(place: Place, task_id: int, status: str) -> bool:
 
 
 async def becomes(place: Place, task_id: int, status: str, janitor: Janitor, seconds: float = 60) -> None:
-    async def has_become() -> bool:
-        return await is_over(place, task_id, status)
-
-    await wait_for(has_become, f"task {task_id} is {status}", seconds, check=janitor.check)
+    await reaches(place, janitor, task_id, status, seconds)
 
 
 async def falls_silent(place: Place, task_id: int) -> None:
@@ -106,50 +100,8 @@ async def falls_silent(place: Place, task_id: int) -> None:
 
 async def delete_jobs(place: Place, task_id: int) -> None:
     """Deletes the Jobs of a task and their Pods, as a person would."""
-    jobs = f"/apis/batch/v1/namespaces/{place.namespace}/jobs"
     which = {"propagationPolicy": "Background", "labelSelector": f"dispatcher.internal/task-id={task_id}"}
-    await place.control_plane.admin("DELETE", jobs, params=which)
-
-
-@asynccontextmanager
-async def denied(place: Place, template: str) -> AsyncIterator[None]:
-    """An admission policy that denies the Jobs of one template, while the context lasts."""
-    name = place.namespace
-    rules = [{"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["jobs"]}]
-    says = f"object.metadata.labels['dispatcher.internal/template'] != '{template}'"
-    policy = {"matchConstraints": {"resourceRules": rules}, "validations": [{"expression": says, "message": "no gpus"}]}
-    here = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": place.namespace}}}
-    binding = {"policyName": name, "validationActions": ["Deny"], "matchResources": here}
-    kinds = {"validatingadmissionpolicies": policy, "validatingadmissionpolicybindings": binding}
-    for plural, spec in kinds.items():
-        await place.control_plane.admin("POST", f"{ADMISSION}/{plural}", {"metadata": {"name": name}, "spec": spec})
-    try:
-        await wait_for(lambda: is_denied(place, template), "the policy is in force", 30)
-        yield
-    finally:
-        for plural in reversed(kinds):
-            await place.control_plane.admin("DELETE", f"{ADMISSION}/{plural}/{name}")
-
-
-async def is_denied(place: Place, template: str) -> bool:
-    """Whether a Job of the template would be denied, by a dry run."""
-    job = plain_job("probe", labels={"dispatcher.internal/template": template})
-    try:
-        path = f"/apis/batch/v1/namespaces/{place.namespace}/jobs"
-        await place.control_plane.admin("POST", path, job, params={"dryRun": "All"})
-    except KubeFault as refused:  # any other refusal is asked again
-        return "no gpus" in str(refused)
-    return False
-
-
-def plain_job(
-    name: str, *, labels: dict[str, str] | None = None, notes: dict[str, str] | None = None
-) -> dict[str, Any]:
-    """A foreign Job that is suspended for ever."""
-    pod = {"restartPolicy": "Never", "containers": [{"name": "x", "image": "registry.example/x:1"}]}
-    metadata = {"name": name, "labels": labels or {}, "annotations": notes or {}}
-    spec = {"suspend": True, "template": {"spec": pod}}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+    await place.control_plane.admin("DELETE", jobs_path(place), params=which)
 
 
 async def take_name(place: Place, task_id: int, **parts: dict[str, str]) -> str:
@@ -158,6 +110,5 @@ async def take_name(place: Place, task_id: int, **parts: dict[str, str]) -> str:
     database_id = str(await admin.fetchval("SELECT database_id FROM dispatch.schema_version LIMIT 1"))
     identity = task_identity(database_id, task_id, (await place.database.task(task_id))["created_at"])
     name = job_name("dispatcher", task_id, identity, 1, 1)
-    jobs = f"/apis/batch/v1/namespaces/{place.namespace}/jobs"
-    await place.control_plane.admin("POST", jobs, plain_job(name, **parts))
+    await place.control_plane.admin("POST", jobs_path(place), plain_job(name, **parts))
     return name

@@ -11,6 +11,8 @@ import asyncio
 import json
 import os
 import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TypeAlias
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -255,10 +257,29 @@ class PostgresServer:
             await admin.close()
 
 
+@asynccontextmanager
+async def standby_of(postgres: PostgresServer) -> AsyncIterator[Standby]:
+    """A standby with everything that the server has written by now."""
+    made = await postgres.start_standby()
+    await made.caught_up()
+    try:
+        yield made
+    finally:
+        await made.stop(immediately=True)
+
+
 async def connect(url: str) -> Connection:
     connection: Connection = await asyncpg.connect(url)
     await connection.set_type_codec("jsonb", schema="pg_catalog", encoder=json.dumps, decoder=json.loads)
     return connection
+
+
+async def insert_one(url: str) -> int:
+    """Inserts a row of the defaults, and returns its id."""
+    connection = await asyncpg.connect(url)
+    task_id: int = await connection.fetchval("INSERT INTO dispatch.tasks DEFAULT VALUES RETURNING id")
+    await connection.close()
+    return task_id
 
 
 def url_with(url: str, *, login: str | None = None, host: str | None = None, database: str | None = None) -> str:

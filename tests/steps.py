@@ -1,8 +1,8 @@
-"""Shared steps of the fault tests: a dispatcher behind a proxy, and waits."""
+"""Shared steps of journeys and fault tests: rows, waits for rows, Jobs and metrics, a dispatcher behind a proxy."""
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,9 @@ from tests.controlplane.audit import AuditEvent
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Dispatcher, Place
 from tests.faults.http_proxy import Asked, KubeProxy, Matches
+from tests.postgres import Record
+
+UNFINISHED = "SELECT count(*) FROM dispatch.tasks WHERE status <> 'succeeded'"
 
 
 class Times:
@@ -60,6 +63,16 @@ async def no_jobs(place: Place, dispatcher: Dispatcher, seconds: float = 20) -> 
     await wait_for(are_gone, "every Job is gone", seconds, check=dispatcher.check)
 
 
+async def reaches(place: Place, program: Dispatcher, task_id: int, status: str, seconds: float = 20) -> Record:
+    """The row, once it has this status."""
+
+    async def is_there() -> bool:
+        return bool((await place.database.task(task_id))["status"] == status)
+
+    await wait_for(is_there, f"task {task_id} is {status}", seconds, check=program.check)
+    return await place.database.task(task_id)
+
+
 async def succeeded(place: Place, dispatcher: Dispatcher, count: int, seconds: float = 30) -> None:
     async def are_over() -> bool:
         return len(await place.rows("status = 'succeeded'")) >= count
@@ -67,31 +80,42 @@ async def succeeded(place: Place, dispatcher: Dispatcher, count: int, seconds: f
     await wait_for(are_over, f"{count} rows succeeded", seconds, check=dispatcher.check)
 
 
-async def held(dispatcher: Dispatcher, reason: str, count: int = 1, seconds: float = 20) -> None:
+async def all_done(place: Place, seconds: float, check: Callable[[], None]) -> None:
+    """Waits until every row has succeeded and every Job is gone."""
+    admin = await place.database.session("admin")
+
+    async def are_done() -> bool:
+        return not await admin.fetchval(UNFINISHED) and not await place.jobs()
+
+    await wait_for(are_done, "every row succeeded and every Job is gone", seconds, check=check)
+
+
+async def shows(dispatcher: Dispatcher, metric: str, least: float = 1, seconds: float = 20, **labels: str) -> None:
+    """Waits until the metric is at least `least`."""
+
+    async def is_so_much() -> bool:
+        return await dispatcher.metric(metric, **labels) >= least
+
+    await wait_for(is_so_much, f"{metric} {labels} is {least:g}", seconds, check=dispatcher.check)
+
+
+async def held(dispatcher: Dispatcher, reason: str, count: int = 1, seconds: float = 20, **labels: str) -> None:
     async def are_held() -> bool:
-        return await dispatcher.metric("dispatcher_waiting_tasks", reason=reason) == count
+        return await dispatcher.metric("dispatcher_waiting_tasks", reason=reason, **labels) == count
 
     await wait_for(are_held, f"{count} rows held for {reason}", seconds, check=dispatcher.check)
 
 
-async def looks_again(dispatcher: Dispatcher, count: int = 5, seconds: float = 20) -> None:
+async def looks_again(dispatcher: Dispatcher, count: int = 5) -> None:
     """Waits until `count` more cycles have ended."""
     before = await dispatcher.metric("dispatcher_cycle_seconds_count")
-
-    async def have_ended() -> bool:
-        return await dispatcher.metric("dispatcher_cycle_seconds_count") >= before + count
-
-    await wait_for(have_ended, f"{count} more cycles", seconds, check=dispatcher.check)
+    await shows(dispatcher, "dispatcher_cycle_seconds_count", before + count)
 
 
-async def fails_again(dispatcher: Dispatcher, component: str, count: int, seconds: float = 20) -> None:
+async def fails_again(dispatcher: Dispatcher, component: str, count: int) -> None:
     """Waits until `count` more rounds of the component have ended with a fault."""
     before = await dispatcher.metric("dispatcher_faults_total", component=component)
-
-    async def have_failed() -> bool:
-        return await dispatcher.metric("dispatcher_faults_total", component=component) >= before + count
-
-    await wait_for(have_failed, f"{count} more faults of {component}", seconds, check=dispatcher.check)
+    await shows(dispatcher, "dispatcher_faults_total", before + count, component=component)
 
 
 def creates(place: Place, code: int | None = 201) -> list[AuditEvent]:
@@ -114,6 +138,16 @@ def jobs_path(place: Place, name: str = "") -> str:
 
 def core_path(place: Place, resource: str, name: str = "") -> str:
     return f"/api/v1/namespaces/{place.namespace}/{resource}" + (f"/{name}" if name else "")
+
+
+def plain_job(
+    name: str, *, labels: dict[str, str] | None = None, notes: dict[str, str] | None = None
+) -> dict[str, Any]:
+    """A foreign Job that is suspended for ever."""
+    pod = {"restartPolicy": "Never", "containers": [{"name": "x", "image": "registry.example/x:1"}]}
+    metadata = {"name": name, "labels": labels or {}, "annotations": notes or {}}
+    spec = {"suspend": True, "template": {"spec": pod}}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
 
 
 async def limit(place: Place, hard: Mapping[str, str]) -> None:

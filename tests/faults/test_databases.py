@@ -10,18 +10,8 @@ from tests.dispatching import Dispatcher, Place
 from tests.faults import postgres_verbs
 from tests.faults.postgres_proxy import PostgresProxy, runs
 from tests.faults.rules import Gate, nth
-from tests.faults.steps import creates, fails_again, has_jobs, held, insert, looks_again, no_jobs, succeeded
-from tests.postgres import Connection, PostgresServer, Standby, connect
-
-
-@asynccontextmanager
-async def standby_of(postgres: PostgresServer) -> AsyncIterator[Standby]:
-    made = await postgres.start_standby()
-    await made.caught_up()
-    try:
-        yield made
-    finally:
-        await made.stop(immediately=True)
+from tests.postgres import Connection, PostgresServer, Standby, connect, standby_of
+from tests.steps import creates, fails_again, has_jobs, held, insert, looks_again, no_jobs, succeeded
 
 
 @asynccontextmanager

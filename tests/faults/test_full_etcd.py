@@ -11,8 +11,8 @@ from tests.controlplane.api import Json, KubeFault
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Dispatcher, Place
-from tests.faults.steps import core_path, has_jobs, insert, looks_again, succeeded
 from tests.postgres import Database
+from tests.steps import core_path, has_jobs, insert, looks_again, succeeded
 
 QUOTA_BYTES = 24 << 20
 PIECE = "x" * 900_000

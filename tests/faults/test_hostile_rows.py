@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.controlplane.waiting import wait_for
 from tests.dispatching import Dispatcher, Place
-from tests.faults.steps import creates, has_jobs, held, insert, looks_again, succeeded
 from tests.postgres import PostgresServer, connect, url_with
+from tests.steps import creates, has_jobs, held, insert, looks_again, shows, succeeded
 
 HOSTILE = 'team\n{"level":"info"}\x1b[31m\u202e<script>alert(1)</script>'
 TEXTS = ["\x1b[2J", "\u202egnp.exe", "<img src=x onerror=alert(1)>", "a\nb\r\tc", "$(TASK_START_KEY) $$(PATH) ${HOME}",
@@ -74,6 +73,7 @@ DENIED: list[Mapping[str, Any]] = [
     {"spec": {"cpu": "64"}},
     {"spec": {"args": ["--as-root"]}},
     {"spec": {"command": ["sh"]}},
+    {"spec": {"special_machine": "big"}},
     {"env": {"FIXED": "mine"}},
     {"timeout_seconds": 604800},
 ]
@@ -106,11 +106,7 @@ async def test_metrics_name_queues_but_no_submitters_or_tasks(place: Place) -> N
         [(f"queue-{number % QUEUES}", f"key-{number}") for number in range(QUEUES * 4)],
     )
     async with Dispatcher(place, MAX_JOBS=5) as dispatcher:
-
-        async def judged() -> bool:
-            return await dispatcher.metric("dispatcher_waiting_tasks", reason="JobCap") > QUEUES
-
-        await wait_for(judged, "rows of all queues are judged", 20, check=dispatcher.check)
+        await shows(dispatcher, "dispatcher_waiting_tasks", QUEUES + 1, reason="JobCap")
         _, metrics = await dispatcher.get("/metrics")
     samples = [line for line in metrics.splitlines() if line.startswith("dispatcher_")]
     assert len([line for line in samples if "queue=" in line]) <= 3 * QUEUES

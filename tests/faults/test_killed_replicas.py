@@ -12,7 +12,7 @@ from tests.faults.history_reading import read_history, watched
 from tests.faults.history_records import Bounds
 from tests.faults.http_proxy import KubeProxy, asks
 from tests.faults.rules import Gate
-from tests.faults.steps import behind
+from tests.steps import all_done, behind
 
 ROWS = 500
 KILLS = 12
@@ -68,16 +68,11 @@ class Pair:
 @pytest.mark.fault(13, 29, 30)
 async def test_leaders_killed_during_writes_leave_no_second_job_or_run(place: Place, kube_proxy: KubeProxy) -> None:
     await (await place.database.session("team_a")).execute(INSERT, ROWS)
-    plane, admin, chance = place.control_plane, await place.database.session("admin"), random.Random(4)
+    plane, chance = place.control_plane, random.Random(4)
     async with watched(plane, place.namespace) as sights, place.playing() as player, Pair(place, kube_proxy) as pair:
         for _ in range(KILLS):
             await pair.kill_amid_writes(chance)
-
-        async def all_over() -> bool:
-            left = await admin.fetchval("SELECT count(*) FROM dispatch.tasks WHERE status <> 'succeeded'")
-            return not left and not await place.jobs()
-
-        await wait_for(all_over, "every row succeeded and every Job is gone", 200)
+        await all_done(place, 200, plane.check)
     assert player.faults == []
     history = await read_history(plane, place.namespace, place.database, player, sights)
     least = {"rows": ROWS, "starts": ROWS, "creates": ROWS, "deletes": ROWS}

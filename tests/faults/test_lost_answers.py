@@ -8,7 +8,6 @@ import random
 import pytest
 
 from tests.controlplane.player import Player
-from tests.controlplane.waiting import wait_for
 from tests.dispatching import Dispatcher, Place
 from tests.faults import http_verbs, postgres_verbs
 from tests.faults.history import violations
@@ -18,6 +17,7 @@ from tests.faults.http_proxy import KubeProxy, asks
 from tests.faults.postgres_proxy import PostgresProxy, runs
 from tests.faults.rules import Turns, chance
 from tests.property.profiles import IS_NIGHTLY
+from tests.steps import all_done
 
 ROWS = 2000 if IS_NIGHTLY else 600
 LOSS = 0.05
@@ -54,14 +54,7 @@ async def test_lost_answers_make_no_second_job_or_run(
     )  # fmt: skip
     player = Player(place.control_plane, place.namespace, postgres_proxy.url(place.database.url("task")))
     async with watched(place.control_plane, place.namespace) as sights, player, dispatcher:
-        admin = await place.database.session("admin")
-
-        async def all_over() -> bool:
-            left = await admin.fetchval("SELECT count(*) FROM dispatch.tasks WHERE status <> 'succeeded'")
-            return not left and not await place.jobs()
-
-        await wait_for(all_over, "every row succeeded and every Job is gone", 800, check=dispatcher.check)
-
+        await all_done(place, 800, dispatcher.check)
     assert player.faults == []
     faults = kube_proxy.rules.hits() | postgres_proxy.rules.hits()
     history = await read_history(place.control_plane, place.namespace, place.database, player, sights)

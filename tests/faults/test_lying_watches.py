@@ -7,11 +7,13 @@ import pytest
 from aiohttp import web
 
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Place
+from tests.dispatching import Dispatcher, Place
 from tests.faults import http_verbs
 from tests.faults.http_proxy import Exchange, KubeProxy, Verb, asks, pass_on
 from tests.faults.rules import Gate, nth
-from tests.faults.steps import Times, behind, creates, held, insert, looks_again, made_twice, succeeded
+from tests.steps import Times, behind, creates, held, insert, looks_again, made_twice, succeeded
+
+LISTS, WATCHES = asks("list", "jobs"), asks("watch", "jobs")
 
 
 class Cut:
@@ -33,6 +35,26 @@ class Cut:
         async with aclosing(exchange.events()) as lines:
             async for line in lines:
                 await exchange.tell(line)
+
+
+class Outdated:
+    """The first two lists are recorded. From `begin` to `end` they are replayed, and watches break or are silent."""
+
+    def __init__(self, proxy: KubeProxy) -> None:
+        self._proxy, self._tape, self._cut, self._silence = proxy, http_verbs.Tape(), Cut(), Gate()
+        proxy.add(self._tape.record, LISTS, nth(1, 2))
+        proxy.add(self._cut, WATCHES, nth(1, 2))
+        proxy.add(http_verbs.freeze(self._silence), WATCHES)
+
+    async def begin(self, dispatcher: Dispatcher) -> None:
+        self._replayed = self._proxy.add(self._tape.replay, LISTS)
+        self._cut.now.set()
+        await wait_for(lambda: self._replayed.hits >= 1, "the old list", 20, check=dispatcher.check)
+        await looks_again(dispatcher, 10)
+
+    def end(self) -> None:
+        self._replayed.end()
+        self._silence.open()
 
 
 @pytest.mark.fault(24)
@@ -74,11 +96,7 @@ async def test_expired_watch_is_listed_anew_with_growing_pauses(
 
 @pytest.mark.fault(26)
 async def test_outdated_list_takes_over_no_run_and_makes_nothing_twice(place: Place, kube_proxy: KubeProxy) -> None:
-    tape, cut, silence = http_verbs.Tape(), Cut(), Gate()
-    lists, watches = asks("list", "jobs"), asks("watch", "jobs")
-    kube_proxy.add(tape.record, lists, nth(1, 2))
-    kube_proxy.add(cut, watches, nth(1, 2))
-    kube_proxy.add(http_verbs.freeze(silence), watches)
+    outdated = Outdated(kube_proxy)
     async with place.playing() as player, behind(place, kube_proxy) as dispatcher:
         await dispatcher.ready()
         await insert(place, 2, env={"PLAY": "hang"})
@@ -86,13 +104,9 @@ async def test_outdated_list_takes_over_no_run_and_makes_nothing_twice(place: Pl
         await insert(place, 2)
         await wait_for(lambda: len([run for run in player.runs if run.started]) == 6, "all run", 20)
         await succeeded(place, dispatcher, 2)
-        replayed = kube_proxy.add(tape.replay, lists)
-        cut.now.set()
-        await wait_for(lambda: replayed.hits >= 1, "the old list", 20, check=dispatcher.check)
-        await looks_again(dispatcher, 10)
+        await outdated.begin(dispatcher)
         await dispatcher.unready("goes back")
-        replayed.end()
-        silence.open()
+        outdated.end()
         await looks_again(dispatcher)
     assert (len(creates(place, None)), len(player.runs)) == (6, 6)
     assert made_twice(place) == []
@@ -100,22 +114,15 @@ async def test_outdated_list_takes_over_no_run_and_makes_nothing_twice(place: Pl
 
 @pytest.mark.fault(26)
 async def test_outdated_list_raises_no_cap(place: Place, kube_proxy: KubeProxy) -> None:
-    tape, cut, silence = http_verbs.Tape(), Cut(), Gate()
-    lists, watches = asks("list", "jobs"), asks("watch", "jobs")
-    kube_proxy.add(tape.record, lists, nth(1, 2))
-    kube_proxy.add(cut, watches, nth(1, 2))
-    kube_proxy.add(http_verbs.freeze(silence), watches)
+    outdated = Outdated(kube_proxy)
     async with place.playing() as player, behind(place, kube_proxy, MAX_JOBS=2) as dispatcher:
         await dispatcher.ready()
         await insert(place, 6, env={"PLAY": "hang"})
         await wait_for(lambda: len([run for run in player.runs if run.calls.heartbeats]) == 2, "two run", 20)
         await held(dispatcher, "JobCap", 4)
-        replayed = kube_proxy.add(tape.replay, lists)
-        cut.now.set()
-        await wait_for(lambda: replayed.hits >= 1, "the old list", 20, check=dispatcher.check)
-        await looks_again(dispatcher, 10)
+        await outdated.begin(dispatcher)
         assert len(creates(place)) == 2
-        silence.open()
+        outdated.end()
 
 
 @pytest.mark.fault(28)

@@ -8,10 +8,9 @@ import pytest
 
 from dispatcher.model import identity as ids
 from tests.controlplane.api import Json
-from tests.controlplane.waiting import wait_for
 from tests.dispatching import Dispatcher, Place
-from tests.faults.steps import creates, insert, jobs_path, succeeded
 from tests.postgres import Record
+from tests.steps import creates, insert, jobs_path, no_jobs, succeeded
 
 MANY = 200
 RATE = 20
@@ -63,12 +62,8 @@ async def test_many_finished_jobs_delay_no_launch_and_are_swept_at_their_rate(pl
     await insert(place, 5)
     began = time.monotonic()
     async with place.playing(), Dispatcher(place, **settings) as dispatcher:
-
-        async def all_gone() -> bool:
-            return not await place.jobs()
-
         await succeeded(place, dispatcher, MANY + 5)
-        await wait_for(all_gone, "every finished Job is gone", 60, check=dispatcher.check)
+        await no_jobs(place, dispatcher, 60)
         spent = time.monotonic() - began
     deleted = place.control_plane.audit(verb="delete", resource="jobs", namespace=place.namespace)
     assert len({event.object_ref.name for event in deleted}) == MANY + 5

@@ -9,7 +9,7 @@ import pytest
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Dispatcher, Place
 from tests.faults.odd_program import BLOCK_SECONDS
-from tests.faults.steps import has_jobs, insert, looks_again, made_twice, no_jobs, succeeded
+from tests.steps import has_jobs, insert, looks_again, made_twice, no_jobs, succeeded
 
 HOUR = 3600
 BACKLOG = 100_000

@@ -1,20 +1,17 @@
 """Quota, admission, and Jobs that never get a Pod: their rows are held with a reason and delay no other row."""
 
-import asyncio
 import itertools
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
 
-from dispatcher.runtime.listening import take_nobody_new
-from tests.controlplane.api import Json, KubeFault
+from tests.admission import NO_GPUS, denied, failing_webhook, silent_server
+from tests.controlplane.api import Json
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import RBAC, Dispatcher, Place
 from tests.faults import http_verbs
 from tests.faults.http_proxy import KubeProxy, asks
 from tests.faults.rules import Gate, nth
-from tests.faults.steps import (
+from tests.steps import (
     behind,
     core_path,
     creates,
@@ -25,12 +22,11 @@ from tests.faults.steps import (
     limit,
     looks_again,
     made_twice,
+    shows,
     succeeded,
     template_with,
 )
 
-ADMISSION = "/apis/admissionregistration.k8s.io/v1"
-CREATES_JOBS = {"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["jobs"]}
 REFUSED_PODS: dict[str, Json] = {
     "account": {"serviceAccountName": "nobody"},
     "class": {"priorityClassName": "nowhere"},
@@ -94,107 +90,31 @@ async def test_rows_with_invalid_jobs_cost_few_requests_and_delay_no_other_row(p
         await dispatcher.ready()
 
 
-def policy(place: Place) -> list[Json]:
-    """An admission policy that denies Jobs of the template `denied` in this namespace."""
-    name, top = (
-        place.namespace,
-        {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": place.namespace}},
-    )
-    match = {
-        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}},
-        "objectSelector": {"matchLabels": {"dispatcher.internal/template": "denied"}},
-        "resourceRules": [CREATES_JOBS],
-    }
-    never = {"expression": "false", "message": "not on Fridays", "reason": "Forbidden"}
-    return [
-        top | {"kind": "ValidatingAdmissionPolicy", "spec": {"matchConstraints": match, "validations": [never]}},
-        top | {"kind": "ValidatingAdmissionPolicyBinding", "spec": {"policyName": name, "validationActions": ["Deny"]}},
-    ]
-
-
-async def in_force(place: Place) -> None:
-    """Waits until the API server applies the policy; it reads a new policy with a short delay."""
-    spec = {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "a"}]}}}
-    meta = {"name": "probe", "labels": {"dispatcher.internal/template": "denied"}}
-    path = f"/apis/batch/v1/namespaces/{place.namespace}/jobs"
-
-    async def is_denied() -> bool:
-        try:
-            await place.control_plane.admin("POST", path, {"metadata": meta, "spec": spec}, params={"dryRun": "All"})
-        except KubeFault as refused:
-            if "not on Fridays" not in str(refused):
-                raise
-            return True
-        return False
-
-    await wait_for(is_denied, "the policy is in force", 20)
-
-
 @pytest.mark.fault(18)
 async def test_denied_row_is_parked_with_the_policys_message(place: Place) -> None:
-    place.template("denied")
-    plane = place.control_plane
-    await plane.apply(policy(place), namespace=place.namespace)
-    try:
-        await in_force(place)
-        async with place.playing(), Dispatcher(place) as dispatcher:
-            await insert(place, 2, template="denied", priority=1)
-            await insert(place, 1)
-            await succeeded(place, dispatcher, 1)
-            await held(dispatcher, "Poison", 2)
-            await looks_again(dispatcher)
-            assert "not on Fridays" in dispatcher.log
-            assert len(creates(place, 403)) == 2
-    finally:
-        for kind in ("validatingadmissionpolicies", "validatingadmissionpolicybindings"):
-            await plane.admin("DELETE", f"{ADMISSION}/{kind}/{place.namespace}")
-
-
-@asynccontextmanager
-async def silent_webhook(place: Place, template: str) -> AsyncIterator[None]:
-    """An admission webhook that accepts connections and never answers."""
-    taken: list[asyncio.StreamWriter] = []
-    listener = await asyncio.start_server(lambda reader, writer: taken.append(writer), "127.0.0.1", 0)
-    port = listener.sockets[0].getsockname()[1]
-    hook = {
-        "name": "slow.example.com",
-        "clientConfig": {"url": f"https://127.0.0.1:{port}/x"},
-        "failurePolicy": "Fail",
-        "sideEffects": "None",
-        "admissionReviewVersions": ["v1"],
-        "timeoutSeconds": 1,
-        "rules": [CREATES_JOBS],
-        "objectSelector": {"matchLabels": {"dispatcher.internal/template": template}},
-        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": place.namespace}},
-    }
-    kind = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration"}
-    hooks = f"{ADMISSION}/validatingwebhookconfigurations"
-    await place.control_plane.admin("POST", hooks, {**kind, "metadata": {"name": place.namespace}, "webhooks": [hook]})
-    try:
-        yield
-    finally:
-        await place.control_plane.admin("DELETE", f"{hooks}/{place.namespace}")
-        await take_nobody_new(listener)
-        listener.close()
-        for writer in taken:
-            writer.transport.abort()
+    place.template("gpu")
+    async with denied(place, "gpu", "Forbidden"), place.playing(), Dispatcher(place) as dispatcher:
+        await insert(place, 2, template="gpu", priority=1)
+        await insert(place, 1)
+        await succeeded(place, dispatcher, 1)
+        await held(dispatcher, "Poison", 2)
+        await looks_again(dispatcher)
+        assert NO_GPUS in dispatcher.log
+        assert len(creates(place, 403)) == 2
 
 
 @pytest.mark.fault(18)
-async def test_silent_webhook_delays_only_its_own_rows_and_loses_none(place: Place) -> None:
+@pytest.mark.parametrize("is_silent", [False, True], ids=["down", "silent"])
+async def test_failing_webhook_delays_only_its_own_rows_and_loses_none(place: Place, *, is_silent: bool) -> None:
     place.template("hooked")
     async with place.playing(), Dispatcher(place) as dispatcher:
         await dispatcher.ready()
-        async with silent_webhook(place, "hooked"):
-            await insert(place, 6, template="hooked", priority=1)
-
-            async def has_failed() -> bool:
-                return await dispatcher.metric("dispatcher_job_creates_total", outcome="unknown") >= 1
-
-            await wait_for(has_failed, "a create that the webhook let fail", 20, check=dispatcher.check)
-            await insert(place, 5, priority=900)
-            await succeeded(place, dispatcher, 5)
-        await succeeded(place, dispatcher, 11, 60)
+        async with silent_server() as silent, failing_webhook(place, "hooked", silent if is_silent else 1):
+            await insert(place, 30, template="hooked", priority=1)
+            await shows(dispatcher, "dispatcher_job_creates_total", outcome="unknown")
+            await insert(place, 20, priority=900)
+            await succeeded(place, dispatcher, 20)
+        await succeeded(place, dispatcher, 50, 60)
     assert made_twice(place) == []
 
 

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from tests.controlplane.waiting import wait_for
 from tests.dispatching import ROOT, Dispatcher, Place
 from tests.faults.history import violations
 from tests.faults.history_reading import read_history, watched
 from tests.faults.history_records import Bounds
-from tests.faults.steps import has_jobs, succeeded
 from tests.postgres import PostgresServer
+from tests.steps import all_done, has_jobs, succeeded
 
 ROWS = 120
 CAP = 40
@@ -28,11 +27,8 @@ async def insert(place: Place, count: int = ROWS) -> None:
 
 
 async def all_gone(place: Place, dispatcher: Dispatcher) -> None:
-    async def is_so() -> bool:
-        return not await place.rows("status <> 'succeeded'") and not await place.jobs()
-
     try:
-        await wait_for(is_so, "every row succeeded and every Job is gone", 120, check=dispatcher.check)
+        await all_done(place, 120, dispatcher.check)
     except TimeoutError as late:
         late.add_note(f"left: {await left(place)}"[:8000])
         late.add_note(f"the dispatcher said: {dispatcher.log[-8000:]}")

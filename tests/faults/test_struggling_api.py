@@ -12,7 +12,7 @@ from tests.dispatching import Dispatcher, Place
 from tests.faults import http_verbs
 from tests.faults.http_proxy import Asked, KubeProxy, asks, pass_on
 from tests.faults.rules import Gate
-from tests.faults.steps import (
+from tests.steps import (
     Times,
     behind,
     creates,

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from tests.controlplane.api import KubeFault
+from tests.admission import policy
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Dispatcher, Place
 from tests.rows import Pod, insert_row
+from tests.steps import creates, insert, plain_job, shows
 
-ADMISSION = "/apis/admissionregistration.k8s.io/v1"
-CREATES_JOBS = {"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["jobs"]}
 CACHE_KEY = "dispatcher.internal/cache-key"
 NOT_EVIL = "object.spec.template.metadata.?annotations[?'dispatcher.internal/cache-key'].orValue('') != 'evil'"
 ABSENT_NODES = ["no-such-node", "no.such.node.example", "a" * 253, "1"]
@@ -67,69 +65,24 @@ async def test_stored_invalid_node_name_parks_no_row(place: Place) -> None:
         assert await dispatcher.metric("dispatcher_parked_tasks") == 0
 
 
-def probe(key: str) -> dict[str, Any]:
-    pod = {"restartPolicy": "Never", "containers": [{"name": "x", "image": "registry.example/x:1"}]}
-    template = {"metadata": {"annotations": {CACHE_KEY: key}}, "spec": pod}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "probe"}, "spec": {"template": template}}
-
-
-@asynccontextmanager
-async def invalid_for_one_key(place: Place) -> AsyncIterator[None]:
+def invalid_for_one_key(place: Place) -> AbstractAsyncContextManager[None]:
     """The API server answers 422 to Jobs with the cache key `evil`, as it does to invalid Jobs."""
-    plane, name = place.control_plane, place.namespace
-    here = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}}
-    never = {"expression": NOT_EVIL, "message": "no such thing", "reason": "Invalid"}
-    specs = {
-        "validatingadmissionpolicies": {
-            "matchConstraints": {**here, "resourceRules": [CREATES_JOBS]}, "validations": [never],
-        },
-        "validatingadmissionpolicybindings": {"policyName": name, "validationActions": ["Deny"]},
-    }  # fmt: skip
-    for plural, spec in specs.items():
-        await plane.admin("POST", f"{ADMISSION}/{plural}", {"metadata": {"name": name}, "spec": spec})
-
-    async def is_in_force() -> bool:
-        try:
-            path = f"/apis/batch/v1/namespaces/{name}/jobs"
-            await plane.admin("POST", path, probe("evil"), params={"dryRun": "All"})
-        except KubeFault as refused:
-            return "422" in str(refused) or "no such thing" in str(refused)
-        return False
-
-    try:
-        await wait_for(is_in_force, "the policy is in force", 30)
-        yield
-    finally:
-        for plural in reversed(specs):
-            await plane.admin("DELETE", f"{ADMISSION}/{plural}/{name}")
-
-
-def refusals(place: Place) -> int:
-    """Number of the dispatcher's creates that the API server answered with 422."""
-    user = f"system:serviceaccount:{place.namespace}:dispatcher"
-    told = place.control_plane.audit(user_prefix=user, verb="create", resource="jobs", namespace=place.namespace)
-    return len([event for event in told if event.code == 422])
-
-
-async def poisoned(place: Place, dispatcher: Dispatcher, count: int) -> None:
-    async def are_parked() -> bool:
-        return await dispatcher.metric("dispatcher_parked_tasks", reason="Poison") == count
-
-    await wait_for(are_parked, f"{count} rows are refused", 30, check=dispatcher.check)
+    evil = plain_job("probe")
+    evil["spec"]["template"]["metadata"] = {"annotations": {CACHE_KEY: "evil"}}
+    return policy(place, {"expression": NOT_EVIL, "message": "no such thing", "reason": "Invalid"}, evil)
 
 
 async def test_refused_rows_of_one_submitter_delay_no_other_rows(place: Place) -> None:
     async with invalid_for_one_key(place), Dispatcher(place) as dispatcher:
         await dispatcher.ready()
-        for _ in range(4):
-            await place.database.insert_task("team_a", cache_key="evil", priority=0)
-        await poisoned(place, dispatcher, 4)
-        before = refusals(place)
+        await insert(place, 4, cache_key="evil", priority=0)
+        await shows(dispatcher, "dispatcher_parked_tasks", 4, 30, reason="Poison")
+        before = len(creates(place, 422))
         assert before >= 3
         plain = [await place.database.insert_task(login) for login in ("team_b", "team_b", "team_b", "team_a")]
         for task_id in plain:
             await job_of(place, dispatcher, task_id)
         # A row with the same key of another submitter is tried until the API server refuses it, too.
         await place.database.insert_task("team_b", cache_key="evil")
-        await poisoned(place, dispatcher, 5)
-        assert refusals(place) > before
+        await shows(dispatcher, "dispatcher_parked_tasks", 5, 30, reason="Poison")
+        assert len(creates(place, 422)) > before

@@ -6,6 +6,7 @@ import pytest
 
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Dispatcher, Place
+from tests.steps import has_jobs
 
 EACH = 1250
 BAD = """
@@ -59,10 +60,7 @@ async def test_ten_thousand_bad_rows_delay_a_good_row_by_at_most_two_cycles(plac
             await team.execute(BAD, EACH)
             good = await team.fetchval("INSERT INTO dispatch.tasks (priority) VALUES (900) RETURNING id")
 
-        async def has_job() -> bool:
-            return bool(await place.jobs())
-
-        await wait_for(has_job, "the good row's Job", 20, check=dispatcher.check)
+        await has_jobs(place, dispatcher, 1)
         await settled(dispatcher)
         looked, cycles, busy = cycles, *difference(await spent(dispatcher), (cycles, busy))
         (job,) = await place.jobs()

@@ -7,6 +7,7 @@ import pytest
 
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Dispatcher, Place
+from tests.steps import has_jobs, held, insert, looks_again, reaches
 
 HUGE = {"cpu": "500", "memory": "16Mi"}
 
@@ -21,13 +22,6 @@ async def queue_jobs(place: Place) -> dict[str, int]:
     return counts
 
 
-async def held(dispatcher: Dispatcher, count: int, **labels: str) -> None:
-    async def are_held() -> bool:
-        return await dispatcher.metric("dispatcher_waiting_tasks", **labels) == count
-
-    await wait_for(are_held, f"{count} rows are held for {labels}", 30, check=dispatcher.check)
-
-
 @pytest.mark.fault(59)
 async def test_caps_of_queue_submitter_and_installation_hold_together(place: Place) -> None:
     operator = await place.database.connect("operator")
@@ -37,17 +31,15 @@ async def test_caps_of_queue_submitter_and_installation_hold_together(place: Pla
         for login in ("team_a", "team_b"):
             for _ in range(3):
                 await place.database.insert_task(login, queue="shared", priority=1, env={"PLAY": "hang"})
-        for _ in range(4):
-            await place.database.insert_task(queue="narrow", priority=2, env={"PLAY": "hang"})
-        for _ in range(6):
-            await place.database.insert_task(queue="wide", priority=3, env={"PLAY": "hang"})
-        await held(dispatcher, 2, queue="wide", reason="JobCap")
+        await insert(place, 4, queue="narrow", priority=2, env={"PLAY": "hang"})
+        await insert(place, 6, queue="wide", priority=3, env={"PLAY": "hang"})
+        await held(dispatcher, "JobCap", 2, 30, queue="wide")
 
         async def are_there() -> bool:  # creates of the same cycle may still be under way
             return await queue_jobs(place) == {"shared": 2, "narrow": 2, "wide": 4}
 
         await wait_for(are_there, "as many Jobs as the caps allow, of each queue", 20, check=dispatcher.check)
-        await held(dispatcher, 2, queue="wide", reason="JobCap")
+        await held(dispatcher, "JobCap", 2, 30, queue="wide")
 
 
 async def are_stuck(place: Place, count: int) -> bool:
@@ -63,29 +55,21 @@ async def test_shape_that_fits_nowhere_is_held_and_other_shapes_run(place: Place
     place.template("open", row_may_set="env,cpu,memory", max_cpu="1000", max_memory="1Gi")
     settings = {"MAX_PENDING": 1, "PENDING_GRACE_SECONDS": 0.5}
     async with place.playing(), Dispatcher(place, **settings) as dispatcher:
-        for _ in range(2):
-            await place.database.insert_task(template="open", spec=HUGE)
-
+        await insert(place, 2, template="open", spec=HUGE)
         await wait_for(lambda: are_stuck(place, 2), "two Pods that fit nowhere", 20, check=dispatcher.check)
-        line = [await place.database.insert_task(template="open", spec=HUGE, priority=1) for _ in range(3)]
-        assert len(line) == 3
+        await insert(place, 3, template="open", spec=HUGE, priority=1)
         small = await place.database.insert_task(template="open", spec={"cpu": "20m"}, priority=900)
-
-        async def is_over() -> bool:
-            return bool((await place.database.task(small))["status"] == "succeeded")
-
-        await wait_for(is_over, "a row of another shape succeeded", 20, check=dispatcher.check)
-        await held(dispatcher, 3, reason="PendingPods")
+        await reaches(place, dispatcher, small, "succeeded")
+        await held(dispatcher, "PendingPods", 3, 30)
 
 
 async def test_pending_mode_any_holds_all_rows_for_one_pending_pod(place: Place) -> None:
     place.template("slow", steer={"never-starts": "true"})
     async with Dispatcher(place, PENDING_MODE="any") as dispatcher:
         await place.database.insert_task(template="slow")
-        await wait_for(place.jobs, "the Job that never starts", 20, check=dispatcher.check)
-        for _ in range(3):
-            await place.database.insert_task()
-        await held(dispatcher, 3, reason="PendingPods")
+        await has_jobs(place, dispatcher, 1)
+        await insert(place, 3)
+        await held(dispatcher, "PendingPods", 3, 30)
         assert len(await place.jobs()) == 1
 
 
@@ -95,17 +79,12 @@ async def test_paused_queue_waits_and_other_queues_run(place: Place) -> None:
     async with place.playing(), Dispatcher(place) as dispatcher:
         await place.database.insert_task(queue="night")
         await place.database.insert_task()
-
-        async def has_job() -> bool:
-            return await queue_jobs(place) == {"default": 1}
-
-        await wait_for(has_job, "the Job of the open queue", 20, check=dispatcher.check)
+        await has_jobs(place, dispatcher, 1)
+        await looks_again(dispatcher)
+        assert await queue_jobs(place) == {"default": 1}
         await operator.execute("UPDATE dispatch.queues SET paused_until = NULL WHERE name = 'night'")
-
-        async def has_both() -> bool:
-            return await queue_jobs(place) == {"default": 1, "night": 1}
-
-        await wait_for(has_both, "the Job of the queue that was paused", 20, check=dispatcher.check)
+        await has_jobs(place, dispatcher, 2)
+        assert await queue_jobs(place) == {"default": 1, "night": 1}
 
 
 async def test_row_with_run_at_starts_then_and_not_before(place: Place) -> None:

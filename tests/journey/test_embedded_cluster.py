@@ -3,10 +3,10 @@
 from tests.controlplane.sides import EMBEDDED_SIDE
 from tests.dispatching import Dispatcher, Place
 from tests.instant import instant_node
+from tests.steps import all_done
 
 pytestmark = EMBEDDED_SIDE
 ROWS = 1000
-LEFT = "SELECT count(*) FROM dispatch.tasks WHERE status <> 'succeeded'"
 
 
 async def test_thousand_rows_each_run_once(place: Place) -> None:
@@ -16,9 +16,5 @@ async def test_thousand_rows_each_run_once(place: Place) -> None:
         await dispatcher.ready()
         team = await place.database.connect("team_a")
         await team.execute(f"INSERT INTO dispatch.tasks (queue) SELECT 'default' FROM generate_series(1, {ROWS})")
-
-        async def is_done() -> bool:
-            return await team.fetchval(LEFT) == 0 and not await place.jobs()
-
-        await plane.wait_for(is_done, "every row has succeeded and every Job is gone", 120)
+        await all_done(place, 120, dispatcher.check)
     assert sorted(node.ran) == [row["id"] for row in await place.rows()]

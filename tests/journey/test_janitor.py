@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.admission import denied
 from tests.controlplane.player import Player
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Dispatcher, Place
@@ -13,12 +14,12 @@ from tests.janitoring import (
     becomes,
     both,
     delete_jobs,
-    denied,
     falls_silent,
     is_over,
     requests,
     take_name,
 )
+from tests.steps import shows
 
 REASONS: dict[str, dict[str, Any]] = {
     "UnknownTemplate": {"template": "never-heard-of"},
@@ -65,12 +66,8 @@ async def test_parked_row_fails_with_its_reason_after_park_seconds(place: Place)
 async def test_parked_row_is_left_alone_before_park_seconds(place: Place) -> None:
     async with place.playing(), both(place, PARK_SECONDS=3600) as (janitor, dispatcher):
         rows = [await place.database.insert_task(**columns) for columns in REASONS.values()]
-        parked = {reason: 1.0 for reason in REASONS if reason != "LaunchesExhausted"}
-
-        async def are_parked() -> bool:
-            return parked == {name: await dispatcher.metric("dispatcher_parked_tasks", reason=name) for name in parked}
-
-        await wait_for(are_parked, "the rows are parked", 40, check=dispatcher.check)
+        for reason in REASONS.keys() - {"LaunchesExhausted"}:
+            await shows(dispatcher, "dispatcher_parked_tasks", 1, 40, reason=reason)
         await janitor.another_round()
         assert [row["id"] for row in await place.rows("status = 'waiting'")] == rows
 
@@ -120,11 +117,7 @@ async def test_dead_run_without_launches_left_is_returned_and_runs_again(place: 
         place.template("default", steer={"start-error": "no such file", "run-seconds": "1"})
         await delete_jobs(place, task_id)
         await falls_silent(place, task_id)
-
-        async def has_failed() -> bool:
-            return await dispatcher.metric("dispatcher_parked_tasks", reason="LaunchesExhausted") == 1
-
-        await wait_for(has_failed, "launch 2 never started", 60, check=dispatcher.check)
+        await shows(dispatcher, "dispatcher_parked_tasks", 1, 60, reason="LaunchesExhausted")
         place.template("default")
         await wait_for(lambda: player.runs_of(task_id)[1:], "attempt 2 runs", 90, check=janitor.check)
         assert player.runs_of(task_id)[1].attempt == 2

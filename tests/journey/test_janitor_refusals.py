@@ -4,10 +4,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.controlplane.api import KubeFault
+from tests.admission import denied, is_refused
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Place
-from tests.janitoring import QuickJanitor, becomes, denied, plain_job, requests, take_name
+from tests.janitoring import QuickJanitor, becomes, requests, take_name
+from tests.steps import plain_job
 
 
 async def long_waiting(place: Place, template: str = "default") -> int:
@@ -54,16 +55,8 @@ async def test_full_quota_fails_no_row(place: Place) -> None:
     quotas = f"/api/v1/namespaces/{place.namespace}/resourcequotas"
     quota = {"metadata": {"name": "full"}, "spec": {"hard": {"count/jobs.batch": "0"}}}
     await place.control_plane.admin("POST", quotas, quota)
-    jobs = f"/apis/batch/v1/namespaces/{place.namespace}/jobs"
-
-    async def is_full() -> bool:
-        try:
-            await place.control_plane.admin("POST", jobs, plain_job("probe"), params={"dryRun": "All"})
-        except KubeFault as refused:  # any other refusal is asked again
-            return "exceeded quota" in str(refused)
-        return False
-
-    await wait_for(is_full, "the quota is in force", 30)
+    full = plain_job("probe")
+    await wait_for(lambda: is_refused(place, full, "exceeded quota"), "the quota is in force", 30)
     task_id = await long_waiting(place)
     async with QuickJanitor(place) as janitor:
         await wait_for(lambda: requests(place, "create", "jobs"), "it was tried", 60, check=janitor.check)

@@ -8,8 +8,8 @@ import pytest
 
 from tests.controlplane.player import Player
 from tests.controlplane.programs import TaskCalls, play_task
-from tests.controlplane.waiting import wait_for
 from tests.dispatching import Dispatcher, Place
+from tests.steps import no_jobs, succeeded
 
 GREETING = 'hello $(HOME) $$ $(TASK_START_KEY) ü "quoted"\nsecond line'
 OPENED = "env,args,command,cpu,memory,image"
@@ -54,16 +54,8 @@ async def test_hundred_mixed_rows_become_the_jobs_they_ask_for(place: Place) -> 
     player = Player(plane, place.namespace, place.database.url("task"), flaky)
     async with player, Dispatcher(place, TOMBSTONE_SECONDS=1) as dispatcher:
         ids = [await place.database.insert_task(**row) for row in planned]
-
-        async def all_over() -> bool:
-            return len(await place.rows("status = 'succeeded'")) == len(ids)
-
-        await wait_for(all_over, "every row succeeded", 90, check=dispatcher.check)
-
-        async def all_swept() -> bool:
-            return not await place.jobs()
-
-        await wait_for(all_swept, "every Job is gone", 30, check=dispatcher.check)
+        await succeeded(place, dispatcher, len(ids), 90)
+        await no_jobs(place, dispatcher, 30)
     assert not player.faults
     created = await sent_jobs(place)
     for task_id, row in zip(ids, planned, strict=True):

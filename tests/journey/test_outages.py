@@ -8,7 +8,8 @@ import pytest
 
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import RBAC, Dispatcher, Place
-from tests.postgres import PostgresServer
+from tests.postgres import PostgresServer, standby_of
+from tests.steps import has_jobs, insert
 
 Breakage = Callable[[Place, PostgresServer], AbstractAsyncContextManager[str]]
 
@@ -116,22 +117,16 @@ async def test_outage_is_named_stops_writes_and_work_resumes(
 
 @pytest.mark.fault(2)
 async def test_standby_is_named_and_used_once_promoted(place: Place, postgres: PostgresServer) -> None:
-    task_id = await place.database.insert_task()
-    standby = await postgres.start_standby()
-    await standby.caught_up()
-    try:
-        async with Dispatcher(place, DATABASE_URL=standby.url(place.database, "reader")) as dispatcher:
-            await dispatcher.unready("primary")
-            assert not await place.jobs()
-            await standby.promote()
-            await dispatcher.ready()
-
-            async def has_job() -> bool:
-                return any(f"dispatcher-{task_id}-" in str(job["metadata"]) for job in await place.jobs())
-
-            await wait_for(has_job, "the row's Job", 20, check=dispatcher.check)
-    finally:
-        await standby.stop(immediately=True)
+    await insert(place, 1)
+    async with (
+        standby_of(postgres) as standby,
+        Dispatcher(place, DATABASE_URL=standby.url(place.database, "reader")) as dispatcher,
+    ):
+        await dispatcher.unready("primary")
+        assert not await place.jobs()
+        await standby.promote()
+        await dispatcher.ready()
+        await has_jobs(place, dispatcher, 1)
 
 
 @pytest.mark.fault(22)
@@ -159,11 +154,3 @@ async def test_namespace_without_rights_is_named_and_used_once_granted(place: Pl
         await place.control_plane.admin("PATCH", cluster_wide, {"subjects": [ours]})
         await dispatcher.ready()
     await place.control_plane.delete_namespace(other)
-
-
-async def test_invalid_settings_are_all_named_at_once(place: Place) -> None:
-    dispatcher = Dispatcher(place, MAX_JOBS="many", POLL_SECONDS="-1", INSTALLATION="Not_A_Label", LOG_LEVEL="loud")
-    await dispatcher.start()
-    assert await dispatcher.process.wait() == 2
-    for name in ("MAX_JOBS", "POLL_SECONDS", "INSTALLATION", "LOG_LEVEL"):
-        assert f"DISPATCHER_{name}" in dispatcher.log

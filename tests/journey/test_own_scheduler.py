@@ -1,6 +1,5 @@
 """`deploy/scheduler`: kube-scheduler and the extender run with the rights of its manifests, and place our Pods."""
 
-import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator
@@ -14,7 +13,6 @@ import yaml
 from dispatcher.cli import commands
 from dispatcher.extender.configuration import build_configuration
 from dispatcher.model.identity import HISTORY_NODES
-from dispatcher.settings.definition import PlacementSettings
 from dispatcher.settings.loading import load
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
@@ -25,6 +23,7 @@ from tests.dispatching import Dispatcher, Place
 from tests.journey.test_warm import Pool, pools
 from tests.scheduling.kube_scheduler import KubeScheduler
 from tests.scheduling.own_extender import OwnExtender
+from tests.steps import reaches
 
 SCHEDULER = DEPLOY / "scheduler"
 ACCOUNT = "dispatcher-scheduler"
@@ -119,11 +118,7 @@ async def test_rows_wait_while_the_extender_is_down_and_run_afterwards(place: Pl
         task_id = await place.database.insert_task(cache_key="maps")
         await told(pool, "SchedulerError")
         await extender.start()
-
-        async def is_over() -> bool:
-            return bool((await place.database.task(task_id))["status"] == "succeeded")
-
-        await wait_for(is_over, "the row succeeded", 30, check=pool.dispatcher.check)
+        await reaches(place, pool.dispatcher, task_id, "succeeded", 30)
 
 
 class WithExtender(Dispatcher):
@@ -135,12 +130,7 @@ class WithExtender(Dispatcher):
         config = place.folder / "admin.kubeconfig"
         plane.kubeconfig(config, token=plane.admin_token, namespace=place.namespace)
         super().__init__(place, KUBECONFIG=config, EXTENDER_ADDRESS=f"127.0.0.1:{self.extender_port}")
-
-    async def start(self) -> None:
-        with self._log.open("a") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                *self.program, "run", "--with-extender", cwd=self.folder, env=self._environment, stdout=log, stderr=log
-            )
+        self.arguments = ("run", "--with-extender")
 
 
 async def test_one_process_can_dispatch_and_answer_kube_scheduler(place: Place, nodes: list[str]) -> None:
@@ -148,11 +138,7 @@ async def test_one_process_can_dispatch_and_answer_kube_scheduler(place: Place, 
     async with both, place.playing():
         await both.ready()
         task_id = await place.database.insert_task()
-
-        async def is_over() -> bool:
-            return bool((await place.database.task(task_id))["status"] == "succeeded")
-
-        await wait_for(is_over, "the row succeeded", 20, check=both.check)
+        await reaches(place, both, task_id, "succeeded")
         asked = {"Pod": {"metadata": {"annotations": {HISTORY_NODES: json.dumps(nodes[:1])}}}, "NodeNames": nodes[:2]}
         url = f"http://127.0.0.1:{both.extender_port}/prioritize"
         async with aiohttp.ClientSession() as session, session.post(url, json=asked) as answer:
@@ -183,12 +169,6 @@ async def told(pool: Pool, reason: str) -> None:
 def test_deployed_scheduler_configuration_is_what_the_program_prints() -> None:
     loaded = load({"DISPATCHER_NAMESPACE": "dispatcher"}, str)
     assert configuration_of(rendered(SCHEDULER)) == build_configuration(loaded.settings)
-
-
-def test_scheduler_name_of_the_configuration_comes_from_the_setting() -> None:
-    printed = build_configuration(load({"DISPATCHER_SCHEDULER_NAME": "warm"}, str).settings)
-    assert printed["profiles"] == [{"schedulerName": "warm"}]
-    assert PlacementSettings().scheduler_name == ""
 
 
 def test_extender_rights_are_reads_status_patches_and_events() -> None:
@@ -225,16 +205,3 @@ async def test_restricted_pod_security_admits_each_container(
     made = await control_plane.admin("POST", path, {"metadata": {"name": name}, "spec": spec})
     assert "schedulerName" not in spec, "kube-scheduler must not place its own Pod"
     assert made["spec"]["schedulerName"] == "default-scheduler"
-
-
-async def test_job_of_a_row_names_the_configured_scheduler(place: Place) -> None:
-    async with Dispatcher(place, SCHEDULER_NAME="nobody") as dispatcher:
-        await dispatcher.ready()
-        await place.database.insert_task(cache_key="maps")
-
-        async def is_made() -> bool:
-            return bool(await place.jobs())
-
-        await wait_for(is_made, "its Job is there", 10, check=dispatcher.check)
-        (job,) = await place.jobs()
-        assert json.loads(json.dumps(job))["spec"]["template"]["spec"]["schedulerName"] == "nobody"

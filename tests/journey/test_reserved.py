@@ -8,6 +8,7 @@ from tests.dispatching import Place
 from tests.journey.test_own_scheduler import deployed
 from tests.journey.test_warm import POOL, pools
 from tests.scheduling.reservations import CPU, Reservations
+from tests.steps import reaches
 
 pytest_plugins = ["tests.scheduling.fixtures"]
 pytestmark = pytest.mark.usefixtures("reservations")
@@ -32,12 +33,8 @@ async def test_room_reserved_for_a_row_is_free_when_its_job_is_created(place: Pl
         )
         assert told["message"].endswith(f"{place.namespace}/{hold} on node {held}")
         await operator.execute("UPDATE dispatch.queues SET paused_until = NULL WHERE name = 'night'")
-
-        async def is_over() -> bool:
-            return bool((await place.database.task(task_id))["status"] == "succeeded")
-
-        await wait_for(is_over, "the row succeeded", 30, check=pool.dispatcher.check)
-        assert (await place.database.task(task_id))["node_name"] == held
+        row = await reaches(place, pool.dispatcher, task_id, "succeeded", 30)
+        assert row["node_name"] == held
         await reservations.wait_for_phase(hold, "Landed", f"its Pod is on node {held}")
 
         async def is_bound() -> bool:

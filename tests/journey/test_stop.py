@@ -4,15 +4,16 @@ import signal
 
 import pytest
 
-from tests.controlplane.waiting import wait_for
 from tests.dispatching import Dispatcher, Place
 from tests.postgres import PostgresServer
+from tests.steps import insert, shows
 
 
-async def test_sigterm_ends_an_idle_dispatcher_at_once(place: Place) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_signal_ends_an_idle_dispatcher_at_once(place: Place, number: signal.Signals) -> None:
     async with Dispatcher(place) as dispatcher:
         await dispatcher.ready()
-        assert await dispatcher.stop() == 0
+        assert await dispatcher.stop(number) == 0
         assert '"stopped"' in dispatcher.log
 
 
@@ -22,13 +23,8 @@ async def test_sigterm_ends_a_dispatcher_whose_writes_get_no_answer(place: Place
         await dispatcher.ready()
         place.control_plane.pause()
         try:
-            for _ in range(20):
-                await place.database.insert_task()
-
-            async def is_writing() -> bool:
-                return await dispatcher.metric("dispatcher_cycle_tasks", verdict="admit") > 0
-
-            await wait_for(is_writing, "launches are under way", 10, check=dispatcher.check)
+            await insert(place, 20)
+            await shows(dispatcher, "dispatcher_cycle_tasks", 1, 10, verdict="admit")
             assert await dispatcher.stop() == 0
         finally:
             place.control_plane.resume()
@@ -43,13 +39,6 @@ async def test_sigterm_ends_a_dispatcher_whose_database_hangs(place: Place, post
             assert await dispatcher.stop() == 0
         finally:
             postgres.thaw()
-
-
-async def test_sigint_ends_a_dispatcher_like_sigterm(place: Place) -> None:
-    async with Dispatcher(place) as dispatcher:
-        await dispatcher.ready()
-        dispatcher.process.send_signal(signal.SIGINT)
-        assert await dispatcher.process.wait() == 0
 
 
 async def test_taken_port_is_named(place: Place) -> None:

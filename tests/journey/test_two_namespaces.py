@@ -7,6 +7,7 @@ from tests.controlplane.waiting import wait_for
 from tests.deployed import BASE
 from tests.dispatching import Dispatcher, Place
 from tests.journey.installation import Installation, install_overlay
+from tests.steps import reaches
 
 
 async def leases(installation: Installation, namespace: str) -> dict[str, str]:
@@ -16,13 +17,6 @@ async def leases(installation: Installation, namespace: str) -> dict[str, str]:
     return {one["metadata"]["name"]: one["spec"].get("holderIdentity") or "" for one in found}
 
 
-async def is_done(place: Place, task_id: int, dispatcher: Dispatcher) -> None:
-    async def has_succeeded() -> bool:
-        return bool((await place.database.task(task_id))["status"] == "succeeded")
-
-    await wait_for(has_succeeded, f"row {task_id} succeeded", 40, check=dispatcher.check)
-
-
 async def test_lease_is_in_the_programs_namespace_and_jobs_are_not(place: Place) -> None:
     async with (
         install_overlay(place, BASE) as installation,
@@ -30,7 +24,7 @@ async def test_lease_is_in_the_programs_namespace_and_jobs_are_not(place: Place)
         await installation.dispatcher() as dispatcher,
     ):
         await dispatcher.ready()
-        await is_done(place, await place.database.insert_task(), dispatcher)
+        await reaches(place, dispatcher, await place.database.insert_task(), "succeeded", 40)
         assert list(await leases(installation, installation.namespace)) == ["dispatcher-leader"]
         assert await leases(installation, place.namespace) == {}
         assert await place.jobs()
@@ -46,11 +40,11 @@ async def test_old_replica_also_leads_until_it_is_stopped(place: Place) -> None:
             await new.ready()
             await wait_for(lambda: both_lead(old, new), "both lead", 20, check=new.check)
             task_id = await place.database.insert_task()
-            await is_done(place, task_id, new)
+            await reaches(place, new, task_id, "succeeded", 40)
             assert len(await place.jobs()) == 1, "the name keeps it one Job"
             assert await old.stop() == 0
             assert await new.leads()
-            await is_done(place, await place.database.insert_task(), new)
+            await reaches(place, new, await place.database.insert_task(), "succeeded", 40)
             assert (await leases(installation, place.namespace))["dispatcher-leader"] == ""
             assert (await leases(installation, installation.namespace))["dispatcher-leader"] != ""
 

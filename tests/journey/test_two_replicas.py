@@ -11,6 +11,7 @@ import pytest
 
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Dispatcher, Place
+from tests.steps import held, insert, succeeded
 
 LEASE_SECONDS = 5
 
@@ -52,11 +53,7 @@ async def test_follower_gives_the_same_hold_reasons_as_the_leader(place: Place) 
     async with two(place, MAX_JOBS=0) as (leader, other):
         await place.database.insert_task()
         for one in (leader, other):
-
-            async def says_job_cap(one: Dispatcher = one) -> bool:
-                return await one.metric("dispatcher_waiting_tasks", reason="JobCap") == 1
-
-            await wait_for(says_job_cap, "the row is held by the cap", 10, check=one.check)
+            await held(one, "JobCap", seconds=10)
             assert await one.metric("dispatcher_waiting_tasks", reason="DispatcherNotReady") == 0
 
 
@@ -85,13 +82,8 @@ async def test_leader_paused_past_its_lease_writes_nothing_afterwards(place: Pla
         await wait_for(other.leads, "the other one leads", 20, check=other.check)
         woken_at = datetime.now(UTC)
         leader.process.send_signal(signal.SIGCONT)
-        for _ in range(20):
-            await place.database.insert_task()
-
-        async def all_over() -> bool:
-            return not await place.rows("status <> 'succeeded'")
-
-        await wait_for(all_over, "every row succeeded", 60, check=other.check)
+        await insert(place, 20)
+        await succeeded(place, other, 21, 60)
         assert await leader.metric("dispatcher_job_creates_total") == 0
         assert not await leader.leads()
         creates = place.control_plane.audit(verb="create", resource="jobs", namespace=place.namespace)

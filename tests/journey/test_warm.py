@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from dispatcher.placement.cache import cache_path
-from tests.controlplane.waiting import wait_for
 from tests.dispatching import Dispatcher, Place
 from tests.postgres import Record
+from tests.steps import reaches
 
 POOL = "test.dispatcher.internal/pool"
 SIZE = {"cpu": "8", "memory": "16Gi"}
@@ -26,12 +26,7 @@ class Pool:
     async def runs(self, **row: Any) -> Record:
         """Inserts a row, waits until it succeeded, and returns it."""
         task_id = await self.place.database.insert_task(**row)
-
-        async def is_over() -> bool:
-            return bool((await self.place.database.task(task_id))["status"] == "succeeded")
-
-        await wait_for(is_over, f"task {task_id} succeeded", 20, check=self.dispatcher.check)
-        return await self.place.database.task(task_id)
+        return await reaches(self.place, self.dispatcher, task_id, "succeeded")
 
     async def pod_of(self, row: Record) -> Any:
         path = f"/api/v1/namespaces/{self.place.namespace}/pods/{row['pod_name']}"
@@ -94,18 +89,6 @@ async def test_private_machine_runs_only_its_rows(place: Place) -> None:
             assert (await pool.runs())["node_name"] == theirs
     finally:
         await plane.remove_node(mine)
-
-
-async def test_row_naming_a_machine_its_template_does_not_open_is_parked(place: Place) -> None:
-    async with Dispatcher(place) as dispatcher:
-        await dispatcher.ready()
-        await place.database.insert_task(spec={"special_machine": "big"})
-
-        async def is_parked() -> bool:
-            return await dispatcher.metric("dispatcher_parked_tasks", reason="PolicyDenied") == 1
-
-        await wait_for(is_parked, "it is held by its template", 10, check=dispatcher.check)
-        assert await place.jobs() == []
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9", "http://203.0.113.1:9090"])

@@ -16,9 +16,9 @@ from typing import NamedTuple
 import pytest
 
 from dispatcher import __version__
-from tests.controlplane.waiting import wait_for
 from tests.dispatching import Dispatcher, Place
 from tests.postgres import PostgresServer
+from tests.steps import reaches
 
 ROOT = Path(__file__).parents[2]
 SQL = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "sql").rglob("*.sql"))
@@ -138,18 +138,4 @@ async def test_installed_program_runs_a_row_of_the_built_in_template(installed: 
     async with place.playing(), dispatcher:
         await dispatcher.ready()
         task_id = await place.database.insert_task()
-
-        async def is_over() -> bool:
-            return bool((await place.database.task(task_id))["status"] == "succeeded")
-
-        await wait_for(is_over, "the row succeeded", 20, check=dispatcher.check)
-
-
-async def test_installed_program_names_all_invalid_settings_before_it_starts(installed: Installed) -> None:
-    told = await installed.dispatcher("run", MAX_JOBS="many", LISTEN_ADDRESS="8080", PENDING_MODE="all")
-    assert told.status == 2
-    assert told.err.splitlines() == [
-        "DISPATCHER_MAX_JOBS is 'many': must be a whole number from 0 to 100000",
-        "DISPATCHER_PENDING_MODE is 'all': must be one of unschedulable, any",
-        "DISPATCHER_LISTEN_ADDRESS is '8080': must be HOST:PORT",
-    ]
+        await reaches(place, dispatcher, task_id, "succeeded")

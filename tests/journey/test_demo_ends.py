@@ -43,19 +43,27 @@ Moment = Callable[[Demo], Awaitable[None]]
 
 
 @pytest.mark.parametrize(
-    ("moment", "number", "status"),
+    ("moment", "guard", "number", "status"),
     [
-        (is_made, signal.SIGTERM, 143),
-        (is_made, signal.SIGKILL, -9),
-        (starts, signal.SIGKILL, -9),
-        (works, signal.SIGTERM, 143),
-        (works, signal.SIGKILL, -9),
+        (is_made, "guarded", signal.SIGTERM, 143),
+        (is_made, "guarded", signal.SIGKILL, -9),
+        (starts, "guarded", signal.SIGKILL, -9),
+        (works, "guarded", signal.SIGTERM, 143),
+        (works, "guarded", signal.SIGKILL, -9),
+        (is_made, "guard killed", signal.SIGINT, 130),
+        (starts, "guard killed", signal.SIGHUP, 129),
+        (works, "guard killed", signal.SIGINT, 130),
     ],
     ids=lambda given: given.__name__ if callable(given) else str(given),
 )
-async def test_demo_ended_by_a_signal_leaves_nothing(moment: Moment, number: signal.Signals, status: int) -> None:
+async def test_demo_ended_by_a_signal_leaves_nothing(
+    moment: Moment, guard: str, number: signal.Signals, status: int
+) -> None:
+    """A killed guard has a successor."""
     async with demo(*QUIET) as shown:
         await moment(shown)
+        if guard == "guard killed":
+            await loses_its_guard(shown)
         shown.signal(number)
         assert await shown.ends(SOON + 5) == status
 
@@ -123,19 +131,6 @@ async def test_demo_ended_by_a_fault_leaves_nothing(tmp_path: Path) -> None:
     kubeconfig.write_text("nothing of the kind")
     status, said = await shows("--kubeconfig", kubeconfig)
     assert (status, str(kubeconfig) in said) == (2, True)
-
-
-@pytest.mark.parametrize(
-    ("moment", "number", "status"),
-    [(is_made, signal.SIGINT, 130), (starts, signal.SIGHUP, 129), (works, signal.SIGINT, 130)],
-    ids=lambda given: given.__name__ if callable(given) else str(given),
-)
-async def test_killed_guard_has_a_successor(moment: Moment, number: signal.Signals, status: int) -> None:
-    async with demo(*QUIET) as shown:
-        await moment(shown)
-        await loses_its_guard(shown)
-        shown.signal(number)
-        assert await shown.ends(SOON + 5) == status
 
 
 async def test_demo_without_its_guard_completes_and_leaves_nothing() -> None:

@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from urllib.parse import urlsplit
 
-import asyncpg
 import msgspec
 
 from dispatcher.kube.client import KubeClient
@@ -21,6 +20,7 @@ from dispatcher.runtime.listening import take_nobody_new
 from dispatcher.settings.definition import KubeSettings
 from tests.controlplane.waiting import wait_for
 from tests.demoing import ITS_LAST_WORDS, Demo, demo
+from tests.postgres import insert_one
 from tests.remains import listening
 
 RUBBISH = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n\xff"
@@ -57,10 +57,7 @@ async def test_program_whose_port_is_taken_starts_on_another_port() -> None:
             await shown.says(f"{name} ended with 2, and is started again")
             await shown.until(lambda name=name: shown.port(name) in listening("self").values(), f"{name} listens")
             assert shown.port(name) != port
-        connection = await asyncpg.connect(shown.database_url)
-        task_id = await connection.fetchval("INSERT INTO dispatch.tasks DEFAULT VALUES RETURNING id")
-        await connection.close()
-        await shown.says(f"task {task_id} (default) succeeded")
+        await shown.says(f"task {await insert_one(shown.database_url)} (default) succeeded")
         shown.signal(signal.SIGINT)
         assert await shown.ends() == 0
 

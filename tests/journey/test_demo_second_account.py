@@ -11,12 +11,14 @@ import shutil
 import signal
 import stat
 import sys
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import asyncpg
 import pytest
+import pytest_asyncio
 
 from dispatcher.local.postgres import SUPERUSER, has_name
 from dispatcher.pg.queries import query
@@ -115,6 +117,12 @@ async def test_a_demo_at_work_gives_nothing_to_a_second_account(account: tuple[s
             assert [word for word in secrets if word in text] == []
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def environment() -> AsyncIterator[DemoEnvironment]:
+    async with DemoEnvironment(templates(is_real=False), print) as made:
+        yield made
+
+
 async def may_log_in(url: str) -> bool:
     try:
         await (await asyncpg.connect(url)).close()
@@ -123,34 +131,38 @@ async def may_log_in(url: str) -> bool:
     return True
 
 
-async def test_the_password_of_a_login_opens_no_other_login() -> None:
-    async with DemoEnvironment(templates(is_real=False), print) as environment:
-        urls = {login: environment.url(login) for login in (*LOGINS, SUPERUSER)}
-        for login in urls:
-            opened = {
-                whose for whose, url in urls.items() if await may_log_in(url.replace(f"//{whose}:", f"//{login}:"))
-            }
-            assert opened == {login}
+async def test_the_password_of_a_login_opens_no_other_login(environment: DemoEnvironment) -> None:
+    urls = {login: environment.url(login) for login in (*LOGINS, SUPERUSER)}
+    for login in urls:
+        opened = {whose for whose, url in urls.items() if await may_log_in(url.replace(f"//{whose}:", f"//{login}:"))}
+        assert opened == {login}
 
 
-async def test_passwords_are_in_nothing_that_others_may_see() -> None:
+async def test_passwords_cannot_be_guessed(environment: DemoEnvironment) -> None:
+    for login in (*LOGINS, SUPERUSER):
+        where = environment.url(login).rpartition("@")[2]
+        for guess in (login, "embedded", ""):
+            with pytest.raises(asyncpg.InvalidAuthorizationSpecificationError):
+                await asyncpg.connect(f"postgresql://{login}:{guess}@{where}")
+
+
+async def test_passwords_are_in_nothing_that_others_may_see(environment: DemoEnvironment) -> None:
     """Not in statements of sessions, in the log of a failure, in files of the demo, in arguments of processes."""
-    async with DemoEnvironment(templates(is_real=False), print) as environment:
-        passwords = [URL.findall(environment.url(login))[0] for login in (*LOGINS, SUPERUSER)]
-        owner, observer = [await asyncpg.connect(environment.url(login)) for login in (SUPERUSER, "observer")]
-        for login, password in zip(LOGINS, passwords, strict=False):
-            await owner.fetchval(query("password", "demo"), login, password)
-            shown = await owner.fetch("SELECT query FROM pg_stat_activity")
-            assert not [row for row in shown for word in passwords if word in row["query"]]
-        with pytest.raises(asyncpg.DuplicateObjectError):
-            await owner.execute(query("logins", "demo"))
-        await owner.close()
-        await observer.close()
-        log = environment.templates.parent / "postgres" / "demo.log"
-        await wait_for(lambda: 'role "demo" already exists' in log.read_text(), "the failure is logged")
-        texts = [path.read_text(errors="replace") for path in paths(environment.templates.parent) if path.is_file()]
-        texts += [command(pid) for pid in pids()]
-        assert not [word for word in passwords for text in texts if word in text]
+    passwords = [URL.findall(environment.url(login))[0] for login in (*LOGINS, SUPERUSER)]
+    owner, observer = [await asyncpg.connect(environment.url(login)) for login in (SUPERUSER, "observer")]
+    for login, password in zip(LOGINS, passwords, strict=False):
+        await owner.fetchval(query("password", "demo"), login, password)
+        shown = await owner.fetch("SELECT query FROM pg_stat_activity")
+        assert not [row for row in shown for word in passwords if word in row["query"]]
+    with pytest.raises(asyncpg.DuplicateObjectError):
+        await owner.execute(query("logins", "demo"))
+    await owner.close()
+    await observer.close()
+    log = environment.templates.parent / "postgres" / "demo.log"
+    await wait_for(lambda: 'role "demo" already exists' in log.read_text(), "the failure is logged")
+    texts = [path.read_text(errors="replace") for path in paths(environment.templates.parent) if path.is_file()]
+    texts += [command(pid) for pid in pids()]
+    assert not [word for word in passwords for text in texts if word in text]
 
 
 async def test_folder_of_another_account_in_the_way_stops_no_cleanup() -> None:

@@ -3,15 +3,16 @@
 import os
 import signal
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
+from tests import steps
 from tests.controlplane import waiting
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Dispatcher, Place
 from tests.noding import Node
+from tests.postgres import Record
 
 T = TypeVar("T")
 HANG = 'echo $$ >> "$MARKS/pids"; exec sleep 1000'
@@ -34,15 +35,8 @@ class Real:
         env = {"SCRIPT": script, "MARKS": str(self.marks), **columns.pop("env", {})}
         return await self.place.database.insert_task(env=env, **columns)
 
-    async def row(self, task_id: int) -> Json:
-        return dict(await self.place.database.task(task_id))
-
-    async def reaches(self, task_id: int, status: str, seconds: float = 40) -> Json:
-        async def is_there() -> bool:
-            return bool((await self.row(task_id))["status"] == status)
-
-        await self.wait(is_there, f"task {task_id} is {status}", seconds)
-        return await self.row(task_id)
+    async def reaches(self, task_id: int, status: str, seconds: float = 40) -> Record:
+        return await steps.reaches(self.place, self.dispatcher, task_id, status, seconds)
 
     async def outcomes(self, task_id: int) -> list[str | None]:
         """Outcomes of its launches that started; None while a launch is open."""
@@ -60,10 +54,7 @@ class Real:
         return file.read_text().split() if file.exists() else []
 
     async def swept(self) -> None:
-        async def is_empty() -> bool:
-            return not await self.place.jobs()
-
-        await self.wait(is_empty, "every Job is gone", 40)
+        await steps.no_jobs(self.place, self.dispatcher, 40)
 
     async def pods(self) -> list[Json]:
         found: list[Json] = (await self.place.control_plane.admin("GET", self.pods_path()))["items"]
@@ -87,10 +78,7 @@ class Real:
         await self.place.control_plane.admin("DELETE", self.pods_path(name), options or None)
 
     async def held(self, reason: str, seconds: float = 60) -> None:
-        async def is_held() -> bool:
-            return await self.dispatcher.metric("dispatcher_waiting_tasks", reason=reason) >= 1
-
-        await self.wait(is_held, f"a row is held for {reason}", seconds)
+        await steps.held(self.dispatcher, reason, 1, seconds)
 
     @overload
     async def wait(self, predicate: Callable[[], Awaitable[T]], what: str, seconds: float) -> T: ...
@@ -118,14 +106,6 @@ def crash(node: Node) -> None:
     shims = [int(alive.read_text()) for alive in node.folder.glob("pods/*/containers/*/alive")]
     for pid in [one for shim in shims for one in (shim, *descendants(shim))]:
         os.kill(pid, signal.SIGKILL)
-
-
-async def mark_unreachable(place: Place, node: Node) -> None:
-    """Writes `Ready: Unknown` to the Node, as the node controller does after 50 s without a heartbeat."""
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    ready = {"type": "Ready", "status": "Unknown", "lastHeartbeatTime": now, "lastTransitionTime": now}
-    path = f"/api/v1/nodes/{node.name}/status"
-    await place.control_plane.admin("PATCH", path, {"status": {"conditions": [ready]}})
 
 
 def descendants(pid: int) -> list[int]:

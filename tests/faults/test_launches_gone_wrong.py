@@ -12,8 +12,8 @@ from tests.controlplane.api import Json
 from tests.controlplane.player import Player
 from tests.controlplane.programs import TaskCalls
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Dispatcher, Place
-from tests.faults.steps import (
+from tests.dispatching import Dispatcher, Place, QuickDispatcher
+from tests.steps import (
     core_path,
     creates,
     has_jobs,
@@ -65,12 +65,8 @@ async def run_on(place: Place, pod: Json) -> None:
 
 async def lose(place: Place, dispatcher: Dispatcher, node: str) -> Json:
     """Runs a row on the node, then makes the node unreachable. The taint manager deletes its Pod after a second."""
-    gone = {
-        "key": "node.kubernetes.io/unreachable",
-        "operator": "Exists",
-        "effect": "NoExecute",
-        "tolerationSeconds": 1,
-    }
+    key = "node.kubernetes.io/unreachable"
+    gone = {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1}
     template_with(place, "there", {"nodeName": node, "tolerations": [gone]})
     await insert(place, 1, template="there", env={"PLAY": "hang"})
     pod = await the_pod(place, dispatcher)
@@ -82,7 +78,7 @@ async def lose(place: Place, dispatcher: Dispatcher, node: str) -> Json:
 
 @pytest.mark.fault(38)
 async def test_pod_on_a_lost_node_gets_no_second_pod_until_the_node_is_back(place: Place) -> None:
-    async with unmanaged_node(place) as node, place.playing() as player, Dispatcher(place) as dispatcher:
+    async with unmanaged_node(place) as node, place.playing() as player, QuickDispatcher(place) as dispatcher:
         pod = await lose(place, dispatcher, node)
         path = core_path(place, "pods", pod["metadata"]["name"])
 
@@ -100,10 +96,9 @@ async def test_pod_on_a_lost_node_gets_no_second_pod_until_the_node_is_back(plac
 
 
 @pytest.mark.fault(38)
-async def test_node_lost_seconds_replaces_the_launch_on_a_lost_node(
-    place: Place,
-) -> None:
-    async with unmanaged_node(place) as node, place.playing(), Dispatcher(place, NODE_LOST_SECONDS=3) as dispatcher:
+async def test_node_lost_seconds_replaces_the_launch_on_a_lost_node(place: Place) -> None:
+    dispatcher = QuickDispatcher(place, NODE_LOST_SECONDS=3)
+    async with unmanaged_node(place) as node, place.playing(), dispatcher:
         pod = await lose(place, dispatcher, node)
         await held(dispatcher, "NodeLost", seconds=60)
         await wait_for(lambda: len(creates(place)) == 2, "the next launch", 60, check=dispatcher.check)
@@ -124,7 +119,7 @@ async def reports_and_fails(env: Mapping[str, str], calls: TaskCalls) -> int:
 @pytest.mark.fault(44)
 async def test_report_counts_although_its_job_fails_afterwards(place: Place) -> None:
     player = Player(place.control_plane, place.namespace, place.database.url("task"), reports_and_fails)
-    async with player, Dispatcher(place, TOMBSTONE_SECONDS=0) as dispatcher:
+    async with player, QuickDispatcher(place, TOMBSTONE_SECONDS=0) as dispatcher:
         (task_id,) = await insert(place, 1)
         await succeeded(place, dispatcher, 1)
         await no_jobs(place, dispatcher)
@@ -145,7 +140,7 @@ async def never_ends(env: Mapping[str, str], calls: TaskCalls) -> int:
 async def test_job_that_does_not_end_is_ended_by_its_deadline(place: Place) -> None:
     player = Player(place.control_plane, place.namespace, place.database.url("task"), never_ends)
     settings = {"TIMEOUT_SECONDS": 1, "START_DEADLINE_SECONDS": 10, "TOMBSTONE_SECONDS": FOREVER}
-    async with player, Dispatcher(place, **settings) as dispatcher:
+    async with player, QuickDispatcher(place, **settings) as dispatcher:
         await insert(place, 1, env={"REPORTS": "yes"}, max_failures=1)
         await insert(place, 1, max_failures=1)
         await held(dispatcher, "FailuresExhausted", 1, 40)
@@ -163,7 +158,7 @@ async def test_job_that_does_not_end_is_ended_by_its_deadline(place: Place) -> N
 @pytest.mark.fault(37, 50)
 async def test_failed_job_without_pods_is_judged_by_its_own_conditions(place: Place) -> None:
     place.template("evicted", steer={"evicted-after-seconds": "1"})
-    first = Dispatcher(place)
+    first = QuickDispatcher(place)
     await first.start()
     await insert(place, 1, template="evicted")
     (job,) = await has_jobs(place, first, 1)
@@ -176,7 +171,7 @@ async def test_failed_job_without_pods_is_judged_by_its_own_conditions(place: Pl
 
     await wait_for(has_failed, "its Job failed", 20)
     await place.control_plane.admin("DELETE", core_path(place, "pods"))
-    async with Dispatcher(place) as second:
+    async with QuickDispatcher(place) as second:
         await has_jobs(place, second, 2)
     (follower,) = [one for one in await place.jobs() if one["metadata"]["name"] != job["metadata"]["name"]]  # type: ignore[index]  # JSON
     assert follower["metadata"]["annotations"]["dispatcher.internal/disrupted"] == "1"  # type: ignore[index]  # JSON
@@ -194,7 +189,7 @@ async def test_a_foreign_job_with_our_labels_is_neither_counted_nor_removed(plac
         spec = {"template": template, "suspend": suspended}
         foreign = {"metadata": {"name": name, "labels": labels}, "spec": spec}
         await place.control_plane.admin("POST", jobs_path(place), foreign)
-    async with place.playing(), Dispatcher(place, MAX_JOBS=1, TOMBSTONE_SECONDS=0) as dispatcher:
+    async with place.playing(), QuickDispatcher(place, MAX_JOBS=1, TOMBSTONE_SECONDS=0) as dispatcher:
         await insert(place, 2)
         await succeeded(place, dispatcher, 2)
 
@@ -211,7 +206,7 @@ async def test_a_foreign_job_with_our_labels_is_neither_counted_nor_removed(plac
 async def test_jobs_whose_pods_fit_nowhere_count_and_end_at_the_start_deadline(place: Place) -> None:
     template_with(place, "nowhere", {"nodeSelector": {"there": "is-none"}})
     settings = {"MAX_JOBS": 2, "MAX_PENDING": 100, "START_DEADLINE_SECONDS": 10, "MAX_LAUNCHES": 1}
-    async with Dispatcher(place, **settings) as dispatcher:
+    async with QuickDispatcher(place, **settings) as dispatcher:
         await insert(place, 5, template="nowhere")
         await has_jobs(place, dispatcher, 2)
         await held(dispatcher, "JobCap", 3)

@@ -82,7 +82,7 @@ class Place:
             "KUBECONFIG": self.folder / "kubeconfig",
             "NAMESPACE": self.namespace,
             "TEMPLATES_DIR": self.templates,
-            "POLL_SECONDS": 0.5,
+            "POLL_SECONDS": 0.25,
             "LEASE_SECONDS": 3,
             "KUBE_WRITES_PER_SECOND": 500,
             **settings,

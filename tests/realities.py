@@ -2,7 +2,8 @@
 
 import os
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
@@ -10,8 +11,8 @@ from tests import steps
 from tests.controlplane import waiting
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Dispatcher, Place
-from tests.noding import Node
+from tests.dispatching import Dispatcher, Place, QuickDispatcher
+from tests.noding import Node, nodes
 from tests.postgres import Record
 
 T = TypeVar("T")
@@ -86,6 +87,14 @@ class Real:
     async def wait(self, predicate: Callable[[], T], what: str, seconds: float) -> T: ...
     async def wait(self, predicate: waiting.Predicate[T], what: str, seconds: float) -> T:
         return await wait_for(predicate, what, seconds, check=self.dispatcher.check)
+
+
+@asynccontextmanager
+async def real(place: Place, *names: str, **settings: object) -> AsyncIterator[tuple[Real, list[Node]]]:
+    """Nodes of real processes, one by default, and a dispatcher for them."""
+    dispatcher = QuickDispatcher(place, **{"TOMBSTONE_SECONDS": 1, **settings})
+    async with nodes(place, *(names or ("one",))) as made, dispatcher:
+        yield Real(place, dispatcher), made
 
 
 def is_alive(pid: int) -> bool:

@@ -30,17 +30,6 @@ async def drop_after(exchange: Exchange) -> web.StreamResponse:
     return exchange.cut()
 
 
-def delay(seconds: float) -> Verb:
-    """Forwards the request after `seconds`."""
-
-    async def verb(exchange: Exchange) -> web.StreamResponse:
-        await moment(seconds)
-        exchange.hit()
-        return await pass_on(exchange)
-
-    return verb
-
-
 def hold(gate: Gate) -> Verb:
     """Forwards the request when the gate opens, even if the client has given up."""
 
@@ -68,27 +57,6 @@ def status(code: int, body: object = None, headers: Mapping[str, str] | None = N
         )
 
     return verb
-
-
-async def truncate(exchange: Exchange) -> web.StreamResponse:
-    """Sends half of the body with the length of the whole body, then breaks the connection.
-
-    Of a watch: half of the first line.
-    """
-    if exchange.asked.verb == "watch":
-        async with aclosing(exchange.events()) as lines:
-            line = await anext(lines)
-        await exchange.tell(line[: len(line) // 2])
-        exchange.hit()
-        return exchange.cut()
-    answer = await exchange.forward()
-    half = web.StreamResponse(status=answer.status, headers=answer.headers)
-    half.content_length = len(answer.body)
-    await half.prepare(exchange.request)
-    await half.write(answer.body[: len(answer.body) // 2])
-    exchange.hit(answer.status)
-    exchange.cut()
-    return half
 
 
 def freeze(gate: Gate, after: int = 0) -> Verb:

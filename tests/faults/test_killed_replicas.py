@@ -29,7 +29,7 @@ class Pair:
     """
 
     def __init__(self, place: Place, proxy: KubeProxy) -> None:
-        settings = {"MAX_JOBS": CAP, "TOMBSTONE_SECONDS": 1, "LEASE_SECONDS": 2, "KUBE_WRITES_PER_SECOND": 25}
+        settings = {"MAX_JOBS": CAP, "TOMBSTONE_SECONDS": 1, "LEASE_SECONDS": 2, "KUBE_WRITES_PER_SECOND": 40}
         self._proxy = proxy
         self._both = [behind(place, proxy, **settings) for _ in range(2)]
         self.late = 0

@@ -1,4 +1,4 @@
-"""Every twentieth answer is lost after the work was done. The call is repeated, and nothing happens twice.
+"""Every twentieth answer is lost after the work was done, and a few creates before. Nothing happens twice.
 
 By default 600 rows; 2,000 with HYPOTHESIS_PROFILE=nightly.
 """
@@ -15,19 +15,21 @@ from tests.faults.history_reading import read_history, watched
 from tests.faults.history_records import Bounds
 from tests.faults.http_proxy import KubeProxy, asks
 from tests.faults.postgres_proxy import PostgresProxy, runs
-from tests.faults.rules import Turns, chance
+from tests.faults.rules import Turns, chance, nth
 from tests.property.profiles import IS_NIGHTLY
 from tests.steps import all_done
 
 ROWS = 2000 if IS_NIGHTLY else 600
 LOSS = 0.05
 CAP = 200
+UNDONE = (50, 100, 150)
 SEED = 11
 INSERT = "INSERT INTO dispatch.tasks (max_failures) SELECT 1 + n % 2 FROM generate_series(1, $1::int) AS n"
 
 
 def lose_answers(kube_proxy: KubeProxy, postgres_proxy: PostgresProxy) -> None:
     """Each rule draws for itself, so the number of its first lost answers is the same in each run."""
+    kube_proxy.add(http_verbs.drop_before, asks("create", "jobs"), nth(*UNDONE), "undone creates")
     for verb in ("create", "delete"):
         name = f"lost answers to {verb}"
         kube_proxy.add(http_verbs.drop_after, asks(verb, "jobs"), lost(name), name)
@@ -62,4 +64,5 @@ async def test_lost_answers_make_no_second_job_or_run(
     assert violations(history, Bounds(least, faults, cap=CAP)) == []
     assert {(row.status, row.attempt, row.launch) for row in history.rows} == {("succeeded", 1, 1)}
     assert history.traffic() | {"deletes": ROWS} == least
+    assert faults.pop("undone creates") == len(UNDONE)
     assert all(hits >= ROWS * LOSS / 2 for hits in faults.values()), faults

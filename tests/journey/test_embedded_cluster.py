@@ -6,10 +6,10 @@ from tests.instant import instant_node
 from tests.steps import all_done
 
 pytestmark = EMBEDDED_SIDE
-ROWS = 1000
+ROWS = 300
 
 
-async def test_thousand_rows_each_run_once(place: Place) -> None:
+async def test_hundreds_of_rows_each_run_once(place: Place) -> None:
     plane, url = place.control_plane, place.database.url("task")
     settings = {"MAX_JOBS": 200, "TOMBSTONE_SECONDS": 0}
     async with instant_node(plane, place.namespace, url) as node, Dispatcher(place, **settings) as dispatcher:

@@ -2,24 +2,15 @@
 
 import os
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
-from tests.dispatching import Place, QuickDispatcher
+from tests.dispatching import Place
 from tests.janitoring import delete_jobs
-from tests.noding import Node, nodes
+from tests.noding import Node
 from tests.postgres import PostgresServer
-from tests.realities import HANG, TRAP_SIGTERM, Real, is_alive, wrapper_of
+from tests.realities import HANG, TRAP_SIGTERM, Real, is_alive, real, wrapper_of
 from tests.steps import all_done
 
 WAIT_FOR_GO = 'echo $$ >> "$MARKS/pids"; while ! test -e "$MARKS/go"; do sleep 0.05; done'
-
-
-@asynccontextmanager
-async def real(place: Place, *names: str, **settings: object) -> AsyncIterator[tuple[Real, list[Node]]]:
-    dispatcher = QuickDispatcher(place, **{"TOMBSTONE_SECONDS": 1, **settings})
-    async with nodes(place, *(names or ("one",))) as made, dispatcher:
-        yield Real(place, dispatcher), made
 
 
 async def test_killed_wrapper_ends_its_command_and_the_next_launch_takes_over(place: Place) -> None:

@@ -1,18 +1,8 @@
 """The whole way of a row with real processes: Job, process kubelet, `dispatcher exec`, report and sweep."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
 from tests.controlplane.sides import BOTH_SIDES
-from tests.dispatching import Place, QuickDispatcher
-from tests.noding import Node, nodes
-from tests.realities import HANG, TRAP_SIGTERM, Real, is_alive
-
-
-@asynccontextmanager
-async def real(place: Place, **settings: object) -> AsyncIterator[tuple[Real, Node]]:
-    async with nodes(place, "one") as (node,), QuickDispatcher(place, TOMBSTONE_SECONDS=1, **settings) as dispatcher:
-        yield Real(place, dispatcher), node
+from tests.dispatching import Place
+from tests.realities import HANG, TRAP_SIGTERM, is_alive, real
 
 
 async def cancel(place: Place, task_id: int) -> str:
@@ -23,7 +13,7 @@ async def cancel(place: Place, task_id: int) -> str:
 @BOTH_SIDES
 async def test_rows_become_processes_that_report_and_their_jobs_are_swept(place: Place) -> None:
     script = 'cat "$TASK_PAYLOAD_FILE" > "$TASK_RESULT_FILE"; echo "$NODE_NAME $TASK_ATTEMPT" >&2'
-    async with real(place) as (world, node):
+    async with real(place) as (world, (node,)):
         good = await world.insert(script, payload={"n": [1, "ü"]})
         bad = await world.insert('echo "no bucket" >&2; exit 3')
         row = await world.reaches(good, "succeeded")

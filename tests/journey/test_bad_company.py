@@ -8,6 +8,7 @@ import pytest
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Dispatcher, Place
+from tests.postgres import Database
 from tests.steps import has_jobs, insert, jobs_path
 
 
@@ -36,8 +37,8 @@ async def keep(place: Place, jobs: list[Json], finalizers: list[str] | None) -> 
 
 
 @pytest.mark.parametrize("moment", ["20000-01-01", "0044-03-15 BC", "infinity"])
-async def test_run_at_beyond_the_range_of_clients_is_refused_at_insert(place: Place, moment: str) -> None:
-    team = await place.database.connect("team_a")
+async def test_run_at_beyond_the_range_of_clients_is_refused_at_insert(database: Database, moment: str) -> None:
+    team = await database.connect("team_a")
     with pytest.raises(asyncpg.PostgresError) as refused:
         await team.execute(f"INSERT INTO dispatch.tasks (run_at) VALUES ('{moment}')")
     assert refused.value.sqlstate == "DI004"

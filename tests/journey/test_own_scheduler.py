@@ -18,7 +18,7 @@ from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.processes import free_ports
 from tests.controlplane.waiting import wait_for
-from tests.deployed import DEPLOY, granted, overlaid, rendered
+from tests.deployed import DEPLOY, overlaid, rendered
 from tests.dispatching import Dispatcher, Place
 from tests.journey.test_warm import Pool, pools
 from tests.scheduling.kube_scheduler import KubeScheduler
@@ -169,17 +169,6 @@ async def told(pool: Pool, reason: str) -> None:
 def test_deployed_scheduler_configuration_is_what_the_program_prints() -> None:
     loaded = load({"DISPATCHER_NAMESPACE": "dispatcher"}, str)
     assert configuration_of(rendered(SCHEDULER)) == build_configuration(loaded.settings)
-
-
-def test_extender_rights_are_reads_status_patches_and_events() -> None:
-    objects = [one for one in rendered(SCHEDULER) if one["metadata"]["name"] in {"dispatcher-extender", ACCOUNT}]
-    rights = granted(tuple(objects), ACCOUNT)
-    assert {(right.resource, right.verb) for right in rights if right.where == "cluster"} == {
-        ("nodes", "list"), ("nodes", "watch"), ("pods", "list"), ("pods", "watch"), ("pods/status", "patch"),
-        ("nodereservations", "list"), ("nodereservations", "watch"), ("nodereservations/status", "patch"),
-        ("events", "create"), ("events", "patch"),
-    }  # fmt: skip
-    assert {right.resource for right in rights if right.where != "cluster"} == {"leases"}
 
 
 def test_extender_is_reached_over_loopback_only() -> None:

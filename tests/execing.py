@@ -103,16 +103,6 @@ class Wrapper:
         await asyncio.gather(self.process.wait(), *self._reading)
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def one_database(postgres: PostgresServer) -> AsyncIterator[Database]:
-    """One database for all tests of a file: their rows do not interact."""
-    created = await postgres.create_database()
-    try:
-        yield created
-    finally:
-        await created.drop()
-
-
 @pytest_asyncio.fixture(loop_scope="session")
 async def one_proxy(postgres: PostgresServer) -> AsyncIterator[PostgresProxy]:
     async with PostgresProxy(postgres.admin_url) as proxy:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest_asyncio
 
@@ -22,9 +23,26 @@ async def postgres() -> AsyncIterator[PostgresServer]:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def database(postgres: PostgresServer) -> AsyncIterator[Database]:
+async def own_database(postgres: PostgresServer) -> AsyncIterator[Database]:
+    """A database for one test."""
+    async with made(postgres) as created:
+        yield created
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def one_database(postgres: PostgresServer) -> AsyncIterator[Database]:
+    """One database for all tests of a file: their rows do not interact."""
+    async with made(postgres) as created:
+        yield created
+
+
+@asynccontextmanager
+async def made(postgres: PostgresServer) -> AsyncIterator[Database]:
     created = await postgres.create_database()
     try:
         yield created
     finally:
         await created.drop()
+
+
+database = own_database

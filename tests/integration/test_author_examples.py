@@ -22,8 +22,11 @@ from dispatcher.programs import exec as exec_
 from tests.controlplane import binaries
 from tests.controlplane.waiting import wait_for
 from tests.postgres import Database, PostgresServer
+from tests.postgres_fixtures import one_database
 from tests.postgres_process import binaries as postgres_programs
 from tests.rows import SECOND, Pod, Row, insert_row
+
+database = one_database
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "author.md").read_text(encoding="utf-8")

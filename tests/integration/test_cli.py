@@ -13,6 +13,9 @@ import pytest
 import yaml
 
 from tests.postgres import Database, PostgresServer
+from tests.postgres_fixtures import one_database
+
+database = one_database
 
 DONE, COULD_NOT, WRONG = 0, 1, 2
 NOWHERE = "postgresql://somebody:hush@127.0.0.1:1/rows"

@@ -3,8 +3,9 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.execing import DONE, PYTHON, UNTIL_TOLD, each, error_of, execute, one_database, sh, wrapped
+from tests.execing import DONE, PYTHON, UNTIL_TOLD, each, error_of, execute, sh, wrapped
 from tests.postgres import Database
+from tests.postgres_fixtures import one_database
 from tests.rows import Pod, insert_row
 
 database = one_database

@@ -4,8 +4,9 @@ import asyncio
 import sys
 import time
 
-from tests.execing import DONE, PROGRAM, execute, one_database, sh
+from tests.execing import DONE, PROGRAM, execute, sh
 from tests.postgres import Database
+from tests.postgres_fixtures import one_database
 from tests.rows import insert_row
 
 database = one_database

@@ -3,11 +3,12 @@
 import asyncio
 
 from tests.controlplane.waiting import wait_for
-from tests.execing import COULD_NOT, DONE, UNAVAILABLE, UNTIL_TOLD, execute, one_database, one_proxy, sh, wrapped
+from tests.execing import COULD_NOT, DONE, UNAVAILABLE, UNTIL_TOLD, execute, one_proxy, sh, wrapped
 from tests.faults import postgres_verbs as verbs
 from tests.faults.postgres_proxy import Matches, PostgresProxy, Verb, connects, runs, syncs
 from tests.faults.rules import nth
 from tests.postgres import Database, PostgresServer, url_with
+from tests.postgres_fixtures import one_database
 from tests.rows import Row, insert_row
 
 database, proxy = one_database, one_proxy

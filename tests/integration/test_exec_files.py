@@ -3,8 +3,9 @@
 import asyncio
 import json
 
-from tests.execing import COULD_NOT, DONE, PROGRAM, PYTHON, each, error_of, execute, one_database, sh
+from tests.execing import COULD_NOT, DONE, PROGRAM, PYTHON, each, error_of, execute, sh
 from tests.postgres import Database
+from tests.postgres_fixtures import one_database
 from tests.rows import Row, insert_row
 
 database = one_database

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.execing import DONE, execute, one_database, sh
+from tests.execing import DONE, execute, sh
 from tests.postgres import Database
+from tests.postgres_fixtures import one_database
 from tests.rows import insert_row
 
 database = one_database

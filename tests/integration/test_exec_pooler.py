@@ -9,8 +9,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
-from tests.execing import DONE, execute, one_database
+from tests.execing import DONE, execute
 from tests.postgres import Database, url_with
+from tests.postgres_fixtures import one_database
 from tests.rows import insert_row
 
 database = one_database

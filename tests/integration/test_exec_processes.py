@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.controlplane.waiting import wait_for
-from tests.execing import DONE, FOR_EVER, PROGRAM, PYTHON, TERMINATED, execute, one_database, one_proxy, sh, wrapped
+from tests.execing import DONE, FOR_EVER, PROGRAM, PYTHON, TERMINATED, execute, one_proxy, sh, wrapped
 from tests.faults import postgres_verbs as verbs
 from tests.faults.postgres_proxy import PostgresProxy, runs
 from tests.faults.rules import Gate
 from tests.postgres import Database
+from tests.postgres_fixtures import one_database
 from tests.rows import insert_row
 
 database, proxy = one_database, one_proxy

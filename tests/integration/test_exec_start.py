@@ -14,11 +14,11 @@ from tests.execing import (
     WRONG,
     Ended,
     execute,
-    one_database,
     sh,
     wrapped,
 )
 from tests.postgres import Database
+from tests.postgres_fixtures import one_database
 from tests.rows import SECOND, Pod, insert_row
 
 database = one_database

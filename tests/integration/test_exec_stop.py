@@ -12,7 +12,6 @@ from tests.execing import (
     TERMINATED,
     UNTIL_TOLD,
     execute,
-    one_database,
     one_proxy,
     sh,
     wrapped,
@@ -21,6 +20,7 @@ from tests.faults import postgres_verbs as verbs
 from tests.faults.postgres_proxy import PostgresProxy, connects, runs
 from tests.faults.rules import Gate
 from tests.postgres import Database
+from tests.postgres_fixtures import one_database
 from tests.rows import SECOND, Row, insert_row
 
 database, proxy = one_database, one_proxy

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import uuid
 from datetime import timedelta
 
 import asyncpg
 import pytest
 
 from tests.postgres import Database
+from tests.postgres_fixtures import one_database
 from tests.rows import SECOND, Row, Started, insert_row
+
+database = one_database
 
 ERROR_LIMIT = 8 * 1024
 RESULT_LIMIT = 64 * 1024
@@ -27,32 +29,6 @@ async def test_failure_ends_the_row_and_keeps_the_error(database: Database) -> N
     assert await row.finish(await row.started(), "failed", error="disk full") == "failed"
     now = await row.now()
     assert (now["status"], now["attempt"], now["error"]) == ("failed", 1, "disk full")
-
-
-async def test_retry_returns_the_row_to_waiting_with_the_next_attempt(database: Database) -> None:
-    row = await insert_row(database, max_failures=3)
-    assert await row.finish(await row.started(launch=4), "retry", error="busy") == "waiting"
-    now = await row.now()
-    assert (now["status"], now["attempt"], now["launch"], now["failures"]) == ("waiting", 2, 0, 1)
-
-
-async def test_a_waiting_row_starts_again_from_launch_one(database: Database) -> None:
-    row = await insert_row(database)
-    await row.finish(await row.started(launch=4), "retry", retry_after=timedelta(0))
-    assert await row.start(attempt=2, launch=1, pod=SECOND) is not None
-
-
-@pytest.mark.parametrize("max_failures", [1, 2, 3])
-async def test_the_last_allowed_failure_ends_the_row(database: Database, max_failures: int) -> None:
-    row = await insert_row(database, max_failures=max_failures)
-    answers = [await retry_once(row) for _ in range(max_failures)]
-    assert answers == ["waiting"] * (max_failures - 1) + ["failed"]
-    assert (await row.now())["attempt"] == max_failures
-
-
-async def retry_once(row: Row) -> str | None:
-    attempt = (await row.now())["attempt"]
-    return await row.finish(await row.started(attempt=attempt), "retry")
 
 
 @pytest.mark.parametrize(
@@ -122,16 +98,6 @@ async def test_report_of_a_replaced_launch_is_lost(database: Database) -> None:
     assert await row.status() == "processing"
 
 
-async def test_report_of_a_launch_cancelled_for_silence_is_lost(database: Database) -> None:
-    row = await insert_row(database)
-    started = await row.started()
-    await row.silent_for(61)
-    await row.cancel()
-    assert await row.finish(started, "succeeded") is None
-    assert await row.heartbeat(started) == "lost"
-    assert await row.status() == "cancelled"
-
-
 @pytest.mark.fault(46)
 async def test_report_after_a_retry_is_lost(database: Database) -> None:
     row = await insert_row(database)
@@ -140,26 +106,6 @@ async def test_report_after_a_retry_is_lost(database: Database) -> None:
     assert await row.finish(started, "succeeded") is None
     assert await row.heartbeat(started) == "lost"
     assert await row.status() == "waiting"
-
-
-async def test_report_with_an_unknown_token_is_lost(database: Database) -> None:
-    row = await insert_row(database)
-    assert await row.finish(Started(uuid.uuid4(), None), "succeeded") is None
-    assert await row.status() == "waiting"
-
-
-@pytest.mark.parametrize(
-    ("outcome", "answer"), [("succeeded", "succeeded"), ("failed", "cancelled"), ("retry", "cancelled")]
-)
-async def test_success_after_a_cancel_counts_and_other_reports_cancel(
-    database: Database, outcome: str, answer: str
-) -> None:
-    row = await insert_row(database)
-    started = await row.started()
-    await row.cancel()
-    assert await row.finish(started, outcome) == answer
-    assert await row.status() == answer
-    assert await row.finish(started, outcome) == answer
 
 
 @pytest.mark.parametrize("outcome", ["", "Succeeded", "waiting", "cancelled", "lost", None])

@@ -9,13 +9,16 @@ import pytest
 import pytest_asyncio
 
 from tests.postgres import Connection, Database
+from tests.postgres_fixtures import one_database
 from tests.rows import CANCEL, FINISH, FIRST, RETRY, SECOND, Pod, Row, Started, insert_row
+
+database = one_database
 
 PODS = [Pod(f"pod-{n}", f"job-{n}") for n in range(4)]
 ROUNDS = 10
 
 
-@pytest_asyncio.fixture(loop_scope="session")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def containers(database: Database) -> AsyncIterator[list[Connection]]:
     yield [await database.connect("task") for _ in PODS]
 

@@ -7,7 +7,10 @@ import uuid
 import pytest
 
 from tests.postgres import Database
+from tests.postgres_fixtures import one_database
 from tests.rows import FIRST, SECOND, Pod, insert_row
+
+database = one_database
 
 
 async def test_a_start_makes_the_row_processing_and_hands_out_the_payload(database: Database) -> None:
@@ -40,27 +43,6 @@ async def test_start_is_recorded_as_an_open_launch(database: Database) -> None:
     assert (launch["ended_at"], launch["outcome"]) == (None, None)
 
 
-async def test_first_launch_may_have_any_number(database: Database) -> None:
-    row = await insert_row(database)
-    assert await row.start(launch=7) is not None
-    assert (await row.now())["launch"] == 7
-
-
-@pytest.mark.parametrize("launch", [0, -1])
-async def test_launch_below_one_is_refused(database: Database, launch: int) -> None:
-    row = await insert_row(database)
-    assert await row.start(launch=launch) is None
-    assert await row.status() == "waiting"
-
-
-@pytest.mark.parametrize("attempt", [0, 2])
-async def test_start_of_another_attempt_is_refused(database: Database, attempt: int) -> None:
-    row = await insert_row(database)
-    assert await row.start(attempt=attempt) is None
-    assert await row.status() == "waiting"
-    assert await row.launches() == []
-
-
 @pytest.mark.fault(13)
 async def test_an_earlier_attempt_is_refused_after_a_retry(database: Database) -> None:
     row = await insert_row(database)
@@ -68,20 +50,6 @@ async def test_an_earlier_attempt_is_refused_after_a_retry(database: Database) -
     await row.retry()
     assert await row.start(attempt=1, launch=2) is None
     assert await row.start(attempt=2, launch=1) is not None
-
-
-async def test_a_wrong_start_key_is_refused(database: Database) -> None:
-    row = await insert_row(database)
-    assert await row.start(start_key=uuid.uuid4()) is None
-    assert await row.status() == "waiting"
-
-
-async def test_key_of_another_row_neither_starts_nor_reads_a_row(database: Database) -> None:
-    mine, other = await insert_row(database), await insert_row(database, payload="theirs")
-    assert await other.start(start_key=mine.start_key) is None
-    await other.started()
-    assert await other.start(start_key=mine.start_key) is None
-    assert await other.start(start_key=mine.start_key, launch=2) is None
 
 
 async def test_an_unknown_task_is_refused(database: Database) -> None:
@@ -106,19 +74,6 @@ async def test_repeated_start_of_a_pod_gets_the_same_token_and_payload(database:
     first = await row.started()
     assert await row.start() == first
     assert len(await row.launches()) == 1
-
-
-async def test_repeated_start_after_a_cancel_was_asked_gets_the_same_token(database: Database) -> None:
-    row = await insert_row(database)
-    first = await row.started()
-    await row.cancel()
-    assert await row.start() == first
-
-
-async def test_repeated_start_after_the_end_is_refused(database: Database) -> None:
-    row = await insert_row(database, payload="secret")
-    await row.finish(await row.started(), "succeeded")
-    assert await row.start() is None
 
 
 @pytest.mark.parametrize(
@@ -147,38 +102,6 @@ async def test_a_higher_launch_takes_over(database: Database) -> None:
     assert await row.heartbeat(new) == "continue"
 
 
-async def test_a_takeover_closes_the_launch_it_replaced(database: Database) -> None:
-    row = await insert_row(database)
-    await row.started(launch=1)
-    await row.started(launch=3, pod=SECOND)
-    replaced, holder = await row.launches()
-    assert (replaced["ended_at"] is None, holder["ended_at"] is None) == (False, True)
-
-
-@pytest.mark.parametrize("launch", [1, 2, 3])
-async def test_a_lower_or_equal_launch_of_another_pod_is_refused(database: Database, launch: int) -> None:
-    row = await insert_row(database)
-    holder = await row.started(launch=3)
-    assert await row.start(launch=launch, pod=SECOND) is None
-    assert await row.heartbeat(holder) == "continue"
-
-
-async def test_a_started_task_with_one_failure_allowed_is_never_taken_over(database: Database) -> None:
-    row = await insert_row(database, max_failures=1)
-    holder = await row.started(launch=1)
-    assert await row.start(launch=2, pod=SECOND) is None
-    assert await row.start(launch=1) == holder
-    assert await row.heartbeat(holder) == "continue"
-
-
-async def test_start_after_a_cancel_was_asked_is_refused(database: Database) -> None:
-    row = await insert_row(database)
-    holder = await row.started()
-    await row.cancel()
-    assert await row.start(launch=2, pod=SECOND) is None
-    assert (await row.now())["run_digest"] == holder.run_digest
-
-
 @pytest.mark.fault(13)
 @pytest.mark.parametrize("outcome", ["succeeded", "failed"])
 async def test_start_of_a_row_that_is_over_is_refused(database: Database, outcome: str) -> None:
@@ -196,13 +119,6 @@ async def test_heartbeat_is_recorded(database: Database) -> None:
     before = (await row.now())["heartbeat_at"]
     assert await row.heartbeat(started) == "continue"
     assert (await row.now())["heartbeat_at"] > before
-
-
-async def test_heartbeat_answers_cancel_after_a_cancel_was_asked(database: Database) -> None:
-    row = await insert_row(database)
-    started = await row.started()
-    await row.cancel()
-    assert await row.heartbeat(started) == "cancel"
 
 
 async def test_heartbeat_with_an_unknown_token_is_lost(database: Database) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import asyncpg
@@ -10,7 +10,10 @@ import pytest
 
 from tests.janitor_calls import closed, returned
 from tests.postgres import Database, Record
+from tests.postgres_fixtures import one_database
 from tests.rows import FIRST, SECOND, Row, Started, insert_row
+
+database = one_database
 
 UID = FIRST.job_uid
 SMALLINT = 32767
@@ -149,27 +152,18 @@ async def test_run_with_recent_heartbeats_is_not_returned(
     assert await returned(row, started) == status
 
 
-async def test_a_run_that_was_asked_to_stop_is_not_returned(database: Database) -> None:
-    row = await insert_row(database)
-    started = await row.started()
-    assert await row.cancel() == "processing"
-    await row.silent_for(61)
-    assert await returned(row, started) is None
-    assert await row.status() == "processing"
-
-
 @pytest.mark.parametrize("status", ["waiting", "succeeded", "failed", "cancelled"])
-async def test_only_a_processing_row_is_returned(database: Database, status: str) -> None:
+async def test_only_a_processing_row_is_returned(own_database: Database, status: str) -> None:
     """The constraints give such a row no token; the function does not rely on them."""
-    row, started = await a_silent_run(database)
-    admin = await database.session("admin")
+    row, started = await a_silent_run(own_database)
+    admin = await own_database.session("admin")
     await admin.execute("ALTER TABLE dispatch.tasks DROP CONSTRAINT token_while_processing")
     await admin.execute("ALTER TABLE dispatch.tasks DROP CONSTRAINT waiting_is_unlaunched")
     await admin.execute(
         "UPDATE dispatch.tasks SET status = $1, finished_at = CASE $1 WHEN 'waiting' THEN NULL ELSE now() END", status
     )
     assert await returned(row, started) is None
-    assert (await database.task(row.id))["attempt"] == 1
+    assert (await own_database.task(row.id))["attempt"] == 1
 
 
 # End: a parked row, or one by its Job's exit code
@@ -218,11 +212,11 @@ async def test_end_leaves_the_records_of_earlier_launches(database: Database) ->
 
 
 @pytest.mark.parametrize("change", ["attempt = 2", "launch = 2", "ended_at = started_at, outcome = 'lost'"])
-async def test_only_the_open_record_of_the_run_is_ended(database: Database, change: str) -> None:
+async def test_only_the_open_record_of_the_run_is_ended(own_database: Database, change: str) -> None:
     """By the functions no other record can be open; this function does not rely on that."""
-    row = await insert_row(database)
+    row = await insert_row(own_database)
     await row.started()
-    await (await database.session("admin")).execute(f"UPDATE dispatch.task_launches SET {change}")
+    await (await own_database.session("admin")).execute(f"UPDATE dispatch.task_launches SET {change}")
     before = await launch_of(row)
     assert await closed(row) == "failed"
     assert await launch_of(row) == before
@@ -248,17 +242,6 @@ async def test_waiting_row_is_ended_only_at_its_own_attempt(database: Database, 
     row = await insert_row(database)
     assert await closed(row, **other) is None
     assert await row.status() == "waiting"
-
-
-@pytest.mark.parametrize("status", ["succeeded", "failed", "cancelled"])
-async def test_a_row_that_is_over_is_not_ended_again(database: Database, status: str) -> None:
-    row = await insert_row(database)
-    started = await row.started()
-    await row.finish(started, status if status != "cancelled" else "failed")
-    await backdated(row, status=status, finished_at=datetime.now(UTC) - timedelta(hours=1))
-    before = await row.now()
-    assert await closed(row) is None
-    assert await row.now() == before
 
 
 @pytest.mark.parametrize("outcome", ["retry", "cancelled", "lost", "", None])

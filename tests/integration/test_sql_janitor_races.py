@@ -11,7 +11,10 @@ import pytest_asyncio
 
 from tests.janitor_calls import cancelled, closed, returned
 from tests.postgres import Connection, Database
+from tests.postgres_fixtures import one_database
 from tests.rows import CANCEL, FINISH, SECOND, Row, Started, insert_row
+
+database = one_database
 
 CHANNELS = ("dispatch_tasks", "dispatch_done")
 ROUNDS = 10
@@ -49,17 +52,11 @@ async def test_cancel_of_another_run_changes_nothing(database: Database, other: 
     assert await row.now() == before
 
 
-async def test_run_without_a_cancel_request_is_not_cancelled(database: Database) -> None:
-    row, started = await a_run(database)
-    assert await cancelled(row, started) is None
-    assert await row.status() == "processing"
-
-
 @pytest.mark.parametrize("status", ["succeeded", "failed"])
-async def test_only_a_processing_row_is_cancelled(database: Database, status: str) -> None:
+async def test_only_a_processing_row_is_cancelled(own_database: Database, status: str) -> None:
     """The constraint gives such a row no token; the function does not rely on it."""
-    row, started = await a_run(database, asked=True)
-    admin = await database.session("admin")
+    row, started = await a_run(own_database, asked=True)
+    admin = await own_database.session("admin")
     await admin.execute("ALTER TABLE dispatch.tasks DROP CONSTRAINT token_while_processing")
     await admin.execute("UPDATE dispatch.tasks SET status = $2, finished_at = now() WHERE id = $1", row.id, status)
     assert await cancelled(row, started) is None

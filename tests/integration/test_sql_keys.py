@@ -13,7 +13,10 @@ from dispatcher.model.identity import start_key
 from dispatcher.pg.connect import Session
 from dispatcher.pg.tasks import look
 from tests.postgres import Database
+from tests.postgres_fixtures import one_database
 from tests.rows import Pod, Row, insert_row
+
+database = one_database
 
 IDS = [1, 2, 2**31 - 1, 2**31, 2**53 + 1, 2**63 - 1, 0, -1]
 MOMENTS = [
@@ -124,11 +127,11 @@ async def test_secrets_are_random_and_differ(database: Database) -> None:
     assert (len(start), start[32:], run[32:]) == (64, bytes(32), bytes(32))
 
 
-async def test_every_database_has_secrets_of_its_own(database: Database) -> None:
+async def test_every_database_has_secrets_of_its_own(own_database: Database) -> None:
     """A copy of the tests' template has the same secrets as the template; a rotation makes new ones."""
-    before = {*await blocks(database, START_SECRET), *await blocks(database, RUN_SECRET)}
-    await (await database.session("admin")).execute(ROTATE)
-    assert not before & {*await blocks(database, START_SECRET), *await blocks(database, RUN_SECRET)}
+    before = {*await blocks(own_database, START_SECRET), *await blocks(own_database, RUN_SECRET)}
+    await (await own_database.session("admin")).execute(ROTATE)
+    assert not before & {*await blocks(own_database, START_SECRET), *await blocks(own_database, RUN_SECRET)}
 
 
 # Rows and Pods of a key

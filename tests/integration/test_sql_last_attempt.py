@@ -7,7 +7,10 @@ import pytest
 
 from tests.janitor_calls import returned
 from tests.postgres import Database
+from tests.postgres_fixtures import one_database
 from tests.rows import Row, insert_row
+
+database = one_database
 
 LAST = 32_000
 

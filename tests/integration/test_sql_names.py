@@ -10,6 +10,9 @@ import pytest
 from dispatcher.pg.connect import SESSION, open_connection
 from dispatcher.pg.queries import query, sql_folder
 from tests.postgres import LOGINS, Database
+from tests.postgres_fixtures import one_database
+
+database = one_database
 
 PATH = "pg_catalog, pg_temp"
 RUN_BY = {

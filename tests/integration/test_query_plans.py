@@ -152,10 +152,8 @@ async def ids(reader: Connection, status: str, count: int) -> list[int]:
 
 
 @pytest.mark.parametrize("name", QUERIES)
-async def test_query_may_be_run_by_the_login_of_the_reader(database: Database, name: str) -> None:
-    connection = await open_connection(database.url("reader"))
-    await connection.prepare(query(name))
-    connection.terminate()
+async def test_query_may_be_run_by_the_login_of_the_reader(reader: Connection, name: str) -> None:
+    await reader.prepare(query(name))
 
 
 SMALL_INDEXES = {"pg_index_indexrelid_index", "queues_pkey", "schema_version_pkey"}

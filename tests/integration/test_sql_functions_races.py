@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from tests.integration.locks import until_blocked
 from tests.postgres import Connection, Database
 from tests.postgres_fixtures import one_database
 from tests.rows import CANCEL, FINISH, FIRST, RETRY, SECOND, Pod, Row, Started, insert_row
@@ -152,12 +153,3 @@ async def settled(row: Row, started: Started) -> tuple[str, int, int]:
     assert await row.heartbeat(started) == "lost"
     now = await row.now()
     return now["status"], now["attempt"], now["launch"]
-
-
-async def until_blocked(database: Database, connection: Connection) -> None:
-    """Returns when the connection's statement waits for a lock; fails after ten seconds."""
-    admin = await database.session("admin")
-    blocked = "SELECT cardinality(pg_blocking_pids($1)) > 0"
-    async with asyncio.timeout(10):
-        while not await admin.fetchval(blocked, connection.get_server_pid()):
-            pass

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from tests.integration.locks import until_blocked
 from tests.janitor_calls import cancelled, closed, returned
 from tests.postgres import Connection, Database
 from tests.postgres_fixtures import one_database
-from tests.rows import CANCEL, FINISH, SECOND, Row, Started, insert_row
+from tests.rows import CANCEL, HEARTBEAT, SECOND, Row, Started, insert_row
 
 database = one_database
 
@@ -76,54 +77,25 @@ async def at_once(call: Awaitable[str | None]) -> str | None:
         return await call
 
 
-async def late(database: Database, by: Connection, call: Awaitable[str | None]) -> asyncio.Task[str | None]:
-    """Starts the call, and returns once it waits for the holder of the row."""
-    task = asyncio.ensure_future(call)
-    admin = await database.session("admin")
-    async with asyncio.timeout(10):
-        while not await admin.fetchval("SELECT cardinality(pg_blocking_pids($1)) > 0", by.get_server_pid()):
-            pass
-    return task
+RUN_CALLS: dict[str, tuple[Callable[[Row, Started, Connection], Awaitable[object]], str]] = {
+    "the start of the next launch": (lambda row, _, by: row.start(launch=2, pod=SECOND, by=by), "processing"),
+    "a report": (lambda row, run, by: row.finish(run, "succeeded", by=by), "succeeded"),
+    "a heartbeat": (lambda _, run, by: by.fetchval(HEARTBEAT, run.run_token), "processing"),
+    "a cancel": (lambda row, _, by: by.fetchval(CANCEL, row.id, None), "cancelled"),
+}
 
 
-async def test_return_during_the_start_of_the_next_launch_changes_nothing(database: Database) -> None:
+@pytest.mark.parametrize(("call", "status"), RUN_CALLS.values(), ids=RUN_CALLS)
+async def test_return_during_another_call_changes_nothing(
+    database: Database, call: Callable[[Row, Started, Connection], Awaitable[object]], status: str
+) -> None:
     row, dead = await a_run(database)
-    container = await database.connect("task")
-    async with container.transaction():
-        assert await row.start(launch=2, pod=SECOND, by=container)
+    other = await database.connect("team_a" if status == "cancelled" else "task")
+    async with other.transaction():
+        assert await call(row, dead, other) not in {None, "lost"}
         assert await at_once(returned(row, dead)) == "locked"
     assert await returned(row, dead) is None
-    assert (await row.status(), (await row.now())["launch"]) == ("processing", 2)
-
-
-async def test_return_during_a_report_changes_nothing(database: Database) -> None:
-    row, dead = await a_run(database)
-    container = await database.connect("task")
-    async with container.transaction():
-        assert await container.fetchval(FINISH, dead.run_token, "succeeded", None, None, None) == "succeeded"
-        assert await at_once(returned(row, dead)) == "locked"
-    assert await returned(row, dead) is None
-    assert await row.status() == "succeeded"
-
-
-async def test_return_during_a_heartbeat_changes_nothing(database: Database) -> None:
-    row, dead = await a_run(database)
-    container = await database.connect("task")
-    async with container.transaction():
-        assert await container.fetchval("SELECT dispatch.task_heartbeat($1)", dead.run_token) == "continue"
-        assert await at_once(returned(row, dead)) == "locked"
-    assert await returned(row, dead) is None
-    assert await row.status() == "processing"
-
-
-async def test_return_during_a_cancel_changes_nothing(database: Database) -> None:
-    row, dead = await a_run(database)
-    team = await database.connect("team_a")
-    async with team.transaction():
-        assert await team.fetchval(CANCEL, row.id, None) == "cancelled"
-        assert await at_once(returned(row, dead)) == "locked"
-    assert await returned(row, dead) is None
-    assert await row.status() == "cancelled"
+    assert await row.status() == status
 
 
 async def test_row_locked_by_a_submitter_is_moved_once_it_is_free(database: Database) -> None:
@@ -150,7 +122,8 @@ async def test_start_that_waits_behind_the_end_of_its_row_is_refused(database: D
     container = await database.connect("task")
     async with janitor.transaction():
         assert await closed(row, launch=0, job_uid=None, by=janitor) == "failed"
-        start = await late(database, container, row.start(by=container))  # type: ignore[arg-type]  # None as well
+        start = asyncio.create_task(row.start(by=container))
+        await until_blocked(database, container)
     assert await start is None
     assert await row.launches() == []
 

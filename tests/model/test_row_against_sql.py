@@ -10,10 +10,11 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 import pytest
+import pytest_asyncio
 
 from tests.model import row as rows
 from tests.model.row import CANCELLED, FAILED, NONE, PROCESSING, SUCCEEDED, WAITING, Call, End, Return, Row, StartAnswer
@@ -21,6 +22,8 @@ from tests.postgres import Connection, Database, Record
 
 STATUSES = ("waiting", "processing", "succeeded", "failed", "cancelled")
 OTHER_TOKEN = 1999
+TOKEN = {True: "s.token", False: "s.other"}
+"""The token of a call in SQL, by whether it is the row's own."""
 
 
 class StoredRow(NamedTuple):
@@ -72,18 +75,14 @@ def start_of(call: Call) -> SqlCall:
 
 
 def reports() -> list[SqlCall]:
-    found = []
-    for outcome, own in product(("succeeded", "retry", "failed"), (True, False)):
-        token = "s.token" if own else "s.other"
-        found.append(
-            SqlCall(
-                f"finish {outcome} {own}", f"dispatch.task_finish({token}, '{outcome}')", finish_model(outcome, own)
-            )
-        )
-    for own in (True, False):
-        token = "s.token" if own else "s.other"
-        found.append(SqlCall(f"heartbeat {own}", f"dispatch.task_heartbeat({token})", heartbeat_model(own)))
-    return found
+    finishes = [
+        SqlCall(f"finish {word} {own}", f"dispatch.task_finish({TOKEN[own]}, '{word}')", finish_model(word, own))
+        for word, own in product(("succeeded", "retry", "failed"), (True, False))
+    ]
+    return finishes + [
+        SqlCall(f"heartbeat {own}", f"dispatch.task_heartbeat({token})", heartbeat_model(own))
+        for own, token in TOKEN.items()
+    ]
 
 
 def finish_model(outcome: str, own: bool) -> Callable[[StoredRow], tuple[Row, object]]:
@@ -121,11 +120,9 @@ def submitters() -> list[SqlCall]:
 def returns() -> list[SqlCall]:
     found = []
     for attempt, launch, own, failures in product((1, 2, 3), (0, 1, 2), (True, False), (1, 2)):
-        digest_sql = f"dispatch.token_digest({'s.token' if own else 's.other'})"
-        sql = f"dispatch.janitor_return(s.id, {attempt}, {launch}, {digest_sql}, {failures}, 'gone')"
-        found.append(
-            SqlCall(f"return {attempt} {launch} {own} {failures}", sql, return_model(attempt, launch, own, failures))
-        )
+        run = f"{attempt}, {launch}, dispatch.token_digest({TOKEN[own]}), {failures}"
+        model = return_model(attempt, launch, own, failures)
+        found.append(SqlCall(f"return {run}", f"dispatch.janitor_return(s.id, {run}, 'gone')", model))
     return found
 
 
@@ -146,9 +143,10 @@ def ends() -> list[SqlCall]:
         sql = f"dispatch.janitor_end(s.id, {attempt}, {launch}, {job}, '{STATUSES[status]}', 'parked')"
         found.append(SqlCall(f"end {tuple(asked)}", sql, end_model(asked)))
     for attempt, own in product((1, 2, 3), (True, False)):
-        digest_sql = f"dispatch.token_digest({'s.token' if own else 's.other'})"
-        sql = f"dispatch.janitor_cancel(s.id, {attempt}, {digest_sql})"
-        found.append(SqlCall(f"end cancelled {attempt} {own}", sql, cancel_model(attempt, own)))
+        run = f"{attempt}, dispatch.token_digest({TOKEN[own]})"
+        found.append(
+            SqlCall(f"end cancelled {run}", f"dispatch.janitor_cancel(s.id, {run})", cancel_model(attempt, own))
+        )
     return found
 
 
@@ -226,25 +224,21 @@ class Table:
         return after
 
 
-async def store(database: Database) -> Table:
-    admin = await database.session("admin")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def table(one_database: Database) -> Table:
+    """All rows; every call is rolled back."""
+    admin = await one_database.session("admin")
     ids = sorted(one["id"] for one in await admin.fetch(INSERT, [stored.max_failures for stored in STORED]))
-    columns: list[Any] = [[], [], [], [], [], [], []]
-    for row, _, is_stale in STORED:
-        uid, pod = (f"job-{row.uid}", f"pod-{row.pod}") if row.uid else (None, None)
-        values = (
-            STATUSES[row.status],
-            row.launch,
-            row.failures,
-            uid,
-            pod,
-            61 if is_stale else 5,
-            bool(row.cancel),
-        )
-        for column, value in zip(columns, values, strict=True):
-            column.append(value)
-    await admin.execute(STORE, ids, *columns)
+    await admin.execute(STORE, ids, *zip(*map(values, STORED), strict=True))
     return Table(admin, ids, [record["run_digest"] for record in await admin.fetch(READ)])
+
+
+def values(stored: StoredRow) -> tuple[object, ...]:
+    """The columns of STORE after the id."""
+    row = stored.row
+    uid, pod = (f"job-{row.uid}", f"pod-{row.pod}") if row.uid else (None, None)
+    age = 61 if stored.is_stale else 5
+    return STATUSES[row.status], row.launch, row.failures, uid, pod, age, bool(row.cancel)
 
 
 def difference(before: bytes | None, record: Record, answer: object, expected: tuple[Row, object]) -> str:
@@ -268,8 +262,8 @@ def difference(before: bytes | None, record: Record, answer: object, expected: t
 
 
 @pytest.mark.parametrize("family", [starts, reports, submitters, returns, ends], ids=lambda family: family.__name__)
-async def test_model_rows_change_as_sql_rows_do(database: Database, family: Callable[[], list[SqlCall]]) -> None:
-    table, wrong, moves = await store(database), [], 0
+async def test_model_rows_change_as_sql_rows_do(table: Table, family: Callable[[], list[SqlCall]]) -> None:
+    wrong, moves = [], 0
     for call in family():
         for number, (record, answer) in enumerate(await table.rows_after(call.sql)):
             expected = call.model(STORED[number])

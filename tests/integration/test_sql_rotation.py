@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-import asyncpg
-import pytest
-
-from tests.postgres import LOGINS, Database
+from tests.postgres import Database
 from tests.rows import Pod, Started, insert_row
 
 ROTATE = "SELECT dispatch.rotate_secrets()"
@@ -113,14 +110,6 @@ async def test_start_during_a_rotation_is_one_start(database: Database) -> None:
         await rotating.execute(ROTATE)
         started = await row.started()
     assert await row.start() == started
-
-
-@pytest.mark.parametrize("login", LOGINS)
-async def test_no_login_rotates_the_secrets(database: Database, login: str) -> None:
-    session = await database.connect(login)
-    await session.execute("SET default_transaction_read_only = off")
-    with pytest.raises(asyncpg.InsufficientPrivilegeError):
-        await session.execute(ROTATE)
 
 
 async def test_owner_role_rotates_the_secrets(database: Database) -> None:

@@ -149,8 +149,7 @@ SELECT c.relname || '.' || a.attname FROM pg_class c JOIN pg_attribute a ON a.at
    AND a.attnum > 0 AND NOT a.attisdropped AND col_description(c.oid, a.attnum) IS NULL
 """
 DEFINER_FUNCTIONS = """
-SELECT proname, pg_get_userbyid(proowner) AS owner, rolsuper,
-       (SELECT substr(s, 13) FROM unnest(proconfig) AS s WHERE s LIKE 'search_path=%') AS search_path
+SELECT proname, pg_get_userbyid(proowner) AS owner, rolsuper
   FROM pg_proc JOIN pg_roles ON pg_roles.oid = proowner
  WHERE pronamespace = 'dispatch'::regnamespace AND prosecdef
 """
@@ -168,13 +167,6 @@ async def test_schema_has_no_grant_to_public(database: Database) -> None:
 async def test_every_column_has_a_comment(database: Database) -> None:
     admin = await database.session("admin")
     assert [row[0] for row in await admin.fetch(WITHOUT_COMMENT)] == []
-
-
-async def test_security_definer_functions_have_a_fixed_search_path(database: Database) -> None:
-    definers = await (await database.session("admin")).fetch(DEFINER_FUNCTIONS)
-    assert definers
-    for function in definers:
-        assert function["search_path"] == "pg_catalog, pg_temp", function["proname"]
 
 
 async def test_security_definer_functions_run_without_superuser_rights(database: Database) -> None:

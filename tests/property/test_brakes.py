@@ -72,17 +72,6 @@ def test_breaker_pause_never_ends_early(moves: list[tuple[float, str, float]]) -
         assert breaker.hold(now + LONGEST_WISH_SECONDS + LONGEST_PAUSE_SECONDS) is None
 
 
-@FACT
-@given(st.integers(1, 30))
-def test_breaker_pauses_never_shrink_over_consecutive_failures(count: int) -> None:
-    breaker, now, before = Breaker(), 0.0, 0.0
-    for _ in range(count):
-        breaker.trip(HOLD, now)
-        length = next(step / 2 for step in range(1, 99) if breaker.hold(now + step / 2) is None)
-        assert before <= length <= LONGEST_PAUSE_SECONDS
-        before, now = length, now + length
-
-
 looks = st.lists(st.tuples(st.sampled_from([0, 1, 9.9, 10, 25]), st.booleans()), max_size=20)
 
 

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from dispatcher.extender.node_filter import unreserved_filter
 from dispatcher.extender.server import BadBody, Call, Extender
-from dispatcher.model.identity import HISTORY_NODES, REAL_RESOURCES
 from tests.contract.bodies import CONTAINER, POD, ROOMS, SECRET, asking, node, whole
 from tests.property.mutations import change
 from tests.property.profiles import FACT
@@ -198,10 +197,3 @@ def test_nodes_pass_among_any_names(items: list[object], others: object) -> None
     names = list(dict.fromkeys(item for item in items if isinstance(item, str)))
     if names or not items:
         assert Judge().judge_filter(asking(NodeNames=items, Nodes=others)) == names
-
-
-@FACT
-@given(values, values)
-def test_points_are_whole_and_in_range_for_any_annotations(history: object, uses: object) -> None:
-    notes = {HISTORY_NODES: json.dumps(history), REAL_RESOURCES: json.dumps(uses)}
-    Judge().judge_points(asking({"metadata": {"annotations": notes}}), ["a", "b"])

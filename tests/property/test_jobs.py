@@ -21,7 +21,7 @@ from dispatcher.model.jobs import Manifest
 from dispatcher.model.launches import Launch, Offer, Order
 from dispatcher.model.tasks import Kind
 from dispatcher.model.verdicts import Hold, HoldReason
-from tests.builders import SITE, a_kind, a_manifest, a_request, a_task, a_template, an_order
+from tests.builders import a_kind, a_request, a_task, a_template, an_order
 from tests.property.kubelet import seen_env, seen_words
 from tests.property.profiles import FACT
 from tests.property.replica import PASSED
@@ -213,10 +213,3 @@ def test_hold_detail_is_short_for_any_row(spec: dict[str, str], env: frozenset[s
     hold = judge_kind(kind, {"default": template}, frozenset())
     assert not isinstance(hold, Hold) or len(hold.detail) < 2000
     assert DOMAIN not in str(hold)
-
-
-def test_equal_orders_build_equal_jobs() -> None:
-    order = an_order(env={"B": "1", "A": "2"})
-    jobs = [json.dumps(build_job(order, a_template(), SITE)) for _ in range(2)]
-    assert jobs[0] == jobs[1]
-    assert a_manifest() == a_manifest()

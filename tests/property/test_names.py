@@ -11,13 +11,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from dispatcher.jobs.manifest import build_job
 from dispatcher.model.launches import Launch, Offer, Order
 from tests.builders import SITE, a_request, a_task, a_template
-from tests.property.profiles import FACT
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_names.json").read_text(encoding="utf-8"))
 
@@ -38,15 +35,3 @@ def metadata(asked: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("golden", GOLDEN, ids=lambda golden: golden["made"]["job"]["name"])
 def test_names_equal_the_golden_file(golden: dict[str, Any]) -> None:
     assert metadata(golden["asked"]) == golden["made"]
-
-
-@FACT
-@given(
-    st.from_regex(r"[a-z]([-a-z0-9]{0,14}[a-z0-9])?", fullmatch=True), st.integers(1, 2**63 - 1), st.integers(1, 32767),
-    st.integers(1, 32767),
-)  # fmt: skip
-def test_job_name_leaves_room_for_the_suffix_of_its_pod(installation: str, id_: int, attempt: int, launch: int) -> None:
-    asked = GOLDEN[0]["asked"] | {"installation": installation, "id": id_, "attempt": attempt, "launch": launch}
-    made = metadata(asked)["job"]
-    assert len(made["name"]) <= 57
-    assert all(len(value) <= 63 for value in made["labels"].values())

@@ -1,11 +1,8 @@
 """A cycle: each candidate is judged once, in its order, after the admissions before it."""
 
-from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from dispatcher.admission.cycle import Plan, plan_cycle
 from dispatcher.admission.gates import Candidate
@@ -118,35 +115,3 @@ def test_row_that_is_being_cancelled_is_not_parked_either() -> None:
 def test_launched_row_is_not_held_by_the_pause_of_its_queue() -> None:
     running = a_candidate(1, verdict=Hold(HoldReason.LAUNCHED, "Running"))
     assert reasons(plan(running, snapshot=a_snapshot(a_queue(paused_until=later(60))))) == {1: "Launched"}
-
-
-rows = st.lists(
-    st.tuples(st.integers(0, 3), st.sampled_from(["a", "b"]), st.sampled_from(["x", "y"]), st.booleans()), max_size=25
-)
-caps = st.none() | st.integers(0, 6)
-
-
-@given(rows, st.integers(0, 10), caps, caps, st.integers(0, 12), st.integers(0, 12))
-def test_caps_are_never_exceeded_and_no_row_is_held_without_need(
-    rows: list[tuple[int, str, str, bool]], most: int, of_queue: int | None, of_submitter: int | None, writes: int,
-    batch: int,
-) -> None:  # fmt: skip
-    before = [("a", "x"), ("a", "y"), ("b", "x")]
-    queues = [a_queue(name, max_jobs=of_queue, max_jobs_per_submitter=of_submitter) for name in "ab"]
-    candidates = [
-        a_candidate(number, priority=priority, queue=queue, submitted_by=submitter,
-                    verdict=Hold(HoldReason.BACKOFF) if held else Launch(1))
-        for number, (priority, queue, submitter, held) in enumerate(rows)
-    ]  # fmt: skip
-    snapshot = a_snapshot(*queues, max_jobs=most, load=plan_load(before), allowance=Allowance(writes, batch))
-    done = plan(*candidates, snapshot=snapshot)
-    keys = [(one.task.queue, one.task.submitted_by) for one in done.launches]
-    free = min(writes, batch, max(0, most - len(before)))
-    assert len(done.launches) + len(done.holds) == len(rows)
-    assert len(keys) <= free
-    for key, count in Counter(keys).items():
-        assert of_submitter is None or count + before.count(key) <= of_submitter
-    for name, count in Counter(queue for queue, _ in keys).items():
-        assert of_queue is None or count + [queue for queue, _ in before].count(name) <= of_queue
-    if of_queue is None and of_submitter is None:
-        assert len(keys) == min(free, sum(not held for *_, held in rows))

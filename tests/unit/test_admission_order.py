@@ -1,8 +1,5 @@
 """The order of launches."""
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from dispatcher.admission.gates import Candidate
 from dispatcher.admission.order import LaunchOrder
 from dispatcher.model.launches import JobsVerdict, Launch, Offer
@@ -27,11 +24,6 @@ def turns(*rows: tuple[int, int]) -> list[int]:
 
 def test_lower_priorities_come_first_then_older_rows() -> None:
     assert turns((100, 3), (0, 9), (100, 2), (1000, 1), (0, 10)) == [9, 10, 2, 3, 1]
-
-
-@given(st.lists(st.tuples(st.integers(0, 1000), st.integers(1, 10**6)), unique_by=lambda row: row[1], max_size=30))
-def test_order_has_every_row_and_does_not_depend_on_arrival(rows: list[tuple[int, int]]) -> None:
-    assert turns(*rows) == [number for _, number in sorted(rows)] == turns(*reversed(rows))
 
 
 def test_row_that_failed_last_comes_last_while_probing() -> None:

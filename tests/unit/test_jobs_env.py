@@ -1,6 +1,5 @@
 """The container's environment (docs/author.md). Values of a row arrive unchanged and replace no closed variable."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ from dispatcher.jobs.env import CONTRACT, FIELDS, build_env, check_env_names, is
 from dispatcher.jobs.manifest import build_job
 from dispatcher.jobs.policy import check_job
 from tests.builders import SITE, a_template, an_order
+from tests.property.kubelet import expand
 
 NOTHING: frozenset[str] = frozenset()
 ENV = frozenset({"env"})
@@ -20,13 +20,6 @@ CLOSED = [
     "NODE_NAME", "POD_NAME", "POD_NAMESPACE", "JOB_UID", "TASK_DATABASE_URL", "TASK_", "DISPATCHER_X",
     "KUBERNETES_SERVICE_HOST", "LD_PRELOAD",
 ]  # fmt: skip
-
-
-def expand(value: str, known: Mapping[str, str]) -> str:
-    """kubelet's expansion: `$(NAME)` becomes the value of a known name, `$$` becomes `$`. All other text stays."""
-    return re.sub(
-        r"\$(\$|\(([^)]*)\))", lambda m: "$" if m[1] == "$" else known.get(m[2], m[0]), value, flags=re.DOTALL
-    )
 
 
 TRUSTED_NAMES = [

@@ -1,8 +1,6 @@
 """The write rate (docs/settings.md, KUBE_WRITES_PER_SECOND): the burst is twice the rate; creates before sweeps."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from dispatcher.runtime.rate import Bucket
 
@@ -49,15 +47,3 @@ def test_tokens_taken_beyond_the_level_are_paid_back_first() -> None:
     bucket.take(25)
     assert bucket.left(now=0.4) < 1
     assert bucket.left(now=0.65) == 1
-
-
-@given(st.lists(st.tuples(st.floats(0, 5), st.integers(0, 40)), max_size=40))
-def test_taken_tokens_never_exceed_burst_plus_rate_times_time(steps: list[tuple[float, int]]) -> None:
-    """A caller that takes at most what is left never exceeds burst plus rate times time."""
-    bucket, now, taken = Bucket(7, now=0), 0.0, 0
-    for pause, wanted in steps:
-        now += pause
-        count = min(wanted, bucket.left(now))
-        bucket.take(count)
-        taken += count
-        assert taken <= 14 + 7 * now + 1e-6

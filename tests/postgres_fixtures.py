@@ -36,9 +36,17 @@ async def one_database(postgres: PostgresServer) -> AsyncIterator[Database]:
         yield created
 
 
+@pytest_asyncio.fixture(loop_scope="session")
+async def empty(postgres: PostgresServer) -> AsyncIterator[Database]:
+    """A database without our schema, on a server that has the roles and logins."""
+    await (await postgres.create_database()).drop()
+    async with made(postgres, migrated=False) as created:
+        yield created
+
+
 @asynccontextmanager
-async def made(postgres: PostgresServer) -> AsyncIterator[Database]:
-    created = await postgres.create_database()
+async def made(postgres: PostgresServer, *, migrated: bool = True) -> AsyncIterator[Database]:
+    created = await postgres.create_database(migrated=migrated)
     try:
         yield created
     finally:

@@ -16,9 +16,8 @@ from dispatcher.model.launches import Offer
 from dispatcher.model.snapshot import Load
 from dispatcher.model.tasks import IndexedRow, Kind
 from dispatcher.model.verdicts import Hold, HoldReason
-from dispatcher.pg.connect import Session
-from dispatcher.pg.tasks import look
 from tests.builders import a_queue, a_snapshot
+from tests.integration.looking import looking
 from tests.integration.queues import declare
 from tests.postgres import Database, PostgresServer
 
@@ -78,14 +77,10 @@ async def one_look(database: Database, queue: str) -> tuple[Found, float]:
     """The finds of a fresh dispatcher's first look, and its seconds; team_a is at its cap."""
     load = Load(total=1, by_queue={queue: 1}, by_submitter={(queue, "team_a"): 1} if "capped" in queue else {})
     snapshot = a_snapshot(a_queue(queue, max_jobs_per_submitter=1), load=load)
-    session = Session(lambda: database.url("reader"))
-    try:
-        async with look(session) as rows:
-            began = time.monotonic()
-            found = await Scan(WANTED).run(rows, Templates(), snapshot, {})
-            return found, time.monotonic() - began
-    finally:
-        await session.close()
+    async with looking(database) as rows:
+        began = time.monotonic()
+        found = await Scan(WANTED).run(rows, Templates(), snapshot, {})
+        return found, time.monotonic() - began
 
 
 @pytest.mark.parametrize("queue", FLOODS)

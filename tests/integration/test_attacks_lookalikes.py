@@ -14,7 +14,7 @@ import asyncpg
 import pytest_asyncio
 
 from dispatcher.pg.closings import Closings
-from dispatcher.pg.connect import Session, open_connection
+from dispatcher.pg.connect import open_connection
 from dispatcher.pg.listen import CHANNELS
 from dispatcher.pg.migrate import LOCK, WRITING, migrate
 from dispatcher.pg.queries import query, sql_folder
@@ -22,6 +22,7 @@ from dispatcher.pg.tasks import Look, look
 from dispatcher.programs import exec_row
 from tests.execing import execute, sh
 from tests.integration.lookalikes import calls, make_lookalikes, make_newer_lookalikes, make_session_lookalikes
+from tests.integration.looking import opened
 from tests.janitor_calls import cancelled, closed, deleted, returned
 from tests.postgres import Database, PostgresServer
 from tests.rows import FIRST, Row, insert_row
@@ -97,15 +98,6 @@ async def attacked(attacked_database: Database) -> AsyncIterator[Database]:
     assert [tuple(call) for call in await calls(attacked_database)] == []
 
 
-@asynccontextmanager
-async def session_of(database: Database, login: str) -> AsyncIterator[Session]:
-    session = Session(lambda: database.url(login))
-    try:
-        yield session
-    finally:
-        await session.close()
-
-
 async def some_rows(database: Database) -> list[int]:
     """One row of each status, and a history."""
     rows = [await insert_row(database, "team_b", **PLAIN) for _ in range(4)]
@@ -142,7 +134,7 @@ async def test_lookalikes_are_called_with_the_default_search_path(attacked: Data
 
 async def test_statements_of_the_dispatcher_call_no_lookalike(attacked: Database) -> None:
     ids = await some_rows(attacked)
-    async with session_of(attacked, "reader") as session:
+    async with opened(attacked.url("reader")) as session:
         async with look(session, 10) as rows:
             answers = {name: await ask(rows, ids) for name, ask in QUESTIONS.items()}
             assert rows.frame.queues
@@ -158,7 +150,7 @@ async def test_statements_of_the_dispatcher_call_no_lookalike(attacked: Database
 
 async def test_statements_of_the_janitor_call_no_lookalike(attacked: Database) -> None:
     ids = await some_rows(attacked)
-    async with session_of(attacked, "janitor") as session, look(session, 10) as rows:
+    async with opened(attacked.url("janitor")) as session, look(session, 10) as rows:
         for name in OF_JANITORS:
             assert await QUESTIONS[name](rows, ids), name
         assert set(await rows.run_digests(ids)) == {ids[1]}

@@ -14,9 +14,9 @@ import pytest
 import pytest_asyncio
 
 from dispatcher.model.errors import DatabaseUnfit
-from dispatcher.pg.migrate import LOCK, migrate
+from dispatcher.pg.migrate import LOCK, migrate, read_migrations
 from tests.controlplane.waiting import wait_for
-from tests.postgres import Connection, Database, PostgresServer
+from tests.postgres import Connection, Database
 
 ROOT = Path(__file__).parents[2]
 SOON_SECONDS = 5
@@ -29,6 +29,27 @@ CREATE SCHEMA dispatch;
 GRANT ALL ON SCHEMA dispatch TO PUBLIC;
 CREATE FUNCTION dispatch.clip(words text, most integer) RETURNS text LANGUAGE sql AS 'SELECT words';
 CREATE TABLE dispatch.secrets (generation integer, start_inner bytea, start_outer bytea);
+"""
+VERSIONS = """
+CREATE SCHEMA dispatch;
+CREATE TABLE dispatch.schema_version (version integer, name text, checksum text, database_id uuid);
+GRANT ALL ON SCHEMA dispatch TO PUBLIC;
+GRANT ALL ON dispatch.schema_version TO PUBLIC;
+"""
+ALL_APPLIED = "INSERT INTO dispatch.schema_version VALUES ($1, $2, $3, gen_random_uuid())"
+VIEW = """
+CREATE SCHEMA dispatch;
+CREATE TABLE public.calls (who name);
+GRANT ALL ON SCHEMA dispatch TO PUBLIC;
+GRANT ALL ON public.calls TO PUBLIC;
+CREATE FUNCTION public.is_noted() RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO public.calls VALUES (current_user);
+    RETURN true;
+END
+$$;
+CREATE VIEW dispatch.schema_version AS SELECT 1 AS version, 'x' AS name, 'y' AS checksum WHERE public.is_noted();
+GRANT ALL ON dispatch.schema_version TO PUBLIC;
 """
 
 
@@ -73,12 +94,12 @@ async def migrating(database: Database, **settings: object) -> AsyncIterator[Pro
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def empty(postgres: PostgresServer) -> AsyncIterator[Database]:
-    """A database without our schema, on a server that has the roles and logins."""
-    await (await postgres.create_database()).drop()
-    created = await postgres.create_database(migrated=False)
-    yield created
-    await created.drop()
+async def open_to_all(empty: Database) -> Database:
+    """A database without our schema, in which every login may make one."""
+    admin = await empty.session("admin")
+    await admin.execute(f'GRANT CREATE ON DATABASE "{empty.name}" TO PUBLIC')
+    await admin.execute("GRANT CREATE ON SCHEMA public TO PUBLIC")
+    return empty
 
 
 async def pid_of(connection: Connection) -> int:
@@ -128,28 +149,37 @@ async def test_migration_lock_of_another_database_blocks_nothing(empty: Database
         assert await migrate(empty.admin_url)
 
 
-async def test_foreign_schema_is_refused_and_its_owner_named(empty: Database, postgres: PostgresServer) -> None:
-    await postgres.execute(f'GRANT CREATE ON DATABASE "{empty.name}" TO team_a')
-    attacker = await empty.connect("team_a")
+async def test_foreign_schema_is_refused_and_its_owner_named(open_to_all: Database) -> None:
+    attacker = await open_to_all.connect("team_a")
     await attacker.execute(BEFOREHAND)
-    async with migrating(empty) as program:
+    async with migrating(open_to_all) as program:
         assert await program.ended() != 0
     assert program.names("schema dispatch belongs to team_a"), program.said
     with pytest.raises(DatabaseUnfit, match="schema dispatch belongs to team_a"):
-        await migrate(empty.admin_url)
-    admin = await empty.session("admin")
+        await migrate(open_to_all.admin_url)
+    admin = await open_to_all.session("admin")
     assert await admin.fetchval("SELECT to_regclass('dispatch.schema_version') IS NULL")
     assert await admin.fetchval("SELECT count(*) FROM pg_class WHERE relnamespace = 'dispatch'::regnamespace") == 1
     await admin.execute("DROP SCHEMA dispatch CASCADE")
-    assert await migrate(empty.admin_url)
+    assert await migrate(open_to_all.admin_url)
 
 
-async def test_foreign_schema_with_a_version_table_is_refused(empty: Database, postgres: PostgresServer) -> None:
-    """The versions in a foreign table are not believed."""
-    await postgres.execute(f'GRANT CREATE ON DATABASE "{empty.name}" TO team_a')
-    attacker = await empty.connect("team_a")
-    await attacker.execute("CREATE SCHEMA dispatch")
-    await attacker.execute("CREATE TABLE dispatch.schema_version (version int, name text, checksum text)")
-    await attacker.execute("GRANT ALL ON SCHEMA dispatch TO PUBLIC; GRANT ALL ON dispatch.schema_version TO PUBLIC")
+@pytest.mark.parametrize("check", [False, True])
+async def test_hostile_view_with_our_name_runs_no_code(open_to_all: Database, check: bool) -> None:
+    """A function in a view runs with the rights of the reader, here the administrator."""
+    await (await open_to_all.connect("team_a")).execute(VIEW)
+    with pytest.raises(DatabaseUnfit) as refused:
+        await migrate(open_to_all.admin_url, check=check)
+    admin = await open_to_all.session("admin")
+    assert [row["who"] for row in await admin.fetch("SELECT who FROM public.calls")] == []
+    assert "schema dispatch belongs to team_a" in str(refused.value)
+
+
+@pytest.mark.parametrize("check", [False, True])
+async def test_foreign_schema_that_claims_all_versions_is_refused(open_to_all: Database, check: bool) -> None:
+    attacker = await open_to_all.connect("team_a")
+    await attacker.execute(VERSIONS)
+    for migration in read_migrations():
+        await attacker.execute(ALL_APPLIED, migration.version, migration.name, migration.checksum)
     with pytest.raises(DatabaseUnfit, match="schema dispatch belongs to team_a"):
-        await migrate(empty.admin_url)
+        await migrate(open_to_all.admin_url, check=check)

@@ -13,10 +13,9 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from dispatcher.pg.connect import Session
 from dispatcher.pg.listen import Listener
-from dispatcher.pg.tasks import look
 from tests.controlplane.waiting import wait_for
+from tests.integration.looking import looking, waiting
 from tests.janitor_calls import cancelled, closed, returned
 from tests.postgres import Connection, Database, PostgresServer
 from tests.postgres_process import Folder, Postmaster
@@ -84,12 +83,8 @@ async def fill(loud: Connection, most: float) -> None:
 
 
 async def found_by_polling(database: Database) -> set[int]:
-    session = Session(lambda: database.url("reader"))
-    try:
-        async with look(session) as rows:
-            return {row.id for row in await rows.indexed_rows({"default": 100})}
-    finally:
-        await session.close()
+    async with looking(database) as rows:
+        return set(await waiting(rows))
 
 
 async def test_notification_queue_can_be_filled_by_any_login(quiet: Database) -> None:

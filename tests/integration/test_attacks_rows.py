@@ -6,16 +6,14 @@ Each script is what the attacker types, under a login of its own.
 from __future__ import annotations
 
 import asyncio
-from uuid import UUID
 
 import asyncpg
 import pytest
 
-from dispatcher.pg.connect import Session
-from dispatcher.pg.tasks import look
+from tests.integration.looking import looking
 from tests.integration.queues import declare, refusal
 from tests.postgres import Database
-from tests.rows import insert_row
+from tests.rows import Pod, Row, insert_row
 
 NAMES = {
     "with blanks": "No Such Node!",
@@ -37,6 +35,7 @@ NAMES = {
     "a hyphen at the start": "-node-1",
     "a hyphen before a dot": "node-.example",
     "a newline at the end": "node-1\n",
+    "a newline at the start": "\nnode-1",
     "a newline within": "node-1\nnode-2",
     "a newline alone": "\n",
     "a carriage return": "node-1\r",
@@ -48,16 +47,8 @@ NAMES = {
     "254 characters in a domain": f"{'a' * 126}.{'b' * 127}",
     "100,000 characters": "a" * 100_000,
 }
-GOOD_NAMES = ["node-1", "1", "ip-10-0-0-1.eu-west-1.compute.internal", "a" * 253, f"{'a' * 125}.{'b' * 127}"]
+GOOD_NAMES = ["node-1", "1", "a", "ip-10-0-0-1.eu-west-1.compute.internal", "a" * 253, f"{'a' * 125}.{'b' * 127}"]
 
-START_FROM = """
-WITH mine AS (
-    SELECT * FROM dispatch.task_start(task_id => $1, start_key => $2, attempt => 1, launch => 1,
-                                      job_uid => 'job-1', node => $3, pod => $3)
-)
-SELECT run_token FROM mine
-"""
-SUCCEED = "SELECT dispatch.task_finish(run_token => $1, outcome => 'succeeded')"
 FOR_EVER = """
 INSERT INTO dispatch.tasks (dedupe_key, run_at)
 SELECT 'nightly-' || n, '9999-12-30 UTC' FROM generate_series(1, 100) AS n
@@ -68,41 +59,44 @@ INSERT INTO dispatch.tasks (queue, cache_key) VALUES ('theirs', 'their-models')
 """
 
 
-async def report_from(database: Database, name: str, cache_key: str = "maps") -> int:
-    """A container that claims to have run on this node, as this Pod, and succeeds."""
-    row = await insert_row(database, cache_key=cache_key)
-    container = await database.session("task")
-    token: UUID = await container.fetchval(START_FROM, row.id, row.start_key, name)
-    assert await container.fetchval(SUCCEED, token) == "succeeded"
-    return row.id
+async def report_from(database: Database, name: str | None, cache_key: str = "maps") -> Row:
+    """A container that claims to run on this node, as this Pod. It may ask for its start again, and succeeds."""
+    row, pod = await insert_row(database, cache_key=cache_key), Pod(name, node=name or "")
+    started = await row.started(pod=pod)
+    assert await row.start(pod=pod) == started
+    assert await row.finish(started, "succeeded") == "succeeded"
+    return row
 
 
 async def histories(database: Database, *keys: tuple[str, str]) -> dict[tuple[str, str], tuple[str, ...]]:
     """The nodes that the dispatcher knows for each (queue, cache key)."""
-    session = Session(lambda: database.url("reader"))
-    try:
-        async with look(session) as rows:
-            return await rows.histories(keys)
-    finally:
-        await session.close()
+    async with looking(database) as rows:
+        return await rows.histories(keys)
 
 
 # Node names that a container invents
 
 
-@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES.keys())
-async def test_invalid_node_name_is_not_kept(database: Database, name: str) -> None:
-    task_id = await report_from(database, name)
-    row, (launch,) = await database.task(task_id), await database.launches(task_id)
-    assert (row["status"], row["node_name"], row["pod_name"]) == ("succeeded", None, None)
-    assert (launch["node_name"], launch["pod_name"]) == (None, None)
-    assert await histories(database, ("default", "maps")) == {}
+@pytest.mark.parametrize("name", [None, *NAMES.values()], ids=["no name", *NAMES])
+async def test_invalid_node_name_is_not_kept(one_database: Database, name: str | None) -> None:
+    row = await report_from(one_database, name)
+    now, (launch,) = await row.now(), await row.launches()
+    assert (now["node_name"], now["pod_name"], launch["node_name"], launch["pod_name"]) == (None,) * 4
+    assert await histories(one_database, ("default", "maps")) == {}
 
 
-@pytest.mark.parametrize("name", GOOD_NAMES, ids=["short", "digit", "domain", "253", "253 in a domain"])
-async def test_valid_node_name_is_kept(database: Database, name: str) -> None:
-    row = await database.task(await report_from(database, name))
-    assert (row["node_name"], row["pod_name"]) == (name, name)
+@pytest.mark.parametrize("name", GOOD_NAMES, ids=["short", "digit", "letter", "domain", "253", "253 in a domain"])
+async def test_valid_node_name_is_kept(one_database: Database, name: str) -> None:
+    row = await report_from(one_database, name, "another key")
+    now, (launch,) = await row.now(), await row.launches()
+    assert (now["node_name"], now["pod_name"], launch["node_name"], launch["pod_name"]) == (name,) * 4
+
+
+async def test_container_without_a_name_keeps_its_row(one_database: Database) -> None:
+    row = await insert_row(one_database)
+    started = await row.started(pod=Pod(None))
+    assert await row.start(pod=Pod("pod-1")) is None
+    assert await row.heartbeat(started) == "continue"
 
 
 async def test_invalid_node_names_hide_no_true_history(database: Database) -> None:

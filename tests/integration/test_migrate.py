@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from uuid import UUID
 
 import pytest
-import pytest_asyncio
 
 from dispatcher.model.errors import DatabaseUnfit
 from dispatcher.pg.migrate import LOCK, migrate
@@ -19,14 +17,6 @@ OBSTACLE = """
 CREATE SCHEMA dispatch AUTHORIZATION dispatch_owner;
 CREATE FUNCTION dispatch.task_heartbeat(run_token uuid) RETURNS int LANGUAGE sql AS 'SELECT 1';
 """
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def empty(database: Database, postgres: PostgresServer) -> AsyncIterator[Database]:
-    """A database without our schema, on a server that has the roles."""
-    created = await postgres.create_database(migrated=False)
-    yield created
-    await created.drop()
 
 
 async def applied(database: Database) -> list[str]:

@@ -13,6 +13,7 @@ from dispatcher.pg.connect import Session, open_connection
 from dispatcher.pg.queries import query
 from dispatcher.pg.tasks import look
 from tests.controlplane.waiting import wait_for
+from tests.integration.looking import opened
 from tests.postgres import Connection, Database
 
 RUNS = """
@@ -36,9 +37,8 @@ async def ran(admin: Connection, *nodes: str | None, queue: str = "default", key
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def session(database: Database) -> AsyncIterator[Session]:
-    session = Session(lambda: database.url("reader"))
-    yield session
-    await session.close()
+    async with opened(database.url("reader")) as made:
+        yield made
 
 
 @pytest_asyncio.fixture(loop_scope="session")

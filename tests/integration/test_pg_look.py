@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -13,33 +12,16 @@ from dispatcher.model.errors import DatabaseAway, DatabaseUnfit
 from dispatcher.model.tasks import IndexedRow, Kind, Queue, Status
 from dispatcher.pg.connect import SESSION, Session
 from dispatcher.pg.migrate import NEWEST
-from dispatcher.pg.tasks import NEEDED_INDEXES, Look, look
+from dispatcher.pg.tasks import NEEDED_INDEXES, look
+from tests.integration.looking import ids, opened, waiting
 from tests.postgres import Database, PostgresServer, url_with
 from tests.rows import insert_row
-
-
-@asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Session]:
-    session = Session(lambda: url)
-    try:
-        yield session
-    finally:
-        await session.close()
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def session(database: Database) -> AsyncIterator[Session]:
     async with opened(database.url("reader")) as made:
         yield made
-
-
-async def waiting(rows: Look) -> list[int]:
-    return [row.id for row in await rows.indexed_rows({"default": 100})]
-
-
-async def ids(session: Session) -> list[int]:
-    async with look(session) as rows:
-        return await waiting(rows)
 
 
 class TestSnapshot:

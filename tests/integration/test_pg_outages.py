@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
 import asyncpg
@@ -15,23 +14,10 @@ from dispatcher.pg.connect import ANSWER_SECONDS, CONNECT_SECONDS, Session
 from dispatcher.pg.listen import PING_SECONDS, PONG_SECONDS, Listener
 from dispatcher.pg.tasks import look
 from tests.controlplane.waiting import wait_for
+from tests.integration.looking import ids, opened
 from tests.postgres import Database, PostgresServer, Standby, url_with
 
 SLACK_SECONDS = 2
-
-
-@asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Session]:
-    session = Session(lambda: url)
-    try:
-        yield session
-    finally:
-        await session.close()
-
-
-async def ids(session: Session) -> list[int]:
-    async with look(session) as rows:
-        return [row.id for row in await rows.indexed_rows({"default": 100})]
 
 
 async def works(session: Session) -> bool:

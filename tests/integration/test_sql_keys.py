@@ -10,8 +10,7 @@ from uuid import UUID
 import pytest
 
 from dispatcher.model.identity import start_key
-from dispatcher.pg.connect import Session
-from dispatcher.pg.tasks import look
+from tests.integration.looking import looking
 from tests.postgres import Database
 from tests.postgres_fixtures import one_database
 from tests.rows import Pod, Row, insert_row
@@ -35,24 +34,6 @@ RUN_SECRET = "SELECT run_inner, run_outer FROM dispatch.secrets ORDER BY generat
 START_KEY = "SELECT dispatch.start_keys($1, $2) LIMIT 1"
 RUN_TOKEN = "SELECT dispatch.run_tokens($1, $2, $3, $4, $5) LIMIT 1"
 ROTATE = "SELECT dispatch.rotate_secrets()"
-MALFORMED = [
-    "",
-    "No Such Node!",
-    "A",
-    "a_b",
-    "-a",
-    "a-",
-    "a..b",
-    ".a",
-    "a.",
-    "a\n",
-    "\na",
-    "a b",
-    "a/b",
-    "é",
-    "x" * 254,
-]
-WELL_FORMED = ["a", "0", "a-b", "a.b", "node-1.example.internal", "x" * 253]
 
 
 async def blocks(database: Database, query: str) -> tuple[bytes, bytes]:
@@ -87,10 +68,9 @@ async def test_python_and_sql_derive_the_same_start_key(database: Database, mome
 
 
 async def test_dispatcher_derives_the_key_that_starts_the_row(database: Database) -> None:
-    row, session = await insert_row(database), Session(lambda: database.url("reader"))
-    async with look(session) as rows:
+    row = await insert_row(database)
+    async with looking(database) as rows:
         task, secret = (await rows.tasks([row.id]))[row.id], await rows.start_secret()
-    await session.close()
     key = UUID(start_key(secret, task.id, task.created_at))
     assert await row.start(start_key=key) is not None
 
@@ -161,24 +141,3 @@ async def test_pod_with_the_same_joined_name_and_job_is_another_pod(database: Da
     holder = await row.started(pod=Pod("a", "bc"))
     assert await row.start(pod=Pod("ab", "c")) is None
     assert await row.heartbeat(holder) == "continue"
-
-
-@pytest.mark.parametrize("name", WELL_FORMED)
-async def test_name_that_kubernetes_allows_is_kept(database: Database, name: str) -> None:
-    row = await insert_row(database)
-    started = await row.started(pod=Pod(name, node=name))
-    now, (launch,) = await row.now(), await row.launches()
-    assert (now["pod_name"], now["node_name"]) == (launch["pod_name"], launch["node_name"]) == (name, name)
-    assert await row.start(pod=Pod(name, node=name)) == started
-
-
-@pytest.mark.parametrize("name", [None, *MALFORMED])
-async def test_malformed_name_is_null_and_its_container_may_ask_again(database: Database, name: str | None) -> None:
-    row = await insert_row(database)
-    pod = Pod(name, node=name or "")
-    started = await row.started(pod=pod)
-    now, (launch,) = await row.now(), await row.launches()
-    assert (now["pod_name"], now["node_name"], launch["pod_name"], launch["node_name"]) == (None,) * 4
-    assert await row.start(pod=pod) == started
-    assert await row.start(pod=Pod("pod-1")) is None
-    assert await row.heartbeat(started) == "continue"

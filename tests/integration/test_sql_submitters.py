@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
@@ -145,16 +144,6 @@ async def test_dedupe_key_is_free_for_another_submitter(database: Database) -> N
     for login in ("team_a", "team_b"):
         with pytest.raises(asyncpg.UniqueViolationError):
             await database.insert_task(login, dedupe_key="nightly")
-
-
-async def test_open_insert_of_a_dedupe_key_blocks_no_other_submitter(database: Database) -> None:
-    holder, other = await database.connect("team_a"), await database.connect("team_b")
-    insert = "INSERT INTO dispatch.tasks (dedupe_key) VALUES ('nightly') RETURNING id"
-    async with holder.transaction():
-        await holder.execute(insert)
-        async with asyncio.timeout(1):
-            assert await other.fetchval(insert)
-    assert len(await (await database.session("admin")).fetch("SELECT FROM dispatch.tasks")) == 2
 
 
 async def test_taken_dedupe_key_may_be_skipped_with_on_conflict(database: Database) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 import asyncpg
@@ -11,11 +10,11 @@ import pytest_asyncio
 
 from dispatcher.model.errors import DatabaseUnfit
 from dispatcher.model.identity import start_key
-from dispatcher.pg.connect import Session, open_connection
+from dispatcher.pg.connect import open_connection
 from dispatcher.pg.migrate import NEWEST, WRITING, apply, migrate, plan_migrations, prepare, read_migrations
-from dispatcher.pg.tasks import look
+from tests.integration.looking import looking
 from tests.janitor_calls import returned
-from tests.postgres import Database, PostgresServer, Record
+from tests.postgres import Database, Record
 from tests.rows import SECOND, Row, Started, contradictions
 
 BEFORE = 7
@@ -74,16 +73,14 @@ async def make_live_rows(database: Database) -> LiveRows:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def before_upgrade(database: Database, postgres: PostgresServer) -> AsyncIterator[LiveRows]:
-    """A database of the old schema, on a server that has the logins."""
-    created = await postgres.create_database(migrated=False)
-    connection = await open_connection(created.admin_url, **WRITING)
+async def before_upgrade(empty: Database) -> LiveRows:
+    """A database of the old schema."""
+    connection = await open_connection(empty.admin_url, **WRITING)
     await prepare(connection)
     for migration in plan_migrations({}, [one for one in read_migrations() if one.version <= BEFORE]):
         await apply(connection, migration)
     await connection.close()
-    yield await make_live_rows(created)
-    await created.drop()
+    return await make_live_rows(empty)
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -115,10 +112,9 @@ async def test_old_start_key_starts_its_row(upgraded: LiveRows) -> None:
 
 
 async def test_new_start_key_starts_an_old_row(upgraded: LiveRows) -> None:
-    row, session = upgraded.handed_out, Session(lambda: upgraded.database.url("reader"))
-    async with look(session) as rows:
+    row = upgraded.handed_out
+    async with looking(upgraded.database) as rows:
         task, secret = (await rows.tasks([row.id]))[row.id], await rows.start_secret()
-    await session.close()
     key = await upgraded.database.start_key(row.id)
     assert start_key(secret, task.id, task.created_at) == str(key)
     assert await row.start(start_key=key) is not None
@@ -226,11 +222,9 @@ async def test_old_janitor_moves_no_row(upgraded: LiveRows) -> None:
 
 
 async def test_new_dispatcher_does_not_read_the_old_schema(before_upgrade: LiveRows) -> None:
-    session = Session(lambda: before_upgrade.database.url("reader"))
     with pytest.raises(DatabaseUnfit, match=f"schema version is {BEFORE}, this version needs {NEWEST}"):
-        async with look(session):
+        async with looking(before_upgrade.database):
             pass
-    await session.close()
 
 
 async def test_deleted_old_row_leaves_no_key(upgraded: LiveRows) -> None:

@@ -21,9 +21,6 @@ from tests.postgres import Connection, Database
 ROOT = Path(__file__).parents[2]
 SOON_SECONDS = 5
 HOLDS = f"SELECT pg_advisory_lock({LOCK})"
-WAITERS = """
-SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
-"""
 BEFOREHAND = """
 CREATE SCHEMA dispatch;
 GRANT ALL ON SCHEMA dispatch TO PUBLIC;

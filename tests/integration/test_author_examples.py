@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import shutil
 import subprocess
 import tomllib
-from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +18,7 @@ from dispatcher.model.identity import OPENINGS
 from dispatcher.programs import exec as exec_
 from tests.controlplane import binaries
 from tests.controlplane.waiting import wait_for
+from tests.execing import Ended, Wrapper, wrapped
 from tests.postgres import Database, PostgresServer
 from tests.postgres_fixtures import one_database
 from tests.postgres_process import binaries as postgres_programs
@@ -46,48 +44,18 @@ esac
 GOOD, BAD, EARLY, LONG = {"rows": 17}, {"rows": "many"}, {"missing": 2}, {"seconds": 3600}
 
 
-class Ended(NamedTuple):
-    status: int | None
-    out: str
-    err: str
-
-
-async def end(child: Process) -> Ended:
-    async with asyncio.timeout(30):
-        out, err = await child.communicate()
-    return Ended(child.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
-
-
-async def says(child: Process) -> str:
-    """The next line of the program's log."""
-    assert child.stderr is not None
-    async with asyncio.timeout(10):
-        return (await child.stderr.readline()).decode()
-
-
 class Image(NamedTuple):
     """An example as the entry point of an image."""
 
     argv: tuple[str, ...]
 
-    @asynccontextmanager
-    async def runs(self, row: Row, pod: Pod = SECOND, launch: int = 1) -> AsyncIterator[Process]:
-        me = {"TASK_ID": row.id, "TASK_START_KEY": row.start_key, "TASK_ATTEMPT": 1, "TASK_LAUNCH": launch}
-        env = {name: str(value) for name, value in me.items()}
-        env |= {"JOB_UID": pod.job_uid, "NODE_NAME": pod.node, "POD_NAME": pod.name or ""}
-        env |= {"TASK_DATABASE_URL": row.database.url("task"), "TASK_HEARTBEAT_EVERY": "0.1s"}
-        env["PATH"] = f"{postgres_programs()}:{os.environ['PATH']}"
-        child = await asyncio.create_subprocess_exec(*self.argv, env=env, stdin=DEVNULL, stdout=PIPE, stderr=PIPE)
-        try:
-            yield child
-        finally:
-            if child.returncode is None:  # the test has failed; its processes end with it
-                child.terminate()
-                await child.communicate()
+    def runs(self, row: Row, pod: Pod = SECOND, launch: int = 1) -> AbstractAsyncContextManager[Wrapper]:
+        path = f"{postgres_programs()}:{os.environ['PATH']}"
+        return wrapped(row, program=self.argv, pod=pod, launch=launch, PATH=path, TASK_HEARTBEAT_EVERY="0.1s")
 
     async def run(self, row: Row, pod: Pod = SECOND, launch: int = 1) -> Ended:
         async with self.runs(row, pod, launch) as child:
-            return await end(child)
+            return await child.has_ended()
 
 
 def bash(command: str) -> Image:
@@ -157,7 +125,7 @@ async def test_example_leaves_the_row_of_another_launch_alone(image: Image, data
     row = await insert_row(database, payload=LONG)
     await row.started(launch=2)
     before = await row.now()
-    assert await image.run(row, launch=1) == Ended(0, "", "")
+    assert await image.run(row, launch=1) == Ended(0, b"", b"")
     assert await row.now() == before
 
 
@@ -166,7 +134,7 @@ async def test_cancel_stops_the_example_and_ends_the_row(image: Image, database:
     async with image.runs(row) as child:
         await is_running(row)
         assert await row.cancel("wrong month") == "processing"
-        ended = await end(child)
+        ended = await child.has_ended()
     now = await row.now()
     assert (ended.status, now["status"], now["error"]) == (0, "cancelled", "wrong month"), ended
     assert await outcomes(row) == ["cancelled"]
@@ -178,7 +146,7 @@ async def test_example_that_lost_its_row_stops_and_reports_nothing(image: Image,
         await is_running(row)
         await row.retry()
         before = await row.now()
-        ended = await end(child)
+        ended = await child.has_ended()
     assert ended.status == 1, ended
     assert await row.now() == before
     assert (before["status"], before["attempt"], await outcomes(row)) == ("waiting", 2, ["lost"])
@@ -189,7 +157,7 @@ async def test_stopped_example_leaves_the_row_to_the_next_launch(image: Image, d
     async with image.runs(row) as child:
         await is_running(row)
         child.terminate()
-        ended = await end(child)
+        ended = await child.has_ended()
     assert (ended.status, await row.status(), await outcomes(row)) == (143, "processing", [None]), ended
     await row.started(launch=2)
 
@@ -199,7 +167,7 @@ async def test_example_sends_heartbeats_while_it_works(image: Image, database: D
     async with image.runs(row) as child:
         await is_running(row, signs=3)
         child.terminate()
-        await end(child)
+        await child.has_ended()
 
 
 @pytest.mark.parametrize("cause", ["cancel", "SIGTERM"])
@@ -208,15 +176,15 @@ async def test_children_stop_and_exit_0_counts_unless_cancelled(database: Databa
     child_of_command = "trap 'echo told >&2; exit' TERM; echo ready >&2; while :; do sleep 0.1; done"
     command = f"({child_of_command}) & trap 'wait; echo 17; exit 0' TERM; wait"
     async with bash(command).runs(row) as child:
-        assert await says(child) == "ready\n"
+        await wait_for(lambda: b"ready\n" in child.err, "the command is ready", check=child.check)
         if cause == "cancel":
             await row.cancel()
         else:
             child.terminate()
-        ended, now = await end(child), await row.now()
+        ended, now = await child.has_ended(), await row.now()
     expected = (0, "cancelled", None) if cause == "cancel" else (0, "succeeded", 17)
     assert (ended.status, now["status"], now["result"]) == expected
-    assert "told\n" in ended.err
+    assert "told\n" in ended.said
 
 
 async def test_absent_database_is_asked_again(image: Image, postgres: PostgresServer, database: Database) -> None:
@@ -224,11 +192,10 @@ async def test_absent_database_is_asked_again(image: Image, postgres: PostgresSe
     await postgres.stop()
     async with image.runs(row) as child:
         try:
-            told = await says(child)
+            await wait_for(lambda: b"onnect" in child.err, "the example says what it lacks", check=child.check)
         finally:
             await postgres.start()
-        ended = await end(child)
-    assert "onnect" in told
+        ended = await child.has_ended()
     assert (ended.status, await row.status()) == (0, "succeeded"), ended
 
 

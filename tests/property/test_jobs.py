@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -127,6 +128,7 @@ def allowed(template: Template) -> tuple[str, ...]:
     return tuple(paths)
 
 
+@pytest.mark.fault(56)
 @FACT
 @given(templates(), rows)
 def test_admitted_row_changes_only_what_its_template_opens(template: Template, row: tuple[Any, ...]) -> None:

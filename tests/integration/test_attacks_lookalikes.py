@@ -6,7 +6,6 @@ No look-alike is ever called: not by our programs, not by a migration, and not b
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -68,8 +67,8 @@ HOSTILE_ROWS: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
-@asynccontextmanager
-async def an_attacked_database(postgres: PostgresServer) -> AsyncIterator[Database]:
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def attacked_database(postgres: PostgresServer) -> AsyncIterator[Database]:
     """A database that was migrated after the look-alikes were made."""
     await (await postgres.create_database()).drop()  # from here on the server has the logins
     database = await postgres.create_database(migrated=False)
@@ -79,16 +78,10 @@ async def an_attacked_database(postgres: PostgresServer) -> AsyncIterator[Databa
         assert await migrate(database.admin_url)
         await make_newer_lookalikes(attacker, *VICTIMS)
         await (await database.session("admin")).execute(DECLARE_QUEUES)
+        assert [tuple(call) for call in await calls(database)] == []  # calls of the migration
         yield database
     finally:
         await database.drop()
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def attacked_database(postgres: PostgresServer) -> AsyncIterator[Database]:
-    async with an_attacked_database(postgres) as database:
-        assert [tuple(call) for call in await calls(database)] == []  # calls of the migration
-        yield database
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -267,17 +260,16 @@ async def test_functions_of_the_janitor_call_no_lookalike(attacked: Database) ->
     assert await deleted(attacked, 1) == 0
 
 
-async def test_functions_call_no_lookalike_of_the_callers_session(postgres: PostgresServer) -> None:
-    async with an_attacked_database(postgres) as attacked:
-        for login in ("team_b", "task", "janitor", "operator"):
-            await make_session_lookalikes(await attacked.session(login))
-        rows = [await insert_row(attacked, "team_b", **PLAIN) for _ in range(3)]
-        started = [await row.started() for row in rows]
-        assert await rows[0].heartbeat(started[0]) == "continue"
-        assert await rows[0].finish(started[0], "retry", error="x" * 9000) == "waiting"
-        await rows[1].silent_for(600)
-        assert await returned(rows[1], started[1]) == "waiting"
-        assert await closed(rows[2]) == "failed"
-        assert await rows[2].retry(login="team_b") == "waiting"
-        assert await rows[2].cancel(login="operator") == "cancelled"
-        assert [tuple(call) for call in await calls(attacked)] == []
+async def test_functions_call_no_lookalike_of_the_callers_session(attacked: Database) -> None:
+    """The last test of this file, because the sessions keep their look-alikes."""
+    for login in ("team_b", "task", "janitor", "operator"):
+        await make_session_lookalikes(await attacked.session(login))
+    rows = [await insert_row(attacked, "team_b", **PLAIN) for _ in range(3)]
+    started = [await row.started() for row in rows]
+    assert await rows[0].heartbeat(started[0]) == "continue"
+    assert await rows[0].finish(started[0], "retry", error="x" * 9000) == "waiting"
+    await rows[1].silent_for(600)
+    assert await returned(rows[1], started[1]) == "waiting"
+    assert await closed(rows[2]) == "failed"
+    assert await rows[2].retry(login="team_b") == "waiting"
+    assert await rows[2].cancel(login="operator") == "cancelled"

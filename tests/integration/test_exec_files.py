@@ -3,6 +3,8 @@
 import asyncio
 import json
 
+import pytest
+
 from tests.execing import COULD_NOT, DONE, PROGRAM, PYTHON, each, error_of, execute, sh
 from tests.postgres import Database
 from tests.postgres_fixtures import one_database
@@ -73,15 +75,17 @@ async def as_text(row: Row, column: str) -> str:
     return str(await admin.fetchval(f"SELECT {column}::text FROM dispatch.tasks WHERE id = $1", row.id))
 
 
-async def test_payload_file_has_the_payload_as_json(database: Database) -> None:
-    row = await insert_row(database, payload={"file": "naïve.csv", "lines": [1, None, "\U0001f600"]})
-    ended = await execute(row, *SHOWS_PAYLOAD)
-    assert json.loads(ended.out) == {"file": "naïve.csv", "lines": [1, None, "\U0001f600"]}
+PAYLOADS = {
+    "an object": {"file": "naïve.csv", "lines": [1, None, "\U0001f600"]},
+    "none": None,
+    "a megabyte": "ü" * (500 << 10),
+}
 
 
-async def test_payload_file_of_a_row_without_payload_has_null(database: Database) -> None:
-    ended = await execute(await insert_row(database), *SHOWS_PAYLOAD)
-    assert json.loads(ended.out) is None
+@pytest.mark.parametrize("payload", PAYLOADS.values(), ids=PAYLOADS)
+async def test_payload_file_has_the_payload_as_json(database: Database, payload: object) -> None:
+    ended = await execute(await insert_row(database, payload=payload), *SHOWS_PAYLOAD)
+    assert json.loads(ended.out) == payload
 
 
 async def test_numbers_keep_every_digit_both_ways(database: Database) -> None:
@@ -91,22 +95,17 @@ async def test_numbers_keep_every_digit_both_ways(database: Database) -> None:
     assert await as_text(row, "result") == await as_text(row, "payload")
 
 
-async def test_payload_may_have_a_megabyte(database: Database) -> None:
-    payload = "ü" * (500 << 10)
-    row = await insert_row(database, payload=payload)
-    ended = await execute(row, *SHOWS_PAYLOAD)
-    assert json.loads(ended.out) == payload
+WITHOUT_RESULT = {
+    "it writes none": "true",
+    "it removes the file": 'rm -f "$TASK_RESULT_FILE"',
+    "it removes all files": 'rm -f "$TASK_PAYLOAD_FILE" "$TASK_RESULT_FILE"; rmdir "${TASK_RESULT_FILE%/*}"; true',
+}
 
 
-async def test_row_has_no_result_if_the_file_is_removed(database: Database) -> None:
+@pytest.mark.parametrize("script", WITHOUT_RESULT.values(), ids=WITHOUT_RESULT)
+async def test_row_has_no_result_without_a_result_file(database: Database, script: str) -> None:
     row = await insert_row(database)
-    ended = await execute(row, *sh('rm -f "$TASK_RESULT_FILE"'))
-    assert (ended.status, await row.status(), (await row.now())["result"]) == (DONE, "succeeded", None)
-
-
-async def test_row_has_no_result_if_the_command_writes_none(database: Database) -> None:
-    row = await insert_row(database)
-    ended = await execute(row, "true")
+    ended = await execute(row, *sh(script))
     assert (ended.status, await row.status(), (await row.now())["result"]) == (DONE, "succeeded", None)
 
 
@@ -131,11 +130,3 @@ async def test_result_that_is_no_file_is_a_failure(database: Database) -> None:
     for name, status in zip(ODD, [one.status for one in ended], strict=True):
         assert (status, await rows[name].status()) == (COULD_NOT, "failed"), name
         assert "TASK_RESULT_FILE" in await error_of(rows[name]), name
-
-
-async def test_command_that_removes_its_files_is_reported(database: Database) -> None:
-    row = await insert_row(database)
-    ended = await execute(
-        row, *sh('rm -f "$TASK_PAYLOAD_FILE" "$TASK_RESULT_FILE"; rmdir "${TASK_RESULT_FILE%/*}"; true')
-    )
-    assert (ended.status, await row.status()) == (DONE, "succeeded")

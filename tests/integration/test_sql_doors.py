@@ -13,6 +13,7 @@ from tests.integration.queues import declare, defaults, refusal
 from tests.postgres import Database
 from tests.rows import insert_row
 
+BOTH = ["team_a", "team_b"]
 MakeRole = Callable[..., Awaitable[str]]
 
 
@@ -43,32 +44,30 @@ async def may(database: Database, login: str, queue: str = "door") -> bool:
 
 async def allowed(database: Database, queue: str = "door") -> list[str]:
     """The teams that may insert."""
-    return [login for login in ("team_a", "team_b") if await may(database, login, queue)]
+    return [login for login in BOTH if await may(database, login, queue)]
 
 
-async def test_a_queue_without_roles_is_open_to_every_submitter(database: Database) -> None:
-    await declare(database)
-    assert await allowed(database) == ["team_a", "team_b"]
-
-
-async def test_a_queue_with_an_owner_role_alone_is_open_to_its_members(database: Database, role: MakeRole) -> None:
-    await declare(database, owner_role=await role("team_b"))
-    assert await allowed(database) == ["team_b"]
+@pytest.mark.parametrize(
+    ("owner", "submit", "teams"),
+    [
+        (None, None, BOTH),
+        ("team_b", None, ["team_b"]),
+        ("team_b", "team_a", ["team_a"]),
+        ("team_b", "dispatch_submitter", BOTH),
+    ],
+    ids=["no role", "an owner role alone", "both roles", "an owner, and every submitter"],
+)
+async def test_a_queue_is_open_to_its_submit_role_or_else_to_its_owner_role(
+    database: Database, role: MakeRole, owner: str | None, submit: str | None, teams: list[str]
+) -> None:
+    submit_role = submit and (await role(submit) if submit in BOTH else submit)
+    await declare(database, owner_role=owner and await role(owner), submit_role=submit_role)
+    assert await allowed(database) == teams
 
 
 async def test_a_queue_with_a_submit_role_is_open_to_its_members(database: Database, role: MakeRole) -> None:
     await declare(database, submit_role=await role("team_a"))
     assert await allowed(database) == ["team_a"]
-
-
-async def test_submit_role_counts_if_a_queue_has_both_roles(database: Database, role: MakeRole) -> None:
-    await declare(database, owner_role=await role("team_b"), submit_role=await role("team_a"))
-    assert await allowed(database) == ["team_a"]
-
-
-async def test_owned_queue_may_be_opened_to_every_submitter(database: Database, role: MakeRole) -> None:
-    await declare(database, owner_role=await role("team_b"), submit_role="dispatch_submitter")
-    assert await allowed(database) == ["team_a", "team_b"]
 
 
 async def test_submit_role_of_the_defaults_counts_for_queues_without_roles(database: Database, role: MakeRole) -> None:
@@ -79,13 +78,13 @@ async def test_submit_role_of_the_defaults_counts_for_queues_without_roles(datab
     assert await allowed(database, "plain") == ["team_a"]
     assert await allowed(database, "default") == ["team_a"]
     assert await allowed(database, "owned") == ["team_b"]
-    assert await allowed(database, "open") == ["team_a", "team_b"]
+    assert await allowed(database, "open") == BOTH
 
 
 async def test_owner_role_of_the_defaults_does_not_limit_inserts(database: Database, role: MakeRole) -> None:
     await declare(database)
     await defaults(database, "owner_role", await role("team_b"))
-    assert await allowed(database) == ["team_a", "team_b"]
+    assert await allowed(database) == BOTH
 
 
 @pytest.mark.parametrize("name", ["never_made", 'with "quotes"', "a; DROP", "Upper", "", "public", "none"])

@@ -94,27 +94,22 @@ async def test_answer_that_is_not_about_the_row_is_no_refusal(answer: ApiAnswer)
     assert await refusal(Cluster(create=answer)) is None
 
 
-async def test_foreign_job_of_the_name_is_a_collision() -> None:
-    cluster = Cluster(get=FOREIGN)
+COLLISIONS = {
+    "a foreign Job": FOREIGN,
+    "no Job of a dispatcher": ApiAnswer(200),
+    "a Job of another attempt": found(an_order(), attempt=2),
+    "a Job of another launch": found(an_order(), launch=2),
+}
+
+
+@pytest.mark.parametrize("answer", COLLISIONS.values(), ids=COLLISIONS)
+async def test_other_object_of_the_name_is_a_collision(answer: ApiAnswer) -> None:
+    cluster = Cluster(get=answer)
     hold = await refusal(cluster)
     assert hold is not None
     assert hold.reason is HoldReason.NAME_COLLISION
     assert cluster.asked[0][1] in hold.detail
     assert len(cluster.asked) == 1
-
-
-async def test_object_of_the_name_that_is_no_dispatcher_job_is_a_collision() -> None:
-    hold = await refusal(Cluster(get=ApiAnswer(200)))
-    assert hold is not None
-    assert hold.reason is HoldReason.NAME_COLLISION
-
-
-@pytest.mark.parametrize("changes", [{"attempt": 2}, {"launch": 2}])
-async def test_job_of_another_launch_under_the_name_is_a_collision(changes: dict[str, int]) -> None:
-    order = an_order()
-    hold = await refusal(Cluster(get=found(order, **changes)), order)
-    assert hold is not None
-    assert hold.reason is HoldReason.NAME_COLLISION
 
 
 async def test_row_that_has_its_job_is_not_tried() -> None:

@@ -3,8 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 from tests.postgres import Connection, Database
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+async def in_order(
+    database: Database,
+    holder: Connection,
+    first: Coroutine[Any, Any, T],
+    waiter: Connection,
+    second: Coroutine[Any, Any, U],
+) -> tuple[T, U]:
+    """The answers of two calls. The second one waits for the transaction of the first."""
+    async with holder.transaction():
+        answer = await first
+        waiting = asyncio.create_task(second)
+        await until_blocked(database, waiter)
+    return answer, await waiting
 
 
 async def until_blocked(database: Database, connection: Connection) -> None:

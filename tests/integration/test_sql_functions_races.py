@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tests.integration.locks import until_blocked
+from tests.integration.locks import in_order
 from tests.postgres import Connection, Database
 from tests.postgres_fixtures import one_database
-from tests.rows import CANCEL, FINISH, FIRST, RETRY, SECOND, Pod, Row, Started, insert_row
+from tests.rows import CANCEL, RETRY, SECOND, Pod, Row, Started, insert_row
 
 database = one_database
 
@@ -63,74 +63,53 @@ async def test_one_of_racing_launches_starts_if_one_failure_is_allowed(
 
 
 async def test_a_start_that_waits_behind_a_cancel_is_refused(database: Database, containers: list[Connection]) -> None:
-    row = await insert_row(database)
-    team = await database.connect("team_a")
-    async with team.transaction():
-        assert await team.fetchval(CANCEL, row.id, None) == "cancelled"
-        start = asyncio.create_task(row.start(by=containers[0]))
-        await until_blocked(database, containers[0])
-    assert await start is None
+    row, team, by = await insert_row(database), await database.session("team_a"), containers[0]
+    cancel = team.fetchval(CANCEL, row.id, None)
+    assert await in_order(database, team, cancel, by, row.start(by=by)) == ("cancelled", None)
 
 
 async def test_a_report_that_waits_behind_a_retry_is_lost(database: Database, containers: list[Connection]) -> None:
-    row = await insert_row(database)
-    started = await row.started()
-    team = await database.connect("team_a")
-    async with team.transaction():
-        await team.fetchval(RETRY, row.id, None)
-        report = asyncio.create_task(row.finish(started, "succeeded", by=containers[0]))
-        await until_blocked(database, containers[0])
-    assert await report is None
+    row, team, by = await insert_row(database), await database.session("team_a"), containers[0]
+    report = row.finish(await row.started(), "succeeded", by=by)
+    assert await in_order(database, team, team.fetchval(RETRY, row.id, None), by, report) == ("waiting", None)
     assert await row.status() == "waiting"
 
 
 @pytest.mark.fault(46)
 async def test_a_report_that_waits_behind_a_takeover_is_lost(database: Database, containers: list[Connection]) -> None:
-    row = await insert_row(database)
-    old = await row.started()
-    async with containers[0].transaction():
-        assert await row.start(launch=2, pod=SECOND, by=containers[0]) is not None
-        report = asyncio.create_task(row.finish(old, "succeeded", by=containers[1]))
-        await until_blocked(database, containers[1])
-    assert await report is None
-    assert await row.status() == "processing"
+    row, (one, other) = await insert_row(database), containers[:2]
+    report = row.finish(await row.started(), "succeeded", by=other)
+    started, lost = await in_order(database, one, row.start(launch=2, pod=SECOND, by=one), other, report)
+    assert started is not None
+    assert (lost, await row.status()) == (None, "processing")
 
 
 async def test_a_takeover_that_waits_behind_a_report_is_refused(
     database: Database, containers: list[Connection]
 ) -> None:
-    row = await insert_row(database)
-    started = await row.started()
-    async with containers[0].transaction():
-        assert await row.finish(started, "succeeded", by=containers[0]) == "succeeded"
-        takeover = asyncio.create_task(row.start(launch=2, pod=SECOND, by=containers[1]))
-        await until_blocked(database, containers[1])
-    assert await takeover is None
+    row, (one, other) = await insert_row(database), containers[:2]
+    report = row.finish(await row.started(), "succeeded", by=one)
+    takeover = row.start(launch=2, pod=SECOND, by=other)
+    assert await in_order(database, one, report, other, takeover) == ("succeeded", None)
     assert await row.status() == "succeeded"
 
 
 async def test_a_start_repeated_behind_the_first_gets_its_token(
     database: Database, containers: list[Connection]
 ) -> None:
-    row = await insert_row(database)
-    async with containers[0].transaction():
-        first = await row.start(pod=FIRST, by=containers[0])
-        again = asyncio.create_task(row.start(pod=FIRST, by=containers[1]))
-        await until_blocked(database, containers[1])
+    row, (one, other) = await insert_row(database), containers[:2]
+    first, again = await in_order(database, one, row.start(by=one), other, row.start(by=other))
     assert first is not None
-    assert await again == first
+    assert again == first
 
 
 async def test_a_report_repeated_behind_the_first_gets_its_answer(
     database: Database, containers: list[Connection]
 ) -> None:
-    row = await insert_row(database)
+    row, (one, other) = await insert_row(database), containers[:2]
     started = await row.started()
-    async with containers[0].transaction():
-        assert await containers[0].fetchval(FINISH, started.run_token, "retry", None, None, None) == "waiting"
-        again = asyncio.create_task(row.finish(started, "retry", by=containers[1]))
-        await until_blocked(database, containers[1])
-    assert await again == "waiting"
+    reports = [row.finish(started, "retry", by=by) for by in (one, other)]
+    assert await in_order(database, one, reports[0], other, reports[1]) == ("waiting", "waiting")
     assert (await row.now())["failures"] == 1
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.integration.locks import until_blocked
+from tests.integration.locks import in_order
 from tests.janitor_calls import cancelled, closed, returned
 from tests.postgres import Connection, Database
 from tests.postgres_fixtures import one_database
@@ -120,11 +120,8 @@ async def test_row_locked_by_a_submitter_is_moved_once_it_is_free(database: Data
 async def test_start_that_waits_behind_the_end_of_its_row_is_refused(database: Database, janitor: Connection) -> None:
     row = await insert_row(database)
     container = await database.connect("task")
-    async with janitor.transaction():
-        assert await closed(row, launch=0, job_uid=None, by=janitor) == "failed"
-        start = asyncio.create_task(row.start(by=container))
-        await until_blocked(database, container)
-    assert await start is None
+    end = closed(row, launch=0, job_uid=None, by=janitor)
+    assert await in_order(database, janitor, end, container, row.start(by=container)) == ("failed", None)
     assert await row.launches() == []
 
 

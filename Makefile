@@ -29,8 +29,7 @@ quick: venv ## unit, contract and journey tests on the embedded cluster: under a
 test: venv ## everything; on a fresh machine too
 	@$(MAKE) --no-print-directory $(TOGETHER) controlplane lint types imports house coverage
 	@$(MAKE) --no-print-directory $(TOGETHER) contract shorter
-	@$(MAKE) --no-print-directory journey
-	@$(MAKE) --no-print-directory faults
+	$(BIN)/python $(PYTEST) -n 4 --dist worksteal tests/faults tests/journey
 
 shorter: # beside the contract suite, which takes as long as these three
 	@$(MAKE) --no-print-directory --keep-going -j1 integration model property
@@ -60,7 +59,7 @@ integration: venv controlplane ## on a real Postgres: SQL, adapters, commands
 	$(BIN)/python $(PYTEST) tests/integration
 
 contract: venv controlplane ## fakes and the real thing, by the same tests; on a real Kubernetes control plane
-	$(BIN)/python $(PYTEST) tests/contract
+	$(BIN)/python $(PYTEST) -n 2 --dist worksteal tests/contract
 
 journey: venv controlplane ## from the row to the Job and away again; from the wheel to the migrated database
 	$(BIN)/python $(PYTEST) -n 3 --dist worksteal tests/journey
@@ -74,10 +73,11 @@ model: venv ## one row under every interleaving; each rule of the protocol remov
 property: venv ## many rows: caps, order, backlog, time
 	$(BIN)/python $(PYTEST) tests/property
 
-fuzz: venv controlplane ## 100,000 hostile rows and requests, others each time; HOSTILE_SEED=N repeats a run
+fuzz: venv controlplane ## 100,000 hostile rows and requests, 2,000 rows with lost answers, 30 kills; HOSTILE_SEED=N repeats
 	HYPOTHESIS_PROFILE=nightly $(BIN)/python $(PYTEST) -s $(FUZZ)
 
-FUZZ = tests/contract/test_hostile_rows_fuzzed.py tests/contract/test_extender_fuzzed_requests.py
+FUZZ = tests/contract/test_hostile_rows_fuzzed.py tests/contract/test_extender_fuzzed_requests.py \
+	tests/faults/test_lost_answers.py tests/journey/test_kills.py
 
 controlplane: venv ## build the control plane of the tests, once; low priority, minutes
 	@$(BIN)/python -c 'import shutil; from tests.controlplane.binaries import find_go; find_go(shutil.which("go"))' \

@@ -7,7 +7,6 @@ from the environment of the tests.
 import asyncio
 import os
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -17,6 +16,7 @@ import aiohttp
 
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.player import Player
+from tests.controlplane.processes import free_ports
 from tests.controlplane.waiting import wait_for
 from tests.postgres import Database
 
@@ -41,10 +41,7 @@ spec:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    return free_ports(1)[0]
 
 
 class Place:

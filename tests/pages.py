@@ -28,6 +28,7 @@ RUN_BY: Final[Mapping[tuple[str, str], str]] = {
     (SUBMITTER, "INSERT"): "test_statements_of_the_submitters_page_work_on_a_row",
     (OPERATOR, "psql"): "test_logins_of_the_operators_page_do_their_work",
     (OPERATOR, "REVOKE"): "test_statements_of_the_operators_page_change_roles_and_queues",
+    (OPERATOR, "UPDATE"): "test_statements_of_the_operators_page_change_roles_and_queues",
 }
 """The test of a block, by its page and its first words."""
 

@@ -29,7 +29,7 @@ def plan_cycle(snapshot: ClusterSnapshot, candidates: Iterable[Candidate]) -> Pl
     launches: list[Candidate] = []
     holds: dict[int, Hold] = {}
     ends: list[End] = []
-    order = LaunchOrder(candidates, is_probing=snapshot.is_probing)
+    order = LaunchOrder(candidates, snapshot)
     while (candidate := order.pop(snapshot)) is not None:
         ends.extend(candidate.jobs.ends)
         if candidate.jobs.verdict is None:

@@ -1,7 +1,8 @@
 """Finds the waiting rows to read in this cycle: the launchable rows near the head of each queue.
 
 A queue is read in its order. If its first rows are all held, the queue is read by submitter (`by_submitter`), in the
-same cycle and in the next ones, until held rows no longer hide other rows.
+same cycle and in the next ones, until held rows no longer hide other rows. A queue with `fair_submitters` is always
+read by submitter.
 """
 
 from collections import Counter
@@ -20,8 +21,11 @@ from dispatcher.admission.heads import (
     grouped,
     may_hide_rows,
     queue_of,
+    queue_submitter,
+    sort_key,
     take_turns,
 )
+from dispatcher.admission.order import Sorted, between_queues, between_submitters, first_of
 from dispatcher.model.snapshot import ClusterSnapshot
 from dispatcher.model.tasks import IndexedRow
 from dispatcher.model.verdicts import HoldReason
@@ -50,14 +54,21 @@ class Scan:
         """`known`: attempts of the rows that are judged in any case, or need not be judged."""
         judge = Judge(offers, snapshot, known)
         queues = open_queues(snapshot)
-        heads = await self._in_order(index, judge, [queue for queue in queues if queue not in self._hidden])
-        hidden = [queue for queue in queues if queue in self._hidden or self._is_hidden(heads[queue])]
+        apart = {queue for queue in queues if queue in self._hidden or snapshot.queue(queue).fair_submitters}
+        heads = await self._in_order(index, judge, [queue for queue in queues if queue not in apart])
+        hidden = [queue for queue in queues if queue in apart or self._is_hidden(heads[queue])]
         by_submitter = await self._by_submitter.heads(index, judge, hidden) if hidden else {}
         self._hidden = frozenset(queue for queue, (_, is_hidden) in by_submitter.items() if is_hidden)
         heads |= {queue: head for queue, (head, _) in by_submitter.items()}
-        chosen = take_turns([self._fitting(queue, head.launchable, snapshot) for queue, head in heads.items()])
         held = {(queue, reason): n for queue, head in heads.items() for reason, n in head.held.items()}
-        return Found([row.id for row in chosen[: 2 * self._wanted]], Counter(held))
+        fitting = {queue: self._fitting(queue, head.launchable, snapshot) for queue, head in heads.items()}
+        return Found(self._choose(fitting, snapshot), Counter(held))
+
+    def _choose(self, fitting: Mapping[str, Sequence[IndexedRow]], snapshot: ClusterSnapshot) -> list[int]:
+        """Half of the rows by fair shares, the other half in turns: rows that cannot be launched hide no queue."""
+        line = between_queues({queue: Sorted(rows) for queue, rows in fitting.items()}, snapshot.queue, sort_key)
+        fair = first_of(line, queue_submitter, snapshot.load, self._wanted)
+        return list(dict.fromkeys(row.id for row in (*fair, *take_turns(fitting.values()))))[: 2 * self._wanted]
 
     async def _in_order(self, index: Index, judge: Judge, queues: Sequence[str]) -> dict[str, Head]:
         windows = dict.fromkeys(queues, FIRST_WINDOW)
@@ -72,7 +83,12 @@ class Scan:
         """At most as many rows as the queue's cap allows. More would take the places of other queues' rows."""
         queue = snapshot.queue(name)
         left = self._wanted if queue.max_jobs is None else queue.max_jobs - snapshot.load.by_queue.get(name, 0)
-        return launchable[: min(self._wanted, left)]
+        most = min(self._wanted, left)
+        if not queue.fair_submitters:
+            return launchable[:most]
+        return first_of(
+            between_submitters(name, launchable, queue_submitter, sort_key), queue_submitter, snapshot.load, most
+        )
 
 
 def open_queues(snapshot: ClusterSnapshot) -> list[str]:

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 import msgspec
 from msgspec import Struct
 
-from dispatcher.model.cluster import Node, Pod
+from dispatcher.model.cluster import Node, Pod, PodRefusal
 from dispatcher.model.jobs import Job, LaunchGroup
 from dispatcher.model.tasks import Queue
 from dispatcher.model.verdicts import Hold
@@ -29,6 +29,7 @@ class ClusterView(Struct, frozen=True):
     nodes: nodes by name.
     jobs_version: resourceVersion up to which the Jobs are known; empty: not known.
     stale: the part of the view that is too old or missing; empty: none.
+    refusals: Jobs whose Pods are refused, by UID.
     """
 
     now: datetime
@@ -37,6 +38,7 @@ class ClusterView(Struct, frozen=True):
     nodes: Mapping[str, Node]
     jobs_version: str = ""
     stale: str = ""
+    refusals: Mapping[str, PodRefusal] = {}
 
     def has_seen(self, resource_version: str) -> bool:
         """Whether the view is at least as new as a write with this version (KEP-5504: versions are integers)."""
@@ -206,4 +208,5 @@ def _with_defaults(queue: Queue, default: Queue) -> Queue:
         default.max_jobs_per_submitter if queue.max_jobs_per_submitter is None else queue.max_jobs_per_submitter,
         default.max_pending if queue.max_pending is None else queue.max_pending,
         max(pauses, default=None),
+        queue.fair_submitters,
     )

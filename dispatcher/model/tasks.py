@@ -78,7 +78,11 @@ class Request(Struct, frozen=True):
 
 
 class Queue(Struct, frozen=True):
-    """A declared queue, with the defaults of queue `*` filled in. A cap of None means: no cap."""
+    """A declared queue, with the defaults of queue `*` filled in. A cap of None means: no cap.
+
+    weight: its share of Jobs in flight, relative to other queues.
+    fair_submitters: whether its submitters share it fairly.
+    """
 
     name: str
     weight: int = 1
@@ -86,3 +90,4 @@ class Queue(Struct, frozen=True):
     max_jobs_per_submitter: int | None = None
     max_pending: int | None = None
     paused_until: datetime | None = None
+    fair_submitters: bool = False

@@ -6,6 +6,8 @@ SELECT pg_is_in_recovery() AS in_recovery, statement_timestamp() AS now, version
        ( -- a pause without end is cut to what a client can hold
          SELECT coalesce(json_agg(q), '[]')::text
          FROM (SELECT name, weight, max_jobs, max_jobs_per_submitter, max_pending,
+                      -- older schemas lack this column, and are refused by their version
+                      coalesce((to_jsonb(queues) ->> 'fair_submitters')::boolean, false) AS fair_submitters,
                       CASE WHEN paused_until > '9999-12-31 UTC' THEN '9999-12-31 UTC'
                            WHEN paused_until > '1900-01-01 UTC' THEN paused_until END AS paused_until
                FROM dispatch.queues) AS q

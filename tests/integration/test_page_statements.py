@@ -149,12 +149,15 @@ async def test_statements_of_the_operators_page_change_roles_and_queues(installe
     moving = re.findall(r'^psql work -c "(.*)"$', read_page(OPERATOR), re.MULTILINE)
     assert len(moving) == 2
     block = find_block(OPERATOR, "REVOKE")
-    for statement in (declare, block, pause, moving[0]):
+    for statement in (declare, block, pause, moving[0], find_block(OPERATOR, "UPDATE")):
         await psql(admin, statement)
-    queues = "SELECT name, submit_role, max_waiting_per_submitter, paused_until FROM dispatch.queues ORDER BY name"
-    assert await psql(admin, queues) == ["*||100000|infinity", "default|||", "reports|team_a||infinity"]
+    queues = """SELECT name, submit_role, max_waiting_per_submitter, paused_until, weight, fair_submitters
+                FROM dispatch.queues ORDER BY name"""
+    assert await psql(admin, queues) == [
+        "*||100000|infinity|1|f", "default||||1|f", "reports|team_a||infinity|3|t"
+    ]  # fmt: skip
     await psql(admin, moving[1])
-    assert (await psql(admin, queues))[0] == "*||100000|"
+    assert (await psql(admin, queues))[0] == "*||100000||1|f"
     assert await psql(admin, "SELECT rolconnlimit FROM pg_roles WHERE rolname = 'team_a'") == ["20"]
     assert await ask(installed, "task_team_a", "SELECT current_user") == "task_team_a"
     await psql(url_of(installed, "dispatcher_migrate"), rotate)

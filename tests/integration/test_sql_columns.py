@@ -32,7 +32,7 @@ LAUNCHES = {
 }
 QUEUES = {
     *("name", "weight", "max_jobs", "max_jobs_per_submitter", "max_pending", "paused_until", "owner_role", "note"),
-    *("submit_role", "max_waiting_per_submitter"),
+    *("submit_role", "max_waiting_per_submitter", "fair_submitters"),
 }
 VERSION = {"version", "name", "checksum", "database_id", "applied_at"}
 WATCHING = {"task_launches": LAUNCHES, "queues": QUEUES, "schema_version": VERSION}

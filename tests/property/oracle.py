@@ -15,6 +15,7 @@ from dispatcher.model.snapshot import ClusterSnapshot
 from dispatcher.model.tasks import Task
 from dispatcher.model.verdicts import Hold
 
+Holder = tuple[str, str]
 UNDER_WAY = ("Launched", "NodeLost", "Finishing")
 
 
@@ -31,8 +32,8 @@ def decide(snapshot: ClusterSnapshot, candidates: Sequence[Candidate], in_flight
     decided = Decided([], [], {})
     waiting = list(candidates)
     while waiting:
-        key = [(one.tried_at if snapshot.is_probing else 0, one.task.priority, one.task.id) for one in waiting]
-        candidate = waiting.pop(key.index(min(key)))
+        candidate = next_row(snapshot, waiting, holders_of(in_flight, decided))
+        waiting.remove(candidate)
         if candidate.jobs.verdict is None:
             continue
         reason = next((word for word, holds in all_reasons(snapshot, candidate, in_flight, decided) if holds), "")
@@ -43,6 +44,36 @@ def decide(snapshot: ClusterSnapshot, candidates: Sequence[Candidate], in_flight
         if not is_repeat(candidate):
             decided.new.append(candidate.task)
     return decided
+
+
+def next_row(snapshot: ClusterSnapshot, waiting: Sequence[Candidate], holders: Sequence[Holder]) -> Candidate:
+    """The row of the queue with the least share, and there of the submitter with the least share if it is so set."""
+    if snapshot.is_probing:
+        return min(waiting, key=lambda one: (one.tried_at, *rank(one)))
+    firsts = [first_row(snapshot, name, waiting, holders) for name in sorted({one.task.queue for one in waiting})]
+    return min(firsts, key=lambda one: (share(snapshot, one.task.queue, holders), rank(one)))
+
+
+def first_row(
+    snapshot: ClusterSnapshot, name: str, waiting: Sequence[Candidate], holders: Sequence[Holder]
+) -> Candidate:
+    is_fair = snapshot.queue(name).fair_submitters
+    own = [one for one in waiting if one.task.queue == name]
+    return min(own, key=lambda one: (holders.count((name, one.task.submitted_by)) if is_fair else 0, rank(one)))
+
+
+def share(snapshot: ClusterSnapshot, name: str, holders: Sequence[Holder]) -> float:
+    return len([one for one in holders if one[0] == name]) / snapshot.queue(name).weight
+
+
+def rank(candidate: Candidate) -> tuple[int, int]:
+    return candidate.task.priority, candidate.task.id
+
+
+def holders_of(in_flight: Sequence[Job], decided: Decided) -> list[Holder]:
+    """(queue, submitter) of each Job in flight and of each new launch."""
+    of_jobs = [(job.queue, job.submitted_by) for job in in_flight]
+    return of_jobs + [(task.queue, task.submitted_by) for task in decided.new]
 
 
 def is_repeat(candidate: Candidate) -> bool:
@@ -89,9 +120,7 @@ def cap_reasons(
     snapshot: ClusterSnapshot, candidate: Candidate, in_flight: Sequence[Job], decided: Decided
 ) -> list[tuple[str, Any]]:
     task, offer = candidate.task, candidate.offer
-    holders = [(job.queue, job.submitted_by) for job in in_flight] + [
-        (one.queue, one.submitted_by) for one in decided.new
-    ]
+    holders = holders_of(in_flight, decided)
     queue = snapshot.queues.get(task.queue)
     of_submitter = [one for one in holders if one == (task.queue, task.submitted_by)]
     of_queue = [one for one in holders if one[0] == task.queue]

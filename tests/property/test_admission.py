@@ -57,7 +57,7 @@ def candidate_lists(draw: st.DrawFn) -> list[Candidate]:
 def snapshots(draw: st.DrawFn, in_flight: Sequence[Job]) -> ClusterSnapshot:
     declared = [
         a_queue(name, max_jobs=draw(maybe), max_jobs_per_submitter=draw(maybe), max_pending=draw(maybe),
-                paused_until=draw(sometimes))
+                paused_until=draw(sometimes), weight=draw(st.integers(1, 3)), fair_submitters=draw(st.booleans()))
         for name in QUEUES[:2]
     ]  # fmt: skip
     groups = frozenset(LaunchGroup(queue, "default", image) for queue in QUEUES for image in IMAGES)
@@ -78,7 +78,7 @@ jobs = st.lists(st.builds(lambda queue, team: a_job(queue=queue, submitted_by=te
 
 
 def in_order(candidates: list[Candidate], *, is_probing: bool) -> list[Candidate]:
-    order = LaunchOrder(candidates, is_probing=is_probing)
+    order = LaunchOrder(candidates, a_snapshot(is_probing=is_probing))
     return list(iter(lambda: order.pop(a_snapshot()), None))
 
 

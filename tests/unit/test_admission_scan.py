@@ -54,6 +54,24 @@ async def test_every_queue_is_read() -> None:
     assert sorted((await scan(table, snapshot=a_snapshot(*queues))).ids) == [1, 2, 3]
 
 
+async def test_queue_with_fair_submitters_is_read_by_submitter() -> None:
+    """The rows of one submitter would fill the first window, and hide those of the other."""
+    table = Table([*rows(range(1, 1000), submitted_by="noisy"), *rows([2000, 2001], submitted_by="quiet")])
+    load = plan_load([("default", "noisy")] * 3)
+    found = await scan(table, snapshot=a_snapshot(a_queue(fair_submitters=True), load=load))
+    assert found.ids[:3] == [2000, 2001, 1]
+    assert (table.windows, table.of_submitters) == ([], [{"noisy": 100, "quiet": 100}])
+
+
+async def test_queues_are_read_by_their_shares_and_in_turns() -> None:
+    """Half of the places go by shares, the other half in turns. So rows that cannot be launched hide no queue."""
+    queues = (a_queue("busy"), a_queue("idle", weight=1000))
+    table = Table([*rows(range(100), queue="busy"), *rows(range(100, 200), queue="idle")])
+    found = await scan(table, snapshot=a_snapshot(*queues, load=plan_load([("busy", "team_a")])))
+    assert found.ids[:WANTED] == list(range(100, 110))
+    assert found.ids[WANTED:] == list(range(10))
+
+
 @pytest.mark.parametrize(
     "closed", [a_queue(max_jobs=1), a_queue(max_jobs=0), a_queue(paused_until=later(1))], ids=["full", "zero", "paused"]
 )

@@ -111,7 +111,7 @@ def bodies(place: Place, count: int) -> list[bytes]:
 def bodies_of(place: Place, rows: Iterable[Row], database_id: str) -> list[bytes]:
     """The bodies that the dispatcher would send for these rows, with the default template of the place."""
     template = parse_template("default", (place.templates / "default.yaml").read_text())
-    site = Site("dispatcher", place.namespace, 3600, 1800, PlacementSettings(), {})
+    site = Site("dispatcher", place.namespace, 3600, PlacementSettings(), {})
     return [encode(build_job(an_order(row, template, database_id), template, site)) for row in rows]
 
 

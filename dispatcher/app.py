@@ -13,13 +13,13 @@ from typing import Protocol
 
 import structlog
 from aiohttp import web
+from msgspec.structs import replace
 
 from dispatcher.admission.dispatch import Dispatch, DispatchPorts
 from dispatcher.admission.orders import PlacementPlanner
 from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.launcher import Launcher
 from dispatcher.jobs.memory import Memory
-from dispatcher.jobs.observed import Rules
 from dispatcher.jobs.submit import Submitter
 from dispatcher.kube.access import Access
 from dispatcher.kube.capacity import pods_of_all
@@ -29,17 +29,19 @@ from dispatcher.kube.job_api import JobApi
 from dispatcher.kube.lease import Lease, lease_of
 from dispatcher.kube.listing import Resource
 from dispatcher.kube.mirror import Mirror
+from dispatcher.kube.pod_refusals import PodRefusals
 from dispatcher.kube.reflectors import Reflectors
 from dispatcher.model.cache_history import CacheHistory, Use
 from dispatcher.model.capacity import BoundPod
 from dispatcher.model.errors import DatabaseError
 from dispatcher.model.placement import Placement
+from dispatcher.model.snapshot import ClusterView
 from dispatcher.model.tasks import Request
 from dispatcher.pg.connect import Session
 from dispatcher.pg.listen import Listener
 from dispatcher.pg.tasks import Look, look
 from dispatcher.placement.placing import plan_placement
-from dispatcher.programs.startup import database_of, site_of
+from dispatcher.programs.startup import database_of, rules_of, site_of
 from dispatcher.programs.usage import Usage
 from dispatcher.runtime import health
 from dispatcher.runtime.clock import elapsed
@@ -97,9 +99,8 @@ class App:
         self.lease = Lease(client, named, kube.lease_seconds)
         self.lease.on_winning(self.begin_term)
         api = JobApi(client, namespace, kube.installation, self.lease.is_trusted)
-        ask_again = Wake()
+        self.wake, ask_again, self._memory = Wake(), Wake(), Memory()
         remover = Remover(api, ask_again)
-        self.wake, self._memory = Wake(), Memory()
         self.session = Session(database_url)
         self.listener = Listener(database_url, self.when_leading(self.wake))
         self.mirror = Mirror(
@@ -109,10 +110,11 @@ class App:
         self.access = Access(client, namespace, named, with_nodes=kube.check_room)
         self.catalog = Catalog(jobs, frozenset(site.passed))
         self.catalog.refresh()
-        rules = Rules(jobs.max_launches, jobs.start_deadline_seconds, jobs.node_lost_seconds)
-        self.launcher = Launcher(Submitter(api, site, self._memory, ask_again), self._memory, self.catalog, rules)
+        submitter = Submitter(api, site, self._memory, ask_again)
+        self.launcher = Launcher(submitter, self._memory, self.catalog, rules_of(jobs))
+        self.pod_refusals = PodRefusals(client, namespace, self.mirror.view)
         ports = DispatchPorts(
-            self.mirror.view, self.rows, lambda: self.access.fault, lambda: self.listener.is_listening, self.lease,
+            self.view, self.rows, lambda: self.access.fault, lambda: self.listener.is_listening, self.lease,
             remover.remove, PlacementPlanner(self.place, self.uses_of, self.mirror.has_shown),
         )  # fmt: skip
         sweep_ports = SweepPorts(
@@ -123,6 +125,7 @@ class App:
         self.sweeping = Rounds("sweep", Sweep(sweep_ports, settings.sweep, bucket).run_once, Wake())
         self.leading = Rounds("lease", self.lease.run_once, Wake())
         self.asking = Rounds("access", self.ask_access, ask_again)
+        self.asking_events = Rounds("events", self.find_refusals, Wake())
         self.usage = Usage(settings.placement.prometheus_url, Session(database_url), namespace)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -150,7 +153,7 @@ class App:
     async def _run_stages(self, stop: asyncio.Event) -> bool:
         """Runs the stages until `stop`. Returns True if every write has its answer."""
         is_drained = False
-        rounds = (self.asking, self.dispatching, self.sweeping, *self.usage.rounds)
+        rounds = (self.asking, self.asking_events, self.dispatching, self.sweeping, *self.usage.rounds)
         stages = [asyncio.create_task(one.run(stop)) for one in rounds]
         stopped = asyncio.create_task(stop.wait())
         await asyncio.wait([stopped, *stages], return_when=asyncio.FIRST_COMPLETED)
@@ -197,6 +200,14 @@ class App:
             log.warning("access", fault=self.access.fault) if self.access.fault else log.info("access is complete")
             self.wake()
         return ACCESS_AGAIN_SECONDS if self.access.fault else ACCESS_SECONDS
+
+    def view(self) -> ClusterView:
+        """The cluster as a cycle sees it."""
+        return replace(self.mirror.view(), refusals=self.pod_refusals.known)
+
+    async def find_refusals(self) -> float:
+        """Finds the Jobs whose Pods are refused. Only the leader acts on it, so only the leader asks."""
+        return await self.pod_refusals.run_once() if self.lease.is_trusted() else ACCESS_AGAIN_SECONDS
 
     def begin_term(self) -> None:
         """Lists Jobs and Pods again when a term begins: our view may lack the newest Jobs of the last leader."""

@@ -18,7 +18,7 @@ from dispatcher.jobs.overrides import plan_shape
 from dispatcher.jobs.picture import JobsPicture, by_task
 from dispatcher.jobs.templates import Template, judge_template
 from dispatcher.model import identity as ids
-from dispatcher.model.cluster import Node, Pod
+from dispatcher.model.cluster import Node, Pod, PodRefusal
 from dispatcher.model.jobs import Job, Manifest, Phase
 from dispatcher.model.launches import Launch, Offer, Order
 from dispatcher.model.placement import Placement
@@ -33,7 +33,7 @@ DATABASE_ID = "0b7c1f0e-8a52-4c39-9d5c-6f0f3f6f1c11"
 START_KEY = "5d8c6a0a-7f0e-4d5b-9a43-0f1f6f3b9c77"
 OTHER_DATABASE = "ffffffff-0000-4000-8000-000000000000"
 IMAGE = "registry.example/team-a/app:1"
-SITE = Site("dispatcher", "jobs", 3600, 1800, PlacementSettings(), {})
+SITE = Site("dispatcher", "jobs", 3600, PlacementSettings(), {})
 RULES = Rules()
 NOWHERE = Placement()
 ANYWHERE = PlacementPlanner(lambda queue, request, past: NOWHERE, lambda key: (), lambda node: True)
@@ -107,10 +107,10 @@ def a_complete_job(attempt: int = 1, launch: int = 1, **changes: Any) -> Job:
 
 
 def a_pod(job: Job | None = None, **changes: Any) -> Pod:
-    """A Pending Pod of a Job."""
+    """A Pending Pod of a Job, on a node."""
     uid, created_at = (job.uid, job.created_at) if job else ("job-1-1", ago(600))
-    name = f"pod-of-{uid}"
-    pod = Pod(name=name, uid=name, job_uid=uid, queue="default", shape="small", created_at=created_at)
+    name, node = f"pod-of-{uid}", "node-of-pod"
+    pod = Pod(name=name, uid=name, job_uid=uid, queue="default", shape="small", created_at=created_at, node_name=node)
     return msgspec.structs.replace(pod, **changes)
 
 
@@ -124,12 +124,13 @@ def a_cluster(
     *,
     first_seen: Mapping[str, datetime] | None = None,
     rules: Rules = RULES,
+    refusals: Mapping[str, PodRefusal] | None = None,
     at: datetime = NOW,
 ) -> ObservedCluster:
     by_job = defaultdict(list)
     for pod in pods:
         by_job[pod.job_uid].append(pod)
-    return ObservedCluster(at, at, by_job, {node.name: node for node in nodes}, first_seen or {}, rules)
+    return ObservedCluster(at, at, by_job, {node.name: node for node in nodes}, first_seen or {}, rules, refusals or {})
 
 
 class NoOffers:

@@ -1,10 +1,11 @@
 """`python -m tests.in_pod run`: `dispatcher run` with the login of a Pod.
 
 Kubernetes mounts the account's files at a fixed path. Tests must not write there, so `ACCOUNT_FOLDER` names another
-folder. Everything else is the program itself.
+folder. `python -m tests.in_pod quick` has the pauses of `tests.quick_dispatcher`. Everything else is the program.
 """
 
 import os
+import sys
 from pathlib import Path
 
 from dispatcher.app import App
@@ -14,6 +15,7 @@ from dispatcher.kube.credentials import in_cluster
 from dispatcher.runtime.signals import stop_on_signals
 from dispatcher.settings.definition import Settings
 from tests.controlplane.cluster import ControlPlane
+from tests.quick_dispatcher import shorten
 
 
 def write_account(folder: Path, plane: ControlPlane, *, token: str, namespace: str) -> dict[str, str]:
@@ -40,4 +42,6 @@ async def run(settings: Settings, account: Path) -> None:
 
 
 if __name__ == "__main__":
+    if "quick" in sys.argv:
+        shorten()
     turn(run(load_settings().settings, Path(os.environ["ACCOUNT_FOLDER"])))

@@ -5,7 +5,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -102,8 +102,10 @@ async def tell_database(place: Place) -> None:
     await place.control_plane.admin("POST", f"/api/v1/namespaces/{place.namespace}/secrets", secret)
 
 
-def real_template(place: Place, name: str = "default", pod: Json | None = None, **annotations: str) -> None:
-    """Writes a template. Its container runs the shell script of the row's variable SCRIPT."""
+def real_template(
+    place: Place, name: str = "default", pod: Json | None = None, sidecars: Sequence[Json] = (), **annotations: str
+) -> None:
+    """Writes a template. Its first container runs the shell script of the row's variable SCRIPT."""
     container = {
         "name": "task",
         "image": "process/none:1",
@@ -114,7 +116,7 @@ def real_template(place: Place, name: str = "default", pod: Json | None = None, 
         "env": [{"name": "PATH", "value": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}],
         "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
     }
-    spec = {"nodeSelector": {POOL: place.namespace}, "containers": [container], **(pod or {})}
+    spec = {"nodeSelector": {POOL: place.namespace}, "containers": [container, *sidecars], **(pod or {})}
     meta = {f"dispatcher.internal/{key.replace('_', '-')}": value for key, value in annotations.items()}
     job: Json = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"annotations": meta}}
     job["spec"] = {"template": {"spec": spec}}

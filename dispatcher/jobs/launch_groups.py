@@ -51,6 +51,6 @@ def has_started(task: Task | None, job: Job, cluster: ObservedCluster) -> bool |
         return None
     if task.launch >= job.launch:
         return True
-    # The start deadline ended the launch: no node had room, or the start was slow. That is no fault of the image.
+    # The start was slow, or the Pod had waited for a node. Nothing tells whether the image is the cause.
     late = ((job.ended_at or job.created_at) - job.created_at).total_seconds() >= cluster.rules.start_deadline_seconds
     return None if late else False

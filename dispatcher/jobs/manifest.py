@@ -27,7 +27,6 @@ class Site(Struct, frozen=True):
     installation: name of the installation; first part of the names of its Jobs.
     namespace: namespace of the Jobs.
     timeout_seconds: run limit of rows that set none.
-    start_deadline_seconds: time between the creation of a Pod and its start.
     placement: how Pods are placed.
     passed: variables of this process that every container gets, by PASS_ENV.
     """
@@ -35,7 +34,6 @@ class Site(Struct, frozen=True):
     installation: str
     namespace: str
     timeout_seconds: int
-    start_deadline_seconds: int
     placement: PlacementSettings
     passed: Mapping[str, str]
 
@@ -58,9 +56,6 @@ def build_job(order: Order, template: Template, site: Site) -> Manifest:
         **template.manifest["spec"],
         "backoffLimit": 0,
         "podFailurePolicy": DISRUPTION_ENDS_THE_JOB,
-        # The Job's limit includes the time Pending. The Pod's own limit counts from its start, and keeps exit code and
-        # log.
-        "activeDeadlineSeconds": limit + site.start_deadline_seconds,
         "template": {**pod, "metadata": pod_meta, "spec": build_pod(order, template, site, limit)},
     }
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {**named, **meta}, "spec": spec}

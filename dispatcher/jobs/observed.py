@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from dispatcher.model.cluster import Node, Pod
+from dispatcher.model.cluster import Node, Pod, PodRefusal
 from dispatcher.model.jobs import Job
 from dispatcher.model.tasks import Task
 
@@ -16,7 +16,8 @@ CANNOT_START: Final = frozenset({
 })  # fmt: skip
 """Waiting reasons of a container whose image or configuration is wrong. Such a Job never fails by itself."""
 
-
+GRACE: Final = timedelta(seconds=60)
+"""For cancels, reports, ended rows, older attempts and image errors. A container can stop; a registry can recover."""
 POD_APPEARS_IN: Final = timedelta(seconds=30)
 
 
@@ -24,7 +25,7 @@ class Rules(Struct, frozen=True):
     """The settings that the table of outcomes needs.
 
     max_launches: launches of an attempt that may end without a start.
-    start_deadline_seconds: time between the creation of a Pod and its start.
+    start_deadline_seconds: time between the binding of a Pod to a node and its start.
     node_lost_seconds: time after which the Pod on a lost node is deleted by force; 0: never.
     """
 
@@ -42,6 +43,7 @@ class ObservedCluster(Struct, frozen=True):
     nodes: nodes by name.
     first_seen: when this process first saw a state that has no timestamp of its own, by the API server's clock.
     rules: the settings that the table of outcomes needs.
+    refusals: Jobs whose Pods are refused, by UID.
     """
 
     now: datetime
@@ -50,6 +52,7 @@ class ObservedCluster(Struct, frozen=True):
     nodes: Mapping[str, Node]
     first_seen: Mapping[str, datetime] = {}
     rules: Rules = Rules()
+    refusals: Mapping[str, PodRefusal] = {}
 
     def has_lasted(self, key: str, duration: timedelta) -> bool:
         """Whether the state `key` was first seen at least `duration` ago. A state that is new has lasted no time."""
@@ -82,6 +85,11 @@ class TaskWithJobs(Struct, frozen=True):
         return next((job for job in self.of_attempt if job.launch == self.last), None)
 
     @property
+    def refusal(self) -> PodRefusal | None:
+        """Why J has no Pod; None if it has one, or if no reason is known."""
+        return self.cluster.refusals.get(self.job.uid) if self.job and not self.pods else None
+
+    @property
     def pods(self) -> Sequence[Pod]:
         return self.cluster.pods.get(self.job.uid, ()) if self.job else ()
 
@@ -91,13 +99,15 @@ def due_at(task: Task) -> datetime:
     return max(task.created_at, task.run_at or task.created_at)
 
 
-def stage(job: Job, pods: Sequence[Pod], now: datetime) -> str:
-    """The progress of a launch, as one word for people."""
+def stage(job: Job, pods: Sequence[Pod], now: datetime, refusal: PodRefusal | None = None) -> str:
+    """The progress of a launch for people: one word, and the server's words if it refuses the Pod."""
     if job.suspended:
         return "Suspended"
+    if not pods and refusal is not None:
+        return f"{'QuotaExceeded' if refusal.is_quota else 'PodRefused'}: {refusal.message}"
     if not pods:
         is_young = now - job.created_at < POD_APPEARS_IN  # the Job controller has a queue of its own
-        return "Ending" if job.is_finished else "Starting" if is_young else "PodRefused"
+        return "Ending" if job.is_finished else "Starting" if is_young else "Starting: its Job has no Pod yet"
     pod = pods[0]
     if pod.phase != "Pending":
         return "Running"

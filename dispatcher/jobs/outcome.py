@@ -17,15 +17,14 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from dispatcher.jobs.observed import CANNOT_START, ObservedCluster, TaskWithJobs, stage
+from dispatcher.jobs.observed import CANNOT_START, GRACE, ObservedCluster, TaskWithJobs, stage
+from dispatcher.jobs.unstarted import end_cause, is_refused_for_long, may_be_deleted, stuck_key
 from dispatcher.model.cluster import Node, Pod
 from dispatcher.model.jobs import End, Job, Phase
 from dispatcher.model.launches import Ask, JobsVerdict, Launch
 from dispatcher.model.tasks import TERMINAL, Status, Task
 from dispatcher.model.verdicts import Hold, HoldReason
 
-GRACE: Final = timedelta(seconds=60)
-"""For cancels, reports, ended rows, older attempts and image errors. A container can stop; a registry can recover."""
 MAX_DISRUPTED: Final = 20
 FIRST_BACKOFF_SECONDS: Final = 10
 LONGEST_BACKOFF_SECONDS: Final = 300
@@ -113,14 +112,15 @@ def force_deletes(row: TaskWithJobs, job: Job, lost: Sequence[Pod]) -> tuple[End
 
     A Job past its deadline releases the Pod and turns Failed, so deleting the Pod is enough. Before its deadline the
     Job's finalizer keeps the Pod. Then the Job is deleted too, if the launch had started: the row remembers its number.
-    A launch that had not started is left to the Job's deadline, because only its Job remembers it.
+    If the launch had not started, only its Job remembers it. Such a Job fails by a deadline and stays.
     """
     patience = timedelta(seconds=row.cluster.rules.node_lost_seconds)
     late = [pod for pod in lost if patience and row.cluster.has_lasted(lost_key(pod), patience)]
     pods = tuple(End("pods", pod.name, pod.uid, "its node is lost", grace_seconds=0) for pod in late)
     if not pods or job.phase is Phase.FAILING or job.deleting:
         return pods
-    return (*pods, delete(job, "its node is lost")) if row.task.launch == job.launch else ()
+    end = delete if row.task.launch == job.launch else fail
+    return (*pods, end(job, "its node is lost"))
 
 
 def launched(row: TaskWithJobs) -> JobsVerdict | None:
@@ -128,8 +128,10 @@ def launched(row: TaskWithJobs) -> JobsVerdict | None:
     if job is None or (job.is_finished and not job.deleting):
         return None
     ends = [End("pods", pod.name, pod.uid, cause) for pod in row.pods if (cause := end_cause(row, job, pod))]
+    ends += [fail(job, "its Pod is refused")] if is_refused_for_long(row, job) else []
     stuck = tuple(stuck_key(pod) for pod in row.pods if pod.waiting_reason in CANNOT_START)
-    return JobsVerdict(Hold(HoldReason.LAUNCHED, stage(job, row.pods, row.cluster.cluster_now)), tuple(ends), stuck)
+    detail = stage(job, row.pods, row.cluster.cluster_now, row.refusal)
+    return JobsVerdict(Hold(HoldReason.LAUNCHED, detail), tuple(ends), stuck)
 
 
 def started_once_only(row: TaskWithJobs) -> JobsVerdict | None:
@@ -244,33 +246,17 @@ def backoff(launches: int) -> timedelta:
     return timedelta(seconds=min(FIRST_BACKOFF_SECONDS * 2 ** min(launches - 1, 10), LONGEST_BACKOFF_SECONDS))
 
 
-def stuck_key(pod: Pod) -> str:
-    return f"stuck/{pod.uid}"
-
-
-def end_cause(row: TaskWithJobs, job: Job, pod: Pod) -> str:
-    """Why the Pod of an unstarted launch is deleted; empty: it stays. The Job always stays as the launch's memory."""
-    if pod.phase != "Pending" or pod.deleting or pod.had_run or row.task.launch >= job.launch:
-        return ""
-    cluster = row.cluster
-    if pod.waiting_reason in CANNOT_START and cluster.has_lasted(stuck_key(pod), GRACE):
-        return pod.waiting_reason
-    # The deadline counts from the Pod's creation. A suspended Job has no Pod, so its time does not count.
-    late = cluster.cluster_now - pod.created_at >= timedelta(seconds=cluster.rules.start_deadline_seconds)
-    return "the start deadline passed" if late and not job.suspended else ""
-
-
 def is_unreachable(node: Node | None) -> bool:
     return node is not None and node.unreachable
 
 
-def may_be_deleted(job: Job) -> bool:
-    """Whether the Job is unfinished and not being deleted yet."""
-    return not job.is_finished and not job.deleting
-
-
 def delete(job: Job, cause: str) -> End:
     return End("jobs", job.name, job.uid, cause, resource_version=job.resource_version)
+
+
+def fail(job: Job, cause: str) -> End:
+    """Lets an unfinished Job fail. It stays, with its number and its counts."""
+    return End("deadline", job.name, job.uid, cause, resource_version=job.resource_version)
 
 
 def finishing(detail: str, ends: Iterable[End] = ()) -> JobsVerdict:

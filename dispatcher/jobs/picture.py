@@ -21,6 +21,7 @@ from dispatcher.jobs.observed import ObservedCluster, Rules
 from dispatcher.jobs.outcome import judge
 from dispatcher.jobs.resting import Rest, is_news, may_rest, plan_rest, still_resting
 from dispatcher.jobs.unseen import Unseen, plan_create
+from dispatcher.jobs.unstarted import waits_since
 from dispatcher.model.identity import job_name, task_identity
 from dispatcher.model.jobs import Job, LaunchGroup
 from dispatcher.model.launches import JobsVerdict, Launch, Offer
@@ -163,9 +164,9 @@ def plan_rest_of(picture: JobsPicture, task: Task, jobs: Sequence[Job], found: J
     if len(jobs) != 1 or len(picture.jobs[task.id]) != 1:
         return None
     pods, now = picture.cluster.pods.get(jobs[0].uid, ()), picture.cluster.cluster_now
-    if not may_rest(found, jobs[0], pods):
+    if jobs[0].uid in picture.cluster.refusals or not may_rest(found, jobs[0], pods):
         return None
-    since = max([pod.created_at for pod in pods], default=now)
+    since = max([waits_since(pod) for pod in pods if pod.node_name], default=now)
     left = picture.cluster.rules.start_deadline_seconds - (now - since).total_seconds()
     return plan_rest(task, jobs[0], pods, picture.at, left)
 
@@ -180,7 +181,7 @@ def observe(view: ClusterView, now: datetime, rules: Rules, first_seen: Mapping[
     pods = defaultdict(list)
     for pod in view.pods.values():
         pods[pod.job_uid].append(pod)
-    return ObservedCluster(now, view.now, pods, view.nodes, first_seen, rules)
+    return ObservedCluster(now, view.now, pods, view.nodes, first_seen, rules, view.refusals)
 
 
 def by_task(jobs: Iterable[Job]) -> Mapping[int, Sequence[Job]]:
@@ -193,5 +194,5 @@ def by_task(jobs: Iterable[Job]) -> Mapping[int, Sequence[Job]]:
 def still_carried(carried: Carried, view: ClusterView, jobs: Mapping[int, Sequence[Job]], at: float) -> Carried:
     """`carried` without Jobs that are gone and rows whose rest is over."""
     settled = carried.settled & {job.uid for job in view.jobs.values()}
-    with_news = frozenset(pod.job_uid for pod in view.pods.values() if is_news(pod))
+    with_news = frozenset({*view.refusals, *(pod.job_uid for pod in view.pods.values() if is_news(pod))})
     return Carried(carried.first_seen, settled, still_resting(carried.resting, jobs, with_news, at))

@@ -19,7 +19,7 @@ from dispatcher.model import identity as ids
 from dispatcher.model.jobs import Manifest
 from dispatcher.model.launches import Order
 
-JOB_FIELDS = frozenset({"backoffLimit", "podFailurePolicy", "activeDeadlineSeconds", "template"})
+JOB_FIELDS = frozenset({"backoffLimit", "podFailurePolicy", "template"})
 POD_FIELDS = frozenset({"restartPolicy", "activeDeadlineSeconds", "schedulerName", "containers"}) | {
     "affinity", "tolerations", "volumes", "initContainers",  # a placement may change these; see placed_check
 }  # fmt: skip
@@ -92,10 +92,7 @@ def spec_violations(spec: Manifest, template: Template, site: Site) -> Iterator[
     if (spec["backoffLimit"], spec["podFailurePolicy"], pod["restartPolicy"]) != (0, DISRUPTION_ENDS_THE_JOB, "Never"):
         yield "the Job could make a second Pod"
     limit = pod["activeDeadlineSeconds"]
-    if (
-        not 0 < limit <= template.max_seconds
-        or spec.get("activeDeadlineSeconds") != limit + site.start_deadline_seconds
-    ):
+    if not 0 < limit <= template.max_seconds:
         yield "the run limit is over the template's"
     if pod.get("schedulerName") != (site.placement.scheduler_name or template.pod_spec.get("schedulerName")):
         yield "the scheduler is another"

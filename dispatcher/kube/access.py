@@ -19,8 +19,9 @@ from dispatcher.model.errors import ClusterError
 REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 Rule = tuple[str, str, tuple[str, ...]]
 OF_JOBS: Final[tuple[Rule, ...]] = (
-    ("batch", "jobs", ("get", "list", "watch", "create", "delete")),
+    ("batch", "jobs", ("get", "list", "watch", "create", "delete", "patch")),
     ("", "pods", ("list", "watch", "delete")),
+    ("", "events", ("list",)),
 )
 OF_CLUSTER: Final[tuple[Rule, ...]] = (("", "nodes", ("list", "watch")),)
 

@@ -68,10 +68,19 @@ class JobApi:
         page = reply.read(f"list Jobs of task {task_id}", Page)
         return [job for raw in page.items if (job := read_job(raw)) is not None]
 
-    async def delete(self, end: End) -> ApiAnswer:
-        """DELETE with preconditions: it deletes the object as it was judged, or nothing."""
+    async def end(self, end: End) -> ApiAnswer:
+        """Ends the object as it was judged, or does nothing: all calls carry preconditions."""
         if not self._may_write():
             return WITHHELD
+        return await (self._fail(end) if end.kind == "deadline" else self._delete(end))
+
+    async def _fail(self, end: End) -> ApiAnswer:
+        """PATCH of a deadline that has passed. The Job controller deletes the Pods and lets the Job fail."""
+        known = {"uid": end.uid, "resourceVersion": end.resource_version}
+        change: Manifest = {"metadata": known, "spec": {"activeDeadlineSeconds": 1}}
+        return await self._ask("PATCH", f"{self._jobs}/{end.name}", encode(change), {"timeout": f"{SERVER_SECONDS}s"})
+
+    async def _delete(self, end: End) -> ApiAnswer:
         only_if = {"uid": end.uid}
         if end.resource_version is not None:
             only_if["resourceVersion"] = end.resource_version

@@ -111,11 +111,16 @@ def own_pod_of(wire: WirePod) -> Pod:
         created_at=meta.creation_timestamp or LONG_AGO,
         phase=status.phase,
         node_name=wire.spec.node_name,
+        scheduled_at=scheduled_at(status.conditions),
         unschedulable_since=unschedulable_since(status.conditions),
         waiting_reason=waiting_reason([*(status.init_container_statuses or ()), *statuses]),
         had_run=any(has_run(s.state) or has_run(s.last_state) for s in named),
         deleting=meta.deletion_timestamp is not None,
     )
+
+
+def scheduled_at(conditions: Sequence[Condition]) -> datetime | None:
+    return next((c.last_transition_time for c in conditions if c.type == "PodScheduled" and c.status == "True"), None)
 
 
 def unschedulable_since(conditions: Sequence[Condition]) -> datetime | None:

@@ -16,6 +16,7 @@ class Pod(Struct, frozen=True, kw_only=True):
 
     job_uid: uid of the Job that controls it; empty without one.
     shape: what its Job needs of a node, as a digest.
+    scheduled_at: when it got its node; None without a node, or if its condition does not say.
     unschedulable_since: when kube-scheduler found no node for it.
     waiting_reason: why a container cannot start, such as ImagePullBackOff; empty while it starts normally.
     had_run: whether the process of its container `task` existed.
@@ -29,10 +30,24 @@ class Pod(Struct, frozen=True, kw_only=True):
     created_at: datetime
     phase: str = "Pending"
     node_name: str = ""
+    scheduled_at: datetime | None = None
     unschedulable_since: datetime | None = None
     waiting_reason: str = ""
     had_run: bool = False
     deleting: bool = False
+
+
+class PodRefusal(Struct, frozen=True):
+    """The API server refuses the Pods of a Job, as the Events of the Job controller say.
+
+    since: time of the first such Event.
+    message: the server's words.
+    is_quota: a ResourceQuota refuses them. It may have room later.
+    """
+
+    since: datetime
+    message: str
+    is_quota: bool = False
 
 
 class Node(Struct, frozen=True):

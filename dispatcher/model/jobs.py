@@ -75,9 +75,12 @@ class Job(Struct, frozen=True, kw_only=True):
 
 
 class End(Struct, frozen=True):
-    """An object to remove, with the preconditions that make a late or repeated delete harmless."""
+    """An object to end, with the preconditions that make a late or repeated call harmless.
 
-    kind: str  # jobs | pods
+    kind: `jobs` or `pods`: delete it. `deadline`: let the Job fail, and keep it as the memory of its launch.
+    """
+
+    kind: str
     name: str
     uid: str
     cause: str

@@ -20,7 +20,6 @@ import structlog
 
 from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.closing import Act, Closing, plan_closing
-from dispatcher.jobs.observed import Rules
 from dispatcher.jobs.picture import JobsPicture, by_task, observe
 from dispatcher.jobs.trial import Trial
 from dispatcher.kube.client import KubeClient
@@ -37,7 +36,7 @@ from dispatcher.pg.connect import Session
 from dispatcher.pg.tasks import Look, look
 from dispatcher.programs.janitor_rows import CLOSED_AT_ONCE, Read, RowReader
 from dispatcher.programs.janitor_trials import Trials
-from dispatcher.programs.startup import database_of, site_of
+from dispatcher.programs.startup import database_of, rules_of, site_of
 from dispatcher.runtime import health
 from dispatcher.runtime.clock import elapsed
 from dispatcher.runtime.metrics import JANITOR_ROWS
@@ -103,7 +102,7 @@ class Janitor:
         self._installation = kube.installation
         self._session, self._closings = Session(url), Closings(url)
         self.catalog = Catalog(jobs, frozenset(site.passed))
-        self._rules = Rules(jobs.max_launches, jobs.start_deadline_seconds, jobs.node_lost_seconds)
+        self._rules = rules_of(jobs)
         self._patience = timedelta(seconds=settings.janitor.park_seconds)
         self._steady_seconds = 0 if dry_run else min(STEADY, self._patience / 6).total_seconds()
         self._retention_days = settings.janitor.retention_days

@@ -5,9 +5,10 @@ from pathlib import Path
 
 from dispatcher.jobs.env import pass_env
 from dispatcher.jobs.manifest import Site
+from dispatcher.jobs.observed import Rules
 from dispatcher.model.errors import DatabaseAway
 from dispatcher.pg.connect import Url
-from dispatcher.settings.definition import DatabaseSettings, Settings
+from dispatcher.settings.definition import DatabaseSettings, JobSettings, Settings
 from dispatcher.settings.loading import reread
 
 
@@ -27,9 +28,12 @@ def site_of(settings: Settings, namespace: str) -> Site:
     """The settings that all Jobs of this installation share."""
     kube, jobs = settings.kube, settings.jobs
     passed = pass_env(os.environ, jobs.pass_env)
-    return Site(
-        kube.installation, namespace, jobs.timeout_seconds, jobs.start_deadline_seconds, settings.placement, passed
-    )
+    return Site(kube.installation, namespace, jobs.timeout_seconds, settings.placement, passed)
+
+
+def rules_of(jobs: JobSettings) -> Rules:
+    """The settings that the table of outcomes needs."""
+    return Rules(jobs.max_launches, jobs.start_deadline_seconds, jobs.node_lost_seconds)
 
 
 def read_text(path: str) -> str:

@@ -19,6 +19,7 @@ INSERT_TO_JOB: Final = Histogram(
 )
 CYCLE_SECONDS: Final = Histogram("dispatcher_cycle_seconds", "Time to read rows and to plan one cycle", buckets=LATENCY)
 CYCLE_TASKS: Final = Gauge("dispatcher_cycle_tasks", "Rows judged in the last cycle, by verdict", ["verdict"])
+REFUSED_PODS: Final = Gauge("dispatcher_refused_pods", "Jobs without a Pod whose Pods are refused", ["cause"])
 SWEEP_DELETES: Final = Counter("dispatcher_sweep_deletes_total", "Deletes of Jobs and Pods, by outcome", ["outcome"])
 LEADER: Final = Gauge("dispatcher_leader", "1 if this replica may write now, else 0")
 JANITOR_ROWS: Final = Counter("dispatcher_janitor_rows_total", "Rows that the janitor changed, by action", ["action"])

@@ -96,7 +96,10 @@ class JobSettings:
     )
     timeout_seconds: int = setting("TIMEOUT_SECONDS", 3600, integer(1, 604_800), "Run limit of rows that set none")
     start_deadline_seconds: int = setting(
-        "START_DEADLINE_SECONDS", 1800, integer(10, 604_800), "Limit from the creation of a Pod to a running container"
+        "START_DEADLINE_SECONDS",
+        1800,
+        integer(10, 604_800),
+        "Limit from the binding of a Pod to a node to a running container",
     )
     max_launches: int = setting(
         "MAX_LAUNCHES", 3, integer(1, 100), "Limit of launches of one attempt that never started"

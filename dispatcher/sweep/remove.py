@@ -1,4 +1,4 @@
-"""Sends deletes: bounded, with preconditions, each outcome counted. A failed delete is planned again, not retried."""
+"""Ends objects: bounded, with preconditions, each outcome counted. A failed call is planned again, not retried."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -14,28 +14,28 @@ log = structlog.get_logger(component="sweep.remove")
 
 AT_A_TIME: Final = 8
 AGAIN_SECONDS: Final = 10
-"""A delete is not sent again for so long, because the watch may still have to show its effect."""
+"""An object is not ended again for so long, because the watch may still have to show the effect."""
 
 
-class Deletes(Protocol):
+class Ends(Protocol):
     """The call to the cluster that a remover needs."""
 
-    async def delete(self, end: End) -> ApiAnswer: ...
+    async def end(self, end: End) -> ApiAnswer: ...
 
 
 class Remover:
-    """Deletes objects."""
+    """Ends objects."""
 
-    def __init__(self, deletes: Deletes, refused: Callable[[], None], clock: Clock = elapsed) -> None:
-        """`refused` is called when our identity may not delete any more."""
-        self._deletes = deletes
+    def __init__(self, cluster: Ends, refused: Callable[[], None], clock: Clock = elapsed) -> None:
+        """`refused` is called when our identity may not end objects any more."""
+        self._cluster = cluster
         self._refused = refused
         self._clock = clock
         self._places = asyncio.Semaphore(AT_A_TIME)
         self._sent: dict[str, float] = {}
 
     async def remove(self, ends: Sequence[End]) -> int:
-        """Deletes each object unless it was tried within AGAIN_SECONDS. Returns the number of tries."""
+        """Ends each object unless it was tried within AGAIN_SECONDS. Returns the number of tries."""
         now = self._clock()
         self._sent = {uid: at for uid, at in self._sent.items() if now - at < AGAIN_SECONDS}
         wanted = {end.uid: end for end in ends if end.uid not in self._sent}
@@ -47,8 +47,8 @@ class Remover:
 
     async def _remove(self, end: End) -> None:
         async with self._places:
-            answer = await self._deletes.delete(end)
-        outcome = read_delete(answer)
+            answer = await self._cluster.end(end)
+        outcome = read_end(answer)
         SWEEP_DELETES.labels(outcome).inc()
         if outcome == "forbidden":
             self._refused()
@@ -56,8 +56,8 @@ class Remover:
         say("removed", outcome=outcome, kind=end.kind, job=end.name, cause=end.cause, message=answer.message)
 
 
-def read_delete(answer: ApiAnswer) -> str:
-    """Outcome of a delete. 404 is a success. 409: the object changed since it was judged, so it is judged anew."""
+def read_end(answer: ApiAnswer) -> str:
+    """Outcome of the call. 404 is a success. 409: the object changed since it was judged, so it is judged anew."""
     if not answer.is_sent:
         return "not-sent"
     if 200 <= answer.status < 300:

@@ -95,7 +95,7 @@ class Renderer:
         self._catalog.refresh()
         self._session = Session(lambda: reader_url)
         self._kinds: dict[bytes, Offer | Hold] = {}
-        self.site = Site("dispatcher", namespace, 3600, 1800, PLACEMENT, PASSED)
+        self.site = Site("dispatcher", namespace, 3600, PLACEMENT, PASSED)
 
     async def close(self) -> None:
         await self._session.close()

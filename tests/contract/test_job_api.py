@@ -226,7 +226,7 @@ class TestDelete:
         made = await account.created(account.manifest(steer={"stop-seconds": "0.5"}))
         await account.the_pod(made, "runs", is_running)
         job = await kept(account, made.name)
-        answer = await account.api.delete(end(job, resource_version=job.resource_version))
+        answer = await account.api.end(end(job, resource_version=job.resource_version))
         assert answer.status == 200
         assert answer.job is not None
         assert answer.job.deleting
@@ -242,7 +242,7 @@ class TestDelete:
     @pytest.mark.museum("GC without UID")
     async def test_delete_with_another_uid_is_a_conflict(self, account: Account) -> None:
         job = await account.created()
-        answer = await account.api.delete(end(job, uid="00000000-0000-4000-8000-000000000000"))
+        answer = await account.api.end(end(job, uid="00000000-0000-4000-8000-000000000000"))
         assert (answer.status, answer.reason) == (409, "Conflict")
         assert "the UID in the precondition" in answer.message
         found = await kept(account, job.name)
@@ -253,14 +253,14 @@ class TestDelete:
         job = await account.created()
         changed = {"metadata": {"annotations": {"somebody": "was here"}}}
         await account.plane.admin("PATCH", account.path("jobs", job.name), changed)
-        answer = await account.api.delete(end(job, resource_version=job.resource_version))
+        answer = await account.api.end(end(job, resource_version=job.resource_version))
         assert (answer.status, answer.reason) == (409, "Conflict")
         assert not (await kept(account, job.name)).deleting
 
     async def test_delete_of_a_job_that_is_gone_is_not_found(self, account: Account) -> None:
         job = await account.created()
         await account.plane.admin("DELETE", account.path("jobs", job.name), {"propagationPolicy": "Background"})
-        answer = await account.api.delete(end(job, resource_version=job.resource_version))
+        answer = await account.api.end(end(job, resource_version=job.resource_version))
         assert (answer.status, answer.reason) == (404, "NotFound")
 
     @pytest.mark.parametrize("grace_seconds", [None, 0])
@@ -270,8 +270,8 @@ class TestDelete:
         job = await account.created(account.manifest(steer={"never-starts": "true"}))
         pod = await account.the_pod(job, "waits", lambda pod: "containerStatuses" in pod["status"])
         name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
-        assert (await account.api.delete(end(job, kind="pods", name=name))).status == 409
-        answer = await account.api.delete(end(job, kind="pods", name=name, uid=uid, grace_seconds=grace_seconds))
+        assert (await account.api.end(end(job, kind="pods", name=name))).status == 409
+        answer = await account.api.end(end(job, kind="pods", name=name, uid=uid, grace_seconds=grace_seconds))
         assert answer.status == 200
 
         async def has_failed() -> Job | None:

@@ -76,7 +76,7 @@ class TestAccess:
 
     async def test_fault_names_exactly_the_missing_verbs(self, account: Account) -> None:
         await account.allow(jobs=["get", "list", "watch"], pods=["get", "list", "delete"])
-        told = f"in namespace {account.namespace} not allowed: create jobs, delete jobs, watch pods"
+        told = f"in namespace {account.namespace} not allowed: create jobs, delete jobs, patch jobs, watch pods"
         await says(account, account.access(), told)
 
     async def test_rights_on_nodes_are_needed_only_for_watching_nodes(self, account: Account) -> None:
@@ -99,7 +99,7 @@ class TestOutage:
             *answers, listed, _ = await asyncio.gather(
                 account.api.create(manifest),
                 account.api.get(made.name),
-                account.api.delete(End("jobs", made.name, "another", "test")),
+                account.api.end(End("jobs", made.name, "another", "test")),
                 asyncio.gather(account.api.list_task(made.task_id), return_exceptions=True),
                 access.check(),
             )

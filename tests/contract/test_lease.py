@@ -10,7 +10,7 @@ from dispatcher.jobs.answers import Meaning, read_create
 from dispatcher.kube.job_api import JobApi
 from dispatcher.kube.lease import Lease, lease_of
 from dispatcher.model.jobs import End
-from dispatcher.sweep.remove import Remover, read_delete
+from dispatcher.sweep.remove import Remover, read_end
 from tests.builders import SITE
 from tests.contract.own_jobs import Account
 from tests.contract.scripted_lease import NAME, MovedClock, Turns
@@ -216,14 +216,14 @@ async def test_writes_outside_the_term_are_not_sent_and_no_fault(account: Accoun
     for is_over in (False, True):
         clock.move(60 * is_over)
         assert read_create(await api.create(account.manifest())) is Meaning.NOT_SENT
-        assert read_delete(await api.delete(end)) == "not-sent"
+        assert read_end(await api.end(end)) == "not-sent"
         assert await remover.remove([end]) == (not is_over)  # it waits the second time, as after any delete
         assert (await api.get(made.name)).status == 200
         assert len(await api.list_task(made.task_id)) == 1
         await lease.run_once()
         assert (await api.create(account.manifest())).status == 201
     assert refused == []
-    assert read_delete(await api.delete(end)) == "deleted"
+    assert read_end(await api.end(end)) == "deleted"
 
 
 class TestOutage:

@@ -62,7 +62,8 @@ WATCHES: Final = {
     25: Fault("The watch's resourceVersion is too old, again and again", "a new list each time, with growing pauses"),
     26: Fault("A list shows an earlier state", "nothing is made twice by it"),
     27: Fault(
-        "A Job is accepted, and its Pod is never created", "no other row is delayed; the deadline ends the launch"
+        "A Job is accepted, and its Pod is never created",
+        "no other row is delayed; a refused launch ends after 60 s",
     ),
     28: Fault("Events are lost or come out of order", "the next list corrects it; no decision rests on one event"),
 }
@@ -85,11 +86,11 @@ LAUNCHES: Final = {
     38: Fault("A node is lost with a running Pod", "no second Pod while the first may run; forced only if configured"),
     39: Fault("An image cannot be pulled", "the launch is ended; its Job stays as memory"),
     40: Fault("A container is killed or exits with a code", "counted as a failed run, up to the bound"),
-    41: Fault("A Pod fits on no node", "rows of its shape are held; others go on; the start deadline ends the launch"),
-    42: Fault("A sidecar never ends", "the Job's own deadline ends it"),
+    41: Fault("A Pod fits on no node", "rows of its shape are held; others go on; its wait costs the row nothing"),
+    42: Fault("A sidecar never ends", "the run limit of the Pod ends it"),
     43: Fault("A container ends with 0 and reports nothing", "parked: the task is not run a second time"),
     44: Fault("A run reports, and its Job fails afterwards", "the report counts"),
-    45: Fault("A container hangs", "every Pod has a run limit, every Job a deadline"),
+    45: Fault("A container hangs", "every Pod has a run limit"),
     46: Fault("The report of an earlier run comes late", "refused by its token"),
 }
 REMOVALS: Final = {

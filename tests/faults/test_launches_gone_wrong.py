@@ -1,5 +1,6 @@
 """Pods and Jobs that end in unusual ways: lost nodes, deadlines, evictions, foreign Jobs."""
 
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -127,34 +128,6 @@ async def test_report_counts_although_its_job_fails_afterwards(place: Place) -> 
     assert len(player.runs_of(task_id)) == len(creates(place)) == 1
 
 
-async def never_ends(env: Mapping[str, str], calls: TaskCalls) -> int:
-    """A container that never ends. With `REPORTS` it reports success first, like a task whose sidecar goes on."""
-    assert await calls.start(env) is not None
-    if env.get("REPORTS"):
-        await calls.finish("succeeded")
-    await wait_for(lambda: False, "its end", FOREVER)
-    return 0
-
-
-@pytest.mark.fault(42, 45)
-async def test_job_that_does_not_end_is_ended_by_its_deadline(place: Place) -> None:
-    player = Player(place.control_plane, place.namespace, place.database.url("task"), never_ends)
-    settings = {"TIMEOUT_SECONDS": 1, "START_DEADLINE_SECONDS": 10, "TOMBSTONE_SECONDS": FOREVER}
-    async with player, QuickDispatcher(place, **settings) as dispatcher:
-        await insert(place, 1, env={"REPORTS": "yes"}, max_failures=1)
-        await insert(place, 1, max_failures=1)
-        await held(dispatcher, "FailuresExhausted", 1, 40)
-        await succeeded(place, dispatcher, 1)
-
-        async def reasons() -> list[str]:
-            jobs: list[Json] = await place.jobs()
-            told = [c["reason"] for job in jobs for c in job["status"].get("conditions", ()) if c["type"] == "Failed"]
-            return told if len(told) == 2 else []
-
-        assert await wait_for(reasons, "both Jobs failed", 20) == ["DeadlineExceeded"] * 2
-        assert len(player.runs) == 2
-
-
 @pytest.mark.fault(37, 50)
 async def test_failed_job_without_pods_is_judged_by_its_own_conditions(place: Place) -> None:
     place.template("evicted", steer={"evicted-after-seconds": "1"})
@@ -203,13 +176,26 @@ async def test_a_foreign_job_with_our_labels_is_neither_counted_nor_removed(plac
 
 @pytest.mark.fault(41)
 @pytest.mark.museum("count only running pods")
-async def test_jobs_whose_pods_fit_nowhere_count_and_end_at_the_start_deadline(place: Place) -> None:
-    template_with(place, "nowhere", {"nodeSelector": {"there": "is-none"}})
+async def test_wait_for_a_node_counts_against_the_cap_and_costs_no_launch(place: Place) -> None:
+    """Longer than a start deadline, and through the death of the dispatcher."""
+    label = {"there": place.namespace}
+    template_with(place, "nowhere", {"nodeSelector": label})
     settings = {"MAX_JOBS": 2, "MAX_PENDING": 100, "START_DEADLINE_SECONDS": 10, "MAX_LAUNCHES": 1}
-    async with QuickDispatcher(place, **settings) as dispatcher:
-        await insert(place, 5, template="nowhere")
+    dispatcher = Dispatcher(place, **settings)
+    async with place.playing(), dispatcher:
+        ids = await insert(place, 3, template="nowhere")
         await has_jobs(place, dispatcher, 2)
-        await held(dispatcher, "JobCap", 3)
-        await looks_again(dispatcher, 10)
+        await held(dispatcher, "JobCap", 1)
+        await dispatcher.kill()
+        await dispatcher.start()
+        await held(dispatcher, "JobCap", 1)
+        began = time.monotonic()
+        await wait_for(
+            lambda: time.monotonic() - began > 15, "a start deadline and a half", check=dispatcher.check, seconds=20
+        )
         assert len(creates(place)) == 2
-        await held(dispatcher, "LaunchesExhausted", 2, 40)
+        (node,) = await place.control_plane.add_nodes(1, labels=label)
+        await succeeded(place, dispatcher, 3, 30)
+        rows = [await place.database.task(task_id) for task_id in ids]
+        assert [(row["attempt"], row["launch"], row["failures"]) for row in rows] == [(1, 1, 0)] * 3
+        await place.control_plane.remove_node(node)

@@ -7,7 +7,7 @@ import pytest
 from tests.admission import NO_GPUS, denied, failing_webhook, silent_server
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import RBAC, Dispatcher, Place
+from tests.dispatching import RBAC, Dispatcher, Place, QuickDispatcher
 from tests.faults import http_verbs
 from tests.faults.http_proxy import KubeProxy, asks
 from tests.faults.rules import Gate, nth
@@ -119,7 +119,8 @@ async def test_failing_webhook_delays_only_its_own_rows_and_loses_none(place: Pl
 
 
 @pytest.mark.fault(27)
-async def test_job_without_a_pod_ends_at_its_deadline_and_delays_no_other_row(place: Place) -> None:
+async def test_launch_whose_pod_is_refused_ends_and_delays_no_other_row(place: Place) -> None:
+    """A quota may have room later, so its launch waits."""
     plane = place.control_plane
     strict = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}}}
     await plane.admin("PATCH", f"/api/v1/namespaces/{place.namespace}", strict)
@@ -128,18 +129,23 @@ async def test_job_without_a_pod_ends_at_its_deadline_and_delays_no_other_row(pl
     await limit(place, {"requests.example.com/gpu": "0"})
     for name, pod in REFUSED_PODS.items():
         template_with(place, name, pod)
-    settings = {"TIMEOUT_SECONDS": 1, "START_DEADLINE_SECONDS": 10, "MAX_LAUNCHES": 1}
-    async with place.playing() as player, Dispatcher(place, **settings) as dispatcher:
+    refused = len(REFUSED_PODS) - 1
+    dispatcher = QuickDispatcher(place, MAX_LAUNCHES=1)
+    async with place.playing() as player, dispatcher:
         for name in REFUSED_PODS:
             await insert(place, 1, template=name)
         await has_jobs(place, dispatcher, len(REFUSED_PODS))
         (good,) = await insert(place, 1, priority=900)
         await succeeded(place, dispatcher, 1)
-        await held(dispatcher, "LaunchesExhausted", len(REFUSED_PODS), 40)
+        await held(dispatcher, "LaunchesExhausted", refused, 60)
+        assert await dispatcher.metric("dispatcher_refused_pods", cause="quota") == 1
+        await held(dispatcher, "Launched", 1)
         assert [run.task_id for run in player.runs] == [good]
+    for words in ("violates PodSecurity", "error looking up service account", "maximum cpu usage per Container is 8"):
+        assert words in dispatcher.log
     jobs: list[Json] = await place.jobs()
     ends = [c["reason"] for job in jobs for c in job["status"].get("conditions", ()) if c["type"] == "Failed"]
-    assert ends == ["DeadlineExceeded"] * len(REFUSED_PODS)
+    assert ends == ["DeadlineExceeded"] * refused
 
 
 @pytest.mark.fault(16)

@@ -19,7 +19,7 @@ from tests.dispatching import Dispatcher, Place
 from tests.janitoring import delete_jobs
 from tests.journey.installation import Installation, install_overlay
 from tests.postgres import Database
-from tests.steps import reaches
+from tests.steps import core_path, reaches, template_with
 
 STAGES = ("ResponseComplete", "ResponseStarted")  # a watch that goes on has only started
 FOR_EVERYBODY = "authorization.k8s.io"
@@ -62,13 +62,21 @@ def setting(installation: Installation, name: str) -> str | None:
 
 @asynccontextmanager
 async def life_of_run(installation: Installation) -> AsyncIterator[Dispatcher]:
-    """A dispatcher with three rows: one succeeds and is swept, one Pod never starts, one Job is deleted by the test."""
+    """A dispatcher with four rows.
+
+    One succeeds and is swept. The Pod of one never starts, that of another is refused. The test deletes the Job of one.
+    """
     place = installation.place
     place.template("stuck", steer={"waiting": "ImagePullBackOff"})
+    template_with(place, "refused", {"container": {"resources": {"requests": {"cpu": "9"}, "limits": {"cpu": "9"}}}})
+    most = {"limits": [{"type": "Container", "max": {"cpu": "8"}}]}
+    await place.control_plane.admin("POST", core_path(place, "limitranges"), {"metadata": {"name": "m"}, "spec": most})
     settings = {"TOMBSTONE_SECONDS": 0, "START_DEADLINE_SECONDS": 10, "MAX_LAUNCHES": 1}
     dispatcher = await installation.dispatcher(CHECK_ROOM=setting(installation, "CHECK_ROOM"), **settings)
+    dispatcher.arguments = ("quick",)
     async with place.playing(), dispatcher:
-        await place.database.insert_task(template="stuck")
+        for template in ("stuck", "refused"):
+            await place.database.insert_task(template=template)
         await place.database.insert_task()
         lost = await place.database.insert_task(env={"PLAY": "hang"})
         await reaches(place, dispatcher, lost, "processing")

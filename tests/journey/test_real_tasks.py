@@ -1,7 +1,10 @@
 """The whole way of a row with real processes: Job, process kubelet, `dispatcher exec`, report and sweep."""
 
+import pytest
+
 from tests.controlplane.sides import BOTH_SIDES
 from tests.dispatching import Place
+from tests.noding import real_template
 from tests.realities import HANG, TRAP_SIGTERM, is_alive, real
 
 
@@ -39,6 +42,20 @@ async def test_cancel_stops_a_running_task_and_a_waiting_task_never_runs(place: 
         assert not (world.marks / "ran").exists()
 
 
+@pytest.mark.fault(42)
+async def test_sidecar_that_never_ends_is_stopped_at_the_run_limit(place: Place) -> None:
+    async with real(place) as (world, _):
+        sidecar = {"name": "sidecar", "image": "process/none:1", "command": ["sleep", "1000"]}
+        real_template(place, "with-sidecar", sidecars=[sidecar])
+        task_id = await world.insert("true", template="with-sidecar", timeout_seconds=3)
+        await world.reaches(task_id, "succeeded")
+        pod = await world.the_pod("Failed")
+        assert pod["status"]["reason"] == "DeadlineExceeded"
+        await world.swept()
+        assert await world.outcomes(task_id) == ["succeeded"]
+
+
+@pytest.mark.fault(45)
 async def test_task_over_its_run_limit_is_stopped_and_launched_up_to_max_failures(place: Place) -> None:
     async with real(place) as (world, _):
         task_id = await world.insert(HANG, timeout_seconds=3, max_failures=2)

@@ -11,6 +11,7 @@ from tests.model.state import (
     LOST,
     NEW,
     REPORTED,
+    UNPLACED,
     Detached,
     Job,
     State,
@@ -28,6 +29,9 @@ def cluster_steps(world: World, state: State) -> None:
         elif job.phase == FAILING:
             if not (job.flags & LOST and world.config.never_back):
                 world.step("{} is Failed by its disruption", job, failed_by_disruption(state, job), fair=True)
+        elif job.flags & UNPLACED:
+            placed = changed(state, job, job._replace(flags=job.flags & ~UNPLACED))
+            world.step("the Pod of {} gets a node", job, placed, fair=True)
         elif is_finished(job) and world.lacks("no time to live"):
             world.step("{} is removed, because its time to live is over", job, without_job(state, job), fair=True)
         if state.left.faults:
@@ -52,7 +56,7 @@ def pod_faults(world: World, state: State, job: Job) -> None:
     kinds = world.config.kinds
     if DISRUPTION in kinds:
         world.step("{} is disrupted", job, changed(state, job, job._replace(phase=FAILING)))
-    if PARTITION in kinds:
+    if PARTITION in kinds and not job.flags & UNPLACED:
         lost = job._replace(phase=FAILING, flags=job.flags | LOST)
         world.step("the node of {} is unreachable", job, changed(state, job, lost))
     if FORCED in kinds and job.container < REPORTED:

@@ -37,6 +37,9 @@ RUNS: Final = (
     Configuration(
         "Pods that never start", NO_FOREIGN, 1, cancels=1, retries=1, is_stuck=True, exits=False, janitor="fresh"
     ),
+    Configuration(
+        "Pods that wait for a node", NO_FOREIGN, 1, cancels=1, retries=1, is_full=True, exits=False, janitor="fresh"
+    ),
     Configuration("twin Pods", TWINS, 2, attempts=1),
     Configuration("the janitor knows no template", refusal=True, cancels=1, retries=1, janitor="stale"),
     Configuration("the sweep as a step", frozenset({LATE_POST}), 1, sweeps=True, retries=1, exits=False),

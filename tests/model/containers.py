@@ -18,6 +18,7 @@ from tests.model.state import (
     REFUSED,
     REPORTED,
     SILENT,
+    UNPLACED,
     UNTOLD,
     AttemptHistory,
     Detached,
@@ -36,7 +37,7 @@ COUNT_LIMIT = 2
 
 def container_steps(world: World, state: State) -> None:
     for job in state.jobs:
-        if job.phase <= FAILING and job.container <= REPORTED:
+        if job.phase <= FAILING and job.container <= REPORTED and not job.flags & UNPLACED:
             if not world.config.is_stuck:
                 container_acts(world, state, job)
             if job.container == REPORTED:

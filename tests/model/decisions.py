@@ -37,6 +37,7 @@ from tests.model.state import (
     LOST,
     MADE,
     RAN,
+    UNPLACED,
     Create,
     Intent,
     Job,
@@ -230,7 +231,7 @@ class Decisions:
                     job_uid=str(job.uid),
                     created_at=LONG_AGO,
                     phase="Pending" if job.flags & HIDDEN_PENDING else running,
-                    node_name="lost" if job.flags & LOST else "node",
+                    node_name="" if job.flags & UNPLACED else "lost" if job.flags & LOST else "node",
                     had_run=bool(job.flags & RAN),
                     deleting=job.phase == FAILING or bool(job.flags & DELETING),
                 )

@@ -18,6 +18,7 @@ from tests.model.state import (
     QUESTION,
     SENT,
     UNANSWERED,
+    UNPLACED,
     Create,
     Job,
     Seen,
@@ -133,6 +134,7 @@ def landed(world: World, state: State, create: Create, flags: int = 0) -> State:
     if find(state.jobs, create.attempt, create.launch) is not None and not world.lacks("a name is a lock"):
         return state
     made = unused(state, create.attempt, create.launch)
+    flags |= UNPLACED if world.config.is_full else 0
     job = Job(create.attempt, create.launch, made, 0, create.unstarted, create.disrupted, flags)
     left = state.left._replace(creates=state.left.creates + 1) if world.config.most_creates else state.left
     return state._replace(jobs=put(state.jobs, None, job), left=left)

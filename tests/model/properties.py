@@ -14,6 +14,7 @@ from tests.model.state import (
     NEVER_RAN,
     REFUSED,
     SENT,
+    UNPLACED,
     UNTOLD,
     Create,
     Intent,
@@ -109,7 +110,12 @@ def check_sweep(state: State, judged: Seen) -> None:
 
 
 def check_removal(state: State, kind: str, judged: Seen) -> None:
-    """S6: a delete of an unfinished Job hits neither a Job that has finished since, nor another Job of that name."""
+    """S6: a delete of an unfinished Job hits neither a Job that has finished since, nor another Job of that name.
+
+    S12: a Pod without a node is never deleted. A full cluster costs no launch.
+    """
+    if kind == "pods" and judged.flags & UNPLACED:
+        raise Broken("S12: a Pod without a node is deleted", "a dispatcher deletes {}", judged)
     hit = find(state.jobs, judged.attempt, judged.launch)
     counts = hit is not None and hit.attempt == state.row.attempt and not is_over(state.row)
     if kind == "jobs" and hit and counts and (hit.uid != judged.uid or is_finished(hit)):

@@ -53,6 +53,16 @@ def any_uid(case: TaskWithJobs) -> JobsVerdict | None:
     return outcome.exited_without_report(TaskWithJobs(task, case.jobs, case.cluster))
 
 
+def ends_unplaced(case: TaskWithJobs) -> JobsVerdict | None:
+    """`launched`, for which every Pod has a node."""
+    placed = {
+        uid: [msgspec.structs.replace(pod, node_name=pod.node_name or "node") for pod in pods]
+        for uid, pods in case.cluster.pods.items()
+    }
+    cluster = msgspec.structs.replace(case.cluster, pods=placed)
+    return outcome.launched(TaskWithJobs(case.task, case.jobs, cluster))
+
+
 def without_line(*lines: Line) -> tuple[Line, ...]:
     return tuple(line for line in TABLE if line not in lines)
 
@@ -195,6 +205,13 @@ REMOVED: Final = (
         without("deadline deletes the Pod"),
         run(is_stuck=True, exits=False),
         "S5: fair steps form a cycle",
+    ),
+    Removed(
+        "6, case 18",
+        "a Pod without a node waits",
+        Rules(table=with_line(outcome.launched, ends_unplaced)),
+        run(is_full=True, exits=False),
+        "S12",
     ),
     Removed("7", "sweep: finished", without("sweep: finished"), run(sweeps=True), "S6"),
     Removed("7", "sweep: over", without("sweep: over"), run(sweeps=True), "S6"),

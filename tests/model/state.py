@@ -32,6 +32,7 @@ LATE: Final = 4  # made by a POST that arrived after its sender had lost the lea
 
 HIDDEN_PENDING: Final = 4
 RAN: Final = 8
+UNPLACED: Final = 16  # its Pod has no node yet
 
 
 class Job(NamedTuple):
@@ -155,7 +156,7 @@ def uid_of(attempt: int, launch: int, made: int) -> int:
 @cache
 def seen(jobs: tuple[Job, ...]) -> View:
     """The Jobs as a dispatcher with a fresh view sees them."""
-    return tuple(Seen(*job[:6], job.flags & (DELETING | LOST) | pod_flags(job)) for job in jobs)
+    return tuple(Seen(*job[:6], job.flags & (DELETING | LOST | UNPLACED) | pod_flags(job)) for job in jobs)
 
 
 @cache

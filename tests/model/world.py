@@ -55,6 +55,8 @@ class Configuration:
     """Views may be of any age. Otherwise each view is fresh."""
     is_stuck: bool = False
     """Pods never start. Only a deadline ends them."""
+    is_full: bool = False
+    """Each Pod waits for a node, for any time."""
     sweeps: bool = False
     """The sweep is a step of its own. Otherwise Jobs that it would delete are gone at once; `tidied` has the reason."""
     never_back: bool = False

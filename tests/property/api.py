@@ -151,14 +151,14 @@ class Api:
             raise ClusterAway("no answer")
         return self.network.cluster.of_task(task_id)
 
-    async def delete(self, end: End) -> ApiAnswer:
+    async def end(self, end: End) -> ApiAnswer:
         if not self.may_write():
             return WITHHELD
         self.network.writes += 1
         self.network.observer.removing(self, end)
         outcome = await self._next_outcome()
         if outcome in {Outcome.FINE, Outcome.ANSWER_LOST, Outcome.LATE}:
-            answer = self.network.cluster.delete(end)
+            answer = self.network.cluster.end(end)
             return answer if outcome is Outcome.FINE else NO_ANSWER
         return ANSWERS.get(outcome, NO_ANSWER)
 

@@ -95,9 +95,9 @@ class Cluster:
     def of_task(self, task_id: int) -> list[Job]:
         return [job for job in self.jobs.values() if job.task_id == task_id]
 
-    def delete(self, end: End) -> ApiAnswer:
-        """A delete with preconditions and foreground propagation: a Job with Pods is gone only after its Pods."""
-        found = self.jobs.get(end.name) if end.kind == "jobs" else self.pods.get(end.name)
+    def end(self, end: End) -> ApiAnswer:
+        """A call with preconditions. Deletes propagate in the foreground: a Job is gone only after its Pods."""
+        found = self.pods.get(end.name) if end.kind == "pods" else self.jobs.get(end.name)
         if found is None:
             return ApiAnswer(404, "NotFound")
         version = found.resource_version if isinstance(found, Job) else None
@@ -105,6 +105,8 @@ class Cluster:
             return ApiAnswer(409, "Conflict", "the precondition does not hold")
         if isinstance(found, Pod):
             self.end_pod(found, "BackoffLimitExceeded")
+        elif end.kind == "deadline":
+            self.fail(found)
         else:
             self.begin_delete(found)
         return ApiAnswer(200)
@@ -187,15 +189,13 @@ class Cluster:
         active = (job for job in self.jobs.values() if job.phase is Phase.ACTIVE and not job.deleting)
         return [job for job in active if job.uid not in with_pod]
 
-    def expire(self) -> None:
-        """Fails Jobs that have reached their own deadline, even if their Pod cannot be deleted."""
-        for job in list(self.jobs.values()):
-            age = (self._clock.of_cluster - job.created_at).total_seconds()
-            if job.phase is Phase.ACTIVE and age >= self.manifests[job.name]["spec"]["activeDeadlineSeconds"]:
-                self._end(job, Phase.FAILED, "DeadlineExceeded")
-                for pod in [pod for pod in self.pods.values() if pod.job_uid == job.uid]:
-                    self._stop(pod)
-                    self._drop_pod(pod)
+    def fail(self, job: Job) -> None:
+        """Fails a Job whose deadline has passed, even if its Pod cannot be deleted."""
+        if job.phase is Phase.ACTIVE:
+            self._end(job, Phase.FAILED, "DeadlineExceeded")
+        for pod in [pod for pod in self.pods.values() if pod.job_uid == job.uid]:
+            self._stop(pod)
+            self._drop_pod(pod)
 
     def objects(self, kind: str) -> Mapping[str, Job | Pod | Node]:
         """All objects of a kind, as a LIST returns them."""

@@ -8,6 +8,7 @@ import msgspec
 from dispatcher.model.cluster import Pod
 from dispatcher.model.jobs import Job, Phase
 from tests.builders import OTHER_DATABASE
+from tests.property.cluster import NODE
 from tests.property.world import World
 
 T = TypeVar("T")
@@ -66,8 +67,8 @@ def act_pending(world: World, pod: Pod, act: str) -> None:
     if act == "bind":
         world.cluster.bind(pod)
     elif act == "image":
-        world.cluster.put_pod(msgspec.structs.replace(pod, waiting_reason="ImagePullBackOff"))
-    else:
+        world.cluster.put_pod(msgspec.structs.replace(pod, node_name=NODE, waiting_reason="ImagePullBackOff"))
+    elif not pod.node_name:
         since = pod.unschedulable_since or world.clock.of_cluster
         world.cluster.put_pod(msgspec.structs.replace(pod, unschedulable_since=since))
 

@@ -1,4 +1,4 @@
-"""I9: which Jobs may be deleted, judged by the real rows and Jobs at the moment of the delete.
+"""I9 and I22: which Jobs and Pods may be deleted, judged by the real rows, Jobs and Pods at that moment.
 
 A delete with an old resourceVersion hits nothing, so it breaks no law. A delete that hits must be right. A past attempt
 never returns, so a decision that was right stays right.
@@ -19,7 +19,7 @@ AGAIN_SECONDS: Final = 10
 
 
 class RemovalLaws:
-    """Law I9.
+    """Laws I9 and I22.
 
     touched: tasks whose Job somebody deleted.
     foreign: uids of Jobs of other databases.
@@ -39,6 +39,9 @@ class RemovalLaws:
         )
         self._sent[key] = now
         assert end.uid, f"I9: {end.name} is deleted without its uid"
+        if end.kind == "pods":
+            pod = self._cluster.pods.get(end.name)
+            assert pod is None or pod.node_name, f"I22: {end.name} is deleted while it waits for a node"
         if end.kind != "jobs":
             return
         assert end.resource_version, f"I9: {end.name} is deleted without its resourceVersion"

@@ -29,7 +29,7 @@ from tests.property.views import View
 
 TEMPLATES: Final = str(Path(__file__).parent / "templates")
 PASSED: Final = {"S3_URL": "s3://bucket?price=$5"}
-SITE: Final = Site("dispatcher", "jobs", 600, 120, PlacementSettings(), PASSED)
+SITE: Final = Site("dispatcher", "jobs", 600, PlacementSettings(), PASSED)
 RULES: Final = Rules(max_launches=3, start_deadline_seconds=120, node_lost_seconds=90)
 ADMISSION: Final = AdmissionSettings(max_jobs=4, pending_grace_seconds=30)
 SWEEPING: Final = SweepSettings(tombstone_seconds=60)

@@ -7,13 +7,14 @@ import msgspec
 from dispatcher.model.jobs import Phase
 from dispatcher.model.tasks import Queue, Status
 from tests.property.api import Outcome
+from tests.property.replica import RULES
 from tests.property.rows import NewTask
 from tests.property.world import LaunchFault, World
 
 
-def look(world: World) -> None:
-    world.replicas["A"].view.catch_up()
-    world.tick("A")
+def look(world: World, name: str = "A") -> None:
+    world.replicas[name].view.catch_up()
+    world.tick(name)
 
 
 def started(world: World) -> None:
@@ -22,6 +23,30 @@ def started(world: World) -> None:
     world.tick("A")
     world.start_pods()
     world.run(to_the_end=False)
+
+
+def test_wait_for_a_node_costs_a_row_nothing() -> None:
+    """A full cluster for ten start deadlines, a new leader and a restart: one launch, no failure, no park."""
+    world = World()
+    world.insert(NewTask())
+    world.tick("A")
+    (job,) = world.cluster.jobs.values()
+    world.cluster.add_pod(job)
+    (pod,) = world.cluster.pods.values()
+    world.cluster.put_pod(msgspec.structs.replace(pod, unschedulable_since=world.clock.of_cluster))
+    for period in range(10):
+        world.pass_time(RULES.start_deadline_seconds)
+        world.lead("B" if period % 2 else "A")
+        world.crash("A" if period % 2 else "B")
+        for name in world.replicas:
+            look(world, name)
+    assert list(world.cluster.jobs.values()) == [job]
+    world.cluster.bind(next(iter(world.cluster.pods.values())))
+    for _ in range(3):
+        world.turn()
+    row = world.table.rows[1].task
+    assert (row.status, row.attempt, row.launch, row.failures) == (Status.SUCCEEDED, 1, 1, 0)
+    world.close()
 
 
 def test_row_of_a_paused_queue_does_not_block_the_probe_of_its_template() -> None:

@@ -11,7 +11,7 @@ from dispatcher.model.errors import DatabaseAway, DatabaseNotPrimary
 from dispatcher.model.jobs import Job
 from dispatcher.model.tasks import Queue, Status
 from tests.property.api import Network, Outcome
-from tests.property.cluster import Cluster, Container
+from tests.property.cluster import NODE, Cluster, Container
 from tests.property.laws import Laws
 from tests.property.replica import Replica
 from tests.property.rows import NewTask, Table
@@ -175,7 +175,7 @@ class World:
     def _place(self, pod: Pod) -> None:
         job = self.cluster.job_of(pod)
         if job is not None and self.launch_faults.get(job.task_id) is LaunchFault.NEVER_STARTS:
-            self.cluster.put_pod(msgspec.structs.replace(pod, waiting_reason="ImagePullBackOff"))
+            self.cluster.put_pod(msgspec.structs.replace(pod, node_name=NODE, waiting_reason="ImagePullBackOff"))
         else:
             self.cluster.bind(pod)
 
@@ -189,7 +189,6 @@ class World:
         """One fair turn of controllers, node and containers. Containers succeed, unless their task has a fault."""
         for job in [job for job in self.cluster.jobs.values() if job.deleting]:
             self.cluster.finish_delete(job)
-        self.cluster.expire()
         self.start_pods()
         self.run(to_the_end=True)
 

@@ -32,8 +32,8 @@ def detail_of(found: JobsVerdict) -> str:
 
 
 def removed(found: JobsVerdict) -> list[tuple[str, str]]:
-    """(kind, uid) of the objects to delete. A Job is deleted only in the version that was judged."""
-    assert all((end.resource_version is not None) == (end.kind == "jobs") for end in found.ends)
+    """(kind, uid) of the objects to end. A Job is ended only in the version that was judged."""
+    assert all((end.resource_version is None) == (end.kind == "pods") for end in found.ends)
     return [(end.kind, end.uid) for end in found.ends]
 
 

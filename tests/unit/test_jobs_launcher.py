@@ -20,7 +20,7 @@ from dispatcher.settings.definition import PlacementSettings
 from dispatcher.settings.loading import load
 from tests.builders import DATABASE_ID, NOW, a_complete_job, a_job, a_pod, a_task
 
-SITE = Site("dispatcher", "work", 3600, 1800, PlacementSettings(), {})
+SITE = Site("dispatcher", "work", 3600, PlacementSettings(), {})
 
 
 class Silence:

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from dispatcher.jobs.observed import CANNOT_START, TaskWithJobs, stage
-from dispatcher.model.cluster import Pod
+from dispatcher.model.cluster import Pod, PodRefusal
 from dispatcher.model.jobs import Job, Phase
 from dispatcher.model.tasks import Task
 from tests.builders import (
@@ -58,7 +58,7 @@ def test_pods_are_the_pods_of_the_newest_job() -> None:
         (a_job(suspended=True), [], "Suspended"),
         (a_job(suspended=True), [a_pod()], "Suspended"),
         (a_job(created_at=ago(29)), [], "Starting"),
-        (a_job(created_at=ago(30)), [], "PodRefused"),
+        (a_job(created_at=ago(30)), [], "Starting: its Job has no Pod yet"),
         (a_complete_job(deleting=True), [], "Ending"),
         (a_job(), [a_pod()], "Starting"),
         (a_job(), [a_pod(waiting_reason="CrashLoopBackOff")], "Starting"),
@@ -70,6 +70,19 @@ def test_pods_are_the_pods_of_the_newest_job() -> None:
 )
 def test_stage_of_a_launch_is_one_word(job: Job, pods: list[Pod], code: str) -> None:
     assert stage(job, pods, NOW) == code
+
+
+@pytest.mark.parametrize(
+    ("refusal", "told"),
+    [
+        (PodRefusal(NOW, "violates PodSecurity"), "PodRefused: violates PodSecurity"),
+        (PodRefusal(NOW, "exceeded quota: pods", is_quota=True), "QuotaExceeded: exceeded quota: pods"),
+    ],
+)
+def test_refused_pod_is_told_in_the_words_of_the_server(refusal: PodRefusal, told: str) -> None:
+    assert stage(a_job(created_at=NOW), [], NOW, refusal) == told
+    assert stage(a_job(suspended=True), [], NOW, refusal) == "Suspended"
+    assert stage(a_job(), [a_pod()], NOW, refusal) == "Starting"
 
 
 @pytest.mark.parametrize("reason", ["ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName",

@@ -1,6 +1,7 @@
 """The table of docs/protocol.md, section 6, line by line: rows without Jobs, and Jobs that are under way.
 
-Finished and missing Jobs: test_jobs_outcome_over. Launch numbers and budgets: test_jobs_outcome_budgets.
+Launches that have not started: test_jobs_unstarted. Finished and missing Jobs: test_jobs_outcome_over. Launch numbers
+and budgets: test_jobs_outcome_budgets.
 """
 
 from datetime import datetime
@@ -15,7 +16,6 @@ from dispatcher.model.launches import Ask, JobsVerdict, Launch
 from dispatcher.model.tasks import Status, Task
 from dispatcher.model.verdicts import HoldReason
 from tests.builders import (
-    NOW,
     a_complete_job,
     a_disrupted_job,
     a_failed_job,
@@ -193,14 +193,12 @@ def test_pod_on_a_lost_node_is_forced_and_a_job_past_its_deadline_stays() -> Non
     [
         (a_running_task(), a_job(), ["pods", "jobs"]),
         (a_running_task(), a_job(deleting=True), ["pods"]),
-        (a_task(), a_job(), []),
+        (a_task(), a_job(), ["pods", "deadline"]),
         (a_task(), FAILING, ["pods"]),
     ],
     ids=["its finalizer keeps the Pod", "on its way", "nothing else remembers it", "past its deadline"],
 )
-def test_job_on_a_lost_node_is_deleted_only_if_its_row_remembers_the_launch(
-    task: Task, job: Job, gone: list[str]
-) -> None:
+def test_job_on_a_lost_node_stays_unless_its_row_remembers_the_launch(task: Task, job: Job, gone: list[str]) -> None:
     seen = dict[str, datetime]()
     for seconds in (0, 300):
         cluster: dict[str, Any] = {"rules": Rules(node_lost_seconds=300), "seen": seen, "at": later(seconds)}
@@ -235,58 +233,3 @@ def test_job_that_is_there_is_waited_for(task: Task, job: Job) -> None:
     found = judged(task, job, pods=[a_pod(job, phase="Running", had_run=True)])
     assert reason_of(found) is HoldReason.LAUNCHED
     assert removed(found) == []
-
-
-@pytest.mark.fault(41)
-def test_start_deadline_deletes_the_pod_and_never_the_job() -> None:
-    job = a_job(created_at=ago(1800))
-    found = judged(a_task(), job, pods=[a_pod(job)])
-    assert reason_of(found) is HoldReason.LAUNCHED
-    assert found.ends == (End("pods", "pod-of-job-1-1", "pod-of-job-1-1", "the start deadline passed"),)
-
-
-@pytest.mark.parametrize(
-    ("task", "job", "pod"),
-    [
-        (a_task(), {"created_at": ago(1799)}, {}),
-        (a_task(), {"suspended": True}, {}),
-        (a_task(), {}, {"phase": "Running"}),
-        (a_task(), {}, {"had_run": True}),
-        (a_task(), {}, {"deleting": True}),
-        (a_running_task(), {}, {}),
-    ],
-    ids=["in time", "suspended by somebody", "runs", "has run", "is being deleted", "has started"],
-)
-def test_start_deadline_is_for_pods_that_never_started(task: Task, job: dict[str, Any], pod: dict[str, Any]) -> None:
-    late = a_job(**({"created_at": ago(9000)} | job))
-    assert removed(judged(task, late, pods=[a_pod(late, **pod)])) == []
-
-
-def test_start_deadline_is_a_setting_and_a_job_without_pod_has_its_own() -> None:
-    job, rules = a_job(created_at=ago(100)), Rules(start_deadline_seconds=100)
-    assert removed(judged(a_task(), job, pods=[a_pod(job)], rules=rules)) == [("pods", "pod-of-job-1-1")]
-    assert removed(judged(a_task(), job, rules=rules)) == []
-
-
-def test_start_deadline_does_not_pass_while_the_job_is_suspended() -> None:
-    seen, job = dict[str, datetime](), a_job(created_at=ago(1000), suspended=True)
-    judged(a_task(), job, seen=seen)
-    resumed = a_job(created_at=ago(1000))
-    found = judged(a_task(), resumed, pods=[a_pod(resumed, created_at=later(5000))], seen=seen, at=later(5001))
-    assert removed(found) == []
-
-
-@pytest.mark.fault(39)
-@pytest.mark.parametrize("reason", ["ErrImagePull", "InvalidImageName", "CreateContainerConfigError"])
-def test_broken_image_or_configuration_ends_a_launch_after_60_seconds(reason: str) -> None:
-    seen, job = dict[str, datetime](), a_job(created_at=NOW)
-    pod = a_pod(job, waiting_reason=reason)
-    verdicts = [judged(a_task(), job, pods=[pod], seen=seen, at=later(s)) for s in (0, 59, 60)]
-    assert [removed(found) for found in verdicts] == [[], [], [("pods", pod.uid)]]
-    assert verdicts[2].ends[0].cause == reason
-
-
-def test_container_that_is_being_created_is_given_until_the_start_deadline() -> None:
-    seen, job = dict[str, datetime](), a_job(created_at=NOW)
-    pod = a_pod(job, waiting_reason="CrashLoopBackOff")
-    assert [removed(judged(a_task(), job, pods=[pod], seen=seen, at=later(s))) for s in (0, 600)] == [[], []]

@@ -165,7 +165,7 @@ NOT_NAMED: list[tuple[str, Path, Any]] = [
     ("its Pod's task", ("spec", "template", "metadata", "labels", "dispatcher.internal/task-id"), "43"),
     ("its Pod's labels", ("spec", "template", "metadata", "labels", "network"), "trusted"),
     ("its Pod's annotations", ("spec", "template", "metadata", "annotations", "k8s.v1.cni.cncf.io/networks"), "host"),
-    ("its deadline", ("spec", "activeDeadlineSeconds"), REMOVED),
+    ("its deadline", ("spec", "activeDeadlineSeconds"), 60),
     ("its scheduler", (*POD_SPEC, "schedulerName"), "somebodys"),
     ("a variable of the template", (*TASK, "env"), without_name("MODE")),
     ("a variable of PASS_ENV", (*TASK, "env"), without_name("S3_URL")),

@@ -17,7 +17,7 @@ from dispatcher.runtime.clock import elapsed
 from dispatcher.settings.definition import PlacementSettings
 from tests.builders import a_job, a_task, a_template, an_order
 
-SITE = Site("dispatcher", "work", 3600, 1800, PlacementSettings(), {})
+SITE = Site("dispatcher", "work", 3600, PlacementSettings(), {})
 ABSENT = ApiAnswer(404, "NotFound")
 LOST = ApiAnswer(0, message="timeout")
 FOREIGN = a_job(identity="0" * 64)  # of another database: the same number, another identity

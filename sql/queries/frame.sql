@@ -1,4 +1,4 @@
--- First statement of every look: takes the snapshot, tells whether decisions may use it, and gives its frame. The frame is: the declared queues (a few hundred rows at most), the rows that a container holds or held, and the time at which the next row becomes due. A held row whose Job is gone must be launched again. $1 text[] needed indexes, $2 int most held rows.
+-- First statement of every look: takes the snapshot, tells whether decisions may use it, and gives its frame. The frame is: the declared queues (a few hundred rows at most), the rows that a container holds or held, and the time at which the next row becomes due. A held row whose Job is gone must be launched again. Older schemas lack the column fair_submitters; their version tells so. $1 text[] needed indexes, $2 int most held rows.
 SELECT pg_is_in_recovery() AS in_recovery, statement_timestamp() AS now, version, database_id::text AS database_id,
        ARRAY(SELECT name FROM unnest($1::text[]) AS name
              WHERE (SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('dispatch.' || name)) IS NOT TRUE
@@ -6,7 +6,6 @@ SELECT pg_is_in_recovery() AS in_recovery, statement_timestamp() AS now, version
        ( -- a pause without end is cut to what a client can hold
          SELECT coalesce(json_agg(q), '[]')::text
          FROM (SELECT name, weight, max_jobs, max_jobs_per_submitter, max_pending,
-                      -- older schemas lack this column, and are refused by their version
                       coalesce((to_jsonb(queues) ->> 'fair_submitters')::boolean, false) AS fair_submitters,
                       CASE WHEN paused_until > '9999-12-31 UTC' THEN '9999-12-31 UTC'
                            WHEN paused_until > '1900-01-01 UTC' THEN paused_until END AS paused_until

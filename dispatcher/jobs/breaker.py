@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from dispatcher.model.backoff import doubled
 from dispatcher.model.verdicts import Hold
 
 PAUSE_SECONDS: Final = 0.5
@@ -23,8 +24,8 @@ class Breaker:
         if now < self._until and self._failures:
             at_least, doubling = max(at_least, self._until - now), 0.0
         else:
-            doubling = min(PAUSE_SECONDS * 2**self._failures, LONGEST_PAUSE_SECONDS)
-            self._failures = min(self._failures + 1, 16)
+            doubling = doubled(PAUSE_SECONDS, self._failures, LONGEST_PAUSE_SECONDS)
+            self._failures += 1
         self._until = now + max(min(at_least, LONGEST_WISH_SECONDS), doubling)
         self._hold = hold
 

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from dispatcher.jobs.observed import CANNOT_START, GRACE, ObservedCluster, TaskWithJobs, stage
 from dispatcher.jobs.unstarted import end_cause, is_refused_for_long, may_be_deleted, stuck_key
+from dispatcher.model.backoff import doubled
 from dispatcher.model.cluster import Node, Pod
 from dispatcher.model.jobs import End, Job, Phase
 from dispatcher.model.launches import Ask, JobsVerdict, Launch
@@ -243,7 +244,7 @@ def relaunch(row: TaskWithJobs, unstarted: int, disrupted: int, waited: timedelt
 
 def backoff(launches: int) -> timedelta:
     """The pause after launch number `launches`: 10 s, doubled for each further launch, at most 5 min."""
-    return timedelta(seconds=min(FIRST_BACKOFF_SECONDS * 2 ** min(launches - 1, 10), LONGEST_BACKOFF_SECONDS))
+    return timedelta(seconds=doubled(FIRST_BACKOFF_SECONDS, launches - 1, LONGEST_BACKOFF_SECONDS))
 
 
 def is_unreachable(node: Node | None) -> bool:

@@ -28,6 +28,7 @@ from dispatcher.kube.listing import Resource, list_all
 from dispatcher.kube.objects import read_status
 from dispatcher.kube.store import Named, Store
 from dispatcher.kube.wire import UNREADABLE, Bare, Event
+from dispatcher.model.backoff import doubled
 from dispatcher.model.errors import ClusterAway, ClusterError, ClusterRefused
 from dispatcher.runtime.clock import elapsed
 from dispatcher.runtime.metrics import RELISTS
@@ -205,7 +206,7 @@ class Reflector(Generic[T]):
     async def _pause(self, fault: ClusterError) -> None:
         """Sleeps for a quarter of a limit up to the whole limit, at random. The limit doubles with each fault."""
         self.fault = str(fault)
-        limit = min(self._pace.first_pause * 2**self._pauses, self._pace.longest_pause)
-        self._pauses = min(self._pauses + 1, 16)
+        limit = doubled(self._pace.first_pause, self._pauses, self._pace.longest_pause)
+        self._pauses += 1
         log.warning("watch interrupted", resource=self.resource.name, fault=str(fault), again_in=round(limit, 1))
         await asyncio.sleep(self._chance.uniform(limit / 4, limit))

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import structlog
 
+from dispatcher.model.backoff import doubled
 from dispatcher.model.errors import DispatcherError
 from dispatcher.runtime.metrics import FAULTS
 
@@ -101,5 +102,5 @@ class Rounds:
             log.warning("a round failed", rounds=self._name, fault=str(fault) or type(fault).__name__)
         self.fault = str(fault) or type(fault).__name__
         FAULTS.labels(self._name).inc()
-        self._faults = min(self._faults + 1, 10)
-        return min(PAUSE_SECONDS * 2.0 ** (self._faults - 1), LONGEST_PAUSE_SECONDS)
+        self._faults += 1
+        return doubled(PAUSE_SECONDS, self._faults - 1, LONGEST_PAUSE_SECONDS)

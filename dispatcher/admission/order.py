@@ -6,7 +6,7 @@ submitter with the fewest Jobs in flight. Each admission changes these numbers, 
 """
 
 import heapq
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
@@ -113,10 +113,13 @@ def split(rows: Iterable[T], key: Callable[[T], str]) -> dict[str, list[T]]:
 
 def first_of(line: Line[T], of: Callable[[T], QueueSubmitter], load: Load, most: int) -> list[T]:
     """The rows that come first if every one of them is launched."""
+    by_queue, by_submitter = Counter(load.by_queue), Counter(load.by_submitter)
+    then = Load(load.total, by_queue, by_submitter)  # one copy that grows, because a scan takes hundreds of rows
     found: list[T] = []
-    while len(found) < most and line.first(load) is not None:
-        row = line.pop(load)
-        load = load.with_job(*of(row))
+    while len(found) < most and line.first(then) is not None:
+        row = line.pop(then)
+        by_queue[of(row)[0]] += 1
+        by_submitter[of(row)] += 1
         found.append(row)
     return found
 

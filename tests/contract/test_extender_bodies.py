@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import aiohttp
 import pytest
@@ -174,7 +175,17 @@ async def flood(url: str) -> Counter[int]:
     """Sends fifty bodies of each size at once. Returns the number of answers by status."""
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
         calls = [(verb, body) for verb in ("filter", "prioritize") * 25 for body in (FULL, LONG)]
-        return Counter(await asyncio.gather(*(sent(session, f"{url}/{verb}", body) for verb, body in calls)))
+        statuses = Counter(await asyncio.gather(*(sent(session, f"{url}/{verb}", body) for verb, body in calls)))
+    await abort_connections()
+    return statuses
+
+
+async def abort_connections() -> None:
+    """Ends connections that still send a refused body. Otherwise they would be open when their event loop is closed."""
+    left: WeakValueDictionary[int, asyncio.Transport] = vars(asyncio.get_running_loop())["_transports"]
+    for transport in list(left.values()):
+        transport.abort()
+    await asyncio.sleep(0)
 
 
 async def sent(session: aiohttp.ClientSession, url: str, body: bytes) -> int:

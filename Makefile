@@ -71,7 +71,7 @@ model: venv ## one row under every interleaving; each rule of the protocol remov
 	$(BIN)/python $(PYTEST) tests/model
 
 property: venv ## many rows: caps, order, backlog, time
-	$(BIN)/python $(PYTEST) tests/property
+	$(BIN)/python $(PYTEST) -n 2 --dist worksteal tests/property
 
 fuzz: venv controlplane ## 100,000 hostile rows and requests, 2,000 rows with lost answers, 30 kills; HOSTILE_SEED=N repeats
 	HYPOTHESIS_PROFILE=nightly $(BIN)/python $(PYTEST) -s $(FUZZ)

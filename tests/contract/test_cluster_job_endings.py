@@ -66,10 +66,10 @@ async def disruptions(kubelet: PlayedKubelet) -> Pods:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def deleted(kubelet: PlayedKubelet) -> Pods:
-    """All Pods are being deleted, and kubelet has not reported their end. All ran, except one that is on no node."""
+    """All Pods ran and are being deleted, and kubelet has not reported their end."""
 
     async def asked_to_end(job: str) -> str:
-        name = await (unplaced if job == "nowhere" else started)(kubelet, job)
+        name = await started(kubelet, job)
         if job == "evicted":
             await kubelet.tell_pod(name, {"conditions": [disruption()]})
         await kubelet.delete_pod(name)
@@ -78,7 +78,7 @@ async def deleted(kubelet: PlayedKubelet) -> Pods:
         await terminating(kubelet, job)
         return name
 
-    jobs = ("counts", "fails", "succeeds", "evicted", "let-go", "nowhere")
+    jobs = ("counts", "fails", "succeeds", "evicted", "let-go")
     pods = dict(zip(jobs, await asyncio.gather(*map(asked_to_end, jobs)), strict=True))
     await kubelet.turn("second-clock")
     return pods
@@ -165,9 +165,11 @@ class TestPodIsDeleted:
         await kubelet.until_pod_gone(name)
         assert said(await kubelet.until_said("Failed", "let-go")) == EXCEEDED
 
-    async def test_pod_on_no_node_stays_until_reported_failed(self, kubelet: PlayedKubelet, deleted: Pods) -> None:
+    async def test_pod_on_no_node_stays_until_reported_failed(self, kubelet: PlayedKubelet) -> None:
         """On a real cluster the Pod garbage collector does that, within 20 seconds."""
-        name = deleted["nowhere"]
+        name = await unplaced(kubelet, "nowhere")
+        await kubelet.delete_pod(name)
+        await terminating(kubelet, "nowhere")
         left = (await kubelet.pod(name))["metadata"]
         assert (left["deletionGracePeriodSeconds"], left["finalizers"]) == (0, [TRACKING])
         assert said(await kubelet.job("nowhere")) == []

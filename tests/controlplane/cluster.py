@@ -218,8 +218,17 @@ class ControlPlane:
         raise LookupError(f"the server knows no {document['kind']} in {version}")
 
     async def _replace(self, path: str, wanted: Json) -> None:
-        version = (await self.admin("GET", path))["metadata"]["resourceVersion"]
-        await self.admin("PUT", path, wanted | {"metadata": wanted["metadata"] | {"resourceVersion": version}})
+        async def is_replaced() -> bool:
+            version = (await self.admin("GET", path))["metadata"]["resourceVersion"]
+            try:
+                await self.admin("PUT", path, wanted | {"metadata": wanted["metadata"] | {"resourceVersion": version}})
+            except KubeFault as fault:
+                if fault.status != 409:  # a controller wrote its status in between
+                    raise
+                return False
+            return True
+
+        await self.wait_for(is_replaced, f"{path} is replaced")
 
     async def service_account_token(self, namespace: str, name: str) -> str:
         """A token like that of a Pod with this account."""

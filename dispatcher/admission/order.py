@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from dispatcher.admission.gates import Candidate
+from dispatcher.admission.heads import QueueSubmitter
 from dispatcher.model.snapshot import ClusterSnapshot, Load
 from dispatcher.model.tasks import Queue
 
@@ -18,8 +19,6 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 Rank = tuple[int, int]
 """(priority, id)."""
-QueueSubmitter = tuple[str, str]
-"""(queue, submitter)."""
 
 
 class Line(Protocol[T_co]):

@@ -18,6 +18,8 @@ from dispatcher.model.snapshot import ClusterView
 from dispatcher.runtime.metrics import REFUSED_PODS
 
 ROUND_SECONDS: Final = 5
+REQUEST_SECONDS: Final = 5
+"""Limit of one request. A stop of the program waits for the round."""
 MOST_JOBS: Final = 20
 """Jobs whose Events one round reads. The others follow in later rounds."""
 POD_APPEARS_IN: Final = timedelta(seconds=15)
@@ -79,7 +81,9 @@ class PodRefusals:
 
     async def _read(self, job: Job) -> PodRefusal | None:
         about = f"involvedObject.uid={job.uid},reason=FailedCreate,type=Warning"
-        reply = await self._client.request("GET", self._events, params={"fieldSelector": about, "limit": "50"})
+        reply = await self._client.request(
+            "GET", self._events, params={"fieldSelector": about, "limit": "50"}, seconds=REQUEST_SECONDS
+        )
         return refusal_of(reply.read(f"list events of Job {job.name}", EventList).items)
 
 

@@ -58,6 +58,8 @@ async def run(settings: Settings) -> None:
                 following = group.create_task(reflectors.run())
                 await answering.run(stop_on_signals())
                 following.cancel()
+        except ExceptionGroup as faults:  # a group would hide the message about an address that is taken
+            raise faults.exceptions[0] from faults
         finally:
             await probes.cleanup()
     finally:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -171,3 +172,13 @@ async def test_extender_off_loopback_needs_certificates(extender_kubeconfig: Pat
         async with asyncio.timeout(20):
             assert await own_extender.process.wait() == 2
         assert "DISPATCHER_EXTENDER_TLS_DIR" in own_extender.log
+
+
+async def test_extender_names_an_address_that_is_taken(extender_kubeconfig: Path) -> None:
+    """The message stands alone, without a trace."""
+    taken = OwnExtender(extender_kubeconfig)
+    with socket.create_server(("127.0.0.1", taken.extender_port)):
+        await taken.start()
+        async with asyncio.timeout(20):
+            assert await taken.process.wait() == 2
+    assert taken.log.splitlines()[-1].startswith("DISPATCHER_EXTENDER_ADDRESS is '127.0.0.1:")

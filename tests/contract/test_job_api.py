@@ -257,6 +257,24 @@ class TestDelete:
         assert (answer.status, answer.reason) == (409, "Conflict")
         assert not (await kept(account, job.name)).deleting
 
+    async def test_deadline_fails_the_job_that_was_judged_and_keeps_it(self, account: Account) -> None:
+        """The launch of a refused Pod ends so. Another uid or an older version changes nothing."""
+        made = await account.created(account.manifest(steer={"never-starts": "true"}))
+        await account.the_pod(made, "is there", lambda _: True)
+        job = await kept(account, made.name)
+        wrong = [{"uid": "00000000-0000-4000-8000-000000000000"}, {"resource_version": "1"}]
+        for change in wrong:
+            call = end(job, **({"kind": "deadline", "resource_version": job.resource_version} | change))
+            assert (await account.api.end(call)).status in {409, 422}, "422: the uid of an object cannot change"
+
+        async def is_failed() -> bool:
+            now = await kept(account, job.name)
+            await account.api.end(end(now, kind="deadline", resource_version=now.resource_version))
+            return now.phase is Phase.FAILED
+
+        await account.plane.wait_for(is_failed, "the Job failed", 20)
+        assert (await kept(account, job.name)).reason == "DeadlineExceeded"
+
     async def test_delete_of_a_job_that_is_gone_is_not_found(self, account: Account) -> None:
         job = await account.created()
         await account.plane.admin("DELETE", account.path("jobs", job.name), {"propagationPolicy": "Background"})

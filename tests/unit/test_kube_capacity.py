@@ -94,7 +94,7 @@ OURS = {MANAGED_BY: MANAGER, LABEL_INSTALLATION: "prod"}
         ("a", "Succeeded", False),
     ],
 )
-def test_of_all_pods_ours_and_those_that_use_room_are_read(
+def test_reader_of_all_pods_keeps_ours_and_those_that_use_room(
     namespace: str, labels: dict[str, str], is_own: bool, node: str, phase: str, uses_room: bool
 ) -> None:
     meta = {"name": "p", "namespace": namespace, "labels": labels}

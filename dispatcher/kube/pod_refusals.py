@@ -4,7 +4,7 @@ Pod Security, a missing ServiceAccount, a webhook or a quota refuse a Pod. The J
 Events of such a Job are read only after it had no Pod for a while, and of few Jobs at a time.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -63,7 +63,9 @@ class PodRefusals:
         view = self._view()
         waiting = {job.uid: job for job in jobs_without_pod(view)}
         found = {uid: known for uid, known in self.known.items() if uid in waiting}
-        for job in self._next(waiting):
+        asked = next_jobs(waiting.values(), after=self._asked)
+        self._asked = asked[-1].name if asked else ""
+        for job in asked:
             if (refusal := await self._read(job)) is not None:
                 if job.uid not in found:
                     log.warning("Pod refused", job=job.name, message=refusal.message)
@@ -73,18 +75,17 @@ class PodRefusals:
             REFUSED_PODS.labels(cause).set(sum(one.is_quota is is_quota for one in found.values()))
         return ROUND_SECONDS
 
-    def _next(self, waiting: Mapping[str, Job]) -> list[Job]:
-        """At most MOST_JOBS Jobs, in turns by name."""
-        ordered = sorted(waiting.values(), key=lambda job: (job.name <= self._asked, job.name))[:MOST_JOBS]
-        self._asked = ordered[-1].name if ordered else ""
-        return ordered
-
     async def _read(self, job: Job) -> PodRefusal | None:
         about = f"involvedObject.uid={job.uid},reason=FailedCreate,type=Warning"
         reply = await self._client.request(
             "GET", self._events, params={"fieldSelector": about, "limit": "50"}, seconds=REQUEST_SECONDS
         )
         return refusal_of(reply.read(f"list events of Job {job.name}", EventList).items)
+
+
+def next_jobs(waiting: Iterable[Job], *, after: str) -> list[Job]:
+    """The Jobs of one round, at most MOST_JOBS. They take turns by name, from `after` on."""
+    return sorted(waiting, key=lambda job: (job.name <= after, job.name))[:MOST_JOBS]
 
 
 def refusal_of(events: Sequence[WireEvent]) -> PodRefusal | None:

@@ -50,7 +50,7 @@ class LocalContainer:
         os.posix_spawn(command[0], command, os.environ, file_actions=nowhere, setsid=True)  # `reap` collects it
 
     def look(self) -> Seen | None:
-        """The state of the container. None: the container was never started."""
+        """The state of the container. Returns None if the container was never started."""
         if not (self.folder / "spec.json").exists():
             return None
         running, pid, is_alive = read(self.folder / "running.json"), self.pid(), self.is_alive()

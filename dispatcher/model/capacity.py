@@ -31,7 +31,7 @@ class BoundPod(Struct, frozen=True, gc=False):
 
 
 class FreeCapacity(Struct, frozen=True, gc=False):
-    """What is free of a node; below 0 where more is asked than it has."""
+    """The free amounts of a node. They are below 0 where its Pods request more than it has."""
 
     cpu: int
     memory: int

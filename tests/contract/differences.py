@@ -20,8 +20,8 @@ NOT_EMBEDDED = {
         "test_process_kubelet_more::test_idle_node_writes_nothing_but_its_lease",
     ),
     "nothing plays the kubelets of its nodes": (
-        "test_job_api::test_deleted_job_is_gone_after_its_pods",
-        "test_job_api::test_deleted_pod_fails_its_job_and_gets_no_successor",
+        "test_job_api_ends::test_deleted_job_is_gone_after_its_pods",
+        "test_job_api_ends::test_deleted_pod_fails_its_job_and_gets_no_successor",
     ),
     "quantities stay as they were written": (
         "test_wire_jobs::test_quantity_may_be_a_number_and_is_kept_in_its_shortest_form",

@@ -73,6 +73,13 @@ class Account:
         assert answer.job is not None
         return answer.job
 
+    async def the_job(self, name: str) -> Job:
+        """The Job of that name, which is ours."""
+        answer = await self.api.get(name)
+        assert answer.status == 200
+        assert answer.job is not None
+        return answer.job
+
     async def close(self) -> None:
         for client in self._clients:
             await client.close()

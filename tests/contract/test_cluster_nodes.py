@@ -1,32 +1,14 @@
 """The control plane taints a Node while it is not ready, cordoned or unreachable."""
 
-from collections.abc import AsyncIterator
-
 import pytest
-import pytest_asyncio
 
-from tests.contract.played_kubelet import OWN, PlayedKubelet, playing
+from tests.contract.played_kubelet import OWN, PlayedKubelet
 from tests.contract.played_kubelet_objects import NOT_READY, UNREACHABLE, taints
-from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.sides import BOTH_SIDES
 
 pytestmark = BOTH_SIDES
 
 CORDONED = "node.kubernetes.io/unschedulable"
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def ground(control_plane: ControlPlane) -> AsyncIterator[str]:
-    """One namespace for these tests; each test ends its Pods."""
-    name = await control_plane.create_namespace()
-    yield name
-    await control_plane.delete_namespace(name)
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def kubelet(control_plane: ControlPlane, ground: str) -> AsyncIterator[PlayedKubelet]:
-    async with playing(control_plane, ground) as playing_here:
-        yield playing_here
 
 
 async def test_new_node_has_the_not_ready_taint_and_its_own(kubelet: PlayedKubelet) -> None:

@@ -3,12 +3,11 @@
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-import msgspec
 import pytest
 
 from dispatcher.jobs.answers import Meaning, read_create
 from dispatcher.kube.job_api import JobApi
-from dispatcher.model.jobs import ApiAnswer, End, Job, Manifest, Phase
+from dispatcher.model.jobs import ApiAnswer, Manifest, Phase
 from tests.builders import DATABASE_ID, SITE
 from tests.contract.own_jobs import RBAC, Account
 from tests.controlplane.api import Json
@@ -30,14 +29,6 @@ async def refused(account: Account, meaning: Meaning, namespace: str | None = No
     answer = await account.plane.wait_for(look, f"a create is answered with {meaning}")
     assert answer is not None
     return answer
-
-
-async def kept(account: Account, name: str) -> Job:
-    """The Job of that name, which is ours."""
-    answer = await account.api.get(name)
-    assert answer.status == 200
-    assert answer.job is not None
-    return answer.job
 
 
 async def limit_jobs(account: Account, count: int) -> None:
@@ -114,7 +105,7 @@ class TestCreate:
         made = await account.created(manifest)
         answer = await account.api.create(manifest)
         assert (answer.status, answer.reason, read_create(answer)) == (409, "AlreadyExists", Meaning.EXISTS)
-        assert (await kept(account, made.name)).uid == made.uid
+        assert (await account.the_job(made.name)).uid == made.uid
 
     @pytest.mark.fault(7)
     async def test_foreign_job_of_the_name_is_not_ours(self, account: Account) -> None:
@@ -161,7 +152,7 @@ class TestCreate:
             answer = await account.api.create(sent)
             assert (answer.status, answer.reason, read_create(answer)) == (403, "Forbidden", Meaning.QUOTA)
             assert "exceeded quota: jobs, requested: count/jobs.batch=1, used: count/jobs.batch=1" in answer.message
-        assert (await kept(account, made.name)).uid == made.uid
+        assert (await account.the_job(made.name)).uid == made.uid
 
     async def test_missing_verb_is_forbidden(self, account: Account) -> None:
         await account.allow(jobs=["get", "list", "watch", "delete"])
@@ -197,14 +188,6 @@ class TestCreate:
         assert 'namespaces "nowhere" not found' in answer.message
 
 
-def end(job: Job, **changes: str | int | None) -> End:
-    return msgspec.structs.replace(End("jobs", job.name, job.uid, "test"), **changes)
-
-
-def is_running(pod: Json) -> bool:
-    return bool(pod["status"]["phase"] == "Running")
-
-
 class TestRead:
     async def test_missing_job_is_not_found(self, account: Account) -> None:
         answer = await account.api.get("nothing")
@@ -218,85 +201,3 @@ class TestRead:
         await account.created(theirs)
         assert {job.name for job in await account.api.list_task(5)} == mine
         assert await account.api.list_task(6) == []
-
-
-class TestDelete:
-    @pytest.mark.museum("default propagation")
-    async def test_deleted_job_is_gone_after_its_pods(self, account: Account) -> None:
-        made = await account.created(account.manifest(steer={"stop-seconds": "0.5"}))
-        await account.the_pod(made, "runs", is_running)
-        job = await kept(account, made.name)
-        answer = await account.api.end(end(job, resource_version=job.resource_version))
-        assert answer.status == 200
-        assert answer.job is not None
-        assert answer.job.deleting
-        assert await account.pods_of(job)
-
-        async def is_gone() -> bool:
-            return not await account.plane.exists(account.path("jobs", job.name))
-
-        await account.plane.wait_for(is_gone, "the Job is gone", 20)
-        assert not await account.pods_of(job)
-
-    @pytest.mark.fault(47)
-    @pytest.mark.museum("GC without UID")
-    async def test_delete_with_another_uid_is_a_conflict(self, account: Account) -> None:
-        job = await account.created()
-        answer = await account.api.end(end(job, uid="00000000-0000-4000-8000-000000000000"))
-        assert (answer.status, answer.reason) == (409, "Conflict")
-        assert "the UID in the precondition" in answer.message
-        found = await kept(account, job.name)
-        assert (found.uid, found.deleting) == (job.uid, False)
-
-    @pytest.mark.fault(47)
-    async def test_job_that_changed_since_it_was_judged_stays(self, account: Account) -> None:
-        job = await account.created()
-        changed = {"metadata": {"annotations": {"somebody": "was here"}}}
-        await account.plane.admin("PATCH", account.path("jobs", job.name), changed)
-        answer = await account.api.end(end(job, resource_version=job.resource_version))
-        assert (answer.status, answer.reason) == (409, "Conflict")
-        assert not (await kept(account, job.name)).deleting
-
-    async def test_deadline_fails_the_job_that_was_judged_and_keeps_it(self, account: Account) -> None:
-        """The launch of a refused Pod ends so. Another uid or an older version changes nothing."""
-        made = await account.created(account.manifest(steer={"never-starts": "true"}))
-        await account.the_pod(made, "is there", lambda _: True)
-        job = await kept(account, made.name)
-        wrong = [{"uid": "00000000-0000-4000-8000-000000000000"}, {"resource_version": "1"}]
-        for change in wrong:
-            call = end(job, **({"kind": "deadline", "resource_version": job.resource_version} | change))
-            assert (await account.api.end(call)).status in {409, 422}, "422: the uid of an object cannot change"
-
-        async def is_failed() -> bool:
-            now = await kept(account, job.name)
-            await account.api.end(end(now, kind="deadline", resource_version=now.resource_version))
-            return now.phase is Phase.FAILED
-
-        await account.plane.wait_for(is_failed, "the Job failed", 20)
-        assert (await kept(account, job.name)).reason == "DeadlineExceeded"
-
-    async def test_delete_of_a_job_that_is_gone_is_not_found(self, account: Account) -> None:
-        job = await account.created()
-        await account.plane.admin("DELETE", account.path("jobs", job.name), {"propagationPolicy": "Background"})
-        answer = await account.api.end(end(job, resource_version=job.resource_version))
-        assert (answer.status, answer.reason) == (404, "NotFound")
-
-    @pytest.mark.parametrize("grace_seconds", [None, 0])
-    async def test_deleted_pod_fails_its_job_and_gets_no_successor(
-        self, account: Account, grace_seconds: int | None
-    ) -> None:
-        job = await account.created(account.manifest(steer={"never-starts": "true"}))
-        pod = await account.the_pod(job, "waits", lambda pod: "containerStatuses" in pod["status"])
-        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
-        assert (await account.api.end(end(job, kind="pods", name=name))).status == 409
-        answer = await account.api.end(end(job, kind="pods", name=name, uid=uid, grace_seconds=grace_seconds))
-        assert answer.status == 200
-
-        async def has_failed() -> Job | None:
-            found = (await account.api.get(job.name)).job
-            return found if found and found.phase is Phase.FAILED else None
-
-        failed = await account.plane.wait_for(has_failed, "the Job failed", 20)
-        assert failed is not None
-        assert (failed.reason, failed.was_disrupted) == ("BackoffLimitExceeded", False)
-        assert [found for found in await account.pods_of(job) if found["metadata"]["uid"] != uid] == []

@@ -92,7 +92,7 @@ def is_over(job: Json) -> bool:
 
 
 def key_of(job: Json) -> Key | None:
-    """(task, attempt, launch) by the labels. None if the Job is of no task."""
+    """(task, attempt, launch) by the labels. A Job of no task has no key."""
     labels = job.get("metadata", {}).get("labels", {})
     numbers = [labels.get(f"{LABEL}/{name}", "") for name in ("task-id", "attempt", "launch")]
     return (int(numbers[0]), int(numbers[1]), int(numbers[2])) if all(numbers) else None

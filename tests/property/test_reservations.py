@@ -105,7 +105,7 @@ class AgainstTheModel(RuleBasedStateMachine):
 
     @rule(asks=ASKS, keys=KEYS)
     def asked_in_doubt(self, asks: dict[str, int], keys: frozenset[str]) -> None:
-        """Whoever is refused all is not on its way."""
+        """A Pod that is refused every node gets no node."""
         request = PodRequest("in doubt", keys, asks)
         of_others = {node for node in NODES if any(one.target not in keys for one in self._active(node))}
         assert self.holds.filter_nodes_in_doubt(request, of_others, self.now).keys() == of_others

@@ -109,7 +109,7 @@ class BehindAScheduler(RuleBasedStateMachine):
     @precondition(lambda self: self.on_the_way)
     @rule(chance=st.randoms(use_true_random=False))
     def could_not_be_bound(self, chance: Random) -> None:
-        """Nobody tells the extender."""
+        """The extender is not told."""
         one = self._arrived(chance)
         self._move(one.request, one.node, 1)
 

@@ -28,7 +28,7 @@ OF_SERVERS, OF_CLIENTS = "1.3.6.1.5.5.7.3.1", "1.3.6.1.5.5.7.3.2"
 
 
 def added(one: Point | None, other: Point | None) -> Point | None:
-    """The sum of two points of the curve. None is the zero point."""
+    """The sum of two points of the curve. The zero point is None."""
     if one is None or other is None:
         return one or other
     (x1, y1), (x2, y2) = one, other

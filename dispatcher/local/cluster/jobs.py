@@ -108,7 +108,7 @@ def with_target(status: Json, job: Json, pods: Sequence[Json], now: datetime) ->
 
 
 def find_target(job: Json, pods: Sequence[Json], now: datetime) -> tuple[str, str, str] | None:
-    """Type, reason and message of the target. None: the Job goes on."""
+    """Type, reason and message of the target. Returns None while the Job goes on."""
     for pod in pods:
         if pod["status"].get("phase") == "Succeeded":
             return "SuccessCriteriaMet", "CompletionsReached", WORDS["CompletionsReached"]

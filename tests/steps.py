@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from dispatcher.runtime.rounds import LONGEST_PAUSE_SECONDS
 from tests.controlplane.api import Json
 from tests.controlplane.audit import AuditEvent
 from tests.controlplane.waiting import wait_for
@@ -113,9 +114,10 @@ async def looks_again(dispatcher: Dispatcher, count: int = 5) -> None:
 
 
 async def fails_again(dispatcher: Dispatcher, component: str, count: int) -> None:
-    """Waits until `count` more rounds of the component have ended with a fault."""
-    before = await dispatcher.metric("dispatcher_faults_total", component=component)
-    await shows(dispatcher, "dispatcher_faults_total", before + count, component=component)
+    """Waits until `count` more rounds of the component have ended with a fault. Pauses between them become longer."""
+    before, seconds = await dispatcher.metric("dispatcher_faults_total", component=component), 20 * count
+    assert seconds > count * LONGEST_PAUSE_SECONDS
+    await shows(dispatcher, "dispatcher_faults_total", before + count, seconds, component=component)
 
 
 def creates(place: Place, code: int | None = 201) -> list[AuditEvent]:

@@ -9,6 +9,7 @@ pg.tasks ──▶ admission.dispatch ──▶ jobs.launcher ──▶ kube.job
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
 from typing import Protocol
 
 import structlog
@@ -17,32 +18,27 @@ from msgspec.structs import replace
 
 from dispatcher.admission.dispatch import Dispatch, DispatchPorts
 from dispatcher.admission.orders import PlacementPlanner
-from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.launcher import Launcher
 from dispatcher.jobs.memory import Memory
 from dispatcher.jobs.submit import Submitter
 from dispatcher.kube.access import Access
-from dispatcher.kube.capacity import pods_of_all
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import log_in
 from dispatcher.kube.job_api import JobApi
 from dispatcher.kube.lease import Lease, lease_of
 from dispatcher.kube.listing import Resource
-from dispatcher.kube.mirror import Mirror
 from dispatcher.kube.pod_refusals import PodRefusals
 from dispatcher.kube.reflectors import Reflectors
-from dispatcher.model.cache_history import CacheHistory, Use
 from dispatcher.model.capacity import BoundPod
 from dispatcher.model.errors import DatabaseError
-from dispatcher.model.placement import Placement
 from dispatcher.model.snapshot import ClusterView
-from dispatcher.model.tasks import Request
 from dispatcher.pg.connect import Session
 from dispatcher.pg.listen import Listener
 from dispatcher.pg.tasks import Look, look
 from dispatcher.placement.placing import plan_placement
-from dispatcher.programs.startup import database_of, rules_of, site_of
+from dispatcher.programs.startup import catalog_of, database_of, rules_of, site_of
 from dispatcher.programs.usage import Usage
+from dispatcher.programs.watching import Watching
 from dispatcher.runtime import health
 from dispatcher.runtime.clock import elapsed
 from dispatcher.runtime.metrics import DATABASE_UP
@@ -88,11 +84,12 @@ class App:
 
     def __init__(self, settings: Settings, client: KubeClient, companion_of: CompanionOf | None = None) -> None:
         self.settings = settings
-        kube, jobs = settings.kube, settings.jobs
-        namespace = kube.namespace or client.namespace
-        self.reflectors = Reflectors(client)
-        all_pods = pods_of_all(namespace, kube.installation) if companion_of else None
-        self._companion = companion_of(settings, self.reflectors, all_pods) if companion_of and all_pods else None
+        kube = settings.kube
+        namespace, self.reflectors = kube.namespace or client.namespace, Reflectors(client)
+        self._watching = Watching(self.reflectors, namespace, settings, with_all_pods=companion_of is not None)
+        self._watching.on_gain(self.when_leading(self.room_gained))
+        pods = self._watching.all_pods
+        self._companion = companion_of(settings, self.reflectors, pods) if companion_of and pods else None
         site, database_url = site_of(settings, namespace), database_of(settings.database)
         bucket = Bucket(kube.writes_per_second, elapsed())
         named = lease_of(kube.installation, client.own_namespace or namespace)
@@ -103,30 +100,38 @@ class App:
         remover = Remover(api, ask_again)
         self.session = Session(database_url)
         self.listener = Listener(database_url, self.when_leading(self.wake))
-        self.mirror = Mirror(
-            self.reflectors, namespace, kube.installation, with_nodes=kube.check_room, all_pods=all_pods
-        )
+        self.mirror = self._watching.mirror
         self.mirror.on_change(self.when_leading(self.wake.soon))
         self.access = Access(client, namespace, named, with_nodes=kube.check_room)
-        self.catalog = Catalog(jobs, frozenset(site.passed))
+        self.catalog = catalog_of(settings, site.passed)
         self.catalog.refresh()
-        submitter = Submitter(api, site, self._memory, ask_again)
-        self.launcher = Launcher(submitter, self._memory, self.catalog, rules_of(jobs))
+        self.launcher = Launcher(
+            Submitter(api, site, self._memory, ask_again), self._memory, self.catalog, rules_of(settings.jobs)
+        )
         self.pod_refusals = PodRefusals(client, namespace, self.mirror.view)
-        ports = DispatchPorts(
-            self.view, self.rows, lambda: self.access.fault, lambda: self.listener.is_listening, self.lease,
-            remover.remove, PlacementPlanner(self.place, self.uses_of, self.mirror.has_shown),
-        )  # fmt: skip
+        self.usage = Usage(settings.placement.prometheus_url, Session(database_url), namespace)
         sweep_ports = SweepPorts(
             self.mirror.view, self.rows, self.may_sweep, self._memory.creates.unanswered, remover.remove
         )
-        dispatch = Dispatch(ports, self.launcher, settings.admission, bucket)
-        self.dispatching = Rounds("dispatch", dispatch.run_once, self.wake)
+        self._dispatch = Dispatch(self._ports(remover), self.launcher, settings.admission, bucket)
+        self.dispatching = Rounds("dispatch", self._dispatch.run_once, self.wake)
         self.sweeping = Rounds("sweep", Sweep(sweep_ports, settings.sweep, bucket).run_once, Wake())
         self.leading = Rounds("lease", self.lease.run_once, Wake())
         self.asking = Rounds("access", self.ask_access, ask_again)
         self.asking_events = Rounds("events", self.find_refusals, Wake())
-        self.usage = Usage(settings.placement.prometheus_url, Session(database_url), namespace)
+
+    def _ports(self, remover: Remover) -> DispatchPorts:
+        place = partial(plan_placement, settings=self.settings.placement)
+        return DispatchPorts(
+            view=self.view,
+            rows=self.rows,
+            not_allowed=lambda: self.access.fault,
+            is_listening=lambda: self.listener.is_listening,
+            lead=self.lease,
+            remove=remover.remove,
+            planner=PlacementPlanner(place, self.usage.of, self.mirror.has_shown),
+            room=self._watching.room,
+        )
 
     async def run(self, stop: asyncio.Event) -> None:
         """Runs the stages until `stop`, and the adapters until the stages have ended."""
@@ -176,12 +181,6 @@ class App:
         await self.session.close()
         await self.usage.close()
 
-    def place(self, queue: str, request: Request, past: CacheHistory) -> Placement:
-        return plan_placement(queue, request, past, self.settings.placement)
-
-    def uses_of(self, key: tuple[str, str]) -> tuple[Use, ...]:
-        return self.usage.of(key)
-
     @contextlib.asynccontextmanager
     async def rows(self, held_at_most: int = 0) -> AsyncIterator[Look]:
         """A snapshot of the rows. Sets the gauge that shows whether the database can be read."""
@@ -203,7 +202,8 @@ class App:
 
     def view(self) -> ClusterView:
         """The cluster as a cycle sees it."""
-        return replace(self.mirror.view(), refusals=self.pod_refusals.known)
+        view = self.mirror.view()
+        return replace(view, refusals=self.pod_refusals.known, stale=view.stale or self._watching.stale())
 
     async def find_refusals(self) -> float:
         """Finds the Jobs whose Pods are refused. Only the leader acts on it, so only the leader asks."""
@@ -218,6 +218,11 @@ class App:
         """A wake that works only on the leader. Other replicas plan only at their poll interval."""
         return lambda: wake() if self.lease.is_trusted() else None
 
+    def room_gained(self) -> None:
+        """A node may have more room. A row that waits for room need not wait for the next poll."""
+        if self._dispatch.waits_for_room:
+            self.wake.soon()
+
     def may_sweep(self) -> bool:
         return not self.access.fault and self.lease.is_trusted()
 
@@ -225,7 +230,7 @@ class App:
         checks: dict[str, health.Check] = {
             "database": lambda: self.dispatching.fault,
             "sweep": lambda: self.sweeping.fault,
-            "cluster": self.mirror.stale,
+            "cluster": self._watching.stale,
             "access": lambda: self.access.fault,
             "leader": self.lease.vacancy,
             "templates": lambda: self.catalog.fault or ("" if self.catalog.templates else NO_TEMPLATE),

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from dispatcher.admission.orders import PlacementPlanner
+from dispatcher.admission.snapshot import Allowance, ClusterSnapshot
 from dispatcher.jobs.manifest import Site
 from dispatcher.jobs.observed import ObservedCluster, Rules
 from dispatcher.jobs.overrides import plan_shape
@@ -22,7 +23,6 @@ from dispatcher.model.cluster import Node, Pod, PodRefusal
 from dispatcher.model.jobs import Job, Manifest, Phase
 from dispatcher.model.launches import Launch, Offer, Order
 from dispatcher.model.placement import Placement
-from dispatcher.model.snapshot import Allowance, ClusterSnapshot
 from dispatcher.model.tasks import IndexedRow, Kind, Queue, Request, Status, Task
 from dispatcher.model.verdicts import Hold
 from dispatcher.settings.definition import PlacementSettings

@@ -6,8 +6,8 @@ from msgspec import Struct
 
 from dispatcher.admission.gates import Candidate, judge
 from dispatcher.admission.order import LaunchOrder
+from dispatcher.admission.snapshot import ClusterSnapshot
 from dispatcher.model.jobs import End
-from dispatcher.model.snapshot import ClusterSnapshot
 from dispatcher.model.verdicts import Admit, Hold
 
 
@@ -37,8 +37,7 @@ def plan_cycle(snapshot: ClusterSnapshot, candidates: Iterable[Candidate]) -> Pl
         verdict = judge(candidate, snapshot)
         if isinstance(verdict, Admit):
             launches.append(candidate)
-            submitter, is_new = candidate.task.submitted_by, not candidate.is_repeat
-            snapshot = snapshot.with_launch(candidate.group, submitter, is_new=is_new)
+            snapshot = snapshot.with_launch(candidate.group, candidate.pod, is_new=not candidate.is_repeat)
         else:
             holds[candidate.task.id] = verdict
     return Plan(tuple(launches), holds, tuple(ends))

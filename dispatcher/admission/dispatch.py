@@ -25,19 +25,13 @@ from dispatcher.admission.gates import Candidate
 from dispatcher.admission.heads import Index, Offers
 from dispatcher.admission.kinds import learn_kinds
 from dispatcher.admission.orders import Histories, PlacementPlanner, make_orders
+from dispatcher.admission.room import room_of
+from dispatcher.admission.room_view import RoomView
 from dispatcher.admission.scan import Scan
+from dispatcher.admission.snapshot import Allowance, ClusterSnapshot, effective_queues, plan_load, plan_pending
 from dispatcher.model.jobs import End, LaunchGroup
-from dispatcher.model.launches import JobsVerdict, Order
-from dispatcher.model.snapshot import (
-    Allowance,
-    Brakes,
-    ClusterSnapshot,
-    ClusterView,
-    Frame,
-    effective_queues,
-    plan_load,
-    plan_pending,
-)
+from dispatcher.model.launches import JobsVerdict, Order, Unplaced
+from dispatcher.model.snapshot import Brakes, ClusterView, Frame
 from dispatcher.model.tasks import Request, Task
 from dispatcher.model.verdicts import PARKED, Hold, HoldReason
 from dispatcher.runtime.clock import Clock, elapsed
@@ -82,6 +76,7 @@ class Picture(Offers, Protocol):
     def rows_to_read(self) -> set[int]: ...
     def resting(self) -> Mapping[int, RestingRow]: ...
     def in_flight(self) -> list[tuple[str, str]]: ...
+    def unplaced(self) -> Sequence[Unplaced]: ...
     def unseen_count(self) -> int: ...
     def launch_groups(self, tasks: Mapping[int, Task]) -> tuple[frozenset[LaunchGroup], frozenset[LaunchGroup]]: ...
     def tried_at(self, task_id: int) -> float: ...
@@ -116,6 +111,7 @@ class DispatchPorts(Struct, frozen=True):
     lead: the lease.
     remove: deletes objects; returns the number of writes.
     planner: placement of launches.
+    room: nodes and their free amounts now; None: room is not judged.
     clock: this process's clock, in seconds.
     """
 
@@ -126,6 +122,7 @@ class DispatchPorts(Struct, frozen=True):
     lead: Lead
     remove: Callable[[Sequence[End]], Awaitable[int]]
     planner: PlacementPlanner
+    room: Callable[[], RoomView | None] = lambda: None
     clock: Clock = elapsed
 
 
@@ -152,7 +149,10 @@ class Decision(Struct, frozen=True):
 
 
 class Dispatch(Generic[P]):
-    """Runs cycles. Between cycles it keeps only sizes and counters, never rows or Jobs."""
+    """Runs cycles. Between cycles it keeps only sizes and counters, never rows or Jobs.
+
+    waits_for_room: whether the last cycle held a row that no node had room for.
+    """
 
     def __init__(self, ports: DispatchPorts, jobs: Jobs[P], settings: AdmissionSettings, bucket: Bucket) -> None:
         self._ports = ports
@@ -160,6 +160,7 @@ class Dispatch(Generic[P]):
         self._settings = settings
         self._bucket = bucket
         self._scan = Scan(BATCH)
+        self.waits_for_room = False
         self._empty = 0
         self._without_job = 0
         self._numbers = count(1)
@@ -168,12 +169,13 @@ class Dispatch(Generic[P]):
         """One cycle. Returns the longest pause before the next cycle, in seconds."""
         with structlog.contextvars.bound_contextvars(cycle=next(self._numbers)):
             term = self._ports.lead.term()
-            view = self._ports.view()  # 1 Jobs first, and fixed
+            view, room = self._ports.view(), self._ports.room()  # 1 Jobs first, and fixed
             began = time.perf_counter()
             async with self._ports.rows(self._held_at_most(view)) as rows:  # 2 rows second, in one snapshot
                 picture = self._jobs.picture(view, rows.now, rows.database_id)  # 3 one picture
-                decision = await self._decide(view, rows, picture)  # 4 one decision
+                decision = await self._decide(view, room, rows, picture)  # 4 one decision
             CYCLE_SECONDS.observe(time.perf_counter() - began)
+            self.waits_for_room = any(reason in FOR_ROOM for _, reason in decision.held)
             leads = term != 0 and self._ports.lead.term() == term
             await self._act(picture, decision, leads=leads, deletes=leads and not view.stale)  # 5 act
             report(decision)
@@ -194,9 +196,9 @@ class Dispatch(Generic[P]):
     async def _remove(self, ends: Sequence[End]) -> None:
         self._bucket.take(await self._ports.remove(ends))
 
-    async def _decide(self, view: ClusterView, rows: Rows, picture: P) -> Decision:
+    async def _decide(self, view: ClusterView, room: RoomView | None, rows: Rows, picture: P) -> Decision:
         known, resting = picture.rows_to_read(), picture.resting()
-        snapshot = self._snapshot(view, rows, picture)
+        snapshot = self._snapshot(view, room, rows, picture)
         without_job = set(rows.frame.held) - known - resting.keys()
         # Parked rows stay in this number from cycle to cycle, and must not hide other rows.
         self._without_job = len(without_job) + picture.unseen_count()
@@ -213,7 +215,7 @@ class Dispatch(Generic[P]):
         held += Counter((row.queue, HoldReason.LAUNCHED) for id_, row in resting.items() if id_ not in tasks)
         return Decision(candidates, plan, orders, held, seconds_until(rows.frame.next_due, rows.now))
 
-    def _snapshot(self, view: ClusterView, rows: Rows, picture: Picture) -> ClusterSnapshot:
+    def _snapshot(self, view: ClusterView, room: RoomView | None, rows: Rows, picture: Picture) -> ClusterSnapshot:
         """The snapshot that the gates use."""
         settings, brakes = self._settings, picture.brakes
         return ClusterSnapshot(
@@ -229,6 +231,7 @@ class Dispatch(Generic[P]):
             is_blind=bool(view.stale),
             is_probing=brakes.is_probing,
             quota=brakes.quota,
+            room=room_of(room, picture.unplaced()) if room is not None and not view.stale else None,
         )
 
     def _not_ready(self, view: ClusterView) -> Hold | None:
@@ -274,6 +277,7 @@ def seconds_until(due: datetime | None, now: datetime) -> float:
 
 
 NOT_JUDGED: Final = Hold(HoldReason.NEXT_CYCLE, "its kind is not judged yet")
+FOR_ROOM: Final = frozenset({HoldReason.NEVER_FITS, HoldReason.NO_ROOM_NOW})
 COMES_AGAIN: Final = frozenset({HoldReason.RATE_LIMITED, HoldReason.NEXT_CYCLE})
 
 

@@ -6,9 +6,10 @@ from typing import Final
 
 from msgspec import Struct
 
+from dispatcher.admission.room import NO_NODE, Room
+from dispatcher.admission.snapshot import ClusterSnapshot
 from dispatcher.model.jobs import LaunchGroup
-from dispatcher.model.launches import JobsVerdict, Launch, Offer
-from dispatcher.model.snapshot import ClusterSnapshot
+from dispatcher.model.launches import JobsVerdict, Launch, Offer, Unplaced
 from dispatcher.model.tasks import Task
 from dispatcher.model.verdicts import Admit, Hold, HoldReason, Verdict
 
@@ -38,8 +39,16 @@ class Candidate(Struct, frozen=True):
         verdict = self.jobs.verdict
         return isinstance(verdict, Launch) and verdict.is_repeat
 
+    @property
+    def pod(self) -> Unplaced:
+        """The Pod of the launch, as long as it has no node."""
+        offer = self.offer if isinstance(self.offer, Offer) else NO_OFFER
+        return Unplaced(self.task.queue, self.task.submitted_by, offer.shape, offer.needs)
 
+
+NO_OFFER: Final = Offer("", "", "")
 UNDER_WAY: Final = frozenset({HoldReason.LAUNCHED, HoldReason.NODE_LOST, HoldReason.FINISHING})
+MOST_PROBES: Final = 10
 Gate = Callable[[Candidate, ClusterSnapshot], Hold | None]
 
 
@@ -138,6 +147,40 @@ def too_many_stuck(queue: str, shape: str, snapshot: ClusterSnapshot) -> Hold | 
     return Hold(HoldReason.PENDING_PODS, f"{stuck} Pods of this shape are unschedulable, {most} may be")
 
 
+def never_fits(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
+    hold = without_room(candidate.pod, snapshot)
+    return hold if hold is not None and hold.reason is HoldReason.NEVER_FITS else None
+
+
+def no_room(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
+    return without_room(candidate.pod, snapshot)
+
+
+def without_room(pod: Unplaced, snapshot: ClusterSnapshot) -> Hold | None:
+    """The hold of a Pod that no node has room for, unless it may wait as a probe."""
+    room = snapshot.room
+    if room is None or pod.needs is None or room.node_for(pod.needs) != NO_NODE or may_probe(pod, room, snapshot):
+        return None
+    could_fit, detail = room.why_not(pod.needs)
+    return Hold(HoldReason.NO_ROOM_NOW if could_fit else HoldReason.NEVER_FITS, detail)
+
+
+def may_probe(pod: Unplaced, room: Room, snapshot: ClusterSnapshot) -> bool:
+    """Whether one more Pod may wait without room, so that an autoscaler sees it.
+
+    One submitter gets at most a third of all probes. Otherwise shapes that fit nowhere would keep the shapes of others
+    from the autoscaler.
+    """
+    waiting, of_queue = room.waiting, snapshot.queue(pod.queue).max_pending
+    in_all = max(1, min(MOST_PROBES, snapshot.max_jobs // 10))
+    return (
+        waiting.total < in_all
+        and waiting.by_shape.get(pod.shape, 0) < snapshot.max_pending
+        and (of_queue is None or waiting.by_queue.get((pod.queue, pod.shape), 0) < of_queue)
+        and waiting.by_submitter.get(pod.submitted_by, 0) < max(1, in_all // 3)
+    )
+
+
 def rate(_: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
     return Hold(HoldReason.RATE_LIMITED, "KUBE_WRITES_PER_SECOND is used up") if snapshot.allowance.writes < 1 else None
 
@@ -155,17 +198,19 @@ GATES: Final[tuple[Gate, ...]] = (
     by_jobs,
     template_failing,
     ready,
+    never_fits,
     submitter_cap,
     queue_cap,
     job_cap,
     quota,
     pending,
+    no_room,
     rate,
     batch,
 )
 
 
-BEFORE_CAPS: Final = GATES[: GATES.index(submitter_cap)]
+BEFORE_CAPS: Final = GATES[: GATES.index(never_fits)]
 
 
 def judge(candidate: Candidate, snapshot: ClusterSnapshot) -> Verdict:

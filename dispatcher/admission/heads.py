@@ -10,11 +10,11 @@ from typing import Final, Protocol, TypeVar
 
 from msgspec import Struct
 
-from dispatcher.admission.gates import group_failing, over_submitter_cap, too_many_stuck
+from dispatcher.admission.gates import group_failing, over_submitter_cap, too_many_stuck, without_room
 from dispatcher.admission.kinds import Kinds, KnownOffers, learn_kinds
+from dispatcher.admission.snapshot import ClusterSnapshot
 from dispatcher.model.jobs import LaunchGroup
-from dispatcher.model.launches import Offer
-from dispatcher.model.snapshot import ClusterSnapshot
+from dispatcher.model.launches import Offer, Unplaced
 from dispatcher.model.tasks import IndexedRow
 from dispatcher.model.verdicts import Hold, HoldReason
 
@@ -136,4 +136,9 @@ def shared_hold(row: IndexedRow, offer: Offer | None, snapshot: ClusterSnapshot)
     if offer is None:
         return Hold(HoldReason.NEXT_CYCLE)
     group = LaunchGroup(row.queue, offer.template, offer.image)
-    return group_failing(group, snapshot) or too_many_stuck(row.queue, offer.shape, snapshot)
+    pod = Unplaced(row.queue, row.submitted_by, offer.shape, offer.needs)
+    return (
+        group_failing(group, snapshot)
+        or too_many_stuck(row.queue, offer.shape, snapshot)
+        or without_room(pod, snapshot)
+    )

@@ -12,7 +12,7 @@ from typing import Generic, Protocol, TypeVar
 
 from dispatcher.admission.gates import Candidate
 from dispatcher.admission.heads import QueueSubmitter
-from dispatcher.model.snapshot import ClusterSnapshot, Load
+from dispatcher.admission.snapshot import ClusterSnapshot, Load
 from dispatcher.model.tasks import Queue
 
 T = TypeVar("T")

@@ -26,7 +26,7 @@ from dispatcher.admission.heads import (
     take_turns,
 )
 from dispatcher.admission.order import Sorted, between_queues, between_submitters, first_of
-from dispatcher.model.snapshot import ClusterSnapshot
+from dispatcher.admission.snapshot import ClusterSnapshot
 from dispatcher.model.tasks import IndexedRow
 from dispatcher.model.verdicts import HoldReason
 

@@ -11,7 +11,8 @@ from typing import Final
 import msgspec
 from msgspec import Raw, Struct
 
-from dispatcher.kube.objects import asked_of, pod_keys, requests
+from dispatcher.kube.objects import pod_keys
+from dispatcher.kube.pod_requests import asked_of, requests
 from dispatcher.kube.wire import UNREADABLE, Meta, PodSpec, Wire, full_name
 from dispatcher.model.amounts import Amounts
 from dispatcher.reservations.pod_request import PodRequest

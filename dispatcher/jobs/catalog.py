@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import structlog
 
+from dispatcher.jobs.needs import NOT_PLACED, PlacedBy
 from dispatcher.jobs.overrides import judge_kind
 from dispatcher.jobs.templates import Template, judge_template, parse_template
 from dispatcher.model.errors import TemplateError
@@ -27,11 +28,12 @@ MOST_KINDS: Final = 100_000
 class Catalog:
     """Templates by name, and the offer for each kind of row. A template that is a string is the fault of its file."""
 
-    def __init__(self, settings: JobSettings, passed: frozenset[str]) -> None:
+    def __init__(self, settings: JobSettings, passed: frozenset[str], placed_by: PlacedBy = NOT_PLACED) -> None:
         self.templates: Mapping[str, Template | str] = {}
         self.fault = ""
         self._settings = settings
         self._passed = passed
+        self._placed_by = placed_by
         self._stamp: object = None
         self._offers: dict[bytes, Offer | Hold] = {}
 
@@ -59,7 +61,7 @@ class Catalog:
             self._offers = {}
         if (known := self._offers.get(kind.digest)) is not None:
             return known
-        self._offers[kind.digest] = judged = judge_kind(kind, self.templates, self._passed)
+        self._offers[kind.digest] = judged = judge_kind(kind, self.templates, self._passed, self._placed_by)
         return judged
 
     def known_offer(self, digest: bytes) -> Offer | Hold | None:

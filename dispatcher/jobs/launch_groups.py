@@ -7,7 +7,6 @@ from typing import Final
 
 from dispatcher.jobs.observed import CANNOT_START, ObservedCluster
 from dispatcher.model.jobs import Job, LaunchGroup, Phase
-from dispatcher.model.launches import Order
 from dispatcher.model.tasks import Task
 
 LAUNCHES: Final = 3
@@ -24,10 +23,6 @@ def failing_groups(tasks: Mapping[int, Task], jobs: Sequence[Job], cluster: Obse
         if len(newest) == LAUNCHES and not any(newest):
             failing.add(group)
     return frozenset(failing)
-
-
-def group_of(order: Order) -> LaunchGroup:
-    return LaunchGroup(order.task.queue, order.task.template, order.offer.image)
 
 
 def is_suspect(job: Job, cluster: ObservedCluster) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from dispatcher.jobs.env import build_env, escape
+from dispatcher.jobs.needs import with_amounts
 from dispatcher.jobs.placed import cache_dir, place_pod
 from dispatcher.jobs.templates import Template
 from dispatcher.model import identity as ids
@@ -122,18 +123,12 @@ def build_container(
     """The template's container with the row's values. They are inside the bounds: their kind was judged."""
     spec, contract = order.request.spec, build_contract(order, limit, cache_dir(template.pod_spec, order.placement))
     env = build_env(site.passed, theirs.get("env") or [], order.request.env, contract)
-    ours: dict[str, Any] = {**theirs, "env": env}
+    ours = {**with_amounts(theirs, spec), "env": env}
     if "image" in spec:
         ours["image"] = spec["image"]
     for field in ("command", "args"):
         if field in spec:
             ours[field] = [escape(word) for word in spec[field]]
-    amounts = {resource: spec[resource] for resource in ("cpu", "memory") if resource in spec}
-    if amounts:
-        resources = dict(theirs.get("resources") or {})
-        for side in ("requests", "limits"):
-            resources[side] = {**(resources.get(side) or {}), **amounts}
-        ours["resources"] = resources
     return ours
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from dispatcher.jobs.env import check_env_names
+from dispatcher.jobs.needs import NOT_PLACED, PlacedBy, plan_needs
 from dispatcher.jobs.templates import Template
 from dispatcher.model.launches import Offer
 from dispatcher.model.quantity import parse_quantity
@@ -31,7 +32,9 @@ PLACED_BY: Final = (
 )
 
 
-def judge_kind(kind: Kind, templates: Mapping[str, Template | str], passed: frozenset[str]) -> Offer | Hold:
+def judge_kind(
+    kind: Kind, templates: Mapping[str, Template | str], passed: frozenset[str], placed_by: PlacedBy = NOT_PLACED
+) -> Offer | Hold:
     """The offer for rows of this kind, or why they are held. A template that is a string is the fault of its file."""
     template = templates.get(kind.template)
     if template is None:
@@ -43,7 +46,8 @@ def judge_kind(kind: Kind, templates: Mapping[str, Template | str], passed: froz
     if denied:
         return Hold(HoldReason.POLICY_DENIED, denied)
     image = kind.spec.get("image", template.task_container.get("image", ""))
-    return Offer(image, plan_shape(template, kind.spec), template.name)
+    needs = plan_needs(template, kind.spec, placed_by)
+    return Offer(image, plan_shape(template, kind.spec), template.name, needs)
 
 
 def why_denied(kind: Kind, template: Template, passed: frozenset[str]) -> str:

@@ -22,9 +22,10 @@ from dispatcher.jobs.outcome import judge
 from dispatcher.jobs.resting import Rest, is_news, may_rest, plan_rest, still_resting
 from dispatcher.jobs.unseen import Unseen, plan_create
 from dispatcher.jobs.unstarted import waits_since
+from dispatcher.model.cluster import Pod
 from dispatcher.model.identity import job_name, task_identity
-from dispatcher.model.jobs import Job, LaunchGroup
-from dispatcher.model.launches import JobsVerdict, Launch, Offer
+from dispatcher.model.jobs import Job, LaunchGroup, Phase
+from dispatcher.model.launches import JobsVerdict, Launch, Offer, Unplaced
 from dispatcher.model.snapshot import Brakes, ClusterView
 from dispatcher.model.tasks import TERMINAL, IndexedRow, Kind, Task
 from dispatcher.model.verdicts import Hold
@@ -98,6 +99,16 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
         unseen = [(one.queue, one.submitted_by) for one in self.creates.unseen.values()]
         return [(job.queue, job.submitted_by) for job in self.all_jobs if not job.is_finished] + unseen
 
+    def unplaced(self) -> list[Unplaced]:
+        """Launches whose Pods need a node and have none, the oldest Jobs first; then unseen creates."""
+        waiting = [job for job in self.all_jobs if needs_node(job, self.cluster)]
+        waiting.sort(key=lambda job: (job.created_at, job.task_id))
+        placed = jobs_with_node(self.cluster) if self.creates.unseen else set()
+        unseen = [one for one in self.creates.unseen.values() if one.name not in placed]
+        return [Unplaced(job.queue, job.submitted_by, job.shape, job.needs) for job in waiting] + [
+            Unplaced(one.queue, one.submitted_by, one.offer.shape, one.offer.needs) for one in unseen
+        ]
+
     def unseen_count(self) -> int:
         """Number of creates that the view does not show yet."""
         return len(self.creates.unseen)
@@ -157,6 +168,22 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
         known, now = self.carried.first_seen, self.cluster.cluster_now
         first_seen = {key: known.get(key, now) for _, found in judged for key in found.seen}
         return Carried(first_seen, frozenset(settled), resting)
+
+
+def needs_node(job: Job, cluster: ObservedCluster) -> bool:
+    """Whether kube-scheduler will look for a node for the Job's Pod. A refused Pod does not exist."""
+    is_waiting = job.phase is Phase.ACTIVE and not (job.suspended or job.deleting or job.uid in cluster.refusals)
+    return is_waiting and not any(has_node(pod) or pod.deleting for pod in cluster.pods.get(job.uid, ()))
+
+
+def jobs_with_node(cluster: ObservedCluster) -> set[str]:
+    """Names of Jobs that have a Pod with a node. The watch of Pods may be ahead of the watch of Jobs."""
+    return {pod.name.rpartition("-")[0] for pods in cluster.pods.values() for pod in pods if has_node(pod)}
+
+
+def has_node(pod: Pod) -> bool:
+    """Whether a node's free room is counted without the Pod's requests already."""
+    return bool(pod.node_name or pod.nominated_node)
 
 
 def plan_rest_of(picture: JobsPicture, task: Task, jobs: Sequence[Job], found: JobsVerdict) -> Rest | None:

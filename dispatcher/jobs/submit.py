@@ -12,7 +12,6 @@ from typing import Final, Protocol
 import structlog
 
 from dispatcher.jobs.answers import Meaning, are_over, is_absent, read_create
-from dispatcher.jobs.launch_groups import group_of
 from dispatcher.jobs.manifest import Site, build_job
 from dispatcher.jobs.memory import NOT_READY, CreateResult, Memory
 from dispatcher.jobs.observed import due_at
@@ -77,7 +76,7 @@ class Submitter:
             assert isinstance(template, Template)
             await self._places.acquire()
             name = name_of(order, self._site.installation)
-            self._memory.creates.begin(name, order.task, group_of(order), self._clock())
+            self._memory.creates.begin(name, order.task, order.offer, self._clock())
             task = asyncio.create_task(self._carry_out(order, name, template))
             self._under_way.add(task)
             task.add_done_callback(self._ended)

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from dispatcher.model.jobs import LaunchGroup
-from dispatcher.model.launches import Launch
+from dispatcher.model.launches import Launch, Offer
 from dispatcher.model.snapshot import ClusterView
 from dispatcher.model.tasks import Task
 from dispatcher.model.verdicts import Hold, HoldReason
@@ -20,8 +20,9 @@ class Unseen(Struct, frozen=True):
     name: name of the Job.
     task_id: the row.
     attempt: attempt of the row.
-    group: launch group of the Job.
+    queue: queue of the row.
     submitted_by: submitter of the row.
+    offer: the offer that the Job was made by.
     sent_at: when the POST was sent, in seconds of this process's clock.
     resource_version: version of the Job in the answer; None: no answer has said that the Job exists.
     is_under_way: an answer may still come.
@@ -30,15 +31,17 @@ class Unseen(Struct, frozen=True):
     name: str
     task_id: int
     attempt: int
-    group: LaunchGroup
+    queue: str
     submitted_by: str
+    offer: Offer
     sent_at: float
     resource_version: str | None = None
     is_under_way: bool = False
 
     @property
-    def queue(self) -> str:
-        return self.group.queue
+    def group(self) -> LaunchGroup:
+        """The launch group of the Job."""
+        return LaunchGroup(self.queue, self.offer.template, self.offer.image)
 
     @property
     def is_answered(self) -> bool:
@@ -72,9 +75,11 @@ class UnseenCreates:
     def __init__(self) -> None:
         self.by_name: dict[str, Unseen] = {}
 
-    def begin(self, name: str, task: Task, group: LaunchGroup, now: float) -> None:
+    def begin(self, name: str, task: Task, offer: Offer, now: float) -> None:
         """The create counts from now on. No second create of this name begins before `end`."""
-        self.by_name[name] = Unseen(name, task.id, task.attempt, group, task.submitted_by, now, is_under_way=True)
+        self.by_name[name] = Unseen(
+            name, task.id, task.attempt, task.queue, task.submitted_by, offer, now, is_under_way=True
+        )
 
     def sent(self, name: str, now: float) -> None:
         """Sets the time of the POST. A question to the API server may have come before it."""

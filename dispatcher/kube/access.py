@@ -1,7 +1,7 @@
 """Checks that our identity has the rights that the work needs (SelfSubjectAccessReview), before they are needed.
 
-Each verb is checked where it is used: Jobs and Pods in the namespace of Jobs, the lease in our own namespace, nodes
-cluster-wide.
+Each verb is checked where it is used: Jobs and Pods in the namespace of Jobs, the lease in our own namespace; nodes,
+Pods and PriorityClasses cluster-wide.
 """
 
 import itertools
@@ -20,10 +20,15 @@ REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 Rule = tuple[str, str, tuple[str, ...]]
 OF_JOBS: Final[tuple[Rule, ...]] = (
     ("batch", "jobs", ("get", "list", "watch", "create", "delete", "patch")),
-    ("", "pods", ("list", "watch", "delete")),
+    ("", "pods", ("delete",)),
     ("", "events", ("list",)),
 )
-OF_CLUSTER: Final[tuple[Rule, ...]] = (("", "nodes", ("list", "watch")),)
+WITHOUT_CLUSTER: Final[tuple[Rule, ...]] = (("", "pods", ("list", "watch")),)
+OF_CLUSTER: Final[tuple[Rule, ...]] = (
+    ("", "nodes", ("list", "watch")),
+    ("", "pods", ("list", "watch")),
+    ("scheduling.k8s.io", "priorityclasses", ("list", "watch")),
+)
 
 
 class Question(Struct, frozen=True):
@@ -41,7 +46,7 @@ class Question(Struct, frozen=True):
 
 def questions(namespace: str, lease: LeaseName, *, with_nodes: bool) -> Iterator[Question]:
     """All verbs that a dispatcher uses. A create is asked without a name, because RBAC cannot limit it by name."""
-    for group, resource, verbs in OF_JOBS:
+    for group, resource, verbs in OF_JOBS if with_nodes else (*OF_JOBS, *WITHOUT_CLUSTER):
         yield from (Question(group, resource, verb, namespace) for verb in verbs)
     yield Question(LEASES_GROUP, "leases", "create", lease.namespace)
     for verb in ("get", "update"):

@@ -5,12 +5,12 @@ from typing import Final, Protocol
 
 from dispatcher.kube.listing import Resource
 from dispatcher.kube.mirror import NODES
-from dispatcher.kube.objects import pod_reader, read_bound_pod
+from dispatcher.kube.objects import DEFAULT_SCHEDULER, pod_reader, read_bound_pod, read_priority_class
 from dispatcher.kube.reflectors import Reflectors, fault_of, faults_of
 from dispatcher.kube.reservations import RESERVATIONS
 from dispatcher.kube.wire import full_name
 from dispatcher.model.capacity import BoundPod
-from dispatcher.model.cluster import Node
+from dispatcher.model.cluster import Node, PriorityClass
 from dispatcher.model.reservations import Reservation
 
 BOUND: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
@@ -18,9 +18,41 @@ BOUND: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 BOUND_PODS: Final = Resource("pods", "/api/v1/pods", read_bound_pod, fields=BOUND, key=full_name)
 
 
-def pods_of_all(namespace: str, installation: str) -> Resource[BoundPod]:
-    """Pods of all namespaces: bound ones, and those of the installation in `namespace`, whatever their phase."""
-    return Resource("pods", "/api/v1/pods", pod_reader(namespace, installation), key=full_name)
+def pods_of_all(namespace: str, installation: str, scheduler: str | None = None) -> Resource[BoundPod]:
+    """Pods of all namespaces: those that use room, and those of the installation in `namespace`, whatever their phase.
+
+    `scheduler`: the scheduler of our Pods; None: the cluster's default.
+    """
+    read = pod_reader(namespace, installation, scheduler or DEFAULT_SCHEDULER)
+    return Resource("pods", "/api/v1/pods", read, key=full_name)
+
+
+PRIORITY_CLASSES: Final = Resource(
+    "priorityclasses", "/apis/scheduling.k8s.io/v1/priorityclasses", read_priority_class, is_optional=True
+)
+
+
+class RoomListener(Protocol):
+    """Hears each change. `before` is None for a new object, `after` is None for a deleted one."""
+
+    def hear_node(self, before: Node | None, after: Node | None) -> None: ...
+    def hear_pod(self, before: BoundPod | None, after: BoundPod | None) -> None: ...
+    def hear_priority_class(self, before: PriorityClass | None, after: PriorityClass | None) -> None: ...
+
+
+class RoomMirror:
+    """Tells a listener each change of nodes, of Pods that use room, and of PriorityClasses."""
+
+    def __init__(self, reflectors: Reflectors, listener: RoomListener, pods: Resource[BoundPod]) -> None:
+        self._classes = reflectors.of(PRIORITY_CLASSES)
+        self._all = (reflectors.of(NODES), reflectors.of(pods), self._classes)
+        reflectors.of(NODES).store.on_each(listener.hear_node)
+        reflectors.of(pods).store.on_each(listener.hear_pod)
+        self._classes.store.on_each(listener.hear_priority_class)
+
+    def stale(self) -> str:
+        """The stores that are not listed yet or too old to decide by, with reasons; empty if all are fresh."""
+        return faults_of(*self._all)
 
 
 class Listener(Protocol):

@@ -2,10 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 
+from dispatcher.kube.needs import NEVER, needs_of
+from dispatcher.kube.pod_requests import asked_of, taken
 from dispatcher.kube.wire import (
     UNREADABLE,
     ApiStatus,
@@ -14,21 +17,24 @@ from dispatcher.kube.wire import (
     ContainerStates,
     ContainerStatus,
     Meta,
-    PodSpec,
+    NodeSpec,
     WireJob,
     WireNode,
     WirePod,
+    WirePriorityClass,
     full_name,
 )  # fmt: skip
 from dispatcher.model import identity as ids
-from dispatcher.model.amounts import NOTHING, Amounts, Written, amounts, asked_by, milli_of
+from dispatcher.model.amounts import NOTHING, amounts
 from dispatcher.model.capacity import BoundPod
-from dispatcher.model.cluster import LONG_AGO, Node, Pod
+from dispatcher.model.cluster import LONG_AGO, NO_LABELS, Node, Pod, PriorityClass
 from dispatcher.model.jobs import Job, Phase
+from dispatcher.model.needs import CORDON, Taint
 from dispatcher.model.reservations import keys_of
 
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"
 LARGEST_ID: Final = 2**63 - 1
+DEFAULT_SCHEDULER: Final = "default-scheduler"
 ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
@@ -66,6 +72,8 @@ def read_job(raw: bytes | msgspec.Raw) -> Job | None:
         unstarted=count(notes.get(ids.UNSTARTED)),
         disrupted=count(notes.get(ids.DISRUPTED)),
         report=notes.get(ids.REPORT, "sql"),
+        shape=(wire.spec.template.metadata.annotations or {}).get(ids.SHAPE, ""),
+        needs=needs_of(wire.spec.template.spec),
     )
 
 
@@ -111,6 +119,7 @@ def own_pod_of(wire: WirePod) -> Pod:
         created_at=meta.creation_timestamp or LONG_AGO,
         phase=status.phase,
         node_name=wire.spec.node_name,
+        nominated_node=status.nominated_node_name,
         scheduled_at=scheduled_at(status.conditions),
         unschedulable_since=unschedulable_since(status.conditions),
         waiting_reason=waiting_reason([*(status.init_container_statuses or ()), *statuses]),
@@ -150,14 +159,20 @@ def read_bound_pod(raw: bytes | msgspec.Raw) -> BoundPod | None:
     return bound_pod_of(wire) if wire.spec.node_name else None
 
 
-def pod_reader(namespace: str, installation: str) -> Callable[[bytes | msgspec.Raw], BoundPod | None]:
-    """Reads Pods of all namespaces: those that use room, and those of the installation, whatever their phase."""
+def pod_reader(
+    namespace: str, installation: str, scheduler: str = DEFAULT_SCHEDULER
+) -> Callable[[bytes | msgspec.Raw], BoundPod | None]:
+    """Reads Pods of all namespaces: those that use room, and those of the installation, whatever their phase.
+
+    A Pod that preempts others uses room of its nominated node, but only for Pods of the same `scheduler`.
+    """
     ours = {ids.MANAGED_BY: ids.MANAGER, ids.LABEL_INSTALLATION: installation}
 
     def read(raw: bytes | msgspec.Raw) -> BoundPod | None:
         wire = msgspec.json.decode(raw, type=WirePod)
         is_own = wire.metadata.namespace == namespace and ours.items() <= (wire.metadata.labels or {}).items()
-        uses_room = wire.spec.node_name and wire.status.phase not in ENDED
+        is_nominated = wire.status.nominated_node_name and wire.spec.scheduler_name == scheduler
+        uses_room = (wire.spec.node_name or is_nominated) and wire.status.phase not in ENDED
         if not is_own:
             return bound_pod_of(wire) if uses_room else None
         own = own_pod_of(wire)
@@ -170,45 +185,14 @@ def bound_pod_of(wire: WirePod, own: Pod | None = None) -> BoundPod:
     meta, status = wire.metadata, wire.status
     given = {one.name: one for one in (*(status.init_container_statuses or ()), *(status.container_statuses or ()))}
     asks = asked_of(wire.spec, lambda container: taken(container, given.get(container.name)))
-    return BoundPod(full_name(meta), wire.spec.node_name, asks, pod_keys(meta), own)
+    nominated = "" if wire.spec.node_name else status.nominated_node_name
+    return BoundPod(full_name(meta), wire.spec.node_name, asks, pod_keys(meta), own, wire.spec.priority or 0, nominated)
 
 
 def pod_keys(meta: Meta) -> tuple[str, ...]:
     """The names by which a reservation may call a Pod."""
     owners = (owner.uid for owner in meta.owner_references or ())
     return keys_of(meta.namespace, meta.name, meta.uid, meta.labels or {}, owners)
-
-
-def asked_of(spec: PodSpec, requests_of: Callable[[Container], Written]) -> Amounts:
-    """The requests of a Pod, as kube-scheduler counts them."""
-    first = tuple((requests_of(one), one.restart_policy == "Always") for one in spec.init_containers or ())
-    containers = tuple(requests_of(one) for one in spec.containers)
-    whole = requests(spec.resources.requests if spec.resources else None)
-    return asked_by((containers, first, requests(spec.overhead), whole))
-
-
-def taken(container: Container, status: ContainerStatus | None) -> Written:
-    """For each resource the larger of request and given amount, as kube-scheduler counts a resized Pod (KEP-1287)."""
-    asked = container.resources.requests or {}
-    if status is None:
-        return requests(asked)
-    largest = dict(asked)
-    for given in (status.allocated_resources, status.resources.requests if status.resources else None):
-        for name, amount in (given or {}).items():
-            if name not in largest or is_more(amount, largest[name]):
-                largest[name] = amount
-    return requests(largest)
-
-
-def is_more(amount: str, other: str) -> bool:
-    try:
-        return amount != other and milli_of(amount) > milli_of(other)
-    except ValueError:  # an unreadable quantity counts as nothing
-        return False
-
-
-def requests(written: dict[str, str] | None) -> Written:
-    return tuple((written or {}).items())
 
 
 def read_node(raw: bytes | msgspec.Raw) -> Node:
@@ -218,9 +202,28 @@ def read_node(raw: bytes | msgspec.Raw) -> Node:
         name=wire.metadata.name,
         created_at=wire.metadata.creation_timestamp or LONG_AGO,
         ready=ready == "True",
-        unreachable=ready == "Unknown" or any(taint.key == UNREACHABLE for taint in wire.spec.taints),
-        size=amounts(wire.status.allocatable.items()),
+        unreachable=ready == "Unknown" or any(taint.key == UNREACHABLE for taint in wire.spec.taints or ()),
+        size=amounts((wire.status.allocatable or {}).items()),
+        labels=wire.metadata.labels or NO_LABELS,
+        taints=taints_of(wire.spec),
     )
+
+
+def taints_of(spec: NodeSpec) -> tuple[Taint, ...]:
+    """The taints of a node. The control plane adds the one of a cordon a moment after the cordon."""
+    found = tuple(same_taint(Taint(one.key, one.value, one.effect)) for one in spec.taints or ())
+    return (*found, CORDON) if spec.unschedulable and CORDON not in found else found
+
+
+@lru_cache(maxsize=4096)
+def same_taint(taint: Taint) -> Taint:
+    return taint
+
+
+def read_priority_class(raw: bytes | msgspec.Raw) -> PriorityClass:
+    wire = msgspec.json.decode(raw, type=WirePriorityClass)
+    is_default, never = bool(wire.global_default), wire.preemption_policy == NEVER
+    return PriorityClass(wire.metadata.name, wire.value, is_default, never)
 
 
 def read_status(body: bytes) -> ApiStatus:

@@ -6,7 +6,7 @@ Go programs write null for a map or list without entries, so those fields may be
 """
 
 from datetime import datetime
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -78,10 +78,53 @@ class PodSpec(Wire, frozen=True):
     resources: Resources | None = None
     priority: int | None = None
     node_name: str = ""
+    scheduler_name: str = ""
+
+
+class Requirement(Wire, frozen=True):
+    key: str = ""
+    operator: str = ""
+    values: list[str] | None = None
+
+
+class NodeTerm(Wire, frozen=True):
+    match_expressions: list[Requirement] | None = None
+    match_fields: list[Requirement] | None = None
+
+
+class NodeTerms(Wire, frozen=True):
+    node_selector_terms: list[NodeTerm] | None = None
+
+
+class NodeAffinity(Wire, frozen=True):
+    required: NodeTerms | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+
+
+class Affinity(Wire, frozen=True):
+    node_affinity: NodeAffinity | None = None
+
+
+class Toleration(Wire, frozen=True):
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class PlacedPodSpec(PodSpec, frozen=True):
+    """A Pod's spec with everything by which kube-scheduler chooses nodes. Read for our own Jobs and templates."""
+
+    node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
+    tolerations: list[Toleration] | None = None
+    priority_class_name: str = ""
+    preemption_policy: str = ""
+    scheduling_gates: list[Any] | None = None
 
 
 class PodTemplate(Wire, frozen=True):
-    spec: PodSpec = PodSpec()
+    metadata: Meta = Meta()
+    spec: PlacedPodSpec = PlacedPodSpec()
 
 
 class JobSpec(Wire, frozen=True):
@@ -123,6 +166,7 @@ class ContainerStatus(Wire, frozen=True):
 class PodStatus(Wire, frozen=True):
     phase: str = "Pending"
     conditions: list[Condition] = []
+    nominated_node_name: str = ""
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
 
@@ -135,21 +179,31 @@ class WirePod(Wire, frozen=True):
 
 class Taint(Wire, frozen=True):
     key: str = ""
+    value: str = ""
+    effect: str = ""
 
 
 class NodeSpec(Wire, frozen=True):
-    taints: list[Taint] = []
+    taints: list[Taint] | None = None
+    unschedulable: bool | None = None
 
 
 class NodeStatus(Wire, frozen=True):
     conditions: list[Condition] = []
-    allocatable: dict[str, str] = {}
+    allocatable: dict[str, str] | None = None
 
 
 class WireNode(Wire, frozen=True):
     metadata: Meta = Meta()
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
+
+
+class WirePriorityClass(Wire, frozen=True):
+    metadata: Meta = Meta()
+    value: int = 0
+    global_default: bool | None = None
+    preemption_policy: str | None = None
 
 
 class ListMeta(Wire, frozen=True):

@@ -25,6 +25,7 @@ Asked = tuple[tuple[Written, ...], tuple[tuple[Written, bool], ...], Written, Wr
 """Requests of one Pod: containers, init containers (each with: is it a sidecar?), overhead, the Pod as a whole."""
 
 
+BINARY: Final = (("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 MOST_CONTAINERS: Final = 8
 MOST_NAMES: Final = 8
 
@@ -45,6 +46,16 @@ def amounts(written: Iterable[tuple[str, str]]) -> dict[str, int]:
         except ValueError:
             continue
     return found
+
+
+def written(resource: str, milli: int) -> str:
+    """An amount as people write it: `1500m` of cpu, `4Gi` of memory."""
+    if milli % 1000:
+        return f"{milli}m"
+    whole = milli // 1000
+    is_bytes = resource in {"memory", "ephemeral-storage"} or resource.startswith("hugepages-")
+    fitting = (f"{whole // size}{unit}" for unit, size in BINARY if is_bytes and whole and whole % size == 0)
+    return next(fitting, str(whole))
 
 
 def added(some: Amounts, more: Amounts) -> dict[str, int]:

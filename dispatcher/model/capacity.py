@@ -21,6 +21,8 @@ class BoundPod(Struct, frozen=True, gc=False):
     asks: the Pod's requests; Pods with equal requests share one object.
     keys: names by which a reservation may call the Pod.
     own: the same Pod as the dispatcher's decisions see it; None for a Pod of somebody else.
+    priority: its priority.
+    nominated: the node that kube-scheduler makes free for it by preemption; empty if it has a node.
     """
 
     name: str
@@ -28,6 +30,8 @@ class BoundPod(Struct, frozen=True, gc=False):
     asks: Amounts
     keys: tuple[str, ...] = ()
     own: Pod | None = None
+    priority: int = 0
+    nominated: str = ""
 
 
 class FreeCapacity(Struct, frozen=True, gc=False):

@@ -1,12 +1,16 @@
 """Pods and nodes, as decisions see them. Times are by the API server's clock."""
 
+from collections.abc import Mapping
 from datetime import datetime
+from types import MappingProxyType
 from typing import Final
 
 from msgspec import Struct
 
 from dispatcher.model.amounts import NOTHING, Amounts
+from dispatcher.model.needs import Taint
 
+NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 LONG_AGO: Final = datetime.fromisoformat("1970-01-02T00:00:00+00:00")
 """Stands for a time that an object does not have. kubelet reports 1970-01-01 for a container that never started."""
 
@@ -16,6 +20,7 @@ class Pod(Struct, frozen=True, kw_only=True):
 
     job_uid: uid of the Job that controls it; empty without one.
     shape: what its Job needs of a node, as a digest.
+    nominated_node: the node that kube-scheduler makes free for it by preemption; empty: none.
     scheduled_at: when it got its node; None without a node, or if its condition does not say.
     unschedulable_since: when kube-scheduler found no node for it.
     waiting_reason: why a container cannot start, such as ImagePullBackOff; empty while it starts normally.
@@ -30,6 +35,7 @@ class Pod(Struct, frozen=True, kw_only=True):
     created_at: datetime
     phase: str = "Pending"
     node_name: str = ""
+    nominated_node: str = ""
     scheduled_at: datetime | None = None
     unschedulable_since: datetime | None = None
     waiting_reason: str = ""
@@ -56,6 +62,8 @@ class Node(Struct, frozen=True):
     created_at: tells it from an earlier node of the same name.
     size: what it has for Pods (allocatable), in thousandths.
     unreachable: its kubelet has not reported for so long that the cluster gave up on it.
+    labels: its labels.
+    taints: its taints. A cordon is one of them.
     """
 
     name: str
@@ -63,3 +71,19 @@ class Node(Struct, frozen=True):
     size: Amounts = NOTHING
     ready: bool = True
     unreachable: bool = False
+    labels: Mapping[str, str] = NO_LABELS
+    taints: tuple[Taint, ...] = ()
+
+
+class PriorityClass(Struct, frozen=True):
+    """A PriorityClass.
+
+    value: priority of its Pods.
+    is_default: Pods without a class get this one.
+    never_preempts: its Pods never preempt other Pods.
+    """
+
+    name: str
+    value: int
+    is_default: bool = False
+    never_preempts: bool = False

@@ -6,6 +6,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from dispatcher.model.needs import PodNeeds
+
 Manifest = dict[str, Any]
 
 
@@ -34,6 +36,8 @@ class Job(Struct, frozen=True, kw_only=True):
     deleting: whether a deletion has begun.
     unstarted, disrupted: counts of the launches before it (docs/protocol.md, section 5).
     report: `sql`, or `exit-code` if the outcome of the Job is the report.
+    shape: digest of what its Pod needs of a node.
+    needs: what its Pod needs of a node; None: not known.
     """
 
     name: str
@@ -57,6 +61,8 @@ class Job(Struct, frozen=True, kw_only=True):
     unstarted: int = 0
     disrupted: int = 0
     report: str = "sql"
+    shape: str = ""
+    needs: PodNeeds | None = None
 
     @property
     def is_finished(self) -> bool:

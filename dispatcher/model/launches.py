@@ -5,6 +5,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from dispatcher.model.jobs import End
+from dispatcher.model.needs import PodNeeds
 from dispatcher.model.placement import Placement
 from dispatcher.model.tasks import Request, Task
 from dispatcher.model.verdicts import Hold
@@ -16,11 +17,25 @@ class Offer(Struct, frozen=True):
     image: image of the task's container.
     shape: digest of resources and placement constraints.
     template: name of the template.
+    needs: what its Pods need of a node; None: not known.
     """
 
     image: str
     shape: str
     template: str
+    needs: PodNeeds | None = None
+
+
+class Unplaced(Struct, frozen=True):
+    """The Pod of a launch that has no node yet.
+
+    shape, needs: those of its offer.
+    """
+
+    queue: str
+    submitted_by: str
+    shape: str
+    needs: PodNeeds | None
 
 
 class Ask(StrEnum):

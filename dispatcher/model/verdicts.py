@@ -26,11 +26,13 @@ class HoldReason(StrEnum):
     NODE_LOST = "NodeLost"
     # from everything else
     DISPATCHER_NOT_READY = "DispatcherNotReady"
+    NEVER_FITS = "NeverFits"
     SUBMITTER_CAP = "SubmitterCap"
     QUEUE_CAP = "QueueCap"
     JOB_CAP = "JobCap"
     QUOTA_EXCEEDED = "QuotaExceeded"
     PENDING_PODS = "PendingPods"
+    NO_ROOM_NOW = "NoRoomNow"
     RATE_LIMITED = "RateLimited"
     NEXT_CYCLE = "NextCycle"
 

@@ -18,7 +18,6 @@ from typing import Final
 import msgspec
 import structlog
 
-from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.closing import Act, Closing, plan_closing
 from dispatcher.jobs.picture import JobsPicture, by_task, observe
 from dispatcher.jobs.trial import Trial
@@ -36,7 +35,7 @@ from dispatcher.pg.connect import Session
 from dispatcher.pg.tasks import Look, look
 from dispatcher.programs.janitor_rows import CLOSED_AT_ONCE, Read, RowReader
 from dispatcher.programs.janitor_trials import Trials
-from dispatcher.programs.startup import database_of, rules_of, site_of
+from dispatcher.programs.startup import catalog_of, database_of, rules_of, site_of
 from dispatcher.runtime import health
 from dispatcher.runtime.clock import elapsed
 from dispatcher.runtime.metrics import JANITOR_ROWS
@@ -101,7 +100,7 @@ class Janitor:
         self._api = JobApi(client, namespace, kube.installation)
         self._installation = kube.installation
         self._session, self._closings = Session(url), Closings(url)
-        self.catalog = Catalog(jobs, frozenset(site.passed))
+        self.catalog = catalog_of(settings, site.passed)
         self._rules = rules_of(jobs)
         self._patience = timedelta(seconds=settings.janitor.park_seconds)
         self._steady_seconds = 0 if dry_run else min(STEADY, self._patience / 6).total_seconds()

@@ -10,7 +10,6 @@ from functools import partial
 import msgspec
 
 from dispatcher.admission.orders import OrderInputs, make_order
-from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.manifest import Site, build_job
 from dispatcher.jobs.policy import check_job
 from dispatcher.jobs.templates import Template
@@ -23,7 +22,7 @@ from dispatcher.model.verdicts import Hold
 from dispatcher.pg.connect import Session
 from dispatcher.pg.tasks import look
 from dispatcher.placement.placing import plan_placement
-from dispatcher.programs.startup import site_of
+from dispatcher.programs.startup import catalog_of, site_of
 from dispatcher.settings.definition import Settings
 
 HIDDEN = "(hidden)"
@@ -68,7 +67,7 @@ def preview(
     task: Task, asked: tuple[Request, CacheHistory], kind: Kind, database_id: str, settings: Settings
 ) -> Manifest:
     site = site_of(settings, settings.kube.namespace or "default")
-    catalog = Catalog(settings.jobs, frozenset(site.passed))
+    catalog = catalog_of(settings, site.passed)
     catalog.refresh()
     if catalog.fault:
         raise DispatcherError(catalog.fault)

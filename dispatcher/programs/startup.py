@@ -1,13 +1,18 @@
 """Derives the database and the site of Jobs from the settings of a program."""
 
 import os
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
+from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.env import pass_env
 from dispatcher.jobs.manifest import Site
+from dispatcher.jobs.needs import PlacedBy
 from dispatcher.jobs.observed import Rules
 from dispatcher.model.errors import DatabaseAway
 from dispatcher.pg.connect import Url
+from dispatcher.placement.pools import choose_pool
 from dispatcher.settings.definition import DatabaseSettings, JobSettings, Settings
 from dispatcher.settings.loading import reread
 
@@ -29,6 +34,12 @@ def site_of(settings: Settings, namespace: str) -> Site:
     kube, jobs = settings.kube, settings.jobs
     passed = pass_env(os.environ, jobs.pass_env)
     return Site(kube.installation, namespace, jobs.timeout_seconds, settings.placement, passed)
+
+
+def catalog_of(settings: Settings, passed: Iterable[str]) -> Catalog:
+    """The templates, and the offers that they make. `passed`: names of the variables that every container gets."""
+    placed_by = PlacedBy(partial(choose_pool, settings=settings.placement), settings.placement.scheduler_name or "")
+    return Catalog(settings.jobs, frozenset(passed), placed_by)
 
 
 def rules_of(jobs: JobSettings) -> Rules:

@@ -10,7 +10,7 @@ from typing import Final
 from dispatcher.model.amounts import NOTHING, Amounts, added, less, without
 from dispatcher.model.capacity import NodeCapacities
 from dispatcher.model.reservations import Reservation
-from dispatcher.reservations.sorted_amounts import SortedAmounts
+from dispatcher.model.sorted_amounts import SortedAmounts
 
 NONE: Final[Mapping[str, Reservation]] = MappingProxyType({})
 

@@ -72,7 +72,10 @@ class KubeSettings:
         "LEASE_SECONDS", 15, integer(2, 300), "Length of the leader lease: replicas wait so long for a dead leader"
     )
     check_room: bool = setting(
-        "CHECK_ROOM", True, boolean, "Whether nodes are watched; needs the right to list and watch nodes cluster-wide"
+        "CHECK_ROOM",
+        True,
+        boolean,
+        "Whether rows wait until a node has room; needs list and watch of nodes, Pods and PriorityClasses cluster-wide",
     )
 
 
@@ -169,7 +172,7 @@ class AdmissionSettings:
         "MAX_PENDING",
         1,
         integer(0, 100_000),
-        "Limit of unschedulable Pods of one shape; while there are more, rows of that shape are held",
+        "Pods of one shape that may wait although no node has room for them (probes, for a cluster autoscaler)",
     )
     pending_mode: str = setting(
         "PENDING_MODE",

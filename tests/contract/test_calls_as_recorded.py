@@ -20,6 +20,7 @@ BODIES: dict[str, Callable[[str], Json]] = {
     "pods": lambda name: {"metadata": {"name": name}, "spec": POD},
     "nodes": lambda name: {"metadata": {"name": name}},
     "leases": lambda name: {"metadata": {"name": name}, "spec": {"holderIdentity": "a", "leaseDurationSeconds": 9}},
+    "priorityclasses": lambda name: {"metadata": {"name": name}, "value": 5},
     "secrets": lambda name: {"metadata": {"name": name}, "stringData": {"a": "b"}},
 }
 VALUES = {"labelSelector": "a=b", "limit": "2", "timeout": "8s", "timeoutSeconds": "1"}
@@ -63,7 +64,6 @@ class Asking:
     def _path(self) -> str:
         named = self._call.verb in {"get", "delete", "update"}
         path = self._resource + (f"/{self._name}" if named else "")
-        path = f"/api/v1/{path}" if self._resource == "nodes" else path
         return f"{path}/{self._part}" if self._part else path
 
     def _body(self, made: Json) -> Json:
@@ -101,5 +101,5 @@ async def test_a_recorded_call_is_answered_as_recorded(control_plane: ControlPla
         try:
             assert await Asking(wire, call).ask() == call.code
         finally:
-            if call.resource.startswith("nodes") and call.verb != "list":
-                await wire.delete(f"/api/v1/nodes/recorded-{namespace}")
+            if call.resource.startswith(("nodes", "priorityclasses")) and call.verb != "list":
+                await wire.delete(f"{call.resource.partition('/')[0]}/recorded-{namespace}")

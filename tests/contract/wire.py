@@ -19,8 +19,11 @@ from tests.controlplane.cluster import ControlPlane
 
 SECONDS = 10
 HELD = "tests.example/held"
-GROUPS = {"jobs": "apis/batch/v1", "leases": "apis/coordination.k8s.io/v1"}
-CLUSTER_WIDE = {"nodes", "namespaces"}
+GROUPS = {
+    "jobs": "apis/batch/v1", "leases": "apis/coordination.k8s.io/v1",
+    "priorityclasses": "apis/scheduling.k8s.io/v1",
+}  # fmt: skip
+CLUSTER_WIDE = {"nodes", "namespaces", "priorityclasses"}
 
 
 class Answer(NamedTuple):

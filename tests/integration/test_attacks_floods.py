@@ -12,8 +12,8 @@ import pytest_asyncio
 
 from dispatcher.admission.heads import WIDEST_WINDOW
 from dispatcher.admission.scan import Found, Scan
+from dispatcher.admission.snapshot import Load
 from dispatcher.model.launches import Offer
-from dispatcher.model.snapshot import Load
 from dispatcher.model.tasks import IndexedRow, Kind
 from dispatcher.model.verdicts import Hold, HoldReason
 from tests.builders import a_queue, a_snapshot

@@ -53,7 +53,18 @@ async def are_stuck(place: Place, count: int) -> bool:
 @pytest.mark.fault(41)
 async def test_shape_that_fits_nowhere_is_held_and_other_shapes_run(place: Place) -> None:
     place.template("open", row_may_set="env,cpu,memory", max_cpu="1000", max_memory="1Gi")
-    settings = {"MAX_PENDING": 1, "PENDING_GRACE_SECONDS": 0.5}
+    async with place.playing(), Dispatcher(place) as dispatcher:
+        await insert(place, 5, template="open", spec=HUGE, priority=1)
+        small = await place.database.insert_task(template="open", spec={"cpu": "20m"}, priority=900)
+        await reaches(place, dispatcher, small, "succeeded")
+        await held(dispatcher, "NeverFits", 4, 30)
+        await wait_for(lambda: are_stuck(place, 1), "one Pod that fits nowhere", 20, check=dispatcher.check)
+
+
+@pytest.mark.fault(41)
+async def test_shape_with_stuck_pods_is_held_if_room_is_not_judged(place: Place) -> None:
+    place.template("open", row_may_set="env,cpu,memory", max_cpu="1000", max_memory="1Gi")
+    settings = {"MAX_PENDING": 1, "PENDING_GRACE_SECONDS": 0.5, "CHECK_ROOM": "false"}
     async with place.playing(), Dispatcher(place, **settings) as dispatcher:
         await insert(place, 2, template="open", spec=HUGE)
         await wait_for(lambda: are_stuck(place, 2), "two Pods that fit nowhere", 20, check=dispatcher.check)

@@ -158,7 +158,7 @@ async def test_endless_wait_is_reported_once(tmp_path: Path) -> None:
     nowhere = TEMPLATE.replace("containers:", "nodeSelector: {demo/no: node}, containers:")
     (tmp_path / "nowhere.yaml").write_text(nowhere.replace("COMMAND", "command: [a],"))
     async with demo("--plain", "--tasks", 2, "--template", tmp_path / "nowhere.yaml") as shown:
-        await shown.says("2 left (default: at work); Ctrl-C ends it")
+        await shown.says("2 left (default: 1 NeverFits); Ctrl-C ends it")
         shown.signal(signal.SIGINT)
         assert await shown.ends(30) == 130
         assert shown.said.count("Ctrl-C ends it") == 1

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 from dispatcher.admission.cycle import plan_cycle
 from dispatcher.admission.gates import Candidate
+from dispatcher.admission.snapshot import plan_load
 from dispatcher.model.launches import JobsVerdict, Launch, Offer
-from dispatcher.model.snapshot import plan_load
 from tests.builders import a_snapshot, a_task
 
 NONE: Final = 0

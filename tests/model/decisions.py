@@ -19,8 +19,8 @@ from dispatcher.jobs.unseen import Unseen, plan_create
 from dispatcher.model.identity import task_identity
 from dispatcher.model.jobs import End as Removal
 from dispatcher.model.jobs import Job as RealJob
-from dispatcher.model.jobs import LaunchGroup, Phase
-from dispatcher.model.launches import JobsVerdict, Launch
+from dispatcher.model.jobs import Phase
+from dispatcher.model.launches import JobsVerdict, Launch, Offer
 from dispatcher.model.tasks import Status, Task
 from dispatcher.model.verdicts import Hold, HoldReason
 from dispatcher.sweep.plan import Absences, why_swept
@@ -93,7 +93,7 @@ def unseen(create: Create | None) -> Unseen | None:
     if create is None:
         return None
     version = "1" if create is MADE else None
-    return Unseen(name_of(create), 1, 1, LaunchGroup("q", "t", "i"), "somebody", 0, version)
+    return Unseen(name_of(create), 1, 1, "q", "somebody", Offer("i", "small", "t"), 0, version)
 
 
 @dataclass

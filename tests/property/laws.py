@@ -14,11 +14,11 @@ from collections.abc import Iterator, Sequence, Set
 from math import inf
 
 from dispatcher.admission.dispatch import Decision
+from dispatcher.admission.snapshot import effective_queues
 from dispatcher.jobs.env import CONTRACT
 from dispatcher.model.identity import job_name, name_of, task_identity
 from dispatcher.model.jobs import ApiAnswer, End, Job, Manifest, Phase
 from dispatcher.model.launches import Order
-from dispatcher.model.snapshot import effective_queues
 from dispatcher.model.tasks import Queue, Status
 from dispatcher.model.verdicts import HoldReason
 from tests.builders import DATABASE_ID

@@ -9,9 +9,9 @@ from typing import Any
 from msgspec import Struct
 
 from dispatcher.admission.gates import Candidate
+from dispatcher.admission.snapshot import ClusterSnapshot
 from dispatcher.model.jobs import Job
 from dispatcher.model.launches import Launch, Offer
-from dispatcher.model.snapshot import ClusterSnapshot
 from dispatcher.model.tasks import Task
 from dispatcher.model.verdicts import Hold
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from dispatcher.admission.dispatch import Decision, Dispatch, DispatchPorts
+from dispatcher.admission.room_view import RoomView
 from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.launcher import Launcher
 from dispatcher.jobs.manifest import Site
@@ -43,10 +44,10 @@ class Watching(Dispatch[JobsPicture]):
     decided: Callable[[Look, Decision], None]
 
     async def _decide(  # type: ignore[override]  # only rows of the simulated table
-        self, view: ClusterView, rows: Look, picture: JobsPicture
+        self, view: ClusterView, room: RoomView | None, rows: Look, picture: JobsPicture
     ) -> Decision:
         self.picture = picture
-        self.decision = await super()._decide(view, rows, picture)
+        self.decision = await super()._decide(view, room, rows, picture)
         self.decided(rows, self.decision)
         return self.decision
 
@@ -107,7 +108,7 @@ class Replica:
         submitter = Submitter(self.api, SITE, self.memory, self._note_refusal, self.clock)
         self.launcher = Launcher(submitter, self.memory, self.catalog, RULES, self.clock)
         ports = DispatchPorts(
-            self._cycle_view, self.database.rows, str, lambda: True, self, self._remove, ANYWHERE, self.clock
+            self._cycle_view, self.database.rows, str, lambda: True, self, self._remove, ANYWHERE, clock=self.clock
         )
         sweeping = SweepPorts(
             self._sweep_view, self.database.rows_to_sweep, self.is_trusted, self.unanswered, remover.remove, self.clock

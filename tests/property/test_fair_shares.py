@@ -10,8 +10,8 @@ import pytest
 from dispatcher.admission.cycle import plan_cycle
 from dispatcher.admission.gates import Candidate
 from dispatcher.admission.scan import Scan
+from dispatcher.admission.snapshot import Allowance, plan_load
 from dispatcher.model.launches import JobsVerdict, Launch, Offer
-from dispatcher.model.snapshot import Allowance, plan_load
 from dispatcher.model.tasks import IndexedRow, Kind, Queue
 from dispatcher.model.verdicts import Hold
 from tests.builders import a_queue, a_snapshot, a_task, an_indexed_row

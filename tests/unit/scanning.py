@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dispatcher.admission.scan import Found, Scan
+from dispatcher.admission.snapshot import ClusterSnapshot
 from dispatcher.model.launches import Offer
-from dispatcher.model.snapshot import ClusterSnapshot
 from dispatcher.model.tasks import IndexedRow, Kind
 from dispatcher.model.verdicts import Hold, HoldReason
 from tests.builders import a_kind, a_snapshot, an_indexed_row

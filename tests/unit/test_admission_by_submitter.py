@@ -1,7 +1,7 @@
 """A queue whose first rows are held is read by submitter. So rows of one submitter never hide rows of another."""
 
 from dispatcher.admission.heads import FIRST_WINDOW
-from dispatcher.model.snapshot import plan_load
+from dispatcher.admission.snapshot import plan_load
 from dispatcher.model.verdicts import HoldReason
 from tests.builders import a_queue, a_snapshot, later
 from tests.unit.scanning import BAD, WANTED, KindJudge, Looking, Table, rows, scan

@@ -6,9 +6,9 @@ import pytest
 
 from dispatcher.admission.cycle import Plan, plan_cycle
 from dispatcher.admission.gates import Candidate
+from dispatcher.admission.snapshot import Allowance, ClusterSnapshot, plan_load
 from dispatcher.model.jobs import End, LaunchGroup
 from dispatcher.model.launches import JobsVerdict, Launch, Offer
-from dispatcher.model.snapshot import Allowance, ClusterSnapshot, plan_load
 from dispatcher.model.verdicts import Hold, HoldReason
 from tests.builders import FIRST_LAUNCH, a_queue, a_snapshot, a_task, later
 

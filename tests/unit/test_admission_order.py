@@ -2,8 +2,8 @@
 
 from dispatcher.admission.gates import Candidate
 from dispatcher.admission.order import LaunchOrder
+from dispatcher.admission.snapshot import plan_load
 from dispatcher.model.launches import JobsVerdict, Launch, Offer
-from dispatcher.model.snapshot import plan_load
 from tests.builders import a_queue, a_snapshot, a_task
 
 OFFER = Offer("i", "s", "default")
@@ -39,7 +39,7 @@ def test_queue_with_the_least_jobs_for_its_weight_comes_first() -> None:
     order = LaunchOrder([candidate_in(queue, number) for number, queue in rows], snapshot)
     while (one := order.pop(snapshot)) is not None:
         taken.append(one.task.queue)
-        snapshot = snapshot.with_launch(one.group, "team_a")
+        snapshot = snapshot.with_launch(one.group, one.pod)
     assert taken == ["heavy", "light", "heavy", "heavy", "light", "heavy", "light"]
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from dispatcher.admission.heads import FIRST_WINDOW, KINDS_A_LOOK, WIDEST_WINDOW
 from dispatcher.admission.scan import Found
+from dispatcher.admission.snapshot import ClusterSnapshot, Load, Pending, plan_load
 from dispatcher.model.jobs import LaunchGroup
 from dispatcher.model.launches import Offer
-from dispatcher.model.snapshot import ClusterSnapshot, Load, Pending, plan_load
 from dispatcher.model.tasks import IndexedRow
 from dispatcher.model.verdicts import Hold, HoldReason
 from tests.builders import a_queue, a_snapshot, ago, an_indexed_row, later

@@ -11,8 +11,8 @@ from dispatcher.jobs.observed import Rules
 from dispatcher.jobs.picture import JobsPicture
 from dispatcher.jobs.submit import Submitter
 from dispatcher.model.cluster import Pod
-from dispatcher.model.jobs import ApiAnswer, Job, LaunchGroup, Manifest
-from dispatcher.model.launches import JobsVerdict, Launch
+from dispatcher.model.jobs import ApiAnswer, Job, Manifest
+from dispatcher.model.launches import JobsVerdict, Launch, Offer
 from dispatcher.model.snapshot import ClusterView
 from dispatcher.model.tasks import Status, Task
 from dispatcher.model.verdicts import Hold, HoldReason
@@ -78,7 +78,7 @@ def test_unanswered_create_is_repeated_and_an_answered_one_is_awaited() -> None:
     launcher, task = a_launcher(memory), a_task()
     assert picture_of(launcher).judge_row(task).verdict == Launch(1)
     name = a_job(1, 1).name
-    memory.creates.begin(name, task, LaunchGroup("default", "default", "app:1"), 0)
+    memory.creates.begin(name, task, Offer("app:1", "small", "default"), 0)
     assert picture_of(launcher).judge_row(task).verdict == Hold(HoldReason.LAUNCHED, "its create is under way")
     memory.creates.end(name)
     assert picture_of(launcher).judge_row(task).verdict == Launch(1, is_repeat=True)
@@ -100,7 +100,7 @@ def test_another_database_is_not_held_by_rows_parked_in_the_first() -> None:
 def test_row_rests_while_its_create_is_awaited_and_is_read_after_a_lost_answer() -> None:
     memory = Memory()
     launcher, task, name = a_launcher(memory), a_task(), a_job(1, 1).name
-    memory.creates.begin(name, task, LaunchGroup("default", "default", "app:1"), 0)
+    memory.creates.begin(name, task, Offer("app:1", "small", "default"), 0)
     picture = picture_of(launcher)
     (resting,) = picture.resting().values()
     assert (picture.rows_to_read(), resting.attempt, resting.queue) == (set(), task.attempt, "default")
@@ -132,7 +132,7 @@ def test_picture_does_not_change_when_the_memory_does() -> None:
     memory = Memory()
     launcher, task = a_launcher(memory), a_task()
     picture = picture_of(launcher)
-    memory.creates.begin(a_job(1, 1).name, task, LaunchGroup("default", "default", "app:1"), 0)
+    memory.creates.begin(a_job(1, 1).name, task, Offer("app:1", "small", "default"), 0)
     memory.refusals.park(task, Hold(HoldReason.POISON))
     memory.of_template("default").trip(Hold(HoldReason.DISPATCHER_NOT_READY), 0)
     assert (picture.judge_row(task).verdict, picture.in_flight()) == (Launch(1), [])

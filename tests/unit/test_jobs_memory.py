@@ -5,8 +5,8 @@ import pytest
 from dispatcher.jobs.answers import Meaning
 from dispatcher.jobs.memory import CreateResult, Memory
 from dispatcher.model.identity import identity_of, name_of
-from dispatcher.model.jobs import ApiAnswer, LaunchGroup
-from dispatcher.model.launches import Order
+from dispatcher.model.jobs import ApiAnswer
+from dispatcher.model.launches import Offer, Order
 from dispatcher.model.verdicts import Hold, HoldReason
 from tests.builders import a_job, a_task, an_order
 
@@ -70,7 +70,7 @@ def test_result_parks_its_row_only_if_it_is_about_the_row(meaning: Meaning, reas
 
 def test_copy_of_the_memory_does_not_change() -> None:
     memory, order = Memory(), an_order()
-    memory.creates.begin("x", order.task, LaunchGroup("default", "default", "app:1"), 0)
+    memory.creates.begin("x", order.task, Offer("app:1", "small", "default"), 0)
     before = memory.known(0)
     memory.learn(result(order, Meaning.POISON), 0)
     memory.creates.end("x")

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from dispatcher.jobs.needs import NOT_PLACED, plan_needs
 from dispatcher.jobs.overrides import check_amount, check_image, judge_kind, plan_shape
 from dispatcher.jobs.templates import Template
 from dispatcher.model.launches import Offer
@@ -49,14 +50,17 @@ def test_broken_template_holds_its_rows_with_its_fault() -> None:
 
 def test_a_row_that_asks_for_nothing_gets_the_template() -> None:
     offer = judge()
-    assert offer == Offer(IMAGE, plan_shape(OPEN, {}), OPEN.name)
+    assert offer == Offer(IMAGE, plan_shape(OPEN, {}), OPEN.name, plan_needs(OPEN, {}, NOT_PLACED))
 
 
 def test_a_row_gets_what_is_opened_inside_the_bounds() -> None:
     spec = {"image": "registry/team-a/app:2", "cpu": "2", "memory": "4096Mi"}
     names = frozenset({*spec, "command", "args"})
     offer = judge(spec=spec, spec_names=names, env_names=frozenset({"MODE", "NEW"}), timeout_seconds=600)
-    assert offer == Offer("registry/team-a/app:2", plan_shape(OPEN, spec), OPEN.name)
+    needs = plan_needs(OPEN, spec, NOT_PLACED)
+    assert needs is not None
+    assert dict(needs.asks) == {"cpu": 2000, "memory": 4096 * 2**20 * 1000, "pods": 1000}
+    assert offer == Offer("registry/team-a/app:2", plan_shape(OPEN, spec), OPEN.name, needs)
 
 
 def test_template_without_an_image_offers_an_empty_one() -> None:

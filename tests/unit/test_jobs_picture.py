@@ -1,18 +1,22 @@
 """Verdicts of one picture: by the Jobs, by this process's own creates, and by answers of the API server."""
 
+from typing import Any
+
 import pytest
 
 from dispatcher.jobs.memory import KnownCreates, TemplateBrake
 from dispatcher.jobs.refusals import RefusedRows
 from dispatcher.jobs.unseen import Unseen
-from dispatcher.model.jobs import LaunchGroup
-from dispatcher.model.launches import Launch
+from dispatcher.model.cluster import PodRefusal
+from dispatcher.model.jobs import Phase
+from dispatcher.model.launches import Launch, Offer, Unplaced
+from dispatcher.model.needs import PodNeeds
 from dispatcher.model.verdicts import Hold, HoldReason
-from tests.builders import a_cluster, a_failed_job, a_job, a_picture, a_pod, a_task
+from tests.builders import NOW, a_cluster, a_failed_job, a_job, a_picture, a_pod, a_task
 
 STOP = Hold(HoldReason.DISPATCHER_NOT_READY, "ApiThrottled: 500 webhook")
 POISON = Hold(HoldReason.POISON, "422")
-OTHER_CREATE = Unseen("other", 7, 1, LaunchGroup("q", "default", "app:1"), "team_b", 0, is_under_way=True)
+OTHER_CREATE = Unseen("other", 7, 1, "q", "team_b", Offer("app:1", "small", "default"), 0, is_under_way=True)
 
 
 @pytest.mark.parametrize(
@@ -67,3 +71,40 @@ def test_states_are_first_seen_once() -> None:
     first = picture.carry([(task, picture.judge_row(task))]).first_seen
     assert list(first.values()) == [cluster.cluster_now]
     assert a_picture().carry([]).first_seen == {}
+
+
+NEEDS = PodNeeds((("cpu", 1000),))
+
+
+@pytest.mark.parametrize(
+    ("job", "pod", "is_unplaced"),
+    [
+        ({}, None, True),
+        ({}, {"node_name": ""}, True),
+        ({}, {"node_name": "n1"}, False),
+        ({}, {"node_name": "", "nominated_node": "n1"}, False),
+        ({}, {"node_name": "", "deleting": True}, False),
+        ({"suspended": True}, None, False),
+        ({"deleting": True}, None, False),
+        ({"phase": Phase.FAILED}, None, False),
+        ({"phase": Phase.FAILING}, None, False),
+    ],
+)
+def test_launch_is_unplaced_while_kube_scheduler_looks_for_a_node(
+    job: dict[str, Any], pod: dict[str, Any] | None, is_unplaced: bool
+) -> None:
+    made = a_job(shape="small", needs=NEEDS, **job)
+    picture = a_picture([made], a_cluster(pods=[a_pod(made, **pod)] if pod else []))
+    assert picture.unplaced() == [Unplaced("default", "team_a", "small", NEEDS)] * is_unplaced
+
+
+def test_refused_pod_needs_no_node() -> None:
+    made = a_job()
+    assert a_picture([made], a_cluster(refusals={made.uid: PodRefusal(NOW, "no")})).unplaced() == []
+
+
+def test_unseen_create_is_unplaced_until_its_pod_has_a_node() -> None:
+    creates, made = KnownCreates(unseen={7: OTHER_CREATE}), a_job()
+    assert [one.submitted_by for one in a_picture(creates=creates).unplaced()] == ["team_b"]
+    pod = a_pod(made, name=f"{OTHER_CREATE.name}-x1y2z", node_name="n1")
+    assert a_picture(cluster=a_cluster(pods=[pod]), creates=creates).unplaced() == []

@@ -6,12 +6,13 @@ import pytest
 
 from dispatcher.jobs.unseen import Unseen, UnseenCreates, plan_create
 from dispatcher.model.jobs import LaunchGroup
-from dispatcher.model.launches import Launch
+from dispatcher.model.launches import Launch, Offer
 from dispatcher.model.snapshot import ClusterView
 from dispatcher.model.verdicts import Hold, HoldReason
 from tests.builders import NOW, a_job, a_task
 
 GROUP = LaunchGroup("q", "default", "app:1")
+OFFER = Offer("app:1", "small", "default")
 
 
 def view(*names: str, version: str = "") -> ClusterView:
@@ -21,7 +22,7 @@ def view(*names: str, version: str = "") -> ClusterView:
 def sent(*names: str) -> UnseenCreates:
     creates = UnseenCreates()
     for name in names:
-        creates.begin(name, a_task(queue="q"), GROUP, now=5)
+        creates.begin(name, a_task(queue="q"), OFFER, now=5)
         creates.end(name)
     return creates
 
@@ -62,7 +63,7 @@ def test_forgetting_a_failed_create_is_idempotent() -> None:
 
 def test_repeated_create_waits_for_its_answer_again() -> None:
     creates = sent("x")
-    creates.begin("x", a_task(), GROUP, now=9)
+    creates.begin("x", a_task(), OFFER, now=9)
     (unseen,) = creates.by_name.values()
     assert (unseen.sent_at, unseen.is_answered, unseen.is_under_way) == (9, False, True)
     assert creates.under_way() == [unseen]
@@ -75,7 +76,7 @@ def test_repeated_create_waits_for_its_answer_again() -> None:
 
 
 def an_unseen(**changes: Any) -> Unseen:
-    return Unseen("x", 42, 1, GROUP, "team_a", 0, **changes)
+    return Unseen("x", 42, 1, "q", "team_a", OFFER, 0, **changes)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,7 @@ def an_unseen(**changes: Any) -> Unseen:
         (an_unseen(is_under_way=True), HoldReason.LAUNCHED),
         (an_unseen(resource_version="7"), HoldReason.LAUNCHED),
         (an_unseen(), Launch(2, is_repeat=True)),
-        (Unseen("another", 42, 1, GROUP, "team_a", 0), HoldReason.FINISHING),
+        (Unseen("another", 42, 1, "q", "team_a", OFFER, 0), HoldReason.FINISHING),
     ],
     ids=["none", "under way", "answered", "unanswered, the same name", "unanswered, another name"],
 )

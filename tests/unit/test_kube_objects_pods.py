@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from dispatcher.kube.objects import read_node, read_pod
-from dispatcher.model.cluster import Node, Pod
+from dispatcher.kube.objects import read_node, read_pod, read_priority_class
+from dispatcher.model.cluster import Pod, PriorityClass
+from dispatcher.model.needs import CORDON
 from tests.unit.wire import AT, DOMAIN, THEN, a_condition, written
 
 # Pods
@@ -113,4 +114,16 @@ def test_a_node_is_unreachable_when_the_cluster_gave_up_on_it(
     wire: dict[str, Any], ready: bool, unreachable: bool
 ) -> None:
     node = read_node(written({"metadata": {"name": "node-1"}} | wire))
-    assert node == Node(name="node-1", ready=ready, unreachable=unreachable)
+    assert (node.name, node.ready, node.unreachable) == ("node-1", ready, unreachable)
+
+
+def test_cordon_is_a_taint_even_before_the_control_plane_adds_it() -> None:
+    of_a_cordon = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+    told, untold = ({"unschedulable": True, "taints": taints} for taints in ([of_a_cordon], None))
+    assert read_node(written({"spec": told})).taints == read_node(written({"spec": untold})).taints == (CORDON,)
+
+
+def test_priority_class_is_read() -> None:
+    wire = {"metadata": {"name": "high"}, "value": 1000, "globalDefault": True, "preemptionPolicy": "Never"}
+    assert read_priority_class(written(wire)) == PriorityClass("high", 1000, is_default=True, never_preempts=True)
+    assert read_priority_class(written({"metadata": {"name": "plain"}})) == PriorityClass("plain", 0)

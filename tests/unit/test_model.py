@@ -13,7 +13,8 @@ ORDER_OF_THE_GATES = [
     "NameCollision", "Poison", "ExitedWithoutReport", "LaunchesExhausted", "FailuresExhausted", "Finishing", "Backoff",
     "TemplateFailing",
     "DispatcherNotReady",
-    "SubmitterCap", "QueueCap", "JobCap", "QuotaExceeded", "PendingPods", "RateLimited", "NextCycle",
+    "NeverFits",
+    "SubmitterCap", "QueueCap", "JobCap", "QuotaExceeded", "PendingPods", "NoRoomNow", "RateLimited", "NextCycle",
 ]  # fmt: skip
 
 

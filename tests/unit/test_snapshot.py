@@ -4,13 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dispatcher.admission.snapshot import Allowance, Load, Pending, effective_queues, plan_load, plan_pending
 from dispatcher.model.cluster import Pod
 from dispatcher.model.jobs import Job, LaunchGroup, Phase
-from dispatcher.model.snapshot import Allowance, ClusterView, Load, Pending, effective_queues, plan_load, plan_pending
+from dispatcher.model.launches import Unplaced
+from dispatcher.model.snapshot import ClusterView
 from tests.builders import NOW, a_complete_job, a_job, a_pod, a_queue, a_snapshot, ago, later
 
 holders = st.lists(st.tuples(st.sampled_from(["a", "b"]), st.sampled_from(["x", "y", "z"])), max_size=20)
 GROUP = LaunchGroup("default", "default", "app:1")
+POD = Unplaced("default", "team_a", "small", None)
 
 
 def pending_of(*pods: Pod, jobs: tuple[Job, ...] = ()) -> Pending:
@@ -104,7 +107,7 @@ def test_finished_job_counts_no_pending_pod(phase: Phase) -> None:
 
 def test_launch_takes_a_slot_a_write_and_a_place_and_its_pod_is_pending() -> None:
     before = a_snapshot(allowance=Allowance(5, 4), pending=Pending(1, {"small": 1}))
-    after = before.with_launch(GROUP, "team_a")
+    after = before.with_launch(GROUP, POD)
     assert after.load == plan_load([("default", "team_a")])
     assert after.allowance == Allowance(4, 3)
     assert after.pending == Pending(2, {"small": 1})
@@ -114,7 +117,7 @@ def test_launch_takes_a_slot_a_write_and_a_place_and_its_pod_is_pending() -> Non
 
 def test_repeated_create_adds_no_load() -> None:
     before = a_snapshot(load=plan_load([("default", "team_a")]))
-    assert before.with_launch(GROUP, "team_a", is_new=False).load == before.load
+    assert before.with_launch(GROUP, POD, is_new=False).load == before.load
 
 
 def test_launch_groups_are_put_into_the_snapshot() -> None:

@@ -21,6 +21,8 @@ TYPES: Final[dict[str, type]] = {
     "suspend": bool,
 }
 """Types of fields by name, at any depth: those fields that a template is likely to get wrong."""
+AT_TOP: Final[dict[str, type]] = {"value": int}
+"""Types of fields at the top of an object. `value`: that of a PriorityClass."""
 TEXTS: Final = frozenset({"labels", "annotations", "nodeSelector", "stringData", "data"})
 AMOUNTS: Final = frozenset({"requests", "limits"})
 LARGEST: Final = 2**31 - 1
@@ -72,8 +74,9 @@ def check_types(given: Json, at: str = "") -> None:
     """ApiFault 400: a value has another type than its field."""
     for name, held in given.items():
         where = f"{at}{name}"
-        if held is not None and name in TYPES and type(held) is not TYPES[name]:
-            raise not_of_type(held, where, TYPES[name])
+        wanted = AT_TOP.get(where) or TYPES.get(name)
+        if held is not None and wanted and type(held) is not wanted:
+            raise not_of_type(held, where, wanted)
         if isinstance(held, int) and held > LARGEST:
             raise not_of_type(held, where, int)
         if isinstance(held, dict) and name in TEXTS:

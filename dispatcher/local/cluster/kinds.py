@@ -36,7 +36,10 @@ EVENT: Final = Kind(
 SECRET: Final = Kind("Secret", "secrets", fields=NAMED | {"type"})
 LEASE: Final = Kind("Lease", "leases", "coordination.k8s.io")
 REVIEW: Final = Kind("SelfSubjectAccessReview", "selfsubjectaccessreviews", "authorization.k8s.io", namespaced=False)
-KINDS: Final = (NAMESPACE, NODE, POD, JOB, EVENT, SECRET, Kind("ConfigMap", "configmaps"), LEASE, REVIEW)
+PRIORITY_CLASS: Final = Kind("PriorityClass", "priorityclasses", "scheduling.k8s.io", namespaced=False)
+KINDS: Final = (
+    NAMESPACE, NODE, POD, JOB, EVENT, SECRET, Kind("ConfigMap", "configmaps"), LEASE, REVIEW, PRIORITY_CLASS,
+)  # fmt: skip
 BY_PLACE: Final = {(kind.group, kind.plural): kind for kind in KINDS}
 
 

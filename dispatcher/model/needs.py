@@ -1,0 +1,128 @@
+"""What a Pod needs of a node, and which nodes it may have whatever their free room.
+
+The rules are those of kube-scheduler's filters NodeUnschedulable, TaintToleration and NodeAffinity. An operator that is
+not known here counts as met: the dispatcher holds a row only if kube-scheduler would find no node for it.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from msgspec import Struct
+
+CORDON_KEY: Final = "node.kubernetes.io/unschedulable"
+OF_THE_MOMENT: Final = "node.kubernetes.io/"
+"""Prefix of the taints that the control plane sets and removes by itself, such as `not-ready`."""
+REFUSING: Final = frozenset({"NoSchedule", "NoExecute"})
+"""Effects of taints that keep a Pod from a node. `PreferNoSchedule` only makes it less likely."""
+WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}")
+
+
+class Taint(Struct, frozen=True):
+    """A taint of a node."""
+
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+
+CORDON: Final = Taint(CORDON_KEY)
+
+
+class Toleration(Struct, frozen=True):
+    """A toleration of a Pod. An empty key or effect means: every one."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class Requirement(Struct, frozen=True):
+    """A requirement on one label of a node, or on its name."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class Term(Struct, frozen=True):
+    """Requirements that must all be met: on labels, and on fields. Without any it matches no node."""
+
+    labels: tuple[Requirement, ...] = ()
+    fields: tuple[Requirement, ...] = ()
+
+
+class PodNeeds(Struct, frozen=True, cache_hash=True):
+    """What a Pod needs of a node. Pods with equal needs fit the same nodes.
+
+    asks: requested amounts above 0, in thousandths, by resource.
+    tolerations: taints that do not keep it from a node.
+    selector: labels that the node must have.
+    terms: required node affinity, of which one term must match; None: no affinity.
+    priority_class: name of its PriorityClass; empty: the cluster's default.
+    never_preempts: its own `preemptionPolicy` is Never.
+    scheduler: name of the scheduler that places it; empty: kube-scheduler.
+    is_gated: it has a fixed node or scheduling gates, so no free room decides when it is placed.
+    """
+
+    asks: tuple[tuple[str, int], ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    selector: tuple[tuple[str, str], ...] = ()
+    terms: tuple[Term, ...] | None = None
+    priority_class: str = ""
+    never_preempts: bool = False
+    scheduler: str = ""
+    is_gated: bool = False
+
+
+def untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> Taint | None:
+    """The first taint that keeps the Pod away; None: there is none."""
+    refusing = (taint for taint in taints if taint.effect in REFUSING)
+    return next((taint for taint in refusing if not any(tolerates(one, taint) for one in tolerations)), None)
+
+
+def tolerates(one: Toleration, taint: Taint) -> bool:
+    if one.effect not in {"", taint.effect} or one.key not in {"", taint.key}:
+        return False
+    if one.operator in {"", "Equal"}:
+        return one.value == taint.value
+    return one.operator not in {"Gt", "Lt"} or is_met(one.operator, taint.value, (one.value,))
+
+
+def is_selected(needs: PodNeeds, name: str, labels: Mapping[str, str]) -> bool:
+    """Whether the Pod's node selector and required node affinity match the node."""
+    if any(labels.get(key) != value for key, value in needs.selector):
+        return False
+    return needs.terms is None or any(matches(term, name, labels) for term in needs.terms)
+
+
+def matches(term: Term, name: str, labels: Mapping[str, str]) -> bool:
+    if not (term.labels or term.fields):
+        return False
+    fields = {"metadata.name": name}
+    return all(is_met(one.operator, labels.get(one.key), one.values) for one in term.labels) and all(
+        is_met(one.operator, fields.get(one.key), one.values) for one in term.fields
+    )
+
+
+def is_met(operator: str, value: str | None, values: tuple[str, ...]) -> bool:
+    """Whether the value of a label meets the requirement. `value` None: the node has no such label."""
+    test = OPERATORS.get(operator)
+    return test is None or test(value, values)
+
+
+def exceeds(greater: str | None, smaller: str | None) -> bool:
+    """Whether both texts are whole numbers, and the first one is greater."""
+    numbers = [int(one) for one in (greater, smaller) if one is not None and WHOLE_NUMBER.fullmatch(one)]
+    return len(numbers) == 2 and numbers[0] > numbers[1]
+
+
+OPERATORS: Final[Mapping[str, Callable[[str | None, tuple[str, ...]], bool]]] = {
+    "In": lambda value, values: value in values,
+    "NotIn": lambda value, values: value not in values,
+    "Exists": lambda value, _: value is not None,
+    "DoesNotExist": lambda value, _: value is None,
+    "Gt": lambda value, values: exceeds(value, next(iter(values), None)),
+    "Lt": lambda value, values: exceeds(next(iter(values), None), value),
+}

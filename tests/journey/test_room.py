@@ -1,0 +1,167 @@
+"""A full cluster: rows wait without Jobs, one probe waits for an autoscaler, and room that comes is used at once."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tests.controlplane.api import Json
+from tests.controlplane.waiting import wait_for
+from tests.dispatching import Dispatcher, Place
+from tests.steps import core_path, held, insert, looks_again, reaches
+
+POOL = "test.dispatcher.internal/pool"
+CORE: dict[str, object] = {"template": "open", "spec": {"cpu": "1"}, "env": {"PLAY": "hang"}}
+"""A row that runs for ever on one core. A node has four."""
+
+
+class Pool:
+    """Nodes of four cores, for the Pods of one place."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.plane = place.control_plane
+        self.names: list[str] = []
+
+    async def add(self, count: int = 1, **facts: Any) -> list[str]:
+        names = await self.plane.add_nodes(count, cpu="4", labels={POOL: self.place.namespace}, **facts)
+        self.names += names
+        return names
+
+    async def change(self, name: str, spec: Json) -> None:
+        await self.plane.admin("PATCH", f"/api/v1/nodes/{name}", {"spec": spec})
+
+    async def occupy(self, node: str, cpu: str = "4") -> str:
+        """A Pod of somebody else on the node."""
+        container = {"name": "x", "image": "x", "resources": {"requests": {"cpu": cpu}}}
+        pod = {"metadata": {"generateName": "foreign-"}, "spec": {"nodeName": node, "containers": [container]}}
+        made = await self.plane.admin("POST", core_path(self.place, "pods"), pod)
+        return str(made["metadata"]["name"])
+
+    async def vacate(self, pod: str) -> None:
+        await self.plane.admin("DELETE", core_path(self.place, "pods", pod), {"gracePeriodSeconds": 0})
+
+    async def pods(self) -> tuple[int, int]:
+        """Numbers of the dispatcher's Pods with a node, and without one."""
+        pods = (await self.plane.admin("GET", core_path(self.place, "pods")))["items"]
+        ours = [bool(pod["spec"].get("nodeName")) for pod in pods if "foreign" not in pod["metadata"]["name"]]
+        return sum(ours), len(ours) - sum(ours)
+
+    async def have(self, dispatcher: Dispatcher, placed: int, waiting: int, seconds: float = 20) -> None:
+        """Waits until so many Pods have a node and so many have none, and there is no Job beside them."""
+        seen: list[tuple[int, int, int]] = []
+
+        async def are_there() -> bool:
+            seen[:] = [(*await self.pods(), len(await self.place.jobs()))]
+            return seen == [(placed, waiting, placed + waiting)]
+
+        what = f"{placed} placed Pods and {waiting} waiting ones"
+        try:
+            await wait_for(are_there, what, seconds, check=dispatcher.check)
+        except TimeoutError:
+            pytest.fail(f"{what}: (placed, waiting, Jobs) is {seen}")
+
+    async def stay(self, dispatcher: Dispatcher, placed: int, waiting: int) -> None:
+        """Checks that nothing follows in ten more cycles."""
+        await self.have(dispatcher, placed, waiting)
+        await looks_again(dispatcher, 10)
+        assert (*await self.pods(), len(await self.place.jobs())) == (placed, waiting, placed + waiting)
+
+
+@asynccontextmanager
+async def a_pool(place: Place, count: int, **facts: Any) -> AsyncIterator[Pool]:
+    pool = Pool(place)
+    place.template("open", row_may_set="env,cpu", max_cpu="1000")
+    try:
+        await pool.add(count, **facts)
+        yield pool
+    finally:
+        for name in pool.names:
+            await pool.plane.remove_node(name)
+
+
+def in_pool(place: Place, **settings: object) -> Dispatcher:
+    return Dispatcher(place, NODE_SELECTOR=f"{POOL}={place.namespace}", **settings)
+
+
+@pytest.mark.fault(41)
+async def test_full_cluster_gets_one_probe_and_a_new_node_is_filled_at_once(place: Place) -> None:
+    async with a_pool(place, 2) as pool, place.playing(), in_pool(place) as dispatcher:
+        await insert(place, 30, **CORE)
+        await pool.stay(dispatcher, 8, 1)
+        await held(dispatcher, "NoRoomNow", 21)
+        await pool.add()
+        began = asyncio.get_running_loop().time()
+        await pool.have(dispatcher, 12, 1)
+        assert asyncio.get_running_loop().time() - began < 4, "2 s, and as much for kube-scheduler and slow machines"
+        await pool.stay(dispatcher, 12, 1)
+        await held(dispatcher, "NoRoomNow", 17)
+
+
+async def test_room_that_somebody_else_takes_is_not_counted_until_it_is_free_again(place: Place) -> None:
+    async with a_pool(place, 1) as pool, place.playing(), in_pool(place, MAX_PENDING=0) as dispatcher:
+        foreign = await pool.occupy(pool.names[0])
+        await dispatcher.ready()
+        await insert(place, 6, **CORE)
+        await held(dispatcher, "NoRoomNow", 6)
+        await pool.stay(dispatcher, 0, 0)
+        await pool.vacate(foreign)
+        await pool.stay(dispatcher, 4, 0)
+        await held(dispatcher, "NoRoomNow", 2)
+
+
+@pytest.mark.parametrize(
+    ("refuse", "allow"),
+    [
+        ({"unschedulable": True}, {"unschedulable": None}),
+        ({"taints": [{"key": "team", "value": "x", "effect": "NoSchedule"}]}, {"taints": None}),
+    ],
+    ids=["cordon", "taint"],
+)
+async def test_node_that_pods_may_not_have_gets_none(place: Place, refuse: Json, allow: Json) -> None:
+    async with a_pool(place, 1) as pool, place.playing(), in_pool(place, MAX_PENDING=0) as dispatcher:
+        await pool.change(pool.names[0], refuse)
+        await dispatcher.ready()
+        await insert(place, 2, **CORE)
+        await held(dispatcher, "NoRoomNow" if "unschedulable" in refuse else "NeverFits", 2)
+        await pool.stay(dispatcher, 0, 0)
+        await pool.change(pool.names[0], allow)
+        await pool.have(dispatcher, 2, 0)
+
+
+async def test_shape_that_fits_is_launched_behind_two_that_do_not(place: Place) -> None:
+    async with a_pool(place, 1) as pool, place.playing(), in_pool(place) as dispatcher:
+        await pool.occupy(pool.names[0], "3")
+        await dispatcher.ready()
+        await insert(place, 300, priority=1, **{**CORE, "spec": {"cpu": "2"}})
+        await insert(place, 300, priority=2, **{**CORE, "spec": {"cpu": "5"}})
+        (small,) = await insert(place, 1, priority=900, **CORE)
+        await reaches(place, dispatcher, small, "processing")
+        await pool.stay(dispatcher, 1, 2)
+        await held(dispatcher, "NoRoomNow", 299)
+        await held(dispatcher, "NeverFits", 299)
+
+
+async def test_wait_for_room_costs_a_row_nothing(place: Place) -> None:
+    """Through start deadlines, a kill of both replicas and a change of leader."""
+    settings: dict[str, object] = {"START_DEADLINE_SECONDS": 10, "MAX_PENDING": 1}
+    async with a_pool(place, 1) as pool, place.playing():
+        foreign = await pool.occupy(pool.names[0])
+        (row,) = await insert(place, 1, **{**CORE, "env": {}})
+        async with in_pool(place, **settings) as first:
+            await pool.stay(first, 0, 1)
+            await wait_for(waited_for(20), "two start deadlines are over", 40, check=first.check)
+            await first.kill()
+        await place.end_term()
+        async with in_pool(place, **settings) as second:
+            await pool.stay(second, 0, 1)
+            await pool.vacate(foreign)
+            done = await reaches(place, second, row, "succeeded", 30)
+    assert (done["failures"], done["launch"], done["attempt"]) == (0, 1, 1)
+
+
+def waited_for(seconds: float) -> Callable[[], bool]:
+    until = asyncio.get_running_loop().time() + seconds
+    return lambda: asyncio.get_running_loop().time() >= until

@@ -1,0 +1,53 @@
+"""Nodes, Pods and needs for tests of room, in cores and GiB."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from dispatcher.admission.room import Room
+from dispatcher.admission.room_index import RoomIndex
+from dispatcher.admission.room_view import RoomView
+from dispatcher.model.amounts import milli_of
+from dispatcher.model.capacity import BoundPod
+from dispatcher.model.cluster import Node, PriorityClass
+from dispatcher.model.launches import Unplaced
+from dispatcher.model.needs import PodNeeds
+
+
+def amounts_of(written: Mapping[str, str]) -> dict[str, int]:
+    return {name: milli_of(amount) for name, amount in written.items()}
+
+
+def a_node(name: str = "n1", *, cpu: str = "4", memory: str = "8Gi", pods: str = "10", **facts: Any) -> Node:
+    more = facts.pop("size", {})
+    size = amounts_of({"cpu": cpu, "memory": memory, "pods": pods, **more})
+    return Node(name, size={name: amount for name, amount in size.items() if amount}, **facts)
+
+
+def needs(cpu: str = "1", memory: str = "1Gi", more: Mapping[str, str] = {}, **facts: Any) -> PodNeeds:
+    asks = amounts_of({"cpu": cpu, "memory": memory, "pods": "1", **more})
+    return PodNeeds(tuple(sorted((name, amount) for name, amount in asks.items() if amount)), **facts)
+
+
+def a_bound_pod(node: str, *, name: str = "p", cpu: str = "1", memory: str = "1Gi", **facts: Any) -> BoundPod:
+    return BoundPod(f"others/{name}", node, amounts_of({"cpu": cpu, "memory": memory, "pods": "1"}), **facts)
+
+
+def view_of(
+    nodes: Iterable[Node], pods: Iterable[BoundPod] = (), classes: Iterable[PriorityClass] = (), *scheduler: str
+) -> RoomView:
+    index = RoomIndex(scheduler, 100 if scheduler else 0)
+    for node in nodes:
+        index.hear_node(None, node)
+    for pod in pods:
+        index.hear_pod(None, pod)
+    for one in classes:
+        index.hear_priority_class(None, one)
+    return index.view()
+
+
+def room(nodes: Iterable[Node], pods: Iterable[BoundPod] = (), classes: Iterable[PriorityClass] = ()) -> Room:
+    return Room(view_of(nodes, pods, classes))
+
+
+def unplaced(needs: PodNeeds | None, shape: str = "small", queue: str = "q", submitter: str = "team_a") -> Unplaced:
+    return Unplaced(queue, submitter, shape, needs)

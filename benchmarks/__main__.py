@@ -8,6 +8,7 @@ PROMISES = (
     "idle_insert",
     "burst",
     "idle_cycle",
+    "room_cycle",
     "other_inserts",
     "hostile_team",
     "requests_per_task",

@@ -161,7 +161,7 @@ def without_room(pod: Unplaced, snapshot: ClusterSnapshot) -> Hold | None:
     room = snapshot.room
     if room is None or pod.needs is None or room.node_for(pod.needs) != NO_NODE or may_probe(pod, room, snapshot):
         return None
-    could_fit, detail = room.why_not(pod.needs)
+    could_fit, detail = room.view.why_not(pod.needs)
     return Hold(HoldReason.NO_ROOM_NOW if could_fit else HoldReason.NEVER_FITS, detail)
 
 

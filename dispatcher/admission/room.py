@@ -7,14 +7,14 @@ What the dispatcher cannot judge is left out, and kube-scheduler decides: claims
 topology spread, host ports, defaults of a LimitRange, overhead of a RuntimeClass.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dispatcher.admission.room_view import LevelOfRoom, RoomView, fits, score
-from dispatcher.model.amounts import NOTHING, Amounts, added, less, written
+from dispatcher.admission.room_view import LevelOfRoom, RoomView
+from dispatcher.model.amounts import NOTHING, Amounts, added
 from dispatcher.model.launches import Unplaced
 from dispatcher.model.needs import PodNeeds
 
@@ -38,12 +38,12 @@ class Waiting(Struct, frozen=True):
     by_submitter: Mapping[str, int] = {}
     total: int = 0
 
-    def with_pod(self, pod: Unplaced) -> "Waiting":
+    def with_pods(self, pod: Unplaced, count: int = 1) -> "Waiting":
         return Waiting(
-            more(self.by_shape, pod.shape),
-            more(self.by_queue, (pod.queue, pod.shape)),
-            more(self.by_submitter, pod.submitted_by),
-            self.total + 1,
+            more(self.by_shape, pod.shape, count),
+            more(self.by_queue, (pod.queue, pod.shape), count),
+            more(self.by_submitter, pod.submitted_by, count),
+            self.total + count,
         )
 
 
@@ -51,80 +51,73 @@ class Room(Struct, frozen=True):
     """The room that is left for the next launch of a cycle.
 
     view: nodes and free amounts at the beginning of the cycle.
-    taken: amounts that our Pods without a node will take, by node: each is counted on the best node for it.
+    taken: amounts that our Pods without a node will take, by node.
     waiting: our Pods for which there was no node.
-    best: answers of `node_for`.
+    turn: by needs, the place in the list of nodes with room from which the next node is taken.
+    best: answers of `node_for`, each with its place in that list.
     """
 
     view: RoomView
     taken: Mapping[str, Amounts] = {}
     waiting: Waiting = Waiting()
-    best: dict[PodNeeds, str] = {}
+    turn: Mapping[PodNeeds, int] = {}
+    best: dict[PodNeeds, tuple[str, int]] = {}
 
     def node_for(self, needs: PodNeeds | None) -> str:
-        """The best node with room, ANY_NODE for a Pod that is not judged, or NO_NODE."""
-        if needs is None:
-            return ANY_NODE
+        """A node with room, ANY_NODE for a Pod that is not judged, or NO_NODE.
+
+        Pods with equal needs take turns on the nodes, the best node first.
+        """
+        return self._find(needs)[0] if needs is not None else ANY_NODE
+
+    def _find(self, needs: PodNeeds) -> tuple[str, int]:
         if needs not in self.best:
-            self.best[needs] = self._find(needs)
+            threshold = self.view.threshold(needs)
+            self.best[needs] = (ANY_NODE, 0) if threshold is None else self._search(needs, self.view.level(threshold))
         return self.best[needs]
 
-    def _find(self, needs: PodNeeds) -> str:
-        threshold = self.view.threshold(needs)
-        if threshold is None:
-            return ANY_NODE
-        level = self.view.level(threshold)
-        for group in self.view.groups(needs, level):
-            if found := self._best_of(group, needs, level):
-                return found
-        return NO_NODE
+    def _search(self, needs: PodNeeds, level: LevelOfRoom) -> tuple[str, int]:
+        found = self.view.nodes_with_room(needs, level)
+        fitting = (at for at in found.places(self.turn.get(needs, 0)) if self._fits(needs, found.names[at], level))
+        at = next(fitting, None)
+        return (found.names[at], at) if at is not None else (NO_NODE, 0)
 
-    def _best_of(self, group: Iterable[tuple[float, str]], needs: PodNeeds, level: LevelOfRoom) -> str:
-        """`group`: the best first. What is taken only makes a node worse."""
-        best, points = NO_NODE, float("-inf")
-        for points_before, name in group:
-            if points_before <= points:
-                break
-            taken = self.taken.get(name, NOTHING)
-            free = less(level.free[name], taken)
-            if fits(needs.asks, free) and (now := score(free, self.view.nodes[name].size)) > points:
-                best, points = name, now
-        return best
+    def _fits(self, needs: PodNeeds, node: str, level: LevelOfRoom) -> bool:
+        """Whether the node has room beside what is taken of it. Without that it had room."""
+        taken, free = self.taken.get(node), level.free[node]
+        return taken is None or all(free.get(name, 0) - taken.get(name, 0) >= amount for name, amount in needs.asks)
 
     def with_launch(self, pod: Unplaced) -> "Room":
         """The room after one more launch."""
-        node = self.node_for(pod.needs)
+        if pod.needs is None:
+            return self
+        node, at = self._find(pod.needs)
         if node == NO_NODE:
-            return replace(self, waiting=self.waiting.with_pod(pod))
-        if node == ANY_NODE or pod.needs is None:
+            return replace(self, waiting=self.waiting.with_pods(pod))
+        if node == ANY_NODE:
             return self
         taken = {**self.taken, node: added(self.taken.get(node, NOTHING), dict(pod.needs.asks))}
         # Room only shrinks within a cycle: an answer stays true unless its node was taken.
-        return Room(self.view, taken, self.waiting, {needs: one for needs, one in self.best.items() if one != node})
+        best = {needs: one for needs, one in self.best.items() if one[0] != node}
+        return Room(self.view, taken, self.waiting, {**self.turn, pod.needs: at + 1}, best)
 
-    def why_not(self, needs: PodNeeds) -> tuple[bool, str]:
-        """Whether a node could ever have room, and why none has room now."""
-        asked = told(needs.asks)
-        if self.view.is_large_enough_somewhere(needs):
-            return True, f"no node has room for {asked} now"
-        if (largest := self.view.largest(needs)) is None:
-            return False, f"none of {len(self.view.nodes)} nodes may have it: taints, node selector or node affinity"
-        size = told((name, largest.size.get(name, 0)) for name, _ in needs.asks)
-        return False, f"no node is large enough for {asked}, even when empty; the largest, {largest.name}, has {size}"
+    def with_launches(self, pod: Unplaced, count: int) -> "Room":
+        """The room after launches whose Pods are alike."""
+        room = self
+        for left in range(count, 0, -1):
+            if room.node_for(pod.needs) == NO_NODE:
+                return replace(room, waiting=room.waiting.with_pods(pod, left))
+            room = room.with_launch(pod)
+        return room
 
 
-def room_of(view: RoomView, unplaced: Iterable[Unplaced]) -> Room:
-    """The room that Pods without a node leave."""
+def room_of(view: RoomView, unplaced: Mapping[Unplaced, int]) -> Room:
+    """The room that Pods without a node leave. `unplaced`: how many there are of each."""
     room = Room(view)
-    for pod in unplaced:
-        room = room.with_launch(pod)
+    for pod, count in unplaced.items():
+        room = room.with_launches(pod, count)
     return room
 
 
-def told(amounts: Iterable[tuple[str, int]]) -> str:
-    """Amounts in thousandths as text: `cpu 2, memory 4Gi`."""
-    return ", ".join(f"{name} {written(name, amount)}" for name, amount in amounts if name != "pods")
-
-
-def more(counts: Mapping[K, int], key: K) -> dict[K, int]:
-    return {**counts, key: counts.get(key, 0) + 1}
+def more(counts: Mapping[K, int], key: K, count: int) -> dict[K, int]:
+    return {**counts, key: counts.get(key, 0) + count}

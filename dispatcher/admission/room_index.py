@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from dispatcher.admission.room_view import LevelOfRoom, RoomView, free_for, nodes_to_find
+from dispatcher.admission.room_view import KnownSizes, LevelOfRoom, RoomView, free_for, is_lasting, nodes_to_find
 from dispatcher.model.amounts import Amounts, added, without
 from dispatcher.model.capacity import BoundPod
 from dispatcher.model.cluster import Node, PriorityClass
@@ -27,6 +27,7 @@ class RoomIndex:
         self._classes: dict[str, PriorityClass] = {}
         self._levels: dict[int, LevelIndex] = {}
         self._changed: set[str] = set()
+        self._sizes = KnownSizes()
         self._last: RoomView | None = None
 
     def hear_node(self, before: Node | None, after: Node | None) -> None:
@@ -36,6 +37,8 @@ class RoomIndex:
         if after is not None:
             self._nodes[after.name] = after
             self._changed.add(after.name)
+        if lasting(before) != lasting(after):
+            self._sizes = KnownSizes()
 
     def hear_pod(self, before: BoundPod | None, after: BoundPod | None) -> None:
         """A Pod that preempts others uses the room of its nominated node already."""
@@ -77,7 +80,7 @@ class RoomIndex:
             schedulers=self._schedulers,
             most=most,
             start=last.start + most if last else 0,
-            large_enough=last.large_enough if last else {},
+            sizes=self._sizes,
             levels={threshold: level.copy() for threshold, level in self._levels.items()},
         )
 
@@ -91,6 +94,11 @@ class RoomIndex:
     def _count(self, node: str, asked: Asked) -> None:
         self._asked[node] = {priority: amounts for priority, amounts in asked.items() if amounts}
         self._changed.add(node)
+
+
+def lasting(node: Node | None) -> object:
+    """The part of a node that decides whether it is ever large enough. A node that flaps changes only the rest."""
+    return node and (node.size, node.labels, [taint for taint in node.taints if is_lasting(taint)])
 
 
 class LevelIndex:

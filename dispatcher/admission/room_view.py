@@ -12,9 +12,10 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+import msgspec
 from msgspec import Struct
 
-from dispatcher.model.amounts import Amounts, less
+from dispatcher.model.amounts import Amounts, less, written
 from dispatcher.model.cluster import Node, PriorityClass
 from dispatcher.model.needs import OF_THE_MOMENT, PodNeeds, Taint, is_selected, untolerated
 
@@ -54,6 +55,30 @@ class LevelOfRoom(Struct, frozen=True):
     order: Mapping[str, Sequence[tuple[int, str]]]
 
 
+class Sizes(Struct, frozen=True):
+    """Whether a node that a Pod may have is large enough when it is empty; and the one that comes closest, if any."""
+
+    is_enough: bool
+    largest: Node | None
+
+
+class KnownSizes:
+    """Answers about the sizes of nodes, as long as no node's size, labels or lasting taints change."""
+
+    def __init__(self) -> None:
+        self.of: dict[PodNeeds, Sizes] = {}
+        self._groups: list[tuple[Amounts, list[Node]]] = []
+
+    def groups(self, nodes: Mapping[str, Node]) -> list[tuple[Amounts, list[Node]]]:
+        """The nodes of each size."""
+        if not self._groups:
+            found: dict[tuple[tuple[str, int], ...], list[Node]] = {}
+            for node in nodes.values():
+                found.setdefault(tuple(sorted(node.size.items())), []).append(node)
+            self._groups = [(group[0].size, group) for group in found.values()]
+        return self._groups
+
+
 class RoomView(Struct, frozen=True):
     """Nodes and their free amounts at one moment. Answers are remembered, because the moment never changes.
 
@@ -63,9 +88,10 @@ class RoomView(Struct, frozen=True):
     schedulers: further schedulers that work as kube-scheduler does.
     most: how many nodes with room one search finds.
     start: where a search begins.
-    large_enough: for Pods that had no room: a node that is large enough for them when it is empty.
+    sizes: what is known of the nodes' sizes. It outlives the moment, because sizes seldom change.
     levels: by threshold.
-    found: nodes with room that were found, by needs.
+    found: nodes with room, by needs.
+    reasons: answers of `why_not`.
     """
 
     nodes: Mapping[str, Node]
@@ -74,9 +100,10 @@ class RoomView(Struct, frozen=True):
     schedulers: frozenset[str] = frozenset()
     most: int = LEAST_NODES
     start: int = 0
-    large_enough: dict[PodNeeds, str] = {}
+    sizes: KnownSizes = msgspec.field(default_factory=KnownSizes)
     levels: dict[int, LevelOfRoom] = {}
     found: dict[PodNeeds, "Found"] = {}
+    reasons: dict[PodNeeds, tuple[bool, str]] = {}
 
     def threshold(self, needs: PodNeeds) -> int | None:
         """The lowest priority of Pods that our Pod may not preempt. None: nothing can be said about the Pod."""
@@ -100,13 +127,13 @@ class RoomView(Struct, frozen=True):
             self.levels[threshold] = LevelOfRoom(free, {name: sorted(amounts) for name, amounts in order.items()})
         return self.levels[threshold]
 
-    def groups(self, needs: PodNeeds, level: LevelOfRoom) -> Iterator[Sequence[tuple[float, str]]]:
-        """Nodes with room for the Pod as (score, name), the best first, in groups of as many as one search finds."""
+    def nodes_with_room(self, needs: PodNeeds, level: LevelOfRoom) -> "Found":
         if needs not in self.found:
             self.found[needs] = Found(self._search(needs, level))
-        return iter(self.found[needs])
+        return self.found[needs]
 
-    def _search(self, needs: PodNeeds, level: LevelOfRoom) -> Iterator[Sequence[tuple[float, str]]]:
+    def _search(self, needs: PodNeeds, level: LevelOfRoom) -> Iterator[list[str]]:
+        """Groups of as many nodes as one search finds; in each group the best first."""
         names, group = names_with_most_of_it(needs, level), list[tuple[float, str]]()
         begin = self.start % len(names) if names else 0
         taints: dict[tuple[Taint, ...], bool] = {}
@@ -115,10 +142,10 @@ class RoomView(Struct, frozen=True):
             if fits(needs.asks, level.free[name]) and self._may_have(needs, name, taints):
                 group.append((score(level.free[name], self.nodes[name].size), name))
                 if len(group) == self.most:
-                    yield sorted(group, reverse=True)
+                    yield best_first(group)
                     group = []
         if group:
-            yield sorted(group, reverse=True)
+            yield best_first(group)
 
     def _may_have(self, needs: PodNeeds, name: str, known: dict[tuple[Taint, ...], bool]) -> bool:
         """Whether taints, selector and affinity let the Pod have the node."""
@@ -127,45 +154,67 @@ class RoomView(Struct, frozen=True):
             known[node.taints] = untolerated(node.taints, needs.tolerations) is None
         return known[node.taints] and is_selected(needs, name, node.labels)
 
-    def is_large_enough_somewhere(self, needs: PodNeeds) -> bool:
-        """Whether a node would have room if no Pod and no taint of the moment were on it."""
-        known = self.nodes.get(self.large_enough.get(needs, ""))
-        if known is None or not could_take(needs, known):
-            found = next((node for node in self.nodes.values() if could_take(needs, node)), None)
-            if found is None:
-                return False
-            self.large_enough[needs] = found.name
-        return True
+    def why_not(self, needs: PodNeeds) -> tuple[bool, str]:
+        """Of a Pod without room: whether a node could ever have room, and why none has room now."""
+        if needs not in self.reasons:
+            self.reasons[needs] = self._why_not(needs)
+        return self.reasons[needs]
 
-    def largest(self, needs: PodNeeds) -> Node | None:
-        """The node that comes closest to being large enough, of those that the Pod may have."""
-        allowed = [node for node in self.nodes.values() if may_have_one_day(needs, node)]
-        return max(allowed, key=lambda node: (covered(needs.asks, node.size), node.name), default=None)
+    def _why_not(self, needs: PodNeeds) -> tuple[bool, str]:
+        sizes, asked = self.sizes_for(needs), told(needs.asks)
+        if sizes.is_enough:
+            return True, f"no node has room for {asked} now"
+        if sizes.largest is None:
+            return False, f"none of {len(self.nodes)} nodes may have it: taints, node selector or node affinity"
+        size = told((name, sizes.largest.size.get(name, 0)) for name, _ in needs.asks)
+        largest = f"the largest, {sizes.largest.name}, has {size}"
+        return False, f"no node is large enough for {asked}, even when empty; {largest}"
+
+    def sizes_for(self, needs: PodNeeds) -> "Sizes":
+        """Whether a node would have room if no Pod, no cordon and no taint of the moment were on it."""
+        if needs not in self.sizes.of:
+            self.sizes.of[needs] = self._sizes_for(needs)
+        return self.sizes.of[needs]
+
+    def _sizes_for(self, needs: PodNeeds) -> "Sizes":
+        """Looks at the sizes that come closest first. Many nodes have one size, so few nodes are looked at."""
+        groups = sorted(self.sizes.groups(self.nodes), key=lambda group: covered(needs.asks, group[0]), reverse=True)
+        for size, nodes in groups:
+            allowed = next((node for node in nodes if may_have_one_day(needs, node)), None)
+            if allowed is not None:
+                return Sizes(fits(needs.asks, size), allowed)
+        return Sizes(False, None)
 
 
 class Found:
-    """Groups of nodes that one search finds, each looked for when it is first needed."""
+    """Nodes with room for one kind of Pod. Further nodes are looked for when they are needed."""
 
-    def __init__(self, groups: Iterator[Sequence[tuple[float, str]]]) -> None:
+    def __init__(self, groups: Iterator[list[str]]) -> None:
+        self.names: list[str] = []
         self._groups = groups
-        self._known: list[Sequence[tuple[float, str]]] = []
 
-    def __iter__(self) -> Iterator[Sequence[tuple[float, str]]]:
-        yield from self._known
-        for group in self._groups:
-            self._known.append(group)
-            yield group
+    def places(self, begin: int) -> Iterator[int]:
+        """Places in `names`: from `begin` on, then those before it. After them, further names are added."""
+        known = len(self.names)
+        yield from range(begin, known)
+        yield from range(min(begin, known))
+        while group := next(self._groups, None):
+            self.names += group
+            yield from range(known, known := len(self.names))
 
 
 def names_with_most_of_it(needs: PodNeeds, level: LevelOfRoom) -> Sequence[tuple[int, str]]:
     """The nodes with enough of one resource: of the one that the fewest nodes have enough of."""
-    found: Sequence[tuple[int, str]] | None = None
-    for resource, amount in needs.asks:
-        order = level.order.get(resource, ())
-        begin = bisect_left(order, (amount, ""))
-        if found is None or len(order) - begin < len(found):
-            found = order[begin:]
-    return [(0, name) for name in level.free] if found is None else found
+    orders = [(level.order.get(resource, ()), amount) for resource, amount in needs.asks]
+    if not orders:
+        return [(0, name) for name in level.free]
+    enough = [(order, bisect_left(order, (amount, ""))) for order, amount in orders]
+    order, begin = min(enough, key=lambda one: len(one[0]) - one[1])
+    return order[begin:]
+
+
+def best_first(group: Iterable[tuple[float, str]]) -> list[str]:
+    return [name for _, name in sorted(group, reverse=True)]
 
 
 def fits(asks: Iterable[tuple[str, int]], free: Amounts) -> bool:
@@ -178,16 +227,21 @@ def score(free: Amounts, size: Amounts) -> float:
     return sum(shares) / len(shares) if shares else 0
 
 
-def could_take(needs: PodNeeds, node: Node) -> bool:
-    """Whether the node would have room when it is empty. Taints of the moment and cordons go by themselves."""
-    return fits(needs.asks, node.size) and may_have_one_day(needs, node)
-
-
 def may_have_one_day(needs: PodNeeds, node: Node) -> bool:
-    lasting = (taint for taint in node.taints if not taint.key.startswith(OF_THE_MOMENT))
+    lasting = filter(is_lasting, node.taints)
     return untolerated(lasting, needs.tolerations) is None and is_selected(needs, node.name, node.labels)
+
+
+def is_lasting(taint: Taint) -> bool:
+    """Cordons and taints of the moment go by themselves, or when somebody has done their work on the node."""
+    return not taint.key.startswith(OF_THE_MOMENT)
 
 
 def covered(asks: Iterable[tuple[str, int]], size: Amounts) -> float:
     """The smallest part of what is asked that the node has."""
     return min((size.get(resource, 0) / amount for resource, amount in asks), default=1)
+
+
+def told(amounts: Iterable[tuple[str, int]]) -> str:
+    """Amounts in thousandths as text: `cpu 2, memory 4Gi`."""
+    return ", ".join(f"{name} {written(name, amount)}" for name, amount in amounts if name != "pods")

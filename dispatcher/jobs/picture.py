@@ -7,7 +7,7 @@ The dispatcher and the janitor judge rows by the same code. Judging a row change
 as a value, `Carried`.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
@@ -99,15 +99,14 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
         unseen = [(one.queue, one.submitted_by) for one in self.creates.unseen.values()]
         return [(job.queue, job.submitted_by) for job in self.all_jobs if not job.is_finished] + unseen
 
-    def unplaced(self) -> list[Unplaced]:
-        """Launches whose Pods need a node and have none, the oldest Jobs first; then unseen creates."""
-        waiting = [job for job in self.all_jobs if needs_node(job, self.cluster)]
-        waiting.sort(key=lambda job: (job.created_at, job.task_id))
+    def unplaced(self) -> Mapping[Unplaced, int]:
+        """Launches whose Pods need a node and have none, and unseen creates: how many there are of each."""
         placed = jobs_with_node(self.cluster) if self.creates.unseen else set()
-        unseen = [one for one in self.creates.unseen.values() if one.name not in placed]
-        return [Unplaced(job.queue, job.submitted_by, job.shape, job.needs) for job in waiting] + [
-            Unplaced(one.queue, one.submitted_by, one.offer.shape, one.offer.needs) for one in unseen
-        ]
+        waiting = (job for job in self.all_jobs if needs_node(job, self.cluster))
+        unseen = (one for one in self.creates.unseen.values() if one.name not in placed)
+        found = Counter((job.queue, job.submitted_by, job.shape, job.needs) for job in waiting)
+        found.update((one.queue, one.submitted_by, one.offer.shape, one.offer.needs) for one in unseen)
+        return {Unplaced(*key): count for key, count in found.items()}
 
     def unseen_count(self) -> int:
         """Number of creates that the view does not show yet."""

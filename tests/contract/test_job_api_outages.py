@@ -75,17 +75,21 @@ class TestAccess:
         assert access.fault == ""
 
     async def test_fault_names_exactly_the_missing_verbs(self, account: Account) -> None:
-        await account.allow(jobs=["get", "list", "watch"], pods=["get", "list", "delete"])
-        told = f"in namespace {account.namespace} not allowed: create jobs, delete jobs, patch jobs, watch pods"
+        await account.allow(jobs=["get", "list", "watch"], pods=["get", "list"])
+        told = f"in namespace {account.namespace} not allowed: create jobs, delete jobs, patch jobs, delete pods"
         await says(account, account.access(), told)
 
-    async def test_rights_on_nodes_are_needed_only_for_watching_nodes(self, account: Account) -> None:
+    async def test_rights_on_the_cluster_are_needed_only_to_judge_room(self, account: Account) -> None:
         binding = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/dispatcher-nodes"
         await account.plane.admin("DELETE", binding)
-        await says(account, account.access(), "cluster-wide not allowed: list nodes, watch nodes")
+        verbs = [
+            f"{verb} {resource}" for resource in ("nodes", "pods", "priorityclasses") for verb in ("list", "watch")
+        ]
+        await says(account, account.access(), f"cluster-wide not allowed: {', '.join(verbs)}")
         without_nodes = account.access(with_nodes=False)
-        await without_nodes.check()
-        assert without_nodes.fault == ""
+        await says(account, without_nodes, f"in namespace {account.namespace} not allowed: list pods, watch pods")
+        await account.allow(pods=["list", "watch", "delete"])
+        await says(account, without_nodes, "")
 
 
 class TestOutage:

@@ -21,7 +21,7 @@ from tests.controlplane.objects import is_ready
 CLASSES_PATH = "/apis/scheduling.k8s.io/v1/priorityclasses"
 NODES_PATH = "/api/v1/nodes"
 AT_ONCE = 100
-NUMBER = int(os.environ.get("ROOM_CLUSTERS", "200"))
+NUMBER = int(os.environ.get("ROOM_CLUSTERS", "100"))
 """Clusters of one run. `make fuzz` has 2,000."""
 
 

@@ -1,5 +1,7 @@
 """Rows without room: their reason, and which of them may wait as probes."""
 
+from collections import Counter
+
 import pytest
 
 from dispatcher.admission.gates import Candidate, judge, without_room
@@ -26,8 +28,8 @@ def reason_of(cpu: str, snapshot: ClusterSnapshot) -> HoldReason | None:
 
 @pytest.mark.parametrize(("cpu", "reason"), [("3", None), ("4", HoldReason.NO_ROOM_NOW), ("5", HoldReason.NEVER_FITS)])
 def test_row_without_room_is_held_while_a_probe_waits(cpu: str, reason: HoldReason | None) -> None:
-    assert reason_of(cpu, a_snapshot(room=room_of(FULL_NODE, ()))) is None
-    assert reason_of(cpu, a_snapshot(room=room_of(FULL_NODE, [a_pod_of("5")]))) is reason
+    assert reason_of(cpu, a_snapshot(room=room_of(FULL_NODE, {}))) is None
+    assert reason_of(cpu, a_snapshot(room=room_of(FULL_NODE, {a_pod_of("5"): 1}))) is reason
 
 
 def test_room_is_not_judged_without_a_view_of_it() -> None:
@@ -49,7 +51,7 @@ def test_room_is_not_judged_without_a_view_of_it() -> None:
 def test_probes_are_bounded_over_all_queues_and_for_the_queue(
     most: int, of_queue: int | None, waiting: list[Unplaced], is_held: bool
 ) -> None:
-    room = room_of(FULL_NODE, waiting)
+    room = room_of(FULL_NODE, Counter(waiting))
     found = reason_of("4", a_snapshot(a_queue(max_pending=of_queue), max_pending=most, room=room))
     assert (found is HoldReason.NO_ROOM_NOW) is is_held
 
@@ -57,7 +59,7 @@ def test_probes_are_bounded_over_all_queues_and_for_the_queue(
 def test_shapes_that_fit_nowhere_never_use_up_the_cap() -> None:
     """A tenth of MAX_JOBS may wait as probes, at least one Job and at most ten."""
     for max_jobs, most in ((1, 1), (19, 1), (20, 2), (100, 10), (5000, 10)):
-        room, launched = room_of(FULL_NODE, ()), 0
+        room, launched = room_of(FULL_NODE, {}), 0
         for number in range(60):
             pod = unplaced(needs(str(100 + number)), f"shape-{number}", "default", f"team_{number % 9}")
             snapshot = a_snapshot(max_jobs=max_jobs, room=room)
@@ -69,7 +71,7 @@ def test_shapes_that_fit_nowhere_never_use_up_the_cap() -> None:
 @pytest.mark.fault(41)
 def test_submitter_with_shapes_that_fit_nowhere_leaves_probes_to_others() -> None:
     waiting = [unplaced(needs(str(number)), f"shape-{number}", "default", "hostile") for number in range(100, 110)]
-    room = room_of(FULL_NODE, ())
+    room = room_of(FULL_NODE, {})
     for pod in waiting:
         if without_room(pod, a_snapshot(room=room)) is None:
             room = room.with_launch(pod)

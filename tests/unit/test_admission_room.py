@@ -135,13 +135,22 @@ def test_pod_gets_only_nodes_that_it_may_have(node: Node, facts: dict[str, Any],
 # Our own launches
 
 
-def test_launch_takes_its_amounts_from_the_best_node() -> None:
-    left = room([a_node("small"), a_node("large", cpu="8", memory="64Gi")], [a_bound_pod("small")])
-    for expected in ("large", "large", "large", "small"):
-        assert left.node_for(needs()) == expected
-        left = left.with_launch(unplaced(needs()))
-    each = {"cpu": 1000, "memory": 2**30 * 1000, "pods": 1000}
-    assert left.taken == {"small": each, "large": {name: 3 * amount for name, amount in each.items()}}
+def test_launches_take_turns_on_the_nodes_with_room_the_best_one_first() -> None:
+    left = room([a_node("small"), a_node("large", cpu="8")], [a_bound_pod("small")])
+    for expected in ("large", "small", "large", "small", "large", "large", "large", NO_NODE):
+        assert left.node_for(needs("1500m", "1Mi")) == expected
+        left = left.with_launch(unplaced(needs("1500m", "1Mi")))
+    each = {"cpu": 1500, "memory": 2**20 * 1000, "pods": 1000}
+    assert left.taken["small"] == {name: 2 * amount for name, amount in each.items()}
+    assert left.taken["large"] == {name: 5 * amount for name, amount in each.items()}
+
+
+def test_question_about_room_changes_nothing() -> None:
+    left = room([a_node("a"), a_node("b")])
+    before = [left.node_for(needs()) for _ in range(3)]
+    after = left.with_launch(unplaced(needs()))
+    assert after.node_for(needs()) != before[0]
+    assert [left.node_for(needs()) for _ in range(3)] == before == [before[0]] * 3
 
 
 def test_launches_of_one_cycle_never_take_more_than_there_is() -> None:
@@ -153,7 +162,7 @@ def test_launches_of_one_cycle_never_take_more_than_there_is() -> None:
 
 
 def test_pods_without_room_wait_as_probes() -> None:
-    pods = [unplaced(needs("4")), unplaced(needs("4")), unplaced(needs("9"), "large", "r"), unplaced(None)]
+    pods = {unplaced(needs("4")): 2, unplaced(needs("9"), "large", "r"): 1, unplaced(None): 3}
     left = room_of(view_of([a_node()]), pods)
     assert left.waiting == Waiting({"small": 1, "large": 1}, {("q", "small"): 1, ("r", "large"): 1}, {"team_a": 2}, 2)
 
@@ -161,11 +170,14 @@ def test_pods_without_room_wait_as_probes() -> None:
 def test_search_goes_on_beyond_the_nodes_that_it_found_first() -> None:
     """The first 100 nodes with room are taken by our own launches."""
     nodes = [a_node(f"n{number:03}") for number in range(150)]
-    left = room_of(view_of(nodes), [unplaced(needs("4"))] * 149)
+    left = room_of(view_of(nodes), {unplaced(needs("4")): 149})
     assert left.waiting.total == 0
     last = left.node_for(needs("4"))
     assert last not in {NO_NODE, *left.taken}
-    assert left.with_launch(unplaced(needs("4"))).node_for(needs("4")) == NO_NODE
+    full = left.with_launch(unplaced(needs("4")))
+    assert full.node_for(needs("4")) == NO_NODE
+    assert full.node_for(needs("1")) == NO_NODE
+    assert full.node_for(PodNeeds()) != NO_NODE, "a Pod that asks for nothing"
 
 
 def test_searches_begin_at_another_node_each_time() -> None:
@@ -185,13 +197,13 @@ def test_searches_begin_at_another_node_each_time() -> None:
 
 
 def test_hold_says_that_nodes_are_large_enough_and_full() -> None:
-    could_fit, words = room([a_node()], [a_bound_pod("n1")]).why_not(needs("4", "1Gi"))
+    could_fit, words = room([a_node()], [a_bound_pod("n1")]).view.why_not(needs("4", "1Gi"))
     assert (could_fit, words) == (True, "no node has room for cpu 4, memory 1Gi now")
 
 
 def test_hold_names_the_largest_node_if_none_is_large_enough() -> None:
     nodes = [a_node("small", cpu="2"), a_node("large", cpu="16", memory="64Gi"), a_node("other", memory="32Gi")]
-    could_fit, words = room(nodes).why_not(needs("17500m", "1Gi"))
+    could_fit, words = room(nodes).view.why_not(needs("17500m", "1Gi"))
     assert not could_fit
     assert words == (
         "no node is large enough for cpu 17500m, memory 1Gi, even when empty; "
@@ -200,19 +212,19 @@ def test_hold_names_the_largest_node_if_none_is_large_enough() -> None:
 
 
 def test_hold_says_that_no_node_may_be_had() -> None:
-    could_fit, words = room([a_node()]).why_not(needs(selector=(("a", "b"),)))
+    could_fit, words = room([a_node()]).view.why_not(needs(selector=(("a", "b"),)))
     assert (could_fit, words) == (False, "none of 1 nodes may have it: taints, node selector or node affinity")
 
 
 @pytest.mark.parametrize("taint", [CORDON, Taint("node.kubernetes.io/not-ready")])
 def test_taints_of_the_moment_make_no_shape_unfit_for_ever(taint: Taint) -> None:
-    could_fit, _ = room([a_node(taints=(taint,))]).why_not(needs())
+    could_fit, _ = room([a_node(taints=(taint,))]).view.why_not(needs())
     assert could_fit
 
 
 def test_node_that_was_large_enough_is_forgotten_when_it_is_gone() -> None:
     index = RoomIndex([])
     index.hear_node(None, a_node())
-    assert Room(index.view()).why_not(needs("4"))[0]
+    assert index.view().why_not(needs("4"))[0]
     index.hear_node(a_node(), a_node(cpu="2"))
-    assert not Room(index.view()).why_not(needs("4"))[0]
+    assert not index.view().why_not(needs("4"))[0]

@@ -5,7 +5,7 @@ import pytest
 from dispatcher.admission.room import NO_NODE, Room
 from dispatcher.admission.room_index import MOST_THRESHOLDS, RoomIndex
 from dispatcher.model.cluster import PriorityClass
-from dispatcher.model.needs import PodNeeds
+from dispatcher.model.needs import PodNeeds, Taint
 from tests.unit.rooms import a_bound_pod, a_node, needs
 
 NODES = [a_node(f"n{number:02}") for number in range(20)]
@@ -61,6 +61,17 @@ def test_node_that_goes_takes_its_room_along_and_returns_with_its_pods() -> None
     index.hear_pod(None, a_bound_pod("n00", cpu="3"))
     index.hear_node(None, NODES[0])
     assert (node_for(index), node_for(index, needs("1"))) == (NO_NODE, "n00")
+
+
+def test_sizes_are_looked_at_again_only_if_a_node_changes_for_good() -> None:
+    index, flapping = an_index(), a_node("n00", ready=False, taints=(Taint("node.kubernetes.io/not-ready"),))
+    assert index.view().why_not(needs("5"))[0] is False
+    known = index.view().sizes
+    index.hear_node(NODES[0], flapping)
+    assert index.view().sizes is known
+    assert index.view().why_not(needs("5"))[0] is False
+    index.hear_node(flapping, a_node("n00", cpu="5"))
+    assert index.view().why_not(needs("5"))[0] is True
 
 
 def test_resource_that_a_node_loses_is_not_there_any_more() -> None:

@@ -95,16 +95,18 @@ def test_launch_is_unplaced_while_kube_scheduler_looks_for_a_node(
 ) -> None:
     made = a_job(shape="small", needs=NEEDS, **job)
     picture = a_picture([made], a_cluster(pods=[a_pod(made, **pod)] if pod else []))
-    assert picture.unplaced() == [Unplaced("default", "team_a", "small", NEEDS)] * is_unplaced
+    assert picture.unplaced() == ({Unplaced("default", "team_a", "small", NEEDS): 1} if is_unplaced else {})
 
 
 def test_refused_pod_needs_no_node() -> None:
     made = a_job()
-    assert a_picture([made], a_cluster(refusals={made.uid: PodRefusal(NOW, "no")})).unplaced() == []
+    assert a_picture([made], a_cluster(refusals={made.uid: PodRefusal(NOW, "no")})).unplaced() == {}
 
 
 def test_unseen_create_is_unplaced_until_its_pod_has_a_node() -> None:
     creates, made = KnownCreates(unseen={7: OTHER_CREATE}), a_job()
+    both = a_picture([made, a_job(launch=2)], creates=creates).unplaced()
+    assert [(one.submitted_by, count) for one, count in both.items()] == [("team_a", 2), ("team_b", 1)]
     assert [one.submitted_by for one in a_picture(creates=creates).unplaced()] == ["team_b"]
     pod = a_pod(made, name=f"{OTHER_CREATE.name}-x1y2z", node_name="n1")
-    assert a_picture(cluster=a_cluster(pods=[pod]), creates=creates).unplaced() == []
+    assert a_picture(cluster=a_cluster(pods=[pod]), creates=creates).unplaced() == {}

@@ -73,11 +73,11 @@ model: venv ## one row under every interleaving; each rule of the protocol remov
 property: venv ## many rows: caps, order, backlog, time
 	$(BIN)/python $(PYTEST) -n 2 --dist worksteal tests/property
 
-fuzz: venv controlplane ## 100,000 hostile rows and requests, 2,000 rows with lost answers, 30 kills; HOSTILE_SEED=N repeats
+fuzz: venv controlplane ## 100,000 hostile rows and requests, 2,000 rows with lost answers, 30 kills, 2,000 small clusters
 	HYPOTHESIS_PROFILE=nightly $(BIN)/python $(PYTEST) -s $(FUZZ)
 
 FUZZ = tests/contract/test_hostile_rows_fuzzed.py tests/contract/test_extender_fuzzed_requests.py \
-	tests/faults/test_lost_answers.py tests/journey/test_kills.py
+	tests/contract/test_room_agrees.py tests/faults/test_lost_answers.py tests/journey/test_kills.py
 
 controlplane: venv ## build the control plane of the tests, once; low priority, minutes
 	@$(BIN)/python -c 'import shutil; from tests.controlplane.binaries import find_go; find_go(shutil.which("go"))' \

@@ -16,8 +16,9 @@ import structlog
 from aiohttp import web
 from msgspec.structs import replace
 
-from dispatcher.admission.dispatch import Dispatch, DispatchPorts
+from dispatcher.admission.dispatch import Dispatch
 from dispatcher.admission.orders import PlacementPlanner
+from dispatcher.admission.ports import DispatchPorts
 from dispatcher.jobs.launcher import Launcher
 from dispatcher.jobs.memory import Memory
 from dispatcher.jobs.submit import Submitter

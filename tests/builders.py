@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 
 from dispatcher.admission.orders import PlacementPlanner
-from dispatcher.admission.snapshot import Allowance, ClusterSnapshot
+from dispatcher.admission.shares import InFlight, plan_shares
+from dispatcher.admission.snapshot import Allowance, ClusterSnapshot, Load
 from dispatcher.jobs.manifest import Site
 from dispatcher.jobs.observed import ObservedCluster, Rules
 from dispatcher.jobs.overrides import plan_shape
@@ -158,7 +159,7 @@ def a_picture(jobs: Iterable[Job] = (), cluster: ObservedCluster | None = None, 
 
 
 def a_snapshot(*queues: Queue, **changes: Any) -> ClusterSnapshot:
-    """A snapshot with no Job in flight, and with room under all caps."""
+    """A snapshot with no Job in flight, and with room under all caps. Shares are numbers of Jobs."""
     picture = ClusterSnapshot(
         now=NOW,
         queues={queue.name: queue for queue in queues or (a_queue(),)},
@@ -166,7 +167,9 @@ def a_snapshot(*queues: Queue, **changes: Any) -> ClusterSnapshot:
         max_pending=1,
         allowance=Allowance(writes=100, batch=100),
     )
-    return msgspec.structs.replace(picture, **changes)
+    load: Load = changes.get("load", Load())
+    by_jobs: InFlight = {(queue, who, None): count for (queue, who), count in load.by_submitter.items()}
+    return msgspec.structs.replace(picture, **{"shares": plan_shares(by_jobs, {}), **changes})
 
 
 def a_manifest(

@@ -11,31 +11,32 @@ known, but launches and deletes nothing.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import count
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic
 
 import structlog
 from msgspec import Struct
 
 from dispatcher.admission.cycle import Plan, plan_cycle
 from dispatcher.admission.gates import Candidate
-from dispatcher.admission.heads import Index, Offers
+from dispatcher.admission.heads import Index
 from dispatcher.admission.kinds import learn_kinds
-from dispatcher.admission.orders import Histories, PlacementPlanner, make_orders
+from dispatcher.admission.orders import make_orders
+from dispatcher.admission.ports import DispatchPorts, Jobs, P, Picture, Rows
 from dispatcher.admission.room import room_of
 from dispatcher.admission.room_view import RoomView
 from dispatcher.admission.scan import Scan
+from dispatcher.admission.shares import holders, plan_shares
 from dispatcher.admission.snapshot import Allowance, ClusterSnapshot, effective_queues, plan_load, plan_pending
-from dispatcher.model.jobs import End, LaunchGroup
-from dispatcher.model.launches import JobsVerdict, Order, Unplaced
-from dispatcher.model.snapshot import Brakes, ClusterView, Frame
+from dispatcher.model.amounts import NOTHING
+from dispatcher.model.jobs import End
+from dispatcher.model.launches import Order
+from dispatcher.model.snapshot import ClusterView
 from dispatcher.model.tasks import Request, Task
 from dispatcher.model.verdicts import PARKED, Hold, HoldReason
-from dispatcher.runtime.clock import Clock, elapsed
-from dispatcher.runtime.metrics import CYCLE_SECONDS, CYCLE_TASKS, PARKED_TASKS, WAITING_TASKS
+from dispatcher.runtime.metrics import CYCLE_SECONDS, CYCLE_TASKS, PARKED_TASKS, QUEUE_SHARE, WAITING_TASKS
 from dispatcher.runtime.rate import Bucket
 from dispatcher.settings.definition import AdmissionSettings
 
@@ -49,83 +50,6 @@ TAIL_LOOKS: Final = 4
 DEAF_SECONDS: Final = 0.25
 
 
-class Rows(Index, Histories, Protocol):
-    """The rows in one snapshot of the database."""
-
-    now: datetime
-    frame: Frame
-
-    async def tasks(self, ids: Sequence[int]) -> dict[int, Task]: ...
-    async def waiting(self, ids: Sequence[int]) -> tuple[dict[int, Task], dict[int, Request]]: ...
-
-
-class RestingRow(Protocol):
-    """A row that need not be read."""
-
-    @property
-    def attempt(self) -> int: ...
-    @property
-    def queue(self) -> str: ...
-
-
-class Picture(Offers, Protocol):
-    """The Jobs stage's immutable picture of one cycle: judges rows by their Jobs."""
-
-    @property
-    def brakes(self) -> Brakes: ...
-    def rows_to_read(self) -> set[int]: ...
-    def resting(self) -> Mapping[int, RestingRow]: ...
-    def in_flight(self) -> list[tuple[str, str]]: ...
-    def unplaced(self) -> Mapping[Unplaced, int]: ...
-    def unseen_count(self) -> int: ...
-    def launch_groups(self, tasks: Mapping[int, Task]) -> tuple[frozenset[LaunchGroup], frozenset[LaunchGroup]]: ...
-    def tried_at(self, task_id: int) -> float: ...
-    def judge_row(self, task: Task) -> JobsVerdict: ...
-
-
-P = TypeVar("P", bound=Picture)
-"""The type of picture that the Jobs stage makes and gets back."""
-
-
-class Jobs(Protocol[P]):
-    """The Jobs stage: makes the picture of a cycle, and sends the orders that were decided by it."""
-
-    def picture(self, view: ClusterView, now: datetime, database_id: str) -> P: ...
-    async def launch(self, picture: P, judged: Sequence[tuple[Task, JobsVerdict]], orders: Sequence[Order]) -> int: ...
-
-
-class Lead(Protocol):
-    """The lease, as far as a cycle uses it."""
-
-    def term(self) -> int: ...
-    def vacancy(self) -> str: ...
-
-
-class DispatchPorts(Struct, frozen=True):
-    """The adapters that a cycle uses.
-
-    view: the view of the cluster.
-    rows: a snapshot of the rows. Its argument bounds the number of rows that a container holds or held.
-    not_allowed: rights that our account lacks; empty: none.
-    is_listening: whether the database notifies us of new rows.
-    lead: the lease.
-    remove: deletes objects; returns the number of writes.
-    planner: placement of launches.
-    room: nodes and their free amounts now; None: room is not judged.
-    clock: this process's clock, in seconds.
-    """
-
-    view: Callable[[], ClusterView]
-    rows: Callable[[int], AbstractAsyncContextManager[Rows]]
-    not_allowed: Callable[[], str]
-    is_listening: Callable[[], bool]
-    lead: Lead
-    remove: Callable[[Sequence[End]], Awaitable[int]]
-    planner: PlacementPlanner
-    room: Callable[[], RoomView | None] = lambda: None
-    clock: Clock = elapsed
-
-
 class Decision(Struct, frozen=True):
     """The decision of one cycle.
 
@@ -134,6 +58,7 @@ class Decision(Struct, frozen=True):
     orders: one order for each launch; empty on a replica that does not lead.
     held: number of held rows by queue and reason.
     due: seconds until the next row with a `run_at` is due.
+    shares: what each queue has in flight, as a share of the cluster.
     """
 
     candidates: Sequence[Candidate]
@@ -141,6 +66,7 @@ class Decision(Struct, frozen=True):
     orders: Sequence[Order]
     held: Mapping[tuple[str, HoldReason], int]
     due: float
+    shares: Mapping[str, float] = {}
 
     @property
     def comes_again(self) -> bool:
@@ -213,18 +139,20 @@ class Dispatch(Generic[P]):
         orders = await self._orders(rows, plan, requests)
         held = found.held + Counter((tasks[id_].queue, hold.reason) for id_, hold in plan.holds.items())
         held += Counter((row.queue, HoldReason.LAUNCHED) for id_, row in resting.items() if id_ not in tasks)
-        return Decision(candidates, plan, orders, held, seconds_until(rows.frame.next_due, rows.now))
+        due, shares = seconds_until(rows.frame.next_due, rows.now), snapshot.shares
+        return Decision(candidates, plan, orders, held, due, {name: shares.of_queue(name) for name in snapshot.queues})
 
     def _snapshot(self, view: ClusterView, room: RoomView | None, rows: Rows, picture: Picture) -> ClusterSnapshot:
         """The snapshot that the gates use."""
-        settings, brakes = self._settings, picture.brakes
+        settings, brakes, in_flight = self._settings, picture.brakes, picture.in_flight()
         return ClusterSnapshot(
             now=rows.now,
             queues=effective_queues(rows.frame.queues),
             max_jobs=settings.max_jobs,
             max_pending=settings.max_pending,
             is_strict=settings.pending_mode == "any",
-            load=plan_load(picture.in_flight()),
+            load=plan_load(holders(in_flight)),
+            shares=plan_shares(in_flight, room.size if room is not None else NOTHING),
             pending=plan_pending(view, picture.unseen_count(), settings.pending_grace_seconds),
             allowance=Allowance(self._bucket.left(self._ports.clock()), brakes.places(BATCH)),
             not_ready=self._not_ready(view) or brakes.api,
@@ -285,10 +213,13 @@ def report(decision: Decision) -> None:
     """Sets the gauges for the rows that this cycle judged: the heads of the queues."""
     plan = decision.plan
     WAITING_TASKS.clear()
+    QUEUE_SHARE.clear()
     PARKED_TASKS.clear()
     for (queue, reason), number in decision.held.items():
         WAITING_TASKS.labels(queue, reason).set(number)
         if reason in PARKED:
             PARKED_TASKS.labels(reason).inc(number)
+    for queue, share in decision.shares.items():
+        QUEUE_SHARE.labels(queue).set(share)
     CYCLE_TASKS.labels("admit").set(len(plan.launches))
     CYCLE_TASKS.labels("hold").set(len(plan.holds))

@@ -90,6 +90,10 @@ class Judge:
                 held[hold.reason] += 1
         return Head(len(rows), launchable, held)
 
+    def pod_of(self, row: IndexedRow) -> Unplaced:
+        """The Pod that a launch of the row would have."""
+        return pod_of(row, self._offers.known_offer(row.kind))
+
     def _hold(self, row: IndexedRow) -> Hold | None:
         offer = self._offers.known_offer(row.kind)
         if isinstance(offer, Hold):
@@ -136,9 +140,13 @@ def shared_hold(row: IndexedRow, offer: Offer | None, snapshot: ClusterSnapshot)
     if offer is None:
         return Hold(HoldReason.NEXT_CYCLE)
     group = LaunchGroup(row.queue, offer.template, offer.image)
-    pod = Unplaced(row.queue, row.submitted_by, offer.shape, offer.needs)
     return (
         group_failing(group, snapshot)
         or too_many_stuck(row.queue, offer.shape, snapshot)
-        or without_room(pod, snapshot)
+        or without_room(pod_of(row, offer), snapshot)
     )
+
+
+def pod_of(row: IndexedRow, offer: Offer | Hold | None) -> Unplaced:
+    shape, needs = (offer.shape, offer.needs) if isinstance(offer, Offer) else ("", None)
+    return Unplaced(row.queue, row.submitted_by, shape, needs)

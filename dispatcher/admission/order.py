@@ -1,18 +1,19 @@
 """The order of launches: fair between queues, then by priority (lower first), then by id.
 
-The queue with the fewest Jobs in flight for its weight comes first. In a queue with `fair_submitters`, so does the
-submitter with the fewest Jobs in flight. Each admission changes these numbers, so the order is decided anew after it
-(as in kueue's fair sharing).
+The queue with the least share of the cluster for its weight comes first (`shares`). In a queue with `fair_submitters`,
+so does the submitter with the least share. Each admission changes the shares, so the order is decided anew after it (as
+in kueue's fair sharing).
 """
 
 import heapq
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from dispatcher.admission.gates import Candidate
-from dispatcher.admission.heads import QueueSubmitter
-from dispatcher.admission.snapshot import ClusterSnapshot, Load
+from dispatcher.admission.shares import GrowingShares, Shares
+from dispatcher.admission.snapshot import ClusterSnapshot
+from dispatcher.model.launches import Unplaced
 from dispatcher.model.tasks import Queue
 
 T = TypeVar("T")
@@ -24,8 +25,8 @@ Rank = tuple[int, int]
 class Line(Protocol[T_co]):
     """Rows of which only the first may move."""
 
-    def first(self, load: Load) -> T_co | None: ...
-    def pop(self, load: Load) -> T_co: ...
+    def first(self, shares: Shares) -> T_co | None: ...
+    def pop(self, shares: Shares) -> T_co: ...
 
 
 class Sorted(Generic[T]):
@@ -34,10 +35,10 @@ class Sorted(Generic[T]):
     def __init__(self, rows: Iterable[T]) -> None:
         self._rows = deque(rows)
 
-    def first(self, _: Load) -> T | None:
+    def first(self, _: Shares) -> T | None:
         return self._rows[0] if self._rows else None
 
-    def pop(self, _: Load) -> T:
+    def pop(self, _: Shares) -> T:
         return self._rows.popleft()
 
 
@@ -45,7 +46,7 @@ class Fair(Generic[T]):
     """Several lines. The line with the least share is first; of equal shares, the line whose first row ranks best."""
 
     def __init__(
-        self, lines: Mapping[str, Line[T]], share: Callable[[str, Load], float], rank: Callable[[T], Rank]
+        self, lines: Mapping[str, Line[T]], share: Callable[[str, Shares], float], rank: Callable[[T], Rank]
     ) -> None:
         self._lines = lines
         self._share = share
@@ -54,20 +55,20 @@ class Fair(Generic[T]):
         self._moved = list(lines)
         """Lines that are not in the heap. The share of the line that moved last may have changed."""
 
-    def first(self, load: Load) -> T | None:
-        self._settle(load)
-        return self._lines[self._heap[0][2]].first(load) if self._heap else None
+    def first(self, shares: Shares) -> T | None:
+        self._settle(shares)
+        return self._lines[self._heap[0][2]].first(shares) if self._heap else None
 
-    def pop(self, load: Load) -> T:
-        self._settle(load)
+    def pop(self, shares: Shares) -> T:
+        self._settle(shares)
         *_, name = heapq.heappop(self._heap)
         self._moved.append(name)
-        return self._lines[name].pop(load)
+        return self._lines[name].pop(shares)
 
-    def _settle(self, load: Load) -> None:
+    def _settle(self, shares: Shares) -> None:
         for name in self._moved:
-            if (first := self._lines[name].first(load)) is not None:
-                heapq.heappush(self._heap, (self._share(name, load), self._rank(first), name))
+            if (first := self._lines[name].first(shares)) is not None:
+                heapq.heappush(self._heap, (self._share(name, shares), self._rank(first), name))
         self._moved.clear()
 
 
@@ -87,20 +88,20 @@ class LaunchOrder:
 
     def pop(self, snapshot: ClusterSnapshot) -> Candidate | None:
         """The next candidate; None: no candidate is left."""
-        return self._line.pop(snapshot.load) if self._line.first(snapshot.load) is not None else None
+        return self._line.pop(snapshot.shares) if self._line.first(snapshot.shares) is not None else None
 
 
 def between_queues(lines: Mapping[str, Line[T]], queue: Callable[[str], Queue], rank: Callable[[T], Rank]) -> Fair[T]:
     """Fair between queues by their weights. `lines`: the rows of each queue."""
-    return Fair(lines, lambda name, load: load.by_queue.get(name, 0) / queue(name).weight, rank)
+    return Fair(lines, lambda name, shares: shares.of_queue(name) / queue(name).weight, rank)
 
 
 def between_submitters(
-    queue: str, ordered: Iterable[T], of: Callable[[T], QueueSubmitter], rank: Callable[[T], Rank]
+    queue: str, ordered: Iterable[T], pod_of: Callable[[T], Unplaced], rank: Callable[[T], Rank]
 ) -> Fair[T]:
-    """Fair between the submitters of one queue. `of`: a row's queue and submitter."""
-    lines = {who: Sorted(own) for who, own in split(ordered, lambda row: of(row)[1]).items()}
-    return Fair(lines, lambda who, load: load.by_submitter.get((queue, who), 0), rank)
+    """Fair between the submitters of one queue. `pod_of`: the Pod that a row's launch would have."""
+    lines = {who: Sorted(own) for who, own in split(ordered, lambda row: pod_of(row).submitted_by).items()}
+    return Fair(lines, lambda who, shares: shares.of_submitter(queue, who), rank)
 
 
 def split(rows: Iterable[T], key: Callable[[T], str]) -> dict[str, list[T]]:
@@ -110,25 +111,21 @@ def split(rows: Iterable[T], key: Callable[[T], str]) -> dict[str, list[T]]:
     return found
 
 
-def first_of(line: Line[T], of: Callable[[T], QueueSubmitter], load: Load, most: int) -> list[T]:
+def first_of(line: Line[T], pod_of: Callable[[T], Unplaced], shares: Shares, most: int) -> list[T]:
     """The rows that come first if every one of them is launched."""
-    by_queue, by_submitter = Counter(load.by_queue), Counter(load.by_submitter)
-    then = Load(load.total, by_queue, by_submitter)  # one copy that grows, because a scan takes hundreds of rows
-    found: list[T] = []
-    while len(found) < most and line.first(then) is not None:
-        row = line.pop(then)
-        by_queue[of(row)[0]] += 1
-        by_submitter[of(row)] += 1
-        found.append(row)
+    growing, found = GrowingShares(shares), list[T]()
+    while len(found) < most and line.first(growing.shares) is not None:
+        found.append(line.pop(growing.shares))
+        growing.add(pod_of(found[-1]))
     return found
 
 
 def line_of(name: str, ordered: Sequence[Candidate], queue: Queue) -> Line[Candidate]:
-    return between_submitters(name, ordered, row_of, rank_of) if queue.fair_submitters else Sorted(ordered)
+    return between_submitters(name, ordered, pod_of, rank_of) if queue.fair_submitters else Sorted(ordered)
 
 
-def row_of(candidate: Candidate) -> QueueSubmitter:
-    return candidate.task.queue, candidate.task.submitted_by
+def pod_of(candidate: Candidate) -> Unplaced:
+    return candidate.pod
 
 
 def rank_of(candidate: Candidate) -> Rank:

@@ -68,6 +68,7 @@ class KnownSizes:
     def __init__(self) -> None:
         self.of: dict[PodNeeds, Sizes] = {}
         self._groups: list[tuple[Amounts, list[Node]]] = []
+        self._total: dict[str, int] = {}
 
     def groups(self, nodes: Mapping[str, Node]) -> list[tuple[Amounts, list[Node]]]:
         """The nodes of each size."""
@@ -77,6 +78,14 @@ class KnownSizes:
                 found.setdefault(tuple(sorted(node.size.items())), []).append(node)
             self._groups = [(group[0].size, group) for group in found.values()]
         return self._groups
+
+    def total(self, nodes: Mapping[str, Node]) -> Amounts:
+        """What all nodes have together."""
+        if not self._total:
+            for size, group in self.groups(nodes):
+                for name, amount in size.items():
+                    self._total[name] = self._total.get(name, 0) + amount * len(group)
+        return self._total
 
 
 class RoomView(Struct, frozen=True):
@@ -104,6 +113,11 @@ class RoomView(Struct, frozen=True):
     levels: dict[int, LevelOfRoom] = {}
     found: dict[PodNeeds, "Found"] = {}
     reasons: dict[PodNeeds, tuple[bool, str]] = {}
+
+    @property
+    def size(self) -> Amounts:
+        """What all nodes have together."""
+        return self.sizes.total(self.nodes)
 
     def threshold(self, needs: PodNeeds) -> int | None:
         """The lowest priority of Pods that our Pod may not preempt. None: nothing can be said about the Pod."""

@@ -21,7 +21,6 @@ from dispatcher.admission.heads import (
     grouped,
     may_hide_rows,
     queue_of,
-    queue_submitter,
     sort_key,
     take_turns,
 )
@@ -61,13 +60,14 @@ class Scan:
         self._hidden = frozenset(queue for queue, (_, is_hidden) in by_submitter.items() if is_hidden)
         heads |= {queue: head for queue, (head, _) in by_submitter.items()}
         held = {(queue, reason): n for queue, head in heads.items() for reason, n in head.held.items()}
-        fitting = {queue: self._fitting(queue, head.launchable, snapshot) for queue, head in heads.items()}
-        return Found(self._choose(fitting, snapshot), Counter(held))
+        fitting = {queue: self._fitting(queue, head.launchable, judge) for queue, head in heads.items()}
+        return Found(self._choose(fitting, judge), Counter(held))
 
-    def _choose(self, fitting: Mapping[str, Sequence[IndexedRow]], snapshot: ClusterSnapshot) -> list[int]:
+    def _choose(self, fitting: Mapping[str, Sequence[IndexedRow]], judge: Judge) -> list[int]:
         """Half of the rows by fair shares, the other half in turns: rows that cannot be launched hide no queue."""
-        line = between_queues({queue: Sorted(rows) for queue, rows in fitting.items()}, snapshot.queue, sort_key)
-        fair = first_of(line, queue_submitter, snapshot.load, self._wanted)
+        lines = {queue: Sorted(rows) for queue, rows in fitting.items()}
+        line = between_queues(lines, judge.snapshot.queue, sort_key)
+        fair = first_of(line, judge.pod_of, judge.snapshot.shares, self._wanted)
         return list(dict.fromkeys(row.id for row in (*fair, *take_turns(fitting.values()))))[: 2 * self._wanted]
 
     async def _in_order(self, index: Index, judge: Judge, queues: Sequence[str]) -> dict[str, Head]:
@@ -79,16 +79,16 @@ class Scan:
     def _is_hidden(self, head: Head) -> bool:
         return may_hide_rows(head, FIRST_WINDOW, self._wanted)
 
-    def _fitting(self, name: str, launchable: Sequence[IndexedRow], snapshot: ClusterSnapshot) -> Sequence[IndexedRow]:
+    def _fitting(self, name: str, launchable: Sequence[IndexedRow], judge: Judge) -> Sequence[IndexedRow]:
         """At most as many rows as the queue's cap allows. More would take the places of other queues' rows."""
+        snapshot = judge.snapshot
         queue = snapshot.queue(name)
         left = self._wanted if queue.max_jobs is None else queue.max_jobs - snapshot.load.by_queue.get(name, 0)
         most = min(self._wanted, left)
         if not queue.fair_submitters:
             return launchable[:most]
-        return first_of(
-            between_submitters(name, launchable, queue_submitter, sort_key), queue_submitter, snapshot.load, most
-        )
+        line = between_submitters(name, launchable, judge.pod_of, sort_key)
+        return first_of(line, judge.pod_of, snapshot.shares, most)
 
 
 def open_queues(snapshot: ClusterSnapshot) -> list[str]:

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from dispatcher.admission.room import Room
+from dispatcher.admission.shares import Shares
 from dispatcher.model.jobs import LaunchGroup
 from dispatcher.model.launches import Unplaced
 from dispatcher.model.snapshot import ClusterView
@@ -83,6 +84,7 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
     failing_groups: launch groups whose newest launches never started.
     busy_groups: failing groups with a launch under way, and groups launched in this cycle.
     room: room for Pods; None: it is not judged.
+    shares: what queues and submitters have in flight.
     """
 
     now: datetime
@@ -100,6 +102,7 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
     failing_groups: frozenset[LaunchGroup] = frozenset()
     busy_groups: frozenset[LaunchGroup] = frozenset()
     room: Room | None = None
+    shares: Shares = Shares()
 
     def queue(self, name: str) -> Queue:
         return self.queues.get(name, NO_QUEUE)
@@ -114,14 +117,15 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
             self,
             load=self.load.with_job(pod.queue, pod.submitted_by) if is_new else self.load,
             room=self.room.with_launch(pod) if self.room is not None and is_new else self.room,
+            shares=self.shares.with_launch(pod) if is_new else self.shares,
             pending=Pending(self.pending.total + 1, self.pending.stuck_by_shape),
             allowance=Allowance(self.allowance.writes - 1, self.allowance.batch - 1),
             busy_groups=self.busy_groups | {group},
         )
 
 
-def plan_load(holders: Iterable[tuple[str, str]]) -> Load:
-    """The load. `holders`: (queue, submitter) of each unfinished Job and unseen create."""
+def plan_load(holders: Iterable[tuple[str, str]] | Mapping[tuple[str, str], int]) -> Load:
+    """The load. `holders`: (queue, submitter) of each unfinished Job and unseen create, or the numbers of them."""
     by_submitter = Counter(holders)
     by_queue: Counter[str] = Counter()
     for (queue, _), count in by_submitter.items():

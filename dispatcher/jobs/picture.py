@@ -26,6 +26,7 @@ from dispatcher.model.cluster import Pod
 from dispatcher.model.identity import job_name, task_identity
 from dispatcher.model.jobs import Job, LaunchGroup, Phase
 from dispatcher.model.launches import JobsVerdict, Launch, Offer, Unplaced
+from dispatcher.model.needs import PodNeeds
 from dispatcher.model.snapshot import Brakes, ClusterView
 from dispatcher.model.tasks import TERMINAL, IndexedRow, Kind, Task
 from dispatcher.model.verdicts import Hold
@@ -94,10 +95,11 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
         awaited = {unseen.task_id: unseen for unseen in self.creates.unseen.values() if unseen.is_awaited}
         return {**self.carried.resting, **awaited}
 
-    def in_flight(self) -> list[tuple[str, str]]:
-        """(queue, submitter) of every unfinished Job and unseen create."""
-        unseen = [(one.queue, one.submitted_by) for one in self.creates.unseen.values()]
-        return [(job.queue, job.submitted_by) for job in self.all_jobs if not job.is_finished] + unseen
+    def in_flight(self) -> Mapping[tuple[str, str, PodNeeds | None], int]:
+        """Numbers of unfinished Jobs and unseen creates, by (queue, submitter, needs)."""
+        found = Counter((job.queue, job.submitted_by, job.needs) for job in self.all_jobs if not job.is_finished)
+        found.update((one.queue, one.submitted_by, one.offer.needs) for one in self.creates.unseen.values())
+        return found
 
     def unplaced(self) -> Mapping[Unplaced, int]:
         """Launches whose Pods need a node and have none, and unseen creates: how many there are of each."""

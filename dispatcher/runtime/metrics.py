@@ -10,6 +10,11 @@ WAITING_TASKS: Final = Gauge(
     "dispatcher_waiting_tasks", "Rows that the last cycle judged and held", ["queue", "reason"]
 )
 PARKED_TASKS: Final = Gauge("dispatcher_parked_tasks", "Rows that the last cycle judged and parked", ["reason"])
+QUEUE_SHARE: Final = Gauge(
+    "dispatcher_queue_share",
+    "Largest part of any one resource of all nodes that a queue has in flight; a number of Jobs without CHECK_ROOM",
+    ["queue"],
+)
 JOBS: Final = Gauge("dispatcher_jobs", "Jobs of this installation", ["queue", "state"])
 JOB_CREATES: Final = Counter(
     "dispatcher_job_creates_total", "Creates of Jobs, by the meaning of the answer", ["outcome"]

@@ -180,7 +180,13 @@ async def test_wait_for_a_node_counts_against_the_cap_and_costs_no_launch(place:
     """Longer than a start deadline, and through the death of the dispatcher."""
     label = {"there": place.namespace}
     template_with(place, "nowhere", {"nodeSelector": label})
-    settings = {"MAX_JOBS": 2, "MAX_PENDING": 100, "START_DEADLINE_SECONDS": 10, "MAX_LAUNCHES": 1}
+    settings = {
+        "MAX_JOBS": 2,
+        "MAX_PENDING": 100,
+        "START_DEADLINE_SECONDS": 10,
+        "MAX_LAUNCHES": 1,
+        "CHECK_ROOM": "false",
+    }
     dispatcher = Dispatcher(place, **settings)
     async with place.playing(), dispatcher:
         ids = await insert(place, 3, template="nowhere")

@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from dispatcher.admission.dispatch import Decision, Dispatch, DispatchPorts
+from dispatcher.admission.dispatch import Decision, Dispatch
+from dispatcher.admission.ports import DispatchPorts
 from dispatcher.admission.room_view import RoomView
 from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.launcher import Launcher

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from dispatcher.admission.dispatch import Dispatch, DispatchPorts
+from dispatcher.admission.dispatch import Dispatch
+from dispatcher.admission.ports import DispatchPorts
 from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.launcher import Launcher
 from dispatcher.jobs.memory import Memory

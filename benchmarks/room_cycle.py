@@ -22,7 +22,7 @@ from dispatcher.admission.room_index import RoomIndex
 from dispatcher.admission.snapshot import Allowance
 from dispatcher.model.capacity import BoundPod
 from dispatcher.model.cluster import Node
-from dispatcher.model.launches import JobsVerdict, Launch, Offer, Unplaced
+from dispatcher.model.launches import JobsVerdict, Launch, Offer, PodKind
 from dispatcher.model.needs import PodNeeds, Requirement, Term
 from tests.builders import NOW, a_queue, a_snapshot, a_task
 
@@ -94,7 +94,7 @@ def cycle_ms(rows: Sequence[Candidate], room: Room | None) -> float:
 
 def room_ms(index: RoomIndex) -> tuple[Room, float]:
     """The room at this moment, with 100 Pods of ours that wait for a node."""
-    waiting = {Unplaced("queue-1", "team_a", f"shape-{shape}", needs_of(shape)): 4 for shape in range(1, 50, 2)}
+    waiting = {PodKind("queue-1", "team_a", f"shape-{shape}", needs_of(shape)): 4 for shape in range(1, 50, 2)}
     began = time.process_time()
     return room_of(index.view(), waiting), (time.process_time() - began) * 1000
 

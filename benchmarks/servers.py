@@ -44,6 +44,10 @@ class Servers:
         self._places = 0
         self._read_to = 0
 
+    async def add_nodes(self) -> None:
+        """50 nodes with room for all Pods of a benchmark."""
+        await self.plane.add_nodes(50, cpu="256", memory="1Ti", pods=1000)
+
     async def place(self) -> Place:
         """A fresh namespace, with the dispatcher's own account in it, and a fresh database."""
         self._places += 1
@@ -104,6 +108,7 @@ async def launched() -> AsyncIterator[Servers]:
         try:
             async with ControlPlane() as plane:
                 made = Servers(plane, postgres, Path(folder))
+                await made.add_nodes()
                 try:
                     yield made
                 finally:

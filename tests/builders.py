@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from dispatcher.admission.orders import PlacementPlanner
-from dispatcher.admission.shares import InFlight, plan_shares
+from dispatcher.admission.shares import plan_shares
 from dispatcher.admission.snapshot import Allowance, ClusterSnapshot, Load
 from dispatcher.jobs.manifest import Site
 from dispatcher.jobs.observed import ObservedCluster, Rules
@@ -22,7 +22,7 @@ from dispatcher.jobs.templates import Template, judge_template
 from dispatcher.model import identity as ids
 from dispatcher.model.cluster import Node, Pod, PodRefusal
 from dispatcher.model.jobs import Job, Manifest, Phase
-from dispatcher.model.launches import Launch, Offer, Order
+from dispatcher.model.launches import Launch, Offer, Order, PodKind
 from dispatcher.model.placement import Placement
 from dispatcher.model.tasks import IndexedRow, Kind, Queue, Request, Status, Task
 from dispatcher.model.verdicts import Hold
@@ -168,7 +168,7 @@ def a_snapshot(*queues: Queue, **changes: Any) -> ClusterSnapshot:
         allowance=Allowance(writes=100, batch=100),
     )
     load: Load = changes.get("load", Load())
-    by_jobs: InFlight = {(queue, who, None): count for (queue, who), count in load.by_submitter.items()}
+    by_jobs = {PodKind(queue, who, "", None): count for (queue, who), count in load.by_submitter.items()}
     return msgspec.structs.replace(picture, **{"shares": plan_shares(by_jobs, {}), **changes})
 
 

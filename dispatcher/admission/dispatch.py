@@ -25,14 +25,14 @@ from dispatcher.admission.heads import Index
 from dispatcher.admission.kinds import learn_kinds
 from dispatcher.admission.orders import make_orders
 from dispatcher.admission.ports import DispatchPorts, Jobs, P, Picture, Rows
-from dispatcher.admission.room import room_of
+from dispatcher.admission.room import Room, room_of
 from dispatcher.admission.room_view import RoomView
 from dispatcher.admission.scan import Scan
 from dispatcher.admission.shares import holders, plan_shares
 from dispatcher.admission.snapshot import Allowance, ClusterSnapshot, effective_queues, plan_load, plan_pending
 from dispatcher.model.amounts import NOTHING
 from dispatcher.model.jobs import End
-from dispatcher.model.launches import Order
+from dispatcher.model.launches import Order, PodKind
 from dispatcher.model.snapshot import ClusterView
 from dispatcher.model.tasks import Request, Task
 from dispatcher.model.verdicts import PARKED, Hold, HoldReason
@@ -87,6 +87,7 @@ class Dispatch(Generic[P]):
         self._bucket = bucket
         self._scan = Scan(BATCH)
         self.waits_for_room = False
+        self._last_room: tuple[RoomView, Mapping[PodKind, int], Room] | None = None
         self._empty = 0
         self._without_job = 0
         self._numbers = count(1)
@@ -151,16 +152,22 @@ class Dispatch(Generic[P]):
             max_jobs=settings.max_jobs,
             max_pending=settings.max_pending,
             is_strict=settings.pending_mode == "any",
-            load=plan_load(holders(in_flight)),
-            shares=plan_shares(in_flight, room.size if room is not None else NOTHING),
+            load=plan_load(holders(in_flight.every)),
+            shares=plan_shares(in_flight.every, room.size if room is not None else NOTHING),
             pending=plan_pending(view, picture.unseen_count(), settings.pending_grace_seconds),
             allowance=Allowance(self._bucket.left(self._ports.clock()), brakes.places(BATCH)),
             not_ready=self._not_ready(view) or brakes.api,
             is_blind=bool(view.stale),
             is_probing=brakes.is_probing,
             quota=brakes.quota,
-            room=room_of(room, picture.unplaced()) if room is not None and not view.stale else None,
+            room=self._room(room, in_flight.unplaced) if room is not None and not view.stale else None,
         )
+
+    def _room(self, view: RoomView, unplaced: Mapping[PodKind, int]) -> Room:
+        """The room that Pods without a node leave. It is the last one if nothing has changed."""
+        if self._last_room is None or self._last_room[0] is not view or self._last_room[1] != unplaced:
+            self._last_room = view, unplaced, room_of(view, unplaced)
+        return self._last_room[2]
 
     def _not_ready(self, view: ClusterView) -> Hold | None:
         if view.stale:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from dispatcher.admission.room import NO_NODE, Room
 from dispatcher.admission.snapshot import ClusterSnapshot
 from dispatcher.model.jobs import LaunchGroup
-from dispatcher.model.launches import JobsVerdict, Launch, Offer, Unplaced
+from dispatcher.model.launches import JobsVerdict, Launch, Offer, PodKind
 from dispatcher.model.tasks import Task
 from dispatcher.model.verdicts import Admit, Hold, HoldReason, Verdict
 
@@ -40,10 +40,10 @@ class Candidate(Struct, frozen=True):
         return isinstance(verdict, Launch) and verdict.is_repeat
 
     @property
-    def pod(self) -> Unplaced:
+    def pod(self) -> PodKind:
         """The Pod of the launch, as long as it has no node."""
         offer = self.offer if isinstance(self.offer, Offer) else NO_OFFER
-        return Unplaced(self.task.queue, self.task.submitted_by, offer.shape, offer.needs)
+        return PodKind(self.task.queue, self.task.submitted_by, offer.shape, offer.needs)
 
 
 NO_OFFER: Final = Offer("", "", "")
@@ -156,7 +156,7 @@ def no_room(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
     return without_room(candidate.pod, snapshot)
 
 
-def without_room(pod: Unplaced, snapshot: ClusterSnapshot) -> Hold | None:
+def without_room(pod: PodKind, snapshot: ClusterSnapshot) -> Hold | None:
     """The hold of a Pod that no node has room for, unless it may wait as a probe."""
     room = snapshot.room
     if room is None or pod.needs is None or room.node_for(pod.needs) != NO_NODE or may_probe(pod, room, snapshot):
@@ -165,7 +165,7 @@ def without_room(pod: Unplaced, snapshot: ClusterSnapshot) -> Hold | None:
     return Hold(HoldReason.NO_ROOM_NOW if could_fit else HoldReason.NEVER_FITS, detail)
 
 
-def may_probe(pod: Unplaced, room: Room, snapshot: ClusterSnapshot) -> bool:
+def may_probe(pod: PodKind, room: Room, snapshot: ClusterSnapshot) -> bool:
     """Whether one more Pod may wait without room, so that an autoscaler sees it.
 
     One submitter gets at most a third of all probes. Otherwise shapes that fit nowhere would keep the shapes of others

@@ -14,7 +14,7 @@ from dispatcher.admission.gates import group_failing, over_submitter_cap, too_ma
 from dispatcher.admission.kinds import Kinds, KnownOffers, learn_kinds
 from dispatcher.admission.snapshot import ClusterSnapshot
 from dispatcher.model.jobs import LaunchGroup
-from dispatcher.model.launches import Offer, Unplaced
+from dispatcher.model.launches import Offer, PodKind
 from dispatcher.model.tasks import IndexedRow
 from dispatcher.model.verdicts import Hold, HoldReason
 
@@ -90,7 +90,7 @@ class Judge:
                 held[hold.reason] += 1
         return Head(len(rows), launchable, held)
 
-    def pod_of(self, row: IndexedRow) -> Unplaced:
+    def pod_of(self, row: IndexedRow) -> PodKind:
         """The Pod that a launch of the row would have."""
         return pod_of(row, self._offers.known_offer(row.kind))
 
@@ -147,6 +147,6 @@ def shared_hold(row: IndexedRow, offer: Offer | None, snapshot: ClusterSnapshot)
     )
 
 
-def pod_of(row: IndexedRow, offer: Offer | Hold | None) -> Unplaced:
+def pod_of(row: IndexedRow, offer: Offer | Hold | None) -> PodKind:
     shape, needs = (offer.shape, offer.needs) if isinstance(offer, Offer) else ("", None)
-    return Unplaced(row.queue, row.submitted_by, shape, needs)
+    return PodKind(row.queue, row.submitted_by, shape, needs)

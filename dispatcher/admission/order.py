@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar
 from dispatcher.admission.gates import Candidate
 from dispatcher.admission.shares import GrowingShares, Shares
 from dispatcher.admission.snapshot import ClusterSnapshot
-from dispatcher.model.launches import Unplaced
+from dispatcher.model.launches import PodKind
 from dispatcher.model.tasks import Queue
 
 T = TypeVar("T")
@@ -97,7 +97,7 @@ def between_queues(lines: Mapping[str, Line[T]], queue: Callable[[str], Queue], 
 
 
 def between_submitters(
-    queue: str, ordered: Iterable[T], pod_of: Callable[[T], Unplaced], rank: Callable[[T], Rank]
+    queue: str, ordered: Iterable[T], pod_of: Callable[[T], PodKind], rank: Callable[[T], Rank]
 ) -> Fair[T]:
     """Fair between the submitters of one queue. `pod_of`: the Pod that a row's launch would have."""
     lines = {who: Sorted(own) for who, own in split(ordered, lambda row: pod_of(row).submitted_by).items()}
@@ -111,7 +111,7 @@ def split(rows: Iterable[T], key: Callable[[T], str]) -> dict[str, list[T]]:
     return found
 
 
-def first_of(line: Line[T], pod_of: Callable[[T], Unplaced], shares: Shares, most: int) -> list[T]:
+def first_of(line: Line[T], pod_of: Callable[[T], PodKind], shares: Shares, most: int) -> list[T]:
     """The rows that come first if every one of them is launched."""
     growing, found = GrowingShares(shares), list[T]()
     while len(found) < most and line.first(growing.shares) is not None:
@@ -124,7 +124,7 @@ def line_of(name: str, ordered: Sequence[Candidate], queue: Queue) -> Line[Candi
     return between_submitters(name, ordered, pod_of, rank_of) if queue.fair_submitters else Sorted(ordered)
 
 
-def pod_of(candidate: Candidate) -> Unplaced:
+def pod_of(candidate: Candidate) -> PodKind:
     return candidate.pod
 
 

@@ -7,15 +7,14 @@ What the dispatcher cannot judge is left out, and kube-scheduler decides: claims
 topology spread, host ports, defaults of a LimitRange, overhead of a RuntimeClass.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, TypeVar
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from dispatcher.admission.room_view import LevelOfRoom, RoomView
 from dispatcher.model.amounts import NOTHING, Amounts, added
-from dispatcher.model.launches import Unplaced
+from dispatcher.model.launches import PodKind
 from dispatcher.model.needs import PodNeeds
 
 K = TypeVar("K")
@@ -38,7 +37,7 @@ class Waiting(Struct, frozen=True):
     by_submitter: Mapping[str, int] = {}
     total: int = 0
 
-    def with_pods(self, pod: Unplaced, count: int = 1) -> "Waiting":
+    def with_pods(self, pod: PodKind, count: int = 1) -> "Waiting":
         return Waiting(
             more(self.by_shape, pod.shape, count),
             more(self.by_queue, (pod.queue, pod.shape), count),
@@ -78,45 +77,69 @@ class Room(Struct, frozen=True):
 
     def _search(self, needs: PodNeeds, level: LevelOfRoom) -> tuple[str, int]:
         found = self.view.nodes_with_room(needs, level)
-        fitting = (at for at in found.places(self.turn.get(needs, 0)) if self._fits(needs, found.names[at], level))
-        at = next(fitting, None)
-        return (found.names[at], at) if at is not None else (NO_NODE, 0)
+        for at in found.places(self.turn.get(needs, 0)):
+            name = found.names[at]
+            if has_room(needs.asks, level.free[name], self.taken.get(name, NOTHING)):
+                return name, at
+        return NO_NODE, 0
 
-    def _fits(self, needs: PodNeeds, node: str, level: LevelOfRoom) -> bool:
-        """Whether the node has room beside what is taken of it. Without that it had room."""
-        taken, free = self.taken.get(node), level.free[node]
-        return taken is None or all(free.get(name, 0) - taken.get(name, 0) >= amount for name, amount in needs.asks)
-
-    def with_launch(self, pod: Unplaced) -> "Room":
-        """The room after one more launch."""
-        if pod.needs is None:
+    def with_launches(self, pod: PodKind, count: int = 1) -> "Room":
+        """The room after launches whose Pods are alike. Pods for which no node is left wait."""
+        threshold = self.view.threshold(pod.needs) if pod.needs is not None else None
+        if pod.needs is None or threshold is None:
             return self
-        node, at = self._find(pod.needs)
-        if node == NO_NODE:
-            return replace(self, waiting=self.waiting.with_pods(pod))
-        if node == ANY_NODE:
-            return self
-        taken = {**self.taken, node: added(self.taken.get(node, NOTHING), dict(pod.needs.asks))}
+        charging = Charging(self, pod.needs, self.view.level(threshold))
+        placed = charging.place(count)
         # Room only shrinks within a cycle: an answer stays true unless its node was taken.
-        best = {needs: one for needs, one in self.best.items() if one[0] != node}
-        return Room(self.view, taken, self.waiting, {**self.turn, pod.needs: at + 1}, best)
-
-    def with_launches(self, pod: Unplaced, count: int) -> "Room":
-        """The room after launches whose Pods are alike."""
-        room = self
-        for left in range(count, 0, -1):
-            if room.node_for(pod.needs) == NO_NODE:
-                return replace(room, waiting=room.waiting.with_pods(pod, left))
-            room = room.with_launch(pod)
-        return room
+        best = {needs: one for needs, one in self.best.items() if one[0] not in charging.nodes}
+        waiting = self.waiting.with_pods(pod, count - placed) if placed < count else self.waiting
+        return Room(self.view, charging.taken, waiting, {**self.turn, pod.needs: charging.turn}, best)
 
 
-def room_of(view: RoomView, unplaced: Mapping[Unplaced, int]) -> Room:
+class Charging:
+    """Counts equal Pods on nodes, in turns. `taken`, `turn`: of the room after it. `nodes`: the nodes that changed."""
+
+    def __init__(self, room: Room, needs: PodNeeds, level: LevelOfRoom) -> None:
+        self.taken = dict(room.taken)
+        self.turn = room.turn.get(needs, 0)
+        self.nodes: set[str] = set()
+        self._asks = dict(needs.asks)
+        self._free = level.free
+        self._found = room.view.nodes_with_room(needs, level)
+
+    def place(self, count: int) -> int:
+        """Returns for how many Pods there was room, at most `count`."""
+        left = count
+        while left and (placed := self._round(left)):
+            left -= placed
+        return count - left
+
+    def _round(self, most: int) -> int:
+        """One Pod for each node that has room for it, at most `most`."""
+        placed = 0
+        for at in self._found.places(self.turn):
+            name = self._found.names[at]
+            taken = self.taken.get(name, NOTHING)
+            if has_room(self._asks.items(), self._free[name], taken):
+                self.taken[name] = added(taken, self._asks)
+                self.nodes.add(name)
+                placed, self.turn = placed + 1, at + 1
+                if placed == most:
+                    break
+        return placed
+
+
+def room_of(view: RoomView, unplaced: Mapping[PodKind, int]) -> Room:
     """The room that Pods without a node leave. `unplaced`: how many there are of each."""
     room = Room(view)
     for pod, count in unplaced.items():
         room = room.with_launches(pod, count)
     return room
+
+
+def has_room(asks: Iterable[tuple[str, int]], free: Amounts, taken: Amounts) -> bool:
+    """Whether a node with room has room beside what is taken of it."""
+    return not taken or all(free.get(name, 0) - taken.get(name, 0) >= amount for name, amount in asks)
 
 
 def more(counts: Mapping[K, int], key: K, count: int) -> dict[K, int]:

@@ -13,12 +13,10 @@ from typing import Final
 from msgspec import Struct
 
 from dispatcher.model.amounts import NOTHING, Amounts, added
-from dispatcher.model.launches import Unplaced
+from dispatcher.model.launches import PodKind
 from dispatcher.model.needs import PodNeeds
 
 ONE_JOB: Final[Amounts] = MappingProxyType({"pods": 1000})
-InFlight = Mapping[tuple[str, str, PodNeeds | None], int]
-"""How many Jobs a submitter has in a queue, by (queue, submitter, needs)."""
 
 
 class Shares(Struct, frozen=True):
@@ -39,7 +37,7 @@ class Shares(Struct, frozen=True):
     def of_submitter(self, queue: str, submitter: str) -> float:
         return dominant(self.by_submitter.get((queue, submitter), NOTHING), self.size)
 
-    def with_launch(self, pod: Unplaced) -> "Shares":
+    def with_launch(self, pod: PodKind) -> "Shares":
         growing = GrowingShares(self)
         growing.add(pod)
         return growing.shares
@@ -52,25 +50,25 @@ class GrowingShares:
         self._by_queue, self._by_submitter = dict(begin.by_queue), dict(begin.by_submitter)
         self.shares = Shares(begin.size, self._by_queue, self._by_submitter)
 
-    def add(self, pod: Unplaced, count: int = 1) -> None:
+    def add(self, pod: PodKind, count: int = 1) -> None:
         key, asks = (pod.queue, pod.submitted_by), asks_of(pod.needs, count)
         self._by_queue[pod.queue] = added(self._by_queue.get(pod.queue, NOTHING), asks)
         self._by_submitter[key] = added(self._by_submitter.get(key, NOTHING), asks)
 
 
-def plan_shares(in_flight: InFlight, size: Amounts) -> Shares:
+def plan_shares(in_flight: Mapping[PodKind, int], size: Amounts) -> Shares:
     """The shares at the beginning of a cycle. `size`: what all nodes have; empty: not known."""
     growing = GrowingShares(Shares(size or ONE_JOB))
-    for (queue, who, needs), count in in_flight.items():
-        growing.add(Unplaced(queue, who, "", needs), count)
+    for pod, count in in_flight.items():
+        growing.add(pod, count)
     return growing.shares
 
 
-def holders(in_flight: InFlight) -> Mapping[tuple[str, str], int]:
+def holders(in_flight: Mapping[PodKind, int]) -> Mapping[tuple[str, str], int]:
     """How many Jobs each (queue, submitter) has."""
     found: Counter[tuple[str, str]] = Counter()
-    for (queue, who, _), count in in_flight.items():
-        found[queue, who] += count
+    for pod, count in in_flight.items():
+        found[pod.queue, pod.submitted_by] += count
     return found
 
 

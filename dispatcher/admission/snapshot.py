@@ -15,7 +15,7 @@ from msgspec import Struct
 from dispatcher.admission.room import Room
 from dispatcher.admission.shares import Shares
 from dispatcher.model.jobs import LaunchGroup
-from dispatcher.model.launches import Unplaced
+from dispatcher.model.launches import PodKind
 from dispatcher.model.snapshot import ClusterView
 from dispatcher.model.tasks import Queue
 from dispatcher.model.verdicts import Hold
@@ -111,12 +111,12 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
         """The snapshot with these failing and busy launch groups."""
         return msgspec.structs.replace(self, failing_groups=failing, busy_groups=busy)
 
-    def with_launch(self, group: LaunchGroup, pod: Unplaced, *, is_new: bool = True) -> "ClusterSnapshot":
+    def with_launch(self, group: LaunchGroup, pod: PodKind, *, is_new: bool = True) -> "ClusterSnapshot":
         """The snapshot after one more launch. `is_new`: False for a repeated create, which is counted already."""
         return msgspec.structs.replace(
             self,
             load=self.load.with_job(pod.queue, pod.submitted_by) if is_new else self.load,
-            room=self.room.with_launch(pod) if self.room is not None and is_new else self.room,
+            room=self.room.with_launches(pod) if self.room is not None and is_new else self.room,
             shares=self.shares.with_launch(pod) if is_new else self.shares,
             pending=Pending(self.pending.total + 1, self.pending.stuck_by_shape),
             allowance=Allowance(self.allowance.writes - 1, self.allowance.batch - 1),

@@ -25,12 +25,14 @@ from dispatcher.jobs.unstarted import waits_since
 from dispatcher.model.cluster import Pod
 from dispatcher.model.identity import job_name, task_identity
 from dispatcher.model.jobs import Job, LaunchGroup, Phase
-from dispatcher.model.launches import JobsVerdict, Launch, Offer, Unplaced
+from dispatcher.model.launches import InFlight, JobsVerdict, Launch, Offer, PodKind
 from dispatcher.model.needs import PodNeeds
 from dispatcher.model.snapshot import Brakes, ClusterView
 from dispatcher.model.tasks import TERMINAL, IndexedRow, Kind, Task
 from dispatcher.model.verdicts import Hold
 
+Counts = Counter[tuple[str, str, str, PodNeeds | None]]
+"""Numbers by queue, submitter, shape and needs."""
 Judged = Sequence[tuple[Task, JobsVerdict]]
 """The rows that a cycle judged, each with its verdict."""
 
@@ -95,20 +97,15 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
         awaited = {unseen.task_id: unseen for unseen in self.creates.unseen.values() if unseen.is_awaited}
         return {**self.carried.resting, **awaited}
 
-    def in_flight(self) -> Mapping[tuple[str, str, PodNeeds | None], int]:
-        """Numbers of unfinished Jobs and unseen creates, by (queue, submitter, needs)."""
-        found = Counter((job.queue, job.submitted_by, job.needs) for job in self.all_jobs if not job.is_finished)
-        found.update((one.queue, one.submitted_by, one.offer.needs) for one in self.creates.unseen.values())
-        return found
-
-    def unplaced(self) -> Mapping[Unplaced, int]:
-        """Launches whose Pods need a node and have none, and unseen creates: how many there are of each."""
+    def in_flight(self) -> InFlight:
+        """The unfinished Jobs and unseen creates."""
+        every, unplaced = count_jobs(self.all_jobs, self.cluster)
         placed = jobs_with_node(self.cluster) if self.creates.unseen else set()
-        waiting = (job for job in self.all_jobs if needs_node(job, self.cluster))
-        unseen = (one for one in self.creates.unseen.values() if one.name not in placed)
-        found = Counter((job.queue, job.submitted_by, job.shape, job.needs) for job in waiting)
-        found.update((one.queue, one.submitted_by, one.offer.shape, one.offer.needs) for one in unseen)
-        return {Unplaced(*key): count for key, count in found.items()}
+        for one in self.creates.unseen.values():
+            key = one.queue, one.submitted_by, one.offer.shape, one.offer.needs
+            every[key] += 1
+            unplaced[key] += one.name not in placed
+        return InFlight(*({PodKind(*key): n for key, n in counts.items() if n} for counts in (every, unplaced)))
 
     def unseen_count(self) -> int:
         """Number of creates that the view does not show yet."""
@@ -171,10 +168,21 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
         return Carried(first_seen, frozenset(settled), resting)
 
 
-def needs_node(job: Job, cluster: ObservedCluster) -> bool:
-    """Whether kube-scheduler will look for a node for the Job's Pod. A refused Pod does not exist."""
-    is_waiting = job.phase is Phase.ACTIVE and not (job.suspended or job.deleting or job.uid in cluster.refusals)
-    return is_waiting and not any(has_node(pod) or pod.deleting for pod in cluster.pods.get(job.uid, ()))
+def count_jobs(jobs: Iterable[Job], cluster: ObservedCluster) -> tuple[Counts, Counts]:
+    """Numbers of unfinished Jobs, and of those for whose Pods kube-scheduler looks for a node.
+
+    A refused Pod does not exist, so it needs no node. Every cycle counts every Job: hence one loop, and local names.
+    """
+    every, unplaced, active = Counts(), Counts(), Phase.ACTIVE
+    idle = {uid for uid, pods in cluster.pods.items() if any(has_node(pod) or pod.deleting for pod in pods)}
+    idle.update(cluster.refusals)
+    for job in jobs:
+        if job.phase is active or not job.is_finished:
+            key = job.queue, job.submitted_by, job.shape, job.needs
+            every[key] = every.get(key, 0) + 1
+            if job.phase is active and job.uid not in idle and not (job.suspended or job.deleting):
+                unplaced[key] = unplaced.get(key, 0) + 1
+    return every, unplaced
 
 
 def jobs_with_node(cluster: ObservedCluster) -> set[str]:

@@ -1,5 +1,6 @@
 """Launches, orders and verdicts: the values between judging a row and making its Job."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 from msgspec import Struct
@@ -26,16 +27,24 @@ class Offer(Struct, frozen=True):
     needs: PodNeeds | None = None
 
 
-class Unplaced(Struct, frozen=True):
-    """The Pod of a launch that has no node yet.
-
-    shape, needs: those of its offer.
-    """
+class PodKind(Struct, frozen=True):
+    """What Pods of launches have in common. `shape`, `needs`: those of their offer."""
 
     queue: str
     submitted_by: str
     shape: str
     needs: PodNeeds | None
+
+
+class InFlight(Struct, frozen=True):
+    """How many unfinished Jobs and unseen creates there are of each kind.
+
+    every: all of them.
+    unplaced: those whose Pods have no node yet, and need one.
+    """
+
+    every: Mapping[PodKind, int] = {}
+    unplaced: Mapping[PodKind, int] = {}
 
 
 class Ask(StrEnum):

@@ -11,7 +11,7 @@ from dispatcher.admission.room_index import RoomIndex
 from dispatcher.model.amounts import NOTHING, Amounts
 from dispatcher.model.capacity import BoundPod
 from dispatcher.model.cluster import Node, PriorityClass
-from dispatcher.model.launches import Unplaced
+from dispatcher.model.launches import PodKind
 from dispatcher.model.needs import CORDON, PodNeeds
 
 NAMES = st.sampled_from([f"node-{number}" for number in range(6)])
@@ -79,7 +79,7 @@ class Rooms(RuleBasedStateMachine):
                     assert not self.has_room(name, needs, left.taken.get(name, {}))
             else:
                 assert self.has_room(node, needs, left.taken.get(node, {}))
-            left = left.with_launch(Unplaced("q", "team_a", "s", needs))
+            left = left.with_launches(PodKind("q", "team_a", "s", needs))
 
     @invariant()
     def view_is_the_same_until_something_changes(self) -> None:
@@ -107,9 +107,9 @@ def test_many_equal_launches_at_once_are_the_same_as_one_after_another(waiting: 
         index.hear_priority_class(None, one)
     for number in range(3):
         index.hear_node(None, Node(f"n{number}", size=dict.fromkeys(RESOURCES, 3)))
-    pods = {Unplaced("q", "t", "s", needs): count for needs, count in waiting.items()}
+    pods = {PodKind("q", "t", "s", needs): count for needs, count in waiting.items()}
     at_once, left = room_of(index.view(), pods), Room(index.view())
     for pod, count in pods.items():
         for _ in range(count):
-            left = left.with_launch(pod)
+            left = left.with_launches(pod)
     assert (at_once.taken, at_once.waiting) == (left.taken, left.waiting)

@@ -9,7 +9,7 @@ from dispatcher.admission.room_view import RoomView
 from dispatcher.model.amounts import milli_of
 from dispatcher.model.capacity import BoundPod
 from dispatcher.model.cluster import Node, PriorityClass
-from dispatcher.model.launches import Unplaced
+from dispatcher.model.launches import PodKind
 from dispatcher.model.needs import PodNeeds
 
 
@@ -49,5 +49,5 @@ def room(nodes: Iterable[Node], pods: Iterable[BoundPod] = (), classes: Iterable
     return Room(view_of(nodes, pods, classes))
 
 
-def unplaced(needs: PodNeeds | None, shape: str = "small", queue: str = "q", submitter: str = "team_a") -> Unplaced:
-    return Unplaced(queue, submitter, shape, needs)
+def unplaced(needs: PodNeeds | None, shape: str = "small", queue: str = "q", submitter: str = "team_a") -> PodKind:
+    return PodKind(queue, submitter, shape, needs)

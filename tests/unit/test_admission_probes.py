@@ -7,7 +7,7 @@ import pytest
 from dispatcher.admission.gates import Candidate, judge, without_room
 from dispatcher.admission.room import room_of
 from dispatcher.admission.snapshot import ClusterSnapshot
-from dispatcher.model.launches import JobsVerdict, Offer, Unplaced
+from dispatcher.model.launches import JobsVerdict, Offer, PodKind
 from dispatcher.model.verdicts import Hold, HoldReason
 from tests.builders import FIRST_LAUNCH, a_queue, a_snapshot, a_task
 from tests.unit.rooms import a_bound_pod, a_node, needs, unplaced, view_of
@@ -15,7 +15,7 @@ from tests.unit.rooms import a_bound_pod, a_node, needs, unplaced, view_of
 FULL_NODE = view_of([a_node()], [a_bound_pod("n1")])
 
 
-def a_pod_of(cpu: str, queue: str = "default", submitter: str = "team_a") -> Unplaced:
+def a_pod_of(cpu: str, queue: str = "default", submitter: str = "team_a") -> PodKind:
     return unplaced(needs(cpu), "small", queue, submitter)
 
 
@@ -49,7 +49,7 @@ def test_room_is_not_judged_without_a_view_of_it() -> None:
     ],
 )
 def test_probes_are_bounded_over_all_queues_and_for_the_queue(
-    most: int, of_queue: int | None, waiting: list[Unplaced], is_held: bool
+    most: int, of_queue: int | None, waiting: list[PodKind], is_held: bool
 ) -> None:
     room = room_of(FULL_NODE, Counter(waiting))
     found = reason_of("4", a_snapshot(a_queue(max_pending=of_queue), max_pending=most, room=room))
@@ -64,7 +64,7 @@ def test_shapes_that_fit_nowhere_never_use_up_the_cap() -> None:
             pod = unplaced(needs(str(100 + number)), f"shape-{number}", "default", f"team_{number % 9}")
             snapshot = a_snapshot(max_jobs=max_jobs, room=room)
             if without_room(pod, snapshot) is None:
-                room, launched = room.with_launch(pod), launched + 1
+                room, launched = room.with_launches(pod), launched + 1
         assert launched == most
 
 
@@ -74,6 +74,6 @@ def test_submitter_with_shapes_that_fit_nowhere_leaves_probes_to_others() -> Non
     room = room_of(FULL_NODE, {})
     for pod in waiting:
         if without_room(pod, a_snapshot(room=room)) is None:
-            room = room.with_launch(pod)
+            room = room.with_launches(pod)
     assert room.waiting.total == 3
     assert reason_of("4", a_snapshot(room=room)) is None

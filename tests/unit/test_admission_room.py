@@ -101,7 +101,7 @@ def test_pod_that_preempts_others_uses_its_node_already() -> None:
 def test_pod_of_which_nothing_can_be_said_passes(facts: dict[str, Any]) -> None:
     assert room([]).node_for(needs("1000", **facts)) == ANY_NODE
     assert room([]).node_for(None) == ANY_NODE
-    left = room([]).with_launch(unplaced(needs("1000", **facts)))
+    left = room([]).with_launches(unplaced(needs("1000", **facts)))
     assert (left.taken, left.waiting) == ({}, Waiting())
 
 
@@ -139,7 +139,7 @@ def test_launches_take_turns_on_the_nodes_with_room_the_best_one_first() -> None
     left = room([a_node("small"), a_node("large", cpu="8")], [a_bound_pod("small")])
     for expected in ("large", "small", "large", "small", "large", "large", "large", NO_NODE):
         assert left.node_for(needs("1500m", "1Mi")) == expected
-        left = left.with_launch(unplaced(needs("1500m", "1Mi")))
+        left = left.with_launches(unplaced(needs("1500m", "1Mi")))
     each = {"cpu": 1500, "memory": 2**20 * 1000, "pods": 1000}
     assert left.taken["small"] == {name: 2 * amount for name, amount in each.items()}
     assert left.taken["large"] == {name: 5 * amount for name, amount in each.items()}
@@ -148,7 +148,7 @@ def test_launches_take_turns_on_the_nodes_with_room_the_best_one_first() -> None
 def test_question_about_room_changes_nothing() -> None:
     left = room([a_node("a"), a_node("b")])
     before = [left.node_for(needs()) for _ in range(3)]
-    after = left.with_launch(unplaced(needs()))
+    after = left.with_launches(unplaced(needs()))
     assert after.node_for(needs()) != before[0]
     assert [left.node_for(needs()) for _ in range(3)] == before == [before[0]] * 3
 
@@ -156,7 +156,7 @@ def test_question_about_room_changes_nothing() -> None:
 def test_launches_of_one_cycle_never_take_more_than_there_is() -> None:
     left, launched = room([a_node("a"), a_node("b")]), 0
     while left.node_for(needs("1500m")) != NO_NODE:
-        left, launched = left.with_launch(unplaced(needs("1500m"))), launched + 1
+        left, launched = left.with_launches(unplaced(needs("1500m"))), launched + 1
     assert launched == 4
     assert left.node_for(needs("1")) != NO_NODE
 
@@ -174,7 +174,7 @@ def test_search_goes_on_beyond_the_nodes_that_it_found_first() -> None:
     assert left.waiting.total == 0
     last = left.node_for(needs("4"))
     assert last not in {NO_NODE, *left.taken}
-    full = left.with_launch(unplaced(needs("4")))
+    full = left.with_launches(unplaced(needs("4")))
     assert full.node_for(needs("4")) == NO_NODE
     assert full.node_for(needs("1")) == NO_NODE
     assert full.node_for(PodNeeds()) != NO_NODE, "a Pod that asks for nothing"

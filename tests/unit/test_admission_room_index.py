@@ -108,6 +108,7 @@ def test_few_levels_are_kept_however_many_priorities_are_asked_for(count: int) -
 def test_size_of_the_cluster_is_that_of_all_its_nodes() -> None:
     index = an_index()
     assert index.view().size == {name: 20 * amount for name, amount in NODES[0].size.items()}
+    assert index.view().size == index.view().size
     index.hear_node(NODES[0], None)
     assert index.view().size == {name: 19 * amount for name, amount in NODES[0].size.items()}
     assert RoomIndex(()).view().size == {}

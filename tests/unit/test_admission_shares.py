@@ -5,10 +5,15 @@ import pytest
 from dispatcher.admission.cycle import plan_cycle
 from dispatcher.admission.gates import Candidate
 from dispatcher.admission.shares import Shares, holders, plan_shares
-from dispatcher.model.launches import JobsVerdict, Launch, Offer
+from dispatcher.model.launches import JobsVerdict, Launch, Offer, PodKind
 from dispatcher.model.needs import PodNeeds
 from tests.builders import a_queue, a_snapshot, a_task
 from tests.unit.rooms import needs, unplaced
+
+
+def jobs_of(submitter: str, needs: PodNeeds | None, queue: str = "q") -> PodKind:
+    return PodKind(queue, submitter, "", needs)
+
 
 SIZE = {"cpu": 100_000, "memory": 1000 * 2**30 * 1000, "pods": 1_000_000}
 """100 cores, 1,000 GiB, 1,000 Pods."""
@@ -26,7 +31,7 @@ SIZE = {"cpu": 100_000, "memory": 1000 * 2**30 * 1000, "pods": 1_000_000}
     ids=["cpu", "memory", "nothing but a Pod", "a resource that no node has", "needs are not known"],
 )
 def test_share_is_the_largest_part_of_any_one_resource(wanted: PodNeeds | None, share: float) -> None:
-    shares = plan_shares({("q", "team_a", wanted): 1}, SIZE)
+    shares = plan_shares({jobs_of("team_a", wanted): 1}, SIZE)
     assert shares.of_queue("q") == pytest.approx(share)
     assert shares.of_submitter("q", "team_a") == pytest.approx(share)
     assert (shares.of_queue("other"), shares.of_submitter("q", "team_b")) == (0, 0)
@@ -36,17 +41,17 @@ GPUS = {**SIZE, "example.com/gpu": 8000}
 
 
 def test_extended_resource_can_be_the_dominant_one() -> None:
-    shares = plan_shares({("q", "a", needs("1", "1Gi", more={"example.com/gpu": "4"})): 1}, GPUS)
+    shares = plan_shares({jobs_of("a", needs("1", "1Gi", more={"example.com/gpu": "4"})): 1}, GPUS)
     assert shares.of_queue("q") == 0.5
 
 
 def test_share_is_a_number_of_jobs_if_the_size_of_the_cluster_is_not_known() -> None:
-    shares = plan_shares({("q", "a", needs("10")): 2, ("q", "b", None): 1}, {})
+    shares = plan_shares({jobs_of("a", needs("10")): 2, jobs_of("b", None): 1}, {})
     assert (shares.of_queue("q"), shares.of_submitter("q", "a"), shares.of_submitter("q", "b")) == (3, 2, 1)
 
 
 def test_jobs_of_a_queue_are_added_and_a_launch_changes_no_earlier_shares() -> None:
-    before = plan_shares({("q", "a", needs("10", "1Gi")): 3, ("q", "b", needs("20", "1Gi")): 1}, SIZE)
+    before = plan_shares({jobs_of("a", needs("10", "1Gi")): 3, jobs_of("b", needs("20", "1Gi")): 1}, SIZE)
     after = before.with_launch(unplaced(needs("10", "1Gi"), queue="q", submitter="b"))
     assert [one.of_queue("q") for one in (before, after)] == pytest.approx([0.5, 0.6])
     assert [one.of_submitter("q", "b") for one in (before, after)] == pytest.approx([0.2, 0.3])
@@ -54,7 +59,7 @@ def test_jobs_of_a_queue_are_added_and_a_launch_changes_no_earlier_shares() -> N
 
 
 def test_jobs_of_all_needs_count_for_their_holder() -> None:
-    in_flight = {("q", "a", needs("1")): 2, ("q", "a", None): 1, ("r", "a", None): 4}
+    in_flight = {jobs_of("a", needs("1")): 2, jobs_of("a", None): 1, jobs_of("a", None, "r"): 4}
     assert holders(in_flight) == {("q", "a"): 3, ("r", "a"): 4}
 
 

@@ -12,7 +12,7 @@ from dispatcher.jobs.picture import JobsPicture
 from dispatcher.jobs.submit import Submitter
 from dispatcher.model.cluster import Pod
 from dispatcher.model.jobs import ApiAnswer, Job, Manifest
-from dispatcher.model.launches import JobsVerdict, Launch, Offer
+from dispatcher.model.launches import InFlight, JobsVerdict, Launch, Offer, PodKind
 from dispatcher.model.snapshot import ClusterView
 from dispatcher.model.tasks import Status, Task
 from dispatcher.model.verdicts import Hold, HoldReason
@@ -82,7 +82,7 @@ def test_unanswered_create_is_repeated_and_an_answered_one_is_awaited() -> None:
     assert picture_of(launcher).judge_row(task).verdict == Hold(HoldReason.LAUNCHED, "its create is under way")
     memory.creates.end(name)
     assert picture_of(launcher).judge_row(task).verdict == Launch(1, is_repeat=True)
-    assert picture_of(launcher).in_flight() == {("default", task.submitted_by, None): 1}
+    assert picture_of(launcher).in_flight().every == {PodKind("default", task.submitted_by, "small", None): 1}
     memory.creates.answered(name, "12")
     assert picture_of(launcher).judge_row(task).verdict == Hold(HoldReason.LAUNCHED, "Created")
 
@@ -135,4 +135,4 @@ def test_picture_does_not_change_when_the_memory_does() -> None:
     memory.creates.begin(a_job(1, 1).name, task, Offer("app:1", "small", "default"), 0)
     memory.refusals.park(task, Hold(HoldReason.POISON))
     memory.of_template("default").trip(Hold(HoldReason.DISPATCHER_NOT_READY), 0)
-    assert (picture.judge_row(task).verdict, picture.in_flight()) == (Launch(1), {})
+    assert (picture.judge_row(task).verdict, picture.in_flight()) == (Launch(1), InFlight())

@@ -9,7 +9,7 @@ from dispatcher.jobs.refusals import RefusedRows
 from dispatcher.jobs.unseen import Unseen
 from dispatcher.model.cluster import PodRefusal
 from dispatcher.model.jobs import Phase
-from dispatcher.model.launches import Launch, Offer, Unplaced
+from dispatcher.model.launches import Launch, Offer, PodKind
 from dispatcher.model.needs import PodNeeds
 from dispatcher.model.verdicts import Hold, HoldReason
 from tests.builders import NOW, a_cluster, a_failed_job, a_job, a_picture, a_pod, a_task
@@ -95,18 +95,18 @@ def test_launch_is_unplaced_while_kube_scheduler_looks_for_a_node(
 ) -> None:
     made = a_job(shape="small", needs=NEEDS, **job)
     picture = a_picture([made], a_cluster(pods=[a_pod(made, **pod)] if pod else []))
-    assert picture.unplaced() == ({Unplaced("default", "team_a", "small", NEEDS): 1} if is_unplaced else {})
+    assert picture.in_flight().unplaced == ({PodKind("default", "team_a", "small", NEEDS): 1} if is_unplaced else {})
 
 
 def test_refused_pod_needs_no_node() -> None:
     made = a_job()
-    assert a_picture([made], a_cluster(refusals={made.uid: PodRefusal(NOW, "no")})).unplaced() == {}
+    assert a_picture([made], a_cluster(refusals={made.uid: PodRefusal(NOW, "no")})).in_flight().unplaced == {}
 
 
 def test_unseen_create_is_unplaced_until_its_pod_has_a_node() -> None:
     creates, made = KnownCreates(unseen={7: OTHER_CREATE}), a_job()
-    both = a_picture([made, a_job(launch=2)], creates=creates).unplaced()
+    both = a_picture([made, a_job(launch=2)], creates=creates).in_flight().unplaced
     assert [(one.submitted_by, count) for one, count in both.items()] == [("team_a", 2), ("team_b", 1)]
-    assert [one.submitted_by for one in a_picture(creates=creates).unplaced()] == ["team_b"]
+    assert [one.submitted_by for one in a_picture(creates=creates).in_flight().unplaced] == ["team_b"]
     pod = a_pod(made, name=f"{OTHER_CREATE.name}-x1y2z", node_name="n1")
-    assert a_picture(cluster=a_cluster(pods=[pod]), creates=creates).unplaced() == {}
+    assert a_picture(cluster=a_cluster(pods=[pod]), creates=creates).in_flight().unplaced == {}

@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from dispatcher.admission.snapshot import Allowance, Load, Pending, effective_queues, plan_load, plan_pending
 from dispatcher.model.cluster import Pod
 from dispatcher.model.jobs import Job, LaunchGroup, Phase
-from dispatcher.model.launches import Unplaced
+from dispatcher.model.launches import PodKind
 from dispatcher.model.snapshot import ClusterView
 from tests.builders import NOW, a_complete_job, a_job, a_pod, a_queue, a_snapshot, ago, later
 
 holders = st.lists(st.tuples(st.sampled_from(["a", "b"]), st.sampled_from(["x", "y", "z"])), max_size=20)
 GROUP = LaunchGroup("default", "default", "app:1")
-POD = Unplaced("default", "team_a", "small", None)
+POD = PodKind("default", "team_a", "small", None)
 
 
 def pending_of(*pods: Pod, jobs: tuple[Job, ...] = ()) -> Pending:

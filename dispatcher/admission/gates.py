@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from dispatcher.admission.room import NO_NODE, Room
+from dispatcher.admission.room import Room
 from dispatcher.admission.snapshot import ClusterSnapshot
 from dispatcher.model.jobs import LaunchGroup
 from dispatcher.model.launches import JobsVerdict, Launch, Offer, PodKind
@@ -159,7 +159,7 @@ def no_room(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
 def without_room(pod: PodKind, snapshot: ClusterSnapshot) -> Hold | None:
     """The hold of a Pod that no node has room for, unless it may wait as a probe."""
     room = snapshot.room
-    if room is None or pod.needs is None or room.node_for(pod.needs) != NO_NODE or may_probe(pod, room, snapshot):
+    if room is None or pod.needs is None or room.has_room(pod.needs) or may_probe(pod, room, snapshot):
         return None
     could_fit, detail = room.view.why_not(pod.needs)
     return Hold(HoldReason.NO_ROOM_NOW if could_fit else HoldReason.NEVER_FITS, detail)

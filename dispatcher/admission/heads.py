@@ -15,6 +15,7 @@ from dispatcher.admission.kinds import Kinds, KnownOffers, learn_kinds
 from dispatcher.admission.snapshot import ClusterSnapshot
 from dispatcher.model.jobs import LaunchGroup
 from dispatcher.model.launches import Offer, PodKind
+from dispatcher.model.needs import PodNeeds
 from dispatcher.model.tasks import IndexedRow
 from dispatcher.model.verdicts import Hold, HoldReason
 
@@ -24,6 +25,8 @@ WIDEST_WINDOW: Final = 50_000
 ROUNDS: Final = 4
 KINDS_A_LOOK: Final = 3000
 """New kinds that one cycle judges: about 20 ms of work. Rows of further kinds wait for the next cycle."""
+MOST_ROOMLESS: Final = 50
+"""Kinds of Pods of one submitter in one queue for which one cycle searches in vain."""
 QueueSubmitter = tuple[str, str]
 """(queue, submitter): key of the rows of one submitter in one queue."""
 
@@ -64,6 +67,7 @@ class Judge:
         self._offers = offers
         self._known = known
         self._unjudged = KINDS_A_LOOK
+        self._roomless: dict[QueueSubmitter, set[PodNeeds]] = defaultdict(set)
 
     async def learn(self, index: Index, groups: Iterable[Sequence[IndexedRow]]) -> None:
         """Judges kinds that were never seen, by one row of each. The groups take turns, up to KINDS_A_LOOK kinds."""
@@ -98,7 +102,25 @@ class Judge:
         offer = self._offers.known_offer(row.kind)
         if isinstance(offer, Hold):
             return offer
-        return self._offers.refused(row) or shared_hold(row, offer, self.snapshot)
+        return self._offers.refused(row) or shared_hold(row, offer, self.snapshot) or self._without_room(row, offer)
+
+    def _without_room(self, row: IndexedRow, offer: Offer | None) -> Hold | None:
+        """The hold of a row that no node has room for.
+
+        A search takes up to a millisecond, and rows can ask for any amount. So a submitter that has many kinds of Pods
+        without room gets no further search: its other rows stay in line.
+        """
+        room, needs = self.snapshot.room, offer.needs if offer else None
+        if room is None or needs is None:
+            return None
+        roomless = self._roomless[queue_submitter(row)]
+        if needs not in roomless:
+            if len(roomless) >= MOST_ROOMLESS:
+                return Hold(HoldReason.IN_LINE, f"behind {MOST_ROOMLESS} kinds of Pods of this submitter without room")
+            if room.has_room(needs):
+                return None
+            roomless.add(needs)
+        return without_room(pod_of(row, offer), self.snapshot)
 
 
 def may_hide_rows(head: Head, window: int, wanted: int) -> bool:
@@ -140,11 +162,7 @@ def shared_hold(row: IndexedRow, offer: Offer | None, snapshot: ClusterSnapshot)
     if offer is None:
         return Hold(HoldReason.NEXT_CYCLE)
     group = LaunchGroup(row.queue, offer.template, offer.image)
-    return (
-        group_failing(group, snapshot)
-        or too_many_stuck(row.queue, offer.shape, snapshot)
-        or without_room(pod_of(row, offer), snapshot)
-    )
+    return group_failing(group, snapshot) or too_many_stuck(row.queue, offer.shape, snapshot)
 
 
 def pod_of(row: IndexedRow, offer: Offer | Hold | None) -> PodKind:

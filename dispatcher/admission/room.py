@@ -1,14 +1,15 @@
 """Room: whether a node fits a Pod now, as kube-scheduler would judge it, so that a hold is proof.
 
     RoomIndex ─▶ RoomView: one moment ─▶ Room: the same, less what our Pods without a node will take
-                                          └─▶ node_for(needs): the best node with room
+                                          ├─▶ has_room(needs)
+                                          └─▶ with_launches(pod): the room after them
 
 What the dispatcher cannot judge is left out, and kube-scheduler decides: claims and volumes, affinity between Pods,
 topology spread, host ports, defaults of a LimitRange, overhead of a RuntimeClass.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -18,9 +19,6 @@ from dispatcher.model.launches import PodKind
 from dispatcher.model.needs import PodNeeds
 
 K = TypeVar("K")
-ANY_NODE: Final = "*"
-"""Stands for the node of a Pod that is not judged. No node has this name."""
-NO_NODE: Final = ""
 
 
 class Waiting(Struct, frozen=True):
@@ -53,35 +51,33 @@ class Room(Struct, frozen=True):
     taken: amounts that our Pods without a node will take, by node.
     waiting: our Pods for which there was no node.
     turn: by needs, the place in the list of nodes with room from which the next node is taken.
-    best: answers of `node_for`, each with its place in that list.
+    witness: by needs, a node that has room; empty if there is none.
     """
 
     view: RoomView
     taken: Mapping[str, Amounts] = {}
     waiting: Waiting = Waiting()
     turn: Mapping[PodNeeds, int] = {}
-    best: dict[PodNeeds, tuple[str, int]] = {}
+    witness: dict[PodNeeds, str] = {}
 
-    def node_for(self, needs: PodNeeds | None) -> str:
-        """A node with room, ANY_NODE for a Pod that is not judged, or NO_NODE.
-
-        Pods with equal needs take turns on the nodes, the best node first.
-        """
-        return self._find(needs)[0] if needs is not None else ANY_NODE
-
-    def _find(self, needs: PodNeeds) -> tuple[str, int]:
-        if needs not in self.best:
+    def has_room(self, needs: PodNeeds | None) -> bool:
+        """Whether a node has room now. True for a Pod of which nothing can be said."""
+        if needs is None:
+            return True
+        if needs not in self.witness:
             threshold = self.view.threshold(needs)
-            self.best[needs] = (ANY_NODE, 0) if threshold is None else self._search(needs, self.view.level(threshold))
-        return self.best[needs]
+            self.witness[needs] = "*" if threshold is None else self._first(needs, self.view.level(threshold))
+        return self.witness[needs] != ""
 
-    def _search(self, needs: PodNeeds, level: LevelOfRoom) -> tuple[str, int]:
-        found = self.view.nodes_with_room(needs, level)
-        for at in found.places(self.turn.get(needs, 0)):
-            name = found.names[at]
-            if has_room(needs.asks, level.free[name], self.taken.get(name, NOTHING)):
-                return name, at
-        return NO_NODE, 0
+    def _first(self, needs: PodNeeds, level: LevelOfRoom) -> str:
+        """The first node with room; empty: there is none."""
+        return next(
+            (
+                name for name in self.view.fitting(needs, level)
+                if is_left(needs.asks, level.free[name], self.taken.get(name, NOTHING))
+            ),
+            "",
+        )  # fmt: skip
 
     def with_launches(self, pod: PodKind, count: int = 1) -> "Room":
         """The room after launches whose Pods are alike. Pods for which no node is left wait."""
@@ -91,9 +87,9 @@ class Room(Struct, frozen=True):
         charging = Charging(self, pod.needs, self.view.level(threshold))
         placed = charging.place(count)
         # Room only shrinks within a cycle: an answer stays true unless its node was taken.
-        best = {needs: one for needs, one in self.best.items() if one[0] not in charging.nodes}
+        witness = {needs: node for needs, node in self.witness.items() if node not in charging.nodes}
         waiting = self.waiting.with_pods(pod, count - placed) if placed < count else self.waiting
-        return Room(self.view, charging.taken, waiting, {**self.turn, pod.needs: charging.turn}, best)
+        return Room(self.view, charging.taken, waiting, {**self.turn, pod.needs: charging.turn}, witness)
 
 
 class Charging:
@@ -120,7 +116,7 @@ class Charging:
         for at in self._found.places(self.turn):
             name = self._found.names[at]
             taken = self.taken.get(name, NOTHING)
-            if has_room(self._asks.items(), self._free[name], taken):
+            if is_left(self._asks.items(), self._free[name], taken):
                 self.taken[name] = added(taken, self._asks)
                 self.nodes.add(name)
                 placed, self.turn = placed + 1, at + 1
@@ -137,7 +133,7 @@ def room_of(view: RoomView, unplaced: Mapping[PodKind, int]) -> Room:
     return room
 
 
-def has_room(asks: Iterable[tuple[str, int]], free: Amounts, taken: Amounts) -> bool:
+def is_left(asks: Iterable[tuple[str, int]], free: Amounts, taken: Amounts) -> bool:
     """Whether a node with room has room beside what is taken of it."""
     return not taken or all(free.get(name, 0) - taken.get(name, 0) >= amount for name, amount in asks)
 

@@ -75,7 +75,7 @@ class RoomIndex:
         most = nodes_to_find(len(self._nodes), self._percentage)
         return RoomView(
             nodes=self._nodes.copy(),
-            asked={name: asked for name, asked in self._asked.items() if asked},
+            asked=self._asked.copy(),
             classes=self._classes.copy(),
             schedulers=self._schedulers,
             most=most,
@@ -93,6 +93,8 @@ class RoomIndex:
 
     def _count(self, node: str, asked: Asked) -> None:
         self._asked[node] = {priority: amounts for priority, amounts in asked.items() if amounts}
+        if not self._asked[node]:
+            del self._asked[node]
         self._changed.add(node)
 
 

@@ -10,6 +10,7 @@ scarcest one are looked at.
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import Final
 
 import msgspec
@@ -24,6 +25,8 @@ EVERY_POD: Final = -(2**31)
 """The threshold of a Pod that preempts none: priorities are 32-bit numbers."""
 LEAST_NODES: Final = 100
 LEAST_PERCENTAGE: Final = 5
+MOST_NEEDS: Final = 10_000
+"""Needs whose sizes are remembered. Rows can ask for any amount, so there is no end of needs."""
 NO_CLASS: Final = PriorityClass("", 0)
 
 
@@ -142,24 +145,26 @@ class RoomView(Struct, frozen=True):
         return self.levels[threshold]
 
     def nodes_with_room(self, needs: PodNeeds, level: LevelOfRoom) -> "Found":
+        """Nodes with room in the order in which Pods take turns on them."""
         if needs not in self.found:
             self.found[needs] = Found(self._search(needs, level))
         return self.found[needs]
 
     def _search(self, needs: PodNeeds, level: LevelOfRoom) -> Iterator[list[str]]:
         """Groups of as many nodes as one search finds; in each group the best first."""
-        names, group = names_with_most_of_it(needs, level), list[tuple[float, str]]()
+        names = self.fitting(needs, level)
+        while group := list(islice(names, self.most)):
+            yield sorted(group, key=lambda name: (score(level.free[name], self.nodes[name].size), name), reverse=True)
+
+    def fitting(self, needs: PodNeeds, level: LevelOfRoom) -> Iterator[str]:
+        """Nodes with room, found one by one. The search begins at another node for each view."""
+        names = names_with_most_of_it(needs, level)
         begin = self.start % len(names) if names else 0
         taints: dict[tuple[Taint, ...], bool] = {}
-        for at in range(len(names)):
-            name = names[(begin + at) % len(names)][1]
+        for at in chain(range(begin, len(names)), range(begin)):
+            name = names[at][1]
             if fits(needs.asks, level.free[name]) and self._may_have(needs, name, taints):
-                group.append((score(level.free[name], self.nodes[name].size), name))
-                if len(group) == self.most:
-                    yield best_first(group)
-                    group = []
-        if group:
-            yield best_first(group)
+                yield name
 
     def _may_have(self, needs: PodNeeds, name: str, known: dict[tuple[Taint, ...], bool]) -> bool:
         """Whether taints, selector and affinity let the Pod have the node."""
@@ -187,6 +192,8 @@ class RoomView(Struct, frozen=True):
     def sizes_for(self, needs: PodNeeds) -> "Sizes":
         """Whether a node would have room if no Pod, no cordon and no taint of the moment were on it."""
         if needs not in self.sizes.of:
+            if len(self.sizes.of) >= MOST_NEEDS:
+                self.sizes.of.clear()
             self.sizes.of[needs] = self._sizes_for(needs)
         return self.sizes.of[needs]
 
@@ -225,10 +232,6 @@ def names_with_most_of_it(needs: PodNeeds, level: LevelOfRoom) -> Sequence[tuple
     enough = [(order, bisect_left(order, (amount, ""))) for order, amount in orders]
     order, begin = min(enough, key=lambda one: len(one[0]) - one[1])
     return order[begin:]
-
-
-def best_first(group: Iterable[tuple[float, str]]) -> list[str]:
-    return [name for _, name in sorted(group, reverse=True)]
 
 
 def fits(asks: Iterable[tuple[str, int]], free: Amounts) -> bool:

@@ -35,6 +35,7 @@ class HoldReason(StrEnum):
     NO_ROOM_NOW = "NoRoomNow"
     RATE_LIMITED = "RateLimited"
     NEXT_CYCLE = "NextCycle"
+    IN_LINE = "InLine"
 
 
 PARKED = frozenset({

@@ -10,7 +10,16 @@ from collections.abc import AsyncIterator
 import pytest_asyncio
 
 from tests.contract.played_kubelet import PlayedKubelet, playing_alone
-from tests.contract.played_kubelet_objects import TRACKING, condition, disrupted, disruption, ended, pod_status, said
+from tests.contract.played_kubelet_objects import (
+    TRACKING,
+    condition,
+    disrupted,
+    disruption,
+    ended,
+    pod_status,
+    said,
+    says,
+)
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.sides import BOTH_SIDES
@@ -49,6 +58,10 @@ async def unplaced(kubelet: PlayedKubelet, job: str, spec: Json | None = None) -
 
 async def terminating(kubelet: PlayedKubelet, job: str) -> Json:
     return await kubelet.until_job(lambda seen: seen["status"].get("terminating") == 1, "its Pod ends", job)
+
+
+def ends_or_ended(job: Json) -> bool:
+    return job["status"].get("terminating") == 1 or says(job, "Failed")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -166,16 +179,19 @@ class TestPodIsDeleted:
         assert said(await kubelet.until_said("Failed", "let-go")) == EXCEEDED
 
     async def test_pod_on_no_node_stays_until_reported_failed(self, kubelet: PlayedKubelet) -> None:
-        """On a real cluster the Pod garbage collector does that, within 20 seconds."""
-        name = await unplaced(kubelet, "nowhere")
-        await kubelet.delete_pod(name)
-        await terminating(kubelet, "nowhere")
+        """On a real cluster the Pod garbage collector does that every 20 seconds. It can be faster than a test once."""
+        for job_name in ("nowhere", "nowhere-again"):
+            name = await unplaced(kubelet, job_name)
+            await kubelet.delete_pod(name)
+            seen = await kubelet.until_job(ends_or_ended, "its Pod ends", job_name)
+            if not says(seen, "Failed"):
+                break
         left = (await kubelet.pod(name))["metadata"]
         assert (left["deletionGracePeriodSeconds"], left["finalizers"]) == (0, [TRACKING])
-        assert said(await kubelet.job("nowhere")) == []
+        assert said(await kubelet.job(job_name)) == []
         await kubelet.tell_pod(name, {"phase": "Failed"})
         await kubelet.until_pod_gone(name)
-        job = await kubelet.until_said("Failed", "nowhere")
+        job = await kubelet.until_said("Failed", job_name)
         assert (said(job), job["status"]["failed"], job["status"]["terminating"]) == (EXCEEDED, 1, 0)
 
     async def test_deleted_pod_that_failed_fails_its_job(self, kubelet: PlayedKubelet, ended_pods: Pods) -> None:

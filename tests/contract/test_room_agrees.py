@@ -11,7 +11,7 @@ from random import Random
 import msgspec
 import pytest
 
-from dispatcher.admission.room import NO_NODE, Room
+from dispatcher.admission.room import Room
 from dispatcher.admission.room_index import RoomIndex
 from dispatcher.admission.room_view import RoomView
 from dispatcher.kube.needs import needs_of_manifest
@@ -109,11 +109,11 @@ async def test_verdict_agrees_with_kube_scheduler(control_plane: ControlPlane, n
                 await compared.post(f"/api/v1/namespaces/{namespace}/pods", [one.wanted for one in clusters])
                 decided = await compared.decisions({one.wanted["metadata"]["name"] for one in clusters})
                 for one in clusters:
-                    found = room.node_for(needs_of_manifest(one.wanted["spec"]))
+                    has_room = room.has_room(needs_of_manifest(one.wanted["spec"]))
                     answer = decided[one.wanted["metadata"]["name"]]
-                    fitting += found != NO_NODE
-                    if (found == NO_NODE) is answer.startswith("node "):
-                        disagreements.append((one.name, found, answer, one.wanted["spec"], one.nodes, one.pods))
+                    fitting += has_room
+                    if has_room is not answer.startswith("node "):
+                        disagreements.append((one.name, has_room, answer, one.wanted["spec"], one.nodes, one.pods))
             finally:
                 await compared.clean()
     finally:

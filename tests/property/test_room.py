@@ -6,13 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from dispatcher.admission.room import NO_NODE, Room, room_of
+from dispatcher.admission.room import Room, room_of
 from dispatcher.admission.room_index import RoomIndex
 from dispatcher.model.amounts import NOTHING, Amounts
 from dispatcher.model.capacity import BoundPod
 from dispatcher.model.cluster import Node, PriorityClass
 from dispatcher.model.launches import PodKind
 from dispatcher.model.needs import CORDON, PodNeeds
+from tests.unit.rooms import NO_NODE, node_for
 
 NAMES = st.sampled_from([f"node-{number}" for number in range(6)])
 RESOURCES = ("cpu", "memory", "pods", "example.com/gpu")
@@ -21,7 +22,7 @@ PRIORITIES = st.sampled_from([-5, 0, 1000])
 CLASSES = [PriorityClass("low", -5), PriorityClass("high", 1000), PriorityClass("polite", 1000, never_preempts=True)]
 NEEDS = st.builds(
     lambda asks, name: PodNeeds(
-        tuple(sorted((key, amount) for key, amount in asks.items() if amount)), priority_class=name
+        tuple(sorted((key, amount) for key, amount in {**asks, "pods": 1}.items() if amount)), priority_class=name
     ),
     AMOUNTS,
     st.sampled_from(["", "low", "high", "polite"]),
@@ -64,7 +65,7 @@ class Rooms(RuleBasedStateMachine):
 
     @rule(wanted=NEEDS)
     def room_is_where_the_simple_rule_says(self, wanted: PodNeeds) -> None:
-        found = Room(self.index.view()).node_for(wanted)
+        found = node_for(Room(self.index.view()), wanted)
         possible = {name for name in self.nodes if self.has_room(name, wanted)}
         assert found in (possible or {NO_NODE})
 
@@ -73,7 +74,7 @@ class Rooms(RuleBasedStateMachine):
         """Also: a Pod waits as a probe only if no node has room beside what the Pods before it took."""
         left = room_of(self.index.view(), {})
         for needs in waiting:
-            node = left.node_for(needs)
+            node = node_for(left, needs)
             if node == NO_NODE:
                 for name in self.nodes:
                     assert not self.has_room(name, needs, left.taken.get(name, {}))

@@ -49,5 +49,17 @@ def room(nodes: Iterable[Node], pods: Iterable[BoundPod] = (), classes: Iterable
     return Room(view_of(nodes, pods, classes))
 
 
+NO_NODE, ANY_NODE = "", "*"
+
+
+def node_for(room: Room, wanted: PodNeeds | None) -> str:
+    """The node on which the next launch is counted; NO_NODE: it waits; ANY_NODE: it is not judged."""
+    after = room.with_launches(unplaced(wanted))
+    changed = [name for name, amounts in after.taken.items() if room.taken.get(name) != amounts]
+    is_waiting = after.waiting.total > room.waiting.total
+    assert room.has_room(wanted) is not is_waiting
+    return NO_NODE if is_waiting else changed[0] if changed else ANY_NODE
+
+
 def unplaced(needs: PodNeeds | None, shape: str = "small", queue: str = "q", submitter: str = "team_a") -> PodKind:
     return PodKind(queue, submitter, shape, needs)

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from dispatcher.admission.room import ANY_NODE, NO_NODE, Room, Waiting, room_of
+from dispatcher.admission.room import Room, Waiting, room_of
 from dispatcher.admission.room_index import RoomIndex
 from dispatcher.admission.room_view import nodes_to_find
 from dispatcher.model.cluster import Node, PriorityClass
 from dispatcher.model.needs import CORDON, PodNeeds, Requirement, Taint, Term, Toleration
-from tests.unit.rooms import a_bound_pod, a_node, needs, room, unplaced, view_of
+from tests.unit.rooms import ANY_NODE, NO_NODE, a_bound_pod, a_node, needs, node_for, room, unplaced, view_of
 
 
 @pytest.mark.parametrize(
@@ -40,22 +40,22 @@ def test_at_least_a_hundred_nodes_are_found_and_never_more_than_exist(nodes: int
 )
 def test_pod_fits_if_every_resource_is_free(wanted: PodNeeds, fits: bool) -> None:
     pods = [a_bound_pod("n1"), a_bound_pod("n1", name="other")]
-    assert room([a_node()], pods).node_for(wanted) == ("n1" if fits else NO_NODE)
+    assert node_for(room([a_node()], pods), wanted) == ("n1" if fits else NO_NODE)
 
 
 def test_number_of_pods_is_a_resource() -> None:
     pods = [a_bound_pod("n1", name=str(number), cpu="0", memory="0") for number in range(10)]
-    assert room([a_node()], pods[:9]).node_for(needs("0", "0")) == "n1"
-    assert room([a_node()], pods).node_for(needs("0", "0")) == NO_NODE
+    assert node_for(room([a_node()], pods[:9]), needs("0", "0")) == "n1"
+    assert node_for(room([a_node()], pods), needs("0", "0")) == NO_NODE
 
 
 def test_node_without_sizes_has_no_room() -> None:
-    assert room([Node("bare")]).node_for(needs("0", "0")) == NO_NODE
-    assert room([]).node_for(needs("0", "0")) == NO_NODE
+    assert node_for(room([Node("bare")]), needs("0", "0")) == NO_NODE
+    assert node_for(room([]), needs("0", "0")) == NO_NODE
 
 
 def test_overcommitted_node_has_room_for_what_asks_for_none_of_it() -> None:
-    assert room([a_node()], [a_bound_pod("n1", cpu="5")]).node_for(needs("0")) == "n1"
+    assert node_for(room([a_node()], [a_bound_pod("n1", cpu="5")]), needs("0")) == "n1"
 
 
 # Priorities
@@ -77,20 +77,20 @@ POLITE = PriorityClass("polite", 1000, never_preempts=True)
 )
 def test_pods_that_can_be_preempted_use_no_room(facts: dict[str, Any], fits: bool) -> None:
     wanted, classes = needs("4", **facts), [LOW, HIGH, POLITE]
-    assert room([a_node()], [a_bound_pod("n1")], classes).node_for(wanted) == ("n1" if fits else NO_NODE)
+    assert node_for(room([a_node()], [a_bound_pod("n1")], classes), wanted) == ("n1" if fits else NO_NODE)
 
 
 def test_pod_without_a_class_has_the_default_class() -> None:
     pods = [a_bound_pod("n1")]
     default = PriorityClass("usual", 10, is_default=True)
-    assert room([a_node()], pods, [LOW, HIGH]).node_for(needs("4")) == NO_NODE
-    assert room([a_node()], pods, [LOW, default]).node_for(needs("4")) == "n1"
+    assert node_for(room([a_node()], pods, [LOW, HIGH]), needs("4")) == NO_NODE
+    assert node_for(room([a_node()], pods, [LOW, default]), needs("4")) == "n1"
 
 
 def test_pod_that_preempts_others_uses_its_node_already() -> None:
     coming = a_bound_pod("", nominated="n1")
-    assert room([a_node()], [coming]).node_for(needs("4")) == NO_NODE
-    assert room([a_node()], [coming]).node_for(needs("3")) == "n1"
+    assert node_for(room([a_node()], [coming]), needs("4")) == NO_NODE
+    assert node_for(room([a_node()], [coming]), needs("3")) == "n1"
 
 
 @pytest.mark.parametrize(
@@ -99,16 +99,16 @@ def test_pod_that_preempts_others_uses_its_node_already() -> None:
     ids=str,
 )
 def test_pod_of_which_nothing_can_be_said_passes(facts: dict[str, Any]) -> None:
-    assert room([]).node_for(needs("1000", **facts)) == ANY_NODE
-    assert room([]).node_for(None) == ANY_NODE
+    assert node_for(room([]), needs("1000", **facts)) == ANY_NODE
+    assert node_for(room([]), None) == ANY_NODE
     left = room([]).with_launches(unplaced(needs("1000", **facts)))
     assert (left.taken, left.waiting) == ({}, Waiting())
 
 
 def test_own_scheduler_is_judged_like_the_default_one() -> None:
     view = view_of([a_node()], (), (), "ours")
-    assert Room(view).node_for(needs("5", scheduler="ours")) == NO_NODE
-    assert Room(view).node_for(needs("5", scheduler="default-scheduler")) == NO_NODE
+    assert node_for(Room(view), needs("5", scheduler="ours")) == NO_NODE
+    assert node_for(Room(view), needs("5", scheduler="default-scheduler")) == NO_NODE
 
 
 # Nodes that a Pod may have
@@ -129,7 +129,7 @@ def test_own_scheduler_is_judged_like_the_default_one() -> None:
     ],
 )
 def test_pod_gets_only_nodes_that_it_may_have(node: Node, facts: dict[str, Any], fits: bool) -> None:
-    assert room([node]).node_for(needs(**facts)) == ("n1" if fits else NO_NODE)
+    assert node_for(room([node]), needs(**facts)) == ("n1" if fits else NO_NODE)
 
 
 # Our own launches
@@ -138,7 +138,7 @@ def test_pod_gets_only_nodes_that_it_may_have(node: Node, facts: dict[str, Any],
 def test_launches_take_turns_on_the_nodes_with_room_the_best_one_first() -> None:
     left = room([a_node("small"), a_node("large", cpu="8")], [a_bound_pod("small")])
     for expected in ("large", "small", "large", "small", "large", "large", "large", NO_NODE):
-        assert left.node_for(needs("1500m", "1Mi")) == expected
+        assert node_for(left, needs("1500m", "1Mi")) == expected
         left = left.with_launches(unplaced(needs("1500m", "1Mi")))
     each = {"cpu": 1500, "memory": 2**20 * 1000, "pods": 1000}
     assert left.taken["small"] == {name: 2 * amount for name, amount in each.items()}
@@ -147,18 +147,18 @@ def test_launches_take_turns_on_the_nodes_with_room_the_best_one_first() -> None
 
 def test_question_about_room_changes_nothing() -> None:
     left = room([a_node("a"), a_node("b")])
-    before = [left.node_for(needs()) for _ in range(3)]
+    before = [node_for(left, needs()) for _ in range(3)]
     after = left.with_launches(unplaced(needs()))
-    assert after.node_for(needs()) != before[0]
-    assert [left.node_for(needs()) for _ in range(3)] == before == [before[0]] * 3
+    assert node_for(after, needs()) != before[0]
+    assert [node_for(left, needs()) for _ in range(3)] == before == [before[0]] * 3
 
 
 def test_launches_of_one_cycle_never_take_more_than_there_is() -> None:
     left, launched = room([a_node("a"), a_node("b")]), 0
-    while left.node_for(needs("1500m")) != NO_NODE:
+    while node_for(left, needs("1500m")) != NO_NODE:
         left, launched = left.with_launches(unplaced(needs("1500m"))), launched + 1
     assert launched == 4
-    assert left.node_for(needs("1")) != NO_NODE
+    assert node_for(left, needs("1")) != NO_NODE
 
 
 def test_pods_without_room_wait_as_probes() -> None:
@@ -172,12 +172,12 @@ def test_search_goes_on_beyond_the_nodes_that_it_found_first() -> None:
     nodes = [a_node(f"n{number:03}") for number in range(150)]
     left = room_of(view_of(nodes), {unplaced(needs("4")): 149})
     assert left.waiting.total == 0
-    last = left.node_for(needs("4"))
+    last = node_for(left, needs("4"))
     assert last not in {NO_NODE, *left.taken}
     full = left.with_launches(unplaced(needs("4")))
-    assert full.node_for(needs("4")) == NO_NODE
-    assert full.node_for(needs("1")) == NO_NODE
-    assert full.node_for(PodNeeds()) != NO_NODE, "a Pod that asks for nothing"
+    assert node_for(full, needs("4")) == NO_NODE
+    assert node_for(full, needs("1")) == NO_NODE
+    assert node_for(full, PodNeeds()) != NO_NODE, "a Pod that asks for nothing"
 
 
 def test_searches_begin_at_another_node_each_time() -> None:
@@ -189,7 +189,7 @@ def test_searches_begin_at_another_node_each_time() -> None:
         for node in nodes if not turn else ():
             index.hear_node(None, node)
         index.hear_pod(None, a_bound_pod("nowhere", name=str(turn)))
-        chosen.add(Room(index.view()).node_for(needs()))
+        chosen.add(node_for(Room(index.view()), needs()))
     assert len(chosen) >= 3
 
 

@@ -2,11 +2,12 @@
 
 import pytest
 
-from dispatcher.admission.room import NO_NODE, Room
+from dispatcher.admission import room_view
+from dispatcher.admission.room import Room
 from dispatcher.admission.room_index import MOST_THRESHOLDS, RoomIndex
 from dispatcher.model.cluster import PriorityClass
 from dispatcher.model.needs import PodNeeds, Taint
-from tests.unit.rooms import a_bound_pod, a_node, needs
+from tests.unit.rooms import ANY_NODE, NO_NODE, a_bound_pod, a_node, needs, node_for
 
 NODES = [a_node(f"n{number:02}") for number in range(20)]
 
@@ -18,32 +19,32 @@ def an_index() -> RoomIndex:
         index.hear_node(None, node)
     for node in NODES[1:]:
         index.hear_pod(None, a_bound_pod(node.name, name=node.name, cpu="4", priority=100))
-    assert node_for(index) == "n00"
+    assert node_in(index) == "n00"
     return index
 
 
 FOUR_CORES = needs("4")
 
 
-def node_for(index: RoomIndex, wanted: PodNeeds = FOUR_CORES) -> str:
-    return Room(index.view()).node_for(wanted)
+def node_in(index: RoomIndex, wanted: PodNeeds = FOUR_CORES) -> str:
+    return node_for(Room(index.view()), wanted)
 
 
 def test_pod_that_comes_takes_room_and_gives_it_back() -> None:
     index, pod = an_index(), a_bound_pod("n00")
     index.hear_pod(None, pod)
-    assert node_for(index) == NO_NODE
+    assert node_in(index) == NO_NODE
     index.hear_pod(pod, None)
-    assert node_for(index) == "n00"
+    assert node_in(index) == "n00"
 
 
 def test_pod_that_moves_frees_its_old_node() -> None:
     """A nominated Pod is bound to another node after all."""
     index = an_index()
     index.hear_pod(None, nominated := a_bound_pod("", nominated="n00"))
-    assert node_for(index) == NO_NODE
+    assert node_in(index) == NO_NODE
     index.hear_pod(nominated, a_bound_pod("n01"))
-    assert node_for(index) == "n00"
+    assert node_in(index) == "n00"
 
 
 def test_pod_without_any_node_changes_nothing() -> None:
@@ -57,10 +58,10 @@ def test_pod_without_any_node_changes_nothing() -> None:
 def test_node_that_goes_takes_its_room_along_and_returns_with_its_pods() -> None:
     index = an_index()
     index.hear_node(NODES[0], None)
-    assert node_for(index) == NO_NODE
+    assert node_in(index) == NO_NODE
     index.hear_pod(None, a_bound_pod("n00", cpu="3"))
     index.hear_node(None, NODES[0])
-    assert (node_for(index), node_for(index, needs("1"))) == (NO_NODE, "n00")
+    assert (node_in(index), node_in(index, needs("1"))) == (NO_NODE, "n00")
 
 
 def test_sizes_are_looked_at_again_only_if_a_node_changes_for_good() -> None:
@@ -78,20 +79,20 @@ def test_resource_that_a_node_loses_is_not_there_any_more() -> None:
     index, gpu = an_index(), {"example.com/gpu": "1"}
     wanted, equipped = needs(more=gpu), a_node("n00", size=gpu)
     index.hear_node(NODES[0], equipped)
-    assert node_for(index, wanted) == "n00"
+    assert node_in(index, wanted) == "n00"
     index.hear_node(equipped, NODES[0])
-    assert node_for(index, wanted) == NO_NODE
+    assert node_in(index, wanted) == NO_NODE
 
 
 def test_change_of_a_priority_class_counts_at_once() -> None:
     index, wanted = an_index(), needs("4", priority_class="high")
     index.hear_pod(None, a_bound_pod("n00", priority=5))
     index.hear_priority_class(None, before := PriorityClass("high", 3))
-    assert node_for(index, wanted) == NO_NODE
+    assert node_in(index, wanted) == NO_NODE
     index.hear_priority_class(before, PriorityClass("high", 9))
-    assert node_for(index, wanted) != NO_NODE
+    assert node_in(index, wanted) != NO_NODE
     index.hear_priority_class(PriorityClass("high", 9), None)
-    assert node_for(index, wanted) == "*", "a Pod of an unknown class is not judged"
+    assert node_in(index, wanted) == ANY_NODE, "a Pod of an unknown class is not judged"
 
 
 @pytest.mark.parametrize("count", [1, MOST_THRESHOLDS + 5])
@@ -101,7 +102,7 @@ def test_few_levels_are_kept_however_many_priorities_are_asked_for(count: int) -
         index.hear_priority_class(None, PriorityClass(f"p{number}", number))
     for number in range(count):
         index.hear_pod(None, a_bound_pod("nowhere", name=f"p{number}"))
-        assert node_for(index, needs("4", priority_class=f"p{number}")) == "n00"
+        assert node_in(index, needs("4", priority_class=f"p{number}")) == "n00"
     assert len(index.view().levels) <= MOST_THRESHOLDS + 1
 
 
@@ -112,3 +113,11 @@ def test_size_of_the_cluster_is_that_of_all_its_nodes() -> None:
     index.hear_node(NODES[0], None)
     assert index.view().size == {name: 19 * amount for name, amount in NODES[0].size.items()}
     assert RoomIndex(()).view().size == {}
+
+
+def test_sizes_are_remembered_for_a_bounded_number_of_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room_view, "MOST_NEEDS", 3)
+    view = an_index().view()
+    for cores in range(5, 15):
+        assert view.why_not(needs(str(cores)))[0] is False
+        assert len(view.sizes.of) <= 3

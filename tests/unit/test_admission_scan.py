@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from dispatcher.admission.heads import FIRST_WINDOW, KINDS_A_LOOK, WIDEST_WINDOW
+from dispatcher.admission.heads import FIRST_WINDOW, KINDS_A_LOOK, MOST_ROOMLESS, WIDEST_WINDOW
+from dispatcher.admission.room import room_of
 from dispatcher.admission.scan import Found
 from dispatcher.admission.snapshot import ClusterSnapshot, Load, Pending, plan_load
 from dispatcher.model.jobs import LaunchGroup
@@ -14,6 +15,7 @@ from dispatcher.model.launches import Offer
 from dispatcher.model.tasks import IndexedRow
 from dispatcher.model.verdicts import Hold, HoldReason
 from tests.builders import a_queue, a_snapshot, ago, an_indexed_row, later
+from tests.unit.rooms import a_node, needs, view_of
 from tests.unit.scanning import BAD, WANTED, KindJudge, Looking, Table, rows, scan
 
 ONE_GROUP = frozenset({LaunchGroup("default", "default", "app:1")})
@@ -247,3 +249,19 @@ async def test_new_kinds_above_the_limit_wait_for_the_next_look() -> None:
     assert len(table.judged) == KINDS_A_LOOK
     assert first.held[("default", HoldReason.NEXT_CYCLE)] == 5
     assert (await looking.run(table, a_snapshot(), {})).ids == list(range(KINDS_A_LOOK, KINDS_A_LOOK + 5))
+
+
+@pytest.mark.fault(41)
+async def test_rows_that_all_ask_for_other_amounts_cost_a_bounded_number_of_searches() -> None:
+    """A hostile submitter: each of its 200 rows fits nowhere, and each asks for another amount."""
+    kinds = {str(number).encode(): needs(str(100 + number)) for number in range(1, 201)}
+    hostile = [an_indexed_row(int(kind), kind=kind, submitted_by="hostile") for kind in kinds]
+    table = Table([*hostile, an_indexed_row(900, kind=b"good")])
+    offers = {kind: Offer("app:1", f"s{kind!r}", "default", wanted) for kind, wanted in kinds.items()}
+    offers[b"good"] = Offer("app:1", "small", "default", needs("1"))
+    room = room_of(view_of([a_node()]), {})
+    found = await scan(table, KindJudge(offers), a_snapshot(max_pending=0, room=room))
+    assert found.ids == [900]
+    assert found.held["default", HoldReason.NEVER_FITS] == MOST_ROOMLESS
+    assert found.held["default", HoldReason.IN_LINE] >= 200 - MOST_ROOMLESS - 1
+    assert len(room.witness) <= MOST_ROOMLESS + 1

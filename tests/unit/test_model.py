@@ -15,6 +15,7 @@ ORDER_OF_THE_GATES = [
     "DispatcherNotReady",
     "NeverFits",
     "SubmitterCap", "QueueCap", "JobCap", "QuotaExceeded", "PendingPods", "NoRoomNow", "RateLimited", "NextCycle",
+    "InLine",
 ]  # fmt: skip
 
 

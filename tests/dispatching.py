@@ -182,10 +182,12 @@ class Dispatcher:
         return sum(float(line.rsplit(" ", 1)[1]) for line in samples if all(part in line for part in wanted))
 
     async def ready(self) -> None:
+        """Waits until it is ready. A right that was just granted may be refused once; then a list waits its pause."""
+
         async def is_ready() -> bool:
             return (await self.readiness())[0] == 200
 
-        await wait_for(is_ready, "the dispatcher is ready", 20, check=self.check)
+        await wait_for(is_ready, "the dispatcher is ready", 60, check=self.check)
 
     async def leads(self) -> bool:
         return await self.metric("dispatcher_leader") == 1

@@ -1,4 +1,4 @@
-"""What a cycle needs from outside: the cluster, the rows, the Jobs stage, the lease."""
+"""The ports of a cycle: the cluster, the rows, the Jobs stage, the lease."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager

@@ -4,8 +4,8 @@
                                           ├─▶ has_room(needs)
                                           └─▶ with_launches(pod): the room after them
 
-What the dispatcher cannot judge is left out, and kube-scheduler decides: claims and volumes, affinity between Pods,
-topology spread, host ports, defaults of a LimitRange, overhead of a RuntimeClass.
+kube-scheduler alone judges claims and volumes, affinity between Pods, topology spread, host ports, the defaults of a
+LimitRange, and the overhead of a RuntimeClass. Here they hold no row.
 """
 
 from collections.abc import Iterable, Mapping

@@ -83,7 +83,7 @@ class KnownSizes:
         return self._groups
 
     def total(self, nodes: Mapping[str, Node]) -> Amounts:
-        """What all nodes have together."""
+        """The sum of the sizes of all nodes."""
         if not self._total:
             for size, group in self.groups(nodes):
                 for name, amount in size.items():
@@ -119,11 +119,11 @@ class RoomView(Struct, frozen=True):
 
     @property
     def size(self) -> Amounts:
-        """What all nodes have together."""
+        """The sum of the sizes of all nodes."""
         return self.sizes.total(self.nodes)
 
     def threshold(self, needs: PodNeeds) -> int | None:
-        """The lowest priority of Pods that our Pod may not preempt. None: nothing can be said about the Pod."""
+        """The lowest priority of Pods that our Pod may not preempt. Returns None for a Pod that is not judged."""
         if needs.is_gated or needs.scheduler not in KUBE_SCHEDULER | self.schedulers:
             return None
         if not needs.priority_class:
@@ -174,7 +174,7 @@ class RoomView(Struct, frozen=True):
         return known[node.taints] and is_selected(needs, name, node.labels)
 
     def why_not(self, needs: PodNeeds) -> tuple[bool, str]:
-        """Of a Pod without room: whether a node could ever have room, and why none has room now."""
+        """Whether a node could ever have room for the Pod, and why no node has room now."""
         if needs not in self.reasons:
             self.reasons[needs] = self._why_not(needs)
         return self.reasons[needs]

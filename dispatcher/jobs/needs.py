@@ -1,4 +1,4 @@
-"""What the Pods of a kind of row need of a node, from its template, the row's spec and the pool that it names."""
+"""The needs of the Pods of a kind of row, from its template, the row's spec and the pool that it names."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final

@@ -5,27 +5,18 @@ affinity. The message for a Pod that fits nowhere is kube-scheduler's.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
 
 from dispatcher.local.cluster.conditions import ENDED
 from dispatcher.model.amounts import Amounts, Written, added, amounts, asked_by, less
+from dispatcher.model.needs import REFUSING, Taint, Toleration, is_met, tolerates
 
 Json = dict[str, Any]
-BLOCKING: Final = frozenset({"NoSchedule", "NoExecute"})
 AFFINITY_WEIGHT: Final = 2
 BEST: Final = 100
-
-MET: Final[dict[str, Callable[[str | None, list[str]], bool]]] = {
-    "In": lambda value, values: value in values,
-    "NotIn": lambda value, values: value not in values,
-    "Exists": lambda value, _: value is not None,
-    "DoesNotExist": lambda value, _: value is None,
-    "Gt": lambda value, values: (value or "").isdecimal() and int(value or 0) > int(values[0]),
-    "Lt": lambda value, values: (value or "").isdecimal() and int(value or 0) < int(values[0]),
-}
 
 
 class Room(Struct, frozen=True):
@@ -89,17 +80,17 @@ def why_not(spec: Json, room: Room) -> list[str]:
 
 
 def untolerated(spec: Json, node: Json) -> Json | None:
-    tolerations = spec.get("tolerations") or ()
-    taints = [taint for taint in node["spec"].get("taints") or () if taint.get("effect") in BLOCKING]
-    return next((taint for taint in taints if not any(tolerates(one, taint) for one in tolerations)), None)
+    tolerations = [toleration_of(one) for one in spec.get("tolerations") or ()]
+    taints = [taint for taint in node["spec"].get("taints") or () if taint.get("effect") in REFUSING]
+    return next((taint for taint in taints if not any(tolerates(one, taint_of(taint)) for one in tolerations)), None)
 
 
-def tolerates(toleration: Json, taint: Json) -> bool:
-    if toleration.get("effect") not in {None, "", taint["effect"]}:
-        return False
-    if toleration.get("operator") == "Exists":
-        return toleration.get("key") in {None, "", taint["key"]}
-    return (toleration.get("key"), toleration.get("value") or "") == (taint["key"], taint.get("value") or "")
+def toleration_of(one: Json) -> Toleration:
+    return Toleration(one.get("key") or "", one.get("operator") or "", one.get("value") or "", one.get("effect") or "")
+
+
+def taint_of(one: Json) -> Taint:
+    return Taint(one["key"], one.get("value") or "", one["effect"])
 
 
 def is_selected(spec: Json, node: Json) -> bool:
@@ -119,11 +110,9 @@ def matches(term: Json, node: Json) -> bool:
     labels, name = node["metadata"].get("labels") or {}, {"metadata.name": node["metadata"]["name"]}
     asked = [(labels, one) for one in term.get("matchExpressions") or ()]
     asked += [(name, one) for one in term.get("matchFields") or ()]
-    return bool(asked) and all(is_met(one, where.get(one["key"])) for where, one in asked)
-
-
-def is_met(one: Json, value: str | None) -> bool:
-    return MET[one["operator"]](value, one.get("values") or [])
+    return bool(asked) and all(
+        is_met(one["operator"], where.get(one["key"]), tuple(one.get("values") or ())) for where, one in asked
+    )
 
 
 def score(spec: Json, room: Room, most: int) -> float:

@@ -114,14 +114,14 @@ class App:
         sweep_ports = SweepPorts(
             self.mirror.view, self.rows, self.may_sweep, self._memory.creates.unanswered, remover.remove
         )
-        self._dispatch = Dispatch(self._ports(remover), self.launcher, settings.admission, bucket)
+        self._dispatch = Dispatch(self._ports(remover, namespace), self.launcher, settings.admission, bucket)
         self.dispatching = Rounds("dispatch", self._dispatch.run_once, self.wake)
         self.sweeping = Rounds("sweep", Sweep(sweep_ports, settings.sweep, bucket).run_once, Wake())
         self.leading = Rounds("lease", self.lease.run_once, Wake())
         self.asking = Rounds("access", self.ask_access, ask_again)
         self.asking_events = Rounds("events", self.find_refusals, Wake())
 
-    def _ports(self, remover: Remover) -> DispatchPorts:
+    def _ports(self, remover: Remover, namespace: str) -> DispatchPorts:
         place = partial(plan_placement, settings=self.settings.placement)
         return DispatchPorts(
             view=self.view,
@@ -132,6 +132,8 @@ class App:
             remove=remover.remove,
             planner=PlacementPlanner(place, self.usage.of, self.mirror.has_shown),
             room=self._watching.room,
+            quotas=self._watching.quotas,
+            claims=self._watching.claims(namespace, self.settings.kube.installation, self.lease.is_trusted),
         )
 
     async def run(self, stop: asyncio.Event) -> None:

@@ -152,11 +152,11 @@ def plain_job(
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
 
 
-async def limit(place: Place, hard: Mapping[str, str]) -> None:
-    """Creates a quota and waits until it is counted."""
-    await place.control_plane.admin(
-        "POST", core_path(place, "resourcequotas"), {"metadata": {"name": "limit"}, "spec": {"hard": dict(hard)}}
-    )
+async def limit(place: Place, hard: Mapping[str, str], scopes: Json | None = None) -> None:
+    """Creates a quota and waits until it is counted. `scopes`: its scopeSelector."""
+    spec: Json = {"hard": dict(hard), **({"scopeSelector": scopes} if scopes else {})}
+    made = {"metadata": {"name": "limit"}, "spec": spec}
+    await place.control_plane.admin("POST", core_path(place, "resourcequotas"), made)
 
     async def in_force() -> bool:
         found = await place.control_plane.admin("GET", core_path(place, "resourcequotas", "limit"))

@@ -181,7 +181,8 @@ def merged(queue: str, read: Mapping[QueueSubmitter, Head], first: Mapping[Queue
     for head in own.values():
         held.update(head.held)
     is_hidden = any(held_count(head) >= first[key] for key, head in own.items())
-    return Head(sum(head.read_count for head in own.values()), launchable, held), is_hidden
+    roomless = min((head.roomless for head in own.values() if head.roomless is not None), key=sort_key, default=None)
+    return Head(sum(head.read_count for head in own.values()), launchable, held, roomless), is_hidden
 
 
 def held_count(head: Head) -> int:

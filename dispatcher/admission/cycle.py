@@ -23,6 +23,9 @@ class Plan(Struct, frozen=True):
     holds: Mapping[int, Hold]
     ends: tuple[End, ...]
 
+    def with_ends(self, more: Iterable[End]) -> "Plan":
+        return Plan(self.launches, self.holds, (*self.ends, *more))
+
 
 def plan_cycle(snapshot: ClusterSnapshot, candidates: Iterable[Candidate]) -> Plan:
     """Judges every candidate once. Each admission changes the snapshot for the candidates after it."""

@@ -19,20 +19,29 @@ from typing import Final, Generic
 import structlog
 from msgspec import Struct
 
+from dispatcher.admission.claims import Claim, Claims
 from dispatcher.admission.cycle import Plan, plan_cycle
 from dispatcher.admission.gates import Candidate
 from dispatcher.admission.heads import Index
 from dispatcher.admission.kinds import learn_kinds
 from dispatcher.admission.orders import make_orders
 from dispatcher.admission.ports import DispatchPorts, Jobs, P, Picture, Rows
+from dispatcher.admission.probes import plan_pauses, plan_taken_back
 from dispatcher.admission.room import Room, room_of
 from dispatcher.admission.room_view import RoomView
 from dispatcher.admission.scan import Scan
 from dispatcher.admission.shares import holders, plan_shares
-from dispatcher.admission.snapshot import Allowance, ClusterSnapshot, effective_queues, plan_load, plan_pending
+from dispatcher.admission.snapshot import (
+    Allowance,
+    ClusterSnapshot,
+    effective_queues,
+    plan_load,
+    plan_pending,
+    plan_quotas,
+)
 from dispatcher.model.amounts import NOTHING
 from dispatcher.model.jobs import End
-from dispatcher.model.launches import Order, PodKind
+from dispatcher.model.launches import InFlight, Order, PodKind, ToCome
 from dispatcher.model.snapshot import ClusterView
 from dispatcher.model.tasks import Request, Task
 from dispatcher.model.verdicts import PARKED, Hold, HoldReason
@@ -77,7 +86,7 @@ class Decision(Struct, frozen=True):
 class Dispatch(Generic[P]):
     """Runs cycles. Between cycles it keeps only sizes and counters, never rows or Jobs.
 
-    waits_for_room: whether the last cycle held a row that no node had room for.
+    waits_for_room: whether the last cycle held a row that no node, or no ResourceQuota, had room for.
     """
 
     def __init__(self, ports: DispatchPorts, jobs: Jobs[P], settings: AdmissionSettings, bucket: Bucket) -> None:
@@ -87,7 +96,9 @@ class Dispatch(Generic[P]):
         self._bucket = bucket
         self._scan = Scan(BATCH)
         self.waits_for_room = False
-        self._last_room: tuple[RoomView, Mapping[PodKind, int], Room] | None = None
+        self._last_room: tuple[RoomView, Mapping[PodKind, int], Sequence[Claim], Room] | None = None
+        self._claims = Claims()
+        self._paused_since: Mapping[str, datetime] = {}
         self._empty = 0
         self._without_job = 0
         self._numbers = count(1)
@@ -118,17 +129,19 @@ class Dispatch(Generic[P]):
         async with asyncio.TaskGroup() as acts:
             if deletes and decision.plan.ends:
                 acts.create_task(self._remove(decision.plan.ends[:BATCH]))
+            if deletes and self._ports.claims:
+                acts.create_task(self._ports.claims.keep(self._claims.current))
             self._bucket.take(await self._jobs.launch(picture, judged, decision.orders if leads else []))
 
     async def _remove(self, ends: Sequence[End]) -> None:
         self._bucket.take(await self._ports.remove(ends))
 
     async def _decide(self, view: ClusterView, room: RoomView | None, rows: Rows, picture: P) -> Decision:
-        known, resting = picture.rows_to_read(), picture.resting()
-        snapshot = self._snapshot(view, room, rows, picture)
+        known, resting, in_flight = picture.rows_to_read(), picture.resting(), picture.in_flight()
+        snapshot = self._snapshot(view, room, rows, (picture, in_flight))
         without_job = set(rows.frame.held) - known - resting.keys()
         # Parked rows stay in this number from cycle to cycle, and must not hide other rows.
-        self._without_job = len(without_job) + picture.unseen_count()
+        self._without_job = len(without_job) + in_flight.unseen
         tasks = await rows.tasks(sorted(known | without_job))
         snapshot = snapshot.with_groups(*picture.launch_groups(tasks))
         at = {id_: row.attempt for rows_ in (resting, tasks) for id_, row in rows_.items()}
@@ -136,16 +149,32 @@ class Dispatch(Generic[P]):
         waiting, requests = await rows.waiting(found.ids)
         tasks |= waiting
         candidates = await self._candidates(rows, picture, tasks)
-        plan = plan_cycle(snapshot, candidates)
+        plan = plan_cycle(snapshot, candidates).with_ends(self._taken_back(picture, snapshot))
+        self._plan_claims(found.roomless, view, room, picture)
         orders = await self._orders(rows, plan, requests)
         held = found.held + Counter((tasks[id_].queue, hold.reason) for id_, hold in plan.holds.items())
         held += Counter((row.queue, HoldReason.LAUNCHED) for id_, row in resting.items() if id_ not in tasks)
         due, shares = seconds_until(rows.frame.next_due, rows.now), snapshot.shares
         return Decision(candidates, plan, orders, held, due, {name: shares.of_queue(name) for name in snapshot.queues})
 
-    def _snapshot(self, view: ClusterView, room: RoomView | None, rows: Rows, picture: Picture) -> ClusterSnapshot:
+    def _taken_back(self, picture: Picture, snapshot: ClusterSnapshot) -> Sequence[End]:
+        self._paused_since = plan_pauses(self._paused_since, snapshot.queues.values(), snapshot.now)
+        return plan_taken_back(picture.probes(), snapshot, self._paused_since)
+
+    def _plan_claims(
+        self, roomless: Mapping[int, PodKind], view: ClusterView, room: RoomView | None, picture: Picture
+    ) -> None:
+        if room is not None and not view.stale:
+            known = self._ports.claims.known() if self._ports.claims else {}
+            self._claims.update(roomless, picture, room, view.now, known)
+
+    def _snapshot(
+        self, view: ClusterView, room: RoomView | None, rows: Rows, jobs: tuple[Picture, InFlight]
+    ) -> ClusterSnapshot:
         """The snapshot that the gates use."""
-        settings, brakes, in_flight = self._settings, picture.brakes, picture.in_flight()
+        picture, in_flight = jobs
+        settings, brakes = self._settings, picture.brakes
+        quotas = self._ports.quotas()
         return ClusterSnapshot(
             now=rows.now,
             queues=effective_queues(rows.frame.queues),
@@ -154,20 +183,22 @@ class Dispatch(Generic[P]):
             is_strict=settings.pending_mode == "any",
             load=plan_load(holders(in_flight.every)),
             shares=plan_shares(in_flight.every, room.size if room is not None else NOTHING),
-            pending=plan_pending(view, picture.unseen_count(), settings.pending_grace_seconds),
+            pending=plan_pending(view, in_flight.unseen, settings.pending_grace_seconds),
             allowance=Allowance(self._bucket.left(self._ports.clock()), brakes.places(BATCH)),
             not_ready=self._not_ready(view) or brakes.api,
             is_blind=bool(view.stale),
             is_probing=brakes.is_probing,
             quota=brakes.quota,
+            quotas=plan_quotas(quotas, picture.to_come() if quotas else ToCome()),
             room=self._room(room, in_flight.unplaced) if room is not None and not view.stale else None,
         )
 
     def _room(self, view: RoomView, unplaced: Mapping[PodKind, int]) -> Room:
         """The room that Pods without a node leave. It is the last one if nothing has changed."""
-        if self._last_room is None or self._last_room[0] is not view or self._last_room[1] != unplaced:
-            self._last_room = view, unplaced, room_of(view, unplaced)
-        return self._last_room[2]
+        claims, last = self._claims.current, self._last_room
+        if last is None or last[0] is not view or last[1:3] != (unplaced, claims):
+            last = self._last_room = view, unplaced, claims, room_of(view, unplaced, claims)
+        return last[3]
 
     def _not_ready(self, view: ClusterView) -> Hold | None:
         if view.stale:
@@ -195,7 +226,7 @@ class Dispatch(Generic[P]):
         """The orders for the planned launches. A replica that does not lead only plans."""
         if not plan.launches or not self._ports.lead.term():
             return []
-        return await make_orders(rows, plan.launches, requests, self._ports.planner)
+        return await make_orders(rows, plan.launches, requests, self._ports.planner, self._claims.nodes())
 
     def _pause(self, decision: Decision) -> float:
         if not self._ports.lead.term():
@@ -212,7 +243,7 @@ def seconds_until(due: datetime | None, now: datetime) -> float:
 
 
 NOT_JUDGED: Final = Hold(HoldReason.NEXT_CYCLE, "its kind is not judged yet")
-FOR_ROOM: Final = frozenset({HoldReason.NEVER_FITS, HoldReason.NO_ROOM_NOW})
+FOR_ROOM: Final = frozenset({HoldReason.NEVER_FITS, HoldReason.NO_ROOM_NOW, HoldReason.QUOTA_EXCEEDED})
 COMES_AGAIN: Final = frozenset({HoldReason.RATE_LIMITED, HoldReason.NEXT_CYCLE})
 
 

@@ -10,6 +10,7 @@ from dispatcher.admission.room import Room
 from dispatcher.admission.snapshot import ClusterSnapshot
 from dispatcher.model.jobs import LaunchGroup
 from dispatcher.model.launches import JobsVerdict, Launch, Offer, PodKind
+from dispatcher.model.needs import PodNeeds
 from dispatcher.model.tasks import Task
 from dispatcher.model.verdicts import Admit, Hold, HoldReason, Verdict
 
@@ -123,8 +124,14 @@ def job_cap(_: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
     return over(HoldReason.JOB_CAP, snapshot.load.total, snapshot.max_jobs)
 
 
-def quota(_: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
-    return snapshot.quota
+def quota(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
+    return snapshot.quota or over_quota(candidate.pod.needs, snapshot)
+
+
+def over_quota(needs: PodNeeds | None, snapshot: ClusterSnapshot) -> Hold | None:
+    """The hold of a launch whose Job or Pod would exceed a ResourceQuota."""
+    excess = snapshot.quotas.why_not(needs)
+    return Hold(HoldReason.QUOTA_EXCEEDED, excess) if excess else None
 
 
 def pending(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
@@ -148,18 +155,23 @@ def too_many_stuck(queue: str, shape: str, snapshot: ClusterSnapshot) -> Hold | 
 
 
 def never_fits(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
-    hold = without_room(candidate.pod, snapshot)
+    hold = without_room(candidate.task.id, candidate.pod, snapshot)
     return hold if hold is not None and hold.reason is HoldReason.NEVER_FITS else None
 
 
 def no_room(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
-    return without_room(candidate.pod, snapshot)
+    return without_room(candidate.task.id, candidate.pod, snapshot)
 
 
-def without_room(pod: PodKind, snapshot: ClusterSnapshot) -> Hold | None:
-    """The hold of a Pod that no node has room for, unless it may wait as a probe."""
+def without_room(task_id: int, pod: PodKind, snapshot: ClusterSnapshot) -> Hold | None:
+    """The hold of a row for whose Pod no node has room, unless the Pod may wait as a probe.
+
+    No probe is made that could take a claimed node.
+    """
     room = snapshot.room
-    if room is None or pod.needs is None or room.has_room(pod.needs) or may_probe(pod, room, snapshot):
+    if room is None or pod.needs is None or room.is_kept_for(task_id):
+        return None
+    if room.has_room(pod.needs) or (may_probe(pod, room, snapshot) and not room.could_take_claimed(task_id, pod.needs)):
         return None
     could_fit, detail = room.view.why_not(pod.needs)
     return Hold(HoldReason.NO_ROOM_NOW if could_fit else HoldReason.NEVER_FITS, detail)

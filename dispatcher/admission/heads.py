@@ -10,7 +10,7 @@ from typing import Final, Protocol, TypeVar
 
 from msgspec import Struct
 
-from dispatcher.admission.gates import group_failing, over_submitter_cap, too_many_stuck, without_room
+from dispatcher.admission.gates import group_failing, over_quota, over_submitter_cap, too_many_stuck, without_room
 from dispatcher.admission.kinds import Kinds, KnownOffers, learn_kinds
 from dispatcher.admission.snapshot import ClusterSnapshot
 from dispatcher.model.jobs import LaunchGroup
@@ -51,11 +51,13 @@ class Head(Struct, frozen=True):
     read_count: number of rows that were read.
     launchable: the rows that may be launched, in their order.
     held: number of the other rows by reason.
+    roomless: the first row that waits for room; None: there is none.
     """
 
     read_count: int = 0
     launchable: Sequence[IndexedRow] = ()
     held: Mapping[HoldReason, int] = {}
+    roomless: IndexedRow | None = None
 
 
 class Judge:
@@ -81,6 +83,7 @@ class Judge:
         launchable: list[IndexedRow] = []
         held: Counter[HoldReason] = Counter()
         chosen: Counter[QueueSubmitter] = Counter()
+        roomless: IndexedRow | None = None
         for row in rows:
             if self._known.get(row.id) == row.attempt:
                 continue
@@ -92,7 +95,9 @@ class Judge:
                 chosen[queue_submitter(row)] += 1
             else:
                 held[hold.reason] += 1
-        return Head(len(rows), launchable, held)
+                if roomless is None and hold.reason is HoldReason.NO_ROOM_NOW:
+                    roomless = row
+        return Head(len(rows), launchable, held, roomless)
 
     def pod_of(self, row: IndexedRow) -> PodKind:
         """The Pod that a launch of the row would have."""
@@ -111,7 +116,7 @@ class Judge:
         without room gets no further search: its other rows stay in line.
         """
         room, needs = self.snapshot.room, offer.needs if offer else None
-        if room is None or needs is None:
+        if room is None or needs is None or room.is_kept_for(row.id):
             return None
         roomless = self._roomless[queue_submitter(row)]
         if needs not in roomless:
@@ -120,7 +125,7 @@ class Judge:
             if room.has_room(needs):
                 return None
             roomless.add(needs)
-        return without_room(pod_of(row, offer), self.snapshot)
+        return without_room(row.id, pod_of(row, offer), self.snapshot)
 
 
 def may_hide_rows(head: Head, window: int, wanted: int) -> bool:
@@ -158,11 +163,15 @@ def take_turns(groups: Iterable[Sequence[IndexedRow]]) -> list[IndexedRow]:
 
 
 def shared_hold(row: IndexedRow, offer: Offer | None, snapshot: ClusterSnapshot) -> Hold | None:
-    """A hold that all rows of a launch group or a shape share. The gates judge the rows that are read."""
+    """A hold that all rows of a launch group, or with equal needs, share. The gates judge the rows that are read."""
     if offer is None:
         return Hold(HoldReason.NEXT_CYCLE)
     group = LaunchGroup(row.queue, offer.template, offer.image)
-    return group_failing(group, snapshot) or too_many_stuck(row.queue, offer.shape, snapshot)
+    return (
+        group_failing(group, snapshot)
+        or over_quota(offer.needs, snapshot)
+        or too_many_stuck(row.queue, offer.shape, snapshot)
+    )
 
 
 def pod_of(row: IndexedRow, offer: Offer | Hold | None) -> PodKind:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
+import msgspec
 from msgspec import Struct
 
 from dispatcher.admission.gates import Candidate
@@ -49,17 +50,26 @@ class OrderInputs(Struct, frozen=True):
     database_id: the database that the rows are from.
     secret: secret from which start keys are derived; None: no Job is made.
     plan: the placement of a row of a queue, by its cache history.
+    claimed: claimed nodes, with the task of each. Pods of other rows avoid them.
     """
 
     database_id: str
     secret: tuple[bytes, bytes] | None
     plan: PlanPlacement
+    claimed: Mapping[str, int] = {}
 
 
 async def make_orders(
-    rows: Histories, launches: Sequence[Candidate], requests: Mapping[int, Request], planner: PlacementPlanner
+    rows: Histories,
+    launches: Sequence[Candidate],
+    requests: Mapping[int, Request],
+    planner: PlacementPlanner,
+    claimed: Mapping[str, int],
 ) -> list[Order]:
-    """The orders of the launches. One query reads missing requests, and one query reads all histories."""
+    """The orders of the launches. One query reads missing requests, and one query reads all histories.
+
+    `claimed`: claimed nodes, with the task of each.
+    """
     if not launches:
         return []
     missing = [one.task.id for one in launches if one.task.id not in requests]
@@ -68,7 +78,7 @@ async def make_orders(
     nodes = await rows.histories(sorted(set(keys.values()))) if keys else {}
     shown = {key: tuple(filter(planner.has_shown, names)) for key, names in nodes.items()}
     histories = {id_: CacheHistory(shown.get(key, ()), planner.uses(key)) for id_, key in keys.items()}
-    inputs = OrderInputs(rows.database_id, await rows.start_secret(), planner.plan)
+    inputs = OrderInputs(rows.database_id, await rows.start_secret(), planner.plan, claimed)
     return [order for one in launches if (order := order_of(one, known.get(one.task.id), histories, inputs))]
 
 
@@ -96,6 +106,15 @@ def make_order(
     task: Task, request: Request, launch: tuple[Launch, Offer], history: CacheHistory, inputs: OrderInputs
 ) -> Order:
     """The order for one launch of a row: all inputs of its Job."""
-    placement = inputs.plan(task.queue, request, history)
+    placement = avoiding(inputs.plan(task.queue, request, history), task.id, inputs.claimed)
     key = start_key(inputs.secret, task.id, task.created_at) if inputs.secret else NO_KEY
     return Order(task, request, *launch, inputs.database_id, placement, key)
+
+
+def avoiding(placement: Placement, task_id: int, claimed: Mapping[str, int]) -> Placement:
+    """The placement of a Pod that should not take a node which is claimed for another row."""
+    avoided = tuple(sorted(node for node, other in claimed.items() if other != task_id))
+    if not avoided:
+        return placement
+    preferred = tuple(node for node in placement.preferred if node not in avoided)
+    return msgspec.structs.replace(placement, preferred=preferred, avoided=avoided)

@@ -1,17 +1,19 @@
 """The ports of a cycle: the cluster, the rows, the Jobs stage, the lease."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Protocol, TypeVar
 
 from msgspec import Struct
 
+from dispatcher.admission.claims import Claim
 from dispatcher.admission.heads import Index, Offers
 from dispatcher.admission.orders import Histories, PlacementPlanner
 from dispatcher.admission.room_view import RoomView
 from dispatcher.model.jobs import End, LaunchGroup
-from dispatcher.model.launches import InFlight, JobsVerdict, Order
+from dispatcher.model.launches import InFlight, JobsVerdict, Order, Probe, Run, ToCome
+from dispatcher.model.quotas import Quota
 from dispatcher.model.snapshot import Brakes, ClusterView, Frame
 from dispatcher.model.tasks import Request, Task
 from dispatcher.runtime.clock import Clock, elapsed
@@ -44,7 +46,9 @@ class Picture(Offers, Protocol):
     def rows_to_read(self) -> set[int]: ...
     def resting(self) -> Mapping[int, RestingRow]: ...
     def in_flight(self) -> InFlight: ...
-    def unseen_count(self) -> int: ...
+    def to_come(self) -> ToCome: ...
+    def probes(self) -> Iterable[Probe]: ...
+    def runs(self) -> Iterable[Run]: ...
     def launch_groups(self, tasks: Mapping[int, Task]) -> tuple[frozenset[LaunchGroup], frozenset[LaunchGroup]]: ...
     def tried_at(self, task_id: int) -> float: ...
     def judge_row(self, task: Task) -> JobsVerdict: ...
@@ -68,6 +72,13 @@ class Lead(Protocol):
     def vacancy(self) -> str: ...
 
 
+class ClaimObjects(Protocol):
+    """Claims as objects of the cluster, so that other people's Pods keep away from the nodes, too."""
+
+    def known(self) -> Mapping[int, str]: ...
+    async def keep(self, claims: Sequence[Claim]) -> int: ...
+
+
 class DispatchPorts(Struct, frozen=True):
     """The adapters that a cycle uses.
 
@@ -79,6 +90,8 @@ class DispatchPorts(Struct, frozen=True):
     remove: deletes objects; returns the number of writes.
     planner: placement of launches.
     room: nodes and their free amounts now; None: room is not judged.
+    quotas: the ResourceQuotas of the namespace of Jobs; none if they are not known.
+    claims: the claims as NodeReservations; None: nobody enforces them.
     clock: this process's clock, in seconds.
     """
 
@@ -90,4 +103,6 @@ class DispatchPorts(Struct, frozen=True):
     remove: Callable[[Sequence[End]], Awaitable[int]]
     planner: PlacementPlanner
     room: Callable[[], RoomView | None] = lambda: None
+    quotas: Callable[[], tuple[Quota, ...]] = tuple
+    claims: ClaimObjects | None = None
     clock: Clock = elapsed

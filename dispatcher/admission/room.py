@@ -8,11 +8,12 @@ kube-scheduler alone judges claims and volumes, affinity between Pods, topology 
 LimitRange, and the overhead of a RuntimeClass. Here they hold no row.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TypeVar
 
 from msgspec import Struct
 
+from dispatcher.admission.claims import Claim, is_free, may_have
 from dispatcher.admission.room_view import LevelOfRoom, RoomView
 from dispatcher.model.amounts import NOTHING, Amounts, added
 from dispatcher.model.launches import PodKind
@@ -52,6 +53,8 @@ class Room(Struct, frozen=True):
     waiting: our Pods for which there was no node.
     turn: by needs, the place in the list of nodes with room from which the next node is taken.
     witness: by needs, a node that has room; empty if there is none.
+    closed: claimed nodes, with the task of each. Nothing is counted on them.
+    ready: rows whose claimed node fits them now.
     """
 
     view: RoomView
@@ -59,6 +62,16 @@ class Room(Struct, frozen=True):
     waiting: Waiting = Waiting()
     turn: Mapping[PodNeeds, int] = {}
     witness: dict[PodNeeds, str] = {}
+    closed: Mapping[str, int] = {}
+    ready: Set[int] = frozenset()
+
+    def is_kept_for(self, task_id: int) -> bool:
+        """Whether a node, or a part of one, is kept for the row. Then it is not held for room."""
+        return task_id in self.ready or task_id in self.view.targets
+
+    def could_take_claimed(self, task_id: int, needs: PodNeeds) -> bool:
+        """Whether kube-scheduler could give the Pod a node that is claimed for another row."""
+        return any(other != task_id and may_have(needs, node, self.view) for node, other in self.closed.items())
 
     def has_room(self, needs: PodNeeds | None) -> bool:
         """Whether a node has room now. True for a Pod of which nothing can be said."""
@@ -74,7 +87,7 @@ class Room(Struct, frozen=True):
         return next(
             (
                 name for name in self.view.fitting(needs, level)
-                if is_left(needs.asks, level.free[name], self.taken.get(name, NOTHING))
+                if name not in self.closed and is_left(needs.asks, level.free[name], self.taken.get(name, NOTHING))
             ),
             "",
         )  # fmt: skip
@@ -89,7 +102,8 @@ class Room(Struct, frozen=True):
         # Room only shrinks within a cycle: an answer stays true unless its node was taken.
         witness = {needs: node for needs, node in self.witness.items() if node not in charging.nodes}
         waiting = self.waiting.with_pods(pod, count - placed) if placed < count else self.waiting
-        return Room(self.view, charging.taken, waiting, {**self.turn, pod.needs: charging.turn}, witness)
+        turn = {**self.turn, pod.needs: charging.turn}
+        return Room(self.view, charging.taken, waiting, turn, witness, self.closed, self.ready)
 
 
 class Charging:
@@ -101,6 +115,7 @@ class Charging:
         self.nodes: set[str] = set()
         self._asks = dict(needs.asks)
         self._free = level.free
+        self._closed = room.closed
         self._found = room.view.nodes_with_room(needs, level)
 
     def place(self, count: int) -> int:
@@ -116,7 +131,7 @@ class Charging:
         for at in self._found.places(self.turn):
             name = self._found.names[at]
             taken = self.taken.get(name, NOTHING)
-            if is_left(self._asks.items(), self._free[name], taken):
+            if name not in self._closed and is_left(self._asks.items(), self._free[name], taken):
                 self.taken[name] = added(taken, self._asks)
                 self.nodes.add(name)
                 placed, self.turn = placed + 1, at + 1
@@ -125,9 +140,10 @@ class Charging:
         return placed
 
 
-def room_of(view: RoomView, unplaced: Mapping[PodKind, int]) -> Room:
-    """The room that Pods without a node leave. `unplaced`: how many there are of each."""
-    room = Room(view)
+def room_of(view: RoomView, unplaced: Mapping[PodKind, int], claims: Sequence[Claim] = ()) -> Room:
+    """The room that Pods without a node, and claims, leave. `unplaced`: how many there are of each."""
+    ready = frozenset(claim.task_id for claim in claims if is_free(claim, view))
+    room = Room(view, closed={claim.node: claim.task_id for claim in claims}, ready=ready)
     for pod, count in unplaced.items():
         room = room.with_launches(pod, count)
     return room

@@ -9,7 +9,7 @@ scarcest one are looked at.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain, islice
 from typing import Final
 
@@ -101,6 +101,7 @@ class RoomView(Struct, frozen=True):
     most: how many nodes with room one search finds.
     start: where a search begins.
     sizes: what is known of the nodes' sizes. It outlives the moment, because sizes seldom change.
+    targets: tasks for which something is reserved. Room does not hold them.
     levels: by threshold.
     found: nodes with room, by needs.
     reasons: answers of `why_not`.
@@ -113,6 +114,7 @@ class RoomView(Struct, frozen=True):
     most: int = LEAST_NODES
     start: int = 0
     sizes: KnownSizes = msgspec.field(default_factory=KnownSizes)
+    targets: Set[int] = frozenset()
     levels: dict[int, LevelOfRoom] = {}
     found: dict[PodNeeds, "Found"] = {}
     reasons: dict[PodNeeds, tuple[bool, str]] = {}

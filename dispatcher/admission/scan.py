@@ -26,6 +26,7 @@ from dispatcher.admission.heads import (
 )
 from dispatcher.admission.order import Sorted, between_queues, between_submitters, first_of
 from dispatcher.admission.snapshot import ClusterSnapshot
+from dispatcher.model.launches import PodKind
 from dispatcher.model.tasks import IndexedRow
 from dispatcher.model.verdicts import HoldReason
 
@@ -35,10 +36,12 @@ class Found(Struct, frozen=True):
 
     ids: rows to read, best first.
     held: number of held rows by queue and reason.
+    roomless: the first row of each queue that waits for room, with its Pod.
     """
 
     ids: Sequence[int]
     held: Counter[tuple[str, HoldReason]]
+    roomless: Mapping[int, PodKind] = {}
 
 
 class Scan:
@@ -61,7 +64,8 @@ class Scan:
         heads |= {queue: head for queue, (head, _) in by_submitter.items()}
         held = {(queue, reason): n for queue, head in heads.items() for reason, n in head.held.items()}
         fitting = {queue: self._fitting(queue, head.launchable, judge) for queue, head in heads.items()}
-        return Found(self._choose(fitting, judge), Counter(held))
+        roomless = {row.id: judge.pod_of(row) for head in heads.values() if (row := head.roomless) is not None}
+        return Found(self._choose(fitting, judge), Counter(held), roomless)
 
     def _choose(self, fitting: Mapping[str, Sequence[IndexedRow]], judge: Judge) -> list[int]:
         """Half of the rows by fair shares, the other half in turns: rows that cannot be launched hide no queue."""

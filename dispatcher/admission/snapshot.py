@@ -15,7 +15,8 @@ from msgspec import Struct
 from dispatcher.admission.room import Room
 from dispatcher.admission.shares import Shares
 from dispatcher.model.jobs import LaunchGroup
-from dispatcher.model.launches import PodKind
+from dispatcher.model.launches import PodKind, ToCome
+from dispatcher.model.quotas import Quota, Quotas
 from dispatcher.model.snapshot import ClusterView
 from dispatcher.model.tasks import Queue
 from dispatcher.model.verdicts import Hold
@@ -80,7 +81,8 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
     not_ready: why this replica launches nothing now; None: it may launch.
     is_blind: the view of the cluster is too old to judge rows by their Jobs.
     is_probing: one create at a time is sent.
-    quota: the hold after an exceeded quota; None: no hold.
+    quota: the hold after the API server refused a Job for a quota; None: no hold.
+    quotas: the ResourceQuotas, as far as they are known.
     failing_groups: launch groups whose newest launches never started.
     busy_groups: failing groups with a launch under way, and groups launched in this cycle.
     room: room for Pods; None: it is not judged.
@@ -99,6 +101,7 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
     is_blind: bool = False
     is_probing: bool = False
     quota: Hold | None = None
+    quotas: Quotas = Quotas()
     failing_groups: frozenset[LaunchGroup] = frozenset()
     busy_groups: frozenset[LaunchGroup] = frozenset()
     room: Room | None = None
@@ -118,6 +121,7 @@ class ClusterSnapshot(Struct, frozen=True, kw_only=True):
             load=self.load.with_job(pod.queue, pod.submitted_by) if is_new else self.load,
             room=self.room.with_launches(pod) if self.room is not None and is_new else self.room,
             shares=self.shares.with_launch(pod) if is_new else self.shares,
+            quotas=self.quotas.with_launches(pod.needs) if is_new else self.quotas,
             pending=Pending(self.pending.total + 1, self.pending.stuck_by_shape),
             allowance=Allowance(self.allowance.writes - 1, self.allowance.batch - 1),
             busy_groups=self.busy_groups | {group},
@@ -141,6 +145,16 @@ def plan_pending(view: ClusterView, unseen: int, grace_seconds: float) -> Pendin
     grace = timedelta(seconds=grace_seconds)
     stuck = Counter(p.shape for p in waiting if p.unschedulable_since and view.now - p.unschedulable_since >= grace)
     return Pending(len(waiting) + podless + unseen, stuck)
+
+
+def plan_quotas(every: tuple[Quota, ...], to_come: ToCome) -> Quotas:
+    """The ResourceQuotas, less what Jobs and Pods will use that they may not count yet."""
+    quotas = Quotas(every)
+    for pod, number in to_come.pods.items():
+        quotas = quotas.with_launches(pod.needs, number, with_job=False)
+    for pod, number in to_come.jobs.items():
+        quotas = quotas.with_launches(pod.needs, number)
+    return quotas
 
 
 def effective_queues(rows: Iterable[Queue]) -> dict[str, Queue]:

@@ -107,8 +107,8 @@ def plan_return(row: TaskWithJobs, hold: Hold) -> Closing | None:
     unfinished = [job for job in row.of_attempt if job.launch >= task.launch and not job.is_finished]
     if unfinished or (task.heartbeat_at is not None and now - task.heartbeat_at < STALE):
         return None
-    unstarted, disrupted = count_earlier_launches(row)
-    failures = max(1, row.last - unstarted - disrupted)
+    earlier = count_earlier_launches(row)
+    failures = max(1, row.last - earlier.unstarted - earlier.disrupted - earlier.unplaced)
     return Closing(Act.RETURN, task.id, task.attempt, task.launch, failures=failures, error=error_text(hold))
 
 

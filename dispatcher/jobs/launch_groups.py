@@ -42,6 +42,8 @@ def has_started(task: Task | None, job: Job, cluster: ObservedCluster) -> bool |
         return True
     if any(pod.waiting_reason in CANNOT_START for pod in pods):
         return False
+    if job.is_unplaced:
+        return None
     if job.phase is not Phase.FAILED or job.was_disrupted or task is None or task.attempt != job.attempt:
         return None
     if task.launch >= job.launch:

@@ -94,6 +94,7 @@ def build_annotations(order: Order, template: Template) -> dict[str, str]:
         ids.UNSTARTED: str(order.launch.unstarted),
         ids.DISRUPTED: str(order.launch.disrupted),
         ids.REPORT: template.report,
+        **({ids.UNPLACED_BEFORE: str(order.launch.unplaced)} if order.launch.unplaced else {}),
     }
 
 

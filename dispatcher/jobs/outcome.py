@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from dispatcher.jobs.observed import CANNOT_START, GRACE, ObservedCluster, TaskWithJobs, stage
@@ -154,17 +155,13 @@ def exit_code(row: TaskWithJobs) -> JobsVerdict | None:
 def gone(row: TaskWithJobs) -> JobsVerdict | None:
     if row.job is not None:
         return None
-    unstarted, disrupted = count_earlier_launches(row)
-    since = row.task.started_at or row.task.created_at
-    return relaunch(row, unstarted, disrupted, row.cluster.now - since)
+    return relaunch(row, row.cluster.now - (row.task.started_at or row.task.created_at))
 
 
 def failed(row: TaskWithJobs) -> JobsVerdict | None:
     if row.job is None or row.job.phase is not Phase.FAILED:
         return None
-    return relaunch(
-        row, *count_earlier_launches(row), row.cluster.cluster_now - (row.job.ended_at or row.job.created_at)
-    )
+    return relaunch(row, row.cluster.cluster_now - (row.job.ended_at or row.job.created_at))
 
 
 def exited_before_start(row: TaskWithJobs) -> JobsVerdict | None:
@@ -185,7 +182,7 @@ def exited_without_report(row: TaskWithJobs) -> JobsVerdict | None:
 def refused_twin(row: TaskWithJobs) -> JobsVerdict | None:
     job = row.job
     ended = (job.ended_at or job.created_at) if job else row.cluster.cluster_now
-    return relaunch(row, *count_earlier_launches(row), row.cluster.cluster_now - ended)
+    return relaunch(row, row.cluster.cluster_now - ended)
 
 
 TABLE: Final[tuple[Callable[[TaskWithJobs], JobsVerdict | None], ...]] = (
@@ -208,42 +205,60 @@ TABLE: Final[tuple[Callable[[TaskWithJobs], JobsVerdict | None], ...]] = (
 )
 
 
-def count_earlier_launches(row: TaskWithJobs) -> tuple[int, int]:
-    """(unstarted, disrupted): counts of this attempt's launches up to N. Missing Jobs count as disrupted."""
+class Earlier(Struct, frozen=True):
+    """The launches of an attempt up to N that did not start, or of which nothing is known. The others have started.
+
+    unstarted: they failed before their start.
+    disrupted: they were disrupted, or their Jobs are missing.
+    unplaced: they got no node and were taken back. They cost the row nothing.
+    """
+
+    unstarted: int = 0
+    disrupted: int = 0
+    unplaced: int = 0
+
+
+def count_earlier_launches(row: TaskWithJobs) -> Earlier:
+    """The counts of this attempt's launches up to N. Missing Jobs count as disrupted."""
     seen = max(row.of_attempt, key=lambda job: job.launch, default=None)
     if seen is None:
-        return 0, row.last
+        return Earlier(disrupted=row.last)
     missing = row.last - seen.launch
-    unstarted, disrupted = seen.unstarted, seen.disrupted + missing
+    before = Earlier(seen.unstarted, seen.disrupted + missing, seen.unplaced_before)
     was_refused = row.task.launch == seen.launch and row.task.job_uid != seen.uid
+    if seen.is_unplaced and row.task.launch != seen.launch:
+        return replace(before, unplaced=before.unplaced + 1)
     if seen.was_disrupted or missing or was_refused:
         # If a newer Job is missing, it is not known whether this launch had started. If this Job's container was
         # refused, the Job that holds the row is missing.
-        disrupted += 1
-    elif row.task.launch != seen.launch:
-        unstarted += 1
-    return unstarted, disrupted
+        return replace(before, disrupted=before.disrupted + 1)
+    is_unstarted = row.task.launch != seen.launch
+    return replace(before, unstarted=before.unstarted + 1) if is_unstarted else before
 
 
-def relaunch(row: TaskWithJobs, unstarted: int, disrupted: int, waited: timedelta) -> JobsVerdict:
+def relaunch(row: TaskWithJobs, waited: timedelta) -> JobsVerdict:
     """Launch N + 1 after the backoff, or a park if a budget is used up. `waited`: time since the end of launch N."""
-    task, rules = row.task, row.cluster.rules
-    unreported = row.last - unstarted - disrupted
+    task, rules, earlier = row.task, row.cluster.rules, count_earlier_launches(row)
+    launches = row.last - earlier.unplaced
+    unreported = launches - earlier.unstarted - earlier.disrupted
     if task.failures + unreported >= task.max_failures:
         return park(HoldReason.FAILURES_EXHAUSTED, f"{task.failures + unreported} failed runs of {task.max_failures}")
-    if unstarted >= rules.max_launches:
-        return park(HoldReason.LAUNCHES_EXHAUSTED, f"{unstarted} launches never started")
-    if disrupted > MAX_DISRUPTED or row.last >= rules.max_launches + task.max_failures + MAX_DISRUPTED:
-        return park(HoldReason.LAUNCHES_EXHAUSTED, f"{row.last} launches, {disrupted} of them disrupted")
-    left = backoff(row.last) - waited
+    if earlier.unstarted >= rules.max_launches:
+        return park(HoldReason.LAUNCHES_EXHAUSTED, f"{earlier.unstarted} launches never started")
+    if earlier.disrupted > MAX_DISRUPTED or launches >= rules.max_launches + task.max_failures + MAX_DISRUPTED:
+        return park(HoldReason.LAUNCHES_EXHAUSTED, f"{launches} launches, {earlier.disrupted} of them disrupted")
+    left = backoff(launches) - waited
     if left > timedelta(0):
         return JobsVerdict(Hold(HoldReason.BACKOFF, f"launch {row.last + 1} in {left.total_seconds():.0f} s"))
     ask = Ask.THAT_JOB if row.job is None else Ask.NOTHING
-    return JobsVerdict(Launch(row.last + 1, unstarted, disrupted, ask))
+    launch = Launch(row.last + 1, earlier.unstarted, earlier.disrupted, ask, unplaced=earlier.unplaced)
+    return JobsVerdict(launch)
 
 
 def backoff(launches: int) -> timedelta:
-    """The pause after launch number `launches`: 10 s, doubled for each further launch, at most 5 min."""
+    """The pause after so many launches: none, then 10 s, doubled for each further launch, at most 5 min."""
+    if not launches:
+        return timedelta(0)
     return timedelta(seconds=doubled(FIRST_BACKOFF_SECONDS, launches - 1, LONGEST_BACKOFF_SECONDS))
 
 

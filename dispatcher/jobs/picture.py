@@ -7,14 +7,15 @@ The dispatcher and the janitor judge rows by the same code. Judging a row change
 as a value, `Carried`.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
 import msgspec
 from msgspec import Struct
 
+from dispatcher.jobs.in_flight import count_in_flight, count_to_come, find_probes, find_runs
 from dispatcher.jobs.launch_groups import busy_groups, failing_groups
 from dispatcher.jobs.memory import OPEN, KnownCreates
 from dispatcher.jobs.observed import ObservedCluster, Rules
@@ -22,17 +23,13 @@ from dispatcher.jobs.outcome import judge
 from dispatcher.jobs.resting import Rest, is_news, may_rest, plan_rest, still_resting
 from dispatcher.jobs.unseen import Unseen, plan_create
 from dispatcher.jobs.unstarted import waits_since
-from dispatcher.model.cluster import Pod
 from dispatcher.model.identity import job_name, task_identity
-from dispatcher.model.jobs import Job, LaunchGroup, Phase
-from dispatcher.model.launches import InFlight, JobsVerdict, Launch, Offer, PodKind
-from dispatcher.model.needs import PodNeeds
+from dispatcher.model.jobs import Job, LaunchGroup
+from dispatcher.model.launches import InFlight, JobsVerdict, Launch, Offer, Probe, Run, ToCome
 from dispatcher.model.snapshot import Brakes, ClusterView
 from dispatcher.model.tasks import TERMINAL, IndexedRow, Kind, Task
 from dispatcher.model.verdicts import Hold
 
-Counts = Counter[tuple[str, str, str, PodNeeds | None]]
-"""Numbers by queue, submitter, shape and needs."""
 Judged = Sequence[tuple[Task, JobsVerdict]]
 """The rows that a cycle judged, each with its verdict."""
 
@@ -99,17 +96,19 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
 
     def in_flight(self) -> InFlight:
         """The unfinished Jobs and unseen creates."""
-        every, unplaced = count_jobs(self.all_jobs, self.cluster)
-        placed = jobs_with_node(self.cluster) if self.creates.unseen else set()
-        for one in self.creates.unseen.values():
-            key = one.queue, one.submitted_by, one.offer.shape, one.offer.needs
-            every[key] += 1
-            unplaced[key] += one.name not in placed
-        return InFlight(*({PodKind(*key): n for key, n in counts.items() if n} for counts in (every, unplaced)))
+        return count_in_flight(self.all_jobs, self.cluster, self.creates.unseen.values())
 
-    def unseen_count(self) -> int:
-        """Number of creates that the view does not show yet."""
-        return len(self.creates.unseen)
+    def to_come(self) -> ToCome:
+        """The Jobs without a Pod, and the unseen creates."""
+        return count_to_come(self.all_jobs, self.cluster, self.creates.unseen.values())
+
+    def probes(self) -> Iterator[Probe]:
+        """The Jobs whose Pods wait for a node, after kube-scheduler has found none."""
+        return find_probes(self.all_jobs, self.cluster)
+
+    def runs(self) -> Iterator[Run]:
+        """Our Pods on nodes."""
+        return find_runs(self.all_jobs, self.cluster)
 
     def launch_groups(self, tasks: Mapping[int, Task]) -> tuple[frozenset[LaunchGroup], frozenset[LaunchGroup]]:
         """(failing, busy): the launch groups that fail, and the groups that have a launch under way."""
@@ -149,10 +148,6 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
         identity = task_identity(self.database_id, task.id, task.created_at)
         return [job for job in self.jobs.get(task.id, ()) if job.identity == identity]
 
-    def with_jobs(self, task_id: int, jobs: Sequence[Job]) -> "JobsPicture":
-        """The picture with the Jobs of one task replaced, for example by a live LIST."""
-        return msgspec.structs.replace(self, jobs={**self.jobs, task_id: jobs})
-
     def carry(self, judged: Judged) -> Carried:
         """The state for the next cycle, after these rows were judged."""
         resting = dict(self.carried.resting)
@@ -168,31 +163,9 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
         return Carried(first_seen, frozenset(settled), resting)
 
 
-def count_jobs(jobs: Iterable[Job], cluster: ObservedCluster) -> tuple[Counts, Counts]:
-    """Numbers of unfinished Jobs, and of those for whose Pods kube-scheduler looks for a node.
-
-    A refused Pod does not exist, so it needs no node. Every cycle counts every Job: hence one loop, and local names.
-    """
-    every, unplaced, active = Counts(), Counts(), Phase.ACTIVE
-    idle = {uid for uid, pods in cluster.pods.items() if any(has_node(pod) or pod.deleting for pod in pods)}
-    idle.update(cluster.refusals)
-    for job in jobs:
-        if job.phase is active or not job.is_finished:
-            key = job.queue, job.submitted_by, job.shape, job.needs
-            every[key] = every.get(key, 0) + 1
-            if job.phase is active and job.uid not in idle and not (job.suspended or job.deleting):
-                unplaced[key] = unplaced.get(key, 0) + 1
-    return every, unplaced
-
-
-def jobs_with_node(cluster: ObservedCluster) -> set[str]:
-    """Names of Jobs that have a Pod with a node. The watch of Pods may be ahead of the watch of Jobs."""
-    return {pod.name.rpartition("-")[0] for pods in cluster.pods.values() for pod in pods if has_node(pod)}
-
-
-def has_node(pod: Pod) -> bool:
-    """Whether a node's free room is counted without the Pod's requests already."""
-    return bool(pod.node_name or pod.nominated_node)
+def with_jobs(picture: JobsPicture, task_id: int, jobs: Sequence[Job]) -> JobsPicture:
+    """The picture with the Jobs of one task replaced, for example by a live LIST."""
+    return msgspec.structs.replace(picture, jobs={**picture.jobs, task_id: jobs})
 
 
 def plan_rest_of(picture: JobsPicture, task: Task, jobs: Sequence[Job], found: JobsVerdict) -> Rest | None:

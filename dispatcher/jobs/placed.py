@@ -15,6 +15,8 @@ CACHE_VOLUME: Final = "dispatcher-cache"
 CACHE_DIR: Final = "/cache"
 WEIGHTS: Final = (100, 60, 30)
 """Weights of the preferred nodes, newest first. kube-scheduler scales the highest sum to 100."""
+AVOIDED: Final = 100
+"""Weight of every other node than one to avoid. A node's free room never outweighs it."""
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
@@ -71,8 +73,8 @@ def build_affinity(theirs: Json, placement: Placement) -> Json:
         demand = {"key": placement.pool.label, "operator": "In", "values": [placement.pool.value]}
         terms = (node.get(REQUIRED) or {}).get("nodeSelectorTerms") or [{}]
         node[REQUIRED] = {"nodeSelectorTerms": [with_demand(term, demand) for term in terms]}
-    if placement.preferred:
-        node[PREFERRED] = [*(node.get(PREFERRED) or []), *preferences(placement.preferred)]
+    if placement.preferred or placement.avoided:
+        node[PREFERRED] = [*(node.get(PREFERRED) or []), *preferences(placement)]
     return {**theirs, "nodeAffinity": node} if node else theirs
 
 
@@ -80,8 +82,9 @@ def with_demand(term: Json, demand: Json) -> Json:
     return {**term, "matchExpressions": [*(term.get("matchExpressions") or []), demand]}
 
 
-def preferences(nodes: tuple[str, ...]) -> Iterator[Json]:
+def preferences(placement: Placement) -> Iterator[Json]:
     """Preferences by the node's name. Its label `hostname` may differ from the name."""
-    for node, weight in zip(nodes, WEIGHTS, strict=False):
-        field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    wanted = [("In", node, weight) for node, weight in zip(placement.preferred, WEIGHTS, strict=False)]
+    for operator, node, weight in (*wanted, *(("NotIn", node, AVOIDED) for node in placement.avoided)):
+        field = {"key": "metadata.name", "operator": operator, "values": [node]}
         yield {"weight": weight, "preference": {"matchFields": [field]}}

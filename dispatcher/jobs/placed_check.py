@@ -83,10 +83,13 @@ def without_node_affinity(affinity: Json) -> Json:
 
 def is_preference_by_name(one: Json) -> bool:
     preference = one.get("preference") or {}
-    return preference.keys() == {"matchFields"} and [
-        (field["key"], field["operator"], all(map(NODE.fullmatch, field["values"])))
-        for field in preference["matchFields"]
-    ] == [("metadata.name", "In", True)]
+    fields = preference.get("matchFields") or []
+    return preference.keys() == {"matchFields"} and len(fields) == 1 and all(
+        field["key"] == "metadata.name"
+        and field["operator"] in {"In", "NotIn"}
+        and all(map(NODE.fullmatch, field["values"]))
+        for field in fields
+    )  # fmt: skip
 
 
 def entries_added(ours: Sequence[Json] | None, theirs: Sequence[Json] | None) -> list[Json]:

@@ -66,7 +66,7 @@ def meta_violations(job: Manifest, order: Order, template: Template, site: Site)
         "dispatcher.internal/database-id": order.database_id, "dispatcher.internal/submitted-by": task.submitted_by,
         "dispatcher.internal/unstarted": str(order.launch.unstarted), "dispatcher.internal/report": template.report,
         "dispatcher.internal/disrupted": str(order.launch.disrupted),
-    }  # fmt: skip
+    } | ({"dispatcher.internal/unplaced-before": str(before)} if (before := order.launch.unplaced) else {})  # fmt: skip
     kept = {
         key: note for key, note in (theirs.get("annotations") or {}).items() if not key.startswith(f"{ids.DOMAIN}/")
     }

@@ -1,7 +1,7 @@
 """Checks that our identity has the rights that the work needs (SelfSubjectAccessReview), before they are needed.
 
-Each verb is checked where it is used: Jobs and Pods in the namespace of Jobs, the lease in our own namespace; nodes,
-Pods and PriorityClasses cluster-wide.
+Each verb is checked where it is used: Jobs, Pods and quotas in the namespace of Jobs, the lease in our own namespace;
+nodes, Pods and PriorityClasses cluster-wide.
 """
 
 import itertools
@@ -22,6 +22,7 @@ OF_JOBS: Final[tuple[Rule, ...]] = (
     ("batch", "jobs", ("get", "list", "watch", "create", "delete", "patch")),
     ("", "pods", ("delete",)),
     ("", "events", ("list",)),
+    ("", "resourcequotas", ("list", "watch")),
 )
 WITHOUT_CLUSTER: Final[tuple[Rule, ...]] = (("", "pods", ("list", "watch")),)
 OF_CLUSTER: Final[tuple[Rule, ...]] = (

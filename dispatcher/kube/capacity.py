@@ -38,17 +38,25 @@ class RoomListener(Protocol):
     def hear_node(self, before: Node | None, after: Node | None) -> None: ...
     def hear_pod(self, before: BoundPod | None, after: BoundPod | None) -> None: ...
     def hear_priority_class(self, before: PriorityClass | None, after: PriorityClass | None) -> None: ...
+    def hear_reservation(self, before: Reservation | None, after: Reservation | None) -> None: ...
 
 
 class RoomMirror:
-    """Tells a listener each change of nodes, of Pods that use room, and of PriorityClasses."""
+    """Tells a listener each change of nodes, of Pods that use room, and of PriorityClasses.
 
-    def __init__(self, reflectors: Reflectors, listener: RoomListener, pods: Resource[BoundPod]) -> None:
+    `with_reservations`: also of NodeReservations. The kind or the right to read it may be missing: then there are none.
+    """
+
+    def __init__(
+        self, reflectors: Reflectors, listener: RoomListener, pods: Resource[BoundPod], *, with_reservations: bool
+    ) -> None:
         self._classes = reflectors.of(PRIORITY_CLASSES)
         self._all = (reflectors.of(NODES), reflectors.of(pods), self._classes)
         reflectors.of(NODES).store.on_each(listener.hear_node)
         reflectors.of(pods).store.on_each(listener.hear_pod)
         self._classes.store.on_each(listener.hear_priority_class)
+        if with_reservations:
+            reflectors.of(RESERVATIONS).store.on_each(listener.hear_reservation)
 
     def stale(self) -> str:
         """The stores that are not listed yet or too old to decide by, with reasons; empty if all are fresh."""

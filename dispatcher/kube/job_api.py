@@ -4,11 +4,13 @@ from collections.abc import Callable
 from typing import Final
 from urllib.parse import quote
 
+import msgspec
+
 from dispatcher.kube.client import KubeClient, Reply
 from dispatcher.kube.objects import encode, read_job, read_status
-from dispatcher.kube.wire import UNREADABLE, Page
-from dispatcher.model.errors import ClusterAway
-from dispatcher.model.identity import job_selector
+from dispatcher.kube.wire import UNREADABLE, Bare, Page
+from dispatcher.model.errors import ClusterAway, ClusterRefused
+from dispatcher.model.identity import UNPLACED, job_selector
 from dispatcher.model.jobs import ApiAnswer, End, Job, Manifest
 
 WRITE_SECONDS: Final = 10
@@ -72,13 +74,32 @@ class JobApi:
         """Ends the object as it was judged, or does nothing: all calls carry preconditions."""
         if not self._may_write():
             return WITHHELD
-        return await (self._fail(end) if end.kind == "deadline" else self._delete(end))
+        if end.kind in {"deadline", "mark"}:
+            return await self._change(end)
+        return await (self._delete_unplaced(end) if end.kind == "unplaced-pods" else self._delete(end))
 
-    async def _fail(self, end: End) -> ApiAnswer:
-        """PATCH of a deadline that has passed. The Job controller deletes the Pods and lets the Job fail."""
-        known = {"uid": end.uid, "resourceVersion": end.resource_version}
-        change: Manifest = {"metadata": known, "spec": {"activeDeadlineSeconds": 1}}
+    async def _change(self, end: End) -> ApiAnswer:
+        """PATCH of a deadline that has passed: the Job fails, and its Pods go. Or of the mark of an unplaced Job."""
+        change: Manifest = {"metadata": {"uid": end.uid, "resourceVersion": end.resource_version}}
+        if end.kind == "mark":
+            change["metadata"]["annotations"] = {UNPLACED: "true"}
+        else:
+            change["spec"] = {"activeDeadlineSeconds": 1}
         return await self._ask("PATCH", f"{self._jobs}/{end.name}", encode(change), {"timeout": f"{SERVER_SECONDS}s"})
+
+    async def _delete_unplaced(self, end: End) -> ApiAnswer:
+        """Deletes a Pod in the version in which it had no node. A Pod that gets one meanwhile stays."""
+        try:
+            only = {"fieldSelector": f"metadata.name={end.name},spec.nodeName="}
+            reply = await self._client.request("GET", self._pods, params=only, seconds=WRITE_SECONDS)
+            found = [msgspec.json.decode(raw, type=Bare).metadata for raw in reply.read("list one Pod", Page).items]
+        except ClusterRefused as fault:
+            return ApiAnswer(fault.status, fault.reason, str(fault))
+        except ClusterAway as fault:
+            return ApiAnswer(0, message=str(fault), is_sent=False)
+        if not found:
+            return ApiAnswer(409, "Conflict", "the Pod has a node, or is gone")
+        return await self._delete(msgspec.structs.replace(end, kind="pods", resource_version=found[0].resource_version))
 
     async def _delete(self, end: End) -> ApiAnswer:
         only_if = {"uid": end.uid}

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 
 from dispatcher.kube import wire
-from dispatcher.kube.pod_requests import asked_of, requests
+from dispatcher.kube.pod_requests import asked_of, limits_of, requests
+from dispatcher.model.amounts import Amounts
 from dispatcher.model.needs import PodNeeds, Requirement, Term, Toleration
 
 NEVER = "Never"
@@ -17,10 +18,9 @@ def needs_of(spec: wire.PlacedPodSpec) -> PodNeeds:
     """The needs of a Pod with this spec. Equal needs are one object."""
     affinity = spec.affinity.node_affinity if spec.affinity else None
     required = affinity.required if affinity else None
-    found = asked_of(spec, requests_with_defaults)
     return same(
         PodNeeds(
-            asks=tuple(sorted((name, amount) for name, amount in found.items() if amount > 0)),
+            asks=above_zero(asked_of(spec, requests_with_defaults)),
             tolerations=tuple(toleration_of(one) for one in spec.tolerations or ()),
             selector=tuple(sorted((spec.node_selector or {}).items())),
             terms=tuple(term_of(one) for one in required.node_selector_terms or ()) if required else None,
@@ -28,6 +28,7 @@ def needs_of(spec: wire.PlacedPodSpec) -> PodNeeds:
             never_preempts=spec.preemption_policy == NEVER,
             scheduler=spec.scheduler_name,
             is_gated=bool(spec.node_name or spec.scheduling_gates),
+            limits=above_zero(limits_of(spec)),
         )
     )
 
@@ -70,6 +71,10 @@ def texts(amounts: Mapping[str, Any]) -> dict[str, str]:
 def requests_with_defaults(container: wire.Container) -> tuple[tuple[str, str], ...]:
     """The requests. A resource that has only a limit is requested by the same amount."""
     return requests({**(container.resources.limits or {}), **(container.resources.requests or {})})
+
+
+def above_zero(found: Amounts) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted((name, amount) for name, amount in found.items() if amount > 0))
 
 
 def toleration_of(one: wire.Toleration) -> Toleration:

@@ -1,9 +1,12 @@
 """Reads the resource requests of a Pod from its spec and its status, as kube-scheduler does."""
 
 from collections.abc import Callable
+from typing import Final
 
 from dispatcher.kube.wire import Container, ContainerStatus, PodSpec
-from dispatcher.model.amounts import Amounts, Written, asked_by, milli_of
+from dispatcher.model.amounts import Amounts, Written, asked_by, milli_of, without
+
+ONE_POD: Final = {"pods": 1000}
 
 
 def asked_of(spec: PodSpec, requests_of: Callable[[Container], Written]) -> Amounts:
@@ -12,6 +15,16 @@ def asked_of(spec: PodSpec, requests_of: Callable[[Container], Written]) -> Amou
     containers = tuple(requests_of(one) for one in spec.containers)
     whole = requests(spec.resources.requests if spec.resources else None)
     return asked_by((containers, first, requests(spec.overhead), whole))
+
+
+def limits_of(spec: PodSpec) -> Amounts:
+    """The limits of a Pod, as ResourceQuotas count them. The overhead of a RuntimeClass is left out."""
+    first = tuple(
+        (requests(one.resources.limits), one.restart_policy == "Always") for one in spec.init_containers or ()
+    )
+    containers = tuple(requests(one.resources.limits) for one in spec.containers)
+    whole = requests(spec.resources.limits if spec.resources else None)
+    return without(asked_by((containers, first, (), whole)), ONE_POD)
 
 
 def taken(container: Container, status: ContainerStatus | None) -> Written:

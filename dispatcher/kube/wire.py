@@ -119,6 +119,7 @@ class PlacedPodSpec(PodSpec, frozen=True):
     tolerations: list[Toleration] | None = None
     priority_class_name: str = ""
     preemption_policy: str = ""
+    active_deadline_seconds: int | None = None
     scheduling_gates: list[Any] | None = None
 
 

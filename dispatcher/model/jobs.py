@@ -34,7 +34,9 @@ class Job(Struct, frozen=True, kw_only=True):
     image: image of its container `task`.
     reason, ended_at: reason and time of the condition that gives the phase.
     deleting: whether a deletion has begun.
-    unstarted, disrupted: counts of the launches before it (docs/protocol.md, section 5).
+    unstarted, disrupted, unplaced_before: counts of the launches before it (docs/protocol.md, section 5).
+    is_unplaced: it was taken back, because its Pod got no node and is not wanted now.
+    limit_seconds: run limit of its Pod; 0: not known.
     report: `sql`, or `exit-code` if the outcome of the Job is the report.
     shape: digest of what its Pod needs of a node.
     needs: what its Pod needs of a node; None: not known.
@@ -60,6 +62,9 @@ class Job(Struct, frozen=True, kw_only=True):
     suspended: bool = False
     unstarted: int = 0
     disrupted: int = 0
+    unplaced_before: int = 0
+    is_unplaced: bool = False
+    limit_seconds: int = 0
     report: str = "sql"
     shape: str = ""
     needs: PodNeeds | None = None
@@ -83,7 +88,8 @@ class Job(Struct, frozen=True, kw_only=True):
 class End(Struct, frozen=True):
     """An object to end, with the preconditions that make a late or repeated call harmless.
 
-    kind: `jobs` or `pods`: delete it. `deadline`: let the Job fail, and keep it as the memory of its launch.
+    kind: `jobs` or `pods`: delete it. `unplaced-pods`: delete the Pod only if it has no node. `deadline`: let the Job
+        fail, and keep it as the memory of its launch. `mark`: mark the Job as unplaced.
     """
 
     kind: str

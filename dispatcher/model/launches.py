@@ -1,11 +1,14 @@
 """Launches, orders and verdicts: the values between judging a row and making its Job."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from enum import StrEnum
 
 from msgspec import Struct
 
-from dispatcher.model.jobs import End
+from dispatcher.model.amounts import Amounts
+from dispatcher.model.cluster import Pod
+from dispatcher.model.jobs import End, Job
 from dispatcher.model.needs import PodNeeds
 from dispatcher.model.placement import Placement
 from dispatcher.model.tasks import Request, Task
@@ -41,10 +44,42 @@ class InFlight(Struct, frozen=True):
 
     every: all of them.
     unplaced: those whose Pods have no node yet, and need one.
+    unseen: number of creates that the view does not show yet.
     """
 
     every: Mapping[PodKind, int] = {}
     unplaced: Mapping[PodKind, int] = {}
+    unseen: int = 0
+
+
+class ToCome(Struct, frozen=True):
+    """How many Jobs and Pods of each kind ResourceQuotas may not count yet.
+
+    pods: Pods of Jobs that have none yet.
+    jobs: Jobs, each with its Pod, that the view does not show yet.
+    """
+
+    pods: Mapping[PodKind, int] = {}
+    jobs: Mapping[PodKind, int] = {}
+
+
+class Probe(Struct, frozen=True):
+    """A Job whose Pod waits for a node."""
+
+    job: Job
+    pod: Pod
+
+
+class Run(Struct, frozen=True):
+    """A Pod of ours on a node.
+
+    asks: its requests.
+    ends_at: when its run limit ends it at the latest, by the API server's clock.
+    """
+
+    node: str
+    asks: Amounts
+    ends_at: datetime
 
 
 class Ask(StrEnum):
@@ -63,6 +98,7 @@ class Launch(Struct, frozen=True):
     disrupted: earlier launches of the attempt that were disrupted.
     ask: the question to ask before the create.
     is_repeat: the same POST was sent before, and its answer never came.
+    unplaced: earlier launches of the attempt that got no node and were taken back.
     """
 
     number: int
@@ -70,6 +106,7 @@ class Launch(Struct, frozen=True):
     disrupted: int = 0
     ask: Ask = Ask.NOTHING
     is_repeat: bool = False
+    unplaced: int = 0
 
 
 class Order(Struct, frozen=True):

@@ -64,6 +64,7 @@ class PodNeeds(Struct, frozen=True, cache_hash=True):
     never_preempts: its own `preemptionPolicy` is Never.
     scheduler: name of the scheduler that places it; empty: kube-scheduler.
     is_gated: it has a fixed node or scheduling gates, so no free room decides when it is placed.
+    limits: its limits above 0, in thousandths, by resource. Only ResourceQuotas count them.
     """
 
     asks: tuple[tuple[str, int], ...] = ()
@@ -74,6 +75,7 @@ class PodNeeds(Struct, frozen=True, cache_hash=True):
     never_preempts: bool = False
     scheduler: str = ""
     is_gated: bool = False
+    limits: tuple[tuple[str, int], ...] = ()
 
 
 def untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> Taint | None:

@@ -18,11 +18,13 @@ class Placement(Struct, frozen=True):
 
     pool: the nodes that it must use; None: any node.
     preferred: names of the nodes that it should use, the last used one first.
+    avoided: names of nodes that it should not use, because they are kept for other Pods.
     notes: annotations of the Pod about earlier runs.
     cache_path: its cache directory on the node; empty: none.
     """
 
     pool: Pool | None = None
     preferred: tuple[str, ...] = ()
+    avoided: tuple[str, ...] = ()
     notes: Mapping[str, str] = {}
     cache_path: str = ""

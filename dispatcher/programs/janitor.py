@@ -19,7 +19,7 @@ import msgspec
 import structlog
 
 from dispatcher.jobs.closing import Act, Closing, plan_closing
-from dispatcher.jobs.picture import JobsPicture, by_task, observe
+from dispatcher.jobs.picture import JobsPicture, by_task, observe, with_jobs
 from dispatcher.jobs.trial import Trial
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import log_in
@@ -166,7 +166,7 @@ class Janitor:
         async def carry_out(closing: Closing) -> DispatcherError | None:
             async with places:
                 try:
-                    live = read.picture.with_jobs(closing.task_id, await self._api.list_task(closing.task_id))
+                    live = with_jobs(read.picture, closing.task_id, await self._api.list_task(closing.task_id))
                     if self._plan(live, read.tasks[closing.task_id], read) == closing:
                         await self._close(closing, read.run_digests.get(closing.task_id, b""))
                 except DispatcherError as fault:

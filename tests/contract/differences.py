@@ -22,6 +22,7 @@ NOT_EMBEDDED = {
     "nothing plays the kubelets of its nodes": (
         "test_job_api_ends::test_deleted_job_is_gone_after_its_pods",
         "test_job_api_ends::test_deleted_pod_fails_its_job_and_gets_no_successor",
+        "test_job_api_ends::test_pod_that_got_a_node_meanwhile_is_not_taken_back",
     ),
     "quantities stay as they were written": (
         "test_wire_jobs::test_quantity_may_be_a_number_and_is_kept_in_its_shortest_form",

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from dispatcher.model.jobs import End, Job, Phase
+from dispatcher.model.jobs import End, Job, Manifest, Phase
 from tests.contract.own_jobs import Account
 from tests.controlplane.api import Json
 from tests.controlplane.sides import BOTH_SIDES
@@ -17,6 +17,13 @@ def end(job: Job, **changes: str | int | None) -> End:
 
 def is_running(pod: Json) -> bool:
     return bool(pod["status"]["phase"] == "Running")
+
+
+def waiting_for_no_node(account: Account) -> Manifest:
+    """A Job whose Pod no node may have."""
+    job = account.manifest()
+    job["spec"]["template"]["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "no-such-node"}
+    return job
 
 
 class TestEnd:
@@ -99,3 +106,40 @@ class TestEnd:
         assert failed is not None
         assert (failed.reason, failed.was_disrupted) == ("BackoffLimitExceeded", False)
         assert [found for found in await account.pods_of(job) if found["metadata"]["uid"] != uid] == []
+
+    async def test_mark_changes_only_the_annotation_of_the_job_that_was_judged(self, account: Account) -> None:
+        made = await account.created(waiting_for_no_node(account))
+        await account.the_pod(made, "is there", lambda _: True)
+        old = End("mark", made.name, made.uid, "test", resource_version="1")
+        assert (await account.api.end(old)).status == 409
+        before = await account.the_job(made.name)
+        assert not before.is_unplaced
+
+        async def is_marked() -> bool:
+            now = await account.the_job(made.name)
+            await account.api.end(msgspec.structs.replace(old, resource_version=now.resource_version))
+            return (await account.the_job(made.name)).is_unplaced
+
+        await account.plane.wait_for(is_marked, "the mark hits the version that was judged", 20)
+        now = await account.the_job(made.name)
+        assert now == msgspec.structs.replace(before, is_unplaced=True, resource_version=now.resource_version)
+
+    async def test_unplaced_pod_is_deleted_and_its_job_fails(self, account: Account) -> None:
+        job = await account.created(waiting_for_no_node(account))
+        pod = await account.the_pod(job, "is there", lambda _: True)
+        call = End("unplaced-pods", pod["metadata"]["name"], pod["metadata"]["uid"], "test")
+        other = msgspec.structs.replace(call, uid="00000000-0000-4000-8000-000000000000")
+        assert (await account.api.end(other)).status == 409
+        assert (await account.api.end(call)).status == 200
+
+        async def has_failed() -> bool:
+            return (await account.the_job(job.name)).phase is Phase.FAILED
+
+        await account.plane.wait_for(has_failed, "the Job fails", 45)  # Pods without a node are collected each 20 s
+
+    async def test_pod_that_got_a_node_meanwhile_is_not_taken_back(self, account: Account) -> None:
+        job = await account.created(account.manifest(steer={"stop-seconds": "0.5"}))
+        pod = await account.the_pod(job, "runs", is_running)
+        answer = await account.api.end(End("unplaced-pods", pod["metadata"]["name"], pod["metadata"]["uid"], "test"))
+        assert (answer.status, answer.message) == (409, "the Pod has a node, or is gone")
+        assert [one["metadata"].get("deletionTimestamp") for one in await account.pods_of(job)] == [None]

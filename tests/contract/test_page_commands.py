@@ -26,7 +26,7 @@ def objects_of(folder: str) -> tuple[Json, ...]:
 
 def installed() -> set[tuple[str, str, str]]:
     """Kind, name and namespace of every object. An object of the whole cluster has no namespace."""
-    everything = [one for folder in ("base", "scheduler", "crd") for one in objects_of(folder)]
+    everything = [one for folder in ("base", "scheduler", "crd", "claims") for one in objects_of(folder)]
     return {(one["kind"].lower(), one["metadata"]["name"], one["metadata"].get("namespace", "")) for one in everything}
 
 

@@ -32,8 +32,11 @@ REFUSED_PODS: dict[str, Json] = {
     "class": {"priorityClassName": "nowhere"},
     "security": {"hostNetwork": True},
     "range": {"container": {"resources": {"requests": {"cpu": "9"}, "limits": {"cpu": "9"}}}},
-    "quota": {"container": {"resources": {"requests": {"example.com/gpu": "1"}, "limits": {"example.com/gpu": "1"}}}},
+    "quota": {"container": {"resources": {"requests": {"cpu": "8"}, "limits": {"cpu": "8"}}}},
 }
+
+NO_CLASS: Json = {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "NotIn", "values": ["nowhere"]}]}
+"""Pods without a PriorityClass, among others: the cluster may have a default class."""
 
 
 @pytest.mark.fault(14)
@@ -120,13 +123,13 @@ async def test_failing_webhook_delays_only_its_own_rows_and_loses_none(place: Pl
 
 @pytest.mark.fault(27)
 async def test_launch_whose_pod_is_refused_ends_and_delays_no_other_row(place: Place) -> None:
-    """A quota may have room later, so its launch waits."""
+    """A quota may have room later, so its launch waits. Nobody can judge beforehand whether this one applies."""
     plane = place.control_plane
     strict = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}}}
     await plane.admin("PATCH", f"/api/v1/namespaces/{place.namespace}", strict)
     most = {"limits": [{"type": "Container", "max": {"cpu": "8"}}]}
     await plane.admin("POST", core_path(place, "limitranges"), {"metadata": {"name": "range"}, "spec": most})
-    await limit(place, {"requests.example.com/gpu": "0"})
+    await limit(place, {"requests.cpu": "7"}, NO_CLASS)
     for name, pod in REFUSED_PODS.items():
         template_with(place, name, pod)
     refused = len(REFUSED_PODS) - 1

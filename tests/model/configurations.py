@@ -40,6 +40,18 @@ RUNS: Final = (
     Configuration(
         "Pods that wait for a node", NO_FOREIGN, 1, cancels=1, retries=1, is_full=True, exits=False, janitor="fresh"
     ),
+    Configuration(
+        "probes that are taken back",
+        NO_FOREIGN,
+        1,
+        retries=1,
+        pauses=2,
+        launches=4,
+        is_full=True,
+        exits=False,
+        janitor="fresh",
+    ),
+    Configuration("probes that are taken back, stale second dispatcher", pauses=2, deposed=1, attempts=1, is_full=True),
     Configuration("twin Pods", TWINS, 2, attempts=1),
     Configuration("the janitor knows no template", refusal=True, cancels=1, retries=1, janitor="stale"),
     Configuration("the sweep as a step", frozenset({LATE_POST}), 1, sweeps=True, retries=1, exits=False),

@@ -13,6 +13,7 @@ from tests.model.state import (
     FAILING,
     HOLDS,
     LOST,
+    MARKED,
     NEVER_RAN,
     NEW,
     REFUSED,
@@ -126,15 +127,16 @@ def finished(state: State, job: Job, container: int) -> State:
     phase = COMPLETE if container in {REFUSED, SILENT} else BROKEN
     phase = DISRUPTED if job.phase == FAILING else phase
     history = counted_failure(state, job) if phase == BROKEN else state.history
-    # A finished Job needs no flags. I1 asks for LATE only where a Job is unfinished.
-    jobs = put(state.jobs, job, job._replace(phase=phase, flags=0, container=container))
+    # A finished Job needs no flags but its mark. I1 asks for LATE only where a Job is unfinished.
+    jobs = put(state.jobs, job, job._replace(phase=phase, flags=job.flags & MARKED, container=container))
     return state._replace(jobs=jobs, history=history)
 
 
 def failed_by_disruption(state: State, job: Job) -> State:
     """The Pod of a disrupted Job is gone. A container that still ran has ended with it."""
     end = NEVER_RAN if job.container == NEW else CRASHED
-    ended = job._replace(phase=DISRUPTED, flags=0, container=job.container if job.container > REPORTED else end)
+    after = job.container if job.container > REPORTED else end
+    ended = job._replace(phase=DISRUPTED, flags=job.flags & MARKED, container=after)
     return state._replace(jobs=put(state.jobs, job, ended))
 
 

@@ -11,8 +11,10 @@ from functools import cached_property
 
 import msgspec
 
+from dispatcher.admission.probes import plan_taken_back
 from dispatcher.jobs.answers import are_over
 from dispatcher.jobs.closing import Act, plan_closing
+from dispatcher.jobs.in_flight import find_probes
 from dispatcher.jobs.observed import ObservedCluster, Rules, TaskWithJobs
 from dispatcher.jobs.outcome import TABLE, judge
 from dispatcher.jobs.unseen import Unseen, plan_create
@@ -24,7 +26,7 @@ from dispatcher.model.launches import JobsVerdict, Launch, Offer
 from dispatcher.model.tasks import Status, Task
 from dispatcher.model.verdicts import Hold, HoldReason
 from dispatcher.sweep.plan import Absences, why_swept
-from tests.builders import CREATED, DATABASE_ID, NOW, a_job, a_node, a_picture, a_pod, a_task
+from tests.builders import CREATED, DATABASE_ID, NOW, a_job, a_node, a_picture, a_pod, a_snapshot, a_task
 from tests.model.row import CANCELLED, FAILED, PROCESSING, SUCCEEDED, WAITING, End, Return, Row
 from tests.model.state import (
     ACTIVE,
@@ -36,6 +38,7 @@ from tests.model.state import (
     HIDDEN_PENDING,
     LOST,
     MADE,
+    MARKED,
     RAN,
     UNPLACED,
     Create,
@@ -79,7 +82,7 @@ class LongSeen(dict[str, datetime]):
 class Ruling:
     """A verdict and its deletes, as values of the model."""
 
-    launch: tuple[int, int, int, str] | None
+    launch: tuple[int, int, int, str, int] | None
     hold: HoldReason | None
     removals: tuple[tuple[str, Seen, bool], ...]  # kind, the Job that was judged, whether with grace 0
 
@@ -112,6 +115,7 @@ class Decisions:
     closings: dict[tuple[Row, View], Intent] = field(default_factory=dict)
     plans: dict[object, bool] = field(default_factory=dict)
     overs: dict[View, bool] = field(default_factory=dict)
+    taken: dict[View, tuple[tuple[str, Seen], ...]] = field(default_factory=dict)
 
     def ruling(self, row: Row, view: View) -> Ruling:
         key = (row, view)
@@ -146,13 +150,22 @@ class Decisions:
             self.closings[key] = self._close(row, view)
         return self.closings[key]
 
+    def taken_back(self, view: View) -> tuple[tuple[str, Seen], ...]:
+        """The next write for each probe, if its queue is paused: its kind and the Job."""
+        if view not in self.taken:
+            by_uid = {str(job.uid): job for job in view}
+            probes = find_probes([self._job(job) for job in view], self._cluster(view))
+            ends = plan_taken_back(probes, a_snapshot(), {"default": LONG_AGO})
+            self.taken[view] = tuple((end.kind, by_uid[end.uid]) for end in ends)
+        return self.taken[view]
+
     def _rule(self, row: Row, view: View) -> Ruling:
         by_uid = {str(job.uid): job for job in view}
         found = self._judge(self._task(row), [self._job(job) for job in view], self._cluster(view))
         verdict = found.verdict
         launch = hold = None
         if isinstance(verdict, Launch):
-            launch = (verdict.number, verdict.unstarted, verdict.disrupted, verdict.ask.value)
+            launch = (verdict.number, verdict.unstarted, verdict.disrupted, verdict.ask.value, verdict.unplaced)
         elif verdict is not None:
             hold = verdict.reason
         return Ruling(launch, hold, tuple(removal(end, by_uid) for end in found.ends))
@@ -218,6 +231,8 @@ class Decisions:
             deleting=bool(job.flags & DELETING),
             unstarted=job.unstarted,
             disrupted=job.disrupted,
+            unplaced_before=job.unplaced,
+            is_unplaced=bool(job.flags & MARKED),
             report=self.report,
         )
 
@@ -233,6 +248,7 @@ class Decisions:
                     phase="Pending" if job.flags & HIDDEN_PENDING else running,
                     node_name="" if job.flags & UNPLACED else "lost" if job.flags & LOST else "node",
                     had_run=bool(job.flags & RAN),
+                    unschedulable_since=LONG_AGO if job.flags & UNPLACED else None,
                     deleting=job.phase == FAILING or bool(job.flags & DELETING),
                 )
             ]
@@ -251,5 +267,5 @@ def removal(end: Removal, by_uid: dict[str, Seen]) -> tuple[str, Seen, bool]:
 
 
 def version_of(job: Job | Seen) -> int:
-    """A Job's resourceVersion. It is unique, and changes with the conditions and with a delete."""
-    return (job.uid * 8 + job.phase) * 2 + (job.flags & DELETING)
+    """A Job's resourceVersion. It is unique, and changes with the conditions, with a mark and with a delete."""
+    return (job.uid * 8 + job.phase) * 4 + (job.flags & DELETING) + 2 * bool(job.flags & MARKED)

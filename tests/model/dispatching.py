@@ -7,7 +7,7 @@ a few lines of this file ask them in the model.
 from dispatcher.model.launches import Ask
 from tests.model.containers import end_pod, lose_pod
 from tests.model.decisions import version_of
-from tests.model.properties import check_launch, check_park, check_removal, check_sent, check_sweep
+from tests.model.properties import check_launch, check_park, check_removal, check_sent, check_sweep, check_taken_back
 from tests.model.row import Row
 from tests.model.state import (
     ASKED_AGAIN,
@@ -15,6 +15,7 @@ from tests.model.state import (
     FAILING,
     LATE,
     MADE,
+    MARKED,
     QUESTION,
     SENT,
     UNANSWERED,
@@ -45,6 +46,7 @@ def leader_steps(world: World, state: State) -> None:
     if create is None or create is MADE or create.stage == UNANSWERED:
         cycle_steps(world, state, view, is_fresh=is_fresh)
         removal_steps(world, state, view)
+        probe_steps(world, state, view)
     elif create.stage == SENT and state.late is None and world.lacks("one unanswered create"):
         cycle_steps(world, state._replace(create=None, late=create), view, is_fresh=is_fresh)
     if world.config.sweeps:
@@ -70,13 +72,13 @@ def cycle_steps(world: World, state: State, view: View, *, is_fresh: bool) -> No
     world.step("the leader decides to launch {}", create, state._replace(create=first_stage(state, create)), fair=fair)
 
 
-def planned_create(world: World, row: Row, launch: tuple[int, int, int, str]) -> Create | None:
+def planned_create(world: World, row: Row, launch: tuple[int, int, int, str, int]) -> Create | None:
     """The create that a decision asks for; None if its launch is beyond the bounds of the run."""
-    number, unstarted, disrupted, ask = launch
+    number, unstarted, disrupted, ask, unplaced = launch
     if number > world.config.launches:
         world.is_cut = True
         return None
-    return Create(QUESTION, row.attempt, number, unstarted, disrupted, without_question(world, ask))
+    return Create(QUESTION, row.attempt, number, unstarted, disrupted, without_question(world, ask), unplaced)
 
 
 def without_question(world: World, ask: str) -> str:
@@ -135,7 +137,9 @@ def landed(world: World, state: State, create: Create, flags: int = 0) -> State:
         return state
     made = unused(state, create.attempt, create.launch)
     flags |= UNPLACED if world.config.is_full else 0
-    job = Job(create.attempt, create.launch, made, 0, create.unstarted, create.disrupted, flags)
+    job = Job(
+        create.attempt, create.launch, made, 0, create.unstarted, create.disrupted, flags, unplaced=create.unplaced
+    )
     left = state.left._replace(creates=state.left.creates + 1) if world.config.most_creates else state.left
     return state._replace(jobs=put(state.jobs, None, job), left=left)
 
@@ -147,6 +151,30 @@ def removal_steps(world: World, state: State, view: View, sender: str = "the lea
             check_removal(state, kind, judged)
             what = "the Pod of {}" if kind == "pods" else "{}"
             world.step(f"{sender} deletes {what}", judged, after, fair=True)
+
+
+def probe_steps(world: World, state: State, view: View, sender: str = "the leader") -> None:
+    """A probe that is not wanted now is marked. Then its Pod is deleted, if it has no node yet."""
+    for kind, judged in world.decisions.taken_back(view):
+        job = find_uid(state.jobs, judged.uid)
+        if job is None or is_finished(job) or job.flags & DELETING:
+            continue
+        if kind == "mark" and state.left.pauses and version_of(job) == version_of(judged):
+            begun = state._replace(left=state.left._replace(pauses=state.left.pauses - 1))
+            if not world.lacks("unplaced: marked first"):
+                marked = begun._replace(jobs=put(state.jobs, job, job._replace(flags=job.flags | MARKED)))
+                world.step(f"{sender} marks {{}} as unplaced", judged, marked)
+            elif job.flags & UNPLACED:
+                world.step(f"{sender} deletes the Pod of {{}} unmarked", judged, taken_back(begun, job))
+        elif kind == "unplaced-pods" and (job.flags & UNPLACED or world.lacks("unplaced: no node")):
+            after = taken_back(state, job)
+            world.step(f"{sender} deletes the Pod of {{}}, which has no node", judged, after, fair=True)
+
+
+def taken_back(state: State, job: Job) -> State:
+    """The Job fails and stays. For the row, this launch is no failure of any kind."""
+    check_taken_back(job)
+    return end_pod(state, job)._replace(history=state.history)
 
 
 def removed(world: World, state: State, kind: str, judged: Seen, *, is_forced: bool) -> State:
@@ -211,6 +239,7 @@ def deposed_steps(world: World, state: State) -> None:
         stale_cycle(world, state, stale, seen(state.jobs))
     else:
         removal_steps(world, state, stale, "the other dispatcher")
+        probe_steps(world, state, stale, "the other dispatcher")
         stale_cycle(world, state, state.row, stale)
 
 

@@ -95,10 +95,18 @@ def check_launch(world: World, state: State, number: int, view: View) -> None:
         raise Broken("S3: a launch is decided for a terminal row", by)
     if row.cancel and not state.stale:
         raise Broken("S8: a launch is decided for a row with a cancel", by)
+    if not world.config.kinds and view == seen(state.jobs):
+        check_failures(world, state, by)
     newest = max((job for job in state.jobs if job.attempt == row.attempt), key=lambda job: job.launch, default=None)
     is_code = world.config.report == "exit-code" and row.status == WAITING
     if is_code and newest and number > newest.launch and has_exited(world, newest) and newest.container != NEVER_RAN:
         raise Broken("S11: a task with report: exit-code has ended, and is launched again", by)
+
+
+def check_failures(world: World, state: State, by: str) -> None:
+    """Without faults every failed run is known. A fault may hide one, and then the row fails once more."""
+    if state.row.failures + state.history.failed >= world.config.max_failures:
+        raise Broken("S11: a row without failures left is launched", by)
 
 
 def check_sweep(state: State, judged: Seen) -> None:
@@ -120,6 +128,11 @@ def check_removal(state: State, kind: str, judged: Seen) -> None:
     counts = hit is not None and hit.attempt == state.row.attempt and not is_over(state.row)
     if kind == "jobs" and hit and counts and (hit.uid != judged.uid or is_finished(hit)):
         raise Broken("S6: a delete hits an object that was not judged", "a dispatcher deletes {}", judged)
+
+
+def check_taken_back(job: Job) -> None:
+    if not job.flags & UNPLACED:
+        raise Broken("S12: a Pod with a node is taken back", "a dispatcher takes {} back", job)
 
 
 def check_closing(world: World, state: State, asked: Intent, after: Row) -> None:

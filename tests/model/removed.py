@@ -4,17 +4,21 @@ Nothing is patched. A rule of `jobs.outcome` is left out of a copy of its table.
 The other rules are left out of the lines of the model that stand for the code around these decisions.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-import msgspec
-
 from dispatcher.jobs import outcome
-from dispatcher.jobs.observed import TaskWithJobs
-from dispatcher.jobs.outcome import TABLE
-from dispatcher.model.launches import JobsVerdict
 from tests.model.decisions import Line
+from tests.model.variants import (
+    ANY_UID,
+    JobsAlone,
+    RowAlone,
+    ends_unplaced,
+    forgets_unplaced,
+    never_started,
+    with_line,
+    without_line,
+)
 from tests.model.world import (
     DISRUPTION,
     FORCED,
@@ -28,50 +32,6 @@ from tests.model.world import (
     Configuration,
     Rules,
 )
-
-
-class JobsAlone(TaskWithJobs, frozen=True):
-    """N from the Jobs alone."""
-
-    @property
-    def last(self) -> int:
-        return max([0, *(job.launch for job in self.of_attempt)])
-
-
-class RowAlone(TaskWithJobs, frozen=True):
-    """N from the row alone."""
-
-    @property
-    def last(self) -> int:
-        return self.task.launch
-
-
-def any_uid(case: TaskWithJobs) -> JobsVerdict | None:
-    """`exited_without_report` without its comparison of job_uid."""
-    uid = case.job.uid if case.job else None
-    task = msgspec.structs.replace(case.task, job_uid=uid)
-    return outcome.exited_without_report(TaskWithJobs(task, case.jobs, case.cluster))
-
-
-def ends_unplaced(case: TaskWithJobs) -> JobsVerdict | None:
-    """`launched`, for which every Pod has a node."""
-    placed = {
-        uid: [msgspec.structs.replace(pod, node_name=pod.node_name or "node") for pod in pods]
-        for uid, pods in case.cluster.pods.items()
-    }
-    cluster = msgspec.structs.replace(case.cluster, pods=placed)
-    return outcome.launched(TaskWithJobs(case.task, case.jobs, cluster))
-
-
-def without_line(*lines: Line) -> tuple[Line, ...]:
-    return tuple(line for line in TABLE if line not in lines)
-
-
-def with_line(old: Line, new: Callable[[TaskWithJobs], JobsVerdict | None]) -> tuple[Line, ...]:
-    return tuple(new if line is old else line for line in TABLE)
-
-
-ANY_UID: Final = with_line(outcome.exited_without_report, any_uid)
 
 
 @dataclass(frozen=True)
@@ -211,6 +171,34 @@ REMOVED: Final = (
         "a Pod without a node waits",
         Rules(table=with_line(outcome.launched, ends_unplaced)),
         run(is_full=True, exits=False),
+        "S12",
+    ),
+    Removed(
+        "6",
+        "a probe is marked before its Pod is deleted",
+        without("unplaced: marked first"),
+        run(is_full=True, exits=False, pauses=2),
+        "S5: LaunchesExhausted is not true",
+    ),
+    Removed(
+        "6",
+        "a launch that was taken back counts as nothing",
+        Rules(table=with_line(outcome.failed, forgets_unplaced)),
+        run(is_full=True, exits=False, pauses=2),
+        "S5: LaunchesExhausted is not true",
+    ),
+    Removed(
+        "6",
+        "a marked launch that started counts",
+        Rules(table=with_line(outcome.failed, never_started)),
+        run(is_full=True, pauses=1, attempts=1, launches=5),
+        "S11",
+    ),
+    Removed(
+        "6",
+        "only a Pod without a node is taken back",
+        without("unplaced: no node"),
+        run(is_full=True, exits=False, pauses=1),
         "S12",
     ),
     Removed("7", "sweep: finished", without("sweep: finished"), run(sweeps=True), "S6"),

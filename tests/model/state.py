@@ -33,6 +33,7 @@ LATE: Final = 4  # made by a POST that arrived after its sender had lost the lea
 HIDDEN_PENDING: Final = 4
 RAN: Final = 8
 UNPLACED: Final = 16  # its Pod has no node yet
+MARKED: Final = 32  # marked as unplaced: its probe is taken back
 
 
 class Job(NamedTuple):
@@ -44,6 +45,7 @@ class Job(NamedTuple):
     disrupted: int = 0
     flags: int = 0
     container: int = NEW
+    unplaced: int = 0
 
     @property
     def uid(self) -> int:
@@ -60,6 +62,7 @@ class Seen(NamedTuple):
     unstarted: int
     disrupted: int
     flags: int
+    unplaced: int = 0
 
     @property
     def uid(self) -> int:
@@ -89,6 +92,7 @@ class Create(NamedTuple):
     unstarted: int
     disrupted: int
     ask: str
+    unplaced: int = 0
 
 
 QUESTION: Final = 0  # its live question has no answer yet
@@ -110,6 +114,7 @@ class Left(NamedTuple):
     """How often each event may still happen.
 
     creates: the creates so far.
+    pauses: how often a probe may be taken back.
     foreign: 1 after somebody deleted a tombstone of a live row (docs/protocol.md, section 11).
     """
 
@@ -120,6 +125,7 @@ class Left(NamedTuple):
     restores: int = 0
     creates: int = 0
     foreign: int = 0
+    pauses: int = 0
 
 
 class AttemptHistory(NamedTuple):
@@ -156,7 +162,8 @@ def uid_of(attempt: int, launch: int, made: int) -> int:
 @cache
 def seen(jobs: tuple[Job, ...]) -> View:
     """The Jobs as a dispatcher with a fresh view sees them."""
-    return tuple(Seen(*job[:6], job.flags & (DELETING | LOST | UNPLACED) | pod_flags(job)) for job in jobs)
+    kept = DELETING | LOST | UNPLACED | MARKED
+    return tuple(Seen(*job[:6], job.flags & kept | pod_flags(job), job.unplaced) for job in jobs)
 
 
 @cache

@@ -41,6 +41,7 @@ class Configuration:
     retries: int = 0
     deposed: int = 0
     restores: int = 0
+    pauses: int = 0
     janitor: str = ""  # fresh: reads and acts at once; stale: others act in between
     attempts: int = 2
     launches: int = 3
@@ -114,7 +115,9 @@ class World:
 
     def first(self) -> State:
         config = self.config
-        left = Left(config.faults, config.cancels, config.retries, config.deposed, config.restores)
+        left = Left(
+            config.faults, config.cancels, config.retries, config.deposed, config.restores, pauses=config.pauses
+        )
         return State(Row(), left)
 
     def may(self, kind: str, state: State) -> bool:

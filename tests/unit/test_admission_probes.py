@@ -63,7 +63,7 @@ def test_shapes_that_fit_nowhere_never_use_up_the_cap() -> None:
         for number in range(60):
             pod = unplaced(needs(str(100 + number)), f"shape-{number}", "default", f"team_{number % 9}")
             snapshot = a_snapshot(max_jobs=max_jobs, room=room)
-            if without_room(pod, snapshot) is None:
+            if without_room(42, pod, snapshot) is None:
                 room, launched = room.with_launches(pod), launched + 1
         assert launched == most
 
@@ -73,7 +73,7 @@ def test_submitter_with_shapes_that_fit_nowhere_leaves_probes_to_others() -> Non
     waiting = [unplaced(needs(str(number)), f"shape-{number}", "default", "hostile") for number in range(100, 110)]
     room = room_of(FULL_NODE, {})
     for pod in waiting:
-        if without_room(pod, a_snapshot(room=room)) is None:
+        if without_room(42, pod, a_snapshot(room=room)) is None:
             room = room.with_launches(pod)
     assert room.waiting.total == 3
     assert reason_of("4", a_snapshot(room=room)) is None

@@ -64,6 +64,31 @@ def test_ended_launch_counts_as_unstarted_disrupted_or_failed(
     assert (launch.number, launch.unstarted, launch.disrupted) == (2, unstarted, disrupted)
 
 
+@pytest.mark.parametrize(
+    ("job", "task", "counts"),
+    [
+        (a_failed_job(is_unplaced=True), a_task(), (0, 0, 1)),
+        (a_disrupted_job(is_unplaced=True), a_task(), (0, 0, 1)),
+        (a_failed_job(is_unplaced=True), a_running_task(), (0, 0, 0)),
+        (a_disrupted_job(is_unplaced=True), a_running_task(), (0, 1, 0)),
+        (a_failed_job(1, 3, unstarted=1, disrupted=1, unplaced_before=1), a_task(), (2, 1, 1)),
+    ],
+    ids=["taken back", "disrupted meanwhile", "started after all", "started and disrupted", "earlier ones"],
+)
+def test_launch_that_was_taken_back_counts_as_nothing_unless_it_started(
+    job: Job, task: Task, counts: tuple[int, int, int]
+) -> None:
+    launch = next_launch(task, job)
+    assert (launch.unstarted, launch.disrupted, launch.unplaced) == counts
+
+
+@pytest.mark.parametrize("times", [1, 30, 3000])
+def test_row_is_launched_again_at_once_however_often_it_was_taken_back(times: int) -> None:
+    job = a_failed_job(1, times, is_unplaced=True, unplaced_before=times - 1, ended_at=NOW)
+    launch = next_launch(a_task(max_failures=1), job, rules=Rules(max_launches=1))
+    assert (launch.number, launch.unplaced) == (times + 1, times)
+
+
 def test_counts_go_on_from_those_of_the_newest_job() -> None:
     job = a_failed_job(1, 6, unstarted=1, disrupted=3)
     assert next_launch(a_task(max_failures=9), a_failed_job(1, 5), job) == Launch(7, 2, 3)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from dispatcher.jobs.memory import KnownCreates, TemplateBrake
+from dispatcher.jobs.picture import with_jobs
 from dispatcher.jobs.refusals import RefusedRows
 from dispatcher.jobs.unseen import Unseen
 from dispatcher.model.cluster import PodRefusal
@@ -51,8 +52,8 @@ def test_row_is_judged_by_its_own_jobs() -> None:
 
 def test_jobs_of_one_task_can_be_replaced_by_those_of_a_live_list() -> None:
     picture = a_picture([a_job(), a_job(task_id=7)])
-    assert picture.with_jobs(42, []).judge_row(a_task()).verdict == Launch(1)
-    assert picture.with_jobs(42, []).jobs.keys() == {42, 7}
+    assert with_jobs(picture, 42, []).judge_row(a_task()).verdict == Launch(1)
+    assert with_jobs(picture, 42, []).jobs.keys() == {42, 7}
 
 
 def test_rows_with_a_stuck_pod_or_several_jobs_do_not_rest() -> None:

@@ -90,6 +90,17 @@ def test_required_label_is_added_to_every_node_selector_term() -> None:
     assert pod["affinity"]["podAntiAffinity"] == {PREFERRED: []}
 
 
+def test_every_other_node_is_preferred_to_one_that_is_kept_for_another_row() -> None:
+    affinity = pod_of(Placement(preferred=("n1",), avoided=("n2", "n3")))["affinity"]["nodeAffinity"]
+    fields = [one["preference"]["matchFields"] for one in affinity[PREFERRED]]
+    assert [(one[0]["operator"], one[0]["values"]) for one in fields] == [
+        ("In", ["n1"]),
+        ("NotIn", ["n2"]),
+        ("NotIn", ["n3"]),
+    ]
+    assert [one["weight"] for one in affinity[PREFERRED]] == [100, 100, 100]
+
+
 def test_history_nodes_are_preferred_after_preferences_of_the_template() -> None:
     template = a_template(pod={"containers": [CONTAINER], **OWN_PLACE})
     preferred = pod_of(WARM, template)["affinity"]["nodeAffinity"][PREFERRED]

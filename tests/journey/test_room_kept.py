@@ -1,0 +1,119 @@
+"""Room beside the nodes: quotas, probes that are taken back, and nodes that are claimed for a row that would starve."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.controlplane.api import Json
+from tests.controlplane.waiting import wait_for
+from tests.dispatching import Place
+from tests.journey.test_room import CORE, Pool, a_pool, in_pool
+from tests.steps import core_path, creates, held, insert, jobs_path, limit, reaches
+
+UNPLACED = "dispatcher.internal/unplaced"
+
+
+async def change_quota(place: Place, hard: dict[str, str]) -> None:
+    path = core_path(place, "resourcequotas", "limit")
+    await place.control_plane.admin("PATCH", path, {"spec": {"hard": hard}})
+
+
+@pytest.mark.parametrize(("name", "two", "four"), [("requests.cpu", "2", "4"), ("count/jobs.batch", "2", "4")])
+async def test_rows_beyond_a_quota_wait_without_a_create_until_it_is_raised(
+    place: Place, name: str, two: str, four: str
+) -> None:
+    async with a_pool(place, 2) as pool, place.playing():
+        await limit(place, {name: two})
+        async with in_pool(place) as dispatcher:
+            await dispatcher.ready()
+            await insert(place, 6, **CORE)
+            await held(dispatcher, "QuotaExceeded", 4)
+            await pool.stay(dispatcher, 2, 0)
+            await change_quota(place, {name: four})
+            await pool.stay(dispatcher, 4, 0)
+            await held(dispatcher, "QuotaExceeded", 2)
+            await change_quota(place, {name: "1"})
+            await pool.stay(dispatcher, 4, 0)
+    assert creates(place, 403) == []
+
+
+async def set_cap(place: Place, max_jobs: int | None) -> None:
+    operator = await place.database.connect("operator")
+    await operator.execute("UPDATE dispatch.queues SET max_jobs = $1 WHERE name = 'default'", max_jobs)
+
+
+async def test_probe_of_a_queue_over_its_cap_is_taken_back_and_loses_nothing(place: Place) -> None:
+    async with a_pool(place, 1) as pool, place.playing(), in_pool(place) as dispatcher:
+        await insert(place, 5, **CORE)
+        await pool.stay(dispatcher, 4, 1)
+        await set_cap(place, 4)
+
+        async def is_taken_back() -> list[Json]:
+            jobs: list[Json] = (await pool.plane.admin("GET", jobs_path(place)))["items"]
+            return [job for job in jobs if UNPLACED in job["metadata"].get("annotations", {})
+                    and any(one["type"] == "Failed" for one in job["status"].get("conditions", ()))]  # fmt: skip
+
+        taken: list[Json] = await wait_for(is_taken_back, "the Job of the probe has failed", 45, check=dispatcher.check)
+        (job,) = taken
+        assert await pool.pods() == (4, 0)
+        await held(dispatcher, "QueueCap")
+        await set_cap(place, None)
+        await pool.add()
+        row = int(job["metadata"]["labels"]["dispatcher.internal/task-id"])
+        done = await reaches(place, dispatcher, row, "processing")
+    assert (done["launch"], done["failures"], done["attempt"]) == (2, 0, 1)
+
+
+async def pod_of_task(pool: Pool, task_id: int) -> Json:
+    """The Pod of a row, once kube-scheduler has found no node for it."""
+    selector = {"labelSelector": f"dispatcher.internal/task-id={task_id}"}
+
+    async def is_there() -> Json | None:
+        pods = (await pool.plane.admin("GET", core_path(pool.place, "pods"), params=selector))["items"]
+        return next((pod for pod in pods if unschedulable(pod)), None)
+
+    found = await wait_for(is_there, "a Pod waits for a node", 20)
+    assert found is not None
+    return found
+
+
+def unschedulable(pod: Json) -> Json | None:
+    conditions: list[Json] = pod["status"].get("conditions", [])
+    return next((one for one in conditions if one.get("reason") == "Unschedulable"), None)
+
+
+async def has_waited(pool: Pool, pod: Json, minutes: int) -> None:
+    """Makes the Pod look as if kube-scheduler had found no node for it for so long."""
+    since = (datetime.now(UTC) - timedelta(minutes=minutes)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    change = {"status": {"conditions": [{**(unschedulable(pod) or {}), "lastTransitionTime": since}]}}
+    await pool.plane.admin("PATCH", core_path(pool.place, "pods", pod["metadata"]["name"]) + "/status", change)
+
+
+async def end_runs(place: Place, rows: list[int]) -> None:
+    """The rows are over, and their Jobs have to go."""
+    admin = await place.database.connect()
+    await admin.execute(
+        "UPDATE dispatch.tasks SET status = 'succeeded', finished_at = now() - interval '1 hour', run_digest = NULL "
+        "WHERE id = ANY ($1)", rows,
+    )  # fmt: skip
+
+
+async def test_node_is_claimed_for_a_large_row_that_waited_for_ten_minutes(place: Place) -> None:
+    """Small rows come first in their queue, and would take each core that becomes free."""
+    async with a_pool(place, 1) as pool, place.playing(), in_pool(place) as dispatcher:
+        rows = await insert(place, 4, **CORE)
+        await pool.have(dispatcher, 4, 0)
+        (large,) = await insert(place, 1, **{**CORE, "spec": {"cpu": "4"}, "env": {}})
+        waiting = await pod_of_task(pool, large)
+        await insert(place, 10, **{**CORE, "priority": 50})
+        await pool.have(dispatcher, 4, 2)
+        await has_waited(pool, waiting, 11)
+
+        async def is_claimed() -> bool:
+            return await pool.pods() == (4, 1)
+
+        await wait_for(is_claimed, "the probe of a small row is taken back", 20, check=dispatcher.check)
+        await end_runs(place, rows)
+        done = await reaches(place, dispatcher, large, "succeeded", 60)
+        assert (done["launch"], done["failures"]) == (1, 0)
+        await held(dispatcher, "NoRoomNow", 5)  # the small rows follow: four run, and one waits as a probe

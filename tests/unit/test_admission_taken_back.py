@@ -1,0 +1,102 @@
+"""Probes that are taken back: those of a queue that is paused, or that has more Jobs than its cap."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from dispatcher.admission.probes import PAUSE_GRACE, plan_pauses, plan_taken_back
+from dispatcher.admission.snapshot import Load
+from dispatcher.jobs.in_flight import find_probes
+from dispatcher.model.jobs import End, Job, Phase
+from dispatcher.model.launches import Probe
+from dispatcher.model.tasks import Queue
+from tests.builders import NOW, a_cluster, a_job, a_pod, a_queue, a_snapshot, ago, later
+
+PAUSED = a_queue(paused_until=later(3600))
+LONG_PAUSED = {"default": NOW - PAUSE_GRACE}
+
+
+def a_probe(number: int = 1, *, created_at: datetime = NOW, **changes: Any) -> Probe:
+    job = a_job(task_id=number, name=f"job-{number}", uid=f"uid-{number}", created_at=created_at, **changes)
+    return Probe(job, a_pod(job, uid=f"pod-{number}", name=f"job-{number}-abcde", unschedulable_since=ago(100)))
+
+
+def taken(
+    probes: list[Probe], queue: Queue = PAUSED, load: int = 0, since: dict[str, datetime] = LONG_PAUSED
+) -> list[tuple[str, str]]:
+    """(kind, name) of the writes."""
+    snapshot = a_snapshot(queue, load=Load(load, {"default": load}))
+    return [(end.kind, end.name) for end in plan_taken_back(probes, snapshot, since)]
+
+
+def test_job_of_a_paused_queue_is_marked_in_the_version_that_was_judged() -> None:
+    probe = a_probe(resource_version="17")
+    assert plan_taken_back([probe], a_snapshot(PAUSED), LONG_PAUSED) == [
+        End("mark", "job-1", "uid-1", "its queue is paused", resource_version="17")
+    ]
+
+
+def test_pod_of_a_marked_job_is_deleted_even_if_the_pause_is_over() -> None:
+    assert taken([a_probe(is_unplaced=True)], a_queue(), since={}) == [("unplaced-pods", "job-1-abcde")]
+
+
+@pytest.mark.parametrize("seconds", [0, 59])
+def test_short_pause_takes_nothing_back(seconds: int) -> None:
+    assert taken([a_probe()], since={"default": ago(seconds)}) == []
+
+
+def test_other_queues_keep_their_probes() -> None:
+    assert taken([a_probe(queue="other")]) == []
+
+
+def test_pause_counts_since_it_was_first_seen_and_a_new_pause_begins_anew() -> None:
+    queues = [PAUSED, a_queue("ended", paused_until=ago(1)), a_queue("never")]
+    first = plan_pauses({}, queues, NOW)
+    assert first == {"default": NOW}
+    assert plan_pauses(first, queues, NOW + timedelta(seconds=90)) == {"default": NOW}
+    assert plan_pauses(first, [a_queue()], NOW) == {}
+
+
+@pytest.mark.parametrize(
+    ("load", "cap", "expected"),
+    [
+        (5, None, []),
+        (5, 5, []),
+        (5, 4, ["job-3"]),
+        (5, 3, ["job-3", "job-2"]),
+        (50, 1, ["job-3", "job-2", "job-1"]),
+        (5, 0, ["job-3", "job-2", "job-1"]),
+    ],
+)
+def test_queue_over_its_cap_gives_its_newest_probes_back(load: int, cap: int | None, expected: list[str]) -> None:
+    probes = [a_probe(number, created_at=ago(100 - number)) for number in (2, 3, 1)]
+    assert taken(probes, a_queue(max_jobs=cap), load, {}) == [("mark", name) for name in expected]
+
+
+def an_unplaced(**changes: Any) -> Job:
+    return a_job(uid="j", **changes)
+
+
+@pytest.mark.parametrize(
+    ("job", "pod", "is_probe"),
+    [
+        ({}, {}, True),
+        ({}, {"unschedulable_since": None}, False),
+        ({}, {"node_name": "node-1"}, False),
+        ({}, {"nominated_node": "node-1"}, False),
+        ({}, {"deleting": True}, False),
+        ({}, {"had_run": True}, False),
+        ({"phase": Phase.FAILING}, {}, False),
+        ({"phase": Phase.FAILED}, {}, False),
+        ({"suspended": True}, {}, False),
+        ({"deleting": True}, {}, False),
+    ],
+)
+def test_probe_is_a_job_whose_one_pod_waits_for_a_node(
+    job: dict[str, Any], pod: dict[str, Any], is_probe: bool
+) -> None:
+    one = an_unplaced(**job)
+    waiting = a_pod(one, **{"unschedulable_since": ago(5), "node_name": "", **pod})
+    assert [probe.job for probe in find_probes([one], a_cluster([waiting]))] == ([one] if is_probe else [])
+    assert list(find_probes([one], a_cluster([waiting, waiting]))) == []

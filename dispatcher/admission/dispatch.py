@@ -153,7 +153,8 @@ class Dispatch(Generic[P]):
         self._plan_claims(found.roomless, view, room, picture)
         orders = await self._orders(rows, plan, requests)
         held = found.held + Counter((tasks[id_].queue, hold.reason) for id_, hold in plan.holds.items())
-        held += Counter((row.queue, HoldReason.LAUNCHED) for id_, row in resting.items() if id_ not in tasks)
+        resting_in = Counter(row.queue for id_, row in resting.items() if id_ not in tasks)
+        held += Counter({(queue, HoldReason.LAUNCHED): number for queue, number in resting_in.items()})
         due, shares = seconds_until(rows.frame.next_due, rows.now), snapshot.shares
         return Decision(candidates, plan, orders, held, due, {name: shares.of_queue(name) for name in snapshot.queues})
 
@@ -183,7 +184,7 @@ class Dispatch(Generic[P]):
             is_strict=settings.pending_mode == "any",
             load=plan_load(holders(in_flight.every)),
             shares=plan_shares(in_flight.every, room.size if room is not None else NOTHING),
-            pending=plan_pending(view, in_flight.unseen, settings.pending_grace_seconds),
+            pending=plan_pending(view, in_flight, settings.pending_grace_seconds),
             allowance=Allowance(self._bucket.left(self._ports.clock()), brakes.places(BATCH)),
             not_ready=self._not_ready(view) or brakes.api,
             is_blind=bool(view.stale),

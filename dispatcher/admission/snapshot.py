@@ -15,7 +15,7 @@ from msgspec import Struct
 from dispatcher.admission.room import Room
 from dispatcher.admission.shares import Shares
 from dispatcher.model.jobs import LaunchGroup
-from dispatcher.model.launches import PodKind, ToCome
+from dispatcher.model.launches import InFlight, PodKind, ToCome
 from dispatcher.model.quotas import Quota, Quotas
 from dispatcher.model.snapshot import ClusterView
 from dispatcher.model.tasks import Queue
@@ -137,14 +137,12 @@ def plan_load(holders: Iterable[tuple[str, str]] | Mapping[tuple[str, str], int]
     return Load(by_queue.total(), by_queue, by_submitter)
 
 
-def plan_pending(view: ClusterView, unseen: int, grace_seconds: float) -> Pending:
-    """Counts pending Pods, Jobs without a Pod and `unseen` creates. The grace gives an autoscaler time to act."""
+def plan_pending(view: ClusterView, in_flight: InFlight, grace_seconds: float) -> Pending:
+    """Counts pending Pods, Jobs without a Pod and unseen creates. The grace gives an autoscaler time to act."""
     waiting = [pod for pod in view.pods.values() if pod.phase == "Pending" and not pod.deleting]
-    with_pod = {pod.job_uid for pod in view.pods.values()}
-    podless = sum(1 for job in view.jobs.values() if not (job.is_finished or job.suspended) and job.uid not in with_pod)
     grace = timedelta(seconds=grace_seconds)
     stuck = Counter(p.shape for p in waiting if p.unschedulable_since and view.now - p.unschedulable_since >= grace)
-    return Pending(len(waiting) + podless + unseen, stuck)
+    return Pending(len(waiting) + in_flight.podless + in_flight.unseen, stuck)
 
 
 def plan_quotas(every: tuple[Quota, ...], to_come: ToCome) -> Quotas:

@@ -4,8 +4,10 @@ A cycle counts every Job, so the counting loops are plain.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import timedelta
+
+from msgspec import Struct
 
 from dispatcher.jobs.observed import ObservedCluster
 from dispatcher.jobs.unseen import Unseen
@@ -18,37 +20,51 @@ Counts = Counter[tuple[str, str, str, PodNeeds | None]]
 """Numbers by queue, submitter, shape and needs."""
 
 
-def count_in_flight(jobs: Iterable[Job], cluster: ObservedCluster, creates: Iterable[Unseen]) -> InFlight:
+class JobCounts(Struct, frozen=True):
+    """Numbers of unfinished Jobs.
+
+    every: all of them.
+    unplaced: those for whose Pods kube-scheduler looks for a node.
+    podless: those that should have a Pod and have none.
+    """
+
+    every: Counts
+    unplaced: Counts
+    podless: int
+
+
+def count_in_flight(counted: JobCounts, cluster: ObservedCluster, creates: Collection[Unseen]) -> InFlight:
     """The unfinished Jobs and unseen creates."""
-    every, unplaced = count_jobs(jobs, cluster)
-    creates = list(creates)
+    every, unplaced = counted.every.copy(), counted.unplaced.copy()
     placed = jobs_with_node(cluster) if creates else set()
     for one in creates:
         key = one.queue, one.submitted_by, one.offer.shape, one.offer.needs
         every[key] += 1
         unplaced[key] += one.name not in placed
-    return InFlight(by_kind(every), by_kind(unplaced), len(creates))
+    return InFlight(by_kind(every), by_kind(unplaced), len(creates), counted.podless)
 
 
 def by_kind(counts: Counts) -> dict[PodKind, int]:
     return {PodKind(*key): number for key, number in counts.items() if number}
 
 
-def count_jobs(jobs: Iterable[Job], cluster: ObservedCluster) -> tuple[Counts, Counts]:
-    """Numbers of unfinished Jobs, and of those for whose Pods kube-scheduler looks for a node.
+def count_jobs(jobs: Iterable[Job], cluster: ObservedCluster) -> JobCounts:
+    """Numbers of unfinished Jobs.
 
     A refused Pod does not exist, so it needs no node. Every cycle counts every Job: hence one loop, and local names.
     """
-    every, unplaced, active = Counts(), Counts(), Phase.ACTIVE
-    idle = {uid for uid, pods in cluster.pods.items() if any(has_node(pod) or pod.deleting for pod in pods)}
+    every, unplaced, podless, active = Counts(), Counts(), 0, Phase.ACTIVE
+    pods = cluster.pods
+    idle = {uid for uid, own in pods.items() if any(has_node(pod) or pod.deleting for pod in own)}
     idle.update(cluster.refusals)
     for job in jobs:
         if job.phase is active or not job.is_finished:
             key = job.queue, job.submitted_by, job.shape, job.needs
             every[key] = every.get(key, 0) + 1
+            podless += not job.suspended and job.uid not in pods
             if job.phase is active and job.uid not in idle and not (job.suspended or job.deleting):
                 unplaced[key] = unplaced.get(key, 0) + 1
-    return every, unplaced
+    return JobCounts(every, unplaced, podless)
 
 
 def count_to_come(jobs: Iterable[Job], cluster: ObservedCluster, creates: Iterable[Unseen]) -> ToCome:

@@ -6,7 +6,7 @@ from datetime import datetime
 from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.memory import Memory
 from dispatcher.jobs.observed import Rules
-from dispatcher.jobs.picture import Carried, JobsPicture, Judged, by_task, observe, still_carried
+from dispatcher.jobs.picture import Carried, JobsPicture, Judged, KnownJobs, know_jobs, observe, still_carried
 from dispatcher.jobs.submit import Submitter
 from dispatcher.model.launches import Order
 from dispatcher.model.snapshot import ClusterView
@@ -26,6 +26,7 @@ class Launcher:
         self._clock = clock
         self._carried = Carried()
         self._database_id = ""
+        self._known: KnownJobs | None = None
 
     def picture(self, view: ClusterView, now: datetime, database_id: str) -> JobsPicture:
         """The picture of a new cycle, made from this view of the cluster. `now`: the database's clock."""
@@ -35,20 +36,26 @@ class Launcher:
         self._database_id = database_id
         self._memory.creates.observe(view)
         self._submitter.tell_time(now)
-        at, all_jobs = self._clock(), list(view.jobs.values())
-        jobs = by_task(all_jobs)
-        carried = still_carried(self._carried, view, jobs, at)
+        at, known = self._clock(), self._know(view, now)
+        carried = still_carried(self._carried, view, known.by_task, at)
         return JobsPicture(
             installation=self._submitter.installation,
             database_id=database_id,
             cluster=observe(view, now, self._rules, carried.first_seen),
-            all_jobs=all_jobs,
-            jobs=jobs,
+            all_jobs=known.jobs,
+            jobs=known.by_task,
+            counted=known.counted,
             offers=self._catalog,
             creates=self._memory.known(at),
             carried=carried,
             at=at,
         )
+
+    def _know(self, view: ClusterView, now: datetime) -> KnownJobs:
+        """The Jobs of the view. They are counted anew only if a Job, a Pod or a refusal has changed."""
+        if self._known is None or not self._known.is_of(view):
+            self._known = know_jobs(view, now)
+        return self._known
 
     async def launch(self, picture: JobsPicture, judged: Judged, orders: Sequence[Order]) -> int:
         """Ends the cycle of a picture: sends the orders. Returns how many, without waiting for the answers."""

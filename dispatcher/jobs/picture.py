@@ -15,7 +15,7 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct
 
-from dispatcher.jobs.in_flight import count_in_flight, count_to_come, find_probes, find_runs
+from dispatcher.jobs.in_flight import JobCounts, count_in_flight, count_jobs, count_to_come, find_probes, find_runs
 from dispatcher.jobs.launch_groups import busy_groups, failing_groups
 from dispatcher.jobs.memory import OPEN, KnownCreates
 from dispatcher.jobs.observed import ObservedCluster, Rules
@@ -65,6 +65,7 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
     offers: the templates' offers.
     creates: creates of this process, and the pauses that answers asked for.
     carried: state of the last cycle, without entries that are over.
+    counted: numbers of the Jobs, if they are known already.
     at: when the picture was taken, in seconds of this process's clock.
     """
 
@@ -76,6 +77,7 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
     offers: Offers
     creates: KnownCreates = KnownCreates()
     carried: Carried = Carried()
+    counted: JobCounts | None = None
     at: float = 0
 
     @property
@@ -96,7 +98,8 @@ class JobsPicture(Struct, frozen=True, kw_only=True):
 
     def in_flight(self) -> InFlight:
         """The unfinished Jobs and unseen creates."""
-        return count_in_flight(self.all_jobs, self.cluster, self.creates.unseen.values())
+        counted = self.counted or count_jobs(self.all_jobs, self.cluster)
+        return count_in_flight(counted, self.cluster, self.creates.unseen.values())
 
     def to_come(self) -> ToCome:
         """The Jobs without a Pod, and the unseen creates."""
@@ -205,3 +208,21 @@ def still_carried(carried: Carried, view: ClusterView, jobs: Mapping[int, Sequen
     settled = carried.settled & {job.uid for job in view.jobs.values()}
     with_news = frozenset({*view.refusals, *(pod.job_uid for pod in view.pods.values() if is_news(pod))})
     return Carried(carried.first_seen, settled, still_resting(carried.resting, jobs, with_news, at))
+
+
+class KnownJobs(Struct, frozen=True):
+    """What follows from the Jobs of a view alone. It holds as long as Jobs, Pods and refusals stay the same objects."""
+
+    view: ClusterView
+    jobs: Sequence[Job]
+    by_task: Mapping[int, Sequence[Job]]
+    counted: JobCounts
+
+    def is_of(self, view: ClusterView) -> bool:
+        before = self.view
+        return before.jobs is view.jobs and before.pods is view.pods and before.refusals is view.refusals
+
+
+def know_jobs(view: ClusterView, now: datetime) -> KnownJobs:
+    jobs = list(view.jobs.values())
+    return KnownJobs(view, jobs, by_task(jobs), count_jobs(jobs, observe(view, now, Rules(), {})))

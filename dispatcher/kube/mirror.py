@@ -31,6 +31,7 @@ class Mirror:
         self._client = reflectors.client
         self._listeners: list[Callable[[], None]] = []
         self._own_pods: dict[str, Pod] = {}
+        self._own_view: dict[str, Pod] | None = None
         self._nodes_of_pods: set[str] = set()
         self._jobs = reflectors.of(Resource[Job]("jobs", jobs_path(namespace), read_job, ours))
         self._pods: Reflector[Pod] | Reflector[BoundPod]
@@ -64,11 +65,16 @@ class Mirror:
         return node in (self._nodes.store if self._nodes else self._nodes_of_pods)
 
     def view(self) -> ClusterView:
-        """The cluster as known at this moment. The view does not change later."""
+        """The cluster as known at this moment. The view does not change later.
+
+        Jobs and Pods are the same objects as before if nothing has changed.
+        """
+        if self._own_view is None:
+            self._own_view = dict(self._own_pods)
         return ClusterView(
             now=self._client.now(),
             jobs=self._jobs.store.view(),
-            pods=dict(self._own_pods),
+            pods=self._own_view,
             nodes=self._nodes.store.view() if self._nodes else {},
             jobs_version=self._jobs.store.resource_version,
             stale=self.stale(),
@@ -84,6 +90,7 @@ class Mirror:
     def _hear_own_pod(self, before: Pod | None, after: Pod | None) -> None:
         if before == after:
             return
+        self._own_view = None
         if before is not None:
             del self._own_pods[before.name]
         if after is not None:

@@ -49,7 +49,7 @@ class EventList(Wire, frozen=True):
 
 
 class PodRefusals:
-    """The refusals of Pods, by UID of the Job. `known` never changes; a round replaces it."""
+    """The refusals of Pods, by UID of the Job. `known` never changes; a round with news replaces it."""
 
     def __init__(self, client: KubeClient, namespace: str, view: Callable[[], ClusterView]) -> None:
         self.known: Mapping[str, PodRefusal] = {}
@@ -70,7 +70,7 @@ class PodRefusals:
                 if job.uid not in found:
                     log.warning("Pod refused", job=job.name, message=refusal.message)
                 found[job.uid] = refusal
-        self.known = found
+        self.known = found if found != self.known else self.known
         for cause, is_quota in (("quota", True), ("refused", False)):
             REFUSED_PODS.labels(cause).set(sum(one.is_quota is is_quota for one in found.values()))
         return ROUND_SECONDS

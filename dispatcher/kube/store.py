@@ -23,6 +23,7 @@ class Store(Generic[T]):
     def __init__(self) -> None:
         self._listeners: list[Callable[[T | None, T | None], None]] = []
         self._items: dict[str, T] = {}
+        self._view: dict[str, T] | None = None
         self.is_synced = False
         self.resource_version = ""
         self.proven_at = float("-inf")
@@ -39,14 +40,16 @@ class Store(Generic[T]):
         return name in self._items
 
     def view(self) -> Mapping[str, T]:
-        """A copy that does not change while a cycle waits for rows."""
-        return dict(self._items)
+        """The objects at this moment. It never changes, and is the same object as before if nothing has changed."""
+        if self._view is None:
+            self._view = dict(self._items)
+        return self._view
 
     def replace(self, items: Iterable[T], resource_version: str, now: float) -> bool:
         """Takes a whole list. Returns True if it differs from what the watch had told (drift)."""
         fresh = {item.name: item for item in items}
         differs = self.is_synced and fresh != self._items
-        before, self._items = self._items, fresh
+        before, self._items, self._view = self._items, fresh, None
         for name in before.keys() | fresh.keys():
             if before.get(name) != fresh.get(name):
                 self._tell(before.get(name), fresh.get(name))
@@ -59,11 +62,13 @@ class Store(Generic[T]):
         before = self._items.get(item.name)
         self._items[item.name] = item
         if before != item:
+            self._view = None
             self._tell(before, item)
 
     def drop(self, name: str) -> None:
         before = self._items.pop(name, None)
         if before is not None:
+            self._view = None
             self._tell(before, None)
 
     def has_passed(self, resource_version: str) -> bool:

@@ -45,11 +45,13 @@ class InFlight(Struct, frozen=True):
     every: all of them.
     unplaced: those whose Pods have no node yet, and need one.
     unseen: number of creates that the view does not show yet.
+    podless: number of unfinished Jobs that should have a Pod and have none.
     """
 
     every: Mapping[PodKind, int] = {}
     unplaced: Mapping[PodKind, int] = {}
     unseen: int = 0
+    podless: int = 0
 
 
 class ToCome(Struct, frozen=True):

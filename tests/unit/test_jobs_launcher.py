@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
+
+from msgspec.structs import replace
 
 from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.launcher import Launcher
@@ -10,7 +13,7 @@ from dispatcher.jobs.memory import Memory
 from dispatcher.jobs.observed import Rules
 from dispatcher.jobs.picture import JobsPicture
 from dispatcher.jobs.submit import Submitter
-from dispatcher.model.cluster import Pod
+from dispatcher.model.cluster import Pod, PodRefusal
 from dispatcher.model.jobs import ApiAnswer, Job, Manifest
 from dispatcher.model.launches import InFlight, JobsVerdict, Launch, Offer, PodKind
 from dispatcher.model.snapshot import ClusterView
@@ -136,3 +139,14 @@ def test_picture_does_not_change_when_the_memory_does() -> None:
     memory.refusals.park(task, Hold(HoldReason.POISON))
     memory.of_template("default").trip(Hold(HoldReason.DISPATCHER_NOT_READY), 0)
     assert (picture.judge_row(task).verdict, picture.in_flight()) == (Launch(1), InFlight())
+
+
+def test_jobs_are_counted_anew_only_if_something_changed() -> None:
+    launcher, view = a_launcher(Memory()), ClusterView(NOW, {"job": a_job()}, {}, {})
+    first = launcher.picture(view, NOW, DATABASE_ID)
+    later = launcher.picture(replace(view, now=NOW + timedelta(seconds=1)), NOW, DATABASE_ID)
+    assert later.counted is first.counted
+    changes: list[dict[str, Any]] = [{"jobs": {}}, {"pods": {}}, {"refusals": {"u": PodRefusal(NOW, "no")}}]
+    for change in changes:
+        other = launcher.picture(replace(view, **change), NOW, DATABASE_ID)
+        assert other.counted is not first.counted

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from dispatcher.admission.snapshot import Allowance, Load, Pending, effective_queues, plan_load, plan_pending
 from dispatcher.model.cluster import Pod
 from dispatcher.model.jobs import Job, LaunchGroup, Phase
-from dispatcher.model.launches import PodKind
+from dispatcher.model.launches import InFlight, PodKind
 from dispatcher.model.snapshot import ClusterView
-from tests.builders import NOW, a_complete_job, a_job, a_pod, a_queue, a_snapshot, ago, later
+from tests.builders import NOW, a_cluster, a_complete_job, a_job, a_picture, a_pod, a_queue, a_snapshot, ago, later
 
 holders = st.lists(st.tuples(st.sampled_from(["a", "b"]), st.sampled_from(["x", "y", "z"])), max_size=20)
 GROUP = LaunchGroup("default", "default", "app:1")
@@ -18,7 +18,7 @@ POD = PodKind("default", "team_a", "small", None)
 
 def pending_of(*pods: Pod, jobs: tuple[Job, ...] = ()) -> Pending:
     view = ClusterView(NOW, {job.name: job for job in jobs}, {str(number): pod for number, pod in enumerate(pods)}, {})
-    return plan_pending(view, 0, grace_seconds=30)
+    return plan_pending(view, a_picture(jobs, a_cluster(pods)).in_flight(), grace_seconds=30)
 
 
 # Load
@@ -71,11 +71,11 @@ def test_pod_is_stuck_after_the_grace_as_unschedulable(seconds: float, stuck: di
 
 def test_pod_is_stuck_at_once_with_grace_zero() -> None:
     view = ClusterView(NOW, {}, {"pod": a_pod(unschedulable_since=NOW)}, {})
-    assert plan_pending(view, 0, 0).stuck_by_shape == {"small": 1}
+    assert plan_pending(view, InFlight(), 0).stuck_by_shape == {"small": 1}
 
 
 def test_unseen_create_counts_as_a_pending_pod() -> None:
-    assert plan_pending(ClusterView(NOW, {}, {}, {}), 3, 0).total == 3
+    assert plan_pending(ClusterView(NOW, {}, {}, {}), InFlight(unseen=3), 0).total == 3
 
 
 def test_stuck_pods_are_counted_by_shape() -> None:

@@ -9,7 +9,7 @@ LimitRange, and the overhead of a RuntimeClass. Here they hold no row.
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from msgspec import Struct
 
@@ -20,6 +20,7 @@ from dispatcher.model.launches import PodKind
 from dispatcher.model.needs import PodNeeds
 
 K = TypeVar("K")
+ANY_NUMBER: Final = 2**31
 
 
 class Waiting(Struct, frozen=True):
@@ -126,18 +127,30 @@ class Charging:
         return count - left
 
     def _round(self, most: int) -> int:
-        """One Pod for each node that has room for it, at most `most`."""
-        placed = 0
+        """The same number of Pods for each node that has room for so many, at most `most` in all.
+
+        The number is that of the rounds in which each node would get one Pod.
+        """
+        placed, each = 0, max(1, most // len(self._found.names)) if self._found.names else 1
         for at in self._found.places(self.turn):
             name = self._found.names[at]
-            taken = self.taken.get(name, NOTHING)
-            if name not in self._closed and is_left(self._asks.items(), self._free[name], taken):
-                self.taken[name] = added(taken, self._asks)
+            count = min(each, most - placed, self._left(name))
+            if count > 0:
+                more = self._asks if count == 1 else {resource: n * count for resource, n in self._asks.items()}
+                self.taken[name] = added(self.taken.get(name, NOTHING), more)
                 self.nodes.add(name)
-                placed, self.turn = placed + 1, at + 1
+                placed, self.turn = placed + count, at + 1
                 if placed == most:
                     break
         return placed
+
+    def _left(self, name: str) -> int:
+        """For how many of the Pods the node has room."""
+        if name in self._closed:
+            return 0
+        free, taken = self._free[name], self.taken.get(name, NOTHING)
+        left = ((free[resource] - taken.get(resource, 0)) // n for resource, n in self._asks.items())
+        return min(left, default=ANY_NUMBER)
 
 
 def room_of(view: RoomView, unplaced: Mapping[PodKind, int], claims: Sequence[Claim] = ()) -> Room:

@@ -15,7 +15,14 @@ NEVER = "Never"
 
 
 def needs_of(spec: wire.PlacedPodSpec) -> PodNeeds:
-    """The needs of a Pod with this spec. Equal needs are one object."""
+    """The needs of a Pod with this spec. Equal specs give one object."""
+    return needs_of_encoded(msgspec.json.encode(spec))
+
+
+@lru_cache(maxsize=4096)
+def needs_of_encoded(encoded: bytes) -> PodNeeds:
+    """Jobs of one kind have equal specs, and every event of a Job brings its spec again. The encoding is the key."""
+    spec = msgspec.json.decode(encoded, type=wire.PlacedPodSpec)
     affinity = spec.affinity.node_affinity if spec.affinity else None
     required = affinity.required if affinity else None
     return same(

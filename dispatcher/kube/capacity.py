@@ -102,7 +102,7 @@ class CapacityMirror:
         return not fault_of(self._reservations)
 
     def bound(self) -> Iterable[BoundPod]:
-        return filter(bound_only, self._pods.store.view().values())
+        return filter(bound_only, self._pods.store.values())
 
     def stale(self) -> str:
         """The stores that are not listed yet or too old to decide by, with reasons; empty if all are fresh."""

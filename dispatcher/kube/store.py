@@ -45,6 +45,10 @@ class Store(Generic[T]):
             self._view = dict(self._items)
         return self._view
 
+    def values(self) -> list[T]:
+        """The objects at this moment, as a list that the store does not keep."""
+        return list(self._items.values())
+
     def replace(self, items: Iterable[T], resource_version: str, now: float) -> bool:
         """Takes a whole list. Returns True if it differs from what the watch had told (drift)."""
         fresh = {item.name: item for item in items}

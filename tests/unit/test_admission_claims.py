@@ -118,6 +118,7 @@ def test_nothing_else_of_ours_gets_the_claimed_node() -> None:
     room = room.with_launches(unplaced(needs("1")))
     assert list(room.taken) == ["n2"]
     assert not room.has_room(needs("1"))
+    assert room.with_launches(unplaced(needs("1"))).waiting.total == 1
     hold = without_room(7, unplaced(needs("1")), a_snapshot(max_pending=9, room=room))
     assert hold is not None, "a probe would take the claimed node"
     assert hold.reason is HoldReason.NO_ROOM_NOW

@@ -48,6 +48,8 @@ def test_reservation_takes_room_beside_the_pods_of_the_node() -> None:
     index.hear_reservation(None, a_reservation(cpu="1", name="builds/a"))
     index.hear_reservation(None, a_reservation(cpu="1", name="builds/b"))
     assert (node_in(index, "1"), node_in(index, "2")) == ("n1", NO_NODE)
+    index.hear_reservation(a_reservation(cpu="1", name="builds/a"), None)
+    assert (node_in(index, "2"), node_in(index, "3")) == ("n1", NO_NODE)
 
 
 def test_reservation_ends_at_its_time_and_a_later_time_makes_it_active_again() -> None:

@@ -58,9 +58,11 @@ ROWS = tuple(a_task(id=number) for number in range(1, 9))
         (a_disrupted_job(), a_task(), [], None),
         (a_failed_job(), None, [], None),
         (a_failed_job(), a_task(attempt=2), [], None),
+        (a_failed_job(is_unplaced=True), a_task(), [], None),
     ],
     ids=["complete", "complete, no row", "runs", "had run", "image", "image, no row", "failed unstarted",
-         "failed started", "no Pod yet", "pending", "failing", "disrupted", "failed, no row", "failed, past attempt"],
+         "failed started", "no Pod yet", "pending", "failing", "disrupted", "failed, no row", "failed, past attempt",
+         "taken back"],
 )  # fmt: skip
 def test_has_started_is_true_false_or_not_known(
     job: Job, task: Task | None, pods: list[Pod], started: bool | None

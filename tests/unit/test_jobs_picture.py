@@ -10,10 +10,10 @@ from dispatcher.jobs.refusals import RefusedRows
 from dispatcher.jobs.unseen import Unseen
 from dispatcher.model.cluster import PodRefusal
 from dispatcher.model.jobs import Phase
-from dispatcher.model.launches import Launch, Offer, PodKind
+from dispatcher.model.launches import Launch, Offer, PodKind, Run
 from dispatcher.model.needs import PodNeeds
 from dispatcher.model.verdicts import Hold, HoldReason
-from tests.builders import NOW, a_cluster, a_failed_job, a_job, a_picture, a_pod, a_task
+from tests.builders import NOW, a_cluster, a_failed_job, a_job, a_picture, a_pod, a_task, ago, later
 
 STOP = Hold(HoldReason.DISPATCHER_NOT_READY, "ApiThrottled: 500 webhook")
 POISON = Hold(HoldReason.POISON, "422")
@@ -111,3 +111,12 @@ def test_unseen_create_is_unplaced_until_its_pod_has_a_node() -> None:
     assert [one.submitted_by for one in a_picture(creates=creates).in_flight().unplaced] == ["team_b"]
     pod = a_pod(made, name=f"{OTHER_CREATE.name}-x1y2z", node_name="n1")
     assert a_picture(cluster=a_cluster(pods=[pod]), creates=creates).in_flight().unplaced == {}
+
+
+def test_runs_are_our_pods_on_nodes_until_their_run_limit() -> None:
+    needs = PodNeeds((("cpu", 1000),))
+    job = a_job(needs=needs, limit_seconds=60)
+    placed = a_pod(job, node_name="n1", scheduled_at=ago(20))
+    jobs = [job, a_job(launch=2, uid="over", phase=Phase.FAILED, needs=needs), a_job(launch=3, uid="unknown")]
+    pods = [placed, a_pod(jobs[1]), a_pod(jobs[2]), a_pod(job, node_name="", name="waits")]
+    assert list(a_picture(jobs, a_cluster(pods)).runs()) == [Run("n1", {"cpu": 1000}, later(40))]

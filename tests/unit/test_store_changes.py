@@ -29,3 +29,21 @@ def test_a_list_tells_only_the_differences() -> None:
     told.clear()
     store.replace([NEW], "3", 0)
     assert told == []
+
+
+def test_view_is_the_same_object_until_something_changes_and_never_changes_itself() -> None:
+    store: Store[Node] = Store()
+    store.replace([OLD], "1", 0)
+    view = store.view()
+    store.put(OLD)
+    store.replace([OLD], "2", 0)
+    store.drop("unknown")
+    changed: list[object] = [store.view()]
+    store.put(NEW)
+    changed.append(store.view())
+    store.drop("a")
+    changed.append(store.view())
+    assert changed == [{"a": OLD}, {"a": NEW}, {}]
+    assert view == {"a": OLD}
+    assert store.view() is store.view()
+    assert store.values() == []

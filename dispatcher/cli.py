@@ -17,6 +17,7 @@ from dispatcher.pg.migrate import migrate as apply_migrations
 from dispatcher.programs import extender, janitor
 from dispatcher.programs.exec import main as run_command
 from dispatcher.programs.render import preview_row, preview_template
+from dispatcher.programs.room_now import tell_room
 from dispatcher.programs.startup import read_text
 from dispatcher.runtime.logs import configure_logs
 from dispatcher.settings.loading import Loaded, load
@@ -117,13 +118,15 @@ def migrate(check: bool) -> None:
 @click.option("--template", metavar="NAME", help="Use a row that names this template and sets nothing else.")
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of YAML.")
 def render(task_id: int | None, template: str | None, as_json: bool) -> None:
-    """Show the Job of a row, or of a template."""
+    """Show the Job of a row, or of a template. For a row, stderr tells whether a node has room for it now."""
     if (task_id is None) == (template is None):
         raise click.UsageError("give the ID of a row, or --template NAME")
     settings = load_settings().settings
     shown = turn(preview_row(task_id, settings)) if task_id is not None else preview_template(str(template), settings)
     written = msgspec.json.format(msgspec.json.encode(shown)) if as_json else msgspec.yaml.encode(shown)
     click.echo(written.decode().rstrip())
+    if task_id is not None:
+        click.echo(turn(tell_room(shown, settings)), err=True)  # beside the Job, so that the output can be applied
 
 
 @commands.command()

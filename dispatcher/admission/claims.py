@@ -15,11 +15,16 @@ from msgspec import Struct
 
 from dispatcher.admission.room_view import RoomView, fits
 from dispatcher.model.amounts import Amounts, added
+from dispatcher.model.cluster import LONG_AGO
 from dispatcher.model.launches import PodKind, Probe, Run
 from dispatcher.model.needs import PodNeeds, is_selected, untolerated
 
 GUARD: Final = timedelta(minutes=10)
 MOST_CLAIMS: Final = 5
+ROUND: Final = timedelta(seconds=5)
+"""Between two plans. A claim ends at once when its row waits no more."""
+SEARCHES: Final = 5
+"""Rows for which one plan looks for a node. A look takes some milliseconds in a large cluster."""
 
 
 class Pods(Protocol):
@@ -59,6 +64,7 @@ class Claims:
     def __init__(self) -> None:
         self.current: tuple[Claim, ...] = ()
         self._since: dict[int, datetime] = {}
+        self._planned_at = LONG_AGO
 
     def nodes(self) -> dict[str, int]:
         """The claimed nodes, with the task of each."""
@@ -84,8 +90,12 @@ class Claims:
             for one in picture.probes()
             if one.job.needs is not None
         ]
-        current = {claim.task_id: claim.node for claim in self.current}
-        self.current = plan_claims({**known, **current}, waiters, picture.runs, view, now)
+        if now - self._planned_at >= ROUND:
+            self._planned_at = now
+            current = {claim.task_id: claim.node for claim in self.current}
+            self.current = plan_claims({**known, **current}, waiters, picture.runs, view, now)
+        waiting = {one.task_id for one in waiters}
+        self.current = tuple(claim for claim in self.current if claim.task_id in waiting)
 
 
 def plan_claims(
@@ -97,32 +107,32 @@ def plan_claims(
 ) -> tuple[Claim, ...]:
     """The claims after this cycle.
 
-    known: nodes of the claims before it, by task. A claim lasts while its row waits and may still have the node.
-    waiters: the rows that wait for room. Of each queue, the one that has waited longest may claim.
+    known: nodes of the claims before it, by task. A claim lasts while its row waits and the node will fit it. So a node
+        that other people's Pods take is claimed no longer.
+    waiters: the rows that wait for room. Of each queue, the one claims that has waited longest and can get a node.
     runs: our Pods on nodes.
     """
-    longest = longest_of_each_queue(waiters)
-    kept = [
-        Claim(one.task_id, one.queue, one.needs, known[one.task_id])
-        for one in longest
-        if one.task_id in known and may_have(one.needs, known[one.task_id], view)
-    ]
-    claims = kept[:MOST_CLAIMS]
-    settled = {claim.task_id for claim in claims}
-    starving = [one for one in longest if one.task_id not in settled and now - one.since >= GUARD]
-    by_node = runs_by_node(runs()) if starving and len(claims) < MOST_CLAIMS else {}
-    for one in starving[: MOST_CLAIMS - len(claims)]:
-        node = soonest(one.needs, by_node, view, {claim.node for claim in claims})
-        claims += [Claim(one.task_id, one.queue, one.needs, node)] if node else []
-    return tuple(claims)
+    starving = sorted(waiters, key=lambda one: (one.since, one.task_id))
+    keeping = [one for one in starving if one.task_id in known]
+    late = [one for one in starving if one.task_id not in known and now - one.since >= GUARD]
+    by_node = runs_by_node(runs()) if keeping or late else {}
+    claims: dict[str, Claim] = {}
+    for one in (*keeping, *in_turns(late, now)):
+        if one.queue in claims or len(claims) == MOST_CLAIMS:
+            continue
+        taken, before = {claim.node for claim in claims.values()}, known.get(one.task_id, "")
+        node = before if will_fit(one.needs, before, by_node, view, now) and before not in taken else ""
+        if not node and now - one.since >= GUARD:
+            node = soonest(one.needs, by_node, view, now, taken)
+        if node:
+            claims[one.queue] = Claim(one.task_id, one.queue, one.needs, node)
+    return tuple(claims.values())
 
 
-def longest_of_each_queue(waiters: Iterable[Waiter]) -> list[Waiter]:
-    """The row of each queue that has waited longest, the longest first."""
-    found: dict[str, Waiter] = {}
-    for one in sorted(waiters, key=lambda one: (one.since, one.task_id)):
-        found.setdefault(one.queue, one)
-    return list(found.values())
+def in_turns(late: Sequence[Waiter], now: datetime) -> list[Waiter]:
+    """The rows of this plan: the first ones, or others each time if there are more than one plan looks for."""
+    begin = int(now.timestamp() / ROUND.total_seconds()) * SEARCHES % len(late) if len(late) > SEARCHES else 0
+    return [*late[begin:], *late[:begin]][:SEARCHES]
 
 
 def runs_by_node(runs: Iterable[Run]) -> dict[str, list[Run]]:
@@ -133,26 +143,26 @@ def runs_by_node(runs: Iterable[Run]) -> dict[str, list[Run]]:
     return found
 
 
-def soonest(needs: PodNeeds, runs: Mapping[str, Sequence[Run]], view: RoomView, taken: set[str]) -> str:
-    """The node that fits the Pod soonest, as our own Pods end by their run limits. Empty: no node does.
+def soonest(needs: PodNeeds, runs: Mapping[str, Sequence[Run]], view: RoomView, now: datetime, taken: set[str]) -> str:
+    """The node that fits the Pod soonest. Empty: no node does."""
+    found = ((will_fit(needs, node, runs, view, now), node) for node in runs if node not in taken)
+    return min(((at, node) for at, node in found if at is not None), default=(now, ""))[1]
+
+
+def will_fit(
+    needs: PodNeeds, node: str, runs: Mapping[str, Sequence[Run]], view: RoomView, now: datetime
+) -> datetime | None:
+    """When the node fits the Pod, as our own Pods there end by their run limits. None: never.
 
     Other people's Pods have no known end, so they are expected to stay.
     """
-    times = [
-        (at, node)
-        for node, own in runs.items()
-        if node not in taken and may_have(needs, node, view) and (at := fits_at(needs, node, own, view)) is not None
-    ]
-    return min(times)[1] if times else ""
-
-
-def fits_at(needs: PodNeeds, node: str, runs: Sequence[Run], view: RoomView) -> datetime | None:
-    """When the node fits the Pod. None: never, even when all these Pods have ended."""
     threshold = view.threshold(needs)
-    if threshold is None:
+    if threshold is None or not may_have(needs, node, view):
         return None
     free: Amounts = view.level(threshold).free[node]
-    for run in runs:
+    if fits(needs.asks, free):
+        return now
+    for run in runs.get(node, ()):
         free = added(free, run.asks)
         if fits(needs.asks, free):
             return run.ends_at

@@ -10,9 +10,9 @@ from urllib.parse import quote
 import msgspec
 
 from dispatcher.kube.listing import Resource
+from dispatcher.kube.quantities import amounts_of
 from dispatcher.kube.reflectors import Reflectors, fault_of
 from dispatcher.kube.wire import Meta, Wire
-from dispatcher.model.amounts import amounts
 from dispatcher.model.quotas import Quota, Scope
 
 NONE: Final[tuple[Quota, ...]] = ()
@@ -49,8 +49,8 @@ def read_quota(raw: bytes | msgspec.Raw) -> Quota:
     wire = msgspec.json.decode(raw, type=WireQuota)
     return Quota(
         wire.metadata.name,
-        amounts((wire.status.hard or {}).items()),
-        amounts((wire.status.used or {}).items()),
+        amounts_of("resourcequotas", wire.status.hard),
+        amounts_of("resourcequotas", wire.status.used),
         tuple(scopes_of(wire.spec)),
     )
 

@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.listing import Resource, list_all
+from dispatcher.kube.quantities import amounts_of
 from dispatcher.kube.wire import Bare, Meta, WirePod, full_name
-from dispatcher.model.amounts import amounts
 from dispatcher.model.cluster import LONG_AGO
 from dispatcher.model.errors import ClusterRefused
 from dispatcher.model.identity import WOKEN_AT
@@ -72,7 +72,7 @@ def reservation_of(wire: WireReservation) -> Reservation:
     meta, spec = wire.metadata, wire.spec
     made_at = meta.creation_timestamp or LONG_AGO
     ends_at = spec.expires_at or made_at + timedelta(seconds=spec.ttl_seconds)
-    held = amounts((name, str(amount)) for name, amount in spec.resources.items())
+    held = amounts_of("nodereservations", spec.resources)
     return Reservation(
         name=full_name(meta),
         uid=meta.uid,

@@ -1,4 +1,4 @@
-"""`dispatcher render`: shows the Job of a row, or of a template. It reads rows and templates, but no cluster.
+"""`dispatcher render`: shows the Job of a row, or of a template. It reads rows and templates, but no Jobs.
 
 So it knows no Jobs of the row, and cannot say whether the row would be launched now (`JobsPicture.judge_row`).
 """

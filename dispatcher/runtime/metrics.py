@@ -31,6 +31,9 @@ JANITOR_ROWS: Final = Counter("dispatcher_janitor_rows_total", "Rows that the ja
 STORE_AGE: Final = Gauge(
     "dispatcher_store_age_seconds", "Age of the last proof that the store is current", ["resource"]
 )
+UNREADABLE_AMOUNTS: Final = Counter(
+    "dispatcher_unreadable_amounts_total", "Amounts of objects that are no quantities, by kind of object", ["resource"]
+)
 RELISTS: Final = Counter("dispatcher_relists_total", "Full lists, by their cause", ["resource", "cause"])
 DATABASE_UP: Final = Gauge("dispatcher_database_up", "1 if rows can be read from the primary, else 0")
 KUBE_REQUESTS: Final = Counter(

@@ -3,6 +3,8 @@
 import asyncio
 import sys
 import time
+from collections.abc import Sequence
+from statistics import median
 
 from tests.execing import DONE, PROGRAM, execute, sh
 from tests.postgres import Database
@@ -45,14 +47,17 @@ async def test_peak_memory_of_exec_is_small(database: Database) -> None:
 
 
 async def test_command_starts_soon_after_exec(database: Database) -> None:
-    """Compared with a bare start of the driver, by the best time of each. A busy machine needs more rounds."""
-    exec_times, driver_times = [], []
-    for _ in range(MOST_ROUNDS):
-        exec_times.append(await time_of_exec(database))
-        driver_times.append(await time_of_the_driver())
-        if len(driver_times) >= ROUNDS and min(exec_times) < MOST_TIMES_THE_DRIVER * min(driver_times):
-            break
-    assert min(exec_times) < MOST_TIMES_THE_DRIVER * min(driver_times)
+    """Compared with a bare start of the driver, in turns. A machine whose speed changes needs more rounds."""
+    rounds: list[tuple[int, int]] = []
+    while len(rounds) < MOST_ROUNDS and not (len(rounds) >= ROUNDS and relation(rounds) < MOST_TIMES_THE_DRIVER):
+        rounds.append((await time_of_exec(database), await time_of_the_driver()))
+    assert relation(rounds) < MOST_TIMES_THE_DRIVER
+
+
+def relation(rounds: Sequence[tuple[int, int]]) -> float:
+    """Time of exec over time of the driver: by the best time of each, or in the median round. The smaller one."""
+    best = min(ours for ours, _ in rounds) / min(driver for _, driver in rounds)
+    return min(best, median(ours / driver for ours, driver in rounds))
 
 
 async def time_of_exec(database: Database) -> int:

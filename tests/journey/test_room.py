@@ -3,10 +3,15 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dispatcher.programs.render import preview_row
+from dispatcher.programs.room_now import tell_room
+from dispatcher.settings.loading import load
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Dispatcher, Place
@@ -165,3 +170,22 @@ async def test_wait_for_room_costs_a_row_nothing(place: Place) -> None:
 def waited_for(seconds: float) -> Callable[[], bool]:
     until = asyncio.get_running_loop().time() + seconds
     return lambda: asyncio.get_running_loop().time() >= until
+
+
+async def test_render_of_a_row_tells_whether_a_node_has_room_for_it_now(place: Place) -> None:
+    async with a_pool(place, 1) as pool:
+        environment = place.environment(NODE_SELECTOR=f"{POOL}={place.namespace}")
+        settings = load(environment, lambda path: Path(path).read_text()).settings
+
+        async def told(cpu: str, **changes: Any) -> str:
+            (row,) = await insert(place, 1, **{**CORE, "spec": {"cpu": cpu}})
+            changed = replace(settings, kube=replace(settings.kube, **changes))
+            return await tell_room(await preview_row(row, settings), changed)
+
+        assert await told("2") == f"room: node {pool.names[0]} has room now"
+        foreign = await pool.occupy(pool.names[0], "3")
+        assert "room: NoRoomNow: no node has room for cpu 2" in await told("2")
+        assert "room: NeverFits: no node is large enough for cpu 9" in await told("9")
+        await pool.vacate(foreign)
+        assert "not judged" in await told("2", check_room=False)
+        assert "room: not known: " in await told("2", kubeconfig=str(place.folder / "no-such-file"))

@@ -57,12 +57,27 @@ def test_rows_of_several_queues_claim_different_nodes_the_longest_waiting_first(
     assert claimed(waiters) == {2: "n2", 1: "n1"}
 
 
+def test_row_that_fits_nowhere_keeps_no_other_row_of_its_queue_from_a_claim() -> None:
+    waiters = [a_waiter(1, since=LONG - GUARD, wanted=needs("99")), a_waiter(2)]
+    assert claimed(waiters) == {2: "n2"}
+
+
 def test_number_of_claims_is_bounded() -> None:
     nodes = [a_node(f"n{number}") for number in range(10)]
     runs = [a_run(node.name, later(30)) for node in nodes]
     view = view_of(nodes, [a_bound_pod(node.name, name=node.name, cpu="3") for node in nodes])
-    found = claimed([a_waiter(number, f"q{number}") for number in range(10)], runs, view)
+    waiters = [a_waiter(number, f"q{number}") for number in range(10)]
+    found = claimed(waiters, runs, view)
     assert len(found) == len(set(found.values())) == MOST_CLAIMS
+    assert claimed(waiters, runs, view, {7: "n7"}).keys() > {7}
+
+
+def test_many_rows_that_no_node_will_fit_keep_no_other_row_from_a_claim_for_long() -> None:
+    """One plan looks for a node for five rows. The rows take turns."""
+    waiters = [a_waiter(number, f"q{number}", LONG - GUARD, needs("99")) for number in range(20)]
+    runs = [a_run("n1", later(60))]
+    plans = (plan_claims({}, [*waiters, a_waiter()], lambda: runs, TWO_NODES, later(5 * n)) for n in range(10))
+    assert any(claims for claims in plans)
 
 
 def test_small_pods_that_end_one_after_another_count_together() -> None:
@@ -102,6 +117,18 @@ def test_claim_stays_on_its_node_until_its_row_waits_no_more() -> None:
     assert claimed([a_waiter(since=NOW)], known={42: "n1"}) == {42: "n1"}
     assert claimed([], known={42: "n1"}) == {}
     assert claimed([a_waiter()], known={42: "gone"}) == {42: "n2"}
+    assert claimed([a_waiter(since=NOW)], known={42: "gone"}) == {}
+
+
+def test_claim_ends_when_other_peoples_pods_took_the_node() -> None:
+    """Our Pods there are over, and the node does not fit the row."""
+    assert claimed([a_waiter()], [a_run("n1", later(60))], known={42: "n2"}) == {42: "n1"}
+    assert claimed([a_waiter()], [], known={42: "n2"}) == {}
+
+
+def test_two_rows_never_keep_one_node() -> None:
+    waiters = [a_waiter(1, "a"), a_waiter(2, "b")]
+    assert claimed(waiters, known={1: "n1", 2: "n1"}) == {1: "n1", 2: "n2"}
 
 
 # What a claim changes
@@ -177,7 +204,7 @@ HELD: dict[int, PodKind] = {42: unplaced(LARGE)}
 
 def test_row_in_line_claims_after_the_guard_since_it_was_first_seen() -> None:
     claims = Claims()
-    for seconds, expected in ((0, {}), (599, {}), (600, {"n1": 42}), (601, {"n1": 42})):
+    for seconds, expected in ((0, {}), (594, {}), (600, {"n1": 42}), (601, {"n1": 42})):
         claims.update(HELD, OurPods(), TWO_NODES, NOW + timedelta(seconds=seconds), {})
         assert claims.nodes() == expected
     claims.update({}, OurPods(), TWO_NODES, NOW, {})
@@ -196,14 +223,16 @@ def test_job_without_a_node_claims_by_the_time_of_its_pod_even_after_a_restart()
     claims = Claims()
     claims.update({}, OurPods(since=ago(599)), TWO_NODES, NOW, {})
     assert claims.nodes() == {}
-    claims.update({}, OurPods(since=ago(600)), TWO_NODES, NOW, {})
+    claims.update({}, OurPods(since=ago(599)), TWO_NODES, later(1), {})
+    assert claims.nodes() == {}, "a plan is made every five seconds"
+    claims.update({}, OurPods(since=ago(599)), TWO_NODES, later(5), {})
     assert claims.nodes() == {"n1": 42}
 
 
 def test_claim_of_an_earlier_process_is_kept_while_its_row_waits() -> None:
     claims = Claims()
-    claims.update(HELD, OurPods(), TWO_NODES, NOW, {42: "n2", 9: "n1"})
-    assert claims.nodes() == {"n2": 42}
+    claims.update(HELD, OurPods(), TWO_NODES, NOW, {42: "n1", 9: "n2"})
+    assert claims.nodes() == {"n1": 42}
 
 
 def test_pod_of_which_nothing_is_known_claims_nothing() -> None:
@@ -211,3 +240,8 @@ def test_pod_of_which_nothing_is_known_claims_nothing() -> None:
     for _ in range(2):
         claims.update({42: unplaced(None)}, OurPods(), TWO_NODES, NOW + GUARD, {})
     assert claims.nodes() == {}
+
+
+def test_claim_lasts_when_its_node_fits_the_row_so_that_nothing_else_takes_it() -> None:
+    freed = view_of([a_node("n1"), a_node("n2")], FULL[1:])
+    assert claimed([a_waiter(since=NOW)], [], freed, {42: "n1"}) == {42: "n1"}

@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from prometheus_client import REGISTRY
 
 from dispatcher.kube.needs import needs_of_manifest
 from dispatcher.kube.quotas import read_quota
@@ -30,9 +31,15 @@ def test_scopes_of_both_forms_count() -> None:
     assert found.scopes == (Scope("Terminating"), Scope("PriorityClass", "In", ("high",)))
 
 
+def unreadable() -> float:
+    return REGISTRY.get_sample_value("dispatcher_unreadable_amounts_total", {"resource": "resourcequotas"}) or 0
+
+
 @pytest.mark.parametrize("amount", ["", "lots", "1e999999", "--1", "1.5.2", "٣"])
 def test_unreadable_amount_holds_nothing(amount: str) -> None:
+    before = unreadable()
     assert read(status={"hard": {"pods": amount, "cpu": "2"}, "used": {"pods": "1"}}).hard == amounts_of({"cpu": "2"})
+    assert unreadable() == before + 1
 
 
 def test_limits_of_a_pod_are_summed_as_its_requests_are() -> None:

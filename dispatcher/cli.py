@@ -125,8 +125,8 @@ def render(task_id: int | None, template: str | None, as_json: bool) -> None:
     shown = turn(preview_row(task_id, settings)) if task_id is not None else preview_template(str(template), settings)
     written = msgspec.json.format(msgspec.json.encode(shown)) if as_json else msgspec.yaml.encode(shown)
     click.echo(written.decode().rstrip())
-    if task_id is not None:
-        click.echo(turn(tell_room(shown, settings)), err=True)  # beside the Job, so that the output can be applied
+    if task_id is not None and (told := turn(tell_room(shown, settings))):
+        click.echo(told, err=True)  # beside the Job, so that the output can be applied
 
 
 @commands.command()

@@ -36,6 +36,12 @@ async def log_in(kube: KubeSettings) -> Login:
     return await from_kubeconfig(kube.kubeconfig or os.environ.get("KUBECONFIG"), kube.context)
 
 
+def is_cluster_named(kube: KubeSettings) -> bool:
+    """Whether there is anything to log in with: a service account, or a kubeconfig in one of the usual places."""
+    named = kube.kubeconfig or os.environ.get("KUBECONFIG")
+    return bool(named) or in_cluster() is not None or (Path.home() / ".kube" / "config").exists()
+
+
 def in_cluster(account: Path = ACCOUNT) -> Login | None:
     """Login with the Pod's service account. Returns None outside a Pod."""
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")

@@ -11,7 +11,7 @@ from dispatcher.admission.room_index import RoomIndex
 from dispatcher.admission.room_view import RoomView
 from dispatcher.kube.capacity import PRIORITY_CLASSES, pods_of_all
 from dispatcher.kube.client import KubeClient
-from dispatcher.kube.credentials import log_in
+from dispatcher.kube.credentials import is_cluster_named, log_in
 from dispatcher.kube.listing import list_all
 from dispatcher.kube.mirror import NODES
 from dispatcher.kube.needs import needs_of_manifest
@@ -26,7 +26,12 @@ LONGEST_SECONDS: Final = 20
 
 
 async def tell_room(job: Manifest, settings: Settings) -> str:
-    """Whether a node has room for the Job's Pod now, as one line. A cluster that cannot be asked is no fault."""
+    """Whether a node has room for the Job's Pod now, as one line; empty if no cluster is named.
+
+    A cluster that cannot be asked is no fault.
+    """
+    if not is_cluster_named(settings.kube):
+        return ""
     if not settings.kube.check_room:
         return "room: not judged, because DISPATCHER_CHECK_ROOM is false"
     needs = needs_of_manifest(job["spec"]["template"]["spec"])

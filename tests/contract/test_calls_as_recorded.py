@@ -21,6 +21,7 @@ BODIES: dict[str, Callable[[str], Json]] = {
     "nodes": lambda name: {"metadata": {"name": name}},
     "leases": lambda name: {"metadata": {"name": name}, "spec": {"holderIdentity": "a", "leaseDurationSeconds": 9}},
     "priorityclasses": lambda name: {"metadata": {"name": name}, "value": 5},
+    "resourcequotas": lambda name: {"metadata": {"name": name}, "spec": {"hard": {"pods": "5"}}},
     "secrets": lambda name: {"metadata": {"name": name}, "stringData": {"a": "b"}},
 }
 VALUES = {"labelSelector": "a=b", "limit": "2", "timeout": "8s", "timeoutSeconds": "1"}

@@ -51,6 +51,8 @@ RECORDED = frozenset({
     Call("watch", "pods", WATCH, 200),
     Call("list", "priorityclasses", "limit", 200),
     Call("watch", "priorityclasses", WATCH, 200),
+    Call("list", "resourcequotas", "limit", 200),
+    Call("watch", "resourcequotas", WATCH, 200),
     Call("list", "nodes", "labelSelector limit", 200),
     Call("list", "nodes", "limit", 200),
     Call("watch", "nodes", WATCH, 200),

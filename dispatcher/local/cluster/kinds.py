@@ -37,8 +37,11 @@ SECRET: Final = Kind("Secret", "secrets", fields=NAMED | {"type"})
 LEASE: Final = Kind("Lease", "leases", "coordination.k8s.io")
 REVIEW: Final = Kind("SelfSubjectAccessReview", "selfsubjectaccessreviews", "authorization.k8s.io", namespaced=False)
 PRIORITY_CLASS: Final = Kind("PriorityClass", "priorityclasses", "scheduling.k8s.io", namespaced=False)
+RESOURCE_QUOTA: Final = Kind("ResourceQuota", "resourcequotas", has_status=True)
+"""Nobody counts what it limits, so it limits nothing."""
 KINDS: Final = (
     NAMESPACE, NODE, POD, JOB, EVENT, SECRET, Kind("ConfigMap", "configmaps"), LEASE, REVIEW, PRIORITY_CLASS,
+    RESOURCE_QUOTA,
 )  # fmt: skip
 BY_PLACE: Final = {(kind.group, kind.plural): kind for kind in KINDS}
 

@@ -41,7 +41,8 @@ class Remains:
             self.elsewhere |= {path for path in told if not path.is_relative_to(self.folder)}
             if "bin/postgres" in words:
                 self.shared |= {Path(os.fsdecode(path)) for path in SHARED.findall(read(pid, "maps"))}
-        self.segments |= {segment for segment in segments() if int(segment[1]) in self.commands}
+        # Of the living alone: a busy machine gives the pid of an ended process to somebody else within minutes.
+        self.segments |= {segment for segment in segments() if int(segment[1]) in living}
 
     def living(self) -> dict[int, str]:
         """The living processes of the program: command lines by pid."""

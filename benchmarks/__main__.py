@@ -9,6 +9,8 @@ PROMISES = (
     "burst",
     "idle_cycle",
     "room_cycle",
+    "watched_cluster",
+    "answers",
     "other_inserts",
     "hostile_team",
     "requests_per_task",

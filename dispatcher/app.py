@@ -13,7 +13,6 @@ from functools import partial
 from typing import Protocol
 
 import structlog
-from aiohttp import web
 from msgspec.structs import replace
 
 from dispatcher.admission.dispatch import Dispatch
@@ -38,6 +37,7 @@ from dispatcher.pg.listen import Listener
 from dispatcher.pg.tasks import Look, look
 from dispatcher.placement.placing import plan_placement
 from dispatcher.programs.startup import catalog_of, database_of, rules_of, site_of
+from dispatcher.programs.telling import Telling
 from dispatcher.programs.usage import Usage
 from dispatcher.programs.watching import Watching
 from dispatcher.runtime import health
@@ -87,33 +87,34 @@ class App:
         self.settings = settings
         kube = settings.kube
         namespace, self.reflectors = kube.namespace or client.namespace, Reflectors(client)
-        self._watching = Watching(self.reflectors, namespace, settings, with_all_pods=companion_of is not None)
-        self._watching.on_gain(self.when_leading(self.room_gained))
-        pods = self._watching.all_pods
-        self._companion = companion_of(settings, self.reflectors, pods) if companion_of and pods else None
+        self.watching = Watching(self.reflectors, namespace, settings, with_all_pods=companion_of is not None)
+        self.watching.on_gain(self.when_leading(self.room_gained))
+        pods = self.watching.all_pods
+        self.companion = companion_of(settings, self.reflectors, pods) if companion_of and pods else None
         site, database_url = site_of(settings, namespace), database_of(settings.database)
         bucket = Bucket(kube.writes_per_second, elapsed())
         named = lease_of(kube.installation, client.own_namespace or namespace)
         self.lease = Lease(client, named, kube.lease_seconds)
         self.lease.on_winning(self.begin_term)
-        api = JobApi(client, namespace, kube.installation, self.lease.is_trusted)
-        self.wake, ask_again, self._memory = Wake(), Wake(), Memory()
-        remover = Remover(api, ask_again)
+        job_api = JobApi(client, namespace, kube.installation, self.lease.is_trusted)
+        self.wake, ask_again, self.memory = Wake(), Wake(), Memory()
+        remover = Remover(job_api, ask_again)
         self.session = Session(database_url)
         self.listener = Listener(database_url, self.when_leading(self.wake))
-        self.mirror = self._watching.mirror
+        self.mirror = self.watching.mirror
         self.mirror.on_change(self.when_leading(self.wake.soon))
         self.access = Access(client, namespace, named, with_nodes=kube.check_room)
         self.catalog = catalog_of(settings, site.passed)
         self.catalog.refresh()
         self.launcher = Launcher(
-            Submitter(api, site, self._memory, ask_again), self._memory, self.catalog, rules_of(settings.jobs)
+            Submitter(job_api, site, self.memory, ask_again), self.memory, self.catalog, rules_of(settings.jobs)
         )
         self.pod_refusals = PodRefusals(client, namespace, self.mirror.view)
         self.usage = Usage(settings.placement.prometheus_url, Session(database_url), namespace)
         sweep_ports = SweepPorts(
-            self.mirror.view, self.rows, self.may_sweep, self._memory.creates.unanswered, remover.remove
+            self.mirror.view, self.rows, self.may_sweep, self.memory.creates.unanswered, remover.remove
         )
+        self.telling = Telling(settings, client, namespace, (self.lease, named), partial(missing_in, self))
         self._dispatch = Dispatch(self._ports(remover, namespace), self.launcher, settings.admission, bucket)
         self.dispatching = Rounds("dispatch", self._dispatch.run_once, self.wake)
         self.sweeping = Rounds("sweep", Sweep(sweep_ports, settings.sweep, bucket).run_once, Wake())
@@ -131,37 +132,53 @@ class App:
             lead=self.lease,
             remove=remover.remove,
             planner=PlacementPlanner(place, self.usage.of, self.mirror.has_shown),
-            room=self._watching.room,
-            quotas=self._watching.quotas,
-            claims=self._watching.claims(namespace, self.settings.kube.installation, self.lease.is_trusted),
+            room=self.watching.room,
+            quotas=self.watching.quotas,
+            tell=self.telling.overview.tell,
+            claims=self.watching.claims(namespace, self.settings.kube.installation, self.lease.is_trusted),
         )
 
     async def run(self, stop: asyncio.Event) -> None:
         """Runs the stages until `stop`, and the adapters until the stages have ended."""
+        async with self._listening():
+            try:
+                async with asyncio.TaskGroup() as adapters:
+                    running = [self.leading.run(asyncio.Event()), self.reflectors.run(), self.listener.run()]
+                    running += [self.companion.run(stop)] if self.companion else []
+                    tasks = [adapters.create_task(part) for part in running]
+                    calm_collector()
+                    is_drained = await self._run_stages(stop)
+                    for task in tasks:
+                        task.cancel()
+                if is_drained:
+                    await self.lease.release()  # after the last write
+            except ExceptionGroup as faults:
+                raise faults.exceptions[0] from faults
+        log.info("stopped")
+
+    @contextlib.asynccontextmanager
+    async def _listening(self) -> AsyncIterator[None]:
+        """Serves health, metrics and the API. Raises SettingsError if it cannot listen."""
         address = self.settings.service.listen_address
-        server = await health.serve(self.health_app(), address)
-        log.info("started", installation=self.settings.kube.installation, address=address)
-        try:
-            async with asyncio.TaskGroup() as adapters:
-                running = [self.leading.run(asyncio.Event()), self.reflectors.run(), self.listener.run()]
-                running += [self._companion.run(stop)] if self._companion else []
-                tasks = [adapters.create_task(part) for part in running]
-                calm_collector()
-                is_drained = await self._run_stages(stop)
-                for task in tasks:
-                    task.cancel()
-            if is_drained:
-                await self.lease.release()  # after the last write
-        except ExceptionGroup as faults:
-            raise faults.exceptions[0] from faults
-        finally:
-            await server.cleanup()
-            log.info("stopped")
+        async with contextlib.AsyncExitStack() as servers:
+            server = await health.serve(health.build_app(checks_of(self)), address)
+            servers.push_async_callback(server.cleanup)
+            server = await self.telling.serve(self._dispatch)
+            servers.push_async_callback(server.cleanup)
+            log.info("started", installation=self.settings.kube.installation, address=address)
+            yield
 
     async def _run_stages(self, stop: asyncio.Event) -> bool:
         """Runs the stages until `stop`. Returns True if every write has its answer."""
         is_drained = False
-        rounds = (self.asking, self.asking_events, self.dispatching, self.sweeping, *self.usage.rounds)
+        rounds = (
+            self.asking,
+            self.asking_events,
+            self.dispatching,
+            self.sweeping,
+            *self.usage.rounds,
+            *self.telling.rounds(self._dispatch),
+        )
         stages = [asyncio.create_task(one.run(stop)) for one in rounds]
         stopped = asyncio.create_task(stop.wait())
         await asyncio.wait([stopped, *stages], return_when=asyncio.FIRST_COMPLETED)
@@ -182,6 +199,7 @@ class App:
 
     async def close(self) -> None:
         await self.session.close()
+        await self.telling.close()
         await self.usage.close()
 
     @contextlib.asynccontextmanager
@@ -196,17 +214,18 @@ class App:
             raise
 
     async def ask_access(self) -> float:
-        before = self.access.fault
+        before, known = self.access.fault, self.access.missing
         await self.access.check()
+        if (missing := self.access.missing) != known:
+            log.warning("access", fault=missing) if missing else log.info("access is complete")
         if self.access.fault != before:
-            log.warning("access", fault=self.access.fault) if self.access.fault else log.info("access is complete")
             self.wake()
         return ACCESS_AGAIN_SECONDS if self.access.fault else ACCESS_SECONDS
 
     def view(self) -> ClusterView:
         """The cluster as a cycle sees it."""
         view = self.mirror.view()
-        return replace(view, refusals=self.pod_refusals.known, stale=view.stale or self._watching.stale())
+        return replace(view, refusals=self.pod_refusals.known, stale=view.stale or self.watching.stale())
 
     async def find_refusals(self) -> float:
         """Finds the Jobs whose Pods are refused. Only the leader acts on it, so only the leader asks."""
@@ -229,17 +248,25 @@ class App:
     def may_sweep(self) -> bool:
         return not self.access.fault and self.lease.is_trusted()
 
-    def health_app(self) -> web.Application:
-        checks: dict[str, health.Check] = {
-            "database": lambda: self.dispatching.fault,
-            "sweep": lambda: self.sweeping.fault,
-            "cluster": self._watching.stale,
-            "access": lambda: self.access.fault,
-            "leader": self.lease.vacancy,
-            "templates": lambda: self.catalog.fault or ("" if self.catalog.templates else NO_TEMPLATE),
-            "api": lambda: hold.detail if (hold := self._memory.api.hold(elapsed())) else "",
-        }
-        return health.build_app({**checks, **(self._companion.checks if self._companion else {})})
+
+def missing_in(app: App) -> Mapping[str, str]:
+    """What /readyz misses, and the rights without which launches go on."""
+    missing = health.missing(checks_of(app))
+    return {"rights": app.access.missing, **missing} if app.access.missing else missing
+
+
+def checks_of(app: App) -> Mapping[str, health.Check]:
+    """What /readyz asks. The dispatcher can do its work if no check names a fault."""
+    checks: dict[str, health.Check] = {
+        "database": lambda: app.dispatching.fault,
+        "sweep": lambda: app.sweeping.fault,
+        "cluster": app.watching.stale,
+        "access": lambda: app.access.fault,
+        "leader": app.lease.vacancy,
+        "templates": lambda: app.catalog.fault or ("" if app.catalog.templates else NO_TEMPLATE),
+        "api": lambda: hold.detail if (hold := app.memory.api.hold(elapsed())) else "",
+    }
+    return {**checks, **(app.companion.checks if app.companion else {})}
 
 
 NO_TEMPLATE = "none: set DISPATCHER_IMAGE for the built-in one, or DISPATCHER_TEMPLATES_DIR"

@@ -14,7 +14,7 @@ from dispatcher import __version__, app
 from dispatcher.extender.configuration import build_configuration
 from dispatcher.model.errors import DispatcherError, SettingsError
 from dispatcher.pg.migrate import migrate as apply_migrations
-from dispatcher.programs import extender, janitor
+from dispatcher.programs import explaining, extender, janitor, status
 from dispatcher.programs.exec import main as run_command
 from dispatcher.programs.render import preview_row, preview_template
 from dispatcher.programs.room_now import tell_room
@@ -129,6 +129,34 @@ def render(task_id: int | None, template: str | None, as_json: bool) -> None:
         click.echo(told, err=True)  # beside the Job, so that the output can be applied
 
 
+@commands.command("explain")
+@click.argument("ids", metavar="ID…", nargs=-1, required=True, type=click.IntRange(1, 2**63 - 1))
+@click.option("--watch", "is_watching", is_flag=True, help="Go on, and print what changes, until the rows are over.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--url", metavar="URL", help="The API of a running dispatcher, instead of DISPATCHER_API_URL.")
+def explain_command(ids: tuple[int, ...], is_watching: bool, as_json: bool, url: str | None) -> None:
+    """Tell why rows wait, whose turn it is, and what would change it."""
+    asked, tell = api_at(url), to_json if as_json else explaining.in_words
+    if is_watching:
+        turn(explaining.watch(ids, asked, tell, click.echo))
+    else:
+        sys.exit(turn(explaining.explain(ids, asked, tell, click.echo)))
+
+
+@commands.command("status")
+@click.option("--parked", is_flag=True, help="Only the parked rows: all that wait for a person.")
+@click.option("--watch", "is_watching", is_flag=True, help="Go on, and print what changes.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--url", metavar="URL", help="The API of a running dispatcher, instead of DISPATCHER_API_URL.")
+def status_command(parked: bool, is_watching: bool, as_json: bool, url: str | None) -> None:
+    """Show queues, caps, parked rows, and what is missing."""
+    tell = to_json if as_json else status.parked_only if parked else status.in_words
+    if is_watching:
+        turn(status.watch(api_at(url), tell, click.echo))
+    else:
+        click.echo(tell(turn(status.ask_status(api_at(url)))))
+
+
 @commands.command()
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
 def config(as_json: bool) -> None:
@@ -141,6 +169,16 @@ def config(as_json: bool) -> None:
             click.echo(f"{'DISPATCHER_' + source.name:36} {source.value:32} {source.origin}")
     if loaded.warnings:
         raise SettingsError(loaded.warnings)
+
+
+def api_at(url: str | None) -> str:
+    """Where a running dispatcher answers."""
+    service = load_settings().settings.service
+    return url or service.api_url or f"http://127.0.0.1:{service.dashboard_address.rpartition(':')[2]}"
+
+
+def to_json(shown: msgspec.Struct) -> str:
+    return msgspec.json.encode(shown).decode()
 
 
 def load_settings() -> Loaded:

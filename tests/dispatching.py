@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 
@@ -115,11 +116,12 @@ class Dispatcher:
     """One process of `dispatcher run`. Use with `async with`, or start and kill it by hand."""
 
     def __init__(self, place: Place, **settings: object) -> None:
-        self.port = free_port()
+        self.port, self.api_port = free_ports(2)
         self.program: tuple[str, ...] = (sys.executable, "-m", "dispatcher")
         self.arguments: tuple[str, ...] = ("run",)
         self.folder = ROOT
-        self._environment = place.environment(LISTEN_ADDRESS=f"127.0.0.1:{self.port}", **settings)
+        addresses = {"LISTEN_ADDRESS": f"127.0.0.1:{self.port}", "DASHBOARD_ADDRESS": f"127.0.0.1:{self.api_port}"}
+        self._environment = place.environment(**{**addresses, **settings})
         self._log = place.folder / f"dispatcher-{self.port}.log"
         self._process: asyncio.subprocess.Process | None = None
 
@@ -173,6 +175,18 @@ class Dispatcher:
                 return answer.status, await answer.text()
         except (aiohttp.ClientError, TimeoutError) as fault:
             return 0, str(fault)
+
+    async def explain(self, task_id: object) -> tuple[int, dict[str, Any]]:
+        """Status and body of the API's explanation of a row."""
+        return await self.api(f"tasks/{task_id}/explain")
+
+    async def api(self, path: str) -> tuple[int, Any]:
+        """Status and body of GET /api/v1/`path`."""
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session,
+            session.get(f"http://127.0.0.1:{self.api_port}/api/v1/{path}") as answer,
+        ):
+            return answer.status, await answer.json()
 
     async def metric(self, name: str, **labels: str) -> float:
         """Sum of a metric's samples with these labels."""

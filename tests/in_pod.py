@@ -1,7 +1,8 @@
 """`python -m tests.in_pod run`: `dispatcher run` with the login of a Pod.
 
 Kubernetes mounts the account's files at a fixed path. Tests must not write there, so `ACCOUNT_FOLDER` names another
-folder. `python -m tests.in_pod quick` has the pauses of `tests.quick_dispatcher`. Everything else is the program.
+folder. `python -m tests.in_pod quick` has the pauses of `tests.quick_dispatcher`. `python -m tests.in_pod janitor` is
+the janitor with the pauses of `tests.quick_janitor`. Everything else is the program.
 """
 
 import os
@@ -12,8 +13,10 @@ from dispatcher.app import App
 from dispatcher.cli import load_settings, turn
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import in_cluster
+from dispatcher.programs import janitor
 from dispatcher.runtime.signals import stop_on_signals
 from dispatcher.settings.definition import Settings
+from tests import quick_janitor
 from tests.controlplane.cluster import ControlPlane
 from tests.quick_dispatcher import shorten
 
@@ -29,10 +32,14 @@ def write_account(folder: Path, plane: ControlPlane, *, token: str, namespace: s
     return {"ACCOUNT_FOLDER": str(folder), "KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
 
 
-async def run(settings: Settings, account: Path) -> None:
+def client_of(account: Path) -> KubeClient:
     login = in_cluster(account)
     assert login is not None, "the variables of a Pod are missing"
-    client = KubeClient(login)
+    return KubeClient(login)
+
+
+async def run(settings: Settings, account: Path) -> None:
+    client = client_of(account)
     app = App(settings, client)
     try:
         await app.run(stop_on_signals())
@@ -41,7 +48,19 @@ async def run(settings: Settings, account: Path) -> None:
         await client.close()
 
 
+async def run_janitor(settings: Settings, account: Path) -> None:
+    client = client_of(account)
+    quick_janitor.shorten()
+    made = janitor.Janitor(settings, client)
+    try:
+        await janitor.serve(made, client, settings, stop_on_signals())
+    finally:
+        await made.close()
+        await client.close()
+
+
 if __name__ == "__main__":
     if "quick" in sys.argv:
         shorten()
-    turn(run(load_settings().settings, Path(os.environ["ACCOUNT_FOLDER"])))
+    program = run_janitor if "janitor" in sys.argv else run
+    turn(program(load_settings().settings, Path(os.environ["ACCOUNT_FOLDER"])))

@@ -26,6 +26,8 @@ RUN_BY: Final[Mapping[tuple[str, str], str]] = {
     (AUTHOR, "SELECT"): "test_calls_on_the_page_are_valid_in_the_database",
     (AUTHOR, "ask"): "test_code_blocks_of_the_page_are_in_the_examples",
     (SUBMITTER, "INSERT"): "test_statements_of_the_submitters_page_work_on_a_row",
+    (SUBMITTER, "SELECT reason"): "test_submitter_asks_why_a_row_waits",
+    (SUBMITTER, "SELECT attempt"): "test_submitter_asks_what_became_of_the_launches_of_a_row",
     (OPERATOR, "psql"): "test_logins_of_the_operators_page_do_their_work",
     (OPERATOR, "REVOKE"): "test_statements_of_the_operators_page_change_roles_and_queues",
     (OPERATOR, "UPDATE"): "test_statements_of_the_operators_page_change_roles_and_queues",

@@ -1,15 +1,22 @@
 """`python -m tests.quick_dispatcher run`: `dispatcher run` with shorter pauses, so that a test waits less.
 
 The first backoff is 2 s instead of 10. A refused Pod ends its launch after 3 s instead of 60. A row rests for 4 s at
-most instead of 30. A missing row is looked for each second instead of each ten. Everything else is the program itself.
-Unit tests test its own pauses.
+most instead of 30. A missing row is looked for each second instead of each ten. The least START_DEADLINE_SECONDS is 2 s
+instead of 10. Everything else is the program itself. Unit tests test its own pauses.
 """
 
 from datetime import timedelta
 
-from dispatcher import cli
+from msgspec.structs import replace
+
+from dispatcher import app, cli
 from dispatcher.jobs import outcome, resting, unstarted
+from dispatcher.jobs.observed import Rules
+from dispatcher.programs.startup import rules_of
+from dispatcher.settings.definition import JobSettings
 from dispatcher.sweep import plan
+
+LEAST_START_DEADLINE = 10
 
 
 def shorten() -> None:
@@ -17,6 +24,12 @@ def shorten() -> None:
     vars(unstarted)["POD_REFUSED"] = timedelta(seconds=3)
     vars(resting)["REST_SECONDS"] = 4
     vars(plan)["CONFIRM_EVERY"] = timedelta(seconds=1)
+    vars(app)["rules_of"] = quick_rules_of
+
+
+def quick_rules_of(jobs: JobSettings) -> Rules:
+    rules = rules_of(jobs)
+    return replace(rules, start_deadline_seconds=2) if rules.start_deadline_seconds == LEAST_START_DEADLINE else rules
 
 
 if __name__ == "__main__":

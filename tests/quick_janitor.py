@@ -7,7 +7,12 @@ the program itself. `tests/unit/test_janitor_pace.py` tests its own pace.
 from dispatcher import cli
 from dispatcher.programs import janitor
 
-if __name__ == "__main__":
+
+def shorten() -> None:
     vars(janitor)["EVERY_SECONDS"] = 1
     vars(janitor)["SHARE"] = 2
+
+
+if __name__ == "__main__":
+    shorten()
     cli.main()

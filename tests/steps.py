@@ -107,10 +107,22 @@ async def held(dispatcher: Dispatcher, reason: str, count: int = 1, seconds: flo
     await wait_for(are_held, f"{count} rows held for {reason}", seconds, check=dispatcher.check)
 
 
+async def waits_for(dispatcher: Dispatcher, task_id: object, reason: str, seconds: float = 60) -> None:
+    """Waits until the row is explained by this reason. Metrics count rows whose status is `waiting` alone."""
+
+    await dispatcher.ready()
+
+    async def is_told() -> bool:
+        status, found = await dispatcher.explain(task_id)
+        return status == 200 and found["reason"] == reason
+
+    await wait_for(is_told, f"row {task_id} waits for {reason}", seconds, check=dispatcher.check)
+
+
 async def looks_again(dispatcher: Dispatcher, count: int = 5) -> None:
     """Waits until `count` more cycles have ended."""
     before = await dispatcher.metric("dispatcher_cycle_seconds_count")
-    await shows(dispatcher, "dispatcher_cycle_seconds_count", before + count)
+    await shows(dispatcher, "dispatcher_cycle_seconds_count", before + count, 10 + 3 * count)
 
 
 async def fails_again(dispatcher: Dispatcher, component: str, count: int) -> None:

@@ -5,20 +5,19 @@ another submitter, whatever their number.
 * If a submitter's first rows are held, its window becomes wider. The size is remembered, so that the next cycle reads
   as many rows at once. No position is remembered, because ids commit out of order.
 * All wide windows of a cycle share a budget of rows. Submitters that get nothing come first in the next cycle.
-* A wide window is read again only after a pause, which grows with the number of held rows. Otherwise ten thousand bad
-  rows of one submitter would slow down the cycles of all.
+* Windows that are full of held rows have a smaller budget, and rests in between (`wide_reads`). Otherwise ten thousand
+  held rows of one submitter would slow down the cycles of all.
 """
 
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import Final, NamedTuple
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
 from dispatcher.admission.gates import over_submitter_cap
 from dispatcher.admission.heads import (
-    FIRST_WINDOW,
+    LEAST_WINDOW,
     ROUNDS,
     WIDEST_WINDOW,
     Head,
@@ -30,49 +29,38 @@ from dispatcher.admission.heads import (
     queue_submitter,
     sort_key,
 )
+from dispatcher.admission.wide_reads import Pace, WideRead
 from dispatcher.model.verdicts import HoldReason
 
-LEAST_WINDOW: Final = 20
-WIDE_ROWS_A_SECOND: Final = 5000
-"""Held rows of one submitter for each second of pause between two of its wide reads."""
 WIDE_ROWS_A_LOOK: Final = 100_000
-
-
-class WideRead(NamedTuple):
-    """The last read beyond a submitter's first rows.
-
-    at: time of the read, by the database's clock.
-    held: number of held rows by reason.
-    """
-
-    at: datetime
-    held: Mapping[HoldReason, int]
-
-    @property
-    def until(self) -> datetime:
-        """The earliest time of the next wide read.
-
-        Rows that wait for their submitter's cap do not count: the next row to launch comes after them. Rows with a Job
-        under way do not count either: they are not in `held`.
-        """
-        bad = sum(count for reason, count in self.held.items() if reason is not HoldReason.SUBMITTER_CAP)
-        return self.at + timedelta(seconds=bad / WIDE_ROWS_A_SECOND)
+HELD_ROWS_A_LOOK: Final = 10_000
+"""In windows that are full of held rows, or were not read yet. One of them may be wider."""
+TOLD_OF_A_QUEUE: Final = 100
+"""Held rows of a queue whose holds are kept, in equal parts for its submitters."""
 
 
 class SubmitterScan:
-    """Remembers the window of each submitter and the time of its last wide read."""
+    """Remembers the window of each submitter and its last wide read."""
 
     def __init__(self, wanted: int) -> None:
         self._wanted = wanted
+        self._pace = Pace()
         self._windows: dict[QueueSubmitter, int] = {}
         self._denied: dict[QueueSubmitter, int] = {}
         self._wide_reads: dict[QueueSubmitter, WideRead] = {}
 
-    async def heads(self, index: Index, judge: Judge, queues: Sequence[str]) -> dict[str, tuple[Head, bool]]:
-        """The head of each queue, and whether held rows may still hide other rows of the queue."""
-        first = first_windows(await index.submitters(queues))
-        wide = {key for key in first if self._may_widen(key, judge)}
-        budget = Budget(WIDE_ROWS_A_LOOK, self._denied)
+    async def heads(
+        self, index: Index, judge: Judge, queues: Sequence[str], window: int
+    ) -> dict[str, tuple[Head, bool]]:
+        """The head of each queue, and whether held rows may still hide other rows of the queue.
+
+        window: how many first rows of a queue are read.
+        """
+        first = first_windows(await index.submitters(queues), window)
+        below_cap = [key for key in first if over_submitter_cap(*key, judge.snapshot) is None]
+        useful = [key for key in below_cap if key in self._wide_reads and self._wide_reads[key].is_of_use]
+        paced = self._pace.in_turn(set(below_cap).difference(useful), self._wide_reads, judge.snapshot.now)
+        budget, wide = Budget(useful, paced, self._denied), {*useful, *paced}
         windows = first | budget.grant({key: self._windows[key] for key in wide if key in self._windows})
         read: dict[QueueSubmitter, Head] = {}
         farthest = dict(first)
@@ -94,12 +82,6 @@ class SubmitterScan:
         """The head with the counts of the last wide read. They stay until the next wide read."""
         last = self._wide_reads.get(key)
         return msgspec.structs.replace(head, held=last.held) if last is not None and held_count(head) >= first else head
-
-    def _may_widen(self, key: QueueSubmitter, judge: Judge) -> bool:
-        """False: the submitter is at its cap, or its pause after a wide read is not over."""
-        last = self._wide_reads.get(key)
-        rests = last is not None and last.at <= judge.snapshot.now < last.until
-        return not rests and over_submitter_cap(*key, judge.snapshot) is None
 
     async def _read(
         self, index: Index, judge: Judge, windows: Mapping[QueueSubmitter, int]
@@ -125,25 +107,21 @@ class SubmitterScan:
         farthest: Mapping[QueueSubmitter, int],
         judge: Judge,
     ) -> None:
-        """Stores window and time of each wide read. Keys without a wide read keep their old values."""
-        known, wide_reads = self._windows, self._wide_reads
+        """Stores each wide read and its window. Keys without a wide read keep their old values."""
+        known, wide_reads, now = self._windows, self._wide_reads, judge.snapshot.now
         self._windows, self._wide_reads = {}, {}
+        new = dict[QueueSubmitter, WideRead]()
         for key, head in read.items():
             if farthest[key] > first[key]:
                 self._windows |= window_for(key, head, first[key])
-                if is_done(head, farthest[key]):
-                    self._wide_reads[key] = WideRead(judge.snapshot.now, head.held)
+                new[key] = WideRead(now, head.read_count, head.held)
                 continue
             if key in known:
                 self._windows[key] = known[key]
             if key in wide_reads and over_submitter_cap(*key, judge.snapshot) is None:
                 self._wide_reads[key] = wide_reads[key]
-
-
-def is_done(head: Head, window: int) -> bool:
-    """Whether a wide read needs no further rows: all kinds were judged, and a row was found or all rows were read."""
-    is_all = head.read_count < window or window >= WIDEST_WINDOW
-    return (is_all or bool(head.launchable)) and HoldReason.NEXT_CYCLE not in head.held
+        self._wide_reads |= new
+        self._pace.charge(new, now)
 
 
 def window_for(key: QueueSubmitter, head: Head, first: int) -> dict[QueueSubmitter, int]:
@@ -155,22 +133,43 @@ def window_for(key: QueueSubmitter, head: Head, first: int) -> dict[QueueSubmitt
 class Budget:
     """The number of rows that all wide windows of one cycle may read together."""
 
-    def __init__(self, rows: int, urgent: Container[QueueSubmitter]) -> None:
-        """`urgent`: keys that the last cycle denied. They come first."""
+    def __init__(
+        self, useful: Iterable[QueueSubmitter], paced: Sequence[QueueSubmitter], urgent: Container[QueueSubmitter]
+    ) -> None:
+        """Keys whose windows are worth a read, and the other keys in their order.
+
+        urgent: keys that the last cycle denied. They come first among the useful ones.
+        """
         self.denied: dict[QueueSubmitter, int] = {}
-        self._left = rows
-        self._urgent = urgent
+        self._useful = sorted(useful, key=lambda key: (key not in urgent, key))
+        self._paced = paced
+        self._widest: QueueSubmitter | None = None
+        self._left = WIDE_ROWS_A_LOOK
+        self._left_held = HELD_ROWS_A_LOOK
 
     def grant(self, windows: Mapping[QueueSubmitter, int]) -> dict[QueueSubmitter, int]:
         """The windows that fit into the rest of the budget. The other windows are noted in `denied`."""
-        granted: dict[QueueSubmitter, int] = {}
-        for key in sorted(windows, key=lambda key: (key not in self._urgent, key)):
-            if windows[key] <= self._left:
-                granted[key] = windows[key]
-                self._left -= windows[key]
-            else:
-                self.denied[key] = windows[key]
+        useful = [key for key in self._useful if key in windows and self._takes(windows[key])]
+        paced = [key for key in self._paced if key in windows and self._takes_held(key, windows[key])]
+        granted = {key: windows[key] for key in (*useful, *paced)}
+        self.denied |= {key: width for key, width in windows.items() if key not in granted}
         return granted
+
+    def _takes(self, width: int) -> bool:
+        if width > self._left:
+            return False
+        self._left -= width
+        return True
+
+    def _takes_held(self, key: QueueSubmitter, width: int) -> bool:
+        """The first key of all may be as wide as it likes. The keys after the first one that does not fit wait."""
+        if self._widest is None:
+            self._widest = key
+        if key != self._widest and width > self._left_held:
+            self._left_held = 0
+            return False
+        self._left_held -= width
+        return True
 
 
 def merged(queue: str, read: Mapping[QueueSubmitter, Head], first: Mapping[QueueSubmitter, int]) -> tuple[Head, bool]:
@@ -181,8 +180,9 @@ def merged(queue: str, read: Mapping[QueueSubmitter, Head], first: Mapping[Queue
     for head in own.values():
         held.update(head.held)
     is_hidden = any(held_count(head) >= first[key] for key, head in own.items())
+    told = [one for head in own.values() for one in head.told[: max(1, TOLD_OF_A_QUEUE // len(own))]]
     roomless = min((head.roomless for head in own.values() if head.roomless is not None), key=sort_key, default=None)
-    return Head(sum(head.read_count for head in own.values()), launchable, held, roomless), is_hidden
+    return Head(sum(head.read_count for head in own.values()), launchable, held, told, roomless), is_hidden
 
 
 def held_count(head: Head) -> int:
@@ -190,7 +190,7 @@ def held_count(head: Head) -> int:
     return head.read_count - len(head.launchable)
 
 
-def first_windows(keys: Sequence[QueueSubmitter]) -> dict[QueueSubmitter, int]:
-    """The first window of each key: an equal part of FIRST_WINDOW, at least LEAST_WINDOW rows."""
+def first_windows(keys: Sequence[QueueSubmitter], window: int) -> dict[QueueSubmitter, int]:
+    """The first window of each key: an equal part of the queue's window, at least LEAST_WINDOW rows."""
     of_queue = Counter(queue for queue, _ in keys)
-    return {key: max(LEAST_WINDOW, FIRST_WINDOW // of_queue[key[0]]) for key in keys}
+    return {key: max(LEAST_WINDOW, window // of_queue[key[0]]) for key in keys}

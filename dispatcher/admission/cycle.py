@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
+import msgspec
 from msgspec import Struct
 
 from dispatcher.admission.gates import Candidate, judge
@@ -17,14 +18,16 @@ class Plan(Struct, frozen=True):
     launches: candidates to launch, in their order.
     holds: the holds of the other rows, by task.
     ends: objects to delete.
+    after: the snapshot after all admissions.
     """
 
     launches: tuple[Candidate, ...]
     holds: Mapping[int, Hold]
     ends: tuple[End, ...]
+    after: ClusterSnapshot
 
     def with_ends(self, more: Iterable[End]) -> "Plan":
-        return Plan(self.launches, self.holds, (*self.ends, *more))
+        return msgspec.structs.replace(self, ends=(*self.ends, *more))
 
 
 def plan_cycle(snapshot: ClusterSnapshot, candidates: Iterable[Candidate]) -> Plan:
@@ -43,4 +46,4 @@ def plan_cycle(snapshot: ClusterSnapshot, candidates: Iterable[Candidate]) -> Pl
             snapshot = snapshot.with_launch(candidate.group, candidate.pod, is_new=not candidate.is_repeat)
         else:
             holds[candidate.task.id] = verdict
-    return Plan(tuple(launches), holds, tuple(ends))
+    return Plan(tuple(launches), holds, tuple(ends), snapshot)

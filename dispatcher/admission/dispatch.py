@@ -24,12 +24,13 @@ from dispatcher.admission.cycle import Plan, plan_cycle
 from dispatcher.admission.gates import Candidate
 from dispatcher.admission.heads import Index
 from dispatcher.admission.kinds import learn_kinds
+from dispatcher.admission.last_cycle import LastCycle, QueueReason, candidate_of, held_since, tell
 from dispatcher.admission.orders import make_orders
 from dispatcher.admission.ports import DispatchPorts, Jobs, P, Picture, Rows
 from dispatcher.admission.probes import plan_pauses, plan_taken_back
 from dispatcher.admission.room import Room, room_of
 from dispatcher.admission.room_view import RoomView
-from dispatcher.admission.scan import Scan
+from dispatcher.admission.scan import Found, Scan
 from dispatcher.admission.shares import holders, plan_shares
 from dispatcher.admission.snapshot import (
     Allowance,
@@ -43,9 +44,9 @@ from dispatcher.model.amounts import NOTHING
 from dispatcher.model.jobs import End
 from dispatcher.model.launches import InFlight, Order, PodKind, ToCome
 from dispatcher.model.snapshot import ClusterView
-from dispatcher.model.tasks import Request, Task
+from dispatcher.model.tasks import Request, Status, Task
 from dispatcher.model.verdicts import PARKED, Hold, HoldReason
-from dispatcher.runtime.metrics import CYCLE_SECONDS, CYCLE_TASKS, PARKED_TASKS, QUEUE_SHARE, WAITING_TASKS
+from dispatcher.runtime.metrics import CYCLE_SECONDS, CYCLE_TASKS, PARKED_TASKS, QUEUE_SHARE
 from dispatcher.runtime.rate import Bucket
 from dispatcher.settings.definition import AdmissionSettings
 
@@ -64,16 +65,22 @@ class Decision(Struct, frozen=True):
 
     candidates: the rows that were judged.
     plan: launches, holds and deletes.
+    found: the result of the scan.
+    resting: waiting rows with a Job under way that were not judged.
     orders: one order for each launch; empty on a replica that does not lead.
-    held: number of held rows by queue and reason.
+    held: number of held waiting rows by queue and reason.
+    parked: number of parked rows by reason.
     due: seconds until the next row with a `run_at` is due.
     shares: what each queue has in flight, as a share of the cluster.
     """
 
     candidates: Sequence[Candidate]
     plan: Plan
+    found: Found
+    resting: Sequence[int]
     orders: Sequence[Order]
-    held: Mapping[tuple[str, HoldReason], int]
+    held: Mapping[QueueReason, int]
+    parked: Mapping[HoldReason, int]
     due: float
     shares: Mapping[str, float] = {}
 
@@ -84,9 +91,10 @@ class Decision(Struct, frozen=True):
 
 
 class Dispatch(Generic[P]):
-    """Runs cycles. Between cycles it keeps only sizes and counters, never rows or Jobs.
+    """Runs cycles. The next cycle uses only sizes and counters of the last one, never its rows or Jobs.
 
     waits_for_room: whether the last cycle held a row that no node, or no ResourceQuota, had room for.
+    last: the last cycle, for those who ask why a row waits; None: there was none.
     """
 
     def __init__(self, ports: DispatchPorts, jobs: Jobs[P], settings: AdmissionSettings, bucket: Bucket) -> None:
@@ -96,6 +104,7 @@ class Dispatch(Generic[P]):
         self._bucket = bucket
         self._scan = Scan(BATCH)
         self.waits_for_room = False
+        self.last: LastCycle | None = None
         self._last_room: tuple[RoomView, Mapping[PodKind, int], Sequence[Claim], Room] | None = None
         self._claims = Claims()
         self._paused_since: Mapping[str, datetime] = {}
@@ -115,8 +124,10 @@ class Dispatch(Generic[P]):
             CYCLE_SECONDS.observe(time.perf_counter() - began)
             self.waits_for_room = any(reason in FOR_ROOM for _, reason in decision.held)
             leads = term != 0 and self._ports.lead.term() == term
+            self.last = last_cycle(decision, picture, self.last, leads=leads)
             await self._act(picture, decision, leads=leads, deletes=leads and not view.stale)  # 5 act
             report(decision)
+            self._ports.tell(self.last)
             return self._pause(decision)  # 6 when to run again
 
     def _held_at_most(self, view: ClusterView) -> int:
@@ -152,11 +163,14 @@ class Dispatch(Generic[P]):
         plan = plan_cycle(snapshot, candidates).with_ends(self._taken_back(picture, snapshot))
         self._plan_claims(found.roomless, view, room, picture)
         orders = await self._orders(rows, plan, requests)
-        held = found.held + Counter((tasks[id_].queue, hold.reason) for id_, hold in plan.holds.items())
-        resting_in = Counter(row.queue for id_, row in resting.items() if id_ not in tasks)
-        held += Counter({(queue, HoldReason.LAUNCHED): number for queue, number in resting_in.items()})
-        due, shares = seconds_until(rows.frame.next_due, rows.now), snapshot.shares
-        return Decision(candidates, plan, orders, held, due, {name: shares.of_queue(name) for name in snapshot.queues})
+        holds = [(tasks[id_], hold.reason) for id_, hold in plan.holds.items()]
+        held = found.held + Counter((task.queue, reason) for task, reason in holds if task.status is Status.WAITING)
+        rests = {id_: row.queue for id_, row in resting.items() if row.is_waiting and id_ not in tasks}
+        held += Counter((queue, HoldReason.LAUNCHED) for queue in rests.values())
+        parked = Counter(reason for _, reason in (*holds, *found.held.elements()) if reason in PARKED)
+        due = seconds_until(rows.frame.next_due, rows.now)
+        shares = {name: snapshot.shares.of_queue(name) for name in snapshot.queues}
+        return Decision(candidates, plan, found, list(rests), orders, held, parked, due, shares)
 
     def _taken_back(self, picture: Picture, snapshot: ClusterSnapshot) -> Sequence[End]:
         self._paused_since = plan_pauses(self._paused_since, snapshot.queues.values(), snapshot.now)
@@ -183,7 +197,7 @@ class Dispatch(Generic[P]):
             max_pending=settings.max_pending,
             is_strict=settings.pending_mode == "any",
             load=plan_load(holders(in_flight.every)),
-            shares=plan_shares(in_flight.every, room.size if room is not None else NOTHING),
+            shares=plan_shares(in_flight.with_room, room.size if room is not None else NOTHING),
             pending=plan_pending(view, in_flight, settings.pending_grace_seconds),
             allowance=Allowance(self._bucket.left(self._ports.clock()), brakes.places(BATCH)),
             not_ready=self._not_ready(view) or brakes.api,
@@ -213,15 +227,8 @@ class Dispatch(Generic[P]):
     async def _candidates(self, rows: Index, picture: Picture, tasks: Mapping[int, Task]) -> list[Candidate]:
         unknown = {task.kind: task.id for task in tasks.values() if picture.known_offer(task.kind) is None}
         await learn_kinds(rows, picture, list(unknown.values()))
-        return [
-            Candidate(
-                task,
-                picture.known_offer(task.kind) or NOT_JUDGED,
-                picture.judge_row(task),
-                picture.tried_at(task.id),
-            )
-            for task in sorted(tasks.values(), key=lambda task: (picture.tried_at(task.id), task.priority, task.id))
-        ]
+        ordered = sorted(tasks.values(), key=lambda task: (picture.tried_at(task.id), task.priority, task.id))
+        return [candidate_of(task, picture) for task in ordered]
 
     async def _orders(self, rows: Rows, plan: Plan, requests: Mapping[int, Request]) -> list[Order]:
         """The orders for the planned launches. A replica that does not lead only plans."""
@@ -243,21 +250,39 @@ def seconds_until(due: datetime | None, now: datetime) -> float:
     return (due - now).total_seconds() if due else float("inf")
 
 
-NOT_JUDGED: Final = Hold(HoldReason.NEXT_CYCLE, "its kind is not judged yet")
 FOR_ROOM: Final = frozenset({HoldReason.NEVER_FITS, HoldReason.NO_ROOM_NOW, HoldReason.QUOTA_EXCEEDED})
 COMES_AGAIN: Final = frozenset({HoldReason.RATE_LIMITED, HoldReason.NEXT_CYCLE})
+
+
+def last_cycle(decision: Decision, picture: Picture, before: LastCycle | None, *, leads: bool) -> LastCycle:
+    """The cycle, as it is kept for those who ask."""
+    plan, found, rows = (
+        decision.plan,
+        decision.found,
+        {candidate.task.id: candidate.task for candidate in decision.candidates},
+    )
+    holds = ((rows[id_], hold) for id_, hold in plan.holds.items() if not runs(rows[id_], hold))
+    last = before.told if before else {}
+    told = {id_: last[id_] for id_ in decision.resting if id_ in last}
+    told |= {id_: one for id_, one in last.items() if one.queue in found.unread and one.hold.reason in PARKED}
+    told |= tell([*found.told, *holds], last, plan.after.now)
+    launched = frozenset(candidate.task.id for candidate in plan.launches)
+    since = held_since(decision.held, plan.after, before.since if before else {})
+    return LastCycle(plan.after, picture, told, launched, decision.held, since, leads, found.whole)
+
+
+def runs(task: Task, hold: Hold) -> bool:
+    """Whether the row is held because its container runs. Such a row does not wait."""
+    return task.status is Status.PROCESSING and hold.reason is HoldReason.LAUNCHED
 
 
 def report(decision: Decision) -> None:
     """Sets the gauges for the rows that this cycle judged: the heads of the queues."""
     plan = decision.plan
-    WAITING_TASKS.clear()
     QUEUE_SHARE.clear()
     PARKED_TASKS.clear()
-    for (queue, reason), number in decision.held.items():
-        WAITING_TASKS.labels(queue, reason).set(number)
-        if reason in PARKED:
-            PARKED_TASKS.labels(reason).inc(number)
+    for reason, number in decision.parked.items():
+        PARKED_TASKS.labels(reason).set(number)
     for queue, share in decision.shares.items():
         QUEUE_SHARE.labels(queue).set(share)
     CYCLE_TASKS.labels("admit").set(len(plan.launches))

@@ -1,6 +1,6 @@
 """The gates, in their fixed order. A gate judges one candidate by the snapshot: a hold, or None to let it pass."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Final
 
@@ -11,7 +11,7 @@ from dispatcher.admission.snapshot import ClusterSnapshot
 from dispatcher.model.jobs import LaunchGroup
 from dispatcher.model.launches import JobsVerdict, Launch, Offer, PodKind
 from dispatcher.model.needs import PodNeeds
-from dispatcher.model.tasks import Task
+from dispatcher.model.tasks import Queue, Task
 from dispatcher.model.verdicts import Admit, Hold, HoldReason, Verdict
 
 
@@ -73,8 +73,11 @@ def due(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
 
 
 def paused(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
-    until = snapshot.queue(candidate.task.queue).paused_until
-    return hold_until(until) if is_paused(until, snapshot.now) else None
+    return paused_queue(snapshot.queue(candidate.task.queue), snapshot.now)
+
+
+def paused_queue(queue: Queue, now: datetime) -> Hold | None:
+    return hold_until(queue.paused_until) if is_paused(queue.paused_until, now) else None
 
 
 def blind(_: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
@@ -121,6 +124,10 @@ def over_queue_cap(queue: str, snapshot: ClusterSnapshot) -> Hold | None:
 
 
 def job_cap(_: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
+    return over_job_cap(snapshot)
+
+
+def over_job_cap(snapshot: ClusterSnapshot) -> Hold | None:
     return over(HoldReason.JOB_CAP, snapshot.load.total, snapshot.max_jobs)
 
 
@@ -227,11 +234,24 @@ BEFORE_CAPS: Final = GATES[: GATES.index(never_fits)]
 
 def judge(candidate: Candidate, snapshot: ClusterSnapshot) -> Verdict:
     """The first hold, or Admit."""
-    for gate in (*BEFORE_CAPS, rate, batch) if candidate.is_repeat else GATES:
-        if (hold := gate(candidate, snapshot)) is not None:
-            return hold
-    assert isinstance(candidate.jobs.verdict, Launch)
-    return Admit()
+    hold = next(every_hold(candidate, snapshot), None)
+    assert hold is not None or isinstance(candidate.jobs.verdict, Launch)
+    return hold or Admit()
+
+
+def every_hold(candidate: Candidate, snapshot: ClusterSnapshot) -> Iterator[Hold]:
+    """What holds the candidate, in the order of the gates. The first one is told as the row's reason."""
+    gates = (*BEFORE_CAPS, rate, batch) if candidate.is_repeat else GATES
+    return (hold for gate in gates if (hold := gate(candidate, snapshot)) is not None)
+
+
+def holds_of_queue(name: str, snapshot: ClusterSnapshot) -> Iterator[Hold]:
+    """What holds all rows of a queue alike, in the order of the gates."""
+    holds = (
+        paused_queue(snapshot.queue(name), snapshot.now), snapshot.not_ready, over_queue_cap(name, snapshot),
+        over_job_cap(snapshot),
+    )  # fmt: skip
+    return (hold for hold in holds if hold is not None)
 
 
 def over(reason: HoldReason, count: int, cap: int | None) -> Hold | None:

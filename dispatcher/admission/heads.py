@@ -21,14 +21,25 @@ from dispatcher.model.verdicts import Hold, HoldReason
 
 K = TypeVar("K")
 FIRST_WINDOW: Final = 200
+"""First rows of a queue that every cycle reads."""
+FIRST_ROWS: Final = 5000
+"""First rows of all queues together. With more than 25 queues, their windows are smaller."""
+LEAST_WINDOW: Final = 20
+LEAST_TOLD: Final = 5
 WIDEST_WINDOW: Final = 50_000
 ROUNDS: Final = 4
 KINDS_A_LOOK: Final = 3000
 """New kinds that one cycle judges: about 20 ms of work. Rows of further kinds wait for the next cycle."""
 MOST_ROOMLESS: Final = 50
 """Kinds of Pods of one submitter in one queue for which one cycle searches in vain."""
+TOLD_ROWS: Final = 500
+"""Held rows of all queues together whose holds are kept for those who ask."""
+HeldRow = tuple[IndexedRow, Hold]
 QueueSubmitter = tuple[str, str]
 """(queue, submitter): key of the rows of one submitter in one queue."""
+
+
+NOT_JUDGED: Final = Hold(HoldReason.NEXT_CYCLE, "its kind is not judged yet")
 
 
 class Index(Kinds, Protocol):
@@ -51,12 +62,14 @@ class Head(Struct, frozen=True):
     read_count: number of rows that were read.
     launchable: the rows that may be launched, in their order.
     held: number of the other rows by reason.
+    told: the first of them, each with its hold.
     roomless: the first row that waits for room; None: there is none.
     """
 
     read_count: int = 0
     launchable: Sequence[IndexedRow] = ()
     held: Mapping[HoldReason, int] = {}
+    told: Sequence[HeldRow] = ()
     roomless: IndexedRow | None = None
 
 
@@ -68,6 +81,7 @@ class Judge:
         self.snapshot = snapshot
         self._offers = offers
         self._known = known
+        self.told_of_a_queue = max(LEAST_TOLD, TOLD_ROWS // max(1, len(snapshot.queues)))
         self._unjudged = KINDS_A_LOOK
         self._roomless: dict[QueueSubmitter, set[PodNeeds]] = defaultdict(set)
 
@@ -82,40 +96,56 @@ class Judge:
         """The rows that may be launched together, and the reasons of the other rows."""
         launchable: list[IndexedRow] = []
         held: Counter[HoldReason] = Counter()
+        told: list[HeldRow] = []
         chosen: Counter[QueueSubmitter] = Counter()
         roomless: IndexedRow | None = None
         for row in rows:
             if self._known.get(row.id) == row.attempt:
                 continue
-            hold = self._hold(row) or over_submitter_cap(
-                *queue_submitter(row), self.snapshot, chosen[queue_submitter(row)]
-            )
+            hold = self._hold(row, chosen[queue_submitter(row)])
             if hold is None:
                 launchable.append(row)
                 chosen[queue_submitter(row)] += 1
-            else:
-                held[hold.reason] += 1
-                if roomless is None and hold.reason is HoldReason.NO_ROOM_NOW:
-                    roomless = row
-        return Head(len(rows), launchable, held, roomless)
+                continue
+            held[hold.reason] += 1
+            if len(told) < self.told_of_a_queue:
+                told.append((row, hold))
+            if roomless is None and hold.reason is HoldReason.NO_ROOM_NOW:
+                roomless = row
+        return Head(len(rows), launchable, held, told, roomless)
 
     def pod_of(self, row: IndexedRow) -> PodKind:
         """The Pod that a launch of the row would have."""
         return pod_of(row, self._offers.known_offer(row.kind))
 
-    def _hold(self, row: IndexedRow) -> Hold | None:
+    def _hold(self, row: IndexedRow, chosen: int) -> Hold | None:
+        """The first hold in the order of the gates. `chosen`: rows of its submitter that may be launched before it."""
         offer = self._offers.known_offer(row.kind)
         if isinstance(offer, Hold):
             return offer
-        return self._offers.refused(row) or shared_hold(row, offer, self.snapshot) or self._without_room(row, offer)
+        if offer is None:
+            return NOT_JUDGED
+        group = LaunchGroup(row.queue, offer.template, offer.image)
+        if hold := self._offers.refused(row) or group_failing(group, self.snapshot):
+            return hold
+        hold = self._lack(row, offer, chosen)
+        return hold and (self.snapshot.not_ready or hold)
 
-    def _without_room(self, row: IndexedRow, offer: Offer | None) -> Hold | None:
+    def _lack(self, row: IndexedRow, offer: Offer, chosen: int) -> Hold | None:
+        """The hold of a row for which a node is too small, a cap or a quota is used up, or the nodes are full."""
+        room = self._without_room(row, offer)
+        if room is not None and room.reason is HoldReason.NEVER_FITS:
+            return room
+        cap = over_submitter_cap(*queue_submitter(row), self.snapshot, chosen)
+        return cap or shared_hold(row.queue, offer, self.snapshot) or room
+
+    def _without_room(self, row: IndexedRow, offer: Offer) -> Hold | None:
         """The hold of a row that no node has room for.
 
         A search takes up to a millisecond, and rows can ask for any amount. So a submitter that has many kinds of Pods
         without room gets no further search: its other rows stay in line.
         """
-        room, needs = self.snapshot.room, offer.needs if offer else None
+        room, needs = self.snapshot.room, offer.needs
         if room is None or needs is None or room.is_kept_for(row.id):
             return None
         roomless = self._roomless[queue_submitter(row)]
@@ -126,6 +156,11 @@ class Judge:
                 return None
             roomless.add(needs)
         return without_room(row.id, pod_of(row, offer), self.snapshot)
+
+
+def first_window(queues: int) -> int:
+    """How many first rows of each of so many queues are read."""
+    return max(LEAST_WINDOW, min(FIRST_WINDOW, FIRST_ROWS // max(queues, 1)))
 
 
 def may_hide_rows(head: Head, window: int, wanted: int) -> bool:
@@ -162,16 +197,9 @@ def take_turns(groups: Iterable[Sequence[IndexedRow]]) -> list[IndexedRow]:
     return [row for _, _, row in sorted(ranked, key=lambda place: place[:2])]
 
 
-def shared_hold(row: IndexedRow, offer: Offer | None, snapshot: ClusterSnapshot) -> Hold | None:
-    """A hold that all rows of a launch group, or with equal needs, share. The gates judge the rows that are read."""
-    if offer is None:
-        return Hold(HoldReason.NEXT_CYCLE)
-    group = LaunchGroup(row.queue, offer.template, offer.image)
-    return (
-        group_failing(group, snapshot)
-        or over_quota(offer.needs, snapshot)
-        or too_many_stuck(row.queue, offer.shape, snapshot)
-    )
+def shared_hold(queue: str, offer: Offer, snapshot: ClusterSnapshot) -> Hold | None:
+    """A hold that all rows of a queue with equal needs share."""
+    return over_quota(offer.needs, snapshot) or too_many_stuck(queue, offer.shape, snapshot)
 
 
 def pod_of(row: IndexedRow, offer: Offer | Hold | None) -> PodKind:

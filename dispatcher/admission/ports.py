@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from dispatcher.admission.claims import Claim
 from dispatcher.admission.heads import Index, Offers
+from dispatcher.admission.last_cycle import AskedPicture, LastCycle
 from dispatcher.admission.orders import Histories, PlacementPlanner
 from dispatcher.admission.room_view import RoomView
 from dispatcher.model.jobs import End, LaunchGroup
@@ -36,9 +37,11 @@ class RestingRow(Protocol):
     def attempt(self) -> int: ...
     @property
     def queue(self) -> str: ...
+    @property
+    def is_waiting(self) -> bool: ...
 
 
-class Picture(Offers, Protocol):
+class Picture(Offers, AskedPicture, Protocol):
     """The Jobs stage's immutable picture of one cycle: judges rows by their Jobs."""
 
     @property
@@ -50,8 +53,6 @@ class Picture(Offers, Protocol):
     def probes(self) -> Iterable[Probe]: ...
     def runs(self) -> Iterable[Run]: ...
     def launch_groups(self, tasks: Mapping[int, Task]) -> tuple[frozenset[LaunchGroup], frozenset[LaunchGroup]]: ...
-    def tried_at(self, task_id: int) -> float: ...
-    def judge_row(self, task: Task) -> JobsVerdict: ...
 
 
 P = TypeVar("P", bound=Picture)
@@ -92,6 +93,7 @@ class DispatchPorts(Struct, frozen=True):
     room: nodes and their free amounts now; None: room is not judged.
     quotas: the ResourceQuotas of the namespace of Jobs; none if they are not known.
     claims: the claims as NodeReservations; None: nobody enforces them.
+    tell: hears of each cycle after it has acted.
     clock: this process's clock, in seconds.
     """
 
@@ -105,4 +107,5 @@ class DispatchPorts(Struct, frozen=True):
     room: Callable[[], RoomView | None] = lambda: None
     quotas: Callable[[], tuple[Quota, ...]] = tuple
     claims: ClaimObjects | None = None
+    tell: Callable[[LastCycle], None] = lambda _: None
     clock: Clock = elapsed

@@ -6,18 +6,19 @@ read by submitter.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from msgspec import Struct
 
 from dispatcher.admission.by_submitter import SubmitterScan
 from dispatcher.admission.gates import is_paused, over_queue_cap
 from dispatcher.admission.heads import (
-    FIRST_WINDOW,
     Head,
+    HeldRow,
     Index,
     Judge,
     Offers,
+    first_window,
     grouped,
     may_hide_rows,
     queue_of,
@@ -36,12 +37,18 @@ class Found(Struct, frozen=True):
 
     ids: rows to read, best first.
     held: number of held rows by queue and reason.
+    told: the first held rows of each queue, each with its hold.
     roomless: the first row of each queue that waits for room, with its Pod.
+    unread: queues that were not read, because they are paused or at their cap.
+    whole: queues of which all due rows were read, and are held or in `ids`.
     """
 
     ids: Sequence[int]
     held: Counter[tuple[str, HoldReason]]
+    told: Sequence[HeldRow] = ()
     roomless: Mapping[int, PodKind] = {}
+    unread: Set[str] = frozenset()
+    whole: Set[str] = frozenset()
 
 
 class Scan:
@@ -57,15 +64,20 @@ class Scan:
         judge = Judge(offers, snapshot, known)
         queues = open_queues(snapshot)
         apart = {queue for queue in queues if queue in self._hidden or snapshot.queue(queue).fair_submitters}
-        heads = await self._in_order(index, judge, [queue for queue in queues if queue not in apart])
-        hidden = [queue for queue in queues if queue in apart or self._is_hidden(heads[queue])]
-        by_submitter = await self._by_submitter.heads(index, judge, hidden) if hidden else {}
+        window = first_window(len(queues))
+        heads = await self._in_order(index, judge, [queue for queue in queues if queue not in apart], window)
+        hidden = [queue for queue in queues if queue in apart or may_hide_rows(heads[queue], window, self._wanted)]
+        by_submitter = await self._by_submitter.heads(index, judge, hidden, window) if hidden else {}
         self._hidden = frozenset(queue for queue, (_, is_hidden) in by_submitter.items() if is_hidden)
         heads |= {queue: head for queue, (head, _) in by_submitter.items()}
         held = {(queue, reason): n for queue, head in heads.items() for reason, n in head.held.items()}
         fitting = {queue: self._fitting(queue, head.launchable, judge) for queue, head in heads.items()}
         roomless = {row.id: judge.pod_of(row) for head in heads.values() if (row := head.roomless) is not None}
-        return Found(self._choose(fitting, judge), Counter(held), roomless)
+        told = tuple(one for head in heads.values() for one in head.told[: judge.told_of_a_queue])
+        ids = self._choose(fitting, judge)
+        in_order = {queue: head for queue, head in heads.items() if queue not in by_submitter}
+        whole = {queue for queue, head in in_order.items() if head.read_count < window and is_chosen(head, set(ids))}
+        return Found(ids, Counter(held), told, roomless, snapshot.queues.keys() - queues, whole)
 
     def _choose(self, fitting: Mapping[str, Sequence[IndexedRow]], judge: Judge) -> list[int]:
         """Half of the rows by fair shares, the other half in turns: rows that cannot be launched hide no queue."""
@@ -74,14 +86,11 @@ class Scan:
         fair = first_of(line, judge.pod_of, judge.snapshot.shares, self._wanted)
         return list(dict.fromkeys(row.id for row in (*fair, *take_turns(fitting.values()))))[: 2 * self._wanted]
 
-    async def _in_order(self, index: Index, judge: Judge, queues: Sequence[str]) -> dict[str, Head]:
-        windows = dict.fromkeys(queues, FIRST_WINDOW)
+    async def _in_order(self, index: Index, judge: Judge, queues: Sequence[str], window: int) -> dict[str, Head]:
+        windows = dict.fromkeys(queues, window)
         rows = grouped(await index.indexed_rows(windows), queue_of) if windows else {}
         await judge.learn(index, rows.values())
         return {queue: judge.head(rows.get(queue, ())) for queue in queues}
-
-    def _is_hidden(self, head: Head) -> bool:
-        return may_hide_rows(head, FIRST_WINDOW, self._wanted)
 
     def _fitting(self, name: str, launchable: Sequence[IndexedRow], judge: Judge) -> Sequence[IndexedRow]:
         """At most as many rows as the queue's cap allows. More would take the places of other queues' rows."""
@@ -93,6 +102,11 @@ class Scan:
             return launchable[:most]
         line = between_submitters(name, launchable, judge.pod_of, sort_key)
         return first_of(line, judge.pod_of, snapshot.shares, most)
+
+
+def is_chosen(head: Head, ids: Set[int]) -> bool:
+    """Whether all rows that may be launched are among those to read."""
+    return all(row.id in ids for row in head.launchable)
 
 
 def open_queues(snapshot: ClusterSnapshot) -> list[str]:

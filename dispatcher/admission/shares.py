@@ -20,7 +20,7 @@ ONE_JOB: Final[Amounts] = MappingProxyType({"pods": 1000})
 
 
 class Shares(Struct, frozen=True):
-    """Requested amounts of all unfinished Jobs and unseen creates.
+    """Requested amounts of all unfinished Jobs and unseen creates, without those whose Pods have ended.
 
     size: what all nodes have.
     by_queue: by queue.

@@ -10,12 +10,16 @@ would launch again: the next launch takes that run over.
 Not guaranteed: that the Jobs are current. The caller lists them live and judges again before each call.
 """
 
+from collections.abc import Mapping
 from datetime import timedelta
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Final
 
+import msgspec
 from msgspec import Struct
 
+from dispatcher.jobs.launch_ends import LaunchEnd
 from dispatcher.jobs.observed import TaskWithJobs, due_at
 from dispatcher.jobs.outcome import count_earlier_launches
 from dispatcher.jobs.picture import JobsPicture
@@ -24,6 +28,8 @@ from dispatcher.model.launches import Launch
 from dispatcher.model.tasks import Status, Task
 from dispatcher.model.verdicts import PARKED, Hold, HoldReason
 
+Ends = Mapping[str, LaunchEnd]
+NO_ENDS: Final[Ends] = MappingProxyType({})
 STALE: Final = timedelta(seconds=60)
 """A run whose Job is over may be returned after this time without a heartbeat. The database checks this again."""
 
@@ -58,14 +64,23 @@ class Closing(Struct, frozen=True):
     error: str = ""
 
 
-def plan_closing(picture: JobsPicture, task: Task, patience: timedelta, refusal: Hold | None = None) -> Closing | None:
+def plan_closing(
+    picture: JobsPicture, task: Task, patience: timedelta, refusal: Hold | None = None, ends: Ends = NO_ENDS
+) -> Closing | None:
     """The janitor's call for a row; None: no call.
 
     patience: time that a parked row waits for a person.
     refusal: why the template, the policy or the API server allow no Job for the row. A refusal counts only if the table
         of outcomes would launch.
+    ends: what ended launches, by UID of the Job.
     """
     row = TaskWithJobs(task, picture.jobs_of(task), picture.cluster)
+    closing = plan_call(row, picture, patience, refusal)
+    return with_cause(closing, row.job, ends) if closing else None
+
+
+def plan_call(row: TaskWithJobs, picture: JobsPicture, patience: timedelta, refusal: Hold | None) -> Closing | None:
+    task = row.task
     verdict = picture.judge_row(task).verdict
     if task.cancel_requested_at is not None:
         return plan_cancel(row)
@@ -136,3 +151,12 @@ def has_waited(row: TaskWithJobs, patience: timedelta) -> bool:
 def error_text(hold: Hold) -> str:
     """The text for the row's `error`. It begins with the stable reason code."""
     return f"{hold.reason}: {hold.detail}"
+
+
+def with_cause(closing: Closing, job: Job | None, ends: Ends) -> Closing:
+    """The call with what ended the launch that was judged, and with the end of its output, in the error."""
+    end = ends.get(job.uid) if job is not None and closing.error else None
+    if job is None or end is None:
+        return closing
+    lines = [f"{closing.error}; launch {job.launch}: {end.reason}", end.output]
+    return msgspec.structs.replace(closing, error="\n".join(filter(None, lines)))

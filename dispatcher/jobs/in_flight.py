@@ -25,11 +25,13 @@ class JobCounts(Struct, frozen=True):
 
     every: all of them.
     unplaced: those for whose Pods kube-scheduler looks for a node.
+    ended: those whose Pods have ended. The Job controller finishes such a Job a moment later.
     podless: those that should have a Pod and have none.
     """
 
     every: Counts
     unplaced: Counts
+    ended: Counts
     podless: int
 
 
@@ -41,7 +43,7 @@ def count_in_flight(counted: JobCounts, cluster: ObservedCluster, creates: Colle
         key = one.queue, one.submitted_by, one.offer.shape, one.offer.needs
         every[key] += 1
         unplaced[key] += one.name not in placed
-    return InFlight(by_kind(every), by_kind(unplaced), len(creates), counted.podless)
+    return InFlight(by_kind(every), by_kind(unplaced), by_kind(counted.ended), len(creates), counted.podless)
 
 
 def by_kind(counts: Counts) -> dict[PodKind, int]:
@@ -53,8 +55,9 @@ def count_jobs(jobs: Iterable[Job], cluster: ObservedCluster) -> JobCounts:
 
     A refused Pod does not exist, so it needs no node. Every cycle counts every Job: hence one loop, and local names.
     """
-    every, unplaced, podless, active = Counts(), Counts(), 0, Phase.ACTIVE
+    every, unplaced, ended, podless, active = Counts(), Counts(), Counts(), 0, Phase.ACTIVE
     pods = cluster.pods
+    over = {uid for uid, own in pods.items() if all(pod.has_ended for pod in own)}
     idle = {uid for uid, own in pods.items() if any(has_node(pod) or pod.deleting for pod in own)}
     idle.update(cluster.refusals)
     for job in jobs:
@@ -62,9 +65,11 @@ def count_jobs(jobs: Iterable[Job], cluster: ObservedCluster) -> JobCounts:
             key = job.queue, job.submitted_by, job.shape, job.needs
             every[key] = every.get(key, 0) + 1
             podless += not job.suspended and job.uid not in pods
+            if job.uid in over:
+                ended[key] = ended.get(key, 0) + 1
             if job.phase is active and job.uid not in idle and not (job.suspended or job.deleting):
                 unplaced[key] = unplaced.get(key, 0) + 1
-    return JobCounts(every, unplaced, podless)
+    return JobCounts(every, unplaced, ended, podless)
 
 
 def count_to_come(jobs: Iterable[Job], cluster: ObservedCluster, creates: Iterable[Unseen]) -> ToCome:

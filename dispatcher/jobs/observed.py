@@ -100,7 +100,7 @@ def due_at(task: Task) -> datetime:
 
 
 def stage(job: Job, pods: Sequence[Pod], now: datetime, refusal: PodRefusal | None = None) -> str:
-    """The progress of a launch for people: one word, and the server's words if it refuses the Pod."""
+    """The progress of a launch for people: one word, and what the cluster says about it."""
     if job.suspended:
         return "Suspended"
     if not pods and refusal is not None:
@@ -108,9 +108,14 @@ def stage(job: Job, pods: Sequence[Pod], now: datetime, refusal: PodRefusal | No
     if not pods:
         is_young = now - job.created_at < POD_APPEARS_IN  # the Job controller has a queue of its own
         return "Ending" if job.is_finished else "Starting" if is_young else "Starting: its Job has no Pod yet"
-    pod = pods[0]
+    return stage_of_pod(pods[0])
+
+
+def stage_of_pod(pod: Pod) -> str:
     if pod.phase != "Pending":
         return "Running"
     if pod.unschedulable_since:
-        return "Unschedulable"
-    return "ImagePull" if pod.waiting_reason in CANNOT_START else "Starting"
+        return f"Unschedulable: {pod.waiting_message}" if pod.waiting_message else "Unschedulable"
+    if pod.waiting_reason in CANNOT_START:
+        return ": ".join(filter(None, ("ImagePull", pod.waiting_reason, pod.waiting_message)))
+    return "Starting"

@@ -14,7 +14,7 @@ from dispatcher.jobs.observed import CANNOT_START
 from dispatcher.model.cluster import Pod
 from dispatcher.model.jobs import Job, Phase
 from dispatcher.model.launches import JobsVerdict
-from dispatcher.model.tasks import Task
+from dispatcher.model.tasks import Status, Task
 from dispatcher.model.verdicts import Hold, HoldReason
 
 REST_SECONDS: Final = 30
@@ -25,12 +25,14 @@ class Rest(Struct, frozen=True):
 
     attempt: attempt of the row.
     queue: queue of the row.
+    is_waiting: whether the row was `waiting` when it was judged.
     version: resourceVersion of its Job. Another version ends the rest.
     until: end of the rest, in seconds of this process's clock.
     """
 
     attempt: int
     queue: str
+    is_waiting: bool
     version: str
     until: float
 
@@ -53,7 +55,8 @@ def plan_rest(task: Task, job: Job, pods: Iterable[Pod], now: float, left: float
     """A rest of 15 to 30 s, spread by task id. Before the start: at most `left` seconds, to the start deadline."""
     has_started = any(pod.phase != "Pending" for pod in pods)
     most = REST_SECONDS * (0.5 + task.id % 16 / 32)
-    return Rest(task.attempt, task.queue, job.resource_version, now + (most if has_started else min(most, left)))
+    until = now + (most if has_started else min(most, left))
+    return Rest(task.attempt, task.queue, task.status is Status.WAITING, job.resource_version, until)
 
 
 def still_resting(

@@ -44,6 +44,11 @@ class Unseen(Struct, frozen=True):
         return LaunchGroup(self.queue, self.offer.template, self.offer.image)
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether the row waits, as far as this process knows. Its container starts after the answer."""
+        return True
+
+    @property
     def is_answered(self) -> bool:
         return self.resource_version is not None
 

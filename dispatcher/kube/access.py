@@ -21,7 +21,7 @@ Rule = tuple[str, str, tuple[str, ...]]
 OF_JOBS: Final[tuple[Rule, ...]] = (
     ("batch", "jobs", ("get", "list", "watch", "create", "delete", "patch")),
     ("", "pods", ("delete",)),
-    ("", "events", ("list",)),
+    ("", "events", ("list", "create")),
     ("", "resourcequotas", ("list", "watch")),
 )
 WITHOUT_CLUSTER: Final[tuple[Rule, ...]] = (("", "pods", ("list", "watch")),)
@@ -30,6 +30,11 @@ OF_CLUSTER: Final[tuple[Rule, ...]] = (
     ("", "pods", ("list", "watch")),
     ("scheduling.k8s.io", "priorityclasses", ("list", "watch")),
 )
+FOR_PEOPLE: Final = frozenset({
+    ("configmaps", "create"), ("configmaps", "get"), ("configmaps", "update"),
+    ("events", "create"),
+})  # fmt: skip
+"""Launches go on without these. The log and the status tell that they are missing."""
 
 
 class Question(Struct, frozen=True):
@@ -52,6 +57,9 @@ def questions(namespace: str, lease: LeaseName, *, with_nodes: bool) -> Iterator
     yield Question(LEASES_GROUP, "leases", "create", lease.namespace)
     for verb in ("get", "update"):
         yield Question(LEASES_GROUP, "leases", verb, lease.namespace, lease.name)
+    yield Question("", "configmaps", "create", lease.namespace)
+    for verb, name in (("update", "status"), ("update", "reasons"), ("get", "reasons")):
+        yield Question("", "configmaps", verb, lease.namespace, f"{lease.installation}-{name}")
     for group, resource, verbs in OF_CLUSTER if with_nodes else ():
         yield from (Question(group, resource, verb) for verb in verbs)
 
@@ -65,21 +73,26 @@ class Review(Struct, frozen=True):
 
 
 class Access:
-    """The check of our rights. `fault` names the missing verbs and is empty if none is missing."""
+    """The check of our rights.
+
+    missing: the missing verbs; empty if none is missing.
+    fault: those of them without which nothing can be launched.
+    """
 
     def __init__(self, client: KubeClient, namespace: str, lease: LeaseName, *, with_nodes: bool) -> None:
         self._client = client
         self._questions = tuple(questions(namespace, lease, with_nodes=with_nodes))
-        self.fault = "not asked yet"
+        self.fault = self.missing = "not asked yet"
 
     async def check(self) -> None:
-        """Asks for every verb. `fault` also tells if the API server cannot be asked."""
+        """Asks for every verb. Both texts also tell if the API server cannot be asked."""
         try:
             missing = [asked for asked in self._questions if not await self._may(asked)]
         except ClusterError as fault:
-            self.fault = str(fault)
+            self.fault = self.missing = str(fault)
             return
-        self.fault = "; ".join(told(missing))
+        self.missing = "; ".join(told(missing))
+        self.fault = "; ".join(told(one for one in missing if (one.resource, one.verb) not in FOR_PEOPLE))
 
     async def _may(self, asked: Question) -> bool:
         attributes = {field: value for field, value in msgspec.structs.asdict(asked).items() if value}

@@ -6,12 +6,12 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from dispatcher.kube.client import KubeClient
+from dispatcher.kube.client import KubeClient, Reply
 from dispatcher.model.errors import ClusterRefused
 from dispatcher.model.notices import Notice
 from dispatcher.runtime.metrics import EVENTS
 
-VERSIONS: Final = {"Pod": "v1", "NodeReservation": "dispatcher.internal/v1alpha1"}
+VERSIONS: Final = {"Job": "batch/v1", "Pod": "v1", "NodeReservation": "dispatcher.internal/v1alpha1"}
 """apiVersion of each kind that we write Events about."""
 KNOWN: Final = 409
 BUSY, BROKEN = 429, 500
@@ -32,22 +32,23 @@ class Events:
         Raises ClusterError if a later try may succeed. A final refusal only goes to the log, for example while the
         namespace is being deleted.
         """
+        reply, path, body = await self._create(notice)
+        if reply.status == KNOWN:
+            reply = await self._client.request("PATCH", path, body, seconds=5)
+        note_outcome(reply, notice)
+
+    async def tell_once(self, notice: Notice) -> None:
+        """Writes one Event for an object and a reason. An earlier one stays as it is. Raises as `tell` does."""
+        reply, _, _ = await self._create(notice)
+        if reply.status != KNOWN:
+            note_outcome(reply, notice)
+
+    async def _create(self, notice: Notice) -> tuple[Reply, str, bytes]:
+        """The answer, the path of the Event, and the Event."""
         event = self._event(notice)
         namespace, name = event["metadata"]["namespace"], event["metadata"]["name"]
-        path = f"/api/v1/namespaces/{namespace}/events"
-        body = msgspec.json.encode(event)
-        reply = await self._client.request("POST", path, body, seconds=5)
-        if reply.status == KNOWN:
-            reply = await self._client.request("PATCH", f"{path}/{name}", body, seconds=5)
-        try:
-            reply.expect(f"write event {name}")
-        except ClusterRefused as fault:
-            if fault.status == BUSY or fault.status >= BROKEN:
-                raise
-            EVENTS.labels(notice.reason, "refused").inc()
-            log.warning("event not written", about=notice.name, reason=notice.reason, fault=str(fault))
-        else:
-            EVENTS.labels(notice.reason, "written").inc()
+        path, body = f"/api/v1/namespaces/{namespace}/events", msgspec.json.encode(event)
+        return await self._client.request("POST", path, body, seconds=5), f"{path}/{name}", body
 
     def _event(self, notice: Notice) -> dict[str, Any]:
         namespace, _, name = notice.name.partition("/")
@@ -64,6 +65,19 @@ class Events:
             "lastTimestamp": now,
             "count": 1,
         }
+
+
+def note_outcome(reply: Reply, notice: Notice) -> None:
+    """Counts the answer. Raises ClusterError if a later try may succeed."""
+    try:
+        reply.expect(f"write the event {notice.reason} of {notice.name}")
+    except ClusterRefused as fault:
+        if fault.status == BUSY or fault.status >= BROKEN:
+            raise
+        EVENTS.labels(notice.reason, "refused").inc()
+        log.warning("event not written", about=notice.name, reason=notice.reason, fault=str(fault))
+    else:
+        EVENTS.labels(notice.reason, "written").inc()
 
 
 def name_of(notice: Notice, name: str) -> str:

@@ -30,18 +30,22 @@ log = structlog.get_logger(component="kube.lease")
 
 
 class LeaseName(Struct, frozen=True):
-    """Namespace and name of an installation's lease.
+    """Where an installation's lease stands.
 
     The lease is in the namespace of our programs, so that accounts that only create Jobs cannot write it.
     """
 
     namespace: str
-    name: str
+    installation: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.installation}-leader"
 
 
 def lease_of(installation: str, namespace: str) -> LeaseName:
     """Name of the lease. `namespace`: our ServiceAccount's namespace, or outside a cluster the namespace of Jobs."""
-    return LeaseName(namespace, f"{installation}-leader")
+    return LeaseName(namespace, installation)
 
 
 class Lease:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from dispatcher.kube.needs import NEVER, needs_of
+from dispatcher.kube.pod_ends import end_of, waiting_message
 from dispatcher.kube.pod_requests import asked_of, taken
 from dispatcher.kube.wire import (
     UNREADABLE,
@@ -27,7 +28,7 @@ from dispatcher.kube.wire import (
 from dispatcher.model import identity as ids
 from dispatcher.model.amounts import NOTHING, amounts
 from dispatcher.model.capacity import BoundPod
-from dispatcher.model.cluster import LONG_AGO, NO_LABELS, Node, Pod, PriorityClass
+from dispatcher.model.cluster import ENDED, LONG_AGO, NO_LABELS, Node, Pod, PriorityClass
 from dispatcher.model.jobs import Job, Phase
 from dispatcher.model.needs import CORDON, Taint
 from dispatcher.model.reservations import keys_of
@@ -35,7 +36,6 @@ from dispatcher.model.reservations import keys_of
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"
 LARGEST_ID: Final = 2**63 - 1
 DEFAULT_SCHEDULER: Final = "default-scheduler"
-ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
 def read_job(raw: bytes | msgspec.Raw) -> Job | None:
@@ -126,7 +126,9 @@ def own_pod_of(wire: WirePod) -> Pod:
         scheduled_at=scheduled_at(status.conditions),
         unschedulable_since=unschedulable_since(status.conditions),
         waiting_reason=waiting_reason([*(status.init_container_statuses or ()), *statuses]),
+        waiting_message=waiting_message(wire) if status.phase == "Pending" else "",
         had_run=any(has_run(s.state) or has_run(s.last_state) for s in named),
+        end=end_of(wire),
         deleting=meta.deletion_timestamp is not None,
     )
 

@@ -144,8 +144,13 @@ class WireJob(Wire, frozen=True):
 
 
 class ContainerState(Wire, frozen=True):
+    """State of a container. `message`, `exit_code` and `finished_at`: of one that has ended."""
+
     reason: str = ""
+    message: str = ""
     started_at: Moment | None = None
+    finished_at: Moment | None = None
+    exit_code: int = 0
 
 
 class ContainerStates(Wire, frozen=True):
@@ -166,6 +171,8 @@ class ContainerStatus(Wire, frozen=True):
 
 class PodStatus(Wire, frozen=True):
     phase: str = "Pending"
+    reason: str = ""
+    message: str = ""
     conditions: list[Condition] = []
     nominated_node_name: str = ""
     container_statuses: list[ContainerStatus] | None = None

@@ -53,8 +53,9 @@ class LocalContainer:
         """The state of the container. Returns None if the container was never started."""
         if not (self.folder / "spec.json").exists():
             return None
-        running, pid, is_alive = read(self.folder / "running.json"), self.pid(), self.is_alive()
-        ended = read(self.folder / "ended.json")  # read last: a shim writes it before it ends
+        pid, is_alive = self.pid(), self.is_alive()
+        ended = read(self.folder / "ended.json")  # read after the lock: a shim writes it before it ends
+        running = read(self.folder / "running.json")  # read last: a shim writes it before `ended.json`
         return Seen(
             started_at=running.get("at"),
             ended_at=ended.get("at"),

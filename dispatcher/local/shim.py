@@ -8,7 +8,8 @@ Run as `python -I -S shim.py FOLDER`. The shim needs only the standard library. 
 * `alive`: the shim's pid. The shim locks this file as long as it lives. A pid without a lock means: the shim is gone.
 
 SIGTERM goes to the process alone, as to PID 1 of a container. SIGUSR1 kills all processes of the container at once.
-Both may come before the process exists.
+Both may come before the process exists. They are blocked, and the shim takes them one by one: a Python handler would
+run too late for a signal that comes just before the shim waits for the process.
 """
 
 import contextlib
@@ -21,10 +22,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import FrameType
 
 SUBREAPER = 36  # prctl(PR_SET_CHILD_SUBREAPER): orphans of the container become our children, and none escapes
 PARENT_DEATH = 1  # prctl(PR_SET_PDEATHSIG): the container's process is killed when its shim is
+SIGNALS = frozenset({signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD})
+"""The signals that the shim waits for."""
 SWEEPS = 100
 """Most rounds of killing descendants, which may fork as fast as they are killed."""
 
@@ -33,12 +35,6 @@ class Container:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._child: subprocess.Popen[bytes] | None = None
-        self._early_signals: set[int] = set()
-
-    def listen(self) -> None:
-        """Accepts signals from now on. A signal that comes before the process starts is kept for it."""
-        signal.signal(signal.SIGTERM, self._pass_on)
-        signal.signal(signal.SIGUSR1, self._pass_on)
 
     def run(self) -> None:
         """Runs the container to its end. A container that cannot be started is recorded as ended."""
@@ -55,9 +51,8 @@ class Container:
             self._write("ended", {"fault": message, "at": time.time()})
             return
         self._write("running", {"at": time.time()})
-        for number in self._early_signals:
-            self._pass_on(number)
-        code = self._child.wait()
+        while (code := self._child.poll()) is None:
+            self._pass_on(signal.sigwait(SIGNALS))  # SIGCHLD: it may have ended
         ended_at = time.time()
         self._kill()
         self._write("ended", {"exit_code": code if code >= 0 else 128 - code, "at": ended_at})
@@ -67,12 +62,11 @@ class Container:
         (self._folder / f"{name}.new").write_text(json.dumps(state), encoding="utf-8")
         (self._folder / f"{name}.new").rename(self._folder / f"{name}.json")
 
-    def _pass_on(self, number: int, _: FrameType | None = None) -> None:
-        if self._child is None:
-            self._early_signals.add(number)
-        elif number == signal.SIGUSR1:
+    def _pass_on(self, number: int) -> None:
+        assert self._child is not None
+        if number == signal.SIGUSR1:
             self._kill()
-        else:
+        elif number == signal.SIGTERM:
             self._child.send_signal(number)
 
     def _kill(self) -> None:
@@ -91,8 +85,15 @@ class Container:
                     os.waitpid(pid, 0)
 
 
+def listen() -> None:
+    """Blocks the signals from now on. One that comes before the process starts is kept for it."""
+    signal.signal(signal.SIGCHLD, lambda *_: None)  # an ignored signal may be dropped even while it is blocked
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+
+
 def bind_to_parent() -> None:
     """Runs in the child, before the child becomes the container."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PARENT_DEATH, signal.SIGKILL, 0, 0, 0)
 
@@ -106,8 +107,8 @@ def children() -> list[int]:
 
 
 def main(folder: Path) -> None:
+    listen()
     container = Container(folder)
-    container.listen()
     with (folder / "alive").open("a") as alive:
         fcntl.flock(alive, fcntl.LOCK_EX)  # waits: the kubelet tests the lock, and a second shim finds the work done
         if any((folder / f"{name}.json").exists() for name in ("running", "ended")):

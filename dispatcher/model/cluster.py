@@ -13,6 +13,31 @@ from dispatcher.model.needs import Taint
 NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 LONG_AGO: Final = datetime.fromisoformat("1970-01-02T00:00:00+00:00")
 """Stands for a time that an object does not have. kubelet reports 1970-01-01 for a container that never started."""
+ENDED: Final = frozenset({"Succeeded", "Failed"})
+"""Phases of Pods whose containers run no more."""
+
+
+class PodEnd(Struct, frozen=True, kw_only=True):
+    """How a Pod failed, in Kubernetes' words.
+
+    reason, message: why its node or the cluster ended it, such as Evicted; empty: its containers ended by themselves.
+    container: the container that failed: `task`, or the first one that failed; empty: none did.
+    exit_code: its exit code; None: it never ran.
+    cause: why it ended, such as OOMKilled or Error.
+    output: its termination message, which is the end of its log by default; at most 2 KiB.
+    memory_limit: its limit of memory as the Pod has it; empty: none.
+    started_at, ended_at: None: not known.
+    """
+
+    reason: str = ""
+    message: str = ""
+    container: str = ""
+    exit_code: int | None = None
+    cause: str = ""
+    output: str = ""
+    memory_limit: str = ""
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
 
 
 class Pod(Struct, frozen=True, kw_only=True):
@@ -24,7 +49,9 @@ class Pod(Struct, frozen=True, kw_only=True):
     scheduled_at: when it got its node; None without a node, or if its condition does not say.
     unschedulable_since: when kube-scheduler found no node for it.
     waiting_reason: why a container cannot start, such as ImagePullBackOff; empty while it starts normally.
+    waiting_message: the same in words, or why kube-scheduler finds no node.
     had_run: whether the process of its container `task` existed.
+    end: how it failed; None: it has not.
     """
 
     name: str
@@ -39,8 +66,15 @@ class Pod(Struct, frozen=True, kw_only=True):
     scheduled_at: datetime | None = None
     unschedulable_since: datetime | None = None
     waiting_reason: str = ""
+    waiting_message: str = ""
     had_run: bool = False
+    end: PodEnd | None = None
     deleting: bool = False
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it holds no room any more."""
+        return self.phase in ENDED
 
 
 class PodRefusal(Struct, frozen=True):

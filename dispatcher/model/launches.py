@@ -44,14 +44,21 @@ class InFlight(Struct, frozen=True):
 
     every: all of them.
     unplaced: those whose Pods have no node yet, and need one.
+    ended: those whose Pods have ended, so that they hold no room.
     unseen: number of creates that the view does not show yet.
     podless: number of unfinished Jobs that should have a Pod and have none.
     """
 
     every: Mapping[PodKind, int] = {}
     unplaced: Mapping[PodKind, int] = {}
+    ended: Mapping[PodKind, int] = {}
     unseen: int = 0
     podless: int = 0
+
+    @property
+    def with_room(self) -> Mapping[PodKind, int]:
+        """Those that hold room on nodes, or ask for it."""
+        return {pod: left for pod, count in self.every.items() if (left := count - self.ended.get(pod, 0))}
 
 
 class ToCome(Struct, frozen=True):

@@ -56,6 +56,36 @@ class IndexedRow(Struct, frozen=True, gc=False):
     submitted_by: str
 
 
+class Line(Struct, frozen=True):
+    """The place of a waiting row in its queue. All numbers stop at `most`.
+
+    before: waiting and due rows of the queue that come first by priority and id.
+    of: all waiting and due rows of the queue.
+    alike: those that come first and are of the same kind.
+    """
+
+    before: int
+    of: int
+    most: int
+    alike: int = 0
+
+
+class QueueCount(Struct, frozen=True):
+    """The waiting rows of one queue.
+
+    due: rows that are due.
+    not_due: rows whose `run_at` is in the future.
+    oldest: since when the oldest due row waits; None: there is none.
+    note: the operator's note on the queue.
+    """
+
+    queue: str
+    due: int = 0
+    not_due: int = 0
+    oldest: datetime | None = None
+    note: str | None = None
+
+
 class Kind(Struct, frozen=True):
     """The part of a row that a template's bounds are checked against. Rows of one kind get one verdict."""
 

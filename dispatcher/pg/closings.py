@@ -1,5 +1,6 @@
 """The janitor's calls. Each one is a compare-and-set, on a separate session that may write."""
 
+from datetime import datetime
 from typing import Final
 
 from dispatcher.pg.connect import Session, Url
@@ -37,6 +38,23 @@ class Closings:
 
     async def cancel(self, task_id: int, attempt: int, run_digest: bytes) -> str | None:
         return await self._call("cancel", task_id, attempt, run_digest)
+
+    async def told(self, most: int) -> list[tuple[int, int, str, datetime, str]]:
+        """Reasons that were brought over, `most` of them: (task, attempt, reason, since, message)."""
+        async with self._session.use() as connection:
+            return [tuple(row) for row in await connection.fetch(query("told", "janitor"), most)]
+
+    async def tell(self, report: str) -> int | None:
+        """Brings reasons over. Returns the number of changed rows; None: another janitor has brought newer ones."""
+        async with self._session.use() as connection:
+            changed: int | None = await connection.fetchval(query("tell", "janitor"), report)
+        return changed
+
+    async def ended(self, ends: str) -> int:
+        """Writes down what ended launches. Returns the number of launches that were changed."""
+        async with self._session.use() as connection:
+            changed: int = await connection.fetchval(query("ended", "janitor"), ends)
+        return changed
 
     async def delete_old(self, days: int) -> int:
         """Deletes rows that ended `days` ago, one batch at most. Returns their number."""

@@ -6,6 +6,7 @@ that is done may still wait there. The usual measure of lag does not help: it is
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -41,24 +42,24 @@ class Look:
 
     async def indexed_rows(self, windows: Mapping[str, int]) -> list[IndexedRow]:
         """The first waiting rows of each queue. `windows`: most rows by queue."""
-        return await self._all(
+        return await self.all(
             "candidates", lambda row: IndexedRow(*row), list(windows), list(windows.values()), self.now
         )
 
     async def submitters(self, queues: Sequence[str]) -> list[tuple[str, str]]:
         """(queue, submitter) of all submitters with waiting rows in these queues."""
-        return await self._all("submitters", tuple, list(queues), SUBMITTERS)
+        return await self.all("submitters", tuple, list(queues), SUBMITTERS)
 
     async def indexed_rows_of(self, windows: Mapping[tuple[str, str], int]) -> list[IndexedRow]:
         """The first waiting rows of each submitter. `windows`: most rows by (queue, submitter)."""
         parameters = (*columns(list(windows)), list(windows.values()), self.now)
-        return await self._all("candidates_of", lambda row: IndexedRow(*row), *parameters)
+        return await self.all("candidates_of", lambda row: IndexedRow(*row), *parameters)
 
     async def kinds(self, ids: Sequence[int]) -> list[Kind]:
-        return await self._all("kinds", read_kind, ids)
+        return await self.all("kinds", read_kind, ids)
 
     async def tasks(self, ids: Sequence[int]) -> dict[int, Task]:
-        return {task.id: task for task in await self._all("tasks", read_task, ids)} if ids else {}
+        return {task.id: task for task in await self.all("tasks", read_task, ids)} if ids else {}
 
     async def waiting(self, ids: Sequence[int]) -> tuple[dict[int, Task], dict[int, Request]]:
         """`tasks` and `requests` in one query, for rows that are likely to be launched."""
@@ -66,7 +67,7 @@ class Look:
         return {row["id"]: read_task(row) for row in rows}, {row["id"]: read_request(row) for row in rows}
 
     async def requests(self, ids: Sequence[int]) -> dict[int, Request]:
-        return {request.task_id: request for request in await self._all("requests", read_request, ids)}
+        return {request.task_id: request for request in await self.all("requests", read_request, ids)}
 
     async def histories(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], tuple[str, ...]]:
         """Nodes where each (queue, cache key) succeeded last, newest first. Keys without such a node are left out.
@@ -97,18 +98,32 @@ class Look:
         rows = await self._connection.fetch(query("run_digests", "janitor"), ids)
         return {row["id"]: row["run_digest"] for row in rows}
 
-    async def _all(self, name: str, read: Callable[[asyncpg.Record], T], *parameters: Any) -> list[T]:
+    async def with_cause(self, ids: Sequence[int]) -> list[tuple[int, int, int]]:
+        """(task, attempt, launch) of the launches of these rows of which it is known what ended them."""
+        rows = await self._connection.fetch(query("with_cause", "janitor"), ids) if ids else ()
+        return [tuple(row) for row in rows]
+
+    async def all(self, name: str, read: Callable[[asyncpg.Record], T], *parameters: Any) -> list[T]:
+        """The rows of a query, each read by `read`."""
         return [read(row) for row in await self._connection.fetch(query(name), *parameters)]
 
 
-@contextlib.asynccontextmanager
-async def look(session: Session, held_at_most: int = 0) -> AsyncIterator[Look]:
+L = TypeVar("L", bound=Look)
+
+
+def look(session: Session, held_at_most: int = 0) -> AbstractAsyncContextManager[Look]:
     """Opens a snapshot to decide by. `held_at_most`: most held rows in its frame. Raises DatabaseError without one."""
+    return snapshot(session, Look, held_at_most)
+
+
+@contextlib.asynccontextmanager
+async def snapshot(session: Session, kind: type[L], held_at_most: int = 0) -> AsyncIterator[L]:
+    """Opens a snapshot with the queries of `kind`. Raises DatabaseError without one."""
     async with session.use() as connection:
         transaction = connection.transaction(isolation="repeatable_read", readonly=True)
         await transaction.start()
         frame = await connection.fetchrow(query("frame"), list(NEEDED_INDEXES), held_at_most)
-        yield Look(connection, fit(frame))
+        yield kind(connection, fit(frame))
         await transaction.commit()  # no rollback after a fault: the session is dropped; a frozen server never answers
 
 

@@ -11,6 +11,7 @@ count only after they have not changed for a while: a janitor with wrong templat
 """
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
@@ -26,6 +27,7 @@ from dispatcher.kube.credentials import log_in
 from dispatcher.kube.job_api import JobApi, jobs_path, pods_path
 from dispatcher.kube.listing import Resource, list_all
 from dispatcher.kube.objects import read_job, read_pod
+from dispatcher.kube.reflectors import Reflectors
 from dispatcher.model.errors import DispatcherError
 from dispatcher.model.identity import job_selector
 from dispatcher.model.snapshot import ClusterView
@@ -33,6 +35,8 @@ from dispatcher.model.tasks import Task
 from dispatcher.pg.closings import LOCKED, Closings
 from dispatcher.pg.connect import Session
 from dispatcher.pg.tasks import Look, look
+from dispatcher.programs.janitor_ends import EndedLaunch, Ends
+from dispatcher.programs.janitor_reasons import BringingReasons
 from dispatcher.programs.janitor_rows import CLOSED_AT_ONCE, Read, RowReader
 from dispatcher.programs.janitor_trials import Trials
 from dispatcher.programs.startup import catalog_of, database_of, rules_of, site_of
@@ -49,6 +53,7 @@ EVERY_SECONDS, SELDOM_SECONDS = 10, 300
 SHARE: Final = 20
 """Lists take at most one part in SHARE of the time. Lists of many thousand Jobs load the API server."""
 ACTS_AT_ONCE: Final = 8
+WRITTEN_AT_ONCE: Final = 200
 HELD_AT_MOST: Final = 10_000
 STEADY: Final = timedelta(minutes=10)
 
@@ -61,23 +66,38 @@ async def run(settings: Settings, *, dry_run: bool = False) -> None:
         if dry_run:
             await janitor.run_once()
         else:
-            await serve(janitor, settings.service.listen_address, stop_on_signals())
+            await serve(janitor, client, settings, stop_on_signals())
     finally:
         await janitor.close()
         await client.close()
 
 
-async def serve(janitor: "Janitor", address: str, stop: asyncio.Event) -> None:
-    rounds = Rounds("janitor", janitor.run_once, Wake())
+async def serve(janitor: "Janitor", client: KubeClient, settings: Settings, stop: asyncio.Event) -> None:
+    """Runs the rounds until `stop`. The rows are read in one session, and reasons are written in another."""
+    reflectors, calls = Reflectors(client), Closings(database_of(settings.database))
+    place = client.own_namespace or settings.kube.namespace or client.namespace
+    bringing = BringingReasons(reflectors, place, settings.kube.installation, calls)
+    rounds, reasons = (
+        Rounds("janitor", janitor.run_once, Wake()),
+        Rounds("reasons", bringing.run_once, Wake(), is_vital=False),
+    )
     checks = {"janitor": lambda: rounds.fault, "templates": lambda: janitor.catalog.fault}
-    server = await health.serve(health.build_app(checks), address)
+    server = await health.serve(health.build_app(checks), settings.service.listen_address)
+    following = asyncio.create_task(reflectors.run())
     try:
-        running = asyncio.create_task(rounds.run(stop))
-        await asyncio.wait([running, stopped := asyncio.create_task(stop.wait())], return_when=asyncio.FIRST_COMPLETED)
+        running = [asyncio.create_task(one.run(stop)) for one in (rounds, reasons)]
+        stopped = asyncio.create_task(stop.wait())
+        await asyncio.wait([stopped, following, *running], return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
-        rounds.nudge()
-        await running
+        stop.set()
+        for one in (rounds, reasons):
+            one.nudge()
+        await asyncio.gather(*running)
     finally:
+        following.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await following
+        await calls.close()
         await server.cleanup()
 
 
@@ -108,6 +128,7 @@ class Janitor:
         self._dry_run = dry_run
         self._templates_since = elapsed()
         self._trials = Trials(Trial(self._api, site), self._steady_seconds)
+        self._ends = Ends()
         self._reader = RowReader(self.catalog, self._trials, settings.placement, self._patience)
 
     async def close(self) -> None:
@@ -122,12 +143,16 @@ class Janitor:
         pause = pause_after(elapsed() - began)
         async with look(self._session, HELD_AT_MOST) as rows:  # 2 rows second, in one snapshot
             read = await self._reader.read(rows, self._picture(view, rows), are_steady=self._are_templates_steady())
+            self._ends.look(read.picture)
+            ended = await self._ends.unwritten(rows, read.picture, read.tasks.values())
         await self._trials.ask(read.untried, self.catalog.templates)  # 3 dry runs of untried rows
         read = msgspec.structs.replace(read, refusals={**read.refusals, **self._trials.confirmed(read.untried, began)})
         closings = [closing for task in read.tasks.values() if (closing := self._plan(read.picture, task, read))]
         closings = self._reader.in_turn(closings, lambda one: (one.task_id, read.tasks[one.task_id].submitted_by))
         await self._carry_out(closings[:CLOSED_AT_ONCE], read)  # 4 for each row a live list, then one CAS
-        await self._delete_old()  # 5 old rows
+        ended = self._reader.in_turn(ended, lambda one: (one.task, read.tasks[one.task].submitted_by))
+        await self._write_ends(ended[:WRITTEN_AT_ONCE])  # 5 what ended launches
+        await self._delete_old()  # 6 old rows
         return pause
 
     def _refresh(self) -> None:
@@ -157,7 +182,7 @@ class Janitor:
         )
 
     def _plan(self, picture: JobsPicture, task: Task, read: Read) -> Closing | None:
-        return plan_closing(picture, task, self._patience, read.refusals.get(task.id))
+        return plan_closing(picture, task, self._patience, read.refusals.get(task.id), self._ends.known)
 
     async def _carry_out(self, closings: Sequence[Closing], read: Read) -> None:
         """Carries out all closings, even if some fail. Then raises the first fault."""
@@ -185,7 +210,7 @@ class Janitor:
         if not self._dry_run:
             JANITOR_ROWS.labels(outcome).inc()
         log.info("closed" if outcome == closing.act else outcome, task=closing.task_id, act=closing.act, status=status,
-                 attempt=closing.attempt, launch=closing.launch, error=closing.error)  # fmt: skip
+                 attempt=closing.attempt, launch=closing.launch, error=closing.error.partition("\n")[0])  # fmt: skip
 
     async def _call(self, closing: Closing, run_digest: bytes) -> str | None:
         id_, attempt, launch = closing.task_id, closing.attempt, closing.launch
@@ -194,6 +219,16 @@ class Janitor:
         if closing.act is Act.RETURN:
             return await self._closings.give_back(id_, (attempt, launch, run_digest), closing.failures, closing.error)
         return await self._closings.end(id_, (attempt, launch, closing.job_uid), closing.act, closing.error)
+
+    async def _write_ends(self, ended: Sequence[EndedLaunch]) -> None:
+        """Writes down the ends of launches. The output of a container never reaches a log."""
+        if not ended:
+            return
+        if self._dry_run:
+            log.info("would write down what ended launches", launches=len(ended))
+        else:
+            changed = await self._closings.ended(msgspec.json.encode(ended).decode())
+            JANITOR_ROWS.labels("explained").inc(changed)
 
     async def _delete_old(self) -> None:
         if not self._retention_days:

@@ -16,6 +16,11 @@ Check = Callable[[], str]
 """Returns a text that names what is missing; empty if nothing is."""
 
 
+def missing(checks: Mapping[str, Check]) -> dict[str, str]:
+    """What is missing, by the name of the check."""
+    return {name: fault for name, check in checks.items() if (fault := check())}
+
+
 async def healthz(_: web.Request) -> web.Response:
     return web.Response(text="ok\n")
 
@@ -26,10 +31,10 @@ async def metrics(_: web.Request) -> web.Response:
 
 def build_app(checks: Mapping[str, Check]) -> web.Application:
     async def readyz(_: web.Request) -> web.Response:
-        missing = {name: fault for name, check in checks.items() if (fault := check())}
-        if not missing:
+        faults = missing(checks)
+        if not faults:
             return web.Response(text="ok\n")
-        return web.Response(status=503, text="".join(f"{name}: {fault}\n" for name, fault in missing.items()))
+        return web.Response(status=503, text="".join(f"{name}: {fault}\n" for name, fault in faults.items()))
 
     app = web.Application(client_max_size=65536)
     app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", metrics)])

@@ -4,6 +4,7 @@ import asyncio
 import re
 import socket
 import ssl
+from collections.abc import Sequence
 from ipaddress import ip_address
 from typing import Final
 
@@ -18,15 +19,22 @@ HOST: Final = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]+)(?::\d*)?")
 """A name or an address, with or without a port."""
 
 
-async def listen(runner: web.AppRunner, setting: str, address: str, tls: ssl.SSLContext | None = None) -> None:
+async def listen(
+    runner: web.AppRunner,
+    setting: str,
+    address: str,
+    tls: ssl.SSLContext | None = None,
+    names: Sequence[str] | None = None,
+) -> None:
     """Listens at `address` (HOST:PORT), the value of `setting`. An empty host means every interface.
 
-    On loopback the server answers only requests to a name of this machine. Raises SettingsError if it cannot listen.
+    On loopback the server answers only requests to a name of this machine. `names`: further names; if they are given,
+    the rule holds at every address. Raises SettingsError if it cannot listen.
     """
     host, _, port = address.rpartition(":")
     try:
-        if await is_loopback(host.strip("[]")):
-            runner.app.middlewares.append(answering_to(host))
+        if await is_loopback(host.strip("[]")) or names is not None:
+            runner.app.middlewares.append(answering_to(host, *(names or ())))
         await runner.setup()
         await Site(runner, host.strip("[]") or ALL_INTERFACES, int(port), ssl_context=tls).start()
     except OSError as fault:
@@ -41,19 +49,19 @@ async def is_loopback(host: str) -> bool:
     return all(ip_address(str(address[0]).partition("%")[0]).is_loopback for *_, address in found)
 
 
-def answering_to(host: str) -> Middleware:
-    """Middleware that refuses requests to other hosts than `host` and loopback names. It stops DNS rebinding.
+def answering_to(*hosts: str) -> Middleware:
+    """Middleware that refuses requests to other hosts than these and loopback names. It stops DNS rebinding.
 
     A web page can let its own name point to loopback. A browser on this machine then sends us the page's requests, with
     that name as Host.
     """
-    names = dict.fromkeys((*OWN_NAMES, host.lower()))
+    names = dict.fromkeys((*OWN_NAMES, *(host.lower() for host in hosts if host)))
 
     @web.middleware
     async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
         asked = request.headers.getall("Host", [])
         if len(asked) != 1 or name_of(asked[0]) not in names:
-            told = f"Host is {', '.join(asked)[:100]!r}: this server listens on loopback and answers to"
+            told = f"Host is {', '.join(asked)[:100]!r}: this server answers to"
             raise web.HTTPForbidden(text=f"{told} {', '.join(names)} only\n")
         return await handler(request)
 

@@ -7,7 +7,12 @@ from prometheus_client import Counter, Gauge, Histogram
 LATENCY: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 
 WAITING_TASKS: Final = Gauge(
-    "dispatcher_waiting_tasks", "Rows that the last cycle judged and held", ["queue", "reason"]
+    "dispatcher_waiting_tasks",
+    "All waiting rows by reason, on the leader. The rows behind those that a cycle judges are counted every 30 s",
+    ["queue", "reason"],
+)
+OLDEST_WAIT: Final = Gauge(
+    "dispatcher_oldest_wait_seconds", "For how long the oldest due row has waited, on the leader", ["queue"]
 )
 PARKED_TASKS: Final = Gauge("dispatcher_parked_tasks", "Rows that the last cycle judged and parked", ["reason"])
 QUEUE_SHARE: Final = Gauge(
@@ -59,9 +64,14 @@ EXTENDER_REFUSED: Final = Counter(
     ["cause"],
 )
 RESERVATIONS: Final = Gauge("dispatcher_reservations", "NodeReservations, by the phase in their status", ["phase"])
+ESTIMATE_HITS: Final = Counter(
+    "dispatcher_estimate_hits_total",
+    "Estimates of a start that somebody asked for: hit (it started in the range), early, late",
+    ["outcome"],
+)
 EVENTS: Final = Counter(
     "dispatcher_events_total",
-    "Events on Pods and NodeReservations: written, refused (by the API server), dropped (too many at once)",
+    "Events on Jobs, Pods and NodeReservations: written, refused (by the API server), dropped (too many at once)",
     ["reason", "outcome"],
 )
 EXTENDER_IGNORED: Final = Counter(

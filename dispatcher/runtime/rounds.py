@@ -2,7 +2,8 @@
 
 A fault of ours (no database, no API server) ends a round, never the program. The fault is logged, counted and shown by
 readiness, and the next round tries again. Any other exception is a bug. A bug is logged with its trace. After too many
-bugs in a row the program ends, because a restart is then more likely to help.
+bugs in a row the program ends, because a restart is then more likely to help. Rounds that only tell people something
+never end it.
 """
 
 import asyncio
@@ -66,10 +67,14 @@ class Wake:
 class Rounds:
     """Rounds of one component. `run_once` returns the seconds until the next round, at the latest."""
 
-    def __init__(self, name: str, run_once: Callable[[], Coroutine[Any, Any, float]], wake: Wake) -> None:
+    def __init__(
+        self, name: str, run_once: Callable[[], Coroutine[Any, Any, float]], wake: Wake, *, is_vital: bool = True
+    ) -> None:
+        """`is_vital`: whether too many bugs in a row end the program."""
         self.fault = "no round has ended yet"
         self._name = name
         self._run_once = run_once
+        self._is_vital = is_vital
         self._wake = wake
         self._faults = 0
         self._bugs = 0
@@ -91,7 +96,7 @@ class Rounds:
         except Exception as bug:  # the program goes on until BUGS_IN_A_ROW
             self._bugs += 1
             log.exception("a round ended in a bug", rounds=self._name)
-            if self._bugs >= BUGS_IN_A_ROW:
+            if self._bugs >= BUGS_IN_A_ROW and self._is_vital:
                 raise
             return self._note(bug)
         self.fault, self._faults, self._bugs = "", 0, 0

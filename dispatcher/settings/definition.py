@@ -212,6 +212,18 @@ class JanitorSettings:
 @dataclass(frozen=True, kw_only=True)
 class ServiceSettings:
     listen_address: str = setting("LISTEN_ADDRESS", "0.0.0.0:8080", address, "Address of health, readiness and metrics")
+    dashboard_address: str = setting(
+        "DASHBOARD_ADDRESS",
+        "127.0.0.1:8081",
+        address,
+        "Address of the read-only API, which shows the rows of all teams",
+    )
+    dashboard_hosts: tuple[str, ...] = setting(
+        "DASHBOARD_HOSTS", (), words, "Host names under which a proxy asks the API, besides those of the machine itself"
+    )
+    api_url: str = setting(
+        "API_URL", "", http_url, "Where `dispatcher explain` asks; unset: at port 8081 of its own Pod or machine"
+    )
     log_level: str = setting(
         "LOG_LEVEL",
         "info",

@@ -22,6 +22,11 @@ BODIES: dict[str, Callable[[str], Json]] = {
     "leases": lambda name: {"metadata": {"name": name}, "spec": {"holderIdentity": "a", "leaseDurationSeconds": 9}},
     "priorityclasses": lambda name: {"metadata": {"name": name}, "value": 5},
     "resourcequotas": lambda name: {"metadata": {"name": name}, "spec": {"hard": {"pods": "5"}}},
+    "configmaps": lambda name: {"metadata": {"name": name}, "data": {"a": "b"}},
+    "events": lambda name: {
+        "metadata": {"name": name},
+        "involvedObject": {"kind": "Job", "namespace": name.removeprefix("recorded-"), "name": "a"},
+    },
     "secrets": lambda name: {"metadata": {"name": name}, "stringData": {"a": "b"}},
 }
 VALUES = {"labelSelector": "a=b", "limit": "2", "timeout": "8s", "timeoutSeconds": "1"}
@@ -83,7 +88,8 @@ class Asking:
 
     async def _query(self, made: Json) -> dict[str, str]:
         query = dict(part.partition("=")[::2] for part in self._call.query.split())
-        values = {**VALUES, "fieldSelector": "spec.nodeName=a"}
+        field = "metadata.name" if self._resource == "configmaps" else "spec.nodeName"
+        values = {**VALUES, "fieldSelector": f"{field}=a"}
         if "resourceVersion" in query:
             values["resourceVersion"] = str(made["metadata"]["resourceVersion"])
         if "continue" in query:

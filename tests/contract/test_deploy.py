@@ -140,7 +140,8 @@ def test_two_installations_share_no_object_and_have_the_same_rights(tmp_path: Pa
         return {(one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]) for one in objects}
 
     assert places(first).isdisjoint(places(second))
-    moves = {"dispatcher": "second", "dispatcher-jobs": "second-jobs", "dispatcher-leader": "second-of-two-leader"}
+    moves = {"dispatcher": "second", "dispatcher-jobs": "second-jobs"}
+    moves |= {f"dispatcher-{name}": f"second-of-two-{name}" for name in ("leader", "status", "reasons")}
     for account in ("dispatcher", "dispatcher-janitor"):
         there = {
             right._replace(where=moves.get(right.where, right.where), name=moves.get(right.name, right.name))

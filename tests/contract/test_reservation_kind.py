@@ -163,7 +163,7 @@ async def test_kubectl_shows_resources_node_and_target(made: Kept, control_plane
 async def test_status_changes_only_by_its_subresource(made: Kept, control_plane: ControlPlane) -> None:
     await made.make()
     changed = await control_plane.admin("PATCH", f"{made.path}/r", {"status": {"phase": "Landed"}})
-    assert "status" not in changed
+    assert changed.get("status", {}).get("phase") != "Landed"  # an extender of another test may write its own words
     with pytest.raises(KubeFault, match=r"status\.phase"):
         await control_plane.admin("PATCH", f"{made.path}/r/status", {"status": {"phase": "Gone"}})
 

@@ -3,6 +3,7 @@
 The module does not use the dispatcher's client, so a fault of that client cannot hide itself.
 """
 
+import asyncio
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from tests.controlplane.waiting import moment
 
 Json = dict[str, Any]
 MERGE_PATCH = "application/merge-patch+json"
+READY_SECONDS = 5
 UNREACHABLE = (aiohttp.ClientError, TimeoutError, OSError)
 
 
@@ -72,6 +74,14 @@ class Api:
             if answer.status >= 400:
                 raise KubeFault(f"{method} {path}", answer.status, _object(text))
             return _object(text)
+
+    async def is_ready(self) -> bool:
+        """Whether /readyz says so. A server that starts can leave an early request without an answer."""
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                return await self.request("GET", "/readyz") == {"message": "ok"}
+        except (KubeFault, *UNREACHABLE):
+            return False
 
     async def follow(self, path: str, *, labels: str = "") -> AsyncIterator[Change]:
         """All objects at `path`, then their changes, without end. Lists again after every interruption."""

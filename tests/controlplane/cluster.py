@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Self, TypeVar, overload
 
 from tests.controlplane import commands, waiting
-from tests.controlplane.api import UNREACHABLE, Api, Json, KubeFault
+from tests.controlplane.api import Api, Json, KubeFault
 from tests.controlplane.audit import AuditEvent, AuditLog
 from tests.controlplane.binaries import programs
 from tests.controlplane.commands import Layout
@@ -85,13 +85,11 @@ class ControlPlane:
         self._servers[name].start()
 
     async def _ready(self) -> None:
-        await self.wait_for(self._is_ready, "the API server's /readyz", START_SECONDS)
-
-    async def _is_ready(self) -> bool:
         try:
-            return await self.admin("GET", "/readyz") == {"message": "ok"}
-        except (KubeFault, *UNREACHABLE):
-            return False
+            await self.wait_for(self.api.is_ready, "the API server's /readyz", START_SECONDS)
+        except TimeoutError as late:
+            late.add_note(self._servers["kube-apiserver"].last_words())
+            raise
 
     async def _has_controllers(self) -> bool:
         """Whether controllers work: one of them makes the service account of the namespace `default`."""

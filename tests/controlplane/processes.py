@@ -42,8 +42,10 @@ class Server:
     def check(self) -> None:
         """Raises ServerDied if the server was started and has ended."""
         if self._process is not None and (code := self._process.poll()) is not None:
-            tail = self._log.read_text(errors="replace")[-3000:]
-            raise ServerDied(f"{self.name} ended with {code}; the end of its log:\n{tail}")
+            raise ServerDied(f"{self.name} ended with {code}; {self.last_words()}")
+
+    def last_words(self) -> str:
+        return f"the end of the log of {self.name}:\n{self._log.read_text(errors='replace')[-3000:]}"
 
     def kill(self) -> None:
         """Kills the process, also a frozen one. Only etcd has state, in its folder."""

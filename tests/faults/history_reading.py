@@ -204,7 +204,7 @@ async def read_starts(database: Database) -> list[Start]:
     admin = await database.session("admin")
     query = """
     SELECT task_id, attempt, launch, pod_name, encode(run_digest, 'hex'), started_at, ended_at
-    FROM dispatch.task_launches
+    FROM dispatch.task_launches WHERE started_at IS NOT NULL
     """
     return [Start((task, attempt, launch), *rest) for task, attempt, launch, *rest in await admin.fetch(query)]
 

@@ -25,6 +25,7 @@ from tests.steps import (
     no_jobs,
     succeeded,
     template_with,
+    waits_for,
 )
 
 FOREVER = 3600
@@ -69,6 +70,7 @@ async def lose(place: Place, dispatcher: Dispatcher, node: str) -> Json:
     key = "node.kubernetes.io/unreachable"
     gone = {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1}
     template_with(place, "there", {"nodeName": node, "tolerations": [gone]})
+    await dispatcher.ready()
     await insert(place, 1, template="there", env={"PLAY": "hang"})
     pod = await the_pod(place, dispatcher)
     await run_on(place, pod)
@@ -87,7 +89,7 @@ async def test_pod_on_a_lost_node_gets_no_second_pod_until_the_node_is_back(plac
             return "deletionTimestamp" in (await place.control_plane.admin("GET", path))["metadata"]
 
         await wait_for(is_to_go, "the cluster wants its Pod gone", 60, check=dispatcher.check)
-        await held(dispatcher, "NodeLost", seconds=60)
+        await waits_for(dispatcher, pod["metadata"]["labels"]["dispatcher.internal/task-id"], "NodeLost")
         await looks_again(dispatcher, 10)
         assert len(creates(place)) == len(player.runs) == 1
         await say(place, node, "True")  # the node is back, and its kubelet ends the container
@@ -101,7 +103,7 @@ async def test_node_lost_seconds_replaces_the_launch_on_a_lost_node(place: Place
     dispatcher = QuickDispatcher(place, NODE_LOST_SECONDS=3)
     async with unmanaged_node(place) as node, place.playing(), dispatcher:
         pod = await lose(place, dispatcher, node)
-        await held(dispatcher, "NodeLost", seconds=60)
+        await waits_for(dispatcher, pod["metadata"]["labels"]["dispatcher.internal/task-id"], "NodeLost")
         await wait_for(lambda: len(creates(place)) == 2, "the next launch", 60, check=dispatcher.check)
         forced = place.control_plane.audit(verb="delete", resource="pods", namespace=place.namespace)
         ours = [one.object_ref.name for one in forced if one.user.endswith(":dispatcher")]

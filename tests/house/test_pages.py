@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 from prometheus_client import generate_latest
 
+from dispatcher.dashboard.openapi import ANSWERS, API
 from dispatcher.jobs.templates import parse_template
 from dispatcher.model.errors import TemplateError
 from dispatcher.model.verdicts import PARKED
 from dispatcher.settings.loading import known_names
 from docs import make_faults, make_metrics, make_settings
-from tests.pages import AUTHOR, OPERATOR, SUBMITTER, read_page
+from tests.house.tree import ROOT
+from tests.pages import AUTHOR, OPERATOR, PAGES, SUBMITTER, read_page
 
 WRITTEN = ["README.md", "ARCHITECTURE.md", AUTHOR, OPERATOR, SUBMITTER, "docs/embedded.md", "docs/protocol.md"]
 
@@ -47,6 +49,19 @@ def test_page_names_only_settings_and_metrics_that_exist(page: str) -> None:
     text = read_page(page)
     assert set(re.findall(r"\b(DISPATCHER_\w*[A-Z])\b", text)) <= known_names()
     assert set(re.findall(r"`(dispatcher_\w+_\w+)(?=[`{])", text)) <= scraped_names()
+
+
+@pytest.mark.parametrize("page", [*PAGES, "llms.txt"])
+def test_links_of_a_page_lead_to_files(page: str) -> None:
+    targets = [target for target in re.findall(r"\]\(([^)#\s]+)", read_page(page)) if "://" not in target]
+    assert [target for target in targets if not ((ROOT / page).parent / target).exists()] == []
+
+
+def test_addresses_that_programs_are_told_of_are_those_of_the_api() -> None:
+    told = {address.partition("?")[0] for address in re.findall(r"`(?:GET )?(/api/v1/[^`]+)`", read_page("llms.txt"))}
+    known = {re.sub(r"{\w+}", "42", API + path) for path in ANSWERS}
+    assert told <= known | {f"{API}/openapi.json"}
+    assert len(told) >= 5
 
 
 def test_template_on_the_operators_page_is_valid_and_sets_only_open_fields() -> None:

@@ -5,6 +5,7 @@ No look-alike is ever called: not by our programs, not by a migration, and not b
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -12,12 +13,15 @@ from typing import Any
 import asyncpg
 import pytest_asyncio
 
+from dispatcher.model.history import Wanted
+from dispatcher.model.tasks import Task
 from dispatcher.pg.closings import Closings
 from dispatcher.pg.connect import open_connection
 from dispatcher.pg.listen import CHANNELS
 from dispatcher.pg.migrate import LOCK, WRITING, migrate
 from dispatcher.pg.queries import query, sql_folder
-from dispatcher.pg.tasks import Look, look
+from dispatcher.pg.questions import Questions
+from dispatcher.pg.tasks import snapshot
 from dispatcher.programs import exec_row
 from tests.execing import execute, sh
 from tests.integration.lookalikes import calls, make_lookalikes, make_newer_lookalikes, make_session_lookalikes
@@ -26,28 +30,35 @@ from tests.janitor_calls import cancelled, closed, deleted, returned
 from tests.postgres import Database, PostgresServer
 from tests.rows import FIRST, Row, insert_row
 
-ATTACKER, VICTIMS = (
-    "team_a",
-    ("reader", "janitor", "task", "observer", "operator", "team_b", "postgres", "dispatch_owner"),
-)
+ATTACKER = "team_a"
+VICTIMS = ("reader", "janitor", "task", "observer", "operator", "team_b", "postgres", "dispatch_owner")
 DEFAULT_PATH = '"$user", public'
 KEYS = [("default", "maps"), ("other", "maps")]
-Question = Callable[[Look, list[int]], Awaitable[object]]
+Question = Callable[[Questions, list[int]], Awaitable[object]]
 QUESTIONS: dict[str, Question] = {
     "candidates": lambda rows, _: rows.indexed_rows({"default": 10}),
     "candidates_of": lambda rows, _: rows.indexed_rows_of({("default", "team_b"): 10}),
     "contenders": lambda rows, ids: rows.waiting(ids),
+    "counts": lambda rows, _: rows.counts(),
     "histories": lambda rows, _: rows.histories(KEYS),
     "kinds": lambda rows, ids: rows.kinds(ids),
+    "launches": lambda rows, ids: rows.launches(ids[1]),
+    "line": lambda rows, ids: of_task(rows, ids[-1], rows.line),
+    "page": lambda rows, _: rows.page(Wanted(), None),
     "requests": lambda rows, ids: rows.requests(ids),
     "runs": lambda rows, _: rows.runs(KEYS),
+    "starts": lambda rows, ids: of_task(rows, ids[1], rows.starts),
     "start_secret": lambda rows, _: rows.start_secret(),
     "submitters": lambda rows, _: rows.submitters(["default"]),
     "tasks": lambda rows, ids: rows.tasks(ids),
 }
 OF_JANITORS = ("submitters", "candidates_of", "kinds", "tasks", "requests")
+AT = "2026-01-01T00:00:00Z"
+FILES_OF_THE_JANITOR = "cancel return end delete old run_digests tell told ended with_cause"
 PLAIN: dict[str, Any] = {"cache_key": "maps", "max_failures": 5}
+QUEUE_TOLD = {"queue": "default", "waiting": 1, "in_flight": 0, "weight": 1, "share": 0, "reasons": {"Backoff": 1}}
 FORGET = "DELETE FROM public.calls"
+ENDED = {"attempt": 1, "launch": 1, "job_uid": FIRST.job_uid, "node": "n", "reason": "OOM"}
 SILENT = """
 UPDATE dispatch.tasks SET heartbeat_at = pg_catalog.now() - pg_catalog.make_interval(mins => 10)
 WHERE status = 'processing'
@@ -91,6 +102,12 @@ async def attacked(attacked_database: Database) -> AsyncIterator[Database]:
     assert [tuple(call) for call in await calls(attacked_database)] == []
 
 
+async def of_task(rows: Questions, number: int, ask: Callable[[Task], Awaitable[object]]) -> object:
+    task = await rows.task(number)
+    assert task
+    return await ask(task)
+
+
 async def some_rows(database: Database) -> list[int]:
     """One row of each status, and a history."""
     rows = [await insert_row(database, "team_b", **PLAIN) for _ in range(4)]
@@ -109,10 +126,9 @@ def files(folder: str) -> set[str]:
 
 async def test_lookalikes_are_called_with_the_default_search_path(attacked: Database) -> None:
     """Otherwise the other tests would prove nothing."""
+    unpinned = {"search_path": DEFAULT_PATH, "default_transaction_read_only": "off"}
     for login in ("reader", "janitor"):
-        session = await open_connection(
-            attacked.url(login), search_path=DEFAULT_PATH, default_transaction_read_only="off"
-        )
+        session = await open_connection(attacked.url(login), **unpinned)
         await session.fetch(query("histories"), ["default"], ["maps"], 3)
         await session.fetch(query("submitters"), ["default"], 10)
         await session.close()
@@ -128,7 +144,7 @@ async def test_lookalikes_are_called_with_the_default_search_path(attacked: Data
 async def test_statements_of_the_dispatcher_call_no_lookalike(attacked: Database) -> None:
     ids = await some_rows(attacked)
     async with opened(attacked.url("reader")) as session:
-        async with look(session, 10) as rows:
+        async with snapshot(session, Questions, 10) as rows:
             answers = {name: await ask(rows, ids) for name, ask in QUESTIONS.items()}
             assert rows.frame.queues
         async with session.use() as connection:
@@ -143,10 +159,11 @@ async def test_statements_of_the_dispatcher_call_no_lookalike(attacked: Database
 
 async def test_statements_of_the_janitor_call_no_lookalike(attacked: Database) -> None:
     ids = await some_rows(attacked)
-    async with opened(attacked.url("janitor")) as session, look(session, 10) as rows:
+    async with opened(attacked.url("janitor")) as session, snapshot(session, Questions, 10) as rows:
         for name in OF_JANITORS:
             assert await QUESTIONS[name](rows, ids), name
         assert set(await rows.run_digests(ids)) == {ids[1]}
+        assert await rows.with_cause(ids) == []
     closings = Closings(lambda: attacked.url("janitor"))
     try:
         digest = (await attacked.task(ids[1]))["run_digest"]
@@ -154,10 +171,18 @@ async def test_statements_of_the_janitor_call_no_lookalike(attacked: Database) -
         assert await closings.cancel(ids[1], 1, digest) is None
         assert await closings.give_back(ids[1], (1, 1, digest), 1, "gone") == "waiting"
         assert await closings.end(ids[3], (1, 1, None), "failed", "parked") == "failed"
+        report = {"rows": [[ids[1], 1, "Backoff", AT, "m"]], "queues": [QUEUE_TOLD], "gone": [1]}
+        assert await closings.tell(json.dumps({"as_of": AT, **report})) == 1
+        assert [row[0] for row in await closings.told(9)] == [ids[1]]
+        assert await closings.ended(json.dumps([{"task": ids[1], **ENDED}])) == 1
+        for login in ("team_b", "operator", "observer"):
+            reading = await attacked.session(login)
+            for name in ("task_explain", "queue_status", "task_history"):
+                assert await reading.fetch(f"SELECT * FROM dispatch.{name}")
         assert (await closings.count_old(1), await closings.delete_old(1)) == (0, 0)
     finally:
         await closings.close()
-    assert files("janitor") == {"cancel", "return", "end", "delete", "old", "run_digests"}
+    assert files("janitor") == {*FILES_OF_THE_JANITOR.split()}
 
 
 async def test_statements_of_exec_call_no_lookalike(attacked: Database) -> None:

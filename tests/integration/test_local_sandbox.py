@@ -6,9 +6,11 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from dispatcher.local import sandbox as local
 from dispatcher.local.facts import Order, Seen
 from dispatcher.local.sandbox import SHIM, SHIM_SECONDS, LocalContainer, Sandbox
 from tests.controlplane.waiting import wait_for
@@ -57,6 +59,26 @@ async def test_container_reports_its_times_exit_code_and_end_of_log(
     assert seen.started_at <= seen.ended_at
     assert seen.tail.splitlines() == [str(number) for number in range(21, 101)]
     assert [one.name for one in sandbox.started()] == ["task"]
+
+
+def test_container_that_ends_while_it_is_looked_at_has_started(
+    container: LocalContainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The shim writes both files after the first of them was read."""
+    container.folder.mkdir(parents=True)
+    real = local.read
+
+    def read_and_end(path: Path) -> dict[str, Any]:
+        found = real(path)
+        for name in ("running", "ended"):
+            local.write(container.folder, name, {"at": 1.0, "exit_code": 0})
+        return found
+
+    local.write(container.folder, "spec", {})
+    monkeypatch.setattr(local, "read", read_and_end)
+    seen = container.look()
+    assert seen is not None
+    assert seen.ended_at is None or seen.started_at is not None
 
 
 async def test_starting_container_does_not_count_as_gone(sandbox: Sandbox) -> None:

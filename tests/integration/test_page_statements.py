@@ -18,6 +18,7 @@ from tests.house.tree import ROOT
 from tests.pages import OPERATOR, SUBMITTER, find_block, read_page
 from tests.postgres import Database, connect
 from tests.postgres_process import Folder, Postmaster, binaries
+from tests.rows import insert_row
 
 TASK = 42
 """The id of the row on all pages."""
@@ -80,12 +81,30 @@ async def test_statements_of_the_submitters_page_work_on_a_row(told: Database) -
         {"cpu": "2", "memory": "4Gi"},
         "report-2026-10",
     )
-    look, cancel, retry = statements_of(SUBMITTER, "SELECT")
+    _, _, look, cancel, retry = statements_of(SUBMITTER, "SELECT")
     (shown,) = await psql(team, look)
     assert shown.startswith(f"{TASK}|reports|")
     assert [await psql(team, cancel), await psql(team, cancel)] == [["cancelled"], ["cancelled"]]
     assert len(await psql(team, retry)) == 1
     assert ((await told.task(TASK))["status"], (await told.task(TASK))["attempt"]) == ("waiting", 2)
+
+
+async def test_submitter_asks_why_a_row_waits(told: Database) -> None:
+    assert await told.insert_task() == TASK
+    (line,) = await psql(told.url("team_a"), find_block(SUBMITTER, "SELECT reason"))
+    assert line.startswith("InLine|nobody|the dispatcher has not reported yet; other rows come first|1|1|")
+    next_step, queues, *_ = statements_of(SUBMITTER, "SELECT")
+    assert await psql(told.url("team_a"), next_step) == [
+        "nothing until a Job of the queue ends, or raise queues.max_jobs"
+    ]
+    assert await psql(told.url("team_a"), queues) == [], "the dispatcher tells of queues"
+
+
+async def test_submitter_asks_what_became_of_the_launches_of_a_row(told: Database) -> None:
+    row = await insert_row(told)
+    await row.finish(await row.started(), "failed", error="no disk")
+    assert row.id == TASK
+    assert await psql(told.url("team_a"), find_block(SUBMITTER, "SELECT attempt")) == ["1|1|failed|||no disk"]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")

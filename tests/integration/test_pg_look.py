@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from dispatcher.model.errors import DatabaseAway, DatabaseUnfit
 from dispatcher.model.tasks import IndexedRow, Kind, Queue, Status
 from dispatcher.pg.connect import SESSION, Session
 from dispatcher.pg.migrate import NEWEST
+from dispatcher.pg.questions import questions
 from dispatcher.pg.tasks import NEEDED_INDEXES, look
 from tests.integration.looking import ids, opened, waiting
 from tests.postgres import Database, PostgresServer, url_with
@@ -76,6 +77,23 @@ async def in_an_hour(database: Database) -> object:
 
 
 class TestSession:
+    async def test_place_of_a_row_is_told_by_priority_and_id_among_those_that_are_due(
+        self, database: Database, session: Session
+    ) -> None:
+        late, first, second = [
+            (await insert_row(database, priority=priority)).id for priority in (900, 100, 100)
+        ]  # fmt: skip
+        await insert_row(database, priority=0, run_at=datetime(2100, 1, 1, tzinfo=UTC))
+        due = (await insert_row(database, priority=500, run_at=datetime(2020, 1, 1, tzinfo=UTC))).id
+        admin = await database.session("admin")
+        await admin.execute("INSERT INTO dispatch.queues (name) VALUES ('other')")
+        await insert_row(database, priority=0, queue="other")
+        async with questions(session) as rows:
+            tasks = await rows.tasks([late, first, second, due])
+            lines = [await rows.line(tasks[id_]) for id_ in (first, second, due, late)]
+            assert await rows.task(10**9) is None
+        assert [(line.before, line.of) for line in lines] == [(0, 4), (1, 4), (2, 4), (3, 4)]
+
     async def test_session_has_its_settings(self, session: Session) -> None:
         async with session.use() as connection:
             found = {name: await connection.fetchval("SELECT current_setting($1)", name) for name in SESSION}

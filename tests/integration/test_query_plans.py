@@ -5,11 +5,8 @@ plan and the pages that it touches; times depend on the machine.
 """
 
 import functools
-import json
-from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -18,11 +15,14 @@ from dispatcher.pg.connect import open_connection
 from dispatcher.pg.queries import query
 from dispatcher.pg.tasks import NEEDED_INDEXES
 from tests.controlplane.waiting import wait_for
+from tests.integration.plans import explain
 from tests.postgres import Connection, Database, PostgresServer
 
 QUERIES = sorted(file.stem for file in (Path(__file__).parents[2] / "sql" / "queries").glob("*.sql"))
 QUEUES = [f"queue-{number}" for number in range(100)]
 FINISHED, WAITING, PROCESSING, WINDOW = 1_000_000, 100_000, 300, 200
+LAUNCHES = 200_000
+"""Half of them in the last hour."""
 SUBMITTERS = 20
 """In each queue; each submitter has equally many waiting rows."""
 
@@ -53,6 +53,11 @@ FILL = [
     SELECT 'queue-' || n % 100, 'processing', 1, uuid_send(gen_random_uuid()), now(), now(), decode(md5('x'), 'hex')
     FROM generate_series(1, {PROCESSING}) AS n
     """,
+    f"""
+    INSERT INTO dispatch.task_launches (task_id, attempt, launch, job_uid, started_at, ended_at, outcome, queue)
+    SELECT n, 1, 1, 'job', now() - interval '36 ms' * n, now(), 'succeeded', 'queue-' || n % 100
+    FROM generate_series(1, {LAUNCHES}) AS n
+    """,
 ]
 
 
@@ -77,63 +82,6 @@ async def reader(full: Database) -> AsyncIterator[Connection]:
     connection = await open_connection(full.url("reader"))
     yield connection
     connection.terminate()
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The output of EXPLAIN (ANALYZE, BUFFERS) for one run."""
-
-    root: dict[str, Any]
-
-    def nodes(self, node: dict[str, Any] | None = None) -> Iterator[dict[str, Any]]:
-        node = node or self.root
-        yield node
-        for child in node.get("Plans", ()):
-            yield from self.nodes(child)
-
-    @property
-    def indexes(self) -> set[str]:
-        return {node["Index Name"] for node in self.nodes() if "Index Name" in node}
-
-    @property
-    def scanned(self) -> set[str]:
-        """Tables that are read completely."""
-        return {node["Relation Name"] for node in self.nodes() if node["Node Type"] == "Seq Scan"}
-
-    @property
-    def kinds_of_scan(self) -> set[str]:
-        """The ways in which the table of tasks is read."""
-        return {node["Node Type"] for node in self.nodes() if node.get("Relation Name") == "tasks"}
-
-    @property
-    def rows(self) -> int:
-        return int(self.root["Actual Rows"])
-
-    @property
-    def pages(self) -> int:
-        return int(self.root["Shared Hit Blocks"] + self.root["Shared Read Blocks"])
-
-    @property
-    def dropped(self) -> int:
-        """Rows that were read and then dropped by a filter."""
-        return int(sum(node.get("Rows Removed by Filter", 0) for node in self.nodes()))
-
-
-async def explain(reader: Connection, name: str, *parameters: object) -> Plan:
-    """The plan that the session keeps for a statement: one plan for all parameters."""
-    written = ", ".join([await reader.fetchval("SELECT quote_literal($1::text)", as_text(one)) for one in parameters])
-    await reader.execute(f"PREPARE looked_at AS {query(name)}")
-    text = await reader.fetchval(
-        "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE looked_at" + f"({written})" * bool(written)
-    )
-    await reader.execute("DEALLOCATE looked_at")
-    (told,) = json.loads(text)
-    return Plan(told["Plan"])
-
-
-def as_text(value: object) -> str:
-    """The value as Postgres reads it."""
-    return "{" + ",".join(map(str, value)) + "}" if isinstance(value, list) else str(value)
 
 
 async def vacuumed(admin: Connection) -> bool:
@@ -217,6 +165,25 @@ async def test_heads_of_the_submitters_are_read_from_two_indexes(reader: Connect
     assert plan.pages < plan.rows + SUBMITTERS * 2 * 5
 
 
+async def test_place_of_a_row_in_its_queue_is_counted_in_two_indexes(reader: Connection) -> None:
+    """Each count stops at its limit, however many rows of the queue wait."""
+    now, most = await reader.fetchval("SELECT clock_timestamp()"), 1000
+    plan = await explain(reader, "line", QUEUES[0], 1000, 2**60, now, most, b"kind")
+    assert (plan.indexes, plan.scanned, plan.rows) == ({"tasks_ready", "tasks_due"}, set(), 1)
+    assert plan.kinds_of_scan <= {"Index Only Scan", "Index Scan"}
+    assert plan.pages <= 3 * most + 50
+
+
+async def test_waiting_rows_are_counted_in_two_indexes(reader: Connection) -> None:
+    """The oldest row of a queue is one look-up, and no finished row is read."""
+    now = await reader.fetchval("SELECT clock_timestamp()")
+    plan = await explain(reader, "counts", now)
+    assert plan.indexes - SMALL_INDEXES <= {"tasks_ready", "tasks_ready_of_submitter", "tasks_due", "tasks_pkey"}
+    assert (plan.scanned <= {"queues"}, plan.rows) == (True, len(QUEUES) + 1)
+    counted = await reader.fetch(query("counts"), now)
+    assert sum(row["due"] + row["not_due"] for row in counted) == WAITING
+
+
 async def test_start_secret_is_one_small_read(reader: Connection) -> None:
     plan = await explain(reader, "start_secret")
     assert plan.rows == 1
@@ -253,17 +220,45 @@ async def test_plan_made_for_a_small_table_fits_a_large_one(database: Database) 
         "submitters": await explain(connection, "submitters", ["default"], 1000),
         "candidates_of": await explain(connection, "candidates_of", ["default"], ["team_a"], [200], now),
         "frame": await explain(connection, "frame", list(NEEDED_INDEXES), 200),
+        "line": await explain(connection, "line", "default", 100, 1, now, 10, b"kind"),
+        "counts": await explain(connection, "counts", now),
+        "starts": await explain(connection, "starts", "default", now, b"kind", 1000),
+        "launches": await explain(connection, "launches", 1, 20),
+        "page": await explain(connection, "page", 2**60, "default", None, None, None, 100),
         **{name: await explain(connection, name, ["default"], ["k"], 3) for name in ("histories", "runs")},
         **{name: await explain(connection, name, [1]) for name in COUNTS},
     }
     connection.terminate()
     assert [name for name, plan in plans.items() if plan.scanned - {"queues"}] == []
-    assert plans["candidates"].indexes == {"tasks_ready", "tasks_due"}
+    assert plans["candidates"].indexes == plans["line"].indexes == {"tasks_ready", "tasks_due"}
     by_submitter = {"tasks_ready_of_submitter", "tasks_due_of_submitter"}
     assert plans["submitters"].indexes == plans["candidates_of"].indexes == by_submitter
     assert plans["frame"].indexes - SMALL_INDEXES == {"tasks_due", "tasks_processing"}
     assert all(plans[name].indexes == {"tasks_pkey"} for name in COUNTS)
     assert plans["histories"].indexes == plans["runs"].indexes == {"tasks_history"}
+    assert (plans["starts"].indexes, plans["page"].indexes) == ({"task_launches_starts", "tasks_pkey"}, {"tasks_pkey"})
+    assert plans["launches"].indexes == {"task_launches_pkey"}
+
+
+async def test_starts_of_a_queue_are_read_from_their_index(reader: Connection) -> None:
+    """Five hundred of two hundred thousand launches, and their rows by the key."""
+    now = await reader.fetchval("SELECT now()")
+    plan = await explain(reader, "starts", QUEUES[0], now, b"kind", 500)
+    assert (plan.indexes, plan.scanned, plan.rows) == ({"task_launches_starts", "tasks_pkey"}, set(), 500)
+    assert plan.pages <= 6 * plan.rows
+
+
+async def test_page_of_rows_is_read_from_the_newest_on(reader: Connection) -> None:
+    plan = await explain(reader, "page", 2**60, None, None, None, None, 100)
+    assert (plan.indexes, plan.scanned, plan.rows) == ({"tasks_pkey"}, set(), 100)
+    assert plan.pages < 50
+    rare = await explain(reader, "page", 2**60, QUEUES[0], None, None, None, 100)
+    assert (rare.rows, rare.pages < 1000) == (100, True)
+
+
+async def test_launches_of_a_row_are_read_by_the_primary_key(reader: Connection) -> None:
+    plan = await explain(reader, "launches", 1, 20)
+    assert (plan.indexes, plan.scanned, plan.rows) == ({"task_launches_pkey"}, set(), 1)
 
 
 async def test_ping_reads_no_task(reader: Connection) -> None:
@@ -284,7 +279,7 @@ async def test_history_of_cache_keys_is_read_from_its_index(reader: Connection, 
 
 def test_plan_of_every_query_is_tested() -> None:
     assert set(QUERIES) == {
-        *("candidates", "candidates_of", "submitters", "start_secret", "frame"),
+        *("candidates", "candidates_of", "submitters", "line", "counts", "start_secret", "frame"),
         *COUNTS,
-        *("ping", "histories", "runs"),
+        *("ping", "histories", "runs", "starts", "launches", "page"),
     }

@@ -27,15 +27,29 @@ KEPT = {
 ALL = SUBMITTED | KEPT
 INTERNAL = {"kind"}  # a digest of the submitter's input
 
-LAUNCHES = {
-    *("task_id", "attempt", "launch", "job_uid", "node_name", "pod_name", "started_at", "ended_at", "outcome", "error"),
+HISTORY = {
+    *("task_id", "attempt", "launch", "node_name", "pod_name", "started_at", "ended_at", "outcome", "exit_code"),
+    *("reason", "error"),
 }
+LAUNCHES = HISTORY | {"job_uid", "queue"}
 QUEUES = {
     *("name", "weight", "max_jobs", "max_jobs_per_submitter", "max_pending", "paused_until", "owner_role", "note"),
     *("submit_role", "max_waiting_per_submitter", "fair_submitters"),
 }
 VERSION = {"version", "name", "checksum", "database_id", "applied_at"}
 WATCHING = {"task_launches": LAUNCHES, "queues": QUEUES, "schema_version": VERSION}
+TOLD = {
+    "reasons": {"reason", "whose_turn", "meaning", "next_step"},
+    "reported": {"is_only", "as_of"},
+    "task_reasons": {"task_id", "attempt", "reason", "message", "since"},
+    "queue_reasons": {"queue", "waiting", "in_flight", "max_jobs", "weight", "share", "paused_until", "oldest",
+                      "reasons"},
+    "queue_status": {"queue", "waiting", "in_flight", "max_jobs", "weight", "share", "paused_until",
+                     "oldest_wait_seconds", "reasons", "as_of"},
+    "task_explain": {"id", "queue", "status", "attempt", "reason", "whose_turn", "message", "since", "as_of",
+                     "position", "position_of", "started_at", "finished_at"},
+    "task_history": HISTORY,
+}  # fmt: skip
 READABLE: dict[str, dict[str, set[str]]] = {
     "reader": {
         "tasks": ALL - {"payload", "result", "run_digest"},
@@ -43,11 +57,11 @@ READABLE: dict[str, dict[str, set[str]]] = {
         "secrets": {"generation", "start_inner", "start_outer"},
     },
     "task": {},
-    "team_a": {"tasks": ALL},
-    "team_b": {"tasks": ALL},
-    "operator": {"tasks": ALL, "queues": QUEUES},
-    "observer": {"tasks": ALL - {"payload", "run_digest"}, **WATCHING},
-    "janitor": {"tasks": ALL - {"payload", "result"}, **WATCHING},
+    "team_a": {"tasks": ALL, "task_launches": HISTORY, **TOLD},
+    "team_b": {"tasks": ALL, "task_launches": HISTORY, **TOLD},
+    "operator": {"tasks": ALL, "task_launches": HISTORY, "queues": QUEUES, **TOLD},
+    "observer": {"tasks": ALL - {"payload", "run_digest"}, **WATCHING, **TOLD},
+    "janitor": {"tasks": ALL - {"payload", "result"}, **WATCHING, "task_reasons": TOLD["task_reasons"]},
 }
 READABLE_COLUMNS = """
 SELECT relname, attname FROM pg_attribute JOIN pg_class AS c ON c.oid = attrelid

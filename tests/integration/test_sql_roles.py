@@ -14,14 +14,21 @@ shared = untouched
 
 CONTAINER_FUNCTIONS = {"task_start", "task_heartbeat", "task_finish"}
 PEOPLE_FUNCTIONS = {"task_cancel", "task_retry"}
-JANITOR_FUNCTIONS = {"janitor_return", "janitor_end", "janitor_cancel", "janitor_delete"}
+JANITOR_FUNCTIONS = {
+    "janitor_return",
+    "janitor_end",
+    "janitor_cancel",
+    "janitor_delete",
+    "janitor_ended",
+    "janitor_tell",
+}
 EXECUTABLE = {
     "reader": set(),
     "task": CONTAINER_FUNCTIONS,
-    "team_a": PEOPLE_FUNCTIONS | {"owned_queues"},
-    "team_b": PEOPLE_FUNCTIONS | {"owned_queues"},
-    "operator": PEOPLE_FUNCTIONS,
-    "observer": set(),
+    "team_a": PEOPLE_FUNCTIONS | {"owned_queues", "open_queues", "place_in_line"},
+    "team_b": PEOPLE_FUNCTIONS | {"owned_queues", "open_queues", "place_in_line"},
+    "operator": PEOPLE_FUNCTIONS | {"place_in_line"},
+    "observer": {"place_in_line"},
     "janitor": JANITOR_FUNCTIONS,
 }
 

@@ -1,9 +1,11 @@
 """Bad rows are held with one reason each, and do not delay a good row."""
 
+import asyncio
 import json
 
 import pytest
 
+from dispatcher.admission.dispatch import DEAF_SECONDS
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Dispatcher, Place
 from tests.steps import has_jobs
@@ -85,12 +87,14 @@ async def spent(dispatcher: Dispatcher) -> tuple[float, float]:
 
 
 async def settled(dispatcher: Dispatcher) -> None:
-    """Waits until two reads of the metric give the same number of cycles: nothing wakes the dispatcher any more."""
-    before = -1.0
+    """Waits until the number of cycles stays the same for longer than any pause that is not the poll."""
+    clock = asyncio.get_running_loop().time
+    seen, since = -1.0, clock()
 
     async def is_still() -> bool:
-        nonlocal before
-        last, before = before, (await spent(dispatcher))[0]
-        return last == before
+        nonlocal seen, since
+        if (now := (await spent(dispatcher))[0]) != seen:
+            seen, since = now, clock()
+        return clock() - since > 2 * DEAF_SECONDS
 
     await wait_for(is_still, "no more cycles", 20, check=dispatcher.check)

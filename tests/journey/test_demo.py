@@ -1,9 +1,11 @@
 """`dispatcher demo` as its user sees it, in terminals and in a pipe. Its words are compared with the database."""
 
+import asyncio
 import json
 import re
 import shutil
 import signal
+import sys
 from pathlib import Path
 from typing import TypeAlias
 
@@ -40,7 +42,7 @@ async def test_picture_fits_its_terminal_while_another_demo_runs() -> None:
             assert shown.screen.is_cursor_shown
             assert all(words in drawn[-1] for words in ("rows", "nodes", "what happens", "east", "west", "builds"))
             assert [any("0/12" in picture for picture in drawn), "11/12" in drawn[-1]] == [True, True]
-            assert any("JobCap" in picture for picture in drawn)
+            assert any("NoRoomNow" in picture for picture in drawn)
             assert "1 PolicyDenied" in drawn[-1]
             assert any("█" in picture and " running" in picture for picture in drawn)
             assert shown.said.count("Next page:") == 1
@@ -91,13 +93,28 @@ async def succeeds(connection: Connection, statement: str) -> asyncpg.Record:
     return (await wait_for(row, f"task {task_id} succeeded", 20))[0]
 
 
+async def explain(*arguments: str) -> str:
+    """The output of `dispatcher explain`."""
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "dispatcher", "explain", *arguments,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    return (await child.communicate())[0].decode()
+
+
 async def test_kept_demo_prints_a_true_summary_and_runs_further_rows_and_templates() -> None:
     async with demo("--keep", COLUMNS="200") as shown:
         await shown.says("Next page:")
         rows = await rows_of(shown.database_url)
         check_story(rows)
         check_end(shown.said, rows)
+        assert "the nodes are full: rows in queue default wait (NoRoomNow)" in shown.said
         assert "PolicyDenied: spec.memory 64Gi is over the template's bound" in table(shown.said)[4]["what it shows"]
+
+        (asked,) = re.findall(r"^  \S.* explain (--url http://\S+ 5)$", shown.said, re.MULTILINE)
+        told = await explain(*asked.split())
+        assert "PolicyDenied: its template does not allow what it asks for: spec.memory 64Gi" in told
+        assert "submitter's turn: cancel the row" in told
 
         (statement,) = re.findall(r"^  (INSERT .*);$", shown.said, re.MULTILINE)
         (folder,) = re.findall(r"^Templates, .*: (/.*)$", shown.said, re.MULTILINE)

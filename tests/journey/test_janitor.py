@@ -123,7 +123,8 @@ async def test_dead_run_without_launches_left_is_returned_and_runs_again(place: 
         assert player.runs_of(task_id)[1].attempt == 2
         now = await place.database.task(task_id)
         assert (now["failures"], now["error"].split(":")[0]) == (1, "LaunchesExhausted")
-        first, second = await place.database.launches(task_id)
+        first, unstarted, second = await place.database.launches(task_id)
+        assert (unstarted["outcome"], unstarted["reason"]) == ("unstarted", "StartError: no such file")
         assert (first["outcome"], second["attempt"]) == ("lost", 2)
         assert await janitor.moved("returned") == 1
 

@@ -25,6 +25,9 @@ UPDATE dispatch.tasks SET status = 'processing', launch = 1, job_uid = 'gone',
 """
 STARTED = "SELECT dispatch.task_start($1, $2, 1, 1, 'gone')"
 SILENT = "UPDATE dispatch.tasks SET heartbeat_at = now() - interval '10 min' WHERE status = 'processing'"
+STARTED_TWICE = """
+SELECT task_id, count(*) FROM dispatch.task_launches WHERE started_at IS NOT NULL GROUP BY 1 HAVING count(*) > 1
+"""
 
 
 async def dead_runs(place: Place, count: int) -> None:
@@ -222,6 +225,6 @@ async def test_two_janitors_and_two_dispatchers_move_each_row_once(place: Place)
     assert found == wanted
     assert sum(moved) == EACH * len(BY_JANITORS)
     await check_rows(place)
-    started = await admin.fetch("SELECT task_id, count(*) FROM dispatch.task_launches GROUP BY 1 HAVING count(*) > 1")
+    started = await admin.fetch(STARTED_TWICE)
     assert started == []
     assert all("dryRun=All" in event.uri for event in requests(place, "create", "jobs"))

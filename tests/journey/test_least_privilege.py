@@ -4,7 +4,6 @@ The requests come from the audit log of the API server, so unused rights show as
 grants SelfSubjectAccessReview to every account; it is not counted.
 """
 
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.waiting import wait_for
 from tests.deployed import BASE, NAMESPACED, ONE_NAMESPACE, Right, granted
 from tests.dispatching import Dispatcher, Place
+from tests.in_pod import write_account
 from tests.janitoring import delete_jobs
 from tests.journey.installation import Installation, install_overlay
 from tests.postgres import Database
@@ -39,9 +39,12 @@ def asked(installation: Installation, program: str) -> set[Right]:
     }
 
 
+BY_NAME = {"leases", "configmaps"}
+
+
 def name_asked(event: AuditEvent) -> str:
     """The object's name where the right is limited by name. RBAC cannot limit a create by name."""
-    return event.object_ref.name if event.object_ref.resource == "leases" and event.verb != "create" else ""
+    return event.object_ref.name if event.object_ref.resource in BY_NAME and event.verb != "create" else ""
 
 
 @pytest.fixture
@@ -89,11 +92,12 @@ async def life_of_janitor(installation: Installation) -> AsyncIterator[Dispatche
     """A janitor and a row that nobody launches. After PARK_SECONDS the janitor asks by dry run whether it could run."""
     place = installation.place
     plane, token = place.control_plane, await installation.token("dispatcher-janitor")
-    plane.kubeconfig(place.folder / "kubeconfig", token=token, namespace=place.namespace)
+    pod = write_account(place.folder / "janitor-account", plane, token=token, namespace=installation.namespace)
     await place.database.insert_task()
     login = place.database.url("janitor")
     janitor = Dispatcher(place, DATABASE_URL=login, CHECK_ROOM=setting(installation, "CHECK_ROOM"), PARK_SECONDS=1)
-    janitor.program, janitor.arguments = (sys.executable, "-m", "tests.quick_janitor"), ("janitor",)
+    janitor.move_into_a_pod(pod)
+    janitor.arguments = ("janitor",)
     async with janitor:
         yield janitor
     user = f"system:serviceaccount:{installation.namespace}:{installation.account('dispatcher-janitor')}"

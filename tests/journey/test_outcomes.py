@@ -7,7 +7,7 @@ import pytest
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Place, QuickDispatcher
 from tests.janitoring import delete_jobs
-from tests.steps import has_jobs, held, no_jobs, reaches
+from tests.steps import has_jobs, held, no_jobs, reaches, waits_for
 
 LET_GRACES_PASS = """
 UPDATE dispatch.tasks SET cancel_requested_at = cancel_requested_at - interval '1 min',
@@ -38,7 +38,7 @@ async def test_unstarted_launch_is_followed_by_another_up_to_max_launches(place:
 async def test_failed_run_without_a_report_is_taken_over_by_the_next_launch(place: Place) -> None:
     async with place.playing() as player, QuickDispatcher(place) as dispatcher:
         task_id = await place.database.insert_task(env={"PLAY": "start-then-exit-1"}, max_failures=2)
-        await held(dispatcher, "FailuresExhausted", seconds=60)
+        await waits_for(dispatcher, task_id, "FailuresExhausted")
         started = [(run.attempt, run.launch) for run in player.runs_of(task_id) if run.started]
         assert started == [(1, 1), (1, 2)]
         assert [row["outcome"] for row in await place.database.launches(task_id)] == ["lost", None]

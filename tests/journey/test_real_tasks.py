@@ -6,6 +6,7 @@ from tests.controlplane.sides import BOTH_SIDES
 from tests.dispatching import Place
 from tests.noding import real_template
 from tests.realities import HANG, TRAP_SIGTERM, is_alive, real
+from tests.steps import waits_for
 
 
 async def cancel(place: Place, task_id: int) -> str:
@@ -63,6 +64,6 @@ async def test_task_over_its_run_limit_is_stopped_and_launched_up_to_max_failure
         pod = await world.the_pod("Failed")
         assert (pod["status"]["reason"], is_alive(first)) == ("DeadlineExceeded", False)
         assert len(await world.runs(2)) == 2
-        await world.held("FailuresExhausted")
+        await waits_for(world.dispatcher, task_id, "FailuresExhausted")
         assert await world.outcomes(task_id) == ["lost", None]
         assert not any(map(is_alive, world.pids()))

@@ -14,7 +14,7 @@ from dispatcher.programs.room_now import tell_room
 from dispatcher.settings.loading import load
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Dispatcher, Place
+from tests.dispatching import Dispatcher, Place, QuickDispatcher
 from tests.steps import core_path, held, insert, looks_again, reaches
 
 POOL = "test.dispatcher.internal/pool"
@@ -91,6 +91,10 @@ def in_pool(place: Place, **settings: object) -> Dispatcher:
     return Dispatcher(place, NODE_SELECTOR=f"{POOL}={place.namespace}", **settings)
 
 
+def quick_in_pool(place: Place, **settings: object) -> Dispatcher:
+    return QuickDispatcher(place, NODE_SELECTOR=f"{POOL}={place.namespace}", **settings)
+
+
 @pytest.mark.fault(41)
 async def test_full_cluster_gets_one_probe_and_a_new_node_is_filled_at_once(place: Place) -> None:
     async with a_pool(place, 2) as pool, place.playing(), in_pool(place) as dispatcher:
@@ -150,17 +154,17 @@ async def test_shape_that_fits_is_launched_behind_two_that_do_not(place: Place) 
 
 
 async def test_wait_for_room_costs_a_row_nothing(place: Place) -> None:
-    """Through start deadlines, a kill of both replicas and a change of leader."""
-    settings: dict[str, object] = {"START_DEADLINE_SECONDS": 10, "MAX_PENDING": 1}
+    """Through ten start deadlines, a kill of both replicas and a change of leader."""
+    settings: dict[str, object] = {"START_DEADLINE_SECONDS": 10, "MAX_PENDING": 1, "POLL_SECONDS": 1}
     async with a_pool(place, 1) as pool, place.playing():
         foreign = await pool.occupy(pool.names[0])
         (row,) = await insert(place, 1, **{**CORE, "env": {}})
-        async with in_pool(place, **settings) as first:
+        async with quick_in_pool(place, **settings) as first:
             await pool.stay(first, 0, 1)
-            await wait_for(waited_for(20), "two start deadlines are over", 40, check=first.check)
+            await wait_for(waited_for(20), "ten start deadlines of 2 s are over", 40, check=first.check)
             await first.kill()
         await place.end_term()
-        async with in_pool(place, **settings) as second:
+        async with quick_in_pool(place, **settings) as second:
             await pool.stay(second, 0, 1)
             await pool.vacate(foreign)
             done = await reaches(place, second, row, "succeeded", 30)

@@ -6,12 +6,13 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Dispatcher, Place
-from tests.steps import held, insert, succeeded
+from tests.steps import held, insert, looks_again, succeeded
 
 LEASE_SECONDS = 5
 
@@ -53,8 +54,21 @@ async def test_follower_gives_the_same_hold_reasons_as_the_leader(place: Place) 
     async with two(place, MAX_JOBS=0) as (leader, other):
         await place.database.insert_task()
         for one in (leader, other):
-            await held(one, "JobCap", seconds=10)
-            assert await one.metric("dispatcher_waiting_tasks", reason="DispatcherNotReady") == 0
+            await wait_for(partial(tells, one, {"JobCap": 1}), "one row held for JobCap", 10, check=one.check)
+
+
+async def tells(dispatcher: Dispatcher, reasons: dict[str, int]) -> bool:
+    """Whether these are the reasons of the rows in queue default."""
+    _, queue = await dispatcher.api("queues/default")
+    return "reasons" in queue and queue["reasons"] == reasons
+
+
+async def test_leader_alone_exports_the_gauges_of_waiting_rows(place: Place) -> None:
+    async with two(place, MAX_JOBS=0) as (leader, other):
+        await place.database.insert_task()
+        await held(leader, "JobCap", seconds=10)
+        await looks_again(other, 1)
+        assert await other.metric("dispatcher_waiting_tasks") == 0
 
 
 @pytest.mark.fault(29)

@@ -264,7 +264,9 @@ def check_reasons(look: Look, decision: Decision, resting: Set[int], listed: Set
     launched = {candidate.task.id for candidate in plan.launches}
     assert launched.isdisjoint(plan.holds), "I19: held and launched"
     assert alive == launched | plan.holds.keys(), "I19: a row that was read has no reason"
-    passed = sum(decision.held.values()) - len(plan.holds) - len(resting)
+    waiting = [id_ for id_ in plan.holds if look.rows[id_].task.status is Status.WAITING]
+    assert set(decision.resting) <= resting, "I19: a row rests that has news"
+    passed = sum(decision.held.values()) - len(waiting) - len(decision.resting)
     assert 0 <= passed <= len(listed), f"I19: {passed} reasons for {len(listed)} rows"
     for id_, hold in plan.holds.items():
         task, queue = look.rows[id_].task, effective_queues(look.frame.queues).get(look.rows[id_].task.queue)

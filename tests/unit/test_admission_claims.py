@@ -138,7 +138,7 @@ def a_claim(node: str = "n1") -> Claim:
     return Claim(42, "default", LARGE, node)
 
 
-def test_nothing_else_of_ours_gets_the_claimed_node() -> None:
+def test_claimed_node_is_for_its_row_alone() -> None:
     claims = [a_claim()]
     room = room_of(TWO_NODES, {}, claims)
     assert room.has_room(needs("1"))

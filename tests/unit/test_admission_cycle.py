@@ -32,7 +32,7 @@ def reasons(plan: Plan) -> dict[int, str]:
 
 
 def test_plan_without_candidates_is_empty() -> None:
-    assert plan() == Plan((), {}, ())
+    assert plan() == Plan((), {}, (), a_snapshot())
 
 
 def test_rows_are_launched_in_their_order() -> None:
@@ -97,7 +97,7 @@ def test_deletes_are_planned_for_held_launched_and_terminal_rows() -> None:
 
 
 def test_row_that_is_over_is_neither_launched_nor_held() -> None:
-    assert plan(a_candidate(1, verdict=None)) == Plan((), {}, ())
+    assert plan(a_candidate(1, verdict=None)) == Plan((), {}, (), a_snapshot())
 
 
 @pytest.mark.parametrize("parked", [HoldReason.UNKNOWN_TEMPLATE, HoldReason.POLICY_DENIED])

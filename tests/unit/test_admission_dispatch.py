@@ -4,18 +4,21 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+import msgspec
 import pytest
 
 from dispatcher.admission.dispatch import Dispatch
+from dispatcher.admission.last_cycle import LastCycle, Told
 from dispatcher.admission.ports import DispatchPorts
 from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.launcher import Launcher
 from dispatcher.jobs.memory import Memory
 from dispatcher.jobs.observed import Rules
 from dispatcher.jobs.submit import Submitter
-from dispatcher.model.jobs import End
+from dispatcher.model.jobs import ApiAnswer, End, Job
 from dispatcher.model.snapshot import ClusterView, Frame
-from dispatcher.model.tasks import IndexedRow, Kind, Request, Status, Task
+from dispatcher.model.tasks import IndexedRow, Kind, Queue, Request, Status, Task
+from dispatcher.model.verdicts import Hold, HoldReason
 from dispatcher.runtime.clock import elapsed
 from dispatcher.runtime.rate import Bucket
 from dispatcher.settings.loading import load
@@ -33,11 +36,12 @@ from tests.builders import (
     ago,
     an_indexed_row,
 )
-from tests.unit.test_jobs_submit import Cluster
+from tests.unit.test_jobs_submit import LOST, Cluster
 
 LEFT_OVER = a_job(task_id=41, uid="left over")
 """An unfinished Job of a terminal row: it has to be deleted."""
 MADE = a_job().name
+OPEN = a_queue()
 
 
 @dataclass
@@ -58,11 +62,14 @@ class Table:
 
     now = NOW
     database_id = DATABASE_ID
-    frame = Frame([a_queue()], [], None)
+
+    def __init__(self, row: Task, queue: Queue) -> None:
+        self._row = row
+        self.frame = Frame([queue], [], None)
 
     async def tasks(self, ids: Sequence[int]) -> dict[int, Task]:
         over = a_task(id=41, status=Status.SUCCEEDED, finished_at=ago(600))
-        return {task.id: task for task in (a_task(), over) if task.id in ids}
+        return {task.id: task for task in (self._row, over) if task.id in ids}
 
     async def requests(self, ids: Sequence[int]) -> dict[int, Request]:
         return {id_: a_request(task_id=id_) for id_ in ids}
@@ -92,9 +99,15 @@ class Table:
 class Place:
     """All ports of a cycle. While the cycle reads `moment` ("view" or "rows"), the term of the lease becomes `then`."""
 
-    def __init__(self, term: int, moment: str = "", then: int = 0, stale: str = "") -> None:
-        self.lead, self.cluster, self.removed = Lead(term), Cluster(), list[str]()
+    def __init__(
+        self, term: int, moment: str = "", then: int = 0, stale: str = "", made: Job | None = None,
+        jobs: Sequence[Job] = (LEFT_OVER,), row: Task | None = None, queue: Queue = OPEN,
+    ) -> None:  # fmt: skip
+        self._queue = queue
+        answers = [ApiAnswer(201, job=made)] if made else [LOST]
+        self.lead, self.cluster, self.removed = Lead(term), Cluster(answers), list[str]()
         self._moment, self._then, self._stale = moment, then, stale
+        self._jobs, self._row = {job.name: job for job in jobs}, row or a_task()
         settings, memory = load({"DISPATCHER_IMAGE": IMAGE}, str).settings, Memory()
         catalog = Catalog(settings.jobs, frozenset())
         self._launcher = Launcher(Submitter(self.cluster, SITE, memory, lambda: None), memory, catalog, Rules())
@@ -103,16 +116,26 @@ class Place:
 
     def view(self) -> ClusterView:
         self._pass("view")
-        return ClusterView(NOW, {LEFT_OVER.name: LEFT_OVER}, {}, {}, "1", self._stale)
+        return ClusterView(NOW, self._jobs, {}, {}, "1", self._stale)
 
     @asynccontextmanager
     async def rows(self, held_at_most: int) -> AsyncIterator[Table]:
         self._pass("rows")
-        yield Table()
+        yield Table(self._row, self._queue)
 
     async def remove(self, ends: Sequence[End]) -> int:
         self.removed.extend(end.uid for end in ends)
         return len(ends)
+
+    @property
+    def cycle(self) -> LastCycle:
+        """The last cycle, as it is kept for those who ask."""
+        assert self._dispatch.last is not None
+        return self._dispatch.last
+
+    @cycle.setter
+    def cycle(self, changed: LastCycle) -> None:
+        self._dispatch.last = changed
 
     async def run_cycle(self) -> float:
         """Runs one cycle, and waits until every create has its answer."""
@@ -152,3 +175,33 @@ async def test_cycle_does_not_act_on_a_stale_view() -> None:
     place = Place(term=1, stale="jobs: a new list is under way")
     await place.run_cycle()
     assert (place.cluster.created, place.removed) == ([], [])
+
+
+async def test_row_whose_create_is_awaited_counts_as_launched_and_keeps_what_was_told() -> None:
+    place = Place(term=1, made=a_job(resource_version="7"))
+    await place.run_cycle()
+    assert place.cycle.held == {}
+    told = Told("default", 1, Hold(HoldReason.LAUNCHED, "Starting"), ago(9))
+    place.cycle = msgspec.structs.replace(place.cycle, told={42: told, 99: told})
+    await place.run_cycle()
+    assert place.cycle.held == {("default", HoldReason.LAUNCHED): 1}
+    assert place.cycle.told == {42: told}
+
+
+@pytest.mark.parametrize(("status", "told"), [(Status.WAITING, [42]), (Status.PROCESSING, [])])
+async def test_row_whose_container_runs_is_told_no_reason(status: Status, told: list[int]) -> None:
+    place = Place(term=1, jobs=[a_job()], row=a_task(status=status))
+    await place.run_cycle()
+    assert list(place.cycle.told) == told
+
+
+async def test_parked_row_of_a_queue_at_its_cap_keeps_its_reason() -> None:
+    """A cycle does not read the queue, and the row has no Job."""
+    place = Place(term=1, queue=a_queue(max_jobs=0))
+    await place.run_cycle()
+    poison = Told("default", 1, Hold(HoldReason.POISON, "bad image"), ago(9))
+    other = Told("default", 1, Hold(HoldReason.NO_ROOM_NOW), ago(9))
+    place.cycle = msgspec.structs.replace(place.cycle, told={7: poison, 8: other})
+    await place.run_cycle()
+    assert place.cycle.told[7] == poison
+    assert 8 not in place.cycle.told

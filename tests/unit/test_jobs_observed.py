@@ -63,12 +63,18 @@ def test_pods_are_the_pods_of_the_newest_job() -> None:
         (a_job(), [a_pod()], "Starting"),
         (a_job(), [a_pod(waiting_reason="CrashLoopBackOff")], "Starting"),
         (a_job(), [a_pod(unschedulable_since=ago(1))], "Unschedulable"),
-        (a_job(), [a_pod(waiting_reason="ImagePullBackOff")], "ImagePull"),
+        (a_job(), [a_pod(unschedulable_since=ago(1), waiting_message="0/3 nodes")], "Unschedulable: 0/3 nodes"),
+        (a_job(), [a_pod(waiting_reason="ImagePullBackOff")], "ImagePull: ImagePullBackOff"),
+        (
+            a_job(),
+            [a_pod(waiting_reason="ErrImagePull", waiting_message="not found")],
+            "ImagePull: ErrImagePull: not found",
+        ),
         (a_job(), [a_pod(phase="Running")], "Running"),
         (a_job(phase=Phase.FAILING), [a_pod(phase="Failed")], "Running"),
     ],
 )
-def test_stage_of_a_launch_is_one_word(job: Job, pods: list[Pod], code: str) -> None:
+def test_stage_of_a_launch_is_one_word_and_what_the_cluster_says(job: Job, pods: list[Pod], code: str) -> None:
     assert stage(job, pods, NOW) == code
 
 

@@ -113,6 +113,17 @@ def test_unseen_create_is_unplaced_until_its_pod_has_a_node() -> None:
     assert a_picture(cluster=a_cluster(pods=[pod]), creates=creates).in_flight().unplaced == {}
 
 
+@pytest.mark.parametrize(("phases", "has_room"), [(["Running"], True), (["Succeeded"], False), (["Failed"], False),
+                                                  (["Failed", "Pending"], True), ([], True)])  # fmt: skip
+def test_job_whose_pods_have_ended_holds_no_room(phases: list[str], has_room: bool) -> None:
+    """The Job controller finishes the Job a moment later. Until then it counts for the caps."""
+    made = a_job(shape="small", needs=NEEDS)
+    pods = [a_pod(made, uid=f"pod-{n}", name=f"pod-{n}", phase=phase) for n, phase in enumerate(phases)]
+    in_flight = a_picture([made], a_cluster(pods)).in_flight()
+    kind = PodKind("default", "team_a", "small", NEEDS)
+    assert (in_flight.every, in_flight.with_room) == ({kind: 1}, {kind: 1} if has_room else {})
+
+
 def test_runs_are_our_pods_on_nodes_until_their_run_limit() -> None:
     needs = PodNeeds((("cpu", 1000),))
     job = a_job(needs=needs, limit_seconds=60)

@@ -43,7 +43,7 @@ def test_requests_are_those_that_the_api_server_will_set(resources: dict[str, An
     assert dict(found.asks) == {**asks, "pods": 1000}
 
 
-def test_sidecars_overhead_and_the_pod_as_a_whole_count_as_kube_scheduler_counts_them() -> None:
+def test_sidecars_overhead_and_the_whole_pod_count_as_for_kube_scheduler() -> None:
     first = [{**a_container(requests={"cpu": "1"}), "restartPolicy": "Always"}, a_container(requests={"cpu": "3"})]
     one = [a_container(requests={"cpu": "1"})]
     assert dict(read(containers=one, initContainers=first, overhead={"cpu": "250m"}).asks)["cpu"] == 4250

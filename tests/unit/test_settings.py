@@ -19,6 +19,7 @@ INTERFACE_1 = {
     "LOG_LEVEL": "info", "CACHE_ROOT": "—", "NODE_SELECTOR": "—", "PROMETHEUS_URL": "—",
     "PRIVATE_MACHINE_LABEL": "dispatcher.internal/private-machine", "EXTENDER_ADDRESS": "127.0.0.1:8888",
     "SPECIAL_MACHINE_LABEL": "dispatcher.internal/special-machine", "EXTENDER_TLS_DIR": "—",
+    "DASHBOARD_ADDRESS": "127.0.0.1:8081", "DASHBOARD_HOSTS": "—", "API_URL": "—",
 }  # fmt: skip
 
 
@@ -100,6 +101,9 @@ GOOD = [
     ("LISTEN_ADDRESS", "127.0.0.1:0", "service", "listen_address", "127.0.0.1:0"),
     ("LISTEN_ADDRESS", "[::1]:9000", "service", "listen_address", "[::1]:9000"),
     ("LISTEN_ADDRESS", ":8080", "service", "listen_address", ":8080"),
+    ("DASHBOARD_ADDRESS", "0.0.0.0:9000", "service", "dashboard_address", "0.0.0.0:9000"),
+    ("DASHBOARD_HOSTS", "tasks.example, tasks", "service", "dashboard_hosts", ("tasks.example", "tasks")),
+    ("API_URL", "http://dispatcher.example", "service", "api_url", "http://dispatcher.example"),
     ("LOG_LEVEL", "debug", "service", "log_level", "debug"),
 ]
 

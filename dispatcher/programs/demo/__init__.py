@@ -9,7 +9,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dispatcher.model.errors import DispatcherError
@@ -60,7 +60,17 @@ async def run_until_signal(demo: Any) -> int:
     for number in SIGNALS:  # nothing is left to end
         loop.remove_signal_handler(number)
         signal.signal(number, signal.SIG_IGN)
-    return 128 + signals[0] if running.cancelled() or not running.result() else 0
+    return exit_status(running, signals)
+
+
+def exit_status(ended: asyncio.Task[bool], signals: Sequence[int]) -> int:
+    """The exit status of a demo that has ended. Whoever stops it wants no other status, whatever failed after that."""
+    fault = None if ended.cancelled() else ended.exception()
+    if fault is not None and signals and isinstance(fault, DispatcherError):
+        sys.stderr.write(f"{fault}\n")
+    elif fault is not None:
+        raise fault
+    return 0 if fault is None and not ended.cancelled() and ended.result() else 128 + signals[0]
 
 
 def end_output() -> None:

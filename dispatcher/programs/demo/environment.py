@@ -31,8 +31,9 @@ from dispatcher.programs.demo.samples import CACHE_ROOT, SECRET
 from dispatcher.settings.definition import KubeSettings
 
 NODES: Final = ("east", "west")
-NODE_SIZE: Final = ("--cpu", "4", "--memory", "2Gi", "--pods", "20")
-MAX_JOBS: Final = 6
+NODE_SIZE: Final = ("--cpu", "1", "--memory", "2Gi", "--pods", "20")
+"""Small enough that the samples fill both nodes."""
+MAX_JOBS: Final = 8
 READY_SECONDS: Final = 60
 LEAVE_SECONDS: Final = 10
 LOOK_SECONDS: Final = 0.05
@@ -51,7 +52,7 @@ class DemoEnvironment:
         self._stack = AsyncExitStack()
         self._run_folder = RunFolder()
         self.installation = f"demo-{secrets.token_hex(3)}" if kubeconfig else "demo"
-        self.metrics_url = ""
+        self.metrics_url = self.api_url = ""
 
     async def __aenter__(self) -> Self:
         try:
@@ -120,10 +121,11 @@ class DemoEnvironment:
 
         async def start() -> asyncio.subprocess.Process:
             """Starts the program on a port that is free now."""
-            address = f"127.0.0.1:{free_port()}"
+            address, api = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
             if command == "run":
-                self.metrics_url = f"http://{address}/metrics"
-            env = {f"DISPATCHER_{key}": str(value) for key, value in {**values, "LISTEN_ADDRESS": address}.items()}
+                self.metrics_url, self.api_url = f"http://{address}/metrics", f"http://{api}"
+            addresses = {"LISTEN_ADDRESS": address, "DASHBOARD_ADDRESS": api}
+            env = {f"DISPATCHER_{key}": str(value) for key, value in {**values, **addresses}.items()}
             return await self._keeper.program(name, "dispatcher", command, env=env)()
 
         await self._keeper.keep(name, start)

@@ -199,6 +199,7 @@ class DemoRun:
             database_url=environment.url("demo"),
             templates=str(environment.templates),
             kubeconfig=str(environment.kubeconfig),
+            api_url=environment.api_url,
             statements=query("try", "demo").splitlines()[1:],
             is_kept=self._options.keep,
         )

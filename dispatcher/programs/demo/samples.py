@@ -18,7 +18,10 @@ QUEUES: Final[Mapping[str, tuple[int | None, str]]] = {
     "reports": (None, "asks for more than its template allows"),
 }
 """Name: most Jobs at once, and the note."""
-PARK_SECONDS: Final = 3600
+CPU: Final = "450m"
+"""What most tasks request. Two of them and one build fill a node of the demo."""
+BUILD_CPU: Final = "100m"
+"""So little that a build always fits on the node where its cache is warm."""
 
 
 class Sample(Struct, frozen=True):
@@ -41,7 +44,7 @@ class Sample(Struct, frozen=True):
 
 def build(key: str) -> Sample:
     args = [sys.executable, str(CONTAINERS / "build.py")]
-    return Sample(f"builds from the files of {key!r}", "builds", spec={"args": args}, cache_key=key)
+    return Sample(f"builds from the files of {key!r}", "builds", "build", spec={"args": args}, cache_key=key)
 
 
 def by_hand(what: str, shows: str, action: str = "") -> Sample:
@@ -79,8 +82,8 @@ def templates(*, is_real: bool) -> dict[str, str]:
     if is_real:
         return {"default": yaml.safe_dump(shell_template(), sort_keys=False)}
     wrapped = [sys.executable, "-m", "dispatcher", "exec", "--"]
-    counting = template([*wrapped], [sys.executable, str(CONTAINERS / "count.py")])
-    made = {"default": counting, "by-hand": template([sys.executable], [])}
+    counting = template(wrapped, [sys.executable, str(CONTAINERS / "count.py")])
+    made = {"default": counting, "build": template(wrapped, [], BUILD_CPU), "by-hand": template([sys.executable], [])}
     return {name: yaml.safe_dump(job, sort_keys=False) for name, job in made.items()}
 
 
@@ -95,11 +98,11 @@ def shell_template() -> Json:
     return job
 
 
-def template(command: list[str], args: list[str]) -> Json:
+def template(command: list[str], args: list[str], cpu: str = CPU) -> Json:
     container = {
         "name": "task", "image": "this-machine:1", "command": command, "args": args,
         "envFrom": [{"secretRef": {"name": SECRET}}],
-        "resources": {"requests": {"cpu": "500m", "memory": "64Mi"}},
+        "resources": {"requests": {"cpu": cpu, "memory": "64Mi"}},
     }  # fmt: skip
     openings = {"dispatcher.internal/row-may-set": "env,args,memory", "dispatcher.internal/max-memory": "1Gi"}
     spec = {"terminationGracePeriodSeconds": 2, "containers": [container]}

@@ -13,6 +13,8 @@ WORDS: Final = {
     "ExitedWithoutReport": "its container ended, and did not say what became of the row (docs/author.md)",
     "LaunchesExhausted": "its Pods never started",
     "FailuresExhausted": "it failed as often as it may",
+    "NeverFits": "no node is large enough for it, even an empty one",
+    "NoRoomNow": "the nodes are full",
     "Poison": "the API server refuses its Job",
 }
 
@@ -24,6 +26,7 @@ class Demo(Struct, frozen=True):
     database_url: the URL for a submitter.
     templates: the folder of the templates.
     kubeconfig: the file for the cluster.
+    api_url: where the dispatcher answers.
     statements: SQL to try.
     is_kept: the demo still runs.
     """
@@ -32,6 +35,7 @@ class Demo(Struct, frozen=True):
     database_url: str
     templates: str
     kubeconfig: str
+    api_url: str
     statements: Sequence[str]
     is_kept: bool
 
@@ -86,6 +90,8 @@ def next_steps(demo: Demo) -> list[str]:
             "Everything goes on until Ctrl-C. Insert rows of your own:",
             f"  psql '{demo.database_url}'",
             *(f"  {statement}" for statement in demo.statements),
+            "Ask why a row waits, and what became of it:",
+            f"  {demo.command} explain --url {demo.api_url} 5",
             f"Templates, read again when they change: {demo.templates}",
             f"The cluster: {demo.kubeconfig}",
         ]

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from dispatcher.model.verdicts import PARKED
+from dispatcher.model.verdicts import PARKED, HoldReason
 
 ENDED: Final = frozenset({"succeeded", "failed", "cancelled"})
 MOST_INSERTED: Final = 50
@@ -88,7 +88,15 @@ def news(before: DemoView, after: DemoView) -> list[str]:
     lines = [f"{len(new)} tasks are inserted"] if len(new) > MOST_INSERTED else []
     rest = [row for row in after.rows if not lines or row.id in known or row.status != "waiting"]
     lines += [words for row in rest if (words := describe_change(known.get(row.id), row))]
+    lines += [words for words in roomless(after) if words not in roomless(before)]
     return lines + [words for words in parked(after) if words not in parked(before)]
+
+
+def roomless(view: DemoView) -> list[str]:
+    """One line for each queue whose rows wait for room on a node."""
+    reasons = sorted((view.reasons or {}).items())
+    queues = [queue for (queue, why), n in reasons if n and why == HoldReason.NO_ROOM_NOW]
+    return [f"the nodes are full: rows in queue {queue} wait ({HoldReason.NO_ROOM_NOW})" for queue in queues]
 
 
 def parked(view: DemoView) -> list[str]:

@@ -1,0 +1,207 @@
+"""Explains one row by the last cycle. Pure.
+
+The names of the fields are public: they are the names in JSON.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dispatcher.admission.last_cycle import LastCycle, candidate_of
+from dispatcher.explain.estimate import Estimate, estimate_start
+from dispatcher.explain.launches import LaunchFacts, launches_of
+from dispatcher.explain.nodes import NodeGroup, group_nodes
+from dispatcher.explain.reasons import ADVICE, Cause, Turn, cause_of
+from dispatcher.model.history import RecordedLaunch, Start
+from dispatcher.model.tasks import TERMINAL, Line, Status, Task
+from dispatcher.model.verdicts import Hold, HoldReason
+
+LATER: Final = frozenset({HoldReason.RATE_LIMITED, HoldReason.NEXT_CYCLE})
+"""Reasons of a row that a cycle has judged. A row that no cycle has judged yet is in line."""
+
+
+OF_ROOM: Final = frozenset({HoldReason.NO_ROOM_NOW, HoldReason.PENDING_PODS})
+OF_TIME: Final = LATER | {
+    HoldReason.IN_LINE, HoldReason.SUBMITTER_CAP, HoldReason.QUEUE_CAP, HoldReason.JOB_CAP, HoldReason.QUOTA_EXCEEDED
+}  # fmt: skip
+"""Reasons that go by themselves as Jobs end and rows start. Their rows get an estimate."""
+IN_TURN: Final = LATER | {HoldReason.IN_LINE}
+FROM_JOBS: Final = frozenset({
+    HoldReason.NAME_COLLISION, HoldReason.POISON, HoldReason.EXITED_WITHOUT_REPORT, HoldReason.LAUNCHES_EXHAUSTED,
+    HoldReason.FAILURES_EXHAUSTED, HoldReason.FINISHING, HoldReason.BACKOFF, HoldReason.LAUNCHED, HoldReason.NODE_LOST,
+})  # fmt: skip
+
+
+class Explanation(Struct, frozen=True, kw_only=True):
+    """Why a row waits, or what became of it.
+
+    task status queue attempt: the row, as it is now.
+    reason: why it waits; None: it does not wait.
+    message: the same in words, with numbers and names.
+    since: since when for this reason; None: not known.
+    as_of: time of the cycle that judged it, by the database's clock.
+    whose_turn: who can end the wait.
+    next_step: what ends it.
+    position, position_of: its place among the waiting rows of its queue, from 1 on, and their number. Both stop at
+        10,000. None: it does not wait.
+    before: reasons of the rows of its queue, as far as they were judged, with their numbers.
+    nodes: the nodes by what keeps its Pod from them; empty: it does not wait, or room is not judged.
+    also: what would hold it next if the reason went.
+    estimate: when it will probably start; None: it takes somebody's deed, or too few rows started in the last hour.
+    launches: its newest launches, oldest first.
+    """
+
+    task: int
+    status: Status
+    queue: str
+    attempt: int
+    reason: HoldReason | None
+    message: str
+    since: datetime | None
+    as_of: datetime
+    whose_turn: Turn
+    next_step: str
+    position: int | None
+    position_of: int | None
+    before: Mapping[HoldReason, int]
+    nodes: Sequence[NodeGroup] = ()
+    also: Sequence[Cause] = ()
+    estimate: Estimate | None = None
+    launches: Sequence[LaunchFacts] = ()
+
+
+class RowFacts(Struct, frozen=True):
+    """What the database tells of one row.
+
+    line: its place in its queue.
+    starts: starts of its queue in the last hour.
+    launches: its newest launches.
+    """
+
+    task: Task
+    line: Line
+    starts: Sequence[Start] = ()
+    launches: Sequence[RecordedLaunch] = ()
+
+
+def explain(facts: RowFacts, cycle: LastCycle, jobs_namespace: str) -> Explanation:
+    """The whole explanation of a row."""
+    task, picture = facts.task, cycle.picture
+    found = explain_row(task, cycle, facts.line)
+    launches = launches_of(
+        facts.launches, [(job, picture.cluster.pods.get(job.uid, ())) for job in picture.jobs_of(task)], jobs_namespace
+    )
+    found = replace(found, launches=launches)
+    if found.reason is None or task.status is not Status.WAITING:
+        return found
+    return replace(found, nodes=nodes_for(task, cycle), estimate=estimate_of(facts, found.reason, cycle.at))
+
+
+def nodes_for(task: Task, cycle: LastCycle) -> Sequence[NodeGroup]:
+    candidate, room = candidate_of(task, cycle.picture), cycle.snapshot.room
+    needs = candidate.pod.needs
+    return () if room is None or needs is None else group_nodes(needs, room, task.id)
+
+
+def estimate_of(facts: RowFacts, reason: HoldReason, now: datetime) -> Estimate | None:
+    """When the row will start, if that takes nothing but time. For room, rows of its kind stand in the line alone."""
+    if reason in OF_ROOM:
+        return estimate_start(facts.line.alike + 1, [start.at for start in facts.starts if start.is_alike], now)
+    place = facts.line.before + 1
+    return estimate_start(place, [start.at for start in facts.starts], now) if reason in OF_TIME else None
+
+
+def explain_row(task: Task, cycle: LastCycle, line: Line) -> Explanation:
+    """Why the row waits. `line`: its place in its queue."""
+    holds = what_holds(task, cycle)
+    if holds is None:
+        return without_reason(task, cycle, f"it has {ENDED[task.status]}" if task.status in ENDED else RUNS)
+    return made(task, cycle, line, holds or [in_line(task, line)])
+
+
+def what_holds(task: Task, cycle: LastCycle) -> list[Hold] | None:
+    """What holds the row, the reason first; empty: it is in line. None: it does not wait."""
+    if task.status in TERMINAL:
+        return None
+    holds = distinct(cycle.holds(task))
+    if task.status is not Status.WAITING and (not holds or holds[0].reason is HoldReason.LAUNCHED):
+        return None
+    told = cycle.told.get(task.id)
+    if told is not None and told.attempt == task.attempt:
+        return first_of(told.hold, holds)
+    if task.id in cycle.launched and cycle.leads:
+        return [JUST_LAUNCHED, *holds]
+    return [hold for hold in holds if hold.reason not in LATER]
+
+
+JUST_LAUNCHED: Final = Hold(HoldReason.LAUNCHED, "its Job is being created")
+RUNS: Final = "its container runs"
+ENDED: Final = {Status.SUCCEEDED: "succeeded", Status.FAILED: "failed", Status.CANCELLED: "been cancelled"}
+
+
+def made(task: Task, cycle: LastCycle, line: Line, holds: Sequence[Hold]) -> Explanation:
+    """The explanation by the first of the holds. The others would hold the row next."""
+    hold = holds[0]
+    waits = task.status is Status.WAITING and hold.reason is not HoldReason.NOT_DUE
+    return Explanation(
+        task=task.id,
+        status=task.status,
+        queue=task.queue,
+        attempt=task.attempt,
+        reason=hold.reason,
+        message=cause_of(hold).message,
+        since=since_of(task, hold.reason, cycle),
+        as_of=cycle.at,
+        whose_turn=ADVICE[hold.reason].whose_turn,
+        next_step=ADVICE[hold.reason].next_step,
+        position=line.before + 1 if waits else None,
+        position_of=line.of if waits else None,
+        before={reason: n for (queue, reason), n in sorted(cycle.held.items()) if queue == task.queue},
+        also=[cause_of(one) for one in holds[1:]],
+    )
+
+
+def since_of(task: Task, reason: HoldReason, cycle: LastCycle) -> datetime | None:
+    """Since when this reason holds the row; None: not known.
+
+    A reason from the row's Jobs has a time for each row. The other reasons hold many rows of a queue alike.
+    """
+    due = max(task.created_at, task.run_at or task.created_at)
+    if reason is HoldReason.NOT_DUE:
+        return task.created_at
+    if reason in IN_TURN:
+        return due
+    if reason in FROM_JOBS:
+        told = cycle.told.get(task.id)
+        return told.since if told is not None and (told.attempt, told.hold.reason) == (task.attempt, reason) else None
+    began = cycle.since.get((task.queue, reason))
+    return None if began is None else max(began, due)
+
+
+def without_reason(task: Task, cycle: LastCycle, message: str) -> Explanation:
+    return Explanation(
+        task=task.id, status=task.status, queue=task.queue, attempt=task.attempt, reason=None, message=message,
+        since=task.finished_at or task.started_at, as_of=cycle.at, whose_turn=Turn.NOBODY, next_step="nothing",
+        position=None, position_of=None, before={}, also=(),
+    )  # fmt: skip
+
+
+def in_line(task: Task, line: Line) -> Hold:
+    """The hold of a row that could be launched, but was not judged yet."""
+    count = f"at least {line.most:,}" if line.before >= line.most else f"{line.before:,}"
+    rows = "1 row" if line.before == 1 else f"{count} rows"
+    return Hold(HoldReason.IN_LINE, f"{rows} of queue {task.queue} come first" if line.before else "it is the next one")
+
+
+def first_of(told: Hold, holds: Sequence[Hold]) -> list[Hold]:
+    """The told hold, in its newest words, before the others."""
+    own = next((hold for hold in holds if hold.reason is told.reason), told)
+    return [own, *(hold for hold in holds if hold is not own)]
+
+
+def distinct(holds: Iterable[Hold]) -> list[Hold]:
+    """The first hold of each reason. Two gates can tell the same."""
+    return list({hold.reason: hold for hold in reversed(list(holds))}.values())[::-1]

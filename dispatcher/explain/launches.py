@@ -1,0 +1,104 @@
+"""Every launch of a row, and what became of it. Pure.
+
+The database remembers launches that started, and those of which the janitor knows the end. The cluster knows the Jobs
+and Pods that still exist.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dispatcher.jobs.launch_ends import LaunchEnd, launch_end
+from dispatcher.model.cluster import Pod
+from dispatcher.model.history import RecordedLaunch
+from dispatcher.model.jobs import Job
+
+MOST_LAUNCHES: Final = 20
+LAST_LINES: Final = 5
+
+
+class LaunchFacts(Struct, frozen=True, kw_only=True):
+    """One launch of a row.
+
+    attempt, launch: its numbers.
+    job: name of its Job; None: the Job is gone.
+    pod, node: None: not known, or it had none.
+    created_at: when its Job was created; None: the Job is gone.
+    started_at: when its container called task_start; None: never.
+    ended_at: None: it has not ended.
+    outcome: what it reported: succeeded, failed, retry, cancelled; lost: nothing; unstarted: it never called
+        task_start; None: it is under way, or nobody has written it down yet.
+    exit_code: of its container.
+    reason: what ended it, in words.
+    error: the error that it reported, otherwise the end of its output.
+    logs: the command that shows its log; None: its Pod is gone.
+    """
+
+    attempt: int
+    launch: int
+    job: str | None = None
+    pod: str | None = None
+    node: str | None = None
+    created_at: datetime | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    outcome: str | None = None
+    exit_code: int | None = None
+    reason: str | None = None
+    error: str | None = None
+    logs: str | None = None
+
+
+def launches_of(
+    recorded: Iterable[RecordedLaunch], jobs: Iterable[tuple[Job, Sequence[Pod]]], namespace: str
+) -> list[LaunchFacts]:
+    """The newest launches, oldest first.
+
+    recorded: what the database remembers.
+    jobs: the Jobs that still exist, with their Pods.
+    """
+    found = {(one.attempt, one.launch): remembered(one) for one in recorded}
+    for job, pods in jobs:
+        key = job.attempt, job.launch
+        found[key] = seen(found.get(key, LaunchFacts(attempt=key[0], launch=key[1])), job, pods, namespace)
+    return [found[key] for key in sorted(found)][-MOST_LAUNCHES:]
+
+
+def remembered(one: RecordedLaunch) -> LaunchFacts:
+    return LaunchFacts(
+        attempt=one.attempt, launch=one.launch, pod=one.pod_name, node=one.node_name, started_at=one.started_at,
+        ended_at=one.ended_at, outcome=one.outcome, exit_code=one.exit_code, reason=one.reason, error=one.error,
+    )  # fmt: skip
+
+
+def seen(known: LaunchFacts, job: Job, pods: Sequence[Pod], namespace: str) -> LaunchFacts:
+    """The launch with what its Job and its Pod tell. What the database remembers comes first."""
+    ended_at = job.ended_at if job.is_finished else None
+    told = replace(known, job=job.name, created_at=job.created_at, ended_at=known.ended_at or ended_at)
+    for pod in pods[:1]:
+        logs = f"kubectl logs -n {namespace} {pod.name}" if has_log(pod) else None
+        told = replace(told, pod=known.pod or pod.name, node=known.node or pod.node_name or None, logs=logs)
+    end = launch_end(job, pods)
+    return told if end is None or known.reason is not None else with_end(told, end)
+
+
+def with_end(told: LaunchFacts, end: LaunchEnd) -> LaunchFacts:
+    return replace(told, reason=end.reason, exit_code=end.exit_code, error=told.error or end.output or None)
+
+
+def has_log(pod: Pod) -> bool:
+    return pod.had_run or pod.end is not None or pod.phase == "Running"
+
+
+def in_words(one: LaunchFacts) -> Iterator[str]:
+    """The launch as lines for people."""
+    where = f" on {one.node}" if one.node else ""
+    state = one.outcome or ("ended" if one.ended_at else "under way")
+    yield f"attempt {one.attempt}, launch {one.launch}{where}: {state}" + (f": {one.reason}" if one.reason else "")
+    if one.error:
+        yield from (f"  | {line}" for line in one.error.splitlines()[-LAST_LINES:])
+    if one.logs:
+        yield f"  {one.logs}"

@@ -1,0 +1,139 @@
+"""Why each node has no room for a Pod, in groups. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from dispatcher.admission.room import Room
+from dispatcher.admission.room_view import EVERY_POD, free_for
+from dispatcher.model.amounts import NOTHING, Amounts, less, written
+from dispatcher.model.cluster import Node
+from dispatcher.model.needs import CORDON_KEY, OF_THE_MOMENT, REFUSING, PodNeeds, is_selected, untolerated
+
+MOST_EXAMPLES: Final = 3
+MOST_GROUPS: Final = 10
+HAS_ROOM: Final = "has room"
+
+
+class NodeGroup(Struct, frozen=True):
+    """Nodes with the same answer to a Pod.
+
+    count: their number.
+    why: why they have no room, such as `too small: cpu 4 < 8`. The amount is that of the node that comes closest.
+    examples: names of three of them at most.
+    """
+
+    count: int
+    why: str
+    examples: Sequence[str]
+
+
+class NodeStatus(Struct, frozen=True):
+    """One node, as rows see it.
+
+    ready: whether its kubelet reports.
+    cordoned: whether somebody keeps new Pods from it.
+    taints: its other taints that refuse Pods.
+    size: what it has for Pods, as quantities.
+    free: what no Pod asks for, and what no launch that is under way will take; as quantities.
+    kept_for: the row that it is kept for; None: it is not kept.
+    """
+
+    name: str
+    ready: bool
+    cordoned: bool
+    taints: Sequence[str]
+    size: Mapping[str, str]
+    free: Mapping[str, str]
+    kept_for: int | None
+
+
+class Answer(Struct, frozen=True):
+    """Why one node has no room. `resource`: of what it has too little; empty: that is not the reason."""
+
+    why: str
+    resource: str = ""
+
+
+def group_nodes(needs: PodNeeds, room: Room, task_id: int) -> list[NodeGroup]:
+    """The nodes by their answer to a Pod, the largest group first. Empty: of this Pod nothing can be said."""
+    threshold = room.view.threshold(needs)
+    if threshold is None:
+        return []
+    names, most = dict[Answer, list[str]](), dict[Answer, int]()
+    for name, node in room.view.nodes.items():
+        is_open = room.closed.get(name, task_id) == task_id
+        found, amount = answer(needs, node, free_of(node, room, threshold), is_open)
+        names.setdefault(found, []).append(name)
+        most[found] = max(most.get(found, 0), amount)
+    groups = [NodeGroup(len(of), in_words(one, most[one], needs), of[:MOST_EXAMPLES]) for one, of in names.items()]
+    ordered = sorted(groups, key=lambda group: (-group.count, group.why))
+    return [*ordered[:MOST_GROUPS], *rest(ordered[MOST_GROUPS:])]
+
+
+def free_of(node: Node, room: Room, threshold: int) -> Amounts:
+    """What is free for a Pod of this threshold. A level of the view is not asked: it would be kept for every cycle."""
+    free = free_for(node, room.view.asked.get(node.name, {}), threshold)
+    return less(free, room.taken.get(node.name, NOTHING))
+
+
+def answer(needs: PodNeeds, node: Node, free: Amounts, is_open: bool) -> tuple[Answer, int]:
+    """The answer of one node, and how much it has of the resource that it has too little of."""
+    if not is_selected(needs, node.name, node.labels):
+        return Answer("not allowed by node selector or node affinity"), 0
+    if (taint := untolerated(node.taints, needs.tolerations)) is not None:
+        return Answer(of_taint(taint.key)), 0
+    if lacks := lacking(needs, node.size):
+        return Answer("too small", lacks), node.size.get(lacks, 0)
+    if not is_open:
+        return Answer("kept for a row that has waited longer"), 0
+    if lacks := lacking(needs, free):
+        return Answer("full", lacks), max(0, free.get(lacks, 0))
+    return Answer(HAS_ROOM), 0
+
+
+def of_taint(key: str) -> str:
+    if key == CORDON_KEY:
+        return "cordoned"
+    return f"not usable now: {key.removeprefix(OF_THE_MOMENT)}" if key.startswith(OF_THE_MOMENT) else f"tainted: {key}"
+
+
+def lacking(needs: PodNeeds, amounts: Amounts) -> str:
+    """The first resource of which there is too little; empty: there is enough."""
+    return next((resource for resource, asked in needs.asks if amounts.get(resource, 0) < asked), "")
+
+
+def in_words(found: Answer, amount: int, needs: PodNeeds) -> str:
+    if not found.resource:
+        return found.why
+    asked = dict(needs.asks)[found.resource]
+    return f"{found.why}: {found.resource} {written(found.resource, amount)} < {written(found.resource, asked)}"
+
+
+def rest(groups: Sequence[NodeGroup]) -> Iterator[NodeGroup]:
+    """One group for all that are left."""
+    if groups:
+        yield NodeGroup(sum(group.count for group in groups), "other answers", groups[0].examples)
+
+
+def node_statuses(room: Room) -> list[NodeStatus]:
+    """All nodes by name."""
+    return [node_status(node, room) for _, node in sorted(room.view.nodes.items())]
+
+
+def node_status(node: Node, room: Room) -> NodeStatus:
+    taints = [taint.key for taint in node.taints if taint.effect in REFUSING]
+    return NodeStatus(
+        name=node.name,
+        ready=node.ready,
+        cordoned=CORDON_KEY in taints,
+        taints=[key for key in taints if key != CORDON_KEY],
+        size=quantities(node.size),
+        free=quantities(free_of(node, room, EVERY_POD)),
+        kept_for=room.closed.get(node.name),
+    )
+
+
+def quantities(amounts: Amounts) -> dict[str, str]:
+    return {name: written(name, max(0, amount)) for name, amount in amounts.items()}

@@ -1,0 +1,179 @@
+"""Of each reason: whose turn it is, and the next step. Pure."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from msgspec import Struct
+
+from dispatcher.model.verdicts import Hold, HoldReason
+
+
+class Turn(StrEnum):
+    """Who can end a wait.
+
+    SUBMITTER: who inserted the row.
+    AUTHOR: who writes the template and the image.
+    OPERATOR: who sets caps, pauses, rights and quotas.
+    CLUSTER: whoever gives the cluster room.
+    NOBODY: time and the line.
+    """
+
+    SUBMITTER = "submitter"
+    AUTHOR = "author"
+    OPERATOR = "operator"
+    CLUSTER = "cluster"
+    NOBODY = "nobody"
+
+
+class Cause(Struct, frozen=True):
+    """A reason, and the same in words."""
+
+    reason: HoldReason
+    message: str
+
+
+class Advice(Struct, frozen=True):
+    """What a reason means, who can end the wait, and how."""
+
+    meaning: str
+    whose_turn: Turn
+    next_step: str
+
+
+ADVICE: Final[Mapping[HoldReason, Advice]] = MappingProxyType(
+    {
+        HoldReason.UNKNOWN_TEMPLATE: Advice(
+            "its template does not exist or cannot be read",
+            Turn.SUBMITTER,
+            "cancel the row and insert one with a template that exists, or ask the operator for this one",
+        ),
+        HoldReason.POLICY_DENIED: Advice(
+            "its template does not allow what it asks for",
+            Turn.SUBMITTER,
+            "cancel the row and insert one within the bounds of its template, or ask the author for others",
+        ),
+        HoldReason.NOT_DUE: Advice(
+            "it is not due yet",
+            Turn.NOBODY,
+            "nothing: the row starts at its run_at",
+        ),
+        HoldReason.PAUSED: Advice(
+            "its queue is paused",
+            Turn.OPERATOR,
+            "clear queues.paused_until of the queue, or of queue *",
+        ),
+        HoldReason.NAME_COLLISION: Advice(
+            "a Job of its name belongs to somebody else",
+            Turn.OPERATOR,
+            "find out who made the Job of this name, and remove the Job or use another namespace",
+        ),
+        HoldReason.POISON: Advice(
+            "the API server refuses its Job",
+            Turn.AUTHOR,
+            "change the template or the row so that the API server accepts the Job",
+        ),
+        HoldReason.EXITED_WITHOUT_REPORT: Advice(
+            "its container ended, and did not say what became of the row",
+            Turn.AUTHOR,
+            "let the container call task_finish or run its command by `dispatcher exec`; then task_retry",
+        ),
+        HoldReason.LAUNCHES_EXHAUSTED: Advice(
+            "its Pods never started",
+            Turn.AUTHOR,
+            "correct the image or the template, so that the Pod can start; then task_retry",
+        ),
+        HoldReason.FAILURES_EXHAUSTED: Advice(
+            "it failed as often as it may",
+            Turn.SUBMITTER,
+            "look at the errors of its runs; then task_retry",
+        ),
+        HoldReason.FINISHING: Advice(
+            "its container is ending",
+            Turn.NOBODY,
+            "nothing: its container is ending",
+        ),
+        HoldReason.BACKOFF: Advice(
+            "it pauses after a launch that failed",
+            Turn.NOBODY,
+            "nothing: the row is tried again after a pause",
+        ),
+        HoldReason.TEMPLATE_FAILING: Advice(
+            "launches of this image do not start",
+            Turn.AUTHOR,
+            "correct the image or the template; until a launch starts, they are tried one at a time",
+        ),
+        HoldReason.LAUNCHED: Advice(
+            "its Job exists, and its container has not started",
+            Turn.CLUSTER,
+            "nothing, or look at its Pod: kubectl describe tells what it waits for",
+        ),
+        HoldReason.NODE_LOST: Advice(
+            "the node of its Pod does not answer",
+            Turn.OPERATOR,
+            "bring the node back, or delete it from the cluster",
+        ),
+        HoldReason.DISPATCHER_NOT_READY: Advice(
+            "the dispatcher launches nothing now",
+            Turn.OPERATOR,
+            "mend what the message names; /readyz of the dispatcher tells whether that was all",
+        ),
+        HoldReason.NEVER_FITS: Advice(
+            "no node is large enough",
+            Turn.CLUSTER,
+            "add a node that is large enough, or insert a row that asks for less",
+        ),
+        HoldReason.SUBMITTER_CAP: Advice(
+            "its submitter has as many Jobs in this queue as it may",
+            Turn.OPERATOR,
+            "nothing until one of the submitter's Jobs ends, or raise queues.max_jobs_per_submitter",
+        ),
+        HoldReason.QUEUE_CAP: Advice(
+            "its queue has as many Jobs as it may",
+            Turn.OPERATOR,
+            "nothing until a Job of the queue ends, or raise queues.max_jobs",
+        ),
+        HoldReason.JOB_CAP: Advice(
+            "there are as many Jobs as there may be",
+            Turn.OPERATOR,
+            "nothing until a Job ends, or raise DISPATCHER_MAX_JOBS",
+        ),
+        HoldReason.QUOTA_EXCEEDED: Advice(
+            "a ResourceQuota is used up",
+            Turn.OPERATOR,
+            "nothing until a Pod ends, or raise the ResourceQuota",
+        ),
+        HoldReason.PENDING_PODS: Advice(
+            "Pods like its own wait for a node already",
+            Turn.CLUSTER,
+            "look at the Events of the Pods that wait for a node",
+        ),
+        HoldReason.NO_ROOM_NOW: Advice(
+            "the nodes are full",
+            Turn.CLUSTER,
+            "nothing until a Pod ends, or add or uncordon a node",
+        ),
+        HoldReason.RATE_LIMITED: Advice(
+            "writes to the API server are limited",
+            Turn.NOBODY,
+            "nothing: launches go on within a second",
+        ),
+        HoldReason.NEXT_CYCLE: Advice(
+            "the next cycle judges it",
+            Turn.NOBODY,
+            "nothing: the row is judged within a second",
+        ),
+        HoldReason.IN_LINE: Advice(
+            "other rows come first",
+            Turn.NOBODY,
+            "nothing: rows before it come first",
+        ),
+    }
+)
+"""Each reason of `HoldReason`."""
+
+
+def cause_of(hold: Hold) -> Cause:
+    meaning = ADVICE[hold.reason].meaning
+    return Cause(hold.reason, f"{meaning}: {hold.detail}" if hold.detail else meaning)

@@ -1,0 +1,132 @@
+"""Why does it wait: rows are explained over HTTP and by `dispatcher explain`, and the next step is carried out."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.commands import command, says, started
+from tests.controlplane.waiting import wait_for
+from tests.dispatching import Dispatcher, Place
+from tests.journey.test_room import CORE, a_pool, in_pool
+from tests.steps import insert, looks_again, reaches
+
+SECRET = "planted-secret-7f3a"  # it must not be shown
+
+
+async def reason(dispatcher: Dispatcher, task_id: int, wanted: str) -> dict[str, Any]:
+    """The explanation, once it has this reason."""
+
+    async def has_it() -> dict[str, Any] | None:
+        status, found = await dispatcher.explain(task_id)
+        return found if status == 200 and found["reason"] == wanted else None
+
+    found: dict[str, Any] | None = await wait_for(has_it, f"{task_id} waits for {wanted}", check=dispatcher.check)
+    assert found is not None
+    return found
+
+
+async def test_row_that_waits_for_room_is_explained_and_the_next_step_helps(place: Place) -> None:
+    async with a_pool(place, 1) as pool, place.playing(), in_pool(place, MAX_PENDING=0) as dispatcher:
+        await dispatcher.ready()
+        rows = await insert(place, 6, **{**CORE, "env": {"PLAY": "hang", "PASSWORD": SECRET}, "payload": {"x": SECRET}})
+        found = await reason(dispatcher, rows[5], "NoRoomNow")
+        assert (found["whose_turn"], found["status"], found["queue"]) == ("cluster", "waiting", "default")
+        assert found["message"].startswith("the nodes are full: no node has room for cpu 1")
+        assert found["next_step"] == "nothing until a Pod ends, or add or uncordon a node"
+        status, said = await command(dispatcher, "explain", rows[5], rows[0])
+        assert status == 0
+        for words in (
+            "NoRoomNow: the nodes are full",
+            "cluster's turn: nothing until a Pod ends",
+            "its container runs",
+        ):
+            assert words in said
+        _, line = await command(dispatcher, "explain", "--json", rows[5])
+        assert json.loads(line)["since"] == found["since"], "the reason stays the same"
+        assert SECRET not in json.dumps(found) + said + line
+        await pool.add()
+        await reaches(place, dispatcher, rows[5], "processing", 30)
+
+
+async def test_caps_pauses_and_templates_are_explained_and_the_next_step_helps(place: Place) -> None:
+    admin = await place.database.session("admin")
+    await admin.execute("INSERT INTO dispatch.queues (name, paused_until) VALUES ('quiet', 'infinity')")
+    async with a_pool(place, 1), place.playing(), in_pool(place, MAX_JOBS=1) as dispatcher:
+        await dispatcher.ready()
+        first, second = await insert(place, 2, **CORE)
+        (paused,) = await insert(place, 1, queue="quiet")
+        (nameless,) = await insert(place, 1, template="nowhere")
+        assert (await reason(dispatcher, second, "JobCap"))["whose_turn"] == "operator"
+        quiet = await reason(dispatcher, paused, "Paused")
+        assert [cause["reason"] for cause in quiet["also"]] == ["JobCap"]
+        assert (await reason(dispatcher, nameless, "UnknownTemplate"))["whose_turn"] == "submitter"
+        place.template("nowhere")
+        await admin.execute("UPDATE dispatch.queues SET paused_until = NULL")
+        await reason(dispatcher, paused, "JobCap")
+        team = await place.database.connect("team_a")
+        await team.fetchval("SELECT dispatch.task_cancel($1)", second)
+        assert (await dispatcher.explain(second))[1]["message"] == "it has been cancelled"
+        assert first < second
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "words"),
+    [
+        ("nonsense", 400, "is no id of a row"),
+        ("0", 400, "is no id"),
+        ("9" * 19, 400, "is no id"),
+        ("77", 404, "no row 77"),
+    ],
+)
+async def test_question_without_an_answer_is_told_why(place: Place, asked: str, status: int, words: str) -> None:
+    async with Dispatcher(place) as dispatcher:
+        await dispatcher.ready()
+        await looks_again(dispatcher, 1)
+        code, body = await dispatcher.explain(asked)
+        assert (code, words in body["error"]) == (status, True)
+
+
+async def test_api_answers_to_its_own_names_and_reads_alone(place: Place) -> None:
+    """A web page cannot let its own name point to the API, and nothing can be changed."""
+    async with Dispatcher(place, DASHBOARD_HOSTS="tasks.example") as dispatcher, aiohttp.ClientSession() as session:
+        await dispatcher.ready()
+        url = f"http://127.0.0.1:{dispatcher.api_port}/api/v1/tasks/1/explain"
+        for host, expected in (("evil.example", 403), ("tasks.example", 404), ("localhost", 404)):
+            async with session.get(url, headers={"Host": host}) as answer:
+                assert (host, answer.status) == (host, expected)
+        for method in ("POST", "PUT", "PATCH", "DELETE"):
+            async with session.request(method, url) as answer:
+                assert answer.status == 405
+
+
+async def test_command_says_what_is_wrong(place: Place) -> None:
+    async with Dispatcher(place) as dispatcher:
+        await dispatcher.ready()
+        (row,) = await insert(place, 1, run_at=datetime(2100, 1, 1, tzinfo=UTC))
+        status, said = await command(dispatcher, "explain", 999, row)
+        assert status == 1
+        assert "task 999: there is no row 999" in said
+        assert "NotDue: it is not due yet: runs at 2100-01-01" in said
+    status, said = await command(dispatcher, "explain", row)
+    assert (status, "no dispatcher answers at http://127.0.0.1:" in said) == (1, True)
+    assert "kubectl exec deploy/dispatcher" in said
+    assert (await command(dispatcher, "explain", "nonsense"))[0] == 2
+
+
+async def test_watch_prints_what_changes_until_the_row_is_over(place: Place) -> None:
+    async with a_pool(place, 1), place.playing(), in_pool(place, MAX_JOBS=1) as dispatcher:
+        await dispatcher.ready()
+        first, second = await insert(place, 2, **CORE)
+        await reason(dispatcher, second, "JobCap")
+        watching = await started(dispatcher, "explain", "--watch", second)
+        said = await says(watching, "JobCap: ")
+        team = await place.database.connect("team_a")
+        await looks_again(dispatcher, 12)
+        await team.fetchval("SELECT dispatch.task_cancel($1)", second)
+        said += (await watching.communicate())[0].decode()
+        told = said.count("JobCap: "), said.count("it has been cancelled")
+        assert (watching.returncode, told) == (0, (1, 1))
+        assert first < second

@@ -1,0 +1,138 @@
+"""The told reason of a row is true, in any mix of caps, pauses, templates, Jobs, quotas and nodes."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dispatcher.admission.cycle import plan_cycle
+from dispatcher.admission.gates import Candidate
+from dispatcher.admission.last_cycle import LastCycle, Told, candidate_of, tell
+from dispatcher.admission.room import Room
+from dispatcher.admission.snapshot import ClusterSnapshot
+from dispatcher.explain.explanation import what_holds
+from dispatcher.model.jobs import Job
+from dispatcher.model.launches import JobsVerdict, Launch, Offer
+from dispatcher.model.quotas import Quota, Quotas
+from dispatcher.model.tasks import Kind, Task
+from dispatcher.model.verdicts import Hold, HoldReason
+from tests.builders import NOW, a_snapshot, a_task
+from tests.property.profiles import FACT
+from tests.property.test_admission import candidate_lists, jobs, snapshots
+from tests.property.truth import check_reason
+from tests.unit.rooms import a_bound_pod, a_node, needs, room
+
+sizes = st.sampled_from(["1", "2", "4", "16"])
+nodes = st.lists(sizes, max_size=4)
+used = st.sampled_from(["0", "1", "2"])
+
+
+class Offers:
+    """The offer of each row; its id is its kind."""
+
+    def __init__(self, by_kind: Mapping[bytes, Offer | Hold]) -> None:
+        self._by_kind = by_kind
+
+    def offer(self, kind: Kind) -> Offer | Hold:
+        return self._by_kind[kind.digest]
+
+    def known_offer(self, digest: bytes) -> Offer | Hold | None:
+        return self._by_kind.get(digest)
+
+
+class Verdicts(Struct, frozen=True):
+    """The picture of a cycle, as verdicts by row. `all_jobs`: verdicts that are not a first launch, by task."""
+
+    offers: Any
+    all_jobs: Sequence[tuple[int, JobsVerdict]] = ()
+    jobs: Mapping[int, Sequence[Job]] = {}
+    creates: object = None
+    cluster: Any = None
+
+    def offer(self, kind: Kind) -> Offer | Hold:
+        found: Offer | Hold = self.offers.offer(kind)
+        return found
+
+    def known_offer(self, digest: bytes) -> Offer | Hold | None:
+        found: Offer | Hold | None = self.offers.known_offer(digest)
+        return found
+
+    def tried_at(self, task_id: int) -> float:
+        return float("-inf")
+
+    def judge_row(self, task: Task) -> JobsVerdict:
+        return dict(self.all_jobs).get(task.id, JobsVerdict(Launch(1)))
+
+    def jobs_of(self, task: Task) -> Sequence[Job]:
+        return ()
+
+
+@st.composite
+def rooms(draw: st.DrawFn) -> Room | None:
+    if draw(st.booleans()):
+        return None
+    found = [a_node(f"n{number}", cpu=size) for number, size in enumerate(draw(nodes))]
+    pods = [a_bound_pod(node.name, name=f"p-{node.name}", cpu=draw(used)) for node in found]
+    return room(found, pods)
+
+
+@st.composite
+def cycles(draw: st.DrawFn) -> tuple[LastCycle, list[Task]]:
+    """A cycle, and the rows that it judged. Each row asks for some cores. No create is repeated."""
+    rows = [one for one in draw(candidate_lists()) if isinstance(one.jobs.verdict, Launch | Hold)]
+    asking = {one.task.id: with_needs(one.offer, draw(sizes)) for one in rows}
+    tasks = [replace(one.task, kind=str(one.task.id).encode()) for one in rows]
+    picture = Verdicts(
+        Offers({task.kind: asking[task.id] for task in tasks}),
+        [(one.task.id, one.jobs) for one in rows if not one.is_repeat],
+    )
+    quotas = (
+        Quotas((Quota("q", {"requests.cpu": draw(st.integers(0, 9)) * 1000}, {}),)) if draw(st.booleans()) else Quotas()
+    )
+    snapshot: ClusterSnapshot = replace(draw(snapshots(draw(jobs))), room=draw(rooms()), quotas=quotas)
+    plan = plan_cycle(snapshot, [candidate_of(task, picture) for task in tasks])
+    by_id = {task.id: task for task in tasks}
+    told = tell([(by_id[id_], hold) for id_, hold in plan.holds.items()], {}, snapshot.now)
+    launched = frozenset(one.task.id for one in plan.launches)
+    return LastCycle(plan.after, picture, told, launched, {}, {}, leads=True), tasks
+
+
+def with_needs(offer: Offer | Hold, cpu: str) -> Offer | Hold:
+    return offer if isinstance(offer, Hold) else replace(offer, needs=needs(cpu))
+
+
+@FACT
+@given(cycles())
+def test_reason_of_every_row_is_the_one_that_holds_it(found: tuple[LastCycle, list[Task]]) -> None:
+    cycle, tasks = found
+    assert cycle.launched.isdisjoint(cycle.told)
+    assert cycle.launched | cycle.told.keys() == {task.id for task in tasks}
+    for task in tasks:
+        check_reason(cycle, task)
+
+
+@FACT
+@given(cycles(), candidate_lists())
+def test_row_behind_the_judged_ones_is_told_what_would_hold_it(
+    found: tuple[LastCycle, list[Task]], others: list[Candidate]
+) -> None:
+    """Whatever is told of a row that no cycle judged: without it, the row would go on."""
+    cycle, tasks = found
+    for number, other in enumerate(others if tasks else ()):
+        check_reason(cycle, replace(other.task, id=10_000 + number, kind=tasks[number % len(tasks)].kind))
+
+
+@pytest.mark.parametrize("reason", [HoldReason.PAUSED, HoldReason.QUEUE_CAP, HoldReason.NO_ROOM_NOW])
+def test_law_finds_a_lie(reason: HoldReason) -> None:
+    """Otherwise the other tests would prove nothing. The row is told one reason, and another one holds it, too."""
+    picture = Verdicts(Offers({b"kind": Offer("app:1", "small", "default")}))
+    snapshot = a_snapshot(not_ready=Hold(HoldReason.DISPATCHER_NOT_READY, "no leader"))
+    told = {42: Told("default", 1, Hold(reason), NOW)}
+    cycle = LastCycle(snapshot, picture, told, frozenset(), {}, {}, leads=True)
+    check_reason(cycle, a_task())
+    hidden = replace(cycle, told={})
+    assert [hold.reason for hold in what_holds(a_task(), hidden) or ()] == [HoldReason.DISPATCHER_NOT_READY]

@@ -1,0 +1,65 @@
+"""What the scan tells of the rows that it passes over."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from dispatcher.admission.room import room_of
+from dispatcher.admission.snapshot import plan_load
+from dispatcher.model.launches import Offer
+from dispatcher.model.verdicts import Hold, HoldReason
+from tests.builders import a_queue, a_snapshot, an_indexed_row
+from tests.unit.rooms import a_bound_pod, a_node, needs, view_of
+from tests.unit.scanning import BAD, WANTED, KindJudge, Table, rows, scan
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"load": plan_load([("default", "team_a")])}, HoldReason.SUBMITTER_CAP),
+        ({"not_ready": Hold(HoldReason.DISPATCHER_NOT_READY, "Forbidden: create jobs")}, "DispatcherNotReady"),
+        ({}, HoldReason.NO_ROOM_NOW),
+    ],
+)
+async def test_scan_tells_the_first_hold_in_the_order_of_the_gates(changes: dict[str, Any], reason: HoldReason) -> None:
+    offers = {b"large": Offer("app:1", "large", "default", needs("4"))}
+    table = Table([an_indexed_row(1, kind=b"large"), an_indexed_row(2, kind=b"large")])
+    room = room_of(view_of([a_node()], [a_bound_pod("n1", cpu="2")]), {})
+    snapshot = a_snapshot(a_queue(max_jobs_per_submitter=1), max_pending=0, room=room, **changes)
+    found = await scan(table, KindJudge(offers), snapshot)
+    assert found.held == {("default", reason): 2}
+    assert [(row.id, hold.reason) for row, hold in found.told] == [(1, reason), (2, reason)]
+
+
+async def test_scan_tells_the_holds_of_the_first_rows_of_each_queue_and_submitter() -> None:
+    """The rows of one submitter take no places of another's."""
+    bad = [row for number in range(2000) for row in rows([number], kind=b"bad", submitted_by=f"team_{number % 3 // 2}")]
+    found = await scan(Table(bad), KindJudge({b"bad": BAD}), a_snapshot(a_queue(), a_queue("other")))
+    assert Counter(row.submitted_by for row, _ in found.told) == {"team_0": 50, "team_1": 50}
+    assert {hold for _, hold in found.told} == {BAD}
+
+
+@pytest.mark.parametrize("is_fair", [False, True])
+async def test_scan_tells_the_first_row_of_each_queue_that_waits_for_room(*, is_fair: bool) -> None:
+    """A row that never fits, and a row that is launched, stand before it."""
+    kinds = {b"huge": needs("9"), b"small": needs("1"), b"large": needs("4")}
+    offers = {kind: Offer("app:1", f"s{kind!r}", "default", wanted) for kind, wanted in kinds.items()}
+    rows_ = [an_indexed_row(1, kind=b"huge"), an_indexed_row(2, kind=b"small")]
+    rows_ += [an_indexed_row(number, kind=b"large", submitted_by=f"team_{number % 2}") for number in (4, 3)]
+    room = room_of(view_of([a_node()], [a_bound_pod("n1", cpu="2")]), {})
+    snapshot = a_snapshot(a_queue(fair_submitters=is_fair), max_pending=0, room=room)
+    found = await scan(Table(rows_), KindJudge(offers), snapshot)
+    assert {task_id: pod.needs for task_id, pod in found.roomless.items()} == {3: needs("4")}
+
+
+@pytest.mark.parametrize(("count", "is_whole"), [(0, True), (WANTED, True), (2 * WANTED + 1, False), (200, False)])
+async def test_scan_tells_which_queues_it_has_read_completely(count: int, *, is_whole: bool) -> None:
+    """A full window may hide rows, and rows that are not chosen are not judged."""
+    found = await scan(Table(rows(range(count))), snapshot=a_snapshot(a_queue(max_jobs=150)))
+    assert ("default" in found.whole) is is_whole
+
+
+async def test_queue_that_is_read_by_submitter_or_not_at_all_is_not_read_completely() -> None:
+    queues = a_queue("fair", fair_submitters=True), a_queue("full", max_jobs=0), a_queue()
+    assert (await scan(Table([]), snapshot=a_snapshot(*queues))).whole == {"default"}

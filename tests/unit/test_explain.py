@@ -1,0 +1,174 @@
+"""One row is explained by the last cycle: the reason that the cycle told, or the first gate that holds the row."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from dispatcher.admission.cycle import plan_cycle
+from dispatcher.admission.last_cycle import LastCycle, Told, candidate_of, held_since, tell
+from dispatcher.admission.snapshot import ClusterSnapshot, plan_load
+from dispatcher.explain.explanation import Explanation, explain_row
+from dispatcher.explain.reasons import ADVICE, Turn
+from dispatcher.model.launches import Offer
+from dispatcher.model.tasks import Line, Status, Task
+from dispatcher.model.verdicts import Hold, HoldReason
+from tests.builders import CREATED, NOW, a_job, a_picture, a_queue, a_running_task, a_snapshot, a_task, ago, later
+
+FIRST = Line(0, 7, 10_000)
+OFFER = Offer("app:1", "small", "default")
+
+
+class Offers:
+    """Every kind has this offer."""
+
+    def __init__(self, offer: Offer | Hold) -> None:
+        self._offer = offer
+
+    def offer(self, _: object) -> Offer | Hold:
+        return self._offer
+
+    def known_offer(self, _: bytes) -> Offer | Hold | None:
+        return self._offer
+
+
+def a_cycle(
+    snapshot: ClusterSnapshot, *tasks: Task, offer: Offer | Hold = OFFER, leads: bool = True, **more: Any
+) -> LastCycle:
+    """A cycle that judged these rows."""
+    picture = a_picture(more.pop("jobs", ()), offers=Offers(offer))
+    plan = plan_cycle(snapshot, [candidate_of(task, picture) for task in tasks])
+    rows = {task.id: task for task in tasks}
+    told = tell([(rows[id_], hold) for id_, hold in plan.holds.items()], more.pop("before", {}), snapshot.now)
+    launched = frozenset(candidate.task.id for candidate in plan.launches)
+    held = more.pop("held", {})
+    since = held_since(held, plan.after, more.pop("since", {}))
+    return LastCycle(plan.after, picture, told, launched, held, since, leads)
+
+
+def explained(task: Task, cycle: LastCycle, line: Line = FIRST) -> Explanation:
+    return explain_row(task, cycle, line)
+
+
+def test_every_reason_has_words_and_a_next_step() -> None:
+    assert set(ADVICE) == set(HoldReason)
+    assert all(advice.meaning and advice.next_step for advice in ADVICE.values())
+
+
+def test_row_that_was_judged_is_told_what_the_cycle_told() -> None:
+    full = a_snapshot(a_queue(max_jobs=1), load=plan_load([("default", "team_b")]))
+    found = explained(a_task(), a_cycle(full, a_task()))
+    assert (found.reason, found.whose_turn, found.as_of) == (HoldReason.QUEUE_CAP, Turn.OPERATOR, NOW)
+    assert found.message == "its queue has as many Jobs as it may: 1 of 1"
+    assert found.next_step == "nothing until a Job of the queue ends, or raise queues.max_jobs"
+    assert (found.position, found.position_of) == (1, 7)
+
+
+def test_row_beyond_those_that_a_cycle_judges_is_told_what_would_hold_it() -> None:
+    """The cycle has launched row 1, which uses up the cap."""
+    cycle = a_cycle(a_snapshot(a_queue(max_jobs=1)), a_task(id=1))
+    assert explained(a_task(id=900), cycle).reason is HoldReason.QUEUE_CAP
+    assert explained(a_task(id=1), cycle).message.endswith("its Job is being created")
+
+
+def test_row_that_nothing_holds_is_in_line() -> None:
+    cycle = a_cycle(a_snapshot())
+    texts = [explained(a_task(), cycle, Line(n, 10_000, 10_000)).message for n in (0, 1, 1234, 10_000)]
+    assert texts == [
+        "other rows come first: it is the next one",
+        "other rows come first: 1 row of queue default come first",
+        "other rows come first: 1,234 rows of queue default come first",
+        "other rows come first: at least 10,000 rows of queue default come first",
+    ]
+
+
+def judged(hold: Hold, since: datetime, attempt: int = 1) -> LastCycle:
+    """A cycle that told this hold of row 42."""
+    return msgspec.structs.replace(a_cycle(a_snapshot()), told={42: Told("default", attempt, hold, since)})
+
+
+def test_reason_from_the_jobs_of_a_row_keeps_its_time_while_it_stays() -> None:
+    backoff = [(a_task(), Hold(HoldReason.BACKOFF, "5 s"))]
+    before = {42: Told("default", 1, Hold(HoldReason.BACKOFF, "9 s"), ago(60))}
+    assert tell(backoff, before, NOW)[42].since == ago(60)
+    assert tell(backoff, {42: Told("default", 2, Hold(HoldReason.BACKOFF), ago(60))}, NOW)[42].since == NOW, (
+        "another attempt"
+    )
+    assert tell(backoff, {42: Told("default", 1, Hold(HoldReason.POISON), ago(60))}, NOW)[42].since == NOW, (
+        "another reason"
+    )
+    assert tell(backoff, {}, NOW)[42].since == NOW
+    assert explained(a_task(), judged(Hold(HoldReason.BACKOFF), ago(60))).since == ago(60)
+
+
+def test_reason_from_its_jobs_that_was_not_told_has_no_time() -> None:
+    found = explained(a_task(), a_cycle(a_snapshot(), jobs=[a_job()]))
+    assert (found.reason, found.since) == (HoldReason.LAUNCHED, None)
+
+
+@pytest.mark.parametrize(("began", "since"), [(ago(60), ago(60)), (ago(9000), CREATED)])
+def test_reason_that_rows_of_a_queue_share_holds_a_row_since_it_is_due(began: datetime, since: datetime) -> None:
+    full = a_snapshot(a_queue(max_jobs=1), load=plan_load([("default", "team_b")]))
+    cycle = a_cycle(full, since={("default", HoldReason.QUEUE_CAP): began})
+    assert explained(a_task(), cycle).since == since
+    assert explained(a_task(), a_cycle(full)).since == NOW, "the cap holds since this cycle"
+
+
+def test_time_of_a_shared_reason_begins_anew_after_a_break() -> None:
+    key = ("default", HoldReason.NO_ROOM_NOW)
+    first = held_since([key], a_snapshot(now=ago(9)), {})
+    assert held_since([key], a_snapshot(), first) == first == {key: ago(9)}
+    assert held_since([key], a_snapshot(), held_since([], a_snapshot(), first)) == {key: NOW}
+
+
+def test_row_in_line_waits_since_it_is_due() -> None:
+    assert explained(a_task(run_at=ago(7)), a_cycle(a_snapshot())).since == ago(7)
+    assert explained(a_task(run_at=later(7)), a_cycle(a_snapshot())).since == CREATED
+
+
+def test_next_holds_of_a_row_are_told_once_for_each_reason() -> None:
+    queue = a_queue(max_jobs=1, max_jobs_per_submitter=1, paused_until=later(60))
+    snapshot = a_snapshot(queue, max_jobs=1, load=plan_load([("default", "team_a")]))
+    found = explained(a_task(run_at=later(5)), a_cycle(snapshot, a_task(run_at=later(5))))
+    assert found.reason is HoldReason.NOT_DUE
+    assert [cause.reason for cause in found.also] == ["Paused", "SubmitterCap", "QueueCap", "JobCap"]
+    assert found.position is None, "a row that is not due has no place in the line"
+
+
+def test_row_that_went_on_to_another_attempt_is_judged_anew() -> None:
+    queue = a_queue(paused_until=later(60))
+    cycle = a_cycle(a_snapshot(queue), a_task())
+    told = msgspec.structs.replace(cycle, told={42: Told("default", 1, Hold(HoldReason.POISON), NOW)})
+    assert explained(a_task(attempt=2), told).reason is HoldReason.PAUSED
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        (a_task(status=Status.SUCCEEDED, finished_at=ago(5)), "it has succeeded"),
+        (a_task(status=Status.FAILED, finished_at=ago(5)), "it has failed"),
+        (a_task(status=Status.CANCELLED, finished_at=ago(5)), "it has been cancelled"),
+    ],
+)
+def test_row_that_is_over_has_no_reason(task: Task, message: str) -> None:
+    found = explained(task, a_cycle(a_snapshot()))
+    assert (found.reason, found.message, found.since, found.whose_turn) == (None, message, ago(5), Turn.NOBODY)
+
+
+def test_row_whose_container_runs_has_no_reason() -> None:
+    task = a_running_task()
+    found = explained(task, a_cycle(a_snapshot(), jobs=[a_job()]))
+    assert (found.reason, found.message, found.position) == (None, "its container runs", None)
+
+
+def test_replica_that_does_not_lead_tells_a_row_in_line_until_the_leader_launches_it() -> None:
+    assert explained(a_task(), a_cycle(a_snapshot(), a_task(), leads=False)).reason is HoldReason.IN_LINE
+
+
+def test_rows_before_it_are_told_by_their_reasons() -> None:
+    held: Mapping[tuple[str, HoldReason], int] = {
+        ("default", HoldReason.NO_ROOM_NOW): 5, ("other", HoldReason.POISON): 1,
+    }  # fmt: skip
+    assert explained(a_task(), a_cycle(a_snapshot(), held=held)).before == {HoldReason.NO_ROOM_NOW: 5}

@@ -1,0 +1,65 @@
+"""The explanation of a row as lines for people."""
+
+from datetime import timedelta
+
+from dispatcher.explain.estimate import Estimate
+from dispatcher.explain.explanation import Explanation
+from dispatcher.explain.launches import LaunchFacts
+from dispatcher.explain.nodes import NodeGroup
+from dispatcher.explain.reasons import Cause, Turn
+from dispatcher.model.tasks import Status
+from dispatcher.model.verdicts import HoldReason
+from dispatcher.programs.explaining import in_words
+from tests.builders import NOW, ago, later
+
+CRASH = LaunchFacts(attempt=1, launch=1, outcome="lost", reason="exit code 1", error="\x1b[2Jgone\nno disk")
+
+
+def an_explanation(**changes: object) -> Explanation:
+    facts = {
+        "task": 42, "status": Status.WAITING, "queue": "builds", "attempt": 2, "reason": HoldReason.NO_ROOM_NOW,
+        "message": "the nodes are full", "since": ago(60), "as_of": NOW, "whose_turn": Turn.CLUSTER,
+        "next_step": "add a node", "position": 3, "position_of": 1200, "before": {},
+    }  # fmt: skip
+    return Explanation(**{**facts, **changes})  # type: ignore[arg-type] # facts of many types
+
+
+def test_waiting_row_is_told_with_its_place_its_nodes_and_what_comes_next() -> None:
+    found = an_explanation(
+        nodes=[NodeGroup(1200, "full: cpu 1 < 2", ["a", "b"])],
+        also=[Cause(HoldReason.JOB_CAP, "100 of 100")],
+        estimate=Estimate(later(90), later(7300), 25),
+    )
+    assert in_words(found).splitlines() == [
+        "task 42 (builds), attempt 2: waiting",
+        "  NoRoomNow: the nodes are full",
+        "  since 2026-03-14 11:59:00 UTC",
+        "  place 3 of 1,200 in its queue",
+        "  starts in 1 min to 2 h, as the starts of the last hour tell",
+        "  cluster's turn: add a node",
+        "  nodes: 1,200 full: cpu 1 < 2 (a, b)",
+        "  then JobCap: 100 of 100",
+        "  as of 2026-03-14 12:00:00 UTC",
+    ]
+
+
+def test_range_of_one_moment_is_one_moment() -> None:
+    soon = Estimate(NOW + timedelta(seconds=5), NOW + timedelta(seconds=5.4), 25)
+    assert "  starts in about 5 s, as" in in_words(an_explanation(estimate=soon))
+
+
+def test_nodes_are_told_where_they_are_the_reason() -> None:
+    groups = [NodeGroup(1, "cordoned", ["a"])]
+    assert "nodes:" not in in_words(an_explanation(reason=HoldReason.PAUSED, nodes=groups))
+
+
+def test_row_that_does_not_wait_has_its_launches_alone() -> None:
+    found = an_explanation(reason=None, message="it has failed", position=None, launches=[CRASH])
+    assert in_words(found).splitlines()[1:4] == [
+        "  it has failed", "  attempt 1, launch 1: lost: exit code 1", "    | \N{REPLACEMENT CHARACTER}[2Jgone",
+    ]  # fmt: skip
+
+
+def test_texts_of_others_cannot_steer_a_terminal() -> None:
+    """A container writes its error itself."""
+    assert "\x1b" not in in_words(an_explanation(launches=[CRASH], message="\x1b]0;x\x07"))

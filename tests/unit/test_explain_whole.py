@@ -1,0 +1,79 @@
+"""The whole explanation of a row: its reason, with nodes, launches and a range for its start."""
+
+import msgspec
+import pytest
+
+from dispatcher.admission.last_cycle import LastCycle, Told
+from dispatcher.admission.room import Room
+from dispatcher.explain.explanation import Explanation, RowFacts, explain
+from dispatcher.model.history import Start
+from dispatcher.model.launches import Offer
+from dispatcher.model.tasks import Line, Task
+from dispatcher.model.verdicts import Hold, HoldReason
+from tests.builders import NOW, a_cluster, a_job, a_picture, a_pod, a_running_task, a_snapshot, a_task, ago
+from tests.unit.rooms import a_node, needs, room
+from tests.unit.test_explain import Offers
+
+STARTS = [Start(ago(10 * n), is_alike=n % 2 == 0) for n in range(60)]
+"""A start every ten seconds; of the same kind every twenty."""
+
+
+def a_cycle(reason: HoldReason | None = None, place: Room | None = None, job: bool = False) -> LastCycle:
+    """A cycle that told this reason of row 42. Each row asks for two cores."""
+    picture = a_picture([a_job()] if job else [], offers=Offers(Offer("app:1", "small", "default", needs("2"))))
+    told = {42: Told("default", 1, Hold(reason), NOW)} if reason else {}
+    return LastCycle(a_snapshot(room=place), picture, told, frozenset(), {}, {}, leads=True)
+
+
+def explained(cycle: LastCycle, task: Task | None = None, before: int = 5, alike: int = 2) -> Explanation:
+    facts = RowFacts(task or a_task(), Line(before, 60, 10_000, alike), STARTS)
+    return explain(facts, cycle, "jobs")
+
+
+def starts_in(found: Explanation) -> float:
+    assert found.estimate is not None
+    return (found.estimate.latest - NOW).total_seconds()
+
+
+@pytest.mark.parametrize(
+    "reason", [HoldReason.IN_LINE, HoldReason.QUEUE_CAP, HoldReason.JOB_CAP, HoldReason.NEXT_CYCLE]
+)
+def test_row_that_waits_for_nothing_but_time_starts_after_those_before_it(reason: HoldReason) -> None:
+    assert starts_in(explained(a_cycle(reason))) == pytest.approx(60, abs=10)
+
+
+@pytest.mark.parametrize("reason", [HoldReason.NO_ROOM_NOW, HoldReason.PENDING_PODS])
+def test_row_that_waits_for_room_starts_after_those_of_its_kind(reason: HoldReason) -> None:
+    assert starts_in(explained(a_cycle(reason), before=50, alike=2)) == pytest.approx(60, abs=20)
+
+
+@pytest.mark.parametrize("reason", [HoldReason.PAUSED, HoldReason.POISON, HoldReason.NEVER_FITS, HoldReason.LAUNCHED])
+def test_row_that_waits_for_somebodys_deed_has_no_estimate(reason: HoldReason) -> None:
+    assert explained(a_cycle(reason)).estimate is None
+
+
+def test_nodes_are_told_of_a_waiting_row_where_room_is_judged() -> None:
+    place = room([a_node("small", cpu="1"), a_node("big", cpu="8")])
+    found = explained(a_cycle(HoldReason.NO_ROOM_NOW, place))
+    assert [(group.count, group.why) for group in found.nodes] == [(1, "has room"), (1, "too small: cpu 1 < 2")]
+    assert explained(a_cycle(HoldReason.NO_ROOM_NOW)).nodes == ()
+
+
+def test_nodes_are_not_told_of_a_row_whose_template_gives_no_needs() -> None:
+    cycle = a_cycle(HoldReason.POISON, room([a_node()]))
+    picture = a_picture(offers=Offers(Hold(HoldReason.UNKNOWN_TEMPLATE)))
+    assert explained(msgspec.structs.replace(cycle, picture=picture)).nodes == ()
+
+
+def test_row_that_runs_has_its_launches_and_nothing_else() -> None:
+    cycle = a_cycle(place=room([a_node()]), job=True)
+    found = explained(cycle, a_running_task())
+    assert (found.reason, found.nodes, found.estimate) == (None, (), None)
+    assert [(one.attempt, one.launch, one.job) for one in found.launches] == [(1, 1, a_job().name)]
+
+
+def test_launch_has_its_pod() -> None:
+    job = a_job()
+    picture = a_picture([job], a_cluster([a_pod(job, phase="Running")]), offers=Offers(Hold(HoldReason.POISON)))
+    (launch,) = explained(msgspec.structs.replace(a_cycle(), picture=picture), a_running_task()).launches
+    assert launch.pod == f"pod-of-{job.uid}"

@@ -1,0 +1,135 @@
+"""The waiting rows are counted every 30 s at most, and the gauges show the last cycle on the leader."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+
+import msgspec
+import pytest
+from prometheus_client import REGISTRY
+
+from dispatcher.admission.last_cycle import LastCycle, Told
+from dispatcher.dashboard.asking import NotYet
+from dispatcher.dashboard.overview import COUNT_SECONDS, Overview
+from dispatcher.explain.status import Installation
+from dispatcher.model.errors import DatabaseAway
+from dispatcher.model.tasks import QueueCount
+from dispatcher.model.verdicts import Hold, HoldReason
+from tests.builders import NOW, a_picture, a_queue, a_snapshot, ago
+
+WAITING, OLDEST = "dispatcher_waiting_tasks", "dispatcher_oldest_wait_seconds"
+
+
+class Rows:
+    """The rows, and the number of counts."""
+
+    now: datetime = NOW
+
+    def __init__(self) -> None:
+        self.found = [QueueCount("default", 9, 2, ago(60))]
+        self.reads = 0
+        self.is_away = False
+
+    async def counts(self) -> list[QueueCount]:
+        self.reads += 1
+        await asyncio.sleep(0)
+        if self.is_away:
+            raise DatabaseAway("canceling statement due to statement timeout")
+        return self.found
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator["Rows"]:
+        yield self
+
+
+class Seen:
+    """An overview with its surroundings."""
+
+    def __init__(self) -> None:
+        self.rows, self.time, self.leads = Rows(), 0.0, True
+        self.overview = Overview(
+            Installation("dispatcher", "1", "jobs", "me"), self.rows.opened, lambda: {"access": "none"},
+            lambda: self.leads, lambda: self.time,
+        )  # fmt: skip
+
+
+def a_cycle(queues: Sequence[str] = ("default",)) -> LastCycle:
+    snapshot, held = a_snapshot(*map(a_queue, queues)), {(queues[0], HoldReason.NO_ROOM_NOW): 4}
+    return LastCycle(snapshot, a_picture(), {}, frozenset(), held, {}, leads=True)
+
+
+def gauge(name: str, **labels: str) -> float | None:
+    return REGISTRY.get_sample_value(name, labels)
+
+
+async def test_there_is_no_status_before_the_first_cycle() -> None:
+    with pytest.raises(NotYet, match="readyz"):
+        await Seen().overview.status()
+
+
+async def test_many_questions_cause_one_count_in_thirty_seconds() -> None:
+    seen = Seen()
+    seen.overview.tell(a_cycle())
+    found = await asyncio.gather(*(seen.overview.status() for _ in range(50)))
+    assert seen.rows.reads == 1
+    assert {one.queues[0].waiting for one in found} == {11}
+    assert found[0].unhealthy == {"access": "none"}
+    seen.time = COUNT_SECONDS - 0.1
+    await seen.overview.status()
+    assert seen.rows.reads == 1
+    seen.time = COUNT_SECONDS
+    await seen.overview.status()
+    assert seen.rows.reads == 2
+
+
+async def test_gauges_show_the_judged_rows_at_once_and_all_rows_after_a_count() -> None:
+    seen = Seen()
+    seen.overview.tell(a_cycle())
+    assert gauge(WAITING, queue="default", reason="NoRoomNow") == 4
+    assert gauge(WAITING, queue="default", reason="InLine") is None
+    assert await seen.overview.run_once() == COUNT_SECONDS
+    assert gauge(WAITING, queue="default", reason="InLine") == 5
+    assert gauge(WAITING, queue="default", reason="NotDue") == 2
+    assert gauge(OLDEST, queue="default") == 60
+    seen.overview.tell(a_cycle(["new"]))
+    assert gauge(WAITING, queue="new", reason="NoRoomNow") == 4, "a queue that was declared after the last count"
+
+
+async def test_replica_that_does_not_lead_counts_nothing_and_exports_nothing() -> None:
+    seen = Seen()
+    await seen.overview.run_once()
+    seen.overview.tell(a_cycle())
+    seen.leads, seen.time = False, 3 * COUNT_SECONDS
+    seen.overview.tell(a_cycle())
+    assert gauge(WAITING, queue="default", reason="NoRoomNow") is None
+    assert gauge(OLDEST, queue="default") is None
+    assert await seen.overview.run_once() < COUNT_SECONDS, "it may lead soon"
+    assert seen.rows.reads == 1
+
+
+async def test_count_that_fails_is_tried_again_after_thirty_seconds() -> None:
+    """A count of very many rows can take longer than a statement may. It must not be tried for every question."""
+    seen = Seen()
+    seen.overview.tell(a_cycle())
+    seen.rows.is_away = True
+    for _ in range(3):
+        with pytest.raises(DatabaseAway):
+            await seen.overview.status()
+    assert seen.rows.reads == 1
+    seen.rows.is_away, seen.time = False, COUNT_SECONDS
+    assert (await seen.overview.status()).queues[0].waiting == 11
+    seen.rows.is_away, seen.time = True, 2 * COUNT_SECONDS
+    assert (await seen.overview.status()).queues[0].waiting == 11, "the last counts"
+    assert seen.rows.reads == 3
+
+
+def test_parked_row_is_logged_once(capsys: pytest.CaptureFixture[str]) -> None:
+    def parked(*rows: int, attempt: int = 1) -> LastCycle:
+        told = {id_: Told("default", attempt, Hold(HoldReason.POISON, "bad"), NOW) for id_ in rows}
+        return msgspec.structs.replace(a_cycle(), told=told)
+
+    seen = Seen()
+    for cycle in (parked(1, 2), parked(2), parked(1, 2), parked(2, attempt=2)):
+        seen.overview.tell(cycle)
+    assert capsys.readouterr().out.count("parked") == 3

@@ -1,5 +1,6 @@
 """The events after which kube-scheduler asks again about a refused Pod."""
 
+from contextlib import suppress
 from itertools import count
 
 from tests.controlplane.api import Json
@@ -57,7 +58,8 @@ async def refused(
 ) -> tuple[list[str], list[str], KubeScheduler]:
     """Pods that the extender refuses on every node, after kube-scheduler has stopped asking.
 
-    The condition of the first refusal wakes a Pod once. Events that come before the Pod is back in the queue are lost.
+    The condition of the first refusal wakes a Pod once. The event is lost if the Pod is just tried again because of an
+    event of a node, for example of another test. Then a note on the Pod wakes it.
     """
     nodes = await node_group.nodes(2)
     extender.filter = refuse(into="FailedAndUnresolvableNodes")
@@ -66,6 +68,14 @@ async def refused(
     for pod in pods:
         await node_group.held(pod, "Unschedulable", "held for another")
     keys = [node_group.key(pod) for pod in pods]
-    await wait_for(lambda: all(scheduler.retries_after(key, OWN) >= 1 for key in keys), "woken by their conditions")
+
+    def asleep() -> list[str]:
+        return [pod for pod, key in zip(pods, keys, strict=True) if scheduler.retries_after(key, OWN) < 1]
+
+    with suppress(TimeoutError):
+        await wait_for(lambda: not asleep(), "woken by their conditions", 3)
+    for pod in asleep():
+        await node_group.annotate_pod_by_status(pod, nudged="1")
+    await wait_for(lambda: not asleep(), "woken by their conditions or by a note")
     await wait_for(lambda: all(scheduler.retries_after(key, PUT_BACK) >= 2 for key in keys), "refused twice, put back")
     return nodes, pods, scheduler

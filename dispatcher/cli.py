@@ -3,9 +3,9 @@
 import asyncio
 import os
 import sys
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 import msgspec
@@ -15,14 +15,19 @@ from dispatcher.extender.configuration import build_configuration
 from dispatcher.model.errors import DispatcherError, SettingsError
 from dispatcher.pg.migrate import migrate as apply_migrations
 from dispatcher.programs import explaining, extender, janitor, status
+from dispatcher.programs.asking_api import Api
 from dispatcher.programs.exec import main as run_command
+from dispatcher.programs.logs import Wanted, logs
+from dispatcher.programs.reaching import Where, reached
 from dispatcher.programs.render import preview_row, preview_template
 from dispatcher.programs.room_now import tell_room
 from dispatcher.programs.startup import read_text
 from dispatcher.runtime.logs import configure_logs
 from dispatcher.settings.loading import Loaded, load
 
+AN_ID = click.IntRange(1, 2**63 - 1)
 A_FILE = click.Path(path_type=Path, dir_okay=False)
+T = TypeVar("T")
 
 
 def main() -> None:
@@ -129,32 +134,50 @@ def render(task_id: int | None, template: str | None, as_json: bool) -> None:
         click.echo(told, err=True)  # beside the Job, so that the output can be applied
 
 
+def where_it_runs(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds the options that say where a running dispatcher is."""
+    url = click.option("--url", metavar="URL", help="Its API, instead of DISPATCHER_API_URL.")
+    return url(click.option("--namespace", metavar="NAME", help="Where it runs, for a port-forward.")(command))
+
+
 @commands.command("explain")
-@click.argument("ids", metavar="ID…", nargs=-1, required=True, type=click.IntRange(1, 2**63 - 1))
+@click.argument("ids", metavar="ID…", nargs=-1, required=True, type=AN_ID)
 @click.option("--watch", "is_watching", is_flag=True, help="Go on, and print what changes, until the rows are over.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-@click.option("--url", metavar="URL", help="The API of a running dispatcher, instead of DISPATCHER_API_URL.")
-def explain_command(ids: tuple[int, ...], is_watching: bool, as_json: bool, url: str | None) -> None:
+@where_it_runs
+def explain_command(ids: tuple[int, ...], is_watching: bool, as_json: bool, **where: str | None) -> None:
     """Tell why rows wait, whose turn it is, and what would change it."""
-    asked, tell = api_at(url), to_json if as_json else explaining.in_words
+    tell = to_json if as_json else explaining.in_words
     if is_watching:
-        turn(explaining.watch(ids, asked, tell, click.echo))
+        ask(Where(**where), lambda api: explaining.watch(ids, api, tell, click.echo))
     else:
-        sys.exit(turn(explaining.explain(ids, asked, tell, click.echo)))
+        sys.exit(ask(Where(**where), lambda api: explaining.explain(ids, api, tell, click.echo)))
 
 
 @commands.command("status")
 @click.option("--parked", is_flag=True, help="Only the parked rows: all that wait for a person.")
 @click.option("--watch", "is_watching", is_flag=True, help="Go on, and print what changes.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-@click.option("--url", metavar="URL", help="The API of a running dispatcher, instead of DISPATCHER_API_URL.")
-def status_command(parked: bool, is_watching: bool, as_json: bool, url: str | None) -> None:
+@where_it_runs
+def status_command(parked: bool, is_watching: bool, as_json: bool, **where: str | None) -> None:
     """Show queues, caps, parked rows, and what is missing."""
     tell = to_json if as_json else status.parked_only if parked else status.in_words
     if is_watching:
-        turn(status.watch(api_at(url), tell, click.echo))
+        ask(Where(**where), lambda api: status.watch(api, tell, click.echo))
     else:
-        click.echo(tell(turn(status.ask_status(api_at(url)))))
+        click.echo(tell(ask(Where(**where), status.ask_status)))
+
+
+@commands.command("logs")
+@click.argument("task", metavar="ID", type=AN_ID)
+@click.option("--attempt", type=click.IntRange(1), help="Of this attempt; otherwise of the newest.")
+@click.option("--launch", type=click.IntRange(1), help="Of this launch; otherwise of the newest.")
+@click.option("--follow", is_flag=True, help="Wait until the container starts, and go on until it ends.")
+@where_it_runs
+def logs_command(task: int, attempt: int | None, launch: int | None, follow: bool, **where: str | None) -> None:
+    """Show the output of a row's container; if its Pod is gone, what is known of its end."""
+    wanted, settings = Wanted(task, attempt, launch), load_settings().settings
+    sys.exit(turn(logs(wanted, Where(**where), settings, follow=follow, echo=click.echo)))
 
 
 @commands.command()
@@ -171,10 +194,15 @@ def config(as_json: bool) -> None:
         raise SettingsError(loaded.warnings)
 
 
-def api_at(url: str | None) -> str:
-    """Where a running dispatcher answers."""
-    service = load_settings().settings.service
-    return url or service.api_url or f"http://127.0.0.1:{service.dashboard_address.rpartition(':')[2]}"
+def ask(where: Where, question: Callable[[Api], Awaitable[T]]) -> T:
+    """Asks a running dispatcher."""
+    settings = load_settings().settings
+
+    async def reach() -> T:
+        async with reached(where, settings) as api:
+            return await question(api)
+
+    return turn(reach())
 
 
 def to_json(shown: msgspec.Struct) -> str:
@@ -187,7 +215,7 @@ def load_settings() -> Loaded:
     return loaded
 
 
-def turn(work: Coroutine[Any, Any, Any]) -> Any:
+def turn(work: Coroutine[Any, Any, T]) -> T:
     """Runs a coroutine to its end, on uvloop if it is installed."""
     try:
         import uvloop  # saves a fifth of the CPU time of a create; the event loop of asyncio works, too

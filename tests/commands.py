@@ -29,6 +29,7 @@ async def says(child: asyncio.subprocess.Process, words: str, seconds: float = 6
 async def started(dispatcher: Dispatcher, *arguments: object) -> asyncio.subprocess.Process:
     """Starts `dispatcher ARGUMENTS…`, with its output in a pipe."""
     address = {"DISPATCHER_DASHBOARD_ADDRESS": f"127.0.0.1:{dispatcher.api_port}", "DISPATCHER_LOG_LEVEL": "error"}
+    address["HOME"] = "/nonexistent"  # a kubeconfig of this machine would lead elsewhere
     return await asyncio.create_subprocess_exec(
         sys.executable, "-m", "dispatcher", *map(str, arguments), env=address,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,

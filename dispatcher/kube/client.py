@@ -7,7 +7,8 @@ environment are ignored. Every wait has a limit: a silent server is a fault.
 import json
 import socket
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Final, TypeVar
 
@@ -137,36 +138,65 @@ class KubeClient:
             KUBE_REQUESTS.labels(question.method, resource, code).inc()
             KUBE_SECONDS.labels(question.method, resource).observe(time.perf_counter() - began)
 
-    async def watch(self, path: str, params: Mapping[str, str], seconds: float) -> AsyncGenerator[bytes, None]:
+    def watch(self, path: str, params: Mapping[str, str], seconds: float) -> AsyncGenerator[bytes, None]:
         """Yields the lines of a watch until the server ends it, after about `seconds` at most.
 
         The first yield is empty. It says that the watch was accepted.
         """
-        timeout = aiohttp.ClientTimeout(total=seconds + 30, sock_connect=CONNECT_SECONDS, sock_read=self._silence)
         asked = {**params, "watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(int(seconds))}
+        return self.lines("WATCH", path, asked, limit=seconds + 30, silence=self._silence)
+
+    async def lines(
+        self, verb: str, path: str, params: Mapping[str, str], *, limit: float | None, silence: float | None
+    ) -> AsyncGenerator[bytes, None]:
+        """Yields the lines of an answer until the server ends it. The first yield is empty: the request was accepted.
+
+        verb: for the metrics.
+        limit, silence: seconds in all, and without a line; None: no limit. Raises WatchSilent after `silence`.
+        """
+        timeout = aiohttp.ClientTimeout(total=limit, sock_connect=CONNECT_SECONDS, sock_read=silence)
+        doing = f"{verb.lower()} {path}"
         try:
             async with self._watches.get(
-                self._login.url + path, params=asked, headers=await self._headers(False), timeout=timeout,
+                self._login.url + path, params=params, headers=await self._headers(False), timeout=timeout,
                 ssl=self._login.tls or True,
             ) as answer:  # fmt: skip
-                KUBE_REQUESTS.labels("WATCH", resource_of(path), str(answer.status)).inc()
+                KUBE_REQUESTS.labels(verb, resource_of(path), str(answer.status)).inc()
                 if answer.status != 200:
                     if answer.status == 401:
                         await self._login.token(True)
-                    Reply(answer.status, (await answer.content.read(65536))).expect(f"watch {path}")
+                    Reply(answer.status, (await answer.content.read(65536))).expect(doing)
                 yield b""
                 while line := await answer.content.readline():
                     yield line
         except TimeoutError as fault:
-            raise WatchSilent(f"watch {path}: no word for {self._silence:.0f} s") from fault
+            raise WatchSilent(f"{doing}: no word for {silence or CONNECT_SECONDS:.0f} s") from fault
         except NETWORK_FAULTS as fault:
-            raise ClusterAway(f"watch {path}: {type(fault).__name__}: {fault}") from fault
+            raise ClusterAway(f"{doing}: {type(fault).__name__}: {fault}") from fault
+
+    @asynccontextmanager
+    async def web_socket(
+        self, path: str, params: Mapping[str, str], protocol: str
+    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """A web socket with this subprotocol. Raises ClusterRefused if the API server refuses it, and ClusterAway."""
+        doing = f"open {path}"
+        try:
+            async with self._watches.ws_connect(
+                self._login.url + path, params=params, headers=await self._authorization(False), protocols=(protocol,),
+                ssl=self._login.tls or True, max_msg_size=LINE_BYTES,
+            ) as opened:  # fmt: skip
+                yield opened
+        except aiohttp.WSServerHandshakeError as refused:
+            raise ClusterRefused(doing, refused.status, "", refused.message) from refused
+        except NETWORK_FAULTS as fault:
+            raise ClusterAway(f"{doing}: {type(fault).__name__}: {fault}") from fault
 
     async def _headers(self, refused: bool) -> dict[str, str]:
-        headers = {"Accept": "application/json", "Content-Type": "application/json"}
-        if token := await self._login.token(refused):
-            headers["Authorization"] = f"Bearer {token}"
-        return headers
+        return {"Accept": "application/json", "Content-Type": "application/json", **await self._authorization(refused)}
+
+    async def _authorization(self, refused: bool) -> dict[str, str]:
+        token = await self._login.token(refused)
+        return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 def open_session(limit: int) -> aiohttp.ClientSession:

@@ -1,5 +1,8 @@
 """Asks the API of a running dispatcher (DISPATCHER_DASHBOARD_ADDRESS) and reads its answers."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Final, TypeVar
 
 import aiohttp
@@ -16,32 +19,51 @@ class Unknown(DispatcherError):
     """The dispatcher does not know what was asked for."""
 
 
-def opened(url: str) -> aiohttp.ClientSession:
-    """A session with the dispatcher at `url`."""
-    return aiohttp.ClientSession(base_url=url, timeout=aiohttp.ClientTimeout(total=ANSWER_SECONDS), trust_env=False)
+class NoAnswer(DispatcherError):
+    """Nobody answers."""
 
 
-async def ask(session: aiohttp.ClientSession, url: str, path: str, what: type[T]) -> T:
-    """The answer of GET /api/v1/`path`. Raises Unknown, and DispatcherError if there is no answer."""
-    try:
-        async with session.get(f"/api/v1/{path}") as reply:
-            body = await reply.content.read(MOST_BYTES)
-    except (aiohttp.ClientError, TimeoutError) as fault:
-        why = str(fault) or type(fault).__name__
-        raise DispatcherError(f"no dispatcher answers at {url}: {why}; {HOW_TO_REACH}") from fault
-    if reply.status == 200:
-        return read(body, what, url)
-    told = error_of(body)
-    if reply.status == 404 and told:
-        raise Unknown(told)
-    raise DispatcherError(f"{url} answers {reply.status}: {told or 'it is not the API of a dispatcher'}")
+class Api:
+    """The API of one dispatcher. `name`: what faults call it."""
+
+    def __init__(self, session: aiohttp.ClientSession, name: str) -> None:
+        self._session = session
+        self.name = name
+
+    async def ask(self, path: str, what: type[T]) -> T:
+        """The answer of GET /api/v1/`path`. Raises Unknown, NoAnswer, and DispatcherError for an answer of others."""
+        try:
+            async with self._session.get(f"/api/v1/{path}") as reply:
+                body = await reply.content.read(MOST_BYTES)
+        except (aiohttp.ClientError, TimeoutError) as fault:
+            why = str(fault) or type(fault).__name__
+            raise NoAnswer(f"no dispatcher answers at {self.name}: {why}") from fault
+        if reply.status == 200:
+            return self._read(body, what)
+        told = error_of(body)
+        if reply.status == 404 and told:
+            raise Unknown(told)
+        raise DispatcherError(f"{self.name} answers {reply.status}: {told or 'it is not the API of a dispatcher'}")
+
+    def _read(self, body: bytes, what: type[T]) -> T:
+        try:
+            return msgspec.json.decode(body, type=what)
+        except msgspec.DecodeError as fault:
+            raise DispatcherError(
+                f"the answer of {self.name} is not from a dispatcher of this version: {fault}"
+            ) from fault
 
 
-def read(body: bytes, what: type[T], url: str) -> T:
-    try:
-        return msgspec.json.decode(body, type=what)
-    except msgspec.DecodeError as fault:
-        raise DispatcherError(f"the answer of {url} is not from a dispatcher of this version: {fault}") from fault
+@asynccontextmanager
+async def opened(url: str, name: str = "", socket: Path | None = None) -> AsyncIterator[Api]:
+    """The API at `url`. `socket`: a Unix socket that leads there."""
+    async with aiohttp.ClientSession(
+        base_url=url,
+        connector=aiohttp.UnixConnector(str(socket)) if socket else None,
+        timeout=aiohttp.ClientTimeout(total=ANSWER_SECONDS),
+        trust_env=False,
+    ) as session:
+        yield Api(session, name or url)
 
 
 def error_of(body: bytes) -> str:
@@ -50,9 +72,3 @@ def error_of(body: bytes) -> str:
     except msgspec.DecodeError:
         return ""
     return str(found["error"])[:500] if isinstance(found, dict) and "error" in found else ""
-
-
-HOW_TO_REACH: Final = (
-    "run the same command in its Pod (`kubectl exec deploy/dispatcher -- dispatcher …`), or give --url "
-    "(`kubectl port-forward deploy/dispatcher 8081`)"
-)

@@ -5,15 +5,13 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-import aiohttp
-
 from dispatcher.explain import launches
 from dispatcher.explain.estimate import Estimate
 from dispatcher.explain.explanation import Explanation
 from dispatcher.model.tasks import TERMINAL
 from dispatcher.model.texts import printable
 from dispatcher.model.verdicts import HoldReason
-from dispatcher.programs.asking_api import Unknown, ask, opened
+from dispatcher.programs.asking_api import Api, Unknown
 from dispatcher.programs.words import at, span
 
 LOOK_SECONDS: Final = 2
@@ -21,39 +19,37 @@ ABOUT_NODES: Final = frozenset({HoldReason.NEVER_FITS, HoldReason.NO_ROOM_NOW, H
 Echo = Callable[[str], None]
 
 
-async def explain(ids: Sequence[int], url: str, tell: Callable[[Explanation], str], echo: Echo) -> int:
+async def explain(ids: Sequence[int], api: Api, tell: Callable[[Explanation], str], echo: Echo) -> int:
     """Prints the explanation of each row. Returns the exit status; 1: one of the rows does not exist."""
     unknown = 0
-    async with opened(url) as session:
-        for task_id in ids:
-            try:
-                echo(tell(await ask_row(session, url, task_id)))
-            except Unknown as fault:
-                unknown = 1
-                echo(str(fault))
+    for task_id in ids:
+        try:
+            echo(tell(await ask_row(api, task_id)))
+        except Unknown as fault:
+            unknown = 1
+            echo(str(fault))
     return unknown
 
 
-async def watch(ids: Sequence[int], url: str, tell: Callable[[Explanation], str], echo: Echo) -> None:
+async def watch(ids: Sequence[int], api: Api, tell: Callable[[Explanation], str], echo: Echo) -> None:
     """Prints the explanation of each row whenever it changes, until all rows are over. Raises Unknown."""
-    async for found in changes(ids, url):
+    async for found in changes(ids, api):
         echo(tell(found))
 
 
-async def changes(ids: Sequence[int], url: str) -> AsyncIterator[Explanation]:
+async def changes(ids: Sequence[int], api: Api) -> AsyncIterator[Explanation]:
     """The explanations of the rows, then each one that says something new."""
     known: dict[int, Explanation] = {}
     left = list(dict.fromkeys(ids))
-    async with opened(url) as session:
-        while left:
-            for task_id in list(left):
-                found = await ask_row(session, url, task_id)
-                if task_id not in known or what_matters(known[task_id]) != what_matters(found):
-                    yield found
-                known[task_id] = found
-                if found.status in TERMINAL:
-                    left.remove(task_id)
-            await asyncio.sleep(LOOK_SECONDS if left else 0)
+    while left:
+        for task_id in list(left):
+            found = await ask_row(api, task_id)
+            if task_id not in known or what_matters(known[task_id]) != what_matters(found):
+                yield found
+            known[task_id] = found
+            if found.status in TERMINAL:
+                left.remove(task_id)
+        await asyncio.sleep(LOOK_SECONDS if left else 0)
 
 
 def what_matters(found: Explanation) -> tuple[Any, ...]:
@@ -61,10 +57,10 @@ def what_matters(found: Explanation) -> tuple[Any, ...]:
     return found.status, found.attempt, found.reason, found.message if found.reason != "InLine" else ""
 
 
-async def ask_row(session: aiohttp.ClientSession, url: str, task_id: int) -> Explanation:
+async def ask_row(api: Api, task_id: int) -> Explanation:
     """Raises Unknown, and DispatcherError if there is no answer."""
     try:
-        return await ask(session, url, f"tasks/{task_id}/explain", Explanation)
+        return await api.ask(f"tasks/{task_id}/explain", Explanation)
     except Unknown as fault:
         raise Unknown(f"task {task_id}: {fault}") from fault
 

@@ -7,7 +7,7 @@ from typing import Final
 from dispatcher.explain.reasons import ADVICE
 from dispatcher.explain.status import InstallationStatus, ParkedRow, QueueStatus
 from dispatcher.model.texts import printable
-from dispatcher.programs.asking_api import ask, opened
+from dispatcher.programs.asking_api import Api
 from dispatcher.programs.words import at, span
 
 LOOK_SECONDS: Final = 2
@@ -15,22 +15,19 @@ COLUMNS: Final = ("QUEUE", "WAITING", "JOBS", "SHARE", "OLDEST", "WAITS FOR")
 Echo = Callable[[str], None]
 
 
-async def ask_status(url: str) -> InstallationStatus:
+async def ask_status(api: Api) -> InstallationStatus:
     """Raises DispatcherError if there is no answer."""
-    async with opened(url) as session:
-        return await ask(session, url, "status", InstallationStatus)
+    return await api.ask("status", InstallationStatus)
 
 
-async def watch(url: str, tell: Callable[[InstallationStatus], str], echo: Echo) -> None:
+async def watch(api: Api, tell: Callable[[InstallationStatus], str], echo: Echo) -> None:
     """Prints the status whenever it says something new, until the program is stopped."""
     last = ""
-    async with opened(url) as session:
-        while True:
-            found = await ask(session, url, "status", InstallationStatus)
-            if (told := tell(found)) != last:
-                echo(told)
-            last = told
-            await asyncio.sleep(LOOK_SECONDS)
+    while True:
+        if (told := tell(await ask_status(api))) != last:
+            echo(told)
+        last = told
+        await asyncio.sleep(LOOK_SECONDS)
 
 
 def in_words(status: InstallationStatus) -> str:

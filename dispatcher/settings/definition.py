@@ -222,7 +222,10 @@ class ServiceSettings:
         "DASHBOARD_HOSTS", (), words, "Host names under which a proxy asks the API, besides those of the machine itself"
     )
     api_url: str = setting(
-        "API_URL", "", http_url, "Where `dispatcher explain` asks; unset: at port 8081 of its own Pod or machine"
+        "API_URL",
+        "",
+        http_url,
+        "Where `dispatcher explain`, `status` and `logs` ask; unset: in their own Pod, otherwise by a port-forward with the kubeconfig",
     )
     log_level: str = setting(
         "LOG_LEVEL",

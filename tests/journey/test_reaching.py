@@ -1,0 +1,158 @@
+"""Commands of a person with a kubeconfig: they find the dispatcher's Pod, and the output of a container."""
+
+import asyncio
+import json
+import stat
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from dispatcher.kube.client import KubeClient
+from dispatcher.kube.credentials import from_kubeconfig
+from dispatcher.kube.port_forward import PortForward
+from tests.commands import says
+from tests.controlplane.processes import free_ports
+from tests.controlplane.waiting import wait_for
+from tests.dispatching import Dispatcher, Place
+from tests.kubelet_server import POOL, PORT_OF_THE_API, add_pod_of_run, kubelet_server
+from tests.steps import insert, reaches
+
+SELECTOR = ",".join(f"{key}={value}" for key, value in POOL.items())
+
+LOST = """
+INSERT INTO dispatch.task_launches
+    (task_id, queue, attempt, launch, job_uid, node_name, started_at, ended_at, outcome, exit_code, reason, error)
+VALUES ($1, 'default', 1, 1, 'gone', 'node-1', now(), now(), 'lost', 1, 'exit code 1', 'no disk')
+"""
+
+
+def environment(place: Place, **settings: str) -> dict[str, str]:
+    given = {f"DISPATCHER_{name}": value for name, value in {"LOG_LEVEL": "error", **settings}.items()}
+    return {"HOME": "/nonexistent", "KUBECONFIG": str(place.folder / "person"), "TMPDIR": str(place.folder), **given}
+
+
+async def person(place: Place, *arguments: object, **settings: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "dispatcher", *map(str, arguments), env=environment(place, **settings),
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+
+
+async def asks(place: Place, *arguments: object, **settings: str) -> tuple[int | None, str]:
+    """Exit status and output of `dispatcher ARGUMENTS…` of a person with a kubeconfig."""
+    child = await person(place, *arguments, **settings)
+    said = (await child.communicate())[0].decode()
+    return child.returncode, said
+
+
+@asynccontextmanager
+async def two_replicas(place: Place, **settings: object) -> AsyncIterator[tuple[list[Dispatcher], Path]]:
+    """Two dispatchers in Pods with a kubelet; the first leads. Yields them, and the log of all containers."""
+    plane = place.control_plane
+    plane.kubeconfig(place.folder / "person", token=plane.admin_token, namespace=place.namespace)
+    replicas = [Dispatcher(place, NODE_SELECTOR=SELECTOR, **settings) for _ in range(2)]
+    pods = {"run-b": replicas[0].api_port, "run-a": replicas[1].api_port}
+    async with AsyncExitStack() as stack:
+        log = await stack.enter_async_context(kubelet_server(plane, place.folder, pods))
+        for replica in replicas:
+            await stack.enter_async_context(replica)
+            await replica.ready()
+        for name in pods:
+            await add_pod_of_run(plane, place.namespace, name)
+        yield replicas, log
+
+
+async def test_person_with_a_kubeconfig_asks_the_replica_that_leads(place: Place) -> None:
+    """The first Pod by name does not lead."""
+    async with two_replicas(place, MAX_JOBS=0) as (replicas, _):
+        (task,) = await insert(place, 1)
+        await wait_for(replicas[0].leads, "the first replica leads")
+        status, said = await asks(place, "explain", "--namespace", place.namespace, task)
+        assert (status, said.splitlines()[0]) == (0, f"task {task} (default), attempt 1: waiting"), said
+        assert "JobCap" in said
+        status, said = await asks(place, "status", "--json")
+        assert status == 0, said
+        assert json.loads(said)["leads"] is True
+        status, said = await asks(place, "explain", "--namespace", place.namespace, 999_999)
+        assert status == 1
+        assert "there is no row 999999" in said
+        assert not list(place.folder.glob("dispatcher-*/socket")), "the socket is removed"
+
+
+async def test_person_who_reaches_nobody_is_told_why_and_what_to_do(place: Place) -> None:
+    plane = place.control_plane
+    plane.kubeconfig(place.folder / "person", token=plane.admin_token, namespace=place.namespace)
+    status, said = await asks(place, "status")
+    assert status == 1
+    assert f"no Pod of a dispatcher is ready in namespace {place.namespace}; run the same command in its Pod" in said
+    (port,) = free_ports(1)
+    async with kubelet_server(plane, place.folder, {"run-a": port}):
+        await add_pod_of_run(plane, place.namespace, "run-a")
+        status, said = await asks(place, "status")
+        assert status == 1
+        assert "no dispatcher answers in Pod run-a: port-forward: error forwarding port 8081" in said
+        assert "connection refused" in said
+        token = await plane.service_account_token(place.namespace, "dispatcher")  # it lists Pods, and no more
+        plane.kubeconfig(place.folder / "person", token=token, namespace=place.namespace)
+        status, said = await asks(place, "status")
+        assert status == 1
+        assert "403" in said
+        assert "needs the rights get and create on pods/portforward" in said
+
+
+async def test_output_of_the_container_is_shown_and_followed(place: Place) -> None:
+    async with two_replicas(place) as (replicas, log), place.playing():
+        (task,) = await insert(place, 1, env={"PLAY": "hang"})
+        await reaches(place, replicas[0], task, "processing", 60)
+        log.write_text("2026-11-23T12:00:00.000000000Z stdout F one \x1b[2J line\n")
+        status, said = await asks(place, "logs", task)
+        assert (status, said) == (0, "one \N{REPLACEMENT CHARACTER}[2J line\n")
+        status, said = await asks(place, "logs", task, DISPATCHER_NAMESPACE=place.namespace)
+        assert (status, said) == (0, "one \N{REPLACEMENT CHARACTER}[2J line\n")
+        following = await person(place, "logs", "--follow", task)
+        await says(following, "one")
+        with log.open("a") as file:
+            file.write("2026-11-23T12:00:01.000000000Z stdout F two\n")
+        await says(following, "two")
+        following.terminate()
+        await following.wait()
+        status, said = await asks(place, "logs", task, "--launch", 7)
+        assert status == 1
+        assert said == f"task {task} has no such launch; processing: its container runs\n"
+
+
+async def test_launch_whose_pod_is_gone_shows_what_is_known_of_it(place: Place) -> None:
+    async with two_replicas(place, MAX_JOBS=0) as (_, _):
+        (task,) = await insert(place, 1)
+        admin = await place.database.session("admin")
+        await admin.execute(LOST, task)
+        status, said = await asks(place, "logs", task)
+        assert status == 0
+        assert said.splitlines() == [
+            "attempt 1, launch 1 on node-1: lost: exit code 1",
+            "  | no disk",
+            f"task {task}: no output is left but this",
+        ]
+
+
+@pytest.mark.parametrize("arguments", [("logs",), ("logs", "x"), ("logs", 0), ("logs", 1, "--attempt", 0)])
+async def test_wrong_usage_ends_with_2(place: Place, arguments: tuple[object, ...]) -> None:
+    (place.folder / "person").touch()
+    assert (await asks(place, *arguments))[0] == 2
+
+
+async def test_socket_of_a_port_forward_is_closed_to_other_accounts(place: Place, tmp_path: Path) -> None:
+    """A port of the loopback would show the reasons of all teams to every account of the machine."""
+    client = KubeClient(await from_kubeconfig(str(place.folder / "kubeconfig"), None))
+    try:
+        async with PortForward(client, place.namespace, "run-a", PORT_OF_THE_API).opened() as forward:
+            folder = forward.socket.parent
+            assert folder.is_relative_to(tempfile.gettempdir())
+            assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert not folder.exists()
+    finally:
+        await client.close()

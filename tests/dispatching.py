@@ -238,3 +238,11 @@ class QuickDispatcher(Dispatcher):
     def __init__(self, place: Place, **settings: object) -> None:
         super().__init__(place, **settings)
         self.program = (sys.executable, "-m", "tests.quick_dispatcher")
+
+
+class TellingDispatcher(Dispatcher):
+    """A dispatcher that tells reasons often, for tests of what people read."""
+
+    def __init__(self, place: Place, **settings: object) -> None:
+        super().__init__(place, **settings)
+        self.program = (sys.executable, "-m", "tests.quick_telling")

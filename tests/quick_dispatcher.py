@@ -1,8 +1,9 @@
 """`python -m tests.quick_dispatcher run`: `dispatcher run` with shorter pauses, so that a test waits less.
 
 The first backoff is 2 s instead of 10. A refused Pod ends its launch after 3 s instead of 60. A row rests for 4 s at
-most instead of 30. A missing row is looked for each second instead of each ten. The least START_DEADLINE_SECONDS is 2 s
-instead of 10. Everything else is the program itself. Unit tests test its own pauses.
+most instead of 30. A missing row is looked for each second instead of each ten. A report may come up to 5 s after its
+container's end instead of 60. The least START_DEADLINE_SECONDS is 2 s instead of 10. It tells quickly, too, see
+`tests.quick_telling`. Everything else is the program itself. Unit tests test its own pauses.
 """
 
 from datetime import timedelta
@@ -15,12 +16,14 @@ from dispatcher.jobs.observed import Rules
 from dispatcher.programs.startup import rules_of
 from dispatcher.settings.definition import JobSettings
 from dispatcher.sweep import plan
+from tests.quick_telling import tell_quickly
 
 LEAST_START_DEADLINE = 10
 
 
 def shorten() -> None:
     vars(outcome)["FIRST_BACKOFF_SECONDS"] = 2
+    vars(outcome)["GRACE"] = timedelta(seconds=5)
     vars(unstarted)["POD_REFUSED"] = timedelta(seconds=3)
     vars(resting)["REST_SECONDS"] = 4
     vars(plan)["CONFIRM_EVERY"] = timedelta(seconds=1)
@@ -34,4 +37,5 @@ def quick_rules_of(jobs: JobSettings) -> Rules:
 
 if __name__ == "__main__":
     shorten()
+    tell_quickly()
     cli.main()

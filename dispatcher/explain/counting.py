@@ -11,7 +11,7 @@ from dispatcher.admission.gates import holds_of_queue
 from dispatcher.admission.last_cycle import LastCycle, QueueReason
 from dispatcher.admission.snapshot import ClusterSnapshot
 from dispatcher.model.tasks import QueueCount
-from dispatcher.model.verdicts import HoldReason
+from dispatcher.model.verdicts import Hold, HoldReason
 
 
 def count_reasons(counts: Iterable[QueueCount], cycle: LastCycle) -> Mapping[QueueReason, int]:
@@ -32,11 +32,15 @@ def of_queue(count: QueueCount, held: Mapping[HoldReason, int], cycle: LastCycle
     judged = Counter[HoldReason](held)
     del judged[HoldReason.NOT_DUE]
     if count.queue not in cycle.whole:
-        judged[rest_reason(count.queue, cycle.snapshot)] += max(0, count.due - judged.total())
+        rest = rest_hold(count.queue, cycle.snapshot)
+        judged[rest.reason if rest else HoldReason.IN_LINE] += max(0, count.due - judged.total())
     yield from judged.items()
     yield HoldReason.NOT_DUE, max(0, count.not_due - max(0, judged.total() - count.due))
 
 
-def rest_reason(queue: str, snapshot: ClusterSnapshot) -> HoldReason:
-    """Why the rows wait that the cycle did not judge. A cycle reads no rows of a paused queue or of one at its cap."""
-    return next((hold.reason for hold in holds_of_queue(queue, snapshot)), HoldReason.IN_LINE)
+def rest_hold(queue: str, snapshot: ClusterSnapshot) -> Hold | None:
+    """What holds the rows that the cycle did not judge; None: they wait for their turn.
+
+    A cycle reads no rows of a paused queue or of one at its cap.
+    """
+    return next(holds_of_queue(queue, snapshot), None)

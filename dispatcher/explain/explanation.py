@@ -118,7 +118,9 @@ def explain_row(task: Task, cycle: LastCycle, line: Line) -> Explanation:
     """Why the row waits. `line`: its place in its queue."""
     holds = what_holds(task, cycle)
     if holds is None:
-        return without_reason(task, cycle, f"it has {ENDED[task.status]}" if task.status in ENDED else RUNS)
+        return without_reason(
+            task, cycle, f"it has {ENDED[task.status]}" if task.status in ENDED else runs(task, cycle)
+        )
     return made(task, cycle, line, holds or [in_line(task, line)])
 
 
@@ -138,8 +140,14 @@ def what_holds(task: Task, cycle: LastCycle) -> list[Hold] | None:
 
 
 JUST_LAUNCHED: Final = Hold(HoldReason.LAUNCHED, "its Job is being created")
-RUNS: Final = "its container runs"
 ENDED: Final = {Status.SUCCEEDED: "succeeded", Status.FAILED: "failed", Status.CANCELLED: "been cancelled"}
+
+
+def runs(task: Task, cycle: LastCycle) -> str:
+    """What is told of a row that has started. Its container may have ended, and its report may be late or lost."""
+    jobs = cycle.picture.jobs_of(task)
+    is_over = bool(jobs) and all(job.is_finished for job in jobs)
+    return "its container has ended; its report may be on the way" if is_over else "its container runs"
 
 
 def made(task: Task, cycle: LastCycle, line: Line, holds: Sequence[Hold]) -> Explanation:

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from dispatcher.admission.last_cycle import LastCycle, Told
-from dispatcher.explain.counting import count_reasons
+from dispatcher.explain.counting import count_reasons, rest_hold
 from dispatcher.explain.reasons import Cause, cause_of
 from dispatcher.model.tasks import Queue, QueueCount
 from dispatcher.model.verdicts import PARKED, HoldReason
@@ -40,6 +40,14 @@ class Installation(Struct, frozen=True):
     replica: str
 
 
+class QueueHold(Struct, frozen=True):
+    """What holds all rows of a queue alike. `since`: since when; None: not known."""
+
+    reason: HoldReason
+    message: str
+    since: Moment | None
+
+
 class QueueStatus(Struct, frozen=True, kw_only=True):
     """One queue.
 
@@ -52,6 +60,7 @@ class QueueStatus(Struct, frozen=True, kw_only=True):
     paused_until: end of its pause; None: it is not paused.
     paused_since: since when this process has seen the pause.
     note: the operator's note.
+    behind: what holds the rows that the cycle did not judge one by one; None: they wait for their turn.
     """
 
     queue: str
@@ -65,6 +74,7 @@ class QueueStatus(Struct, frozen=True, kw_only=True):
     paused_until: Moment | None
     paused_since: Moment | None
     note: str | None
+    behind: QueueHold | None = None
 
 
 class ParkedRow(Struct, frozen=True, kw_only=True):
@@ -155,7 +165,15 @@ def queue_status(count: QueueCount, cycle: LastCycle, reasons: Mapping[HoldReaso
         paused_until=paused,
         paused_since=cycle.since.get((name, HoldReason.PAUSED)) if paused else None,
         note=count.note[:LONGEST_TEXT] if count.note else None,
+        behind=queue_hold(name, cycle),
     )
+
+
+def queue_hold(name: str, cycle: LastCycle) -> QueueHold | None:
+    hold = rest_hold(name, cycle.snapshot)
+    if hold is None:
+        return None
+    return QueueHold(hold.reason, cause_of(hold).message[:LONGEST_TEXT], cycle.since.get((name, hold.reason)))
 
 
 def more(number: int) -> list[str]:

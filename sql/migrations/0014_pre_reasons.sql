@@ -120,7 +120,8 @@ CREATE TABLE dispatch.queue_reasons (
     share        real NOT NULL,
     paused_until timestamptz,
     oldest       timestamptz,
-    reasons      jsonb NOT NULL
+    reasons      jsonb NOT NULL,
+    behind       jsonb
 );
 COMMENT ON TABLE dispatch.queue_reasons IS 'The state of each queue, as the dispatcher told it. Read the view queue_status instead.';
 COMMENT ON COLUMN dispatch.queue_reasons.queue IS 'queues.name.';
@@ -132,5 +133,6 @@ COMMENT ON COLUMN dispatch.queue_reasons.share IS 'Largest part of any one resou
 COMMENT ON COLUMN dispatch.queue_reasons.paused_until IS 'End of the pause; NULL: not paused.';
 COMMENT ON COLUMN dispatch.queue_reasons.oldest IS 'Since when the oldest due row waits; NULL: no row waits.';
 COMMENT ON COLUMN dispatch.queue_reasons.reasons IS 'Number of waiting rows by reason.';
+COMMENT ON COLUMN dispatch.queue_reasons.behind IS 'What holds the rows that the dispatcher did not judge one by one: reason, message, since. NULL: they wait for their turn.';
 
 CREATE SEQUENCE dispatch.reasons_clock MINVALUE 0;

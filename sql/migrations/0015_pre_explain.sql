@@ -48,6 +48,7 @@ SELECT t.id, t.queue, t.status, t.attempt, why.reason,
                     WHEN why.reason = 'NotDue' THEN format('%s: it runs at %s', known.meaning, t.run_at::timestamptz(0))
                     WHEN why.reason = 'Paused' AND q.paused_until < '9999-01-01 UTC'
                         THEN format('%s until %s', known.meaning, q.paused_until::timestamptz(0))
+                    WHEN why.reason = q.behind ->> 'reason' THEN q.behind ->> 'message'
                     ELSE known.meaning || coalesce((
                         SELECT '; rows of its queue wait for ' || string_agg(format('%s (%s)', held.key, held.value), ', ' ORDER BY length(held.value) DESC, held.value DESC)
                         FROM jsonb_each_text(q.reasons - 'InLine' - 'NotDue') AS held WHERE why.reason = 'InLine'), '') END
@@ -58,6 +59,7 @@ SELECT t.id, t.queue, t.status, t.attempt, why.reason,
        CASE WHEN own.reason IS NOT NULL THEN own.since
             WHEN why.reason = 'NotDue' THEN t.created_at
             WHEN why.reason = 'InLine' THEN greatest(t.created_at, t.run_at)
+            WHEN why.reason = q.behind ->> 'reason' THEN greatest(t.created_at, t.run_at, (q.behind ->> 'since')::timestamptz)
             WHEN why.reason IS NULL THEN coalesce(t.finished_at, t.started_at) END AS since,
        r.as_of,
        (dispatch.place_in_line(t.id))[1] AS position,
@@ -74,7 +76,7 @@ CROSS JOIN LATERAL (
                 WHEN t.status <> 'waiting' THEN NULL
                 WHEN t.run_at > now() THEN 'NotDue'
                 WHEN q.paused_until > now() THEN 'Paused'
-                ELSE 'InLine' END AS reason
+                ELSE coalesce(q.behind ->> 'reason', 'InLine') END AS reason
 ) AS why
 LEFT JOIN dispatch.reasons AS known ON known.reason = why.reason;
 COMMENT ON VIEW dispatch.task_explain IS 'Why a row waits: SELECT * FROM dispatch.task_explain WHERE id = …';
@@ -144,17 +146,20 @@ BEGIN
     DELETE FROM dispatch.queue_reasons
     WHERE report ? 'queues' AND NOT report ? 'queues_left_out' AND NOT EXISTS (SELECT FROM jsonb_array_elements(report -> 'queues') AS one WHERE one ->> 'queue' = queue_reasons.queue);
     INSERT INTO dispatch.queue_reasons AS known
-        (queue, waiting, in_flight, max_jobs, weight, share, paused_until, oldest, reasons)
+        (queue, waiting, in_flight, max_jobs, weight, share, paused_until, oldest, reasons, behind)
     SELECT left(one.queue, 63), one.waiting, one.in_flight, one.max_jobs, one.weight, one.share, one.paused_until,
            told - make_interval(secs => one.oldest_wait_seconds),
-           CASE jsonb_typeof(one.reasons) WHEN 'object' THEN one.reasons ELSE '{}' END
+           CASE jsonb_typeof(one.reasons) WHEN 'object' THEN one.reasons ELSE '{}' END,
+           jsonb_build_object(
+               'reason', left(one.behind ->> 'reason', 100), 'message', dispatch.clip(one.behind ->> 'message', 1024),
+               'since', least((one.behind ->> 'since')::timestamptz, now()))
     FROM jsonb_to_recordset(report -> 'queues') AS one
         (queue text, waiting integer, in_flight integer, max_jobs integer, weight integer, share real,
-         paused_until timestamptz, oldest_wait_seconds double precision, reasons jsonb)
+         paused_until timestamptz, oldest_wait_seconds double precision, reasons jsonb, behind jsonb)
     ON CONFLICT (queue) DO UPDATE
         SET waiting = excluded.waiting, in_flight = excluded.in_flight, max_jobs = excluded.max_jobs,
             weight = excluded.weight, share = excluded.share, paused_until = excluded.paused_until,
-            oldest = excluded.oldest, reasons = excluded.reasons;
+            oldest = excluded.oldest, reasons = excluded.reasons, behind = excluded.behind;
     IF number > 0 THEN
         PERFORM dispatch.announce('dispatch_reasons', 'dispatch.reasons_clock');
     END IF;

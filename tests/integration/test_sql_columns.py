@@ -43,7 +43,7 @@ TOLD = {
     "reported": {"is_only", "as_of"},
     "task_reasons": {"task_id", "attempt", "reason", "message", "since"},
     "queue_reasons": {"queue", "waiting", "in_flight", "max_jobs", "weight", "share", "paused_until", "oldest",
-                      "reasons"},
+                      "reasons", "behind"},
     "queue_status": {"queue", "waiting", "in_flight", "max_jobs", "weight", "share", "paused_until",
                      "oldest_wait_seconds", "reasons", "as_of"},
     "task_explain": {"id", "queue", "status", "attempt", "reason", "whose_turn", "message", "since", "as_of",

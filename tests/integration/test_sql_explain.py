@@ -85,6 +85,23 @@ async def test_row_without_an_entry_is_explained_by_itself_and_its_queue(databas
     assert found["message"] == "its queue is paused"
 
 
+async def test_row_behind_the_judged_ones_is_explained_by_what_holds_its_queue(database: Database) -> None:
+    id_ = (await insert_row(database)).id
+    behind = {
+        "reason": "JobCap",
+        "message": "there are as many Jobs as there may be: 9 of 9",
+        "since": LATER.isoformat(),
+    }
+    await tell(database, queues=[a_queue(behind=behind)])
+    found = await explained(database, id_)
+    assert (found["reason"], found["message"], found["whose_turn"]) == ("JobCap", behind["message"], "operator")
+    assert found["since"] <= datetime.now(UTC), "a time of the future is cut"
+    odd: tuple[object, ...] = (None, "x", 7, [], {"reason": None})
+    for nonsense in odd:
+        await tell(database, queues=[a_queue(behind=nonsense)])
+        assert (await explained(database, id_))["reason"] == "InLine"
+
+
 async def test_row_that_does_not_wait_has_no_reason(database: Database) -> None:
     running, failed, done, cancelled = [await insert_row(database, max_failures=1) for _ in range(4)]
     await running.started()

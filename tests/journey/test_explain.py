@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import aiohttp
-import pytest
 
 from tests.commands import command, says, started
 from tests.controlplane.waiting import wait_for
@@ -51,42 +50,18 @@ async def test_row_that_waits_for_room_is_explained_and_the_next_step_helps(plac
         await reaches(place, dispatcher, rows[5], "processing", 30)
 
 
-async def test_caps_pauses_and_templates_are_explained_and_the_next_step_helps(place: Place) -> None:
-    admin = await place.database.session("admin")
-    await admin.execute("INSERT INTO dispatch.queues (name, paused_until) VALUES ('quiet', 'infinity')")
-    async with a_pool(place, 1), place.playing(), in_pool(place, MAX_JOBS=1) as dispatcher:
-        await dispatcher.ready()
-        first, second = await insert(place, 2, **CORE)
-        (paused,) = await insert(place, 1, queue="quiet")
-        (nameless,) = await insert(place, 1, template="nowhere")
-        assert (await reason(dispatcher, second, "JobCap"))["whose_turn"] == "operator"
-        quiet = await reason(dispatcher, paused, "Paused")
-        assert [cause["reason"] for cause in quiet["also"]] == ["JobCap"]
-        assert (await reason(dispatcher, nameless, "UnknownTemplate"))["whose_turn"] == "submitter"
-        place.template("nowhere")
-        await admin.execute("UPDATE dispatch.queues SET paused_until = NULL")
-        await reason(dispatcher, paused, "JobCap")
-        team = await place.database.connect("team_a")
-        await team.fetchval("SELECT dispatch.task_cancel($1)", second)
-        assert (await dispatcher.explain(second))[1]["message"] == "it has been cancelled"
-        assert first < second
-
-
-@pytest.mark.parametrize(
-    ("asked", "status", "words"),
-    [
-        ("nonsense", 400, "is no id of a row"),
-        ("0", 400, "is no id"),
-        ("9" * 19, 400, "is no id"),
-        ("77", 404, "no row 77"),
-    ],
-)
-async def test_question_without_an_answer_is_told_why(place: Place, asked: str, status: int, words: str) -> None:
+async def test_question_without_an_answer_is_told_why(place: Place) -> None:
     async with Dispatcher(place) as dispatcher:
         await dispatcher.ready()
         await looks_again(dispatcher, 1)
-        code, body = await dispatcher.explain(asked)
-        assert (code, words in body["error"]) == (status, True)
+        for asked, status, words in (
+            ("nonsense", 400, "is no id of a row"),
+            ("0", 400, "is no id"),
+            ("9" * 19, 400, "is no id"),
+            ("77", 404, "no row 77"),
+        ):
+            code, body = await dispatcher.explain(asked)
+            assert (code, words in body["error"]) == (status, True), asked
 
 
 async def test_api_answers_to_its_own_names_and_reads_alone(place: Place) -> None:

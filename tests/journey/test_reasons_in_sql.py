@@ -44,8 +44,10 @@ async def test_submitter_reads_reasons_in_sql(place: Place) -> None:
             assert (live["reason"], live["message"], live["whose_turn"]) == (
                 reason, found["message"], found["whose_turn"],
             )  # fmt: skip
-        assert (await explained(place, janitor, paused, "Paused"))["message"] == "its queue is paused"
-        await explained(place, janitor, capped, "InLine", "QueueCap (1)")
+        assert (await explained(place, janitor, paused, "Paused"))[
+            "message"
+        ] == "its queue is paused: until it is cleared"
+        await explained(place, janitor, capped, "QueueCap", "0 of 0")
         team = await place.database.session("team_a")
         queues = {row["queue"]: row for row in await team.fetch("SELECT * FROM dispatch.queue_status")}
         assert queues["default"]["reasons"] == {"JobCap": 1, "Launched": 1, "UnknownTemplate": 1}

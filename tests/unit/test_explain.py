@@ -12,6 +12,7 @@ from dispatcher.admission.last_cycle import LastCycle, Told, candidate_of, held_
 from dispatcher.admission.snapshot import ClusterSnapshot, plan_load
 from dispatcher.explain.explanation import Explanation, explain_row
 from dispatcher.explain.reasons import ADVICE, Turn
+from dispatcher.model.jobs import Phase
 from dispatcher.model.launches import Offer
 from dispatcher.model.tasks import Line, Status, Task
 from dispatcher.model.verdicts import Hold, HoldReason
@@ -161,6 +162,12 @@ def test_row_whose_container_runs_has_no_reason() -> None:
     task = a_running_task()
     found = explained(task, a_cycle(a_snapshot(), jobs=[a_job()]))
     assert (found.reason, found.message, found.position) == (None, "its container runs", None)
+
+
+def test_row_whose_container_has_just_ended_is_not_said_to_run() -> None:
+    job = a_job(phase=Phase.COMPLETE, ended_at=ago(5), uid="u1")
+    found = explained(a_running_task(job_uid="u1"), a_cycle(a_snapshot(), jobs=[job]))
+    assert (found.reason, found.message) == (None, "its container has ended; its report may be on the way")
 
 
 def test_replica_that_does_not_lead_tells_a_row_in_line_until_the_leader_launches_it() -> None:

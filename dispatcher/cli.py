@@ -22,6 +22,7 @@ from dispatcher.programs.reaching import Where, reached
 from dispatcher.programs.render import preview_row, preview_template
 from dispatcher.programs.room_now import tell_room
 from dispatcher.programs.startup import read_text
+from dispatcher.programs.words import coloured
 from dispatcher.runtime.logs import configure_logs
 from dispatcher.settings.loading import Loaded, load
 
@@ -147,7 +148,7 @@ def where_it_runs(command: Callable[..., None]) -> Callable[..., None]:
 @where_it_runs
 def explain_command(ids: tuple[int, ...], is_watching: bool, as_json: bool, **where: str | None) -> None:
     """Tell why rows wait, whose turn it is, and what would change it."""
-    tell = to_json if as_json else explaining.in_words
+    tell = to_json if as_json else lambda found: coloured(explaining.in_words(found))
     if is_watching:
         ask(Where(**where), lambda api: explaining.watch(ids, api, tell, click.echo))
     else:
@@ -161,7 +162,8 @@ def explain_command(ids: tuple[int, ...], is_watching: bool, as_json: bool, **wh
 @where_it_runs
 def status_command(parked: bool, is_watching: bool, as_json: bool, **where: str | None) -> None:
     """Show queues, caps, parked rows, and what is missing."""
-    tell = to_json if as_json else status.parked_only if parked else status.in_words
+    words = status.parked_only if parked else status.in_words
+    tell = to_json if as_json else lambda found: coloured(words(found))
     if is_watching:
         ask(Where(**where), lambda api: status.watch(api, tell, click.echo))
     else:

@@ -5,6 +5,7 @@ The names of the fields are public: they are the names in JSON.
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import chain
 from typing import Final
 
 from msgspec import Struct
@@ -15,6 +16,7 @@ from dispatcher.explain.estimate import Estimate, estimate_start
 from dispatcher.explain.launches import LaunchFacts, launches_of
 from dispatcher.explain.nodes import NodeGroup, group_nodes
 from dispatcher.explain.reasons import ADVICE, Cause, Turn, cause_of
+from dispatcher.explain.room_ends import limits_by_node
 from dispatcher.model.history import RecordedLaunch, Start
 from dispatcher.model.tasks import TERMINAL, Line, Status, Task
 from dispatcher.model.verdicts import Hold, HoldReason
@@ -102,8 +104,11 @@ def explain(facts: RowFacts, cycle: LastCycle, jobs_namespace: str) -> Explanati
 
 def nodes_for(task: Task, cycle: LastCycle) -> Sequence[NodeGroup]:
     candidate, room = candidate_of(task, cycle.picture), cycle.snapshot.room
-    needs = candidate.pod.needs
-    return () if room is None or needs is None else group_nodes(needs, room, task.id)
+    needs, picture = candidate.pod.needs, cycle.picture
+    if room is None or needs is None:
+        return ()
+    limits = limits_by_node(chain.from_iterable(picture.jobs.values()), picture.cluster.pods, cycle.at)
+    return group_nodes(needs, room, task.id, limits)
 
 
 def estimate_of(facts: RowFacts, reason: HoldReason, now: datetime) -> Estimate | None:

@@ -1,12 +1,14 @@
 """Why each node has no room for a Pod, in groups. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Final
 
 from msgspec import Struct
 
 from dispatcher.admission.room import Room
 from dispatcher.admission.room_view import EVERY_POD, free_for
+from dispatcher.explain.room_ends import PodLimit, fits_at
 from dispatcher.model.amounts import NOTHING, Amounts, less, written
 from dispatcher.model.cluster import Node
 from dispatcher.model.needs import CORDON_KEY, OF_THE_MOMENT, REFUSING, PodNeeds, is_selected, untolerated
@@ -14,6 +16,9 @@ from dispatcher.model.needs import CORDON_KEY, OF_THE_MOMENT, REFUSING, PodNeeds
 MOST_EXAMPLES: Final = 3
 MOST_GROUPS: Final = 10
 HAS_ROOM: Final = "has room"
+FULL: Final = "full"
+Limits = Mapping[str, Sequence[PodLimit]]
+NO_LIMITS: Final[Limits] = {}
 
 
 class NodeGroup(Struct, frozen=True):
@@ -22,11 +27,13 @@ class NodeGroup(Struct, frozen=True):
     count: their number.
     why: why they have no room, such as `too small: cpu 4 < 8`. The amount is that of the node that comes closest.
     examples: names of three of them at most.
+    until: when one of these full nodes has room at the latest, if it takes no other Pod before; None: not known.
     """
 
     count: int
     why: str
     examples: Sequence[str]
+    until: datetime | None = None
 
 
 class NodeStatus(Struct, frozen=True):
@@ -56,18 +63,27 @@ class Answer(Struct, frozen=True):
     resource: str = ""
 
 
-def group_nodes(needs: PodNeeds, room: Room, task_id: int) -> list[NodeGroup]:
-    """The nodes by their answer to a Pod, the largest group first. Empty: of this Pod nothing can be said."""
+def group_nodes(needs: PodNeeds, room: Room, task_id: int, limits: Limits = NO_LIMITS) -> list[NodeGroup]:
+    """The nodes by their answer to a Pod, the largest group first. Empty: of this Pod nothing can be said.
+
+    limits: the Pods of ours that run, by node.
+    """
     threshold = room.view.threshold(needs)
     if threshold is None:
         return []
     names, most = dict[Answer, list[str]](), dict[Answer, int]()
+    until: dict[Answer, datetime] = {}
     for name, node in room.view.nodes.items():
-        is_open = room.closed.get(name, task_id) == task_id
-        found, amount = answer(needs, node, free_of(node, room, threshold), is_open)
+        is_open, free = room.closed.get(name, task_id) == task_id, free_of(node, room, threshold)
+        found, amount = answer(needs, node, free, is_open)
         names.setdefault(found, []).append(name)
         most[found] = max(most.get(found, 0), amount)
-    groups = [NodeGroup(len(of), in_words(one, most[one], needs), of[:MOST_EXAMPLES]) for one, of in names.items()]
+        if found.why == FULL and name in limits and (at := fits_at(needs, free, limits[name])):
+            until[found] = min(at, until.get(found, at))
+    groups = [
+        NodeGroup(len(of), in_words(one, most[one], needs), of[:MOST_EXAMPLES], until.get(one))
+        for one, of in names.items()
+    ]
     ordered = sorted(groups, key=lambda group: (-group.count, group.why))
     return [*ordered[:MOST_GROUPS], *rest(ordered[MOST_GROUPS:])]
 
@@ -89,7 +105,7 @@ def answer(needs: PodNeeds, node: Node, free: Amounts, is_open: bool) -> tuple[A
     if not is_open:
         return Answer("kept for a row that has waited longer"), 0
     if lacks := lacking(needs, free):
-        return Answer("full", lacks), max(0, free.get(lacks, 0))
+        return Answer(FULL, lacks), max(0, free.get(lacks, 0))
     return Answer(HAS_ROOM), 0
 
 

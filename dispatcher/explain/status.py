@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 from dispatcher.admission.last_cycle import LastCycle, Told
 from dispatcher.explain.counting import count_reasons, rest_hold
 from dispatcher.explain.reasons import Cause, cause_of
-from dispatcher.model.tasks import Queue, QueueCount
+from dispatcher.model.tasks import COUNTED_MINUTES, Queue, QueueCount
 from dispatcher.model.verdicts import PARKED, HoldReason
 
 MOST_PARKED: Final = 100
@@ -60,6 +60,7 @@ class QueueStatus(Struct, frozen=True, kw_only=True):
     paused_until: end of its pause; None: it is not paused.
     paused_since: since when this process has seen the pause.
     note: the operator's note.
+    starts_per_minute, ends_per_minute: launches that started, and rows that ended, on average of five minutes.
     behind: what holds the rows that the cycle did not judge one by one; None: they wait for their turn.
     """
 
@@ -74,6 +75,8 @@ class QueueStatus(Struct, frozen=True, kw_only=True):
     paused_until: Moment | None
     paused_since: Moment | None
     note: str | None
+    starts_per_minute: float
+    ends_per_minute: float
     behind: QueueHold | None = None
 
 
@@ -165,6 +168,8 @@ def queue_status(count: QueueCount, cycle: LastCycle, reasons: Mapping[HoldReaso
         paused_until=paused,
         paused_since=cycle.since.get((name, HoldReason.PAUSED)) if paused else None,
         note=count.note[:LONGEST_TEXT] if count.note else None,
+        starts_per_minute=count.starts / COUNTED_MINUTES,
+        ends_per_minute=count.ends / COUNTED_MINUTES,
         behind=queue_hold(name, cycle),
     )
 

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -70,6 +70,10 @@ class Line(Struct, frozen=True):
     alike: int = 0
 
 
+COUNTED_MINUTES: Final = 5
+"""As in sql/queries/counts.sql."""
+
+
 class QueueCount(Struct, frozen=True):
     """The waiting rows of one queue.
 
@@ -77,6 +81,7 @@ class QueueCount(Struct, frozen=True):
     not_due: rows whose `run_at` is in the future.
     oldest: since when the oldest due row waits; None: there is none.
     note: the operator's note on the queue.
+    starts, ends: launches that started, and rows that ended, in the last COUNTED_MINUTES.
     """
 
     queue: str
@@ -84,6 +89,8 @@ class QueueCount(Struct, frozen=True):
     not_due: int = 0
     oldest: datetime | None = None
     note: str | None = None
+    starts: int = 0
+    ends: int = 0
 
 
 class Kind(Struct, frozen=True):

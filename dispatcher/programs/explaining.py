@@ -8,6 +8,7 @@ from typing import Any, Final
 from dispatcher.explain import launches
 from dispatcher.explain.estimate import Estimate
 from dispatcher.explain.explanation import Explanation
+from dispatcher.explain.nodes import NodeGroup
 from dispatcher.model.tasks import TERMINAL
 from dispatcher.model.texts import printable
 from dispatcher.model.verdicts import HoldReason
@@ -83,8 +84,13 @@ def wait_in_words(found: Explanation) -> Iterator[str]:
         yield f"starts {between(found.estimate, found.as_of)}, as the starts of the last hour tell"
     yield f"{found.whose_turn}'s turn: {found.next_step}"
     if found.reason in ABOUT_NODES:
-        yield from (f"nodes: {group.count:,} {group.why} ({', '.join(group.examples)})" for group in found.nodes)
+        yield from map(nodes_in_words, found.nodes)
     yield from (f"then {cause.reason}: {cause.message}" for cause in found.also)
+
+
+def nodes_in_words(group: NodeGroup) -> str:
+    until = f" until {at(group.until)} at the latest" if group.until else ""
+    return f"nodes: {group.count:,} {group.why}{until} ({', '.join(group.examples)})"
 
 
 def between(found: Estimate, now: datetime) -> str:

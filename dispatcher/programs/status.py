@@ -11,7 +11,7 @@ from dispatcher.programs.asking_api import Api
 from dispatcher.programs.words import at, span
 
 LOOK_SECONDS: Final = 2
-COLUMNS: Final = ("QUEUE", "WAITING", "JOBS", "SHARE", "OLDEST", "WAITS FOR")
+COLUMNS: Final = ("QUEUE", "WAITING", "JOBS", "SHARE", "START/M", "END/M", "OLDEST", "WAITS FOR")
 Echo = Callable[[str], None]
 
 
@@ -67,7 +67,8 @@ def row(queue: QueueStatus) -> tuple[str, ...]:
     reasons = ", ".join(f"{reason} {n:,}" for reason, n in sorted(queue.reasons.items(), key=lambda one: -one[1]))
     share = f"{queue.share:.0%}" if queue.share <= 1 else f"{queue.share:.0f}"
     wait = "-" if queue.oldest_wait_seconds is None else span(queue.oldest_wait_seconds)
-    return queue.queue, f"{queue.waiting:,}", f"{queue.in_flight}{cap}", share, wait, reasons or "-"
+    rates = f"{queue.starts_per_minute:g}", f"{queue.ends_per_minute:g}"
+    return queue.queue, f"{queue.waiting:,}", f"{queue.in_flight}{cap}", share, *rates, wait, reasons or "-"
 
 
 def paused(queue: QueueStatus) -> str:

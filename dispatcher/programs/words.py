@@ -1,6 +1,22 @@
-"""Times and durations for people."""
+"""Times, durations and colours for people."""
 
+import re
 from datetime import datetime
+from typing import Final
+
+import click
+
+from dispatcher.explain.reasons import Turn
+
+COLOURS: Final = {
+    Turn.SUBMITTER: "cyan", Turn.AUTHOR: "magenta", Turn.OPERATOR: "red", Turn.CLUSTER: "yellow", Turn.NOBODY: "green",
+}  # fmt: skip
+TURNS: Final = re.compile(rf"^ *({'|'.join(Turn)})'s turn\b", re.MULTILINE)
+
+
+def coloured(told: str) -> str:
+    """The text with a colour for whose turn it is. click takes the colours away where nobody would see them."""
+    return TURNS.sub(lambda found: click.style(found[0], fg=COLOURS[Turn(found[1])], bold=True), told)
 
 
 def at(when: datetime) -> str:

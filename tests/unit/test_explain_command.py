@@ -2,6 +2,9 @@
 
 from datetime import timedelta
 
+import click
+import pytest
+
 from dispatcher.explain.estimate import Estimate
 from dispatcher.explain.explanation import Explanation
 from dispatcher.explain.launches import LaunchFacts
@@ -10,6 +13,7 @@ from dispatcher.explain.reasons import Cause, Turn
 from dispatcher.model.tasks import Status
 from dispatcher.model.verdicts import HoldReason
 from dispatcher.programs.explaining import in_words
+from dispatcher.programs.words import COLOURS, coloured
 from tests.builders import NOW, ago, later
 
 CRASH = LaunchFacts(attempt=1, launch=1, outcome="lost", reason="exit code 1", error="\x1b[2Jgone\nno disk")
@@ -26,7 +30,7 @@ def an_explanation(**changes: object) -> Explanation:
 
 def test_waiting_row_is_told_with_its_place_its_nodes_and_what_comes_next() -> None:
     found = an_explanation(
-        nodes=[NodeGroup(1200, "full: cpu 1 < 2", ["a", "b"])],
+        nodes=[NodeGroup(1200, "full: cpu 1 < 2", ["a", "b"], later(600)), NodeGroup(1, "cordoned", ["c"])],
         also=[Cause(HoldReason.JOB_CAP, "100 of 100")],
         estimate=Estimate(later(90), later(7300), 25),
     )
@@ -37,7 +41,8 @@ def test_waiting_row_is_told_with_its_place_its_nodes_and_what_comes_next() -> N
         "  place 3 of 1,200 in its queue",
         "  starts in 1 min to 2 h, as the starts of the last hour tell",
         "  cluster's turn: add a node",
-        "  nodes: 1,200 full: cpu 1 < 2 (a, b)",
+        "  nodes: 1,200 full: cpu 1 < 2 until 2026-03-14 12:10:00 UTC at the latest (a, b)",
+        "  nodes: 1 cordoned (c)",
         "  then JobCap: 100 of 100",
         "  as of 2026-03-14 12:00:00 UTC",
     ]
@@ -63,3 +68,12 @@ def test_row_that_does_not_wait_has_its_launches_alone() -> None:
 def test_texts_of_others_cannot_steer_a_terminal() -> None:
     """A container writes its error itself."""
     assert "\x1b" not in in_words(an_explanation(launches=[CRASH], message="\x1b]0;x\x07"))
+
+
+@pytest.mark.parametrize("turn", Turn)
+def test_line_of_whose_turn_it_is_begins_with_a_colour(turn: Turn) -> None:
+    told = in_words(an_explanation(whose_turn=turn))
+    shown = coloured(told)
+    assert click.unstyle(shown) == told
+    assert click.style(f"  {turn}'s turn", fg=COLOURS[turn], bold=True) + ": add a node" in shown
+    assert shown.count("\x1b[") == 3, "two for colour and weight, one that ends both"

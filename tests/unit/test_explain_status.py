@@ -9,7 +9,15 @@ import pytest
 from dispatcher.admission.last_cycle import LastCycle, Told, held_since
 from dispatcher.admission.snapshot import ClusterSnapshot, plan_load
 from dispatcher.explain.counting import count_reasons
-from dispatcher.explain.status import MOST_PARKED, Counts, Installation, InstallationStatus, ParkedRow, build_status
+from dispatcher.explain.status import (
+    MOST_PARKED,
+    Counts,
+    Installation,
+    InstallationStatus,
+    ParkedRow,
+    QueueHold,
+    build_status,
+)
 from dispatcher.model.jobs import LaunchGroup
 from dispatcher.model.tasks import QueueCount
 from dispatcher.model.verdicts import Hold, HoldReason
@@ -79,10 +87,12 @@ def test_status_tells_of_a_queue_its_rows_its_jobs_and_its_pause() -> None:
     snapshot = a_snapshot(
         a_queue("night", weight=3, max_jobs=5, paused_until=later(60)), load=plan_load([("night", "team_a")] * 2)
     )
-    (queue,) = status(a_cycle(snapshot), QueueCount("night", 4, 1, ago(50), "upgrade")).queues
+    (queue,) = status(a_cycle(snapshot), QueueCount("night", 4, 1, ago(50), "upgrade", 60, 10)).queues
     assert (queue.waiting, queue.reasons, queue.oldest_wait_seconds) == (5, {"NotDue": 1, "Paused": 4}, 50)
     assert (queue.in_flight, queue.max_jobs, queue.weight) == (2, 5, 3)
     assert (queue.paused_until, queue.paused_since, queue.note) == (later(60), NOW, "upgrade")
+    assert (queue.starts_per_minute, queue.ends_per_minute) == (12, 2)
+    assert queue.behind == QueueHold(HoldReason.PAUSED, "its queue is paused: until 2026-03-14 12:01:00 UTC", NOW)
 
 
 def test_pause_that_is_over_and_a_queue_without_rows_are_told_as_such() -> None:

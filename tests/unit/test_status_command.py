@@ -16,6 +16,7 @@ def a_queue_status(name: str = "default", **changes: object) -> QueueStatus:
     facts = {
         "queue": name, "waiting": 0, "reasons": {}, "oldest_wait_seconds": None, "in_flight": 0, "max_jobs": None,
         "weight": 1, "share": 0.0, "paused_until": None, "paused_since": None, "note": None,
+        "starts_per_minute": 0.0, "ends_per_minute": 0.0,
     }  # fmt: skip
     return QueueStatus(**{**facts, **changes})  # type: ignore[arg-type] # facts of many types
 
@@ -32,15 +33,15 @@ def a_status(*queues: QueueStatus, **changes: object) -> InstallationStatus:
 def test_healthy_installation_is_a_heading_and_a_table() -> None:
     long = a_queue_status(
         "builds", waiting=1204, reasons={"InLine": 4, "QueueCap": 1200}, oldest_wait_seconds=7300, in_flight=20,
-        max_jobs=20, share=0.123,
+        max_jobs=20, share=0.123, starts_per_minute=12.4, ends_per_minute=7.0,
     )  # fmt: skip
     assert in_words(a_status(a_queue_status(share=3.0, in_flight=3), long)).splitlines() == [
         "dispatcher 1.2.3: ready, 3 of 100 Jobs",
         "  pod-1 leads; as of 2026-03-14 12:00:00 UTC",
         "",
-        "QUEUE    WAITING  JOBS      SHARE  OLDEST  WAITS FOR",
-        "builds   1,204    20 of 20  12%    2 h     QueueCap 1,200, InLine 4",
-        "default  0        3         3      -       -",
+        "QUEUE    WAITING  JOBS      SHARE  START/M  END/M  OLDEST  WAITS FOR",
+        "builds   1,204    20 of 20  12%    12.4     7      2 h     QueueCap 1,200, InLine 4",
+        "default  0        3         3      0        0      -       -",
     ]
 
 

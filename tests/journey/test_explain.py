@@ -105,3 +105,18 @@ async def test_watch_prints_what_changes_until_the_row_is_over(place: Place) -> 
         told = said.count("JobCap: "), said.count("it has been cancelled")
         assert (watching.returncode, told) == (0, (1, 1))
         assert first < second
+
+
+async def test_row_that_is_deleted_while_it_is_watched_ends_the_command(place: Place) -> None:
+    (place.templates / "broken.yaml").write_text("apiVersion: batch/v1\nkind: Job\nspec: {parallelism: 7}\n")
+    async with Dispatcher(place) as dispatcher:
+        await dispatcher.ready()
+        (row,) = await insert(place, 1, template="broken")
+        watching = await started(dispatcher, "explain", "--watch", row)
+        said = await says(watching, "UnknownTemplate: ")
+        assert "template broken: " in said, "the fault of the file is told"
+        admin = await place.database.session("admin")
+        await admin.execute("DELETE FROM dispatch.tasks WHERE id = $1", row)
+        said += (await watching.communicate())[0].decode()
+        assert f"task {row}: there is no row {row}" in said
+        assert watching.returncode == 1

@@ -9,6 +9,7 @@ pg.tasks ──▶ admission.dispatch ──▶ jobs.launcher ──▶ kube.job
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Protocol
 
@@ -30,7 +31,6 @@ from dispatcher.kube.listing import Resource
 from dispatcher.kube.pod_refusals import PodRefusals
 from dispatcher.kube.reflectors import Reflectors
 from dispatcher.model.capacity import BoundPod
-from dispatcher.model.errors import DatabaseError
 from dispatcher.model.snapshot import ClusterView
 from dispatcher.pg.connect import Session
 from dispatcher.pg.listen import Listener
@@ -42,7 +42,6 @@ from dispatcher.programs.usage import Usage
 from dispatcher.programs.watching import Watching
 from dispatcher.runtime import health
 from dispatcher.runtime.clock import elapsed
-from dispatcher.runtime.metrics import DATABASE_UP
 from dispatcher.runtime.rate import Bucket
 from dispatcher.runtime.rounds import Rounds, Wake, calm_collector
 from dispatcher.runtime.signals import stop_on_signals
@@ -202,16 +201,8 @@ class App:
         await self.telling.close()
         await self.usage.close()
 
-    @contextlib.asynccontextmanager
-    async def rows(self, held_at_most: int = 0) -> AsyncIterator[Look]:
-        """A snapshot of the rows. Sets the gauge that shows whether the database can be read."""
-        try:
-            async with look(self.session, held_at_most) as rows:
-                DATABASE_UP.set(1)
-                yield rows
-        except DatabaseError:
-            DATABASE_UP.set(0)
-            raise
+    def rows(self, held_at_most: int = 0) -> AbstractAsyncContextManager[Look]:
+        return look(self.session, held_at_most)
 
     async def ask_access(self) -> float:
         before, known = self.access.fault, self.access.missing

@@ -6,7 +6,6 @@ that is done may still wait there. The usual measure of lag does not help: it is
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -14,12 +13,13 @@ import asyncpg
 import msgspec
 
 from dispatcher.model.cache_history import Run
-from dispatcher.model.errors import DatabaseNotPrimary, DatabaseUnfit
+from dispatcher.model.errors import DatabaseError, DatabaseNotPrimary, DatabaseUnfit
 from dispatcher.model.snapshot import Frame
 from dispatcher.model.tasks import IndexedRow, Kind, Queue, Request, Status, Task
 from dispatcher.pg.connect import Session
 from dispatcher.pg.migrate import NEWEST
 from dispatcher.pg.queries import query
+from dispatcher.runtime.metrics import DATABASE_UP
 
 T = TypeVar("T")
 STATUSES: Final = frozenset(status.value for status in Status)
@@ -111,9 +111,20 @@ class Look:
 L = TypeVar("L", bound=Look)
 
 
-def look(session: Session, held_at_most: int = 0) -> AbstractAsyncContextManager[Look]:
-    """Opens a snapshot to decide by. `held_at_most`: most held rows in its frame. Raises DatabaseError without one."""
-    return snapshot(session, Look, held_at_most)
+@contextlib.asynccontextmanager
+async def look(session: Session, held_at_most: int = 0) -> AsyncIterator[Look]:
+    """Opens a snapshot to decide by, and sets the gauge that shows whether rows can be read.
+
+    held_at_most: most held rows in its frame.
+    Raises DatabaseError without a snapshot.
+    """
+    try:
+        async with snapshot(session, Look, held_at_most) as rows:
+            DATABASE_UP.set(1)
+            yield rows
+    except DatabaseError:
+        DATABASE_UP.set(0)
+        raise
 
 
 @contextlib.asynccontextmanager

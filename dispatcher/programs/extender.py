@@ -31,6 +31,7 @@ from dispatcher.reservations.book import ReservationBook
 from dispatcher.runtime import health
 from dispatcher.runtime.clock import elapsed
 from dispatcher.runtime.listening import listen
+from dispatcher.runtime.metrics import OF_ROWS, OF_RUN
 from dispatcher.runtime.rounds import Rounds, Wake, calm_collector
 from dispatcher.runtime.signals import stop_on_signals
 from dispatcher.settings.definition import ExtenderSettings, Settings
@@ -52,7 +53,8 @@ async def run(settings: Settings) -> None:
     try:
         reflectors = Reflectors(client)
         answering = Answering(settings, reflectors)
-        probes = await health.serve(health.build_app(answering.checks), settings.service.listen_address)
+        app = health.build_app(answering.checks, (*OF_RUN, *OF_ROWS))
+        probes = await health.serve(app, settings.service.listen_address)
         try:
             async with asyncio.TaskGroup() as group:
                 following = group.create_task(reflectors.run())

@@ -5,10 +5,13 @@ means only that the event loop runs, which any answer proves. A missing database
 would not bring it back, and would lose the caches.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
+from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
 from dispatcher.runtime.listening import listen
 
@@ -25,11 +28,23 @@ async def healthz(_: web.Request) -> web.Response:
     return web.Response(text="ok\n")
 
 
-async def metrics(_: web.Request) -> web.Response:
-    return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+class Exported(Collector):
+    """The metrics of this program. `never_set`: those that it does not set, so that their 0 would be no measurement."""
+
+    def __init__(self, never_set: Iterable[MetricWrapperBase]) -> None:
+        self._left_out = {family.name for metric in never_set for family in metric.describe()}
+
+    def collect(self) -> Iterable[Metric]:
+        return (family for family in REGISTRY.collect() if family.name not in self._left_out)
 
 
-def build_app(checks: Mapping[str, Check]) -> web.Application:
+def build_app(checks: Mapping[str, Check], never_set: Sequence[MetricWrapperBase] = ()) -> web.Application:
+    """The three paths of a program. `never_set`: metrics that it does not set."""
+    exported = Exported(never_set)
+
+    async def metrics(_: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(exported), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
     async def readyz(_: web.Request) -> web.Response:
         faults = missing(checks)
         if not faults:

@@ -1,8 +1,11 @@
 """All metrics, in base units. No label holds a task, Job or node name. docs/metrics.md is made from this file."""
 
+from platform import python_version
 from typing import Final
 
 from prometheus_client import Counter, Gauge, Histogram
+
+from dispatcher import __version__
 
 LATENCY: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 
@@ -31,7 +34,7 @@ CYCLE_SECONDS: Final = Histogram("dispatcher_cycle_seconds", "Time to read rows 
 CYCLE_TASKS: Final = Gauge("dispatcher_cycle_tasks", "Rows judged in the last cycle, by verdict", ["verdict"])
 REFUSED_PODS: Final = Gauge("dispatcher_refused_pods", "Jobs without a Pod whose Pods are refused", ["cause"])
 SWEEP_DELETES: Final = Counter("dispatcher_sweep_deletes_total", "Deletes of Jobs and Pods, by outcome", ["outcome"])
-LEADER: Final = Gauge("dispatcher_leader", "1 if this replica may write now, else 0")
+LEADER: Final = Gauge("dispatcher_leader", "1 if this replica may write now, else 0; of the dispatcher")
 JANITOR_ROWS: Final = Counter("dispatcher_janitor_rows_total", "Rows that the janitor changed, by action", ["action"])
 STORE_AGE: Final = Gauge(
     "dispatcher_store_age_seconds", "Age of the last proof that the store is current", ["resource"]
@@ -40,7 +43,9 @@ UNREADABLE_AMOUNTS: Final = Counter(
     "dispatcher_unreadable_amounts_total", "Amounts of objects that are no quantities, by kind of object", ["resource"]
 )
 RELISTS: Final = Counter("dispatcher_relists_total", "Full lists, by their cause", ["resource", "cause"])
-DATABASE_UP: Final = Gauge("dispatcher_database_up", "1 if rows can be read from the primary, else 0")
+DATABASE_UP: Final = Gauge(
+    "dispatcher_database_up", "1 if rows can be read from the primary, else 0; of the dispatcher and the janitor"
+)
 KUBE_REQUESTS: Final = Counter(
     "dispatcher_kube_requests_total", "Requests to the API server", ["verb", "resource", "code"]
 )
@@ -85,3 +90,10 @@ EXTENDER_CONFIG_FAULTS: Final = Gauge(
 HISTORY_HITS: Final = Counter(
     "dispatcher_history_hits_total", "Pods with a history, by the best history rank among the offered nodes", ["rank"]
 )
+BUILD_INFO: Final = Gauge("dispatcher_build_info", "Always 1; its labels are the versions", ["version", "python"])
+BUILD_INFO.labels(__version__, python_version()).set(1)
+
+OF_RUN: Final = (LEADER, CYCLE_SECONDS, INSERT_TO_JOB)
+"""Metrics without labels that only `dispatcher run` sets. In another program they would stand at 0 for ever."""
+OF_ROWS: Final = (DATABASE_UP,)
+"""The same of programs that read rows."""

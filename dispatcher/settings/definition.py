@@ -27,10 +27,13 @@ from dispatcher.settings.reading import (
 )
 
 
-def setting(name: str, default: Any, read: Reader, meaning: str, *, secret: bool = False) -> Any:
-    return dataclasses.field(
-        default=default, metadata={"name": name, "read": read, "meaning": meaning, "secret": secret}
-    )
+def setting(name: str, default: Any, read: Reader, meaning: str, **more: Any) -> Any:
+    """One setting.
+
+    more: `secret`: its value is never shown. `of_pod`: file of the Pod's ServiceAccount with its value if it is not set.
+    """
+    metadata = {"name": name, "read": read, "meaning": meaning, "secret": False, "of_pod": None, **more}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +61,7 @@ class KubeSettings:
         None,
         dns_label,
         "Namespace of Jobs; default the namespace of the service account or of the kubeconfig's context, else `default`. An installation has one namespace for Jobs. The lease is in the namespace of the service account (outside a cluster: in this one)",
+        of_pod="/var/run/secrets/kubernetes.io/serviceaccount/namespace",
     )
     installation: str = setting(
         "INSTALLATION", "dispatcher", label, "First part of Job names; never change it while an installation lives"

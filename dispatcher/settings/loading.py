@@ -99,13 +99,25 @@ def read_field(field: Any, environ: Mapping[str, str], read_file: Callable[[str]
         except (OSError, UnicodeDecodeError) as fault:
             words = fault if isinstance(fault, OSError) else "not a text file"
             raise ValueError(f"{name}{READ_FROM_FILE}: {words}") from fault
-    if written is None or written == "":
+    if not written and meta["of_pod"]:
+        written, origin = of_service_account(meta["of_pod"], environ, read_file), "service account"
+    if not written:
         return field.default, "default"
     try:
         return meta["read"](written), origin
     except ValueError as fault:
         shown = "(hidden)" if meta["secret"] else repr(written[:80])
         raise ValueError(f"{name} is {shown}: {fault}") from fault
+
+
+def of_service_account(path: str, environ: Mapping[str, str], read_file: Callable[[str], str]) -> str | None:
+    """What the Pod's ServiceAccount says. None outside a Pod, and where a kubeconfig is used instead."""
+    if "KUBERNETES_SERVICE_HOST" not in environ or environ.get(f"{PREFIX}KUBECONFIG"):
+        return None
+    try:
+        return read_file(path).strip()
+    except OSError:
+        return None  # a Pod without an account
 
 
 def reread(name: str, value: str | None, environ: Mapping[str, str], read_file: Callable[[str], str]) -> str | None:

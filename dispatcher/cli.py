@@ -13,6 +13,7 @@ import msgspec
 from dispatcher import __version__, app
 from dispatcher.extender.configuration import build_configuration
 from dispatcher.model.errors import DispatcherError, SettingsError
+from dispatcher.model.texts import printable
 from dispatcher.pg.migrate import migrate as apply_migrations
 from dispatcher.programs import explaining, extender, janitor, status
 from dispatcher.programs.asking_api import Api
@@ -47,7 +48,7 @@ def main() -> None:
             click.echo(fault, err=True)
         sys.exit(2)
     except DispatcherError as fault:
-        click.echo(str(fault), err=True)
+        click.echo(printable(str(fault)), err=True)
         sys.exit(1)
 
 
@@ -137,8 +138,15 @@ def render(task_id: int | None, template: str | None, as_json: bool) -> None:
 
 def where_it_runs(command: Callable[..., None]) -> Callable[..., None]:
     """Adds the options that say where a running dispatcher is."""
-    url = click.option("--url", metavar="URL", help="Its API, instead of DISPATCHER_API_URL.")
-    return url(click.option("--namespace", metavar="NAME", help="Where it runs, for a port-forward.")(command))
+    named = "Namespace of the dispatcher's Deployment; it is asked by a port-forward."
+    url = click.option("--url", metavar="URL", help="API of the dispatcher, instead of DISPATCHER_API_URL.")
+    return url(click.option("--namespace", metavar="NAME", help=named)(command))
+
+
+def place(url: str | None, namespace: str | None) -> Where:
+    if url is not None and namespace is not None:
+        raise click.UsageError("give --url or --namespace, not both")
+    return Where(url, namespace)
 
 
 @commands.command("explain")
@@ -150,9 +158,9 @@ def explain_command(ids: tuple[int, ...], is_watching: bool, as_json: bool, **wh
     """Tell why rows wait, whose turn it is, and what would change it."""
     tell = to_json if as_json else lambda found: coloured(explaining.in_words(found))
     if is_watching:
-        ask(Where(**where), lambda api: explaining.watch(ids, api, tell, click.echo))
+        ask(place(**where), lambda api: explaining.watch(ids, api, tell, click.echo))
     else:
-        sys.exit(ask(Where(**where), lambda api: explaining.explain(ids, api, tell, click.echo)))
+        sys.exit(ask(place(**where), lambda api: explaining.explain(ids, api, tell, click.echo)))
 
 
 @commands.command("status")
@@ -165,9 +173,9 @@ def status_command(parked: bool, is_watching: bool, as_json: bool, **where: str 
     words = status.parked_only if parked else status.in_words
     tell = to_json if as_json else lambda found: coloured(words(found))
     if is_watching:
-        ask(Where(**where), lambda api: status.watch(api, tell, click.echo))
+        ask(place(**where), lambda api: status.watch(api, tell, click.echo))
     else:
-        click.echo(tell(ask(Where(**where), status.ask_status)))
+        click.echo(tell(ask(place(**where), status.ask_status)))
 
 
 @commands.command("logs")
@@ -175,11 +183,11 @@ def status_command(parked: bool, is_watching: bool, as_json: bool, **where: str 
 @click.option("--attempt", type=click.IntRange(1), help="Of this attempt; otherwise of the newest.")
 @click.option("--launch", type=click.IntRange(1), help="Of this launch; otherwise of the newest.")
 @click.option("--follow", is_flag=True, help="Wait until the container starts, and go on until it ends.")
+@click.option("--tail", metavar="N", type=click.IntRange(0), help="The last N lines alone.")
 @where_it_runs
-def logs_command(task: int, attempt: int | None, launch: int | None, follow: bool, **where: str | None) -> None:
+def logs_command(task: int, url: str | None, namespace: str | None, **which: Any) -> None:
     """Show the output of a row's container; if its Pod is gone, what is known of its end."""
-    wanted, settings = Wanted(task, attempt, launch), load_settings().settings
-    sys.exit(turn(logs(wanted, Where(**where), settings, follow=follow, echo=click.echo)))
+    sys.exit(turn(logs(Wanted(task, **which), place(url, namespace), load_settings().settings)))
 
 
 @commands.command()
@@ -208,7 +216,7 @@ def ask(where: Where, question: Callable[[Api], Awaitable[T]]) -> T:
 
 
 def to_json(shown: msgspec.Struct) -> str:
-    return msgspec.json.encode(shown).decode()
+    return printable(msgspec.json.encode(shown).decode())  # JSON escapes only some of the control characters
 
 
 def load_settings() -> Loaded:

@@ -36,7 +36,6 @@ async def kubelet_server(plane: ControlPlane, folder: Path, ports: Mapping[str, 
     wanted = node(NAME, {"cpu": "8", "memory": "32Gi", "pods": "110"}, POOL, ())
     wanted["metadata"]["annotations"] = {}  # or the other kwok would manage it
     wanted["status"]["daemonEndpoints"] = {"kubeletEndpoint": {"Port": port}}
-    await plane.admin("POST", "/api/v1/nodes", wanted)
     certificate = plane.ca_file
     login = plane.kubeconfig(folder / "kwok.kubeconfig", token=plane.admin_token, namespace="default")
     flags = [
@@ -45,13 +44,14 @@ async def kubelet_server(plane: ControlPlane, folder: Path, ports: Mapping[str, 
         f"--tls-private-key-file={certificate.with_suffix('.key') if certificate else None}",
     ]  # fmt: skip
     server = Server("kubelet server", [str(plane.programs["kwok"]), *flags], folder / "kubelet-server.log")
-    server.start()
     try:
+        await plane.admin("POST", "/api/v1/nodes", wanted)
+        server.start()
         await plane.wait_for(lambda: has_started(plane, server), "the node with a kubelet is Ready", 30)
         yield log
     finally:
         server.kill()
-        await plane.remove_node(NAME)
+        await plane.remove(f"/api/v1/nodes/{NAME}")
 
 
 async def has_started(plane: ControlPlane, server: Server) -> bool:

@@ -107,7 +107,8 @@ def nodes_for(task: Task, cycle: LastCycle) -> Sequence[NodeGroup]:
     needs, picture = candidate.pod.needs, cycle.picture
     if room is None or needs is None:
         return ()
-    limits = limits_by_node(chain.from_iterable(picture.jobs.values()), picture.cluster.pods, cycle.at)
+    jobs = chain.from_iterable(picture.jobs.values())
+    limits = limits_by_node(jobs, picture.cluster.pods, needs.priority_class, cycle.at)
     return group_nodes(needs, room, task.id, limits)
 
 

@@ -18,6 +18,8 @@ from dispatcher.model.jobs import Job
 
 MOST_LAUNCHES: Final = 20
 LAST_LINES: Final = 5
+ALL_LINES: Final = 10_000
+"""More lines than an error has: at most 8 KiB of it are kept."""
 
 
 class LaunchFacts(Struct, frozen=True, kw_only=True):
@@ -75,12 +77,15 @@ def remembered(one: RecordedLaunch) -> LaunchFacts:
 
 
 def seen(known: LaunchFacts, job: Job, pods: Sequence[Pod], namespace: str) -> LaunchFacts:
-    """The launch with what its Job and its Pod tell. What the database remembers comes first."""
+    """The launch with what its Job and its Pod tell.
+
+    What the database remembers comes first, but for the Pod and its node: a container tells their names itself.
+    """
     ended_at = job.ended_at if job.is_finished else None
     told = replace(known, job=job.name, created_at=job.created_at, ended_at=known.ended_at or ended_at)
     for pod in pods[:1]:
         logs = f"kubectl logs -n {namespace} {pod.name}" if has_log(pod) else None
-        told = replace(told, pod=known.pod or pod.name, node=known.node or pod.node_name or None, logs=logs)
+        told = replace(told, pod=pod.name, node=pod.node_name or known.node, logs=logs)
     end = launch_end(job, pods)
     return told if end is None or known.reason is not None else with_end(told, end)
 
@@ -93,12 +98,12 @@ def has_log(pod: Pod) -> bool:
     return pod.had_run or pod.end is not None or pod.phase == "Running"
 
 
-def in_words(one: LaunchFacts) -> Iterator[str]:
-    """The launch as lines for people."""
+def in_words(one: LaunchFacts, most: int = LAST_LINES) -> Iterator[str]:
+    """The launch as lines for people. `most`: lines of its error, the last ones."""
     where = f" on {one.node}" if one.node else ""
     state = one.outcome or ("ended" if one.ended_at else "under way")
     yield f"attempt {one.attempt}, launch {one.launch}{where}: {state}" + (f": {one.reason}" if one.reason else "")
     if one.error:
-        yield from (f"  | {line}" for line in one.error.splitlines()[-LAST_LINES:])
+        yield from (f"  | {line}" for line in one.error.splitlines()[-most:])
     if one.logs:
         yield f"  {one.logs}"

@@ -27,7 +27,7 @@ class NodeGroup(Struct, frozen=True):
     count: their number.
     why: why they have no room, such as `too small: cpu 4 < 8`. The amount is that of the node that comes closest.
     examples: names of three of them at most.
-    until: when one of these full nodes has room at the latest, if it takes no other Pod before; None: not known.
+    until: when the run limits of our Jobs free one of these full nodes, if no other Pod comes first; None: not known.
     """
 
     count: int

@@ -1,6 +1,7 @@
-"""When a full node has room again at the latest, as the run limits of our Jobs tell. Pure.
+"""When a full node has room again, as the run limits of our Jobs tell. Pure.
 
-A Pod of somebody else has no limit that is known here, so it counts as if it stayed for ever.
+A Pod of somebody else has no limit that is known here, so it counts as if it stayed for ever. So does a Pod of another
+PriorityClass: the row may preempt it, and then its room is counted as free already.
 """
 
 from collections import defaultdict
@@ -23,12 +24,13 @@ class PodLimit(Struct, frozen=True):
 
 
 def limits_by_node(
-    jobs: Iterable[Job], pods: Mapping[str, Sequence[Pod]], now: datetime
+    jobs: Iterable[Job], pods: Mapping[str, Sequence[Pod]], priority_class: str, now: datetime
 ) -> Mapping[str, Sequence[PodLimit]]:
-    """The running Pods of each node, the first to end first. `pods`: by uid of the Job."""
+    """The running Pods of this PriorityClass by node, the first to end first. `pods`: by uid of the Job."""
     found: dict[str, list[PodLimit]] = defaultdict(list)
     for job in jobs:
-        if job.limit_seconds and job.needs is not None and not job.is_finished:
+        is_alike = job.needs is not None and job.needs.priority_class == priority_class
+        if job.limit_seconds and job.needs is not None and is_alike and not job.is_finished:
             asks, limit = dict(job.needs.asks), timedelta(seconds=job.limit_seconds)
             for pod in pods.get(job.uid, ()):
                 if pod.node_name and not pod.has_ended:
@@ -38,7 +40,7 @@ def limits_by_node(
 
 
 def fits_at(needs: PodNeeds, free: Amounts, limits: Iterable[PodLimit]) -> datetime | None:
-    """When the Pod fits at the latest; None: not even after all of these Pods have ended."""
+    """When the Pod fits, if no other Pod comes; None: not even after all of these Pods have ended."""
     for one in limits:
         free = added(free, one.asks)
         if all(free.get(resource, 0) >= asked for resource, asked in needs.asks):

@@ -4,6 +4,7 @@ Watches and short requests have separate sessions, so that they never starve eac
 environment are ignored. Every wait has a limit: a silent server is a fault.
 """
 
+import asyncio
 import json
 import socket
 import time
@@ -14,6 +15,7 @@ from typing import Final, TypeVar
 
 import aiohttp
 import msgspec
+from aiohttp.http_exceptions import HttpProcessingError
 from msgspec import Struct
 
 from dispatcher import __version__
@@ -27,10 +29,11 @@ from dispatcher.runtime.metrics import KUBE_REQUESTS, KUBE_SECONDS
 
 REQUEST_SECONDS: Final = 30
 CONNECT_SECONDS: Final = 5
+HANDSHAKE_SECONDS: Final = 10
 SILENCE_SECONDS: Final = 90
 """Limit for a watch without a line. Bookmarks come about once a minute."""
 LINE_BYTES: Final = 4 * 2**20
-NETWORK_FAULTS: Final = (aiohttp.ClientError, TimeoutError, OSError, ValueError)
+NETWORK_FAULTS: Final = (aiohttp.ClientError, HttpProcessingError, TimeoutError, OSError, ValueError)
 CONTENT: Final = {"PATCH": {"Content-Type": "application/merge-patch+json"}}
 S = TypeVar("S")
 
@@ -138,27 +141,34 @@ class KubeClient:
             KUBE_REQUESTS.labels(question.method, resource, code).inc()
             KUBE_SECONDS.labels(question.method, resource).observe(time.perf_counter() - began)
 
-    def watch(self, path: str, params: Mapping[str, str], seconds: float) -> AsyncGenerator[bytes, None]:
+    async def watch(self, path: str, params: Mapping[str, str], seconds: float) -> AsyncGenerator[bytes, None]:
         """Yields the lines of a watch until the server ends it, after about `seconds` at most.
 
         The first yield is empty. It says that the watch was accepted.
         """
         asked = {**params, "watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(int(seconds))}
-        return self.lines("WATCH", path, asked, limit=seconds + 30, silence=self._silence)
+        limits = aiohttp.ClientTimeout(total=seconds + 30, sock_connect=CONNECT_SECONDS, sock_read=self._silence)
+        async with self._stream("WATCH", path, asked, limits) as answer:
+            yield b""
+            while line := await answer.content.readline():
+                yield line
 
-    async def lines(
-        self, verb: str, path: str, params: Mapping[str, str], *, limit: float | None, silence: float | None
-    ) -> AsyncGenerator[bytes, None]:
-        """Yields the lines of an answer until the server ends it. The first yield is empty: the request was accepted.
+    async def pieces(self, path: str, params: Mapping[str, str]) -> AsyncGenerator[bytes, None]:
+        """Yields the pieces of an answer as they come, however long that takes."""
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
+        async with self._stream("GET", path, params, limits) as answer:
+            async for piece in answer.content.iter_any():
+                yield piece
 
-        verb: for the metrics.
-        limit, silence: seconds in all, and without a line; None: no limit. Raises WatchSilent after `silence`.
-        """
-        timeout = aiohttp.ClientTimeout(total=limit, sock_connect=CONNECT_SECONDS, sock_read=silence)
+    @asynccontextmanager
+    async def _stream(
+        self, verb: str, path: str, params: Mapping[str, str], limits: aiohttp.ClientTimeout
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """An answer that goes on. `verb`: for the metrics. Raises ClusterRefused, WatchSilent and ClusterAway."""
         doing = f"{verb.lower()} {path}"
         try:
             async with self._watches.get(
-                self._login.url + path, params=params, headers=await self._headers(False), timeout=timeout,
+                self._login.url + path, params=params, headers=await self._headers(False), timeout=limits,
                 ssl=self._login.tls or True,
             ) as answer:  # fmt: skip
                 KUBE_REQUESTS.labels(verb, resource_of(path), str(answer.status)).inc()
@@ -166,30 +176,26 @@ class KubeClient:
                     if answer.status == 401:
                         await self._login.token(True)
                     Reply(answer.status, (await answer.content.read(65536))).expect(doing)
-                yield b""
-                while line := await answer.content.readline():
-                    yield line
+                yield answer
         except TimeoutError as fault:
-            raise WatchSilent(f"{doing}: no word for {silence or CONNECT_SECONDS:.0f} s") from fault
+            raise WatchSilent(f"{doing}: no word for {limits.sock_read or CONNECT_SECONDS:.0f} s") from fault
         except NETWORK_FAULTS as fault:
             raise ClusterAway(f"{doing}: {type(fault).__name__}: {fault}") from fault
 
-    @asynccontextmanager
-    async def web_socket(
-        self, path: str, params: Mapping[str, str], protocol: str
-    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
-        """A web socket with this subprotocol. Raises ClusterRefused if the API server refuses it, and ClusterAway."""
-        doing = f"open {path}"
+    async def web_socket(self, path: str, params: Mapping[str, str], protocol: str) -> aiohttp.ClientWebSocketResponse:
+        """Opens a web socket with this subprotocol. Raises ClusterRefused and ClusterAway."""
         try:
-            async with self._watches.ws_connect(
-                self._login.url + path, params=params, headers=await self._authorization(False), protocols=(protocol,),
-                ssl=self._login.tls or True, max_msg_size=LINE_BYTES,
-            ) as opened:  # fmt: skip
-                yield opened
+            async with asyncio.timeout(HANDSHAKE_SECONDS):
+                return await self._watches.ws_connect(
+                    self._login.url + path, params=params, headers=await self._authorization(False),
+                    protocols=(protocol,), ssl=self._login.tls or True, max_msg_size=LINE_BYTES,
+                )  # fmt: skip
         except aiohttp.WSServerHandshakeError as refused:
-            raise ClusterRefused(doing, refused.status, "", refused.message) from refused
+            if refused.status in {401, 403, 404}:  # its words are in the body, which a web socket does not read
+                (await self.request("GET", path, params=params)).expect(f"open {path}")
+            raise ClusterRefused(f"open {path}", refused.status, "", refused.message) from refused
         except NETWORK_FAULTS as fault:
-            raise ClusterAway(f"{doing}: {type(fault).__name__}: {fault}") from fault
+            raise ClusterAway(f"open {path}: {type(fault).__name__}: {fault}") from fault
 
     async def _headers(self, refused: bool) -> dict[str, str]:
         return {"Accept": "application/json", "Content-Type": "application/json", **await self._authorization(refused)}

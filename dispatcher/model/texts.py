@@ -11,3 +11,8 @@ UNPRINTABLE: Final = "\N{REPLACEMENT CHARACTER}"
 def printable(text: str) -> str:
     """The text without control characters."""
     return CONTROLS.sub(UNPRINTABLE, text)
+
+
+def one_line(text: str) -> str:
+    """The text as a single line, so that no part of it looks like a line of ours."""
+    return " ".join(printable(text).splitlines())

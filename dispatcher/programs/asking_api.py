@@ -20,7 +20,7 @@ class Unknown(DispatcherError):
 
 
 class NoAnswer(DispatcherError):
-    """Nobody answers."""
+    """No dispatcher answered."""
 
 
 class Api:
@@ -34,7 +34,7 @@ class Api:
         """The answer of GET /api/v1/`path`. Raises Unknown, NoAnswer, and DispatcherError for an answer of others."""
         try:
             async with self._session.get(f"/api/v1/{path}") as reply:
-                body = await reply.content.read(MOST_BYTES)
+                body = await whole(reply)
         except (aiohttp.ClientError, TimeoutError) as fault:
             why = str(fault) or type(fault).__name__
             raise NoAnswer(f"no dispatcher answers at {self.name}: {why}") from fault
@@ -64,6 +64,18 @@ async def opened(url: str, name: str = "", socket: Path | None = None) -> AsyncI
         trust_env=False,
     ) as session:
         yield Api(session, name or url)
+
+
+async def whole(reply: aiohttp.ClientResponse) -> bytes:
+    """The body to its end. A single read may return a part of it. Raises DispatcherError for a body without end."""
+    body = bytearray()
+    async for piece in reply.content.iter_any():
+        body += piece
+        if len(body) > MOST_BYTES:
+            raise DispatcherError(
+                f"{reply.url} answers more than {MOST_BYTES} bytes: it is not the API of a dispatcher"
+            )
+    return bytes(body)
 
 
 def error_of(body: bytes) -> str:

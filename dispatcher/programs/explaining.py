@@ -10,7 +10,7 @@ from dispatcher.explain.estimate import Estimate
 from dispatcher.explain.explanation import Explanation
 from dispatcher.explain.nodes import NodeGroup
 from dispatcher.model.tasks import TERMINAL
-from dispatcher.model.texts import printable
+from dispatcher.model.texts import one_line
 from dispatcher.model.verdicts import HoldReason
 from dispatcher.programs.asking_api import Api, Unknown
 from dispatcher.programs.words import at, span
@@ -28,7 +28,7 @@ async def explain(ids: Sequence[int], api: Api, tell: Callable[[Explanation], st
             echo(tell(await ask_row(api, task_id)))
         except Unknown as fault:
             unknown = 1
-            echo(str(fault))
+            echo(one_line(str(fault)))
     return unknown
 
 
@@ -72,7 +72,7 @@ def in_words(found: Explanation) -> str:
     lines += [f"  {found.reason}: {found.message}" if found.reason else f"  {found.message}"]
     lines += [f"  {line}" for line in (wait_in_words(found) if found.reason is not None else ())]
     lines += [f"  {line}" for one in found.launches for line in launches.in_words(one)]
-    return printable("\n".join([*lines, f"  as of {at(found.as_of)}"]))
+    return "\n".join(map(one_line, [*lines, f"  as of {at(found.as_of)}"]))
 
 
 def wait_in_words(found: Explanation) -> Iterator[str]:
@@ -89,8 +89,8 @@ def wait_in_words(found: Explanation) -> Iterator[str]:
 
 
 def nodes_in_words(group: NodeGroup) -> str:
-    until = f" until {at(group.until)} at the latest" if group.until else ""
-    return f"nodes: {group.count:,} {group.why}{until} ({', '.join(group.examples)})"
+    until = f"; run limits free one of them by about {at(group.until)}" if group.until else ""
+    return f"nodes: {group.count:,} {group.why} ({', '.join(group.examples)}){until}"
 
 
 def between(found: Estimate, now: datetime) -> str:

@@ -1,143 +1,189 @@
-"""`dispatcher logs ID`: the output of a row's container, with the caller's own rights, and what is known without it."""
+"""`dispatcher logs ID`: the output of a row's container, with the caller's own rights; what is known without it.
+
+The dispatcher says which Pods are the row's. If it cannot be asked, and DISPATCHER_NAMESPACE is set, the Pods are found
+by their labels: enough for a person who may read the namespace of Jobs alone, but whoever may create Pods there can
+forge labels.
+"""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+import codecs
+import re
+from collections.abc import AsyncGenerator, AsyncIterable, Sequence
 from contextlib import aclosing
 from typing import Final
 from urllib.parse import quote
 
+import click
 import msgspec
 from msgspec import Struct
 
 from dispatcher.explain import launches
+from dispatcher.explain.explanation import Explanation
 from dispatcher.explain.launches import LaunchFacts
-from dispatcher.explain.status import InstallationStatus
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import log_in
 from dispatcher.kube.listing import Resource, list_all
-from dispatcher.kube.objects import read_pod as as_pod
 from dispatcher.kube.wire import WirePod
 from dispatcher.model import identity as ids
-from dispatcher.model.cluster import Pod
-from dispatcher.model.errors import DispatcherError
-from dispatcher.model.texts import printable
+from dispatcher.model.errors import ClusterError, ClusterRefused
+from dispatcher.model.tasks import TERMINAL
+from dispatcher.model.texts import one_line, printable
+from dispatcher.programs.asking_api import Api
 from dispatcher.programs.explaining import ask_row
-from dispatcher.programs.reaching import Where, reached
+from dispatcher.programs.reaching import Replica, Where, reached
 from dispatcher.settings.definition import Settings
 
 LOOK_SECONDS: Final = 2
-NO_LIMIT: Final = None
-Echo = Callable[[str], None]
+LONGEST_PIECE: Final = 1 << 16
+"""Characters without a line end that are held back."""
+COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Wanted(Struct, frozen=True):
-    """Which output: of the newest launch, or of the newest one with these numbers."""
+    """Which output: of the newest launch, or of the newest one with these numbers.
+
+    follow: wait until the container starts, and go on until it ends.
+    tail: the last lines alone; None: all.
+    """
 
     task: int
     attempt: int | None = None
     launch: int | None = None
+    follow: bool = False
+    tail: int | None = None
+
+    def means(self, one: LaunchFacts) -> bool:
+        return self.attempt in {None, one.attempt} and self.launch in {None, one.launch}
 
     @property
     def selector(self) -> str:
         numbers = {ids.LABEL_TASK_ID: self.task, ids.LABEL_ATTEMPT: self.attempt, ids.LABEL_LAUNCH: self.launch}
         return ",".join(f"{key}={number}" for key, number in numbers.items() if number is not None)
 
-    def means(self, one: LaunchFacts) -> bool:
-        return self.attempt in {None, one.attempt} and self.launch in {None, one.launch}
 
-
-class JobsPlace(Struct, frozen=True):
-    """Where the Jobs of an installation are."""
-
-    namespace: str
-    installation: str
-
-    @property
-    def pods(self) -> str:
-        return f"/api/v1/namespaces/{quote(self.namespace, safe='')}/pods"
-
-
-class LaunchPod(Struct, frozen=True):
-    """A Pod of the row. `container`: the one that runs the task."""
-
-    wire: WirePod
-    pod: Pod
-    container: str
-
-    @property
-    def number(self) -> tuple[int, int]:
-        labels = self.wire.metadata.labels or {}
-        attempt, launch = (labels.get(key, "") for key in (ids.LABEL_ATTEMPT, ids.LABEL_LAUNCH))
-        return (int(attempt), int(launch)) if attempt.isdecimal() and launch.isdecimal() else (0, 0)
-
-
-async def logs(wanted: Wanted, where: Where, settings: Settings, *, follow: bool, echo: Echo) -> int:
-    """Prints the output of the row's newest launch. Returns the exit status; 1: there is no output.
-
-    follow: waits until the container starts, and goes on until it ends.
-    """
+async def logs(wanted: Wanted, where: Where, settings: Settings) -> int:
+    """Prints the output of the row's newest launch. Returns the exit status; 1: there is no output."""
     client = KubeClient(await log_in(settings.kube))
     try:
-        place = await place_of_jobs(where, settings)
-        found = await newest(client, place, wanted)
-        while follow and found is not None and not launches.has_log(found.pod):
-            await asyncio.sleep(LOOK_SECONDS)
-            found = await newest(client, place, wanted)
-        if found is not None and launches.has_log(found.pod):
-            async with aclosing(output(client, place, found, follow=follow)) as lines:
-                async for line in lines:
-                    echo(printable(line))
-            return 0
+        if settings.kube.namespace and not where.is_said:
+            return await by_labels(wanted, settings.kube.namespace, settings.kube.installation, client)
+        async with reached(where, settings) as api:
+            return await by_explanation(wanted, api, client)
     finally:
         await client.close()
-    return await remembered(wanted, where, settings, echo)
 
 
-async def place_of_jobs(where: Where, settings: Settings) -> JobsPlace:
-    """Where the Jobs are: as DISPATCHER_NAMESPACE says, otherwise as the dispatcher says. Raises DispatcherError."""
-    if settings.kube.namespace:
-        return JobsPlace(settings.kube.namespace, settings.kube.installation)
-    try:
-        async with reached(where, settings) as api:
-            status = await api.ask("status", InstallationStatus)
-    except DispatcherError as fault:
-        raise DispatcherError(
-            f"the namespace of Jobs is not known: {fault}; or set DISPATCHER_NAMESPACE to the namespace of Jobs"
-        ) from fault
-    return JobsPlace(status.jobs_namespace, status.installation)
-
-
-async def newest(client: KubeClient, place: JobsPlace, wanted: Wanted) -> LaunchPod | None:
-    """Raises ClusterError."""
-    selector = f"{ids.LABEL_INSTALLATION}={place.installation},{wanted.selector}"
-    found = await list_all(client, Resource("pods", place.pods, read_pod, selector=selector))
-    return max(found.items, key=lambda one: (one.number, one.pod.created_at), default=None)
-
-
-def read_pod(raw: msgspec.Raw) -> LaunchPod:
-    wire = msgspec.json.decode(raw, type=WirePod)
-    names = [container.name for container in wire.spec.containers]
-    return LaunchPod(wire, as_pod(raw), "task" if "task" in names else next(iter(names), ""))
-
-
-async def output(client: KubeClient, place: JobsPlace, found: LaunchPod, *, follow: bool) -> AsyncGenerator[str, None]:
-    """The lines of the container's output. Raises ClusterError."""
-    path = f"{place.pods}/{quote(found.pod.name, safe='')}/log"
-    asked = {"container": found.container, "follow": str(follow).lower()}
-    async with aclosing(client.lines("GET", path, asked, limit=NO_LIMIT, silence=NO_LIMIT)) as lines:
-        async for line in lines:
-            if line:
-                yield line.decode(errors="replace").removesuffix("\n")
-
-
-async def remembered(wanted: Wanted, where: Where, settings: Settings, echo: Echo) -> int:
-    """Prints what the database and the Job know of a launch whose Pod is gone, or why there was no launch."""
-    async with reached(where, settings) as api:
+async def by_explanation(wanted: Wanted, api: Api, client: KubeClient) -> int:
+    namespace = (await api.ask("status", Replica)).jobs_namespace
+    found = await ask_row(api, wanted.task)
+    said = ""
+    while wanted.follow and is_to_come(found, wanted):
+        if (words := f"{found.reason or found.status}: {found.message}") != said:
+            click.echo(one_line(f"task {wanted.task}: {words}"), err=True)
+        said = words
+        await asyncio.sleep(LOOK_SECONDS)
         found = await ask_row(api, wanted.task)
+    with_log = [one.pod for one in found.launches if wanted.means(one) and one.logs and one.pod]
+    if with_log and await has_shown(wanted, client, namespace, with_log[-1]):
+        return 0
+    return tell_end(wanted, found)
+
+
+def is_to_come(found: Explanation, wanted: Wanted) -> bool:
+    """Whether a container may still start whose output is wanted."""
+    meant = [one for one in found.launches if wanted.means(one)]
+    has_log = any(one.logs and one.ended_at is None for one in meant)
+    is_over = found.status in TERMINAL or (wanted.attempt or found.attempt) < found.attempt
+    has_ended = wanted.launch is not None and any(one.ended_at is not None for one in meant)
+    return not (has_log or is_over or has_ended)
+
+
+async def by_labels(wanted: Wanted, namespace: str, installation: str, client: KubeClient) -> int:
+    selector = f"{ids.LABEL_INSTALLATION}={installation},{wanted.selector}"
+    pods = await pods_of(client, namespace, selector)
+    while wanted.follow and not any(has_begun(pod) for pod in pods):
+        await asyncio.sleep(LOOK_SECONDS)
+        pods = await pods_of(client, namespace, selector)
+    begun = [pod.metadata.name for pod in pods if has_begun(pod)]
+    if begun and await has_shown(wanted, client, namespace, begun[-1]):
+        return 0
+    click.echo(f"task {wanted.task}: no Pod of it has started in namespace {namespace}", err=True)
+    return 1
+
+
+async def pods_of(client: KubeClient, namespace: str, selector: str, fields: str = "") -> Sequence[WirePod]:
+    """Pods, the newest last. Raises ClusterError."""
+    found = await list_all(client, Resource("pods", pods_path(namespace), read_pod, selector, fields))
+    return sorted(found.items, key=lambda pod: (str(pod.metadata.creation_timestamp), pod.metadata.name))
+
+
+def pods_path(namespace: str) -> str:
+    return f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
+
+
+def read_pod(raw: msgspec.Raw) -> WirePod:
+    return msgspec.json.decode(raw, type=WirePod)
+
+
+def has_begun(pod: WirePod) -> bool:
+    return pod.status.phase not in {"", "Pending"}
+
+
+async def has_shown(wanted: Wanted, client: KubeClient, namespace: str, pod: str) -> bool:
+    """Prints the log of the Pod. False: it has none, or it cannot be read; the cause is printed."""
+    try:
+        found = await pods_of(client, namespace, "", f"metadata.name={pod}")
+        names = [container.name for one in found for container in one.spec.containers]
+        container = "task" if "task" in names else next(iter(names), "")
+        asked = {"container": container, "follow": str(wanted.follow).lower()}
+        tail = {} if wanted.tail is None else {"tailLines": str(wanted.tail)}
+        path = f"{pods_path(namespace)}/{quote(pod, safe='')}/log"
+        async with aclosing(client.pieces(path, {**asked, **tail})) as pieces, aclosing(texts_of(pieces)) as texts:
+            async for text in texts:
+                click.echo(text, nl=False)
+    except ClusterError as fault:
+        is_forbidden = isinstance(fault, ClusterRefused) and fault.status == 403
+        rights = f"; list pods and get pods/log in namespace {namespace} are needed" if is_forbidden else ""
+        click.echo(one_line(f"{fault}{rights}"), err=True)
+        return False
+    return True
+
+
+async def texts_of(pieces: AsyncIterable[bytes]) -> AsyncGenerator[str, None]:
+    """The output in whole lines, as far as it has line ends, without colours and without other control characters.
+
+    A carriage return ends a line: progress bars write one for each step.
+    """
+    decoder, held = codecs.getincrementaldecoder("utf-8")("replace"), ""
+    async for piece in pieces:
+        held += decoder.decode(piece)
+        end = max(held.rfind("\n"), held.rfind("\r", 0, -1)) + 1 or (len(held) if len(held) > LONGEST_PIECE else 0)
+        if end:
+            yield plain(held[:end])
+        held = held[end:]
+    if held := held + decoder.decode(b"", final=True):
+        yield plain(held)
+
+
+def plain(text: str) -> str:
+    return printable(COLOURS.sub("", text).replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def tell_end(wanted: Wanted, found: Explanation) -> int:
+    """Prints what the database and the Job know of a launch whose Pod is gone, or why there was no launch."""
     known = [one for one in found.launches if wanted.means(one)]
-    for one in known[-1:]:
-        echo(printable("\n".join(launches.in_words(one))))
-        echo(f"task {wanted.task}: no output is left but this" if one.error else f"task {wanted.task}: no output")
     if not known:
-        echo(printable(f"task {wanted.task} has no such launch; {found.reason or found.status}: {found.message}"))
-    return 0 if any(one.error for one in known) else 1
+        click.echo(one_line(f"task {wanted.task} has no such launch; {found.reason or found.status}: {found.message}"))
+        return 1
+    for line in launches.in_words(known[-1], launches.ALL_LINES):
+        click.echo(one_line(line))
+    click.echo(f"task {wanted.task}: {what_is_left(known[-1])}", err=True)
+    return 0 if known[-1].error else 1
+
+
+def what_is_left(one: LaunchFacts) -> str:
+    if one.logs:
+        return "its Pod is there, but its output could not be read"
+    if one.error:
+        return "its Pod is gone; this is the last output that was kept"
+    return "its container has not started" if one.ended_at is None else "no output was kept"

@@ -8,7 +8,6 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
-from dispatcher.explain.status import InstallationStatus
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import in_cluster, is_cluster_named, log_in
 from dispatcher.kube.listing import Resource, list_all
@@ -27,16 +26,31 @@ HOW_TO_REACH: Final = (
 
 
 class Where(Struct, frozen=True):
-    """What the caller says about the place of the dispatcher. `namespace`: of its Deployment."""
+    """What the caller says about the place of the dispatcher. `namespace`: of its Deployment. At most one is set."""
 
     url: str | None = None
     namespace: str | None = None
 
+    @property
+    def is_said(self) -> bool:
+        return self.url is not None or self.namespace is not None
+
+
+class Replica(Struct, frozen=True):
+    """The part of a status that says who answers. Other versions have it, too."""
+
+    installation: str
+    jobs_namespace: str
+    leads: bool
+
 
 @asynccontextmanager
 async def reached(where: Where, settings: Settings) -> AsyncIterator[Api]:
-    """The API of a running dispatcher. Raises DispatcherError if none can be reached."""
-    url = where.url or settings.service.api_url
+    """The API of a running dispatcher. What the caller says comes before the settings.
+
+    Raises DispatcherError if none can be reached.
+    """
+    url = where.url or ("" if where.is_said else settings.service.api_url)
     try:
         if url or not is_a_cluster_asked(where, settings):
             async with opened(url or f"http://127.0.0.1:{port_of(settings)}") as api:
@@ -63,30 +77,28 @@ async def forwarded(where: Where, settings: Settings) -> AsyncIterator[Api]:
     client = KubeClient(await log_in(settings.kube))
     try:
         namespace = where.namespace or client.namespace
-        pod = await leading(client, namespace, port_of(settings))
+        pod = await leading(client, namespace, settings)
         async with through(client, namespace, pod, port_of(settings)) as api:
             yield api
     finally:
         await client.close()
 
 
-async def leading(client: KubeClient, namespace: str, port: int) -> str:
-    """Name of the Pod that leads, otherwise of the first that answers. Raises NoAnswer."""
-    names = await ready_pods(client, namespace)
-    faults, answering = [], []
-    for name in names:
+async def leading(client: KubeClient, namespace: str, settings: Settings) -> str:
+    """Name of the Pod of our installation that leads, otherwise of one that answers. Raises NoAnswer."""
+    found, faults = dict[str, Replica](), []
+    for name in await ready_pods(client, namespace):
         try:
-            async with through(client, namespace, name, port) as api:
-                status = await api.ask("status", InstallationStatus)
+            async with through(client, namespace, name, port_of(settings)) as api:
+                found[name] = await api.ask("status", Replica)
         except DispatcherError as fault:
             faults.append(str(fault))
-            continue
-        if status.leads:
-            return name
-        answering.append(name)
-    if not answering:
+    ours = [name for name, one in found.items() if one.installation == settings.kube.installation] or list(found)
+    if not ours:
         raise NoAnswer(faults[0] if faults else f"no Pod of a dispatcher is ready in namespace {namespace}")
-    return answering[0]
+    if len(names := {found[name].installation for name in ours}) > 1:
+        raise DispatcherError(f"{', '.join(sorted(names))} answer: set DISPATCHER_INSTALLATION to one of them")
+    return max(ours, key=lambda name: found[name].leads)
 
 
 async def ready_pods(client: KubeClient, namespace: str) -> list[str]:

@@ -1,17 +1,17 @@
 """`dispatcher status`: one screen for who is on call."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from dispatcher.explain.reasons import ADVICE
 from dispatcher.explain.status import InstallationStatus, ParkedRow, QueueStatus
-from dispatcher.model.texts import printable
+from dispatcher.model.texts import one_line
 from dispatcher.programs.asking_api import Api
 from dispatcher.programs.words import at, span
 
 LOOK_SECONDS: Final = 2
-COLUMNS: Final = ("QUEUE", "WAITING", "JOBS", "SHARE", "START/M", "END/M", "OLDEST", "WAITS FOR")
+COLUMNS: Final = ("QUEUE", "WAITING", "JOBS", "SHARE", "START/END", "OLDEST", "WAITS FOR")
 Echo = Callable[[str], None]
 
 
@@ -32,12 +32,16 @@ async def watch(api: Api, tell: Callable[[InstallationStatus], str], echo: Echo)
 
 def in_words(status: InstallationStatus) -> str:
     """The status as lines for people."""
-    return printable("\n".join([*heading(status), "", *table(status.queues), *parked_in_words(status, 5)]))
+    return in_lines([*heading(status), "", *table(status.queues), *parked_in_words(status, 5)])
 
 
 def parked_only(status: InstallationStatus) -> str:
     """The parked rows as lines for people."""
-    return printable("\n".join(parked_in_words(status, len(status.parked_rows)))) or "no row is parked"
+    return in_lines(parked_in_words(status, len(status.parked_rows))) or "no row is parked"
+
+
+def in_lines(lines: Iterable[str]) -> str:
+    return "\n".join(map(one_line, lines))
 
 
 def heading(status: InstallationStatus) -> Iterator[str]:
@@ -67,8 +71,8 @@ def row(queue: QueueStatus) -> tuple[str, ...]:
     reasons = ", ".join(f"{reason} {n:,}" for reason, n in sorted(queue.reasons.items(), key=lambda one: -one[1]))
     share = f"{queue.share:.0%}" if queue.share <= 1 else f"{queue.share:.0f}"
     wait = "-" if queue.oldest_wait_seconds is None else span(queue.oldest_wait_seconds)
-    rates = f"{queue.starts_per_minute:g}", f"{queue.ends_per_minute:g}"
-    return queue.queue, f"{queue.waiting:,}", f"{queue.in_flight}{cap}", share, *rates, wait, reasons or "-"
+    rates = f"{queue.starts_per_minute:g}/{queue.ends_per_minute:g}"  # a minute
+    return queue.queue, f"{queue.waiting:,}", f"{queue.in_flight}{cap}", share, rates, wait, reasons or "-"
 
 
 def paused(queue: QueueStatus) -> str:

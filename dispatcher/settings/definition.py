@@ -229,7 +229,7 @@ class ServiceSettings:
         "API_URL",
         "",
         http_url,
-        "Where `dispatcher explain`, `status` and `logs` ask; unset: in their own Pod, otherwise by a port-forward with the kubeconfig",
+        "Where `dispatcher explain`, `status` and `logs` ask; unset: the dispatcher of their own Pod, with a kubeconfig a port-forward to it, otherwise this machine; each at the port of DASHBOARD_ADDRESS",
     )
     log_level: str = setting(
         "LOG_LEVEL",

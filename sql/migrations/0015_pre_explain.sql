@@ -48,7 +48,7 @@ SELECT t.id, t.queue, t.status, t.attempt, why.reason,
                     WHEN why.reason = 'NotDue' THEN format('%s: it runs at %s', known.meaning, t.run_at::timestamptz(0))
                     WHEN why.reason = 'Paused' AND q.paused_until < '9999-01-01 UTC'
                         THEN format('%s until %s', known.meaning, q.paused_until::timestamptz(0))
-                    WHEN why.reason = q.behind ->> 'reason' THEN q.behind ->> 'message'
+                    WHEN why.reason = q.behind ->> 'reason' THEN coalesce(q.behind ->> 'message', known.meaning)
                     ELSE known.meaning || coalesce((
                         SELECT '; rows of its queue wait for ' || string_agg(format('%s (%s)', held.key, held.value), ', ' ORDER BY length(held.value) DESC, held.value DESC)
                         FROM jsonb_each_text(q.reasons - 'InLine' - 'NotDue') AS held WHERE why.reason = 'InLine'), '') END
@@ -145,14 +145,17 @@ BEGIN
     SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM gone) INTO number;
     DELETE FROM dispatch.queue_reasons
     WHERE report ? 'queues' AND NOT report ? 'queues_left_out' AND NOT EXISTS (SELECT FROM jsonb_array_elements(report -> 'queues') AS one WHERE one ->> 'queue' = queue_reasons.queue);
+    UPDATE dispatch.queue_reasons SET behind = NULL -- of queues that the report has no room for, it is not known any more
+    WHERE report ? 'queues' AND report ? 'queues_left_out' AND NOT EXISTS (SELECT FROM jsonb_array_elements(report -> 'queues') AS one WHERE one ->> 'queue' = queue_reasons.queue);
     INSERT INTO dispatch.queue_reasons AS known
         (queue, waiting, in_flight, max_jobs, weight, share, paused_until, oldest, reasons, behind)
     SELECT left(one.queue, 63), one.waiting, one.in_flight, one.max_jobs, one.weight, one.share, one.paused_until,
            told - make_interval(secs => one.oldest_wait_seconds),
            CASE jsonb_typeof(one.reasons) WHEN 'object' THEN one.reasons ELSE '{}' END,
-           jsonb_build_object(
+           CASE WHEN one.behind ->> 'reason' IS NOT NULL THEN jsonb_build_object(
                'reason', left(one.behind ->> 'reason', 100), 'message', dispatch.clip(one.behind ->> 'message', 1024),
-               'since', least((one.behind ->> 'since')::timestamptz, now()))
+               'since', CASE WHEN one.behind ->> 'since' IS NOT NULL THEN least((one.behind ->> 'since')::timestamptz, now()) END)
+           END
     FROM jsonb_to_recordset(report -> 'queues') AS one
         (queue text, waiting integer, in_flight integer, max_jobs integer, weight integer, share real,
          paused_until timestamptz, oldest_wait_seconds double precision, reasons jsonb, behind jsonb)

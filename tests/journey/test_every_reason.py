@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import wait_for
@@ -20,6 +21,7 @@ INSERT INTO dispatch.queues (name, max_jobs, max_jobs_per_submitter, paused_unti
 NO_CAPS = "UPDATE dispatch.queues SET max_jobs = NULL, max_jobs_per_submitter = NULL, paused_until = NULL"
 SILENT = {"container": {"env": [{"name": "PLAY", "value": "start-then-exit-0"}]}}
 CRASHES = {"container": {"env": [{"name": "PLAY", "value": "start-then-exit-1"}]}}
+HUGE: Json = {"container": {"resources": {"requests": {"cpu": "500"}, "limits": {"cpu": "500"}}}}
 TORN = {"container": {"volumeMounts": [{"name": "nothing", "mountPath": "/x"}]}}
 
 
@@ -39,7 +41,7 @@ async def retry(place: Place, task_id: int) -> None:
 async def test_rows_templates_pauses_and_caps(place: Place) -> None:
     admin = await place.database.session("admin")
     await admin.execute(QUEUES)
-    template_with(place, "huge", {"container": {"resources": {"requests": {"cpu": "500"}, "limits": {"cpu": "500"}}}})
+    template_with(place, "huge", HUGE | {"nodeSelector": {POOL: place.namespace}})
     rows = {
         "UnknownTemplate": (await insert(place, 1, template="later"))[0],
         "PolicyDenied": (await insert(place, 1, spec={"cpu": "20m"}))[0],
@@ -49,9 +51,11 @@ async def test_rows_templates_pauses_and_caps(place: Place) -> None:
         "QueueCap": (await insert(place, 1, queue="narrow"))[0],
         "JobCap": (await insert(place, 1))[0],
     }
-    due = await admin.fetchval("INSERT INTO dispatch.tasks (run_at) VALUES (now() + interval '1 h') RETURNING id")
+    due = (await insert(place, 1, run_at=datetime.now(UTC) + timedelta(hours=1)))[0]
     behind = (await insert(place, 300))[-1]
     async with all_surfaces(place, QuickDispatcher(place, MAX_JOBS=0, MAX_PENDING=0)) as surfaces:
+        await surfaces.tell(due, "NotDue")
+        await surfaces.tell(behind, "JobCap")
         told = {reason: await surfaces.tell(task_id, reason) for reason, task_id in rows.items()}
         assert [cause["reason"] for cause in told["Paused"]["also"]] == ["JobCap"]
         place.template("later")
@@ -59,11 +63,14 @@ async def test_rows_templates_pauses_and_caps(place: Place) -> None:
         await admin.execute(NO_CAPS)
         for reason in ("UnknownTemplate", "PolicyDenied", "Paused", "SubmitterCap", "QueueCap"):
             await surfaces.tell(rows[reason], "JobCap", "0 of 0")
-    async with place.playing(), Dispatcher(place, MAX_JOBS=400, MAX_PENDING=0) as dispatcher:
+    async with (
+        a_pool(place, 1, cpu="600"),
+        place.playing(),
+        Dispatcher(place, MAX_JOBS=400, MAX_PENDING=0) as dispatcher,
+    ):
         await dispatcher.ready()
-        for reason in rows.keys() - {"NeverFits"}:
-            await reaches(place, dispatcher, rows[reason], "succeeded", 60)
-        await reaches(place, dispatcher, behind, "succeeded", 60)
+        for task_id in (*rows.values(), behind):
+            await reaches(place, dispatcher, task_id, "succeeded", 60)
         assert (await place.database.task(due))["status"] == "waiting"
 
 
@@ -95,7 +102,7 @@ async def test_jobs_that_ended_or_were_refused(place: Place) -> None:
 
 async def test_launches_that_fail_one_after_the_other(place: Place) -> None:
     place.template("flaky", steer={"start-error": "no such file"})
-    place.template("stubborn", steer={"stop-seconds": "12"})
+    place.template("stubborn", steer={"stop-seconds": "600"})
     dispatcher = QuickDispatcher(place, MAX_LAUNCHES=20, START_DEADLINE_SECONDS=15)
     async with place.playing(), all_surfaces(place, dispatcher) as surfaces:
         rows = await insert(place, 3, template="flaky")
@@ -106,6 +113,7 @@ async def test_launches_that_fail_one_after_the_other(place: Place) -> None:
         await surfaces.tell(rows[3], "TemplateFailing", "one at a time")
         await retry(place, stubborn)
         await surfaces.tell(stubborn, "Finishing")
+        await end(place, stubborn)
         await reaches(place, dispatcher, stubborn, "processing", 60)
         place.template("flaky")
         for task_id in rows:
@@ -118,6 +126,14 @@ async def change(place: Place, task_id: int, resource: str, body: Json) -> None:
     path = jobs_path(place) if resource == "jobs" else core_path(place, resource)
     (found,) = (await plane.admin("GET", path, params=where))["items"]
     await plane.admin("PATCH", f"{path}/{found['metadata']['name']}", body)
+
+
+async def end(place: Place, task_id: int) -> None:
+    """Removes the Pod of the row without waiting for its container."""
+    plane, path = place.control_plane, core_path(place, "pods")
+    where = {"labelSelector": f"dispatcher.internal/task-id={task_id}"}
+    for pod in (await plane.admin("GET", path, params=where))["items"]:
+        await plane.admin("DELETE", f"{path}/{pod['metadata']['name']}", {"gracePeriodSeconds": 0})
 
 
 async def starts(place: Place, task_id: int, obstacle: str) -> None:
@@ -138,7 +154,7 @@ async def test_launches_that_wait(place: Place) -> None:
     place.template("slow", steer={"never-starts": "true"})
     place.template("nowhere", steer={"waiting": "ErrImagePull"})
     template_with(place, "refused", {"serviceAccountName": "nobody"})
-    template_with(place, "huge", {"container": {"resources": {"requests": {"cpu": "500"}, "limits": {"cpu": "500"}}}})
+    template_with(place, "huge", HUGE)
     dispatcher = TellingDispatcher(place)
     async with place.playing(), all_surfaces(place, dispatcher) as surfaces:
         slow, suspended = await insert(place, 2, template="slow")

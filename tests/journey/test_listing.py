@@ -73,8 +73,8 @@ async def test_nodes_are_listed_with_their_free_room_and_grouped_for_a_row(place
         (name,) = full[0]["examples"]
         assert (found[name]["ready"], found[name]["free"]["cpu"] < found[name]["size"]["cpu"]) == (True, True)
         _, said = await command(dispatcher, "explain", rows[5])
-        assert f"nodes: 1 {full[0]['why']} until " in said, "the run limit of its Pods is known"
-        assert f"at the latest ({name})" in said
+        told = f"nodes: 1 {full[0]['why']} ({name}); run limits free one of them by about "
+        assert told in said, "the run limit of its Pods is known"
 
 
 async def test_api_describes_itself(place: Place) -> None:

@@ -26,8 +26,10 @@ SELECTOR = ",".join(f"{key}={value}" for key, value in POOL.items())
 LOST = """
 INSERT INTO dispatch.task_launches
     (task_id, queue, attempt, launch, job_uid, node_name, started_at, ended_at, outcome, exit_code, reason, error)
-VALUES ($1, 'default', 1, 1, 'gone', 'node-1', now(), now(), 'lost', 1, 'exit code 1', 'no disk')
+VALUES ($1, 'default', 1, $2, 'gone', 'node-1', now(), now(), 'lost', 1, 'exit code 1', $3)
 """
+LINE = "2026-11-23T12:00:00.000000000Z stdout F "
+"""What the kubelet writes before each line."""
 
 
 def environment(place: Place, **settings: str) -> dict[str, str]:
@@ -108,16 +110,16 @@ async def test_output_of_the_container_is_shown_and_followed(place: Place) -> No
     async with two_replicas(place) as (replicas, log), place.playing():
         (task,) = await insert(place, 1, env={"PLAY": "hang"})
         await reaches(place, replicas[0], task, "processing", 60)
-        log.write_text("2026-11-23T12:00:00.000000000Z stdout F one \x1b[2J line\n")
-        status, said = await asks(place, "logs", task)
-        assert (status, said) == (0, "one \N{REPLACEMENT CHARACTER}[2J line\n")
-        status, said = await asks(place, "logs", task, DISPATCHER_NAMESPACE=place.namespace)
-        assert (status, said) == (0, "one \N{REPLACEMENT CHARACTER}[2J line\n")
+        log.write_text(f"{LINE}\x1b[32mone\x1b[0m \x1b[2J line\n{LINE}two\n")
+        shown = "one \N{REPLACEMENT CHARACTER}[2J line\ntwo\n"
+        assert await asks(place, "logs", task) == (0, shown)
+        assert await asks(place, "logs", "--tail", 1, task) == (0, "two\n")
+        assert await asks(place, "logs", task, NAMESPACE=place.namespace) == (0, shown)
         following = await person(place, "logs", "--follow", task)
-        await says(following, "one")
-        with log.open("a") as file:
-            file.write("2026-11-23T12:00:01.000000000Z stdout F two\n")
         await says(following, "two")
+        with log.open("a") as file:
+            file.write(f"{LINE}three\n")
+        await says(following, "three")
         following.terminate()
         await following.wait()
         status, said = await asks(place, "logs", task, "--launch", 7)
@@ -125,21 +127,76 @@ async def test_output_of_the_container_is_shown_and_followed(place: Place) -> No
         assert said == f"task {task} has no such launch; processing: its container runs\n"
 
 
+async def test_output_is_followed_from_before_the_start(place: Place) -> None:
+    admin = await place.database.session("admin")
+    await admin.execute("UPDATE dispatch.queues SET paused_until = 'infinity'")
+    async with two_replicas(place) as (replicas, log), place.playing():
+        first, second = await insert(place, 2, env={"PLAY": "hang"})
+        log.write_text(f"{LINE}hello\n")
+        children = [await person(place, "logs", "--follow", task) for task in (first, second)]
+        for child, task in zip(children, (first, second), strict=True):
+            await says(child, f"task {task}: Paused: ")
+        await admin.execute("SELECT dispatch.task_cancel($1)", second)
+        said = (await children[1].communicate())[0].decode()
+        assert (children[1].returncode, "has no such launch; cancelled" in said) == (1, True), said
+        await admin.execute("UPDATE dispatch.queues SET paused_until = NULL")
+        await says(children[0], "hello")
+        await reaches(place, replicas[0], first, "processing", 60)
+        children[0].terminate()
+        await children[0].wait()
+
+
 async def test_launch_whose_pod_is_gone_shows_what_is_known_of_it(place: Place) -> None:
     async with two_replicas(place, MAX_JOBS=0) as (_, _):
         (task,) = await insert(place, 1)
         admin = await place.database.session("admin")
-        await admin.execute(LOST, task)
+        await admin.execute(LOST, task, 1, "no disk")
         status, said = await asks(place, "logs", task)
-        assert status == 0
+        assert status == 0, said
         assert said.splitlines() == [
             "attempt 1, launch 1 on node-1: lost: exit code 1",
             "  | no disk",
-            f"task {task}: no output is left but this",
+            f"task {task}: its Pod is gone; this is the last output that was kept",
         ]
 
 
-@pytest.mark.parametrize("arguments", [("logs",), ("logs", "x"), ("logs", 0), ("logs", 1, "--attempt", 0)])
+async def test_long_answer_comes_whole_through_a_port_forward(place: Place) -> None:
+    async with two_replicas(place, MAX_JOBS=0) as (_, _):
+        (task,) = await insert(place, 1)
+        admin = await place.database.session("admin")
+        for launch in range(1, 21):
+            await admin.execute(LOST, task, launch, "\u20ac" * 2700)
+        status, said = await asks(place, "explain", "--json", task)
+        assert status == 0
+        assert len(said.encode()) > 150_000
+        assert [one["launch"] for one in json.loads(said)["launches"]] == list(range(1, 21))
+
+
+async def test_person_who_may_not_read_logs_is_told_which_right_is_missing(place: Place) -> None:
+    async with two_replicas(place) as (replicas, _), place.playing():
+        (task,) = await insert(place, 1, env={"PLAY": "hang"})
+        await reaches(place, replicas[0], task, "processing", 60)
+        plane = place.control_plane
+        token = await plane.service_account_token(place.namespace, "dispatcher")
+        plane.kubeconfig(place.folder / "person", token=token, namespace=place.namespace)
+        status, said = await asks(place, "logs", task, "--url", f"http://127.0.0.1:{replicas[0].api_port}")
+        assert status == 1
+        assert f"list pods and get pods/log in namespace {place.namespace} are needed" in said
+        assert said.endswith(f"task {task}: its Pod is there, but its output could not be read\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("logs",),
+        ("logs", "x"),
+        ("logs", 0),
+        ("logs", 1, "--attempt", 0),
+        ("logs", 1, "--url", "http://127.0.0.1:1", "--namespace", "x"),
+        ("explain", 1, "--url", "http://127.0.0.1:1", "--namespace", "x"),
+        ("status", "--url", "http://127.0.0.1:1", "--namespace", "x"),
+    ],
+)
 async def test_wrong_usage_ends_with_2(place: Place, arguments: tuple[object, ...]) -> None:
     (place.folder / "person").touch()
     assert (await asks(place, *arguments))[0] == 2

@@ -31,7 +31,7 @@ class Pool:
         self.names: list[str] = []
 
     async def add(self, count: int = 1, **facts: Any) -> list[str]:
-        names = await self.plane.add_nodes(count, cpu="4", labels={POOL: self.place.namespace}, **facts)
+        names = await self.plane.add_nodes(count, labels={POOL: self.place.namespace}, **{"cpu": "4", **facts})
         self.names += names
         return names
 

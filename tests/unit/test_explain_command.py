@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import click
 import pytest
+from msgspec.structs import replace
 
 from dispatcher.explain.estimate import Estimate
 from dispatcher.explain.explanation import Explanation
@@ -41,7 +42,7 @@ def test_waiting_row_is_told_with_its_place_its_nodes_and_what_comes_next() -> N
         "  place 3 of 1,200 in its queue",
         "  starts in 1 min to 2 h, as the starts of the last hour tell",
         "  cluster's turn: add a node",
-        "  nodes: 1,200 full: cpu 1 < 2 until 2026-03-14 12:10:00 UTC at the latest (a, b)",
+        "  nodes: 1,200 full: cpu 1 < 2 (a, b); run limits free one of them by about 2026-03-14 12:10:00 UTC",
         "  nodes: 1 cordoned (c)",
         "  then JobCap: 100 of 100",
         "  as of 2026-03-14 12:00:00 UTC",
@@ -68,6 +69,14 @@ def test_row_that_does_not_wait_has_its_launches_alone() -> None:
 def test_texts_of_others_cannot_steer_a_terminal() -> None:
     """A container writes its error itself."""
     assert "\x1b" not in in_words(an_explanation(launches=[CRASH], message="\x1b]0;x\x07"))
+
+
+def test_texts_of_others_cannot_look_like_a_line_of_ours() -> None:
+    """A registry's answer is in the message."""
+    forged = "ErrImagePull\n  operator's turn: run this\r\n  as of now"
+    told = in_words(an_explanation(message=forged, launches=[replace(CRASH, reason=forged)]))
+    assert told.count("\n  operator's turn") == 0
+    assert coloured(told).count("\x1b[") == 3
 
 
 @pytest.mark.parametrize("turn", Turn)

@@ -60,6 +60,16 @@ def test_pod_tells_the_end_of_a_launch_until_the_database_knows_it() -> None:
     assert (known.reason, known.exit_code) == ("OOMKilled", 137)
 
 
+def test_names_that_a_container_told_of_its_pod_and_node_give_way_to_those_of_the_cluster() -> None:
+    """Otherwise a container could send the readers of its log to the Pod of another team."""
+    job = a_job()
+    told = recorded(pod_name="pod-of-another-team", node_name="elsewhere")
+    found = only(launches_of([told], [(job, [a_pod(job, phase="Running", node_name="n")])], "jobs"))
+    assert (found.pod, found.node) == (f"pod-of-{job.uid}", "n")
+    assert found.logs == f"kubectl logs -n jobs pod-of-{job.uid}"
+    assert only(launches_of([told], [(job, [a_pod(job, node_name="")])], "jobs")).node == "elsewhere"
+
+
 def test_an_error_that_a_container_reported_stays() -> None:
     job = a_failed_job()
     found = only(launches_of([recorded(error="mine")], [(job, [a_pod(job, phase="Failed", end=CRASH)])], "jobs"))
@@ -84,3 +94,6 @@ def test_a_launch_in_words_names_its_place_its_end_and_its_log() -> None:
     ]
     assert list(in_words(LaunchFacts(attempt=2, launch=1))) == ["attempt 2, launch 1: under way"]
     assert list(in_words(LaunchFacts(attempt=2, launch=1, outcome="lost"))) == ["attempt 2, launch 1: lost"]
+    long = LaunchFacts(attempt=1, launch=1, error="1\n2\n3\n4\n5\n6")
+    assert list(in_words(long))[1:] == [f"  | {line}" for line in range(2, 7)]
+    assert list(in_words(long, 2))[1:] == ["  | 5", "  | 6"]

@@ -1,6 +1,8 @@
-"""Until when a full node stays full at the latest."""
+"""When the run limits of our Jobs free a full node."""
 
 from datetime import datetime
+
+from msgspec.structs import replace
 
 from dispatcher.explain.nodes import group_nodes
 from dispatcher.explain.room_ends import PodLimit, fits_at, limits_by_node
@@ -25,11 +27,12 @@ def test_pods_that_run_with_a_limit_are_counted_by_node_in_the_order_of_their_en
         a_job(uid="late", limit_seconds=5, needs=needs("1")),
         a_job(uid="unlimited", needs=needs("1")),
         a_job(uid="unknown", limit_seconds=60),
+        a_job(uid="urgent", limit_seconds=60, needs=replace(needs("1"), priority_class="urgent")),
         a_job(uid="over", limit_seconds=60, needs=needs("1"), phase=Phase.COMPLETE),
     ]
     pods = {job.uid: [a_pod(job_uid=job.uid, node_name="n1", scheduled_at=ago(10), phase="Running")] for job in jobs}
     pods["slow"] += [a_pod(phase="Failed", node_name="n2"), a_pod(node_name="")]
-    found = limits_by_node(jobs, pods, NOW)
+    found = limits_by_node(jobs, pods, "", NOW)
     assert list(found) == ["n1"]
     assert [(one.ends_at, one.asks["cpu"]) for one in found["n1"]] == [
         (NOW, 1000),

@@ -39,9 +39,9 @@ def test_healthy_installation_is_a_heading_and_a_table() -> None:
         "dispatcher 1.2.3: ready, 3 of 100 Jobs",
         "  pod-1 leads; as of 2026-03-14 12:00:00 UTC",
         "",
-        "QUEUE    WAITING  JOBS      SHARE  START/M  END/M  OLDEST  WAITS FOR",
-        "builds   1,204    20 of 20  12%    12.4     7      2 h     QueueCap 1,200, InLine 4",
-        "default  0        3         3      0        0      -       -",
+        "QUEUE    WAITING  JOBS      SHARE  START/END  OLDEST  WAITS FOR",
+        "builds   1,204    20 of 20  12%    12.4/7     2 h     QueueCap 1,200, InLine 4",
+        "default  0        3         3      0/0        -       -",
     ]
 
 

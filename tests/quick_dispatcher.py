@@ -23,7 +23,7 @@ LEAST_START_DEADLINE = 10
 
 def shorten() -> None:
     vars(outcome)["FIRST_BACKOFF_SECONDS"] = 2
-    vars(outcome)["GRACE"] = timedelta(seconds=5)
+    vars(outcome)["REPORT_GRACE"] = timedelta(seconds=5)
     vars(unstarted)["POD_REFUSED"] = timedelta(seconds=3)
     vars(resting)["REST_SECONDS"] = 4
     vars(plan)["CONFIRM_EVERY"] = timedelta(seconds=1)

@@ -61,7 +61,7 @@ def under_way(candidate: Candidate, snapshot: ClusterSnapshot) -> Hold | None:
 
 
 def template(candidate: Candidate, _: ClusterSnapshot) -> Hold | None:
-    """UnknownTemplate or PolicyDenied. Judged once for all rows of a kind."""
+    """UnknownTemplate, InvalidTemplate or PolicyDenied. Judged once for all rows of a kind."""
     return candidate.offer if isinstance(candidate.offer, Hold) else None
 
 

@@ -45,9 +45,14 @@ class Advice(Struct, frozen=True):
 ADVICE: Final[Mapping[HoldReason, Advice]] = MappingProxyType(
     {
         HoldReason.UNKNOWN_TEMPLATE: Advice(
-            "its template does not exist or cannot be read",
+            "there is no such template",
             Turn.SUBMITTER,
             "cancel the row and insert one with a template that exists, or ask the operator for this one",
+        ),
+        HoldReason.INVALID_TEMPLATE: Advice(
+            "the file of its template is faulty",
+            Turn.AUTHOR,
+            "correct the file of the template; its rows go on by themselves",
         ),
         HoldReason.POLICY_DENIED: Advice(
             "its template does not allow what it asks for",

@@ -30,6 +30,8 @@ from dispatcher.model.verdicts import Hold, HoldReason
 MAX_DISRUPTED: Final = 20
 FIRST_BACKOFF_SECONDS: Final = 10
 LONGEST_BACKOFF_SECONDS: Final = 300
+REPORT_GRACE: Final = GRACE
+"""A report may be on the way for so long after the end of its container."""
 
 
 def judge(task: Task, jobs: Sequence[Job], cluster: ObservedCluster) -> JobsVerdict:
@@ -174,7 +176,7 @@ def exited_without_report(row: TaskWithJobs) -> JobsVerdict | None:
     job = row.job
     if job is None or row.task.job_uid != job.uid:
         return None
-    if row.cluster.cluster_now - (job.ended_at or job.created_at) < GRACE:
+    if row.cluster.cluster_now - (job.ended_at or job.created_at) < REPORT_GRACE:
         return JobsVerdict(Hold(HoldReason.LAUNCHED, "the container ended with 0; its report may be on the way"))
     return park(HoldReason.EXITED_WITHOUT_REPORT, "its container ended with 0 and never called task_finish")
 

@@ -41,7 +41,7 @@ def judge_kind(
         known = ", ".join(sorted(templates)) or "none"
         return Hold(HoldReason.UNKNOWN_TEMPLATE, f'template "{kind.template}" is not known; known: {known}')
     if isinstance(template, str):
-        return Hold(HoldReason.UNKNOWN_TEMPLATE, template)
+        return Hold(HoldReason.INVALID_TEMPLATE, template)
     denied = why_denied(kind, template, passed)
     if denied:
         return Hold(HoldReason.POLICY_DENIED, denied)

@@ -10,6 +10,7 @@ class HoldReason(StrEnum):
 
     # from the row alone
     UNKNOWN_TEMPLATE = "UnknownTemplate"
+    INVALID_TEMPLATE = "InvalidTemplate"
     POLICY_DENIED = "PolicyDenied"
     NOT_DUE = "NotDue"
     PAUSED = "Paused"
@@ -39,8 +40,8 @@ class HoldReason(StrEnum):
 
 
 PARKED = frozenset({
-    HoldReason.UNKNOWN_TEMPLATE, HoldReason.POLICY_DENIED, HoldReason.NAME_COLLISION, HoldReason.POISON,
-    HoldReason.EXITED_WITHOUT_REPORT, HoldReason.LAUNCHES_EXHAUSTED, HoldReason.FAILURES_EXHAUSTED,
+    HoldReason.UNKNOWN_TEMPLATE, HoldReason.INVALID_TEMPLATE, HoldReason.POLICY_DENIED, HoldReason.NAME_COLLISION,
+    HoldReason.POISON, HoldReason.EXITED_WITHOUT_REPORT, HoldReason.LAUNCHES_EXHAUSTED, HoldReason.FAILURES_EXHAUSTED,
 })  # fmt: skip
 """Held until a person, the row or the template changes; the janitor ends such rows."""
 

@@ -14,8 +14,11 @@ COMMENT ON COLUMN dispatch.reasons.meaning IS 'The same in words.';
 COMMENT ON COLUMN dispatch.reasons.next_step IS 'What ends the wait.';
 INSERT INTO dispatch.reasons (reason, whose_turn, meaning, next_step) VALUES
     ('UnknownTemplate', 'submitter',
-     'its template does not exist or cannot be read',
+     'there is no such template',
      'cancel the row and insert one with a template that exists, or ask the operator for this one'),
+    ('InvalidTemplate', 'author',
+     'the file of its template is faulty',
+     'correct the file of the template; its rows go on by themselves'),
     ('PolicyDenied', 'submitter',
      'its template does not allow what it asks for',
      'cancel the row and insert one within the bounds of its template, or ask the author for others'),

@@ -70,7 +70,8 @@ async def test_ten_thousand_bad_rows_delay_a_good_row_by_at_most_two_cycles(plac
         seen = [json.loads(line) for line in dispatcher.log.splitlines()]
         (launched,) = [line for line in seen if line["event"] == "launched"]
         assert launched["cycle"] - looked <= 2
-        assert await dispatcher.metric("dispatcher_waiting_tasks", reason="UnknownTemplate") == 2 * EACH
+        assert await dispatcher.metric("dispatcher_waiting_tasks", reason="UnknownTemplate") == EACH
+        assert await dispatcher.metric("dispatcher_waiting_tasks", reason="InvalidTemplate") == EACH
         assert await dispatcher.metric("dispatcher_waiting_tasks", reason="PolicyDenied") == 6 * EACH
         # CPU time of the process: other processes on the machine do not lengthen it. A fast machine needs half of this.
         assert busy / cycles <= 0.1, f"{busy:.3f} s in {cycles:.0f} cycles"

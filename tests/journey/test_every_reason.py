@@ -42,8 +42,10 @@ async def test_rows_templates_pauses_and_caps(place: Place) -> None:
     admin = await place.database.session("admin")
     await admin.execute(QUEUES)
     template_with(place, "huge", HUGE | {"nodeSelector": {POOL: place.namespace}})
+    (place.templates / "faulty.yaml").write_text("kind: Pod\n")
     rows = {
         "UnknownTemplate": (await insert(place, 1, template="later"))[0],
+        "InvalidTemplate": (await insert(place, 1, template="faulty"))[0],
         "PolicyDenied": (await insert(place, 1, spec={"cpu": "20m"}))[0],
         "Paused": (await insert(place, 1, queue="quiet"))[0],
         "NeverFits": (await insert(place, 1, template="huge"))[0],
@@ -52,16 +54,18 @@ async def test_rows_templates_pauses_and_caps(place: Place) -> None:
         "JobCap": (await insert(place, 1))[0],
     }
     due = (await insert(place, 1, run_at=datetime.now(UTC) + timedelta(hours=1)))[0]
-    behind = (await insert(place, 300))[-1]
+    *middle, behind = await insert(place, 300)
     async with all_surfaces(place, QuickDispatcher(place, MAX_JOBS=0, MAX_PENDING=0)) as surfaces:
         await surfaces.tell(due, "NotDue")
         await surfaces.tell(behind, "JobCap")
         told = {reason: await surfaces.tell(task_id, reason) for reason, task_id in rows.items()}
         assert [cause["reason"] for cause in told["Paused"]["also"]] == ["JobCap"]
         place.template("later")
+        place.template("faulty")
         place.template("default", row_may_set="cpu", max_cpu="1")
         await admin.execute(NO_CAPS)
-        for reason in ("UnknownTemplate", "PolicyDenied", "Paused", "SubmitterCap", "QueueCap"):
+        await admin.execute("DELETE FROM dispatch.tasks WHERE id = ANY($1::bigint[])", middle)
+        for reason in ("UnknownTemplate", "InvalidTemplate", "PolicyDenied", "Paused", "SubmitterCap", "QueueCap"):
             await surfaces.tell(rows[reason], "JobCap", "0 of 0")
     async with (
         a_pool(place, 1, cpu="600"),
@@ -129,11 +133,12 @@ async def change(place: Place, task_id: int, resource: str, body: Json) -> None:
 
 
 async def end(place: Place, task_id: int) -> None:
-    """Removes the Pod of the row without waiting for its container."""
-    plane, path = place.control_plane, core_path(place, "pods")
-    where = {"labelSelector": f"dispatcher.internal/task-id={task_id}"}
-    for pod in (await plane.admin("GET", path, params=where))["items"]:
-        await plane.admin("DELETE", f"{path}/{pod['metadata']['name']}", {"gracePeriodSeconds": 0})
+    """Removes the Job and the Pod of the row, and does not wait for its container."""
+    plane, where = place.control_plane, {"labelSelector": f"dispatcher.internal/task-id={task_id}"}
+    for path in (jobs_path(place), core_path(place, "pods")):
+        for found in (await plane.admin("GET", path, params=where))["items"]:
+            options = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
+            await plane.admin("DELETE", f"{path}/{found['metadata']['name']}", options)
 
 
 async def starts(place: Place, task_id: int, obstacle: str) -> None:
@@ -182,8 +187,10 @@ async def test_lines_and_rates(place: Place) -> None:
         rows = await insert(place, 250)
         await surfaces.tell(rows[100], "RateLimited", "KUBE_WRITES_PER_SECOND")
         await surfaces.tell(rows[-1], "InLine")
-    async with place.playing(), Dispatcher(place, MAX_JOBS=400) as dispatcher:
-        await reaches(place, dispatcher, rows[-1], "succeeded", 90)
+        admin = await place.database.session("admin")
+        await admin.execute("DELETE FROM dispatch.tasks WHERE id = ANY($1::bigint[])", rows[:-1])
+    async with place.playing(), Dispatcher(place) as dispatcher:
+        await reaches(place, dispatcher, rows[-1], "succeeded", 60)
 
 
 async def test_quotas_and_full_nodes(place: Place) -> None:

@@ -66,7 +66,9 @@ def ready(cycle: LastCycle, task: Task) -> tuple[LastCycle, Task]:
 
 WITHOUT_JOBS: Final = of_picture(jobs={}, all_jobs=(), creates=KnownCreates())
 ALLOWED: Final = of_picture(offers=GoodOffers(), creates=KnownCreates())
-OF_A_TEMPLATE: Final = frozenset({HoldReason.UNKNOWN_TEMPLATE, HoldReason.POLICY_DENIED})
+OF_A_TEMPLATE: Final = frozenset({
+    HoldReason.UNKNOWN_TEMPLATE, HoldReason.INVALID_TEMPLATE, HoldReason.POLICY_DENIED,
+})  # fmt: skip
 OF_A_POD: Final = frozenset({
     HoldReason.TEMPLATE_FAILING, HoldReason.NEVER_FITS, HoldReason.QUOTA_EXCEEDED, HoldReason.PENDING_PODS,
     HoldReason.NO_ROOM_NOW,
@@ -74,6 +76,7 @@ OF_A_POD: Final = frozenset({
 """A row without a usable template has no Pod of which these could be told."""
 REMOVED: Final[Mapping[HoldReason, Change]] = {
     HoldReason.UNKNOWN_TEMPLATE: ALLOWED,
+    HoldReason.INVALID_TEMPLATE: ALLOWED,
     HoldReason.POLICY_DENIED: ALLOWED,
     HoldReason.NOT_DUE: due_now,
     HoldReason.PAUSED: of_queue(paused_until=None),

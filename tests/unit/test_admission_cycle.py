@@ -100,7 +100,7 @@ def test_row_that_is_over_is_neither_launched_nor_held() -> None:
     assert plan(a_candidate(1, verdict=None)) == Plan((), {}, (), a_snapshot())
 
 
-@pytest.mark.parametrize("parked", [HoldReason.UNKNOWN_TEMPLATE, HoldReason.POLICY_DENIED])
+@pytest.mark.parametrize("parked", [HoldReason.UNKNOWN_TEMPLATE, HoldReason.INVALID_TEMPLATE, HoldReason.POLICY_DENIED])
 def test_launched_row_is_not_parked_because_its_template_changed(parked: HoldReason) -> None:
     """ARCHITECTURE, promise 6: a row's reason is true. The janitor would end a parked row while its Job runs."""
     launched = Candidate(a_task(), Hold(parked), JobsVerdict(Hold(HoldReason.LAUNCHED, "Running")))

@@ -37,7 +37,7 @@ def test_row_without_a_hold_is_admitted() -> None:
 # Each gate by itself
 
 
-@pytest.mark.parametrize("reason", [HoldReason.UNKNOWN_TEMPLATE, HoldReason.POLICY_DENIED])
+@pytest.mark.parametrize("reason", [HoldReason.UNKNOWN_TEMPLATE, HoldReason.INVALID_TEMPLATE, HoldReason.POLICY_DENIED])
 def test_row_without_an_offer_is_held_as_its_kind_is(reason: HoldReason) -> None:
     hold = Hold(reason, "in words")
     assert judge(a_candidate(offer=hold), a_snapshot()) == hold

@@ -187,10 +187,9 @@ def test_ages_use_the_cluster_clock_for_jobs_and_the_database_clock_for_rows() -
 # Refusals: by the janitor's own templates, its policy, or the API server
 
 
-@pytest.mark.parametrize("reason", [HoldReason.UNKNOWN_TEMPLATE, HoldReason.POLICY_DENIED, HoldReason.POISON,
-                                    HoldReason.NAME_COLLISION])  # fmt: skip
-def test_refused_row_without_a_job_fails_with_the_refusal(reason: HoldReason) -> None:
-    closing = plan(a_task(), refusal=Hold(reason, "why"))
+@pytest.mark.parametrize("reason", ["UnknownTemplate", "InvalidTemplate", "PolicyDenied", "Poison", "NameCollision"])
+def test_refused_row_without_a_job_fails_with_the_refusal(reason: str) -> None:
+    closing = plan(a_task(), refusal=Hold(HoldReason(reason), "why"))
     assert closing == Closing(Act.FAIL, 42, 1, 0, None, error=f"{reason}: why")
 
 

@@ -41,7 +41,7 @@ def test_unknown_template_is_held_with_the_known_names() -> None:
 
 def test_broken_template_holds_its_rows_with_its_fault() -> None:
     assert judge("template default: kind is 'Pod'") == Hold(
-        HoldReason.UNKNOWN_TEMPLATE, "template default: kind is 'Pod'"
+        HoldReason.INVALID_TEMPLATE, "template default: kind is 'Pod'"
     )
 
 

@@ -9,7 +9,7 @@ from dispatcher.model.verdicts import PARKED, HoldReason
 from tests.builders import IMAGE, a_complete_job, a_disrupted_job, a_failed_job, a_job, a_pod, a_snapshot, a_task
 
 ORDER_OF_THE_GATES = [
-    "UnknownTemplate", "PolicyDenied", "NotDue", "Paused",
+    "UnknownTemplate", "InvalidTemplate", "PolicyDenied", "NotDue", "Paused",
     "NameCollision", "Poison", "ExitedWithoutReport", "LaunchesExhausted", "FailuresExhausted", "Finishing", "Backoff",
     "TemplateFailing",
     "DispatcherNotReady",
@@ -27,8 +27,8 @@ def test_hold_reasons_are_declared_in_the_order_of_the_gates() -> None:
 def test_parked_reasons_are_those_that_the_janitor_may_end() -> None:
     """docs/protocol.md, section 6, the list under the table."""
     assert {str(reason) for reason in PARKED} == {
-        "UnknownTemplate", "PolicyDenied", "NameCollision", "Poison", "ExitedWithoutReport", "LaunchesExhausted",
-        "FailuresExhausted",
+        "UnknownTemplate", "InvalidTemplate", "PolicyDenied", "NameCollision", "Poison", "ExitedWithoutReport",
+        "LaunchesExhausted", "FailuresExhausted",
     }  # fmt: skip
 
 

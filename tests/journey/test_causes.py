@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.commands import command
+from tests.controlplane.waiting import wait_for
 from tests.dispatching import Dispatcher, Place
 from tests.janitoring import Janitor, becomes, both
 from tests.postgres import Record
@@ -27,6 +28,16 @@ ENDS: dict[str, tuple[dict[str, str], str, int | None]] = {
 
 async def history(place: Place, task_id: int, login: str = "team_a") -> list[Record]:
     return list(await (await place.database.session(login)).fetch(HISTORY, task_id))
+
+
+async def only_launch(place: Place, task_id: int) -> Record:
+    """The one launch of the row, once its end is written down: just after the janitor has ended the row."""
+
+    async def ended() -> list[Record]:
+        return [one for one in await history(place, task_id) if one["reason"] is not None]
+
+    (launch,) = await wait_for(ended, f"the end of the launch of {task_id} is written down", 20)
+    return launch
 
 
 async def explained(dispatcher: Dispatcher, task_id: int) -> dict[str, Any]:
@@ -50,7 +61,7 @@ async def test_launch_that_never_reported_names_what_ended_it(place: Place, name
         (task_id,) = await insert(place, 1, template="broken")
         error = await fails(place, janitor, task_id)
         assert error.startswith(f"LaunchesExhausted: 1 launches never started; launch 1: {reason}")
-        (launch,) = await history(place, task_id)
+        launch = await only_launch(place, task_id)
         assert (launch["reason"], launch["exit_code"], launch["outcome"]) == (reason, exit_code, "unstarted")
         assert launch["ended_at"] is not None
         assert await history(place, task_id, "team_b") == []
@@ -67,7 +78,7 @@ async def test_run_that_crashed_names_its_exit_code_and_its_successor_goes_on(pl
         await dispatcher.ready()
         (task_id,) = await insert(place, 1, env={"PLAY": "start-then-exit-1"}, max_failures=1)
         assert "max_failures is 1; launch 1: exit code 1" in await fails(place, janitor, task_id)
-        (launch,) = await history(place, task_id)
+        launch = await only_launch(place, task_id)
         assert (launch["exit_code"], launch["reason"], launch["outcome"]) == (1, "exit code 1", "lost")
 
 
@@ -79,6 +90,6 @@ async def test_image_that_cannot_be_pulled_is_told_while_its_pod_waits_and_after
         await waits_for(dispatcher, task_id, "Launched")
         error = await fails(place, janitor, task_id)
         assert "launch 1: ErrImagePull" in error
-        (launch,) = await history(place, task_id)
+        launch = await only_launch(place, task_id)
         assert (launch["reason"], launch["outcome"]) == ("ErrImagePull", "unstarted")
         assert json.dumps(await explained(dispatcher, task_id)).count("ErrImagePull") >= 1

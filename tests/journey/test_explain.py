@@ -113,7 +113,7 @@ async def test_row_that_is_deleted_while_it_is_watched_ends_the_command(place: P
         await dispatcher.ready()
         (row,) = await insert(place, 1, template="broken")
         watching = await started(dispatcher, "explain", "--watch", row)
-        said = await says(watching, "UnknownTemplate: ")
+        said = await says(watching, "InvalidTemplate: ")
         assert "template broken: " in said, "the fault of the file is told"
         admin = await place.database.session("admin")
         await admin.execute("DELETE FROM dispatch.tasks WHERE id = $1", row)

@@ -71,7 +71,8 @@ async def test_config_map_that_somebody_overwrites_changes_no_reason_in_sql(plac
         await place.control_plane.admin("PUT", path, junk)
         words = "a ConfigMap is not the dispatcher's"
         await wait_for(lambda: words in janitor.log, "the janitor says so", 20, check=janitor.check)
-        assert (await explained(place, janitor, parked, "UnknownTemplate"))["message"].startswith("its template")
+        told = await explained(place, janitor, parked, "UnknownTemplate")
+        assert told["message"].startswith("there is no such template")
         assert (await janitor.get("/readyz"))[0] == 200
         async with Dispatcher(place) as again:
             await again.ready()

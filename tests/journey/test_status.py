@@ -64,7 +64,7 @@ async def test_every_waiting_row_is_told_once_by_each_surface(place: Place) -> N
         quiet = queues[2]
         assert (quiet["note"], quiet["paused_until"][:4], quiet["in_flight"]) == ("upgrade, ops", "9999", 0)
         assert found["parked"] == DEEP
-        assert found["parked_rows"][0]["message"].startswith("its template does not exist")
+        assert found["parked_rows"][0]["message"].startswith("there is no such template")
         assert (await dispatcher.api("queues/nowhere"))[0] == 404
 
 

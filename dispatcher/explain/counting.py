@@ -39,7 +39,7 @@ def of_queue(count: QueueCount, held: Mapping[HoldReason, int], cycle: LastCycle
 
 
 def rest_hold(queue: str, snapshot: ClusterSnapshot) -> Hold | None:
-    """What holds the rows that the cycle did not judge; None: they wait for their turn.
+    """The hold of the rows that the cycle did not judge. None: they wait for their turn.
 
     A cycle reads no rows of a paused queue or of one at its cap.
     """

@@ -131,7 +131,7 @@ def explain_row(task: Task, cycle: LastCycle, line: Line) -> Explanation:
 
 
 def what_holds(task: Task, cycle: LastCycle) -> list[Hold] | None:
-    """What holds the row, the reason first; empty: it is in line. None: it does not wait."""
+    """The holds of the row, its reason first. An empty list: it is in line. None: it does not wait."""
     if task.status in TERMINAL:
         return None
     holds = distinct(cycle.holds(task))
@@ -150,7 +150,7 @@ ENDED: Final = {Status.SUCCEEDED: "succeeded", Status.FAILED: "failed", Status.C
 
 
 def runs(task: Task, cycle: LastCycle) -> str:
-    """What is told of a row that has started. Its container may have ended, and its report may be late or lost."""
+    """The message for a row that has started. Its container may have ended, and its report may be late or lost."""
     jobs = cycle.picture.jobs_of(task)
     is_over = bool(jobs) and all(job.is_finished for job in jobs)
     return "its container has ended; its report may be on the way" if is_over else "its container runs"

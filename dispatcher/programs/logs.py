@@ -105,8 +105,8 @@ async def by_labels(wanted: Wanted, namespace: str, installation: str, client: K
         await asyncio.sleep(LOOK_SECONDS)
         pods = await pods_of(client, namespace, selector)
     begun = [pod.metadata.name for pod in pods if has_begun(pod)]
-    if begun and await has_shown(wanted, client, namespace, begun[-1]):
-        return 0
+    if begun:
+        return 0 if await has_shown(wanted, client, namespace, begun[-1]) else 1
     click.echo(f"task {wanted.task}: no Pod of it has started in namespace {namespace}", err=True)
     return 1
 

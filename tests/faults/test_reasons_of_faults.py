@@ -6,14 +6,17 @@ from typing import Any
 
 import pytest
 
+from tests.commands import command
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Place, QuickDispatcher, TellingDispatcher
 from tests.faults import http_verbs
 from tests.faults.http_proxy import KubeProxy, asks
 from tests.faults.rules import Gate
 from tests.faults.test_launches_gone_wrong import lose, say, unmanaged_node
+from tests.janitoring import QuickJanitor
 from tests.journey.test_every_reason import all_surfaces
 from tests.steps import core_path, insert, reaches
+from tests.surfaces import Surfaces
 
 ROLES = "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles/dispatcher-jobs"
 
@@ -92,4 +95,37 @@ async def test_namespace_that_goes_is_told_until_it_is_there(place: Place, kube_
         (task_id,) = await insert(place, 1)
         await surfaces.tell(task_id, "DispatcherNotReady", detail)
         rule.end()
+        await reaches(place, dispatcher, task_id, "succeeded", 60)
+
+
+async def test_pods_that_cannot_be_listed_are_told_until_they_are(place: Place, kube_proxy: KubeProxy) -> None:
+    rule = kube_proxy.add(http_verbs.status(503), asks("list", "pods"))
+    dispatcher, janitor = through(place, kube_proxy), QuickJanitor(place, PARK_SECONDS=3600)
+    async with place.playing(), dispatcher, janitor:
+        await wait_for(lambda: '"event":"leads"' in dispatcher.log, "it leads", 40, check=dispatcher.check)
+        (task_id,) = await insert(place, 1)
+        await Surfaces(place, dispatcher).tell(task_id, "DispatcherNotReady", "StaleCache")
+        rule.end()
+        await reaches(place, dispatcher, task_id, "succeeded", 60)
+
+
+async def test_missing_leader_is_told_by_http_and_command_until_one_leads(place: Place, kube_proxy: KubeProxy) -> None:
+    """The other surfaces are the leader's, so they have nothing from it. SQL says so."""
+    rules = [kube_proxy.add(http_verbs.status(503), asks(verb, "leases")) for verb in ("create", "update")]
+    dispatcher, janitor = through(place, kube_proxy), QuickJanitor(place, PARK_SECONDS=3600)
+    async with place.playing(), dispatcher, janitor:
+        (task_id,) = await insert(place, 1)
+
+        async def is_told() -> bool:
+            _, said = await command(dispatcher, "explain", task_id)
+            return "  DispatcherNotReady: " in said and "NoLeader" in said
+
+        await wait_for(is_told, "the command tells NoLeader", 40, check=dispatcher.check)
+        status, found = await dispatcher.explain(task_id)
+        assert (status, found["reason"]) == (200, "DispatcherNotReady"), found
+        team = await place.database.session("team_a")
+        message = await team.fetchval("SELECT message FROM dispatch.task_explain WHERE id = $1", task_id)
+        assert "the dispatcher has not reported" in message
+        for rule in rules:
+            rule.end()
         await reaches(place, dispatcher, task_id, "succeeded", 60)

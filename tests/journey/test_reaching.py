@@ -183,6 +183,8 @@ async def test_person_who_may_not_read_logs_is_told_which_right_is_missing(place
         assert status == 1
         assert f"list pods and get pods/log in namespace {place.namespace} are needed" in said
         assert said.endswith(f"task {task}: its Pod is there, but its output could not be read\n")
+        status, said = await asks(place, "logs", task, NAMESPACE=place.namespace)
+        assert (status, "are needed" in said, "has started" in said) == (1, True, False), said
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
-"""The law of what is told: the reason of a waiting row is the one that holds it.
+"""A row that waits is told the reason that holds it: without this cause the row goes on, or the next reason is told.
 
-To take a cause away is to change the world in one thing alone: the pause ends, the cap is lifted, the node is there.
+A cause is taken away by one change alone: the pause ends, the cap is lifted, the node is there.
 """
 
 from collections.abc import Callable, Mapping

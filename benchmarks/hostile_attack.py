@@ -7,6 +7,7 @@ its CONNECTION LIMIT allows. Each attack has connections of its own.
 import asyncio
 import sys
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 
 import asyncpg
 
@@ -14,7 +15,7 @@ from dispatcher.cli import turn
 
 Connection = asyncpg.Connection
 CONNECTIONS = 20
-ROWS, UNKNOWN, POISON, CLOSED = 60_000, 10_000, 1_000, 1_000
+ROWS, POISON = 71_000, 1_000
 CANCELLED = 250
 STORMS = 4
 MANY_ROWS = """
@@ -29,13 +30,11 @@ ONE_ROW = "INSERT INTO dispatch.tasks (cache_key) VALUES ('storm') RETURNING id"
 
 
 async def prepare(one: Connection) -> None:
-    """Inserts rows that come before those of other teams: of an unknown template, poison, with closed env names.
+    """Inserts rows that come before those of other teams. The Jobs of the first ones are refused by the API server.
 
     The rows that fill the team's cap come last: a team at its cap gets no further look.
     """
-    await one.execute(MANY_ROWS, UNKNOWN, "nobodys", 0, "{}")
     await one.execute(MANY_ROWS, POISON, "poison", 0, "{}")
-    await one.execute(MANY_ROWS, CLOSED, "default", 0, '{"PYTHONPATH": "/evil", "BASH_ENV": "/evil"}')
     await one.execute(MANY_ROWS, ROWS, "default", 100, "{}")
 
 
@@ -80,6 +79,14 @@ async def storm(one: Connection) -> None:
             await one.fetchval(statement, task_id)
 
 
+async def be_refused(one: Connection) -> None:
+    """Inserts rows that their template refuses: of an unknown one, and with closed env names."""
+    while True:
+        for template, env in (("nobodys", "{}"), ("default", '{"PYTHONPATH": "/evil", "BASH_ENV": "/evil"}')):
+            with suppress(asyncpg.PostgresError):
+                await one.execute(MANY_ROWS, 1, template, 0, env)
+
+
 async def stay(one: Connection) -> None:
     """Keeps a transaction with a snapshot open."""
     await one.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
@@ -88,7 +95,7 @@ async def stay(one: Connection) -> None:
 
 
 ATTACKS: tuple[Callable[[Connection], Coroutine[None, None, None]], ...] = (
-    hold_cancels, hold_keys, listen, notify, *[storm] * STORMS,
+    hold_cancels, hold_keys, listen, notify, be_refused, *[storm] * STORMS,
 )  # fmt: skip
 
 

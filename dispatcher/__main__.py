@@ -22,9 +22,8 @@ def main() -> None:
     interrupted = signal.signal(signal.SIGINT, lambda *_: os._exit(130))
     from dispatcher.cli import main as run_cli
 
-    signal.signal(signal.SIGINT, interrupted)
     try:
-        run_cli()
+        run_cli(lambda: signal.signal(signal.SIGINT, interrupted))
     except KeyboardInterrupt:  # before the event loop handles the signal
         sys.exit(130)
 

@@ -8,7 +8,7 @@ pg.tasks ──▶ admission.dispatch ──▶ jobs.launcher ──▶ kube.job
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Protocol
@@ -19,6 +19,8 @@ from msgspec.structs import replace
 from dispatcher.admission.dispatch import Dispatch
 from dispatcher.admission.orders import PlacementPlanner
 from dispatcher.admission.ports import DispatchPorts
+from dispatcher.dashboard.about import Condition, stale_after
+from dispatcher.dashboard.asking_row import RowSite
 from dispatcher.jobs.launcher import Launcher
 from dispatcher.jobs.memory import Memory
 from dispatcher.jobs.submit import Submitter
@@ -31,13 +33,14 @@ from dispatcher.kube.listing import Resource
 from dispatcher.kube.pod_refusals import PodRefusals
 from dispatcher.kube.reflectors import Reflectors
 from dispatcher.model.capacity import BoundPod
-from dispatcher.model.snapshot import ClusterView
+from dispatcher.model.snapshot import ClusterView, StoreAge
 from dispatcher.pg.connect import Session
 from dispatcher.pg.listen import Listener
 from dispatcher.pg.tasks import Look, look
 from dispatcher.placement.placing import plan_placement
+from dispatcher.programs.render import previews_of
 from dispatcher.programs.startup import catalog_of, database_of, rules_of, site_of
-from dispatcher.programs.telling import Telling
+from dispatcher.programs.telling import SelfTold, Telling
 from dispatcher.programs.usage import Usage
 from dispatcher.programs.watching import Watching
 from dispatcher.runtime import health
@@ -46,6 +49,7 @@ from dispatcher.runtime.rate import Bucket
 from dispatcher.runtime.rounds import Rounds, Wake, calm_collector
 from dispatcher.runtime.signals import stop_on_signals
 from dispatcher.settings.definition import Settings
+from dispatcher.settings.loading import Source
 from dispatcher.sweep.collect import Sweep, SweepPorts
 from dispatcher.sweep.remove import Remover
 
@@ -68,10 +72,10 @@ CompanionOf = Callable[[Settings, Reflectors, Resource[BoundPod]], Companion]
 """Builds the other program. It shares our reflectors, and takes its bound Pods from the given resource."""
 
 
-async def run(settings: Settings, companion_of: CompanionOf | None = None) -> None:
-    """`dispatcher run`: runs until SIGTERM or SIGINT, then ends within 30 s."""
+async def run(settings: Settings, companion_of: CompanionOf | None = None, sources: Sequence[Source] = ()) -> None:
+    """`dispatcher run`: runs until SIGTERM or SIGINT, then ends within 30 s. `sources`: where the settings are from."""
     client = KubeClient(await log_in(settings.kube))
-    app = App(settings, client, companion_of)
+    app = App(settings, client, companion_of, sources)
     try:
         await app.run(stop_on_signals())
     finally:
@@ -82,15 +86,18 @@ async def run(settings: Settings, companion_of: CompanionOf | None = None) -> No
 class App:
     """One running dispatcher."""
 
-    def __init__(self, settings: Settings, client: KubeClient, companion_of: CompanionOf | None = None) -> None:
-        self.settings = settings
+    def __init__(
+        self, settings: Settings, client: KubeClient,
+        companion_of: CompanionOf | None = None, sources: Sequence[Source] = (),
+    ) -> None:  # fmt: skip
+        self.settings, self.sources = settings, sources
         kube = settings.kube
         namespace, self.reflectors = kube.namespace or client.namespace, Reflectors(client)
         self.watching = Watching(self.reflectors, namespace, settings, with_all_pods=companion_of is not None)
         self.watching.on_gain(self.when_leading(self.room_gained))
         pods = self.watching.all_pods
         self.companion = companion_of(settings, self.reflectors, pods) if companion_of and pods else None
-        site, database_url = site_of(settings, namespace), database_of(settings.database)
+        self.site, database_url = site_of(settings, namespace), database_of(settings.database)
         bucket = Bucket(kube.writes_per_second, elapsed())
         named = lease_of(kube.installation, client.own_namespace or namespace)
         self.lease = Lease(client, named, kube.lease_seconds)
@@ -103,10 +110,10 @@ class App:
         self.mirror = self.watching.mirror
         self.mirror.on_change(self.when_leading(self.wake.soon))
         self.access = Access(client, namespace, named, with_nodes=kube.check_room)
-        self.catalog = catalog_of(settings, site.passed)
+        self.catalog = catalog_of(settings, self.site.passed)
         self.catalog.refresh()
         self.launcher = Launcher(
-            Submitter(job_api, site, self.memory, ask_again), self.memory, self.catalog, rules_of(settings.jobs)
+            Submitter(job_api, self.site, self.memory, ask_again), self.memory, self.catalog, rules_of(settings.jobs)
         )
         self.pod_refusals = PodRefusals(client, namespace, self.mirror.view)
         self.usage = Usage(settings.placement.prometheus_url, Session(database_url), namespace)
@@ -162,7 +169,9 @@ class App:
         async with contextlib.AsyncExitStack() as servers:
             server = await health.serve(health.build_app(checks_of(self)), address)
             servers.push_async_callback(server.cleanup)
-            server = await self.telling.serve(self._dispatch)
+            server = await self.telling.serve(
+                self._dispatch, row_site_of(self), SelfTold(self.sources, partial(condition_of, self))
+            )
             servers.push_async_callback(server.cleanup)
             log.info("started", installation=self.settings.kube.installation, address=address)
             yield
@@ -176,7 +185,7 @@ class App:
             self.dispatching,
             self.sweeping,
             *self.usage.rounds,
-            *self.telling.rounds(self._dispatch),
+            *self.telling.rounds(self._dispatch, self.catalog.offered),
         )
         stages = [asyncio.create_task(one.run(stop)) for one in rounds]
         stopped = asyncio.create_task(stop.wait())
@@ -220,7 +229,10 @@ class App:
 
     async def find_refusals(self) -> float:
         """Finds the Jobs whose Pods are refused. Only the leader acts on it, so only the leader asks."""
-        return await self.pod_refusals.run_once() if self.lease.is_trusted() else ACCESS_AGAIN_SECONDS
+        if self.lease.is_trusted():
+            return await self.pod_refusals.run_once()
+        self.pod_refusals.forget()
+        return ACCESS_AGAIN_SECONDS
 
     def begin_term(self) -> None:
         """Lists Jobs and Pods again when a term begins: our view may lack the newest Jobs of the last leader."""
@@ -258,6 +270,26 @@ def checks_of(app: App) -> Mapping[str, health.Check]:
         "api": lambda: hold.detail if (hold := app.memory.api.hold(elapsed())) else "",
     }
     return {**checks, **(app.companion.checks if app.companion else {})}
+
+
+def row_site_of(app: App) -> RowSite:
+    """What the pages of rows need to know."""
+    preview = previews_of(app.settings, lambda: app.catalog.templates, app.site)
+    return RowSite(app.site.namespace, app.settings.jobs.max_launches, preview, app.mirror.has_shown)
+
+
+def condition_of(app: App) -> Condition:
+    """How this replica is, for the page About."""
+    now, poll_seconds = elapsed(), app.settings.admission.poll_seconds
+    most = stale_after(poll_seconds)
+    checks = {name: check() for name, check in checks_of(app).items()}
+    stores = [
+        *app.telling.overview.ages(poll_seconds),
+        StoreAge("database", now - app.session.answered_at, most, app.dispatching.fault),
+        StoreAge("templates", now - app.catalog.looked_at, most, app.catalog.fault),
+        *app.reflectors.ages(),
+    ]
+    return Condition(checks, app.access.missing, stores)
 
 
 NO_TEMPLATE = "none: set DISPATCHER_IMAGE for the built-in one, or DISPATCHER_TEMPLATES_DIR"

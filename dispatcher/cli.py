@@ -1,41 +1,41 @@
-"""The commands. Exit status: 0 done; 1 the command failed or found a fault; 2 wrong usage or settings."""
+"""The commands. Exit status: 0 done; 1 the command failed or found a fault; 2 wrong usage or settings.
+
+Each command imports its program when it runs: all of them together take a third of a second, and `--help` needs none.
+"""
 
 import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import msgspec
 
-from dispatcher import __version__, app
-from dispatcher.extender.configuration import build_configuration
+from dispatcher import __version__
 from dispatcher.model.errors import DispatcherError, SettingsError
 from dispatcher.model.texts import printable
-from dispatcher.pg.migrate import migrate as apply_migrations
-from dispatcher.programs import explaining, extender, janitor, status
-from dispatcher.programs.asking_api import Api
-from dispatcher.programs.exec import main as run_command
-from dispatcher.programs.logs import Wanted, logs
-from dispatcher.programs.reaching import Where, reached
-from dispatcher.programs.render import preview_row, preview_template
-from dispatcher.programs.room_now import tell_room
-from dispatcher.programs.startup import read_text
-from dispatcher.programs.words import coloured
-from dispatcher.runtime.logs import configure_logs
+from dispatcher.programs.options import how_to_render_a_file, how_to_try, place, where_it_runs
+from dispatcher.programs.words import as_document, coloured, to_json
 from dispatcher.settings.loading import Loaded, load
+
+if TYPE_CHECKING:
+    from dispatcher.programs.asking_api import Api
+    from dispatcher.programs.reaching import Where
 
 AN_ID = click.IntRange(1, 2**63 - 1)
 A_FILE = click.Path(path_type=Path, dir_okay=False)
 T = TypeVar("T")
 
 
-def main() -> None:
-    """Entry point. Our own faults end with one message, without a trace."""
+def main(has_loaded: Callable[[], object] | None = None) -> None:
+    """Entry point. Our own faults end with one message, without a trace.
+
+    `has_loaded` is called when a command has imported its program, before it works.
+    """
     try:
-        commands.main(standalone_mode=False)
+        commands.main(standalone_mode=False, obj=has_loaded)
     except click.exceptions.Exit as done:
         sys.exit(done.exit_code)
     except click.ClickException as wrong:
@@ -62,16 +62,21 @@ def commands() -> None:
 @click.option("--with-extender", is_flag=True, help="Also answer kube-scheduler; readiness and metrics are shared.")
 def run(with_extender: bool) -> None:
     """Dispatch until SIGTERM."""
+    from dispatcher import app
+    from dispatcher.programs import extender
+
     loaded = load_settings()
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)
-    turn(app.run(loaded.settings, extender.Answering if with_extender else None))
+    turn(app.run(loaded.settings, extender.Answering if with_extender else None, loaded.sources))
 
 
 @commands.command("janitor")
 @click.option("--dry-run", is_flag=True, help="Run one round, print what it would do, change nothing.")
 def janitor_command(dry_run: bool) -> None:
     """End parked rows, return runs whose container is gone, delete old rows. Until SIGTERM."""
+    from dispatcher.programs import janitor
+
     turn(janitor.run(load_settings().settings, dry_run=dry_run))
 
 
@@ -79,6 +84,9 @@ def janitor_command(dry_run: bool) -> None:
 @click.option("--print-scheduler-config", is_flag=True, help="Print the KubeSchedulerConfiguration that it needs.")
 def extender_command(print_scheduler_config: bool) -> None:
     """Tell kube-scheduler which nodes a Pod may use, and which of them have its cache. Until SIGTERM."""
+    from dispatcher.extender.configuration import build_configuration
+    from dispatcher.programs import extender
+
     settings = load_settings().settings
     if print_scheduler_config:
         shown = build_configuration(settings)
@@ -87,66 +95,93 @@ def extender_command(print_scheduler_config: bool) -> None:
         turn(extender.run(settings))
 
 
-@commands.command("demo")
+@commands.command("demo", context_settings={"allow_interspersed_args": False})
 @click.option("--tasks", default=20, show_default=True, type=click.IntRange(1, 5000), help="How many sample tasks.")
 @click.option("--keep", is_flag=True, help="Run until Ctrl-C, so that you can insert rows of your own.")
 @click.option("--plain", is_flag=True, help="Print lines instead of a picture.")
 @click.option("--sql", type=A_FILE, help="Your own INSERTs, instead of the samples.")
 @click.option("--template", type=A_FILE, help="Your own Job manifest, as template `default`.")
 @click.option("--kubeconfig", type=A_FILE, help="A real cluster, instead of the one in memory.")
-def demo_command(**asked: Any) -> None:
-    """Run Postgres, a cluster and all programs on this machine, and remove everything at the end."""
+@click.argument("psql", metavar="[psql [ARGS]…]", nargs=-1, type=click.UNPROCESSED)
+def demo_command(psql: tuple[str, ...], **asked: Any) -> None:
+    """Run Postgres, a cluster and all programs on this machine, and remove everything at the end.
+
+    `demo psql` opens psql on the demo that runs, as a submitter. ARGS go to psql.
+    """
     from dispatcher.programs import demo  # its packages are an extra
 
-    sys.exit(demo.run(asked))
+    if psql[:1] not in {(), ("psql",)}:
+        raise click.UsageError(f"the demo has no command {psql[0]!r}; it has one command, psql")
+    begin()
+    sys.exit(demo.connect(psql[1:]) if psql else demo.run(asked))
 
 
 @commands.command("exec", context_settings={"ignore_unknown_options": True})
 @click.argument("cmd", nargs=-1, type=click.UNPROCESSED)
 def exec_command(cmd: tuple[str, ...]) -> None:
-    """Run a task's command in its container and report its outcome: `dispatcher exec -- CMD…`."""
+    """Run a task's command in its container and report its outcome: `dispatcher exec [OPTIONS] -- CMD…`."""
+    from dispatcher.programs.exec import main as run_command
+
     sys.exit(run_command(cmd))  # only for calls of this module: `__main__` runs `exec` before these imports
+
+
+@commands.command("try", context_settings={"allow_interspersed_args": False})
+@how_to_try
+@click.argument("cmd", metavar="-- CMD…", nargs=-1, type=click.UNPROCESSED)
+def try_command(cmd: tuple[str, ...], **asked: Any) -> None:
+    """Run a task's command as `exec` does, but on this machine, without a database and a cluster.
+
+    Heartbeats are shown each second; `exec` sends one each 15 s. SIGTERM and Ctrl-C reach CMD as SIGTERM. The exit
+    status is the one of `exec`.
+    """
+    from dispatcher.programs.trying import asked_of, try_command
+
+    begin()
+    sys.exit(try_command(asked_of(cmd, **asked)))
 
 
 @commands.command()
 @click.option("--check", is_flag=True, help="Apply nothing; exit 1 if a migration is pending.")
-def migrate(check: bool) -> None:
+@click.option("--queues", type=A_FILE, help="JSON list of queues; inserts those that are missing, changes none.")
+def migrate(check: bool, queues: Path | None) -> None:
     """Migrate the database to this version's schema."""
-    pending = turn(apply_migrations(load_settings().settings.database.url, check=check))
+    from dispatcher.pg.migrate import migrate as apply_migrations
+    from dispatcher.pg.queue_rows import declare_queues, read_queues
+
+    if check and queues:
+        raise click.UsageError("give --check or --queues, not both")
+    url, declared = load_settings().settings.database.url, read_queues(queues) if queues else []
+    pending = turn(apply_migrations(url, check=check))
     for name in pending:
         click.echo(f"{'pending' if check else 'applied'} {name}")
     if not pending:
         click.echo("up to date")
+    made = turn(declare_queues(url, declared)) if declared else []
+    for queue in declared:
+        click.echo(f"queue {queue.name} {'is new' if queue.name in made else 'exists and stays as it is'}")
     sys.exit(1 if check and pending else 0)
 
 
 @commands.command()
 @click.argument("task_id", metavar="[ID]", type=int, required=False)
 @click.option("--template", metavar="NAME", help="Use a row that names this template and sets nothing else.")
+@how_to_render_a_file
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of YAML.")
-def render(task_id: int | None, template: str | None, as_json: bool) -> None:
+def render(task_id: int | None, template: str | None, file: Path | None, row: str | None, as_json: bool) -> None:
     """Show the Job of a row, or of a template. For a row, stderr tells whether a node has room for it now."""
-    if (task_id is None) == (template is None):
-        raise click.UsageError("give the ID of a row, or --template NAME")
+    from dispatcher.programs.render import preview_row, preview_template
+    from dispatcher.programs.render_file import show_file
+    from dispatcher.programs.room_now import tell_room
+
+    if [task_id, template, file].count(None) != 2 or (row is not None and file is None):
+        raise click.UsageError("give the ID of a row, or --template NAME, or --file FILE with or without --row JSON")
     settings = load_settings().settings
+    if file is not None:
+        sys.exit(show_file(file, row, settings, as_json))
     shown = turn(preview_row(task_id, settings)) if task_id is not None else preview_template(str(template), settings)
-    written = msgspec.json.format(msgspec.json.encode(shown)) if as_json else msgspec.yaml.encode(shown)
-    click.echo(written.decode().rstrip())
+    click.echo(as_document(shown, as_json))
     if task_id is not None and (told := turn(tell_room(shown, settings))):
         click.echo(told, err=True)  # beside the Job, so that the output can be applied
-
-
-def where_it_runs(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds the options that say where a running dispatcher is."""
-    named = "Namespace of the dispatcher's Deployment; it is asked by a port-forward."
-    url = click.option("--url", metavar="URL", help="API of the dispatcher, instead of DISPATCHER_API_URL.")
-    return url(click.option("--namespace", metavar="NAME", help=named)(command))
-
-
-def place(url: str | None, namespace: str | None) -> Where:
-    if url is not None and namespace is not None:
-        raise click.UsageError("give --url or --namespace, not both")
-    return Where(url, namespace)
 
 
 @commands.command("explain")
@@ -156,6 +191,8 @@ def place(url: str | None, namespace: str | None) -> Where:
 @where_it_runs
 def explain_command(ids: tuple[int, ...], is_watching: bool, as_json: bool, **where: str | None) -> None:
     """Tell why rows wait, whose turn it is, and what would change it."""
+    from dispatcher.programs import explaining
+
     tell = to_json if as_json else lambda found: coloured(explaining.in_words(found))
     if is_watching:
         ask(place(**where), lambda api: explaining.watch(ids, api, tell, click.echo))
@@ -170,6 +207,8 @@ def explain_command(ids: tuple[int, ...], is_watching: bool, as_json: bool, **wh
 @where_it_runs
 def status_command(parked: bool, is_watching: bool, as_json: bool, **where: str | None) -> None:
     """Show queues, caps, parked rows, and what is missing."""
+    from dispatcher.programs import status
+
     words = status.parked_only if parked else status.in_words
     tell = to_json if as_json else lambda found: coloured(words(found))
     if is_watching:
@@ -187,7 +226,22 @@ def status_command(parked: bool, is_watching: bool, as_json: bool, **where: str 
 @where_it_runs
 def logs_command(task: int, url: str | None, namespace: str | None, **which: Any) -> None:
     """Show the output of a row's container; if its Pod is gone, what is known of its end."""
+    from dispatcher.programs.logs import Wanted, logs
+
     sys.exit(turn(logs(Wanted(task, **which), place(url, namespace), load_settings().settings)))
+
+
+@commands.command("doctor")
+@click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
+@click.option("--namespace", metavar="NAME", help="Namespace of our programs; default: that of the account.")
+def doctor_command(as_json: bool, namespace: str | None) -> None:
+    """Ask whether this installation is right, and tell what is wrong with it. Changes nothing."""
+    from dispatcher.doctor.report import exit_status, in_words
+    from dispatcher.programs import doctor
+
+    found = turn(doctor.examine(load_settings(), doctor.Around(namespace)))
+    click.echo(to_json(found) if as_json else in_words(found.findings))
+    sys.exit(exit_status(found.findings))
 
 
 @commands.command()
@@ -204,8 +258,10 @@ def config(as_json: bool) -> None:
         raise SettingsError(loaded.warnings)
 
 
-def ask(where: Where, question: Callable[[Api], Awaitable[T]]) -> T:
+def ask(where: "Where", question: Callable[["Api"], Awaitable[T]]) -> T:
     """Asks a running dispatcher."""
+    from dispatcher.programs.reaching import reached
+
     settings = load_settings().settings
 
     async def reach() -> T:
@@ -215,18 +271,25 @@ def ask(where: Where, question: Callable[[Api], Awaitable[T]]) -> T:
     return turn(reach())
 
 
-def to_json(shown: msgspec.Struct) -> str:
-    return printable(msgspec.json.encode(shown).decode())  # JSON escapes only some of the control characters
-
-
 def load_settings() -> Loaded:
+    from dispatcher.programs.startup import read_text
+    from dispatcher.runtime.logs import configure_logs
+
     loaded = load(os.environ, read_text)
     configure_logs(loaded.settings.service.log_level)
     return loaded
 
 
+def begin() -> None:
+    """Tells the caller of `main` that the command has imported what it needs."""
+    context = click.get_current_context(silent=True)
+    if context is not None and context.obj is not None:
+        context.obj()
+
+
 def turn(work: Coroutine[Any, Any, T]) -> T:
     """Runs a coroutine to its end, on uvloop if it is installed."""
+    begin()
     try:
         import uvloop  # saves a fifth of the CPU time of a create; the event loop of asyncio works, too
     except ImportError:

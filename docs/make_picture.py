@@ -4,16 +4,19 @@ import asyncio
 import io
 from pathlib import Path
 
-from rich.console import Console
-from rich.live import Live
+from msgspec import structs
+from rich.console import Console, Group
 from rich.terminal_theme import DIMMED_MONOKAI
 
-from dispatcher.programs.demo.picture import draw
-from dispatcher.programs.demo.run import DemoRun, Options
+from dispatcher.programs.demo import keys
+from dispatcher.programs.demo.asked import Options
+from dispatcher.programs.demo.picture import Shown, draw
+from dispatcher.programs.demo.run import DemoRun
 from dispatcher.programs.demo.view import DemoView
 from dispatcher.runtime.logs import configure_logs
 
 WIDTH = 96
+HEIGHT = 26
 FONT = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'Liberation Mono', monospace"
 SVG = f"""<svg class="rich-terminal" viewBox="0 0 {{width}} {{height}}" xmlns="http://www.w3.org/2000/svg">
 <style>
@@ -42,27 +45,27 @@ class RecordedDemo(DemoRun):
     """A demo that keeps all that it shows."""
 
     def __init__(self) -> None:
-        super().__init__(Options(tasks=40), Console(file=io.StringIO(), width=WIDTH))
-        self.frames: list[tuple[DemoView, list[str]]] = []
+        super().__init__(Options(), Console(file=io.StringIO(), width=WIDTH))
+        self.frames: list[Shown] = []
 
-    def _show_view(self, view: DemoView, live: Live | None) -> None:
-        super()._show_view(view, live)
-        self.frames.append((view, list(self._news)))
+    def _take(self, view: DemoView) -> None:
+        super()._take(view)
+        self.frames.append(structs.replace(self.shown(), pinned=[keys.line(is_paused=False)]))
 
 
-def richness(frame: tuple[DemoView, list[str]]) -> tuple[int, int]:
-    """How much a frame shows, for comparison: states and busy nodes, then how close it is to half of the rows ended."""
-    view, _ = frame
-    return len(view.states) + sum(node.pods > 0 for node in view.nodes), -abs(len(view.rows) // 2 - view.ended)
+def richness(frame: Shown) -> tuple[int, int]:
+    """How much a frame shows, for comparison: words for rows and busy nodes, and whether Postgres is back."""
+    view = frame.view
+    is_back = any(words.startswith("Postgres is back") for words in frame.news[-5:])
+    return len(view.states) + sum(node.pods > 0 for node in view.nodes) + 2 * is_back, -abs(10 - view.ended)
 
 
 async def main() -> None:
     configure_logs("error")
     demo = RecordedDemo()
     await demo.run(asyncio.Event())
-    number, (view, lines) = max(enumerate(demo.frames), key=lambda pair: richness(pair[1]))
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
-    console.print(draw(view, lines, 2 + number / 5, WIDTH))
+    console.print(Group(*draw(max(demo.frames, key=richness), WIDTH, HEIGHT)))
     svg = console.export_svg(title="dispatcher demo", theme=DIMMED_MONOKAI, code_format=SVG, unique_id="demo")
     Path(__file__).with_name("demo.svg").write_text(svg, encoding="utf-8")
 

@@ -1,7 +1,7 @@
-"""Writes `docs/rights.md` from a migrated database and from what `deploy/` renders. See `make docs`.
+"""Writes `docs/rights.md` from a migrated database and from what the chart makes. See `make docs`.
 
-This program starts its own Postgres, or uses the one that TEST_DATABASE_URL names. It builds kustomize if it is
-missing. tests/integration/test_rights.py and tests/contract/test_account_rights.py compare the page with both sources.
+This program starts its own Postgres, or uses the one that TEST_DATABASE_URL names. It builds helm if it is missing.
+tests/integration/test_rights.py and tests/contract/test_account_rights.py compare the page with both sources.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from dispatcher.pg.queries import query
 from docs.rights_of_accounts import accounts_part
 from docs.rights_of_roles import Catalog, Default, Function, Grant, Policy, Relation, Role, roles_part
 from tests.controlplane.api import Json
-from tests.deployed import DEPLOY, RBAC_KINDS, rendered
+from tests.deployed import VARIANTS, rendered
 from tests.postgres import PostgresServer
 
 PAGE: Final = Path(__file__).with_name("rights.md")
 HEAD: Final = """\
-<!-- Made from the catalog of a migrated database and from deploy/ by `make docs`. Change rights there. -->
+<!-- Made from the catalog of a migrated database and from deploy/chart by `make docs`. Change rights there. -->
 # Rights
 
 This page lists the rights of each role in the database, and of each ServiceAccount in the cluster. Tests compare the
@@ -73,10 +73,8 @@ async def migrated_catalog() -> Catalog:
 
 
 def installations() -> dict[str, tuple[Json, ...]]:
-    """The objects that each folder of `deploy/` renders, for the folders with objects about rights."""
-    folders = sorted(file.parent for file in DEPLOY.rglob("kustomization.yaml"))
-    found = {folder.relative_to(DEPLOY).as_posix(): rendered(folder) for folder in folders}
-    return {folder: objects for folder, objects in found.items() if any(one["kind"] in RBAC_KINDS for one in objects)}
+    """The objects that the chart makes, for each file of `deploy/rendered/values`."""
+    return {variant: rendered(variant) for variant in VARIANTS}
 
 
 if __name__ == "__main__":

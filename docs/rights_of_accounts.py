@@ -1,4 +1,4 @@
-"""The second part of `docs/rights.md`: the rights that the manifests of `deploy/` give in the cluster. Pure.
+"""The second part of `docs/rights.md`: the rights that the chart gives in the cluster. Pure.
 
 The manifests can bind a role that they do not define. The page then has only its name. Its rules depend on the
 cluster's version.
@@ -20,8 +20,8 @@ HEAD: Final = """\
 ## Cluster
 
 A right in *cluster* holds for objects outside of namespaces, and in every namespace. A right without names holds for
-every object. Every account may also ask about itself and discover the API. `deploy/base/policy.yaml` restricts Jobs
-further.
+every object. Every account may also ask about itself and discover the API. The admission policy restricts Jobs further.
+The variants are the values in `deploy/rendered/values`.
 """
 Json = Mapping[str, Any]
 
@@ -49,7 +49,7 @@ class Right(NamedTuple):
 
 
 def accounts_part(installations: Mapping[str, Sequence[Json]]) -> str:
-    """The part of the page as Markdown. `installations`: the objects that each folder of `deploy/` renders."""
+    """The part of the page as Markdown. `installations`: the objects of each variant of the chart."""
     verbs: dict[tuple[str, ...], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for folder, objects in installations.items():
         for right in rights_of(objects):
@@ -57,8 +57,13 @@ def accounts_part(installations: Mapping[str, Sequence[Json]]) -> str:
             verbs[right.subject, right.where, right.of, name][folder].add(right.verb)
         for account in accounts_of(objects) - {right.subject for right in rights_of(objects)}:
             verbs[account, NOTHING, NOTHING, ""][folder].add(NOTHING)
-    rows = [row for key in sorted(verbs, key=unquoted) for row in rows_of(key, verbs[key])]
-    heads = ("who", "where", "resource", "names", "verbs", "by `deploy/`")
+    every = listed(sorted(installations))
+    rows = [
+        tuple("all" if word == every and len(installations) > 1 else word for word in row)
+        for key in sorted(verbs, key=unquoted)
+        for row in rows_of(key, verbs[key])
+    ]
+    heads = ("who", "where", "resource", "names", "verbs", "variants")
     return f"{HEAD}\n{section('Accounts', heads, rows)}"
 
 

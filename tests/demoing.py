@@ -7,7 +7,6 @@ a list of the remains.
 import asyncio
 import codecs
 import fcntl
-import json
 import os
 import pty
 import re
@@ -16,12 +15,9 @@ import struct
 import sys
 import tempfile
 import termios
-from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-
-import asyncpg
 
 from tests.controlplane.waiting import wait_for
 from tests.remains import Remains, command, read
@@ -32,13 +28,9 @@ WITH_TERMINAL = ("setsid", "--ctty")
 CTRL_C = b"\x03"
 GONE_SECONDS = 12
 """The guard gives up after 10 seconds."""
-COLUMNS = "SELECT id, queue, status, attempt, node_name, error, result FROM dispatch.tasks ORDER BY id"
-"""Columns by name, because a submitter may not read all of them."""
-ITS_LAST_WORDS = "docs/operator.md to install"
+ITS_LAST_WORDS = "docs/install.md to install"
 """The end of the output after all samples have ended, psql line included. With --keep the demo goes on."""
 URL = re.compile(r"postgresql://demo:\w+@127\.0\.0\.1:\d+/demo")
-PORT = re.compile(rb"DISPATCHER_LISTEN_ADDRESS=127\.0\.0\.1:(\d+)")
-SUMMARY = ("task", "queue", "status", "runs", "on", "what it shows")
 ACCOUNT = 65534
 """The account of the demo if we are root: an unprivileged one. Otherwise the demo has our account."""
 
@@ -59,6 +51,7 @@ class Output:
     def __init__(self, source: int) -> None:
         self.text = ""
         self.is_over = False
+        self._modes = list[object]()
         self._source = source
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         os.set_blocking(source, False)
@@ -78,9 +71,17 @@ class Output:
     def write(self, keys: bytes) -> None:
         os.write(self._source, keys)
 
+    def modes(self) -> list[object]:
+        """The state of the terminal, also after its end: echo, lines, signs for signals."""
+        if not self.is_over:
+            self._modes = termios.tcgetattr(self._source)
+        return self._modes
+
     def close(self) -> None:
         """Closes the stream from our side, if it is not over yet."""
         if not self.is_over:
+            if os.isatty(self._source):
+                self.modes()
             self.is_over = True
             asyncio.get_running_loop().remove_reader(self._source)
             os.close(self._source)
@@ -124,9 +125,9 @@ class Demo:
             return 0
         return pid if command(pid) else 0
 
-    def port(self, name: str) -> int:
-        """The port that a kept program got for listening, or 0 while there is none."""
-        found = PORT.search(read(self.pid(name), "environ"))
+    def port(self, name: str, of: str = "LISTEN") -> int:
+        """A port that a kept program got, by its setting `…_ADDRESS`, or 0 while there is none."""
+        found = re.search(rf"DISPATCHER_{of}_ADDRESS=127\.0\.0\.1:(\d+)".encode(), read(self.pid(name), "environ"))
         return int(found[1]) if found else 0
 
     async def says(self, words: str, seconds: float = 60) -> None:
@@ -143,8 +144,8 @@ class Demo:
         return self.pid(name)
 
     @asynccontextmanager
-    async def held(self, name: str) -> AsyncIterator[int]:
-        """Kills a kept process. Until the block ends, the next one blocks when it reads its kubeconfig.
+    async def held(self, name: str, of: str = "LISTEN") -> AsyncIterator[int]:
+        """Kills a kept process, and yields a port of the next one, which blocks until the block ends.
 
         By then its port is chosen, but it does not listen yet.
         """
@@ -154,7 +155,7 @@ class Demo:
         await self.kills(name)
         pipe = await wait_for(lambda: writer_of(config), f"{name} asks for its kubeconfig", 20, check=self.check)
         try:
-            yield self.port(name)
+            yield self.port(name, of)
             kept.rename(config)  # it is read again, also by the next process
             os.write(pipe, config.read_bytes())
         finally:
@@ -263,38 +264,3 @@ def writer_of(pipe: Path) -> int:
     with suppress(OSError):
         return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
     return 0
-
-
-async def rows_of(url: str) -> list[asyncpg.Record]:
-    connection = await asyncpg.connect(url)
-    try:
-        found: list[asyncpg.Record] = await connection.fetch(COLUMNS)
-        return found
-    finally:
-        await connection.close()
-
-
-def table(said: str) -> list[Mapping[str, str]]:
-    """The lines of the summary. It has one line per task if the terminal is wide enough."""
-    lines = said.splitlines()
-    (head,) = [number for number, line in enumerate(lines) if line.split()[:3] == ["task", "queue", "status"]]
-    starts = [lines[head].index(name) for name in SUMMARY]
-    ends = [*starts[1:], None]
-    body = lines[head + 1 : lines.index("", head)]
-    return [{n: line[a:b].strip() for n, a, b in zip(SUMMARY, starts, ends, strict=True)} for line in body]
-
-
-def check_end(said: str, rows: list[asyncpg.Record]) -> None:
-    """Compares the printed table with the database. Only a container that reports itself names its node."""
-    told = table(said)
-    assert [int(line["task"]) for line in told] == [row["id"] for row in rows]
-    for line, row in zip(told, rows, strict=True):
-        assert (line["queue"], line["status"], line["on"]) == (row["queue"], row["status"], row["node_name"] or "")
-        has_run = row["node_name"] or row["status"] == "succeeded"
-        assert int(line["runs"]) == (row["attempt"] if has_run else 0)
-        result = json.loads(row["result"] or "{}")
-        assert all(f"{key} {value}" in line["what it shows"] for key, value in result.items())
-        assert (row["error"] or "") in line["what it shows"]
-    states = Counter(row["status"] for row in rows)
-    (counts,) = re.findall(rf"^{len(rows)} tasks in \d+ s: (.*)$", said, re.MULTILINE)
-    assert {state: int(count) for count, state in re.findall(r"(\d+) (\w+)", counts)} == states

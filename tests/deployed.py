@@ -1,28 +1,30 @@
-"""The objects of `deploy/` as kustomize renders them, and the rights that they give."""
+"""The objects of the chart as helm renders them, and the rights that they give."""
 
+import functools
 import itertools
-import os
+import re
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import yaml
 
 from dispatcher.local.environment import resolve
 from dispatcher.settings.loading import Loaded, load
 from tests.controlplane.api import Json
-from tests.controlplane.binaries import KUSTOMIZE, programs
+from tests.controlplane.binaries import HELM, programs
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
-BASE = DEPLOY / "base"
-NAMESPACED = DEPLOY / "overlays" / "namespaced"
-ONE_NAMESPACE = DEPLOY / "overlays" / "one-namespace"
-NAMES = DEPLOY / "names"
+CHART = DEPLOY / "chart"
+RENDERED = DEPLOY / "rendered"
+VARIANTS = ("default", "namespaced", "one-namespace", "everything")
+"""Names of the files in `deploy/rendered/values`."""
 RBAC_KINDS = ("ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
 POLICY_KINDS = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
-CLUSTER_KINDS = ("ClusterRole", "ClusterRoleBinding", *POLICY_KINDS)
-"""The kinds in `deploy/base` that belong to no namespace. kustomize does not know this of the last two."""
+CLUSTER_KINDS = ("ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", *POLICY_KINDS)
+"""The kinds of the chart that belong to no namespace."""
 
 
 class Right(NamedTuple):
@@ -39,47 +41,53 @@ class Right(NamedTuple):
     name: str = ""
 
 
-def rendered(folder: Path) -> tuple[Json, ...]:
-    """The objects that `kubectl apply -k FOLDER` sends."""
-    done = subprocess.run(
-        [programs(KUSTOMIZE)["kustomize"], "build", folder], capture_output=True, text=True, check=False
+def helm(*words: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [programs(HELM)["helm"], *map(str, words)], input=stdin, capture_output=True, text=True, check=False
     )
+
+
+def template(variant: str = "default", namespace: str = "dispatcher", **values: object) -> str:
+    """The manifest that helm makes of the chart. `values` come on top of those of the variant."""
+    given = ("--values", RENDERED / "values" / f"{variant}.yaml", "--values", "-")
+    done = helm("template", "dispatcher", CHART, "--namespace", namespace, *given, stdin=_json(values))
     assert done.returncode == 0, done.stderr
-    assert not done.stderr, f"kustomize warns: {done.stderr}"
-    return tuple(document for document in yaml.safe_load_all(done.stdout) if document)
+    assert not done.stderr, f"helm warns: {done.stderr}"
+    return done.stdout
 
 
-def overlaid(folder: Path, source: Path = BASE, **more: object) -> tuple[Json, ...]:
-    """An operator's own overlay of `source`, written into `folder`; `more`: fields of its kustomization."""
-    text = {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "resources": [os.path.relpath(source.resolve(), folder.resolve())],
-    }
-    (folder / "kustomization.yaml").write_text(yaml.safe_dump(text | more))
-    return rendered(folder)
-
-
-def moved(
-    folder: Path,
-    source: Path,
-    namespaces: tuple[str, str],
-    settings: Mapping[str, str] | None = None,
-    lists: Mapping[str, str] | None = None,
+def rendered(
+    variant: str = "default", namespace: str = "dispatcher", only: str = "", **values: object
 ) -> tuple[Json, ...]:
-    """The objects of a second installation: programs in the first of two namespaces, Jobs in the second.
+    """The objects of the chart, in the order of helm. Each call returns objects of its own.
 
-    `lists`: what Jobs may name.
+    A variant as it is comes from `deploy/rendered`, without helm.
+    only: those of one template, for example `rbac`.
     """
-    ours, jobs = namespaces
-    values = {"NAMESPACE": jobs, **(settings or {})}
-    literals = {
-        "dispatcher-settings": [f"DISPATCHER_{name}={value}" for name, value in values.items()],
-        "dispatcher-policy": [f"{name}={value}" for name, value in (lists or {}).items()],
-    }
-    maps = [{"name": name, "behavior": "merge", "literals": given} for name, given in literals.items() if given]
-    more = {"namespace": ours, "nameSuffix": f"-{ours}", "transformers": [os.path.relpath(NAMES, folder.resolve())]}
-    return overlaid(folder, source, configMapGenerator=maps, **more)
+    sourced: list[tuple[str, Json]] = msgspec.json.decode(_rendered(variant, namespace, _json(values)))
+    return tuple(one for source, one in sourced if only in ("", source))
+
+
+@functools.cache
+def _rendered(variant: str, namespace: str, values: str) -> bytes:
+    is_shipped = (namespace, values) == ("dispatcher", "{}")
+    text = _shipped(variant) if is_shipped else template(variant, namespace, **msgspec.json.decode(values))
+    return msgspec.json.encode([(_source(part), yaml.load(part, yaml.CSafeLoader)) for part in text.split("---\n")[1:]])
+
+
+def _shipped(variant: str) -> str:
+    return (RENDERED / f"{variant}.yaml").read_text(encoding="utf-8")
+
+
+def _source(part: str) -> str:
+    """The name of the template that helm made this document of."""
+    found = re.match(r"# Source: dispatcher/templates/(\S+)\.yaml\n", part)
+    assert found, part[:200]
+    return found[1]
+
+
+def _json(values: Mapping[str, object]) -> str:
+    return msgspec.json.encode(values).decode()
 
 
 def pod_templates(objects: tuple[Json, ...]) -> dict[str, Json]:

@@ -1,6 +1,6 @@
 """The dispatcher under test: the real program in a process of its own, as in production.
 
-The process has a token of its own ServiceAccount with the RBAC files of `deploy/`, the SELECT-only login, and only PATH
+The process has a token of its own ServiceAccount with the rights of the chart, the SELECT-only login, and only PATH
 from the environment of the tests.
 """
 
@@ -14,15 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+from yarl import URL
 
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.player import Player
 from tests.controlplane.processes import free_ports
 from tests.controlplane.waiting import wait_for
+from tests.deployed import rendered
 from tests.postgres import Database
 
 ROOT = Path(__file__).parent.parent
-RBAC = ROOT / "deploy" / "base" / "rbac.yaml"
 STEER = "play.dispatcher.internal"
 TASK = """
 apiVersion: batch/v1
@@ -70,7 +71,7 @@ class Place:
 
     async def prepare(self) -> None:
         """Creates the dispatcher's ServiceAccount and rights, and writes a kubeconfig with its token."""
-        await self.control_plane.apply(RBAC, namespace=self.namespace)
+        await self.control_plane.apply(rendered("one-namespace", only="rbac"), namespace=self.namespace)
         token = await self.control_plane.service_account_token(self.namespace, "dispatcher")
         self.control_plane.kubeconfig(self.folder / "kubeconfig", token=token, namespace=self.namespace)
 
@@ -187,6 +188,15 @@ class Dispatcher:
             session.get(f"http://127.0.0.1:{self.api_port}/api/v1/{path}") as answer,
         ):
             return answer.status, await answer.json()
+
+    async def page(self, path: str, method: str = "GET", **headers: str) -> tuple[int, Mapping[str, str], str]:
+        """Status, headers and text of a page of the dashboard. The path is sent as it is written."""
+        url = URL(f"http://127.0.0.1:{self.api_port}{path}", encoded=True)
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session,
+            session.request(method, url, headers=headers) as answer,
+        ):
+            return answer.status, answer.headers, await answer.text()
 
     async def metric(self, name: str, **labels: str) -> float:
         """Sum of a metric's samples with these labels."""

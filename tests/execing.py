@@ -60,14 +60,14 @@ class Wrapper:
         assert self.process.stdin is not None
         self.process.stdin.write(f"{words}\n".encode())
 
-    async def has_ended(self, seconds: float = 30) -> Ended:
-        """Closes its stdin, and waits for its end."""
+    async def has_ended(self, seconds: float = 30, *, is_traced: bool = False) -> Ended:
+        """Closes its stdin, and waits for its end. `is_traced`: it may end with a traceback."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         async with asyncio.timeout(seconds):
             await asyncio.shield(asyncio.gather(self.process.wait(), *self._reading))
         assert self.process.returncode is not None
-        assert b"Traceback" not in self.err, self.err.decode(errors="replace")
+        assert is_traced or b"Traceback" not in self.err, self.err.decode(errors="replace")
         return Ended(self.process.returncode, bytes(self.out), bytes(self.err))
 
     def check(self) -> None:
@@ -141,12 +141,20 @@ async def wrapped(
     **environ: object,
 ) -> AsyncIterator[Wrapper]:
     """Runs the program for the row. `given`: its stdin. A variable that is None is not set."""
-    mark = f"EXECING_MARK={secrets.token_hex(8)}"
     settings = contract(row, launch=launch, pod=pod) | environ
+    async with started((*program, *command), settings, given, stderr) as wrapper:
+        yield wrapper
+
+
+@asynccontextmanager
+async def started(
+    argv: tuple[str, ...], environ: Mapping[str, object], given: bytes = b"", stderr: int = asyncio.subprocess.PIPE
+) -> AsyncIterator[Wrapper]:
+    """Runs a program with exactly these variables. One that is None is not set."""
+    mark = f"EXECING_MARK={secrets.token_hex(8)}"
     process = await asyncio.create_subprocess_exec(
-        *program,
-        *command,
-        env={name: str(one) for name, one in settings.items() if one is not None} | dict([mark.split("=")]),
+        *argv,
+        env={name: str(one) for name, one in environ.items() if one is not None} | dict([mark.split("=")]),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=stderr,

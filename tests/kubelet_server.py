@@ -42,6 +42,7 @@ async def kubelet_server(plane: ControlPlane, folder: Path, ports: Mapping[str, 
         f"--kubeconfig={login}", f"--config={config}", f"--manage-single-node={NAME}", "--node-ip=127.0.0.1",
         f"--node-port={port}", f"--server-address=127.0.0.1:{port}", f"--tls-cert-file={certificate}",
         f"--tls-private-key-file={certificate.with_suffix('.key') if certificate else None}",
+        "--node-lease-duration-seconds=40",  # without a lease, the node is taken for lost after this time
     ]  # fmt: skip
     server = Server("kubelet server", [str(plane.programs["kwok"]), *flags], folder / "kubelet-server.log")
     try:

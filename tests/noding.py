@@ -20,6 +20,8 @@ from tests.dispatching import ROOT, Place
 Json = dict[str, Any]
 SECRET = "task-database"
 POOL = "test.dispatcher.internal/pool"
+EXEC = (sys.executable, "-m", "dispatcher", "exec", "--", "sh", "-c", 'eval "$SCRIPT"')
+PYTHON = (sys.executable, "-c", 'import os; exec(os.environ["SCRIPT"])')
 
 
 class Node:
@@ -103,14 +105,18 @@ async def tell_database(place: Place) -> None:
 
 
 def real_template(
-    place: Place, name: str = "default", pod: Json | None = None, sidecars: Sequence[Json] = (), **annotations: str
+    place: Place,
+    name: str = "default",
+    pod: Json | None = None,
+    sidecars: Sequence[Json] = (),
+    program: Sequence[str] = EXEC,
+    **annotations: str,
 ) -> None:
-    """Writes a template. Its first container runs the shell script of the row's variable SCRIPT."""
+    """Writes a template. Its first container runs the row's variable SCRIPT: by a shell, or by PYTHON."""
     container = {
         "name": "task",
         "image": "process/none:1",
-        "command": [sys.executable, "-m", "dispatcher", "exec", "--"],
-        "args": ["sh", "-c", 'eval "$SCRIPT"'],
+        "command": list(program),
         "workingDir": str(ROOT),
         "envFrom": [{"secretRef": {"name": SECRET}}],
         "env": [{"name": "PATH", "value": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}],

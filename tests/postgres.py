@@ -157,11 +157,14 @@ class PostgresServer:
         self._template_lock = asyncio.Lock()
 
     @classmethod
-    async def launch(cls) -> PostgresServer:
+    async def launch(cls, *, network: str | None = None) -> PostgresServer:
+        """`network`: clients of this network can connect; by default those of this machine alone."""
         if existing := os.environ.get("TEST_DATABASE_URL"):
             return cls(existing, None)
         postmaster = Postmaster(Folder(), "primary")
         await postmaster.initialise()
+        if network:
+            postmaster.open_to(network)
         await postmaster.start()
         return cls(postmaster.admin_url, postmaster)
 

@@ -52,6 +52,12 @@ class Postmaster(postgres.Postmaster):
         self.folder = folder
         self._frozen: list[int] = []
 
+    def open_to(self, network: str) -> None:
+        """From the next start on, clients of this network can connect, by their passwords."""
+        self.settings["listen_addresses"] = "*"
+        with (self.directory / "pg_hba.conf").open("a") as rules:
+            rules.write(f"host all all {network} password\n")
+
     async def copy(self, primary: Postmaster) -> None:
         """Makes a base backup that follows the primary once it is started."""
         source = ["-h", "127.0.0.1", "-p", str(primary.port), "-U", SUPERUSER]

@@ -14,6 +14,8 @@ from pathlib import Path
 
 LISTENING = "0A"
 SHARED = re.compile(rb"(/dev/shm/\S+)")
+SEGMENT = re.compile(rb"^(?:\S+ ){4}(\d+) +/SYSV", re.MULTILINE)
+"""An attached segment of System V: its id stands where a file has its inode."""
 TOLD_FILES = re.compile(rb"TASK_(?:PAYLOAD|RESULT)_FILE=([^\0]+)")
 
 
@@ -31,7 +33,7 @@ class Remains:
         self.elsewhere: set[Path] = set()
 
     def look(self) -> None:
-        living = self.living()
+        living, attached = self.living(), set[str]()
         self.commands |= living
         ports = listening(min(living)) if living else {}
         for pid, words in living.items():
@@ -40,9 +42,12 @@ class Remains:
             told = {Path(os.fsdecode(path)).parent for path in TOLD_FILES.findall(read(pid, "environ"))}
             self.elsewhere |= {path for path in told if not path.is_relative_to(self.folder)}
             if "bin/postgres" in words:
-                self.shared |= {Path(os.fsdecode(path)) for path in SHARED.findall(read(pid, "maps"))}
-        # Of the living alone: a busy machine gives the pid of an ended process to somebody else within minutes.
-        self.segments |= {segment for segment in segments() if int(segment[1]) in living}
+                maps = read(pid, "maps")
+                self.shared |= {Path(os.fsdecode(path)) for path in SHARED.findall(maps)}
+                attached |= {found.decode() for found in SEGMENT.findall(maps)}
+        # By what its processes have attached. The pid of a maker tells nothing: a busy machine gives the pid of an
+        # ended process to somebody else within minutes.
+        self.segments |= {segment for segment in segments() if segment[0] in attached}
 
     def living(self) -> dict[int, str]:
         """The living processes of the program: command lines by pid."""

@@ -8,6 +8,8 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+import asyncpg
+
 from tests.postgres import Connection, Database, Record
 
 START = """
@@ -20,6 +22,12 @@ SELECT dispatch.task_finish(run_token => $1, outcome => $2, error => $3, result 
 """
 CANCEL = "SELECT dispatch.task_cancel(task_id => $1, reason => $2)"
 RETRY = "SELECT dispatch.task_retry(task_id => $1, attempt => $2)"
+
+TURN_TO_UNJUDGED = """
+INSERT INTO dispatch.templates (name) SELECT $1 WHERE EXISTS (SELECT FROM dispatch.templates)
+ON CONFLICT (name) DO UPDATE SET row_may_set = NULL
+"""
+TRIES = 50
 
 TERMINAL = {"succeeded", "failed", "cancelled"}
 
@@ -120,6 +128,19 @@ class Row:
         admin = await self.database.session("admin")
         silence = "UPDATE dispatch.tasks SET heartbeat_at = now() - $2::interval WHERE id = $1"
         await admin.execute(silence, self.id, timedelta(seconds=seconds))
+
+
+async def insert_unjudged(database: Database, login: str = "team_a", **columns: object) -> int:
+    """Inserts a row that its template refuses, as if the template had been another one. A janitor may run beside it."""
+    admin = await database.session("admin")
+    for _ in range(TRIES):
+        await admin.execute(TURN_TO_UNJUDGED, columns.get("template", "default"))
+        try:
+            return await database.insert_task(login, **columns)
+        except asyncpg.PostgresError as refused:
+            if not (refused.sqlstate or "").startswith("DI"):
+                raise
+    raise AssertionError(f"refused {TRIES} times: {columns}")
 
 
 async def insert_row(database: Database, login: str = "team_a", **columns: object) -> Row:

@@ -44,7 +44,20 @@ def behind(place: Place, proxy: KubeProxy, **settings: object) -> Dispatcher:
 
 
 async def insert(place: Place, count: int, **columns: object) -> list[int]:
+    """New rows. If a janitor has written the table of templates, waits until it has this one."""
+    if "template" in columns:
+        await knows(place, str(columns["template"]))
     return [await place.database.insert_task("team_a", **columns) for _ in range(count)]
+
+
+async def knows(place: Place, template: str) -> None:
+    admin = await place.database.session("admin")
+
+    async def is_known() -> bool:
+        names = {row["name"] for row in await admin.fetch("SELECT name FROM dispatch.templates")}
+        return not names or template in names
+
+    await wait_for(is_known, f"INSERT knows the template {template}", 20)
 
 
 async def has_jobs(place: Place, dispatcher: Dispatcher, count: int, seconds: float = 20) -> list[Json]:

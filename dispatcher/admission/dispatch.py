@@ -165,7 +165,8 @@ class Dispatch(Generic[P]):
         orders = await self._orders(rows, plan, requests)
         holds = [(tasks[id_], hold.reason) for id_, hold in plan.holds.items()]
         held = found.held + Counter((task.queue, reason) for task, reason in holds if task.status is Status.WAITING)
-        rests = {id_: row.queue for id_, row in resting.items() if row.is_waiting and id_ not in tasks}
+        read = {*tasks, *rows.frame.held}  # a row that rests may have started since
+        rests = {id_: row.queue for id_, row in resting.items() if row.is_waiting and id_ not in read}
         held += Counter((queue, HoldReason.LAUNCHED) for queue in rests.values())
         parked = Counter(reason for _, reason in (*holds, *found.held.elements()) if reason in PARKED)
         due = seconds_until(rows.frame.next_due, rows.now)

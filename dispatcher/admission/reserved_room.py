@@ -61,6 +61,10 @@ class ReservedRoom:
         self._next_end = min((one.ends_at for one in self._active.values()), default=float("inf"))
         return nodes
 
+    def active(self) -> tuple[Reservation, ...]:
+        """The reservations that take room now."""
+        return tuple(self._active.values())
+
     def by_node(self) -> Mapping[str, Amounts]:
         """The sum of what is reserved on each node."""
         found: dict[str, Amounts] = {}

@@ -148,9 +148,7 @@ class Charging:
         """For how many of the Pods the node has room."""
         if name in self._closed:
             return 0
-        free, taken = self._free[name], self.taken.get(name, NOTHING)
-        left = ((free[resource] - taken.get(resource, 0)) // n for resource, n in self._asks.items())
-        return min(left, default=ANY_NUMBER)
+        return pods_left(self._asks.items(), self._free[name], self.taken.get(name, NOTHING))
 
 
 def room_of(view: RoomView, unplaced: Mapping[PodKind, int], claims: Sequence[Claim] = ()) -> Room:
@@ -165,6 +163,14 @@ def room_of(view: RoomView, unplaced: Mapping[PodKind, int], claims: Sequence[Cl
 def is_left(asks: Iterable[tuple[str, int]], free: Amounts, taken: Amounts) -> bool:
     """Whether a node with room has room beside what is taken of it."""
     return not taken or all(free.get(name, 0) - taken.get(name, 0) >= amount for name, amount in asks)
+
+
+def pods_left(asks: Iterable[tuple[str, int]], free: Amounts, taken: Amounts) -> int:
+    """For how many Pods of these requests a node has room beside what is taken of it. Below 0: too much is taken."""
+    left = ANY_NUMBER
+    for name, amount in asks:
+        left = min(left, (free.get(name, 0) - taken.get(name, 0)) // amount)
+    return left
 
 
 def more(counts: Mapping[K, int], key: K, count: int) -> dict[K, int]:

@@ -35,6 +35,7 @@ class RoomIndex:
         self._levels: dict[int, LevelIndex] = {}
         self._changed: set[str] = set()
         self._reserved = reserved or ReservedRoom("", "")
+        self._is_reserving = reserved is not None
         self._sizes = KnownSizes()
         self._last: RoomView | None = None
 
@@ -99,6 +100,7 @@ class RoomIndex:
             start=last.start + most if last else 0,
             sizes=self._sizes,
             targets=self._reserved.tasks(),
+            reservations=self._reserved.active() if self._is_reserving else None,
             levels={threshold: level.copy() for threshold, level in self._levels.items()},
         )
 

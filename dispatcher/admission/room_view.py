@@ -19,6 +19,7 @@ from msgspec import Struct
 from dispatcher.model.amounts import Amounts, less, written
 from dispatcher.model.cluster import Node, PriorityClass
 from dispatcher.model.needs import OF_THE_MOMENT, PodNeeds, Taint, is_selected, untolerated
+from dispatcher.model.reservations import Reservation
 
 KUBE_SCHEDULER: Final = frozenset({"", "default-scheduler"})
 EVERY_POD: Final = -(2**31)
@@ -102,6 +103,7 @@ class RoomView(Struct, frozen=True):
     start: where a search begins.
     sizes: what is known of the nodes' sizes. It outlives the moment, because sizes seldom change.
     targets: tasks for which something is reserved. Room does not hold them.
+    reservations: NodeReservations whose amounts are in `asked`; None: they are not watched.
     levels: by threshold.
     found: nodes with room, by needs.
     reasons: answers of `why_not`.
@@ -115,6 +117,7 @@ class RoomView(Struct, frozen=True):
     start: int = 0
     sizes: KnownSizes = msgspec.field(default_factory=KnownSizes)
     targets: Set[int] = frozenset()
+    reservations: Sequence[Reservation] | None = None
     levels: dict[int, LevelOfRoom] = {}
     found: dict[PodNeeds, "Found"] = {}
     reasons: dict[PodNeeds, tuple[bool, str]] = {}

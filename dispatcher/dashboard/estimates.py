@@ -1,10 +1,12 @@
 """Remembers the estimates that people were told, and counts how many came true."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Final, Protocol
 
+from dispatcher.dashboard.view import EstimateRecord
 from dispatcher.explain.estimate import Estimate
 from dispatcher.model.tasks import TERMINAL, Task
 from dispatcher.runtime.metrics import ESTIMATE_HITS
@@ -28,6 +30,12 @@ class Estimates:
     def __init__(self, rows: Callable[[], AbstractAsyncContextManager[StartedRows]]) -> None:
         self._rows = rows
         self._told: dict[int, tuple[int, Estimate]] = {}
+        self._came_of = Counter[str]()
+
+    @property
+    def record(self) -> EstimateRecord:
+        """How many came true."""
+        return EstimateRecord(**self._came_of)
 
     def note(self, task_id: int, attempt: int, estimate: Estimate | None) -> None:
         if estimate is not None and len(self._told) < MOST:
@@ -38,22 +46,23 @@ class Estimates:
         if self._told:
             async with self._rows() as rows:
                 tasks = await rows.tasks(sorted(self._told))
-            self._told = {id_: one for id_, one in self._told.items() if is_open(tasks.get(id_), *one, rows.now)}
+            found = {id_: outcome(tasks.get(id_), *one, rows.now) for id_, one in self._told.items()}
+            self._told = {id_: one for id_, one in self._told.items() if found[id_] is None}
+            for came_of in filter(None, found.values()):
+                ESTIMATE_HITS.labels(came_of).inc()
+                self._came_of[came_of] += 1
         return LOOK_SECONDS
 
 
-def is_open(task: Task | None, attempt: int, estimate: Estimate, now: datetime) -> bool:
-    """Whether it is too early to tell what became of an estimate. If it is not, counts it."""
+def outcome(task: Task | None, attempt: int, estimate: Estimate, now: datetime) -> str | None:
+    """Whether a row started in time: hit, early or late. None: it is too early to tell. Empty: nobody will know."""
     if task is None or task.attempt != attempt or (task.status in TERMINAL and task.started_at is None):
-        return False  # the row will not start in this attempt any more
-    outcome = judge(estimate, task.started_at, now)
-    if outcome:
-        ESTIMATE_HITS.labels(outcome).inc()
-    return not outcome
+        return ""  # the row will not start in this attempt any more
+    return judge(estimate, task.started_at, now) or None
 
 
 def judge(estimate: Estimate, started_at: datetime | None, now: datetime) -> str:
-    """What became of an estimate; empty: it is too early to tell."""
+    """Whether the start was in the range: hit, early or late. Empty: it is too early to tell."""
     if started_at is None:
         return "late" if now > estimate.latest else ""
     if started_at < estimate.earliest:

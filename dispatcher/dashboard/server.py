@@ -1,109 +1,148 @@
-"""The JSON API. It answers GET and HEAD, changes nothing, and holds no env, payload, result or key of a row."""
+"""Serves the dashboard and its JSON API. It answers GET and HEAD, and changes nothing.
 
-import re
+It shows no env, payload, result or key of a row.
+"""
+
+import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from dispatcher import __version__
-from dispatcher.dashboard.asking import Asking, NotYet
-from dispatcher.dashboard.openapi import API, Fault, openapi
-from dispatcher.dashboard.overview import Overview
-from dispatcher.explain.status import InstallationStatus
-from dispatcher.model.errors import DatabaseError
-from dispatcher.model.history import Wanted
-from dispatcher.runtime.listening import listen
+from dispatcher.dashboard.addresses import ADDRESSES, API, Address, Fault
+from dispatcher.dashboard.answers import Answers, Asked, Refusal
+from dispatcher.dashboard.openapi import openapi
+from dispatcher.dashboard.pacing import LONGEST_WAIT, Pacing, Timed
+from dispatcher.dashboard.pages import STATIC, Pages
+from dispatcher.runtime.clock import elapsed
+from dispatcher.runtime.listening import BoundedRunner, listen
 
-LARGEST_ID: Final = 2**63 - 1
-AN_ID: Final = re.compile(r"[1-9][0-9]{0,18}")
+REFUSED: Final = "refused.html"
+MOST_AT_ONCE: Final = 16
+"""Requests that are answered at the same time. All of them share one connection to the database."""
+ANSWER_SECONDS: Final = 10
+"""A statement may take 5 s, and others may stand before it."""
+KEPT_SECONDS: Final = 3600
+MOST_CONNECTIONS: Final = 200
+HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+"""Of every answer. Pages hold no inline script or style."""
 
 
-class Api:
-    def __init__(self, asking: Asking, overview: Overview) -> None:
-        self._asking = asking
-        self._overview = overview
+class Dashboard:
+    """The HTTP server. `prefix`: paths are answered with it and without it, as some proxies cut it off."""
+
+    def __init__(
+        self, answers: Answers, pages: Pages, prefix: str = "", answer_seconds: float = ANSWER_SECONDS
+    ) -> None:  # fmt: skip
+        self._answers = answers
+        self._pages = pages
+        self._prefix = prefix
+        self._answer_seconds = answer_seconds
+        self._pacing = Pacing()
+        self._places = asyncio.Semaphore(MOST_AT_ONCE)
 
     def app(self) -> web.Application:
-        app = web.Application(client_max_size=1024)
-        app.add_routes([
-            web.get(f"{API}/tasks", self.tasks),
-            web.get(f"{API}/tasks/{{id}}/explain", self.explain),
-            web.get(f"{API}/status", self.status),
-            web.get(f"{API}/queues", self.queues),
-            web.get(f"{API}/queues/{{name}}", self.queue),
-            web.get(f"{API}/nodes", self.nodes),
-            web.get(f"{API}/openapi.json", self.openapi),
-        ])  # fmt: skip
+        app = web.Application(client_max_size=1024, middlewares=[self.paced])
+        for before in dict.fromkeys(("", self._prefix)):
+            for path, address in ADDRESSES.items():
+                app.router.add_get(before + API + path, self.as_json(path))
+                if address.page:
+                    app.router.add_get(before + address.page, self.as_page(path, address))
+            app.router.add_get(f"{before}{API}/openapi.json", self.openapi)
+            app.router.add_get(f"{before}/static/{{name}}", self.static)
+        app.on_response_prepare.append(secured)
         return app
 
-    async def explain(self, request: web.Request) -> web.Response:
-        written = request.match_info["id"]
-        if AN_ID.fullmatch(written) is None or int(written) > LARGEST_ID:
-            return answer(Fault(f"{written[:40]!r} is no id of a row: give a whole number from 1 to {LARGEST_ID}"), 400)
-        try:
-            found = await self._asking.explain(int(written))
-        except (NotYet, DatabaseError) as fault:
-            return answer(Fault(str(fault)), 503)
-        if found is None:
-            return answer(Fault(f"there is no row {written}: it never was, or it was deleted after its retention"), 404)
-        return answer(found)
+    def as_json(self, path: str) -> Handler:
+        async def answer(request: web.Request) -> web.Response:
+            found = await self._answers.find(path, asked_of(request))
+            if isinstance(found, Refusal):
+                return in_json(Fault(found.error), found.status)
+            return in_json(found)
 
-    async def tasks(self, request: web.Request) -> web.Response:
-        try:
-            wanted = msgspec.convert(dict(request.query), Wanted, strict=False)
-        except msgspec.ValidationError as fault:
-            return answer(Fault(f"{fault}; the filters are {', '.join(Wanted.__struct_fields__)}"[:500]), 400)
-        try:
-            return answer(await self._asking.page(wanted))
-        except (NotYet, DatabaseError) as fault:
-            return answer(Fault(str(fault)), 503)
+        return answer
 
-    async def nodes(self, _: web.Request) -> web.Response:
-        try:
-            found = self._asking.nodes()
-        except NotYet as fault:
-            return answer(Fault(str(fault)), 503)
-        return answer(Fault("no node is watched: CHECK_ROOM is false"), 404) if found is None else answer(found)
+    def as_page(self, path: str, address: Address) -> Handler:
+        async def answer(request: web.Request) -> web.Response:
+            began, asked = elapsed(), asked_of(request)
+            found = await self._answers.find(path, asked)
+            read, status = elapsed(), found.status if isinstance(found, Refusal) else 200
+            template = REFUSED if isinstance(found, Refusal) else address.template
+            twin = API + path.replace("{" + address.path + "}", asked.path) if address.path else API + path
+            text = self._pages.write(template, found, asked, twin)
+            timing = f"read;dur={(read - began) * 1000:.1f}, write;dur={(elapsed() - read) * 1000:.1f}"
+            headers = {"Cache-Control": "no-store", "Server-Timing": timing}
+            return web.Response(text=text, status=status, content_type="text/html", headers=headers)
+
+        return answer
 
     async def openapi(self, _: web.Request) -> web.Response:
-        return answer(openapi(__version__))
+        return in_json(openapi(__version__))
 
-    async def status(self, _: web.Request) -> web.Response:
-        found = await self._status()
-        return answer(found, 503 if isinstance(found, Fault) else 200)
+    async def static(self, request: web.Request) -> web.Response:
+        file = STATIC.get(request.match_info["name"])
+        if file is None:
+            raise web.HTTPNotFound
+        headers = {"Cache-Control": f"max-age={KEPT_SECONDS}"}
+        return web.Response(body=file.body, content_type=file.kind, charset="utf-8", headers=headers)
 
-    async def queues(self, _: web.Request) -> web.Response:
-        found = await self._status()
-        return answer(found, 503) if isinstance(found, Fault) else answer(found.queues)
-
-    async def queue(self, request: web.Request) -> web.Response:
-        found, name = await self._status(), request.match_info["name"]
-        if isinstance(found, Fault):
-            return answer(found, 503)
-        queue = next((queue for queue in found.queues if queue.queue == name), None)
-        return answer(queue) if queue else answer(Fault(f"there is no queue {name[:63]!r} in dispatch.queues"), 404)
-
-    async def _status(self) -> InstallationStatus | Fault:
+    @web.middleware
+    async def paced(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Lets each request wait for its turn. Clients that flood the server wait for their refusals, too."""
+        if not await self._has_turn():
+            raise web.HTTPTooManyRequests(text="too many requests: ask again in some seconds\n")
+        timed = Timed(handler(request), elapsed)
         try:
-            return await self._overview.status()
-        except (NotYet, DatabaseError) as fault:
-            return Fault(str(fault))
+            async with asyncio.timeout(self._answer_seconds):
+                return await timed
+        except TimeoutError as fault:
+            text = f"no answer within {self._answer_seconds:g} s: the database is slow, or many ask\n"
+            raise web.HTTPServiceUnavailable(text=text) from fault
+        finally:
+            self._pacing.charge(timed.seconds)
+            self._places.release()
+
+    async def _has_turn(self) -> bool:
+        """Waits for a place and a turn. False: both take too long."""
+        wait = self._pacing.wait(elapsed())
+        await asyncio.sleep(LONGEST_WAIT if wait is None else wait)
+        try:
+            async with asyncio.timeout(LONGEST_WAIT):
+                return wait is not None and await self._places.acquire()
+        except TimeoutError:
+            return False
 
 
-def answer(body: Any, status: int = 200) -> web.Response:
-    headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-    return web.Response(
-        body=msgspec.json.encode(body) + b"\n", status=status, content_type="application/json", headers=headers
-    )
+async def secured(_: web.Request, response: web.StreamResponse) -> None:
+    response.headers.update(HEADERS)
 
 
-async def serve(asking: Asking, overview: Overview, address: str, hosts: Sequence[str]) -> web.AppRunner:
+def asked_of(request: web.Request) -> Asked:
+    return Asked(next(iter(request.match_info.values()), ""), dict(request.query))
+
+
+def in_json(body: Any, status: int = 200) -> web.Response:
+    headers = {"Cache-Control": "no-store"}
+    written = msgspec.json.encode(body) + b"\n"
+    return web.Response(body=written, status=status, content_type="application/json", headers=headers)
+
+
+async def serve(dashboard: Dashboard, address: str, hosts: Sequence[str]) -> BoundedRunner:
     """Serves at DISPATCHER_DASHBOARD_ADDRESS, under its own names and `hosts`.
 
     Raises SettingsError if it cannot listen there.
     """
-    runner = web.AppRunner(Api(asking, overview).app(), access_log=None, shutdown_timeout=2)
+    runner = BoundedRunner(dashboard.app(), MOST_CONNECTIONS, access_log=None, shutdown_timeout=2, keepalive_timeout=30)
     await listen(runner, "DISPATCHER_DASHBOARD_ADDRESS", address, names=hosts)
     return runner

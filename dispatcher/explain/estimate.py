@@ -34,13 +34,23 @@ def estimate_start(place: int, starts: Sequence[datetime], now: datetime) -> Est
     place: from 1 on.
     starts: starts of rows of this line in the last hour, in any order.
     """
+    return estimate_by(place, telling_starts(starts, now), now)
+
+
+def telling_starts(starts: Sequence[datetime], now: datetime) -> Sequence[datetime]:
+    """The starts in their order; empty: they tell nothing of the next ones."""
     ordered = sorted(starts)
-    if place < 1 or len(ordered) < FEWEST_STARTS or stands_still(ordered, now):
+    return () if len(ordered) < FEWEST_STARTS or stands_still(ordered, now) else ordered
+
+
+def estimate_by(place: int, ordered: Sequence[datetime], now: datetime) -> Estimate | None:
+    """The same, by `telling_starts`, which serve all rows of a line."""
+    if place < 1 or not ordered:
         return None
     waits = sorted(waits_for(min(place, len(ordered) // 2), ordered))
-    scale = max(1.0, place / (len(starts) // 2))
+    scale = max(1.0, place / (len(ordered) // 2))
     shortest, longest = (waits[round(part * (len(waits) - 1))] for part in (FIRST_QUARTER, LAST_QUARTER))
-    return Estimate(now + shortest * scale, now + longest * scale, len(starts))
+    return Estimate(now + shortest * scale, now + longest * scale, len(ordered))
 
 
 def stands_still(starts: Sequence[datetime], now: datetime) -> bool:

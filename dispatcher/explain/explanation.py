@@ -113,11 +113,17 @@ def nodes_for(task: Task, cycle: LastCycle) -> Sequence[NodeGroup]:
 
 
 def estimate_of(facts: RowFacts, reason: HoldReason, now: datetime) -> Estimate | None:
-    """When the row will start, if that takes nothing but time. For room, rows of its kind stand in the line alone."""
+    """When the row will start, if that takes nothing but time."""
+    starts = [start.at for start in facts.starts if start.is_alike or reason not in OF_ROOM]
+    place = place_for(facts.line, reason)
+    return None if place is None else estimate_start(place, starts, now)
+
+
+def place_for(line: Line, reason: HoldReason) -> int | None:
+    """The place by which a start is estimated: for room, among the rows of its kind. None: it takes more than time."""
     if reason in OF_ROOM:
-        return estimate_start(facts.line.alike + 1, [start.at for start in facts.starts if start.is_alike], now)
-    place = facts.line.before + 1
-    return estimate_start(place, [start.at for start in facts.starts], now) if reason in OF_TIME else None
+        return line.alike + 1
+    return line.before + 1 if reason in OF_TIME else None
 
 
 def explain_row(task: Task, cycle: LastCycle, line: Line) -> Explanation:

@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+import msgspec
 from msgspec import Struct
 
 from dispatcher.admission.last_cycle import LastCycle
 from dispatcher.explain.explanation import what_holds
 from dispatcher.explain.reasons import Cause, cause_of
-from dispatcher.model.history import ListedTask, Wanted
+from dispatcher.model.history import MOST_MATCHING, Found, ListedTask, Wanted
 from dispatcher.model.tasks import Task
 from dispatcher.model.verdicts import Hold, HoldReason
 
@@ -18,6 +19,7 @@ class ListedRow(Struct, frozen=True, kw_only=True):
 
     reason, message: why it waits; None: it does not wait.
     error: why it failed, or what its last run reported; the first 300 characters.
+    progress, note: how much is done, from 0 to 1, and what it does, as its newest container says.
     """
 
     task: int
@@ -34,6 +36,9 @@ class ListedRow(Struct, frozen=True, kw_only=True):
     reason: HoldReason | None
     message: str | None
     error: str | None
+    batch: str | None = None
+    progress: float | None = None
+    note: str | None = None
 
 
 class Page(Struct, frozen=True):
@@ -41,11 +46,17 @@ class Page(Struct, frozen=True):
 
     as_of: time of the cycle that gave the reasons.
     next_after: `after` of the next page; None: this is the last one.
+    matching: number of rows that match, from the first row of this page on, counted up to 10,000.
+    more_match: whether there are more than were counted.
+    looked_to: older rows than this one were not looked at, and may match; the next page looks at them. None: all were.
     """
 
     as_of: datetime
     tasks: Sequence[ListedRow]
     next_after: int | None
+    matching: int = 0
+    more_match: bool = False
+    looked_to: int | None = None
 
 
 def ids_for(wanted: Wanted, cycle: LastCycle) -> list[int] | None:
@@ -55,10 +66,29 @@ def ids_for(wanted: Wanted, cycle: LastCycle) -> list[int] | None:
     return [id_ for id_, told in cycle.told.items() if told.hold.reason is wanted.reason]
 
 
-def page_of(rows: Sequence[ListedTask], tasks: Mapping[int, Task], wanted: Wanted, cycle: LastCycle) -> Page:
+def labels_of(wanted: Wanted) -> str | None:
+    """The label that is asked for, as JSON; None: none is. Raises ValueError with what is wrong."""
+    if wanted.label is None:
+        return None
+    name, sign, value = wanted.label.partition("=")
+    if not name or not sign:
+        raise ValueError(f"label is {wanted.label[:80]!r}: write NAME=VALUE, as the row has it in tasks.labels")
+    return msgspec.json.encode({name: value}).decode()
+
+
+def page_of(
+    rows: Sequence[ListedTask], tasks: Mapping[int, Task], found: Found, wanted: Wanted, cycle: LastCycle
+) -> Page:
     """The page. `tasks`: the same rows as the gates judge them."""
-    found = [listed(row, why_waits(tasks.get(row.id), cycle)) for row in rows]
-    return Page(cycle.at, found, rows[-1].id if len(rows) == wanted.limit else None)
+    return Page(
+        cycle.at, [listed(row, why_waits(tasks.get(row.id), cycle)) for row in rows], next_after(found, wanted.limit),
+        min(found.matching, MOST_MATCHING), found.matching > MOST_MATCHING, found.looked_to,
+    )  # fmt: skip
+
+
+def next_after(found: Found, limit: int) -> int | None:
+    """Where the next page begins: after this page if more rows match, else after all rows that were looked at."""
+    return found.ids[-1] if found.matching > limit else found.looked_to
 
 
 def why_waits(task: Task | None, cycle: LastCycle) -> Cause | None:
@@ -72,5 +102,6 @@ def listed(row: ListedTask, cause: Cause | None) -> ListedRow:
         task=row.id, queue=row.queue, status=row.status, attempt=row.attempt, priority=row.priority,
         template=row.template, submitted_by=row.submitted_by, created_at=row.created_at, run_at=row.run_at,
         started_at=row.started_at, finished_at=row.finished_at, reason=cause.reason if cause else None,
-        message=cause.message if cause else None, error=row.error,
+        message=cause.message if cause else None, error=row.error, batch=row.batch,
+        progress=row.progress, note=row.note,
     )  # fmt: skip

@@ -11,7 +11,7 @@ from dispatcher.admission.room_view import EVERY_POD, free_for
 from dispatcher.explain.room_ends import PodLimit, fits_at
 from dispatcher.model.amounts import NOTHING, Amounts, less, written
 from dispatcher.model.cluster import Node
-from dispatcher.model.needs import CORDON_KEY, OF_THE_MOMENT, REFUSING, PodNeeds, is_selected, untolerated
+from dispatcher.model.needs import CORDON_KEY, OF_THE_MOMENT, PodNeeds, is_selected, untolerated
 
 MOST_EXAMPLES: Final = 3
 MOST_GROUPS: Final = 10
@@ -36,26 +36,6 @@ class NodeGroup(Struct, frozen=True):
     until: datetime | None = None
 
 
-class NodeStatus(Struct, frozen=True):
-    """One node, as rows see it.
-
-    ready: whether its kubelet reports.
-    cordoned: whether somebody keeps new Pods from it.
-    taints: its other taints that refuse Pods.
-    size: what it has for Pods, as quantities.
-    free: what no Pod asks for, and what no launch that is under way will take; as quantities.
-    kept_for: the row that it is kept for; None: it is not kept.
-    """
-
-    name: str
-    ready: bool
-    cordoned: bool
-    taints: Sequence[str]
-    size: Mapping[str, str]
-    free: Mapping[str, str]
-    kept_for: int | None
-
-
 class Answer(Struct, frozen=True):
     """Why one node has no room. `resource`: of what it has too little; empty: that is not the reason."""
 
@@ -71,21 +51,53 @@ def group_nodes(needs: PodNeeds, room: Room, task_id: int, limits: Limits = NO_L
     threshold = room.view.threshold(needs)
     if threshold is None:
         return []
-    names, most = dict[Answer, list[str]](), dict[Answer, int]()
-    until: dict[Answer, datetime] = {}
+    groups = Groups(needs)
     for name, node in room.view.nodes.items():
         is_open, free = room.closed.get(name, task_id) == task_id, free_of(node, room, threshold)
         found, amount = answer(needs, node, free, is_open)
-        names.setdefault(found, []).append(name)
-        most[found] = max(most.get(found, 0), amount)
-        if found.why == FULL and name in limits and (at := fits_at(needs, free, limits[name])):
-            until[found] = min(at, until.get(found, at))
-    groups = [
-        NodeGroup(len(of), in_words(one, most[one], needs), of[:MOST_EXAMPLES], until.get(one))
-        for one, of in names.items()
-    ]
-    ordered = sorted(groups, key=lambda group: (-group.count, group.why))
-    return [*ordered[:MOST_GROUPS], *rest(ordered[MOST_GROUPS:])]
+        is_limited = found.why == FULL and name in limits
+        groups.add(name, found, amount, fits_at(needs, free, limits[name]) if is_limited else None)
+    return groups.listed()
+
+
+class Members(Struct):
+    """Nodes with one answer, while they are collected. `most`, `until`: the best of them."""
+
+    names: list[str]
+    most: int = 0
+    until: datetime | None = None
+
+
+class Groups:
+    """Nodes, collected by their answer to a Pod."""
+
+    def __init__(self, needs: PodNeeds) -> None:
+        self._needs = needs
+        self._found: dict[Answer, Members] = {}
+
+    def add(self, name: str, found: Answer, amount: int, until: datetime | None = None) -> None:
+        """`amount`: what the node has of the resource that it has too little of. `until`: when it has room again."""
+        members = self._found.get(found)
+        if members is None:
+            members = self._found[found] = Members([])
+        members.names.append(name)
+        members.most = max(members.most, amount)
+        if until is not None:
+            members.until = until if members.until is None else min(until, members.until)
+
+    def add_all(self, names: list[str], found: Answer) -> None:
+        """Adds nodes with an answer that names no resource."""
+        if names:
+            self._found[found] = Members(names)
+
+    def listed(self) -> list[NodeGroup]:
+        """The largest group first."""
+        groups = [
+            NodeGroup(len(of.names), in_words(one, of.most, self._needs), of.names[:MOST_EXAMPLES], of.until)
+            for one, of in self._found.items()
+        ]
+        ordered = sorted(groups, key=lambda group: (-group.count, group.why))
+        return [*ordered[:MOST_GROUPS], *rest(ordered[MOST_GROUPS:])]
 
 
 def free_of(node: Node, room: Room, threshold: int) -> Amounts:
@@ -100,6 +112,11 @@ def answer(needs: PodNeeds, node: Node, free: Amounts, is_open: bool) -> tuple[A
         return Answer("not allowed by node selector or node affinity"), 0
     if (taint := untolerated(node.taints, needs.tolerations)) is not None:
         return Answer(of_taint(taint.key)), 0
+    return room_answer(needs, node, free, is_open)
+
+
+def room_answer(needs: PodNeeds, node: Node, free: Amounts, is_open: bool) -> tuple[Answer, int]:
+    """The same of a node that the Pod may have."""
     if lacks := lacking(needs, node.size):
         return Answer("too small", lacks), node.size.get(lacks, 0)
     if not is_open:
@@ -117,7 +134,10 @@ def of_taint(key: str) -> str:
 
 def lacking(needs: PodNeeds, amounts: Amounts) -> str:
     """The first resource of which there is too little; empty: there is enough."""
-    return next((resource for resource, asked in needs.asks if amounts.get(resource, 0) < asked), "")
+    for resource, asked in needs.asks:
+        if amounts.get(resource, 0) < asked:
+            return resource
+    return ""
 
 
 def in_words(found: Answer, amount: int, needs: PodNeeds) -> str:
@@ -133,23 +153,6 @@ def rest(groups: Sequence[NodeGroup]) -> Iterator[NodeGroup]:
         yield NodeGroup(sum(group.count for group in groups), "other answers", groups[0].examples)
 
 
-def node_statuses(room: Room) -> list[NodeStatus]:
-    """All nodes by name."""
-    return [node_status(node, room) for _, node in sorted(room.view.nodes.items())]
-
-
-def node_status(node: Node, room: Room) -> NodeStatus:
-    taints = [taint.key for taint in node.taints if taint.effect in REFUSING]
-    return NodeStatus(
-        name=node.name,
-        ready=node.ready,
-        cordoned=CORDON_KEY in taints,
-        taints=[key for key in taints if key != CORDON_KEY],
-        size=quantities(node.size),
-        free=quantities(free_of(node, room, EVERY_POD)),
-        kept_for=room.closed.get(node.name),
-    )
-
-
-def quantities(amounts: Amounts) -> dict[str, str]:
-    return {name: written(name, max(0, amount)) for name, amount in amounts.items()}
+def free_nodes(room: Room) -> list[tuple[Node, Amounts]]:
+    """All nodes by name, each with what is free on it."""
+    return [(node, free_of(node, room, EVERY_POD)) for _, node in sorted(room.view.nodes.items())]

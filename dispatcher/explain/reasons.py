@@ -77,7 +77,7 @@ ADVICE: Final[Mapping[HoldReason, Advice]] = MappingProxyType(
         HoldReason.POISON: Advice(
             "the API server refuses its Job",
             Turn.AUTHOR,
-            "change the template or the row so that the API server accepts the Job",
+            "correct the template, or cancel the row and insert one whose Job the API server accepts",
         ),
         HoldReason.EXITED_WITHOUT_REPORT: Advice(
             "its container ended, and did not say what became of the row",
@@ -92,12 +92,12 @@ ADVICE: Final[Mapping[HoldReason, Advice]] = MappingProxyType(
         HoldReason.FAILURES_EXHAUSTED: Advice(
             "it failed as often as it may",
             Turn.SUBMITTER,
-            "look at the errors of its runs; then task_retry",
+            "look at the errors of its runs in task_history; then task_retry",
         ),
         HoldReason.FINISHING: Advice(
             "its container is ending",
             Turn.NOBODY,
-            "nothing: its container is ending",
+            "nothing: the row goes on when the Job of that container has ended",
         ),
         HoldReason.BACKOFF: Advice(
             "it pauses after a launch that failed",
@@ -110,7 +110,7 @@ ADVICE: Final[Mapping[HoldReason, Advice]] = MappingProxyType(
             "correct the image or the template; until a launch starts, they are tried one at a time",
         ),
         HoldReason.LAUNCHED: Advice(
-            "its Job exists, and its container has not started",
+            "its Job exists, and its container has not reported its start",
             Turn.CLUSTER,
             "nothing, or look at its Pod: kubectl describe tells what it waits for",
         ),
@@ -165,14 +165,14 @@ ADVICE: Final[Mapping[HoldReason, Advice]] = MappingProxyType(
             "nothing: launches go on within a second",
         ),
         HoldReason.NEXT_CYCLE: Advice(
-            "the next cycle judges it",
+            "the dispatcher has not come to it yet",
             Turn.NOBODY,
-            "nothing: the row is judged within a second",
+            "nothing: the dispatcher looks at it within a second",
         ),
         HoldReason.IN_LINE: Advice(
             "other rows come first",
             Turn.NOBODY,
-            "nothing: rows before it come first",
+            "nothing, or give the row a lower number by task_set_priority",
         ),
     }
 )

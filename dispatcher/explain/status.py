@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Final
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from dispatcher.admission.last_cycle import LastCycle, Told
 from dispatcher.explain.counting import count_reasons, rest_hold
@@ -105,6 +105,7 @@ class InstallationStatus(Struct, frozen=True, kw_only=True):
     queues_left_out: queues that the ConfigMap has no room for.
     parked: number of parked rows that were judged.
     parked_rows: the first of them.
+    templates_differ: templates that the janitor does not have alike. INSERT is judged by the janitor's.
     """
 
     installation: str
@@ -123,6 +124,7 @@ class InstallationStatus(Struct, frozen=True, kw_only=True):
     parked: int
     parked_rows: Sequence[ParkedRow]
     queues_left_out: int = 0
+    templates_differ: Sequence[str] = field(default_factory=list)
 
 
 def build_status(
@@ -155,12 +157,13 @@ def build_status(
 def queue_status(count: QueueCount, cycle: LastCycle, reasons: Mapping[HoldReason, int]) -> QueueStatus:
     name, snapshot = count.queue, cycle.snapshot
     queue = snapshot.queues.get(name, Queue(name))
+    waiting, oldest = sum(reasons.values()), count.oldest
     paused = queue.paused_until if queue.paused_until and queue.paused_until > cycle.at else None
     return QueueStatus(
         queue=name,
-        waiting=sum(reasons.values()),
+        waiting=waiting,
         reasons=reasons,
-        oldest_wait_seconds=max(0.0, (cycle.at - count.oldest).total_seconds()) if count.oldest else None,
+        oldest_wait_seconds=max(0.0, (cycle.at - oldest).total_seconds()) if oldest and waiting else None,
         in_flight=snapshot.load.by_queue.get(name, 0),
         max_jobs=queue.max_jobs,
         weight=queue.weight,

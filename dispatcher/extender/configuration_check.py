@@ -22,20 +22,23 @@ ENOUGH_CALLS: Final = 20
 TURNS: Final = 3
 TURNS_WITHIN_SECONDS: Final = 60
 REMEMBERED: Final = 16
+STANDS_SECONDS: Final = 600
+"""A fault ends so long after the last call that shows it, so that a mended configuration needs no restart here."""
 Peer = tuple[str, int]
 
 
 class ConfigurationCheck:
-    """Learns of each call. `faults`: the keys of FAULTS that were found."""
+    """Learns of each call. `faults`: the keys of FAULTS that calls of the last STANDS_SECONDS showed."""
 
     def __init__(self) -> None:
         self.faults: frozenset[str] = frozenset()
+        self._shown: dict[str, float] = {}
         self._calls = {"filter": 0, "prioritize": 0}
         self._peers: deque[Peer] = deque(maxlen=REMEMBERED)
         self._turns: deque[float] = deque(maxlen=TURNS)
 
     def hear(self, verb: str, peer: Peer, now: float, *, has_choice: bool, is_cached: bool) -> frozenset[str]:
-        """Returns new faults. `has_choice`: the call has several nodes; kube-scheduler scores no single node."""
+        """Returns new faults. `has_choice`: there are several nodes, because kube-scheduler scores no single node."""
         found = set() if is_cached else {UNCACHED}
         if verb in self._calls and has_choice:
             self._calls[verb] += 1
@@ -44,9 +47,10 @@ class ConfigurationCheck:
                 found.add(fault)
         if self._are_two(peer, now):
             found.add(TWO_CALLERS)
-        new = frozenset(found) - self.faults
-        self.faults |= new
-        return new
+        self._shown |= dict.fromkeys(found, now)
+        before = self.faults
+        self.faults = frozenset(fault for fault, at in self._shown.items() if now - at < STANDS_SECONDS)
+        return self.faults - before
 
     def _are_two(self, peer: Peer, now: float) -> bool:
         """True if two connections take turns. A single scheduler may replace its connection, but does not return."""

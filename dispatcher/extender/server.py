@@ -11,7 +11,7 @@ No request ends the process. No body is ever logged, because it holds environmen
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
@@ -81,6 +81,7 @@ class Extender:
         self._node_filter = node_filter
         self._clock = clock
         self._configuration = ConfigurationCheck()
+        report_faults(self._configuration.faults)
         self._bodies = Bodies()
         self._under_way = 0
         self._idle = asyncio.Event()
@@ -193,11 +194,19 @@ class Extender:
             check_names(call.body)
         names = read_names(asked)
         has_choice = len(names) > 1
+        before = self._configuration.faults
         new = self._configuration.hear(verb, call.peer, self._clock(), has_choice=has_choice, is_cached=asked.is_cached)
+        if self._configuration.faults != before:
+            report_faults(self._configuration.faults)
         for fault in new:
-            EXTENDER_CONFIG_FAULTS.labels(fault).set(1)
             log.warning("kube-scheduler's configuration", fault=fault, says=FAULTS[fault])
         return names
+
+
+def report_faults(faults: Set[str]) -> None:
+    """Sets the gauge of each fault of the configuration."""
+    for fault in FAULTS:
+        EXTENDER_CONFIG_FAULTS.labels(fault).set(fault in faults)
 
 
 def outcome_of(fault: Exception) -> tuple[int, str]:

@@ -12,12 +12,15 @@ from typing import Any, Final
 import structlog
 
 from dispatcher.jobs.needs import NOT_PLACED, PlacedBy
+from dispatcher.jobs.offered import offered_templates
 from dispatcher.jobs.overrides import judge_kind
 from dispatcher.jobs.templates import Template, judge_template, parse_template
 from dispatcher.model.errors import TemplateError
 from dispatcher.model.launches import Offer
 from dispatcher.model.tasks import Kind
+from dispatcher.model.templates import OfferedTemplate
 from dispatcher.model.verdicts import Hold
+from dispatcher.runtime.clock import elapsed
 from dispatcher.settings.definition import JobSettings
 
 log = structlog.get_logger(component="jobs.catalog")
@@ -26,11 +29,15 @@ MOST_KINDS: Final = 100_000
 
 
 class Catalog:
-    """Templates by name, and the offer for each kind of row. A template that is a string is the fault of its file."""
+    """Templates by name, and the offer for each kind of row. A template that is a string is the fault of its file.
+
+    looked_at: monotonic seconds of the last look at the files that found them readable.
+    """
 
     def __init__(self, settings: JobSettings, passed: frozenset[str], placed_by: PlacedBy = NOT_PLACED) -> None:
         self.templates: Mapping[str, Template | str] = {}
         self.fault = ""
+        self.looked_at = float("-inf")
         self._settings = settings
         self._passed = passed
         self._placed_by = placed_by
@@ -45,7 +52,7 @@ class Catalog:
             self.fault = f"TEMPLATES_DIR: {fault}"
             self.templates, self._offers, self._stamp = {}, {}, None
             return False
-        self.fault = ""
+        self.fault, self.looked_at = "", elapsed()
         if files == self._stamp:
             return False
         self._stamp = files
@@ -66,6 +73,10 @@ class Catalog:
 
     def known_offer(self, digest: bytes) -> Offer | Hold | None:
         return self._offers.get(digest)
+
+    def offered(self) -> list[OfferedTemplate]:
+        """What the templates let rows set, for the table by which INSERT judges rows."""
+        return offered_templates(self.templates, self._passed)
 
 
 def find_files(folder: str | None) -> dict[Path, tuple[int, int]]:
@@ -106,7 +117,7 @@ def built_in(settings: JobSettings) -> dict[str, Template | str]:
     pod = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}, "runAsNonRoot": settings.run_as_non_root},
         "containers": [container],
     }
     manifest = {

@@ -6,7 +6,7 @@ The result is a new list in a fixed order, so that a repeated create sends the s
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
@@ -53,20 +53,24 @@ def pass_env(environ: Mapping[str, str], globs: Iterable[str]) -> dict[str, str]
 
 def check_env_names(names: Iterable[str], opened: frozenset[str], taken: frozenset[str]) -> str:
     """Why a row may not set these names; empty: it may. `taken`: names that PASS_ENV or the template sets."""
+    return next(env_denials(names, opened, taken), "")
+
+
+def env_denials(names: Iterable[str], opened: frozenset[str], taken: frozenset[str]) -> Iterator[str]:
+    """Why a row may not set these names: a reason for each that it may not."""
     for name in sorted(names):
         if not ENV_NAME.fullmatch(name):
-            return "env has an illegal name"
-        if is_closed(name):
-            return f"env.{name} is closed to rows"
-        if f"env.{name}" in opened:
+            yield "env has an illegal name"
+        elif is_closed(name):
+            yield f"env.{name} is closed to rows"
+        elif f"env.{name}" in opened:
             continue
-        if is_trusted(name):
-            return f"env.{name} changes what programs run or trust: the template has to open it by name"
-        if "env" not in opened:
-            return f"the template does not open env.{name}"
-        if name in taken:
-            return f"env.{name} is set by the template or PASS_ENV, and not opened"
-    return ""
+        elif is_trusted(name):
+            yield f"env.{name} changes what programs run or trust: the template has to open it by name"
+        elif "env" not in opened:
+            yield f"the template does not open env.{name}"
+        elif name in taken:
+            yield f"env.{name} is set by the template or PASS_ENV, and not opened"
 
 
 def build_env(

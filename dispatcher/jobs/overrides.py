@@ -4,13 +4,13 @@ A kind is judged once for all its rows, so that ten thousand bad rows cost ten t
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
 import msgspec
 
-from dispatcher.jobs.env import check_env_names
+from dispatcher.jobs.env import env_denials
 from dispatcher.jobs.needs import NOT_PLACED, PlacedBy, plan_needs
 from dispatcher.jobs.templates import Template
 from dispatcher.model.launches import Offer
@@ -52,19 +52,24 @@ def judge_kind(
 
 def why_denied(kind: Kind, template: Template, passed: frozenset[str]) -> str:
     """The first bound that the kind breaks; empty: none."""
-    closed = sorted(kind.spec_names - template.opened)
-    if closed:
-        return f'template "{template.name}" does not open spec.{closed[0]}'
+    return next(denials(kind, template, passed), "")
+
+
+def denials(kind: Kind, template: Template, passed: frozenset[str]) -> Iterator[str]:
+    """The bounds that the kind breaks."""
+    for closed in sorted(kind.spec_names - template.opened):
+        yield f'template "{template.name}" does not open spec.{closed}'
     if kind.timeout_seconds is not None and kind.timeout_seconds > template.max_seconds:
-        return f"timeout_seconds {kind.timeout_seconds} is over the template's {template.max_seconds}"
-    return (
-        check_image(kind.spec.get("image"), template)
-        or check_amount("cpu", kind.spec.get("cpu"), template)
-        or check_amount("memory", kind.spec.get("memory"), template)
-        or check_machine("private_machine", kind.spec, template)
-        or check_machine("special_machine", kind.spec, template)
-        or check_env_names(kind.env_names, template.opened, template.taken | passed)
-    )
+        yield f"timeout_seconds {kind.timeout_seconds} is over the template's {template.max_seconds}"
+    opened = {name: value for name, value in kind.spec.items() if name in template.opened}
+    yield from filter(None, (
+        check_image(opened.get("image"), template),
+        check_amount("cpu", opened.get("cpu"), template),
+        check_amount("memory", opened.get("memory"), template),
+        check_machine("private_machine", opened, template),
+        check_machine("special_machine", opened, template),
+    ))  # fmt: skip
+    yield from env_denials(kind.env_names, template.opened, template.taken | passed)
 
 
 def check_image(image: str | None, template: Template) -> str:

@@ -22,7 +22,7 @@ from dispatcher.model.identity import identity_of, name_of
 from dispatcher.model.jobs import ApiAnswer, Job, Manifest
 from dispatcher.model.launches import Ask, Order
 from dispatcher.runtime.clock import Clock, elapsed
-from dispatcher.runtime.metrics import INSERT_TO_JOB, JOB_CREATES
+from dispatcher.runtime.metrics import INSERT_TO_JOB, JOB_CREATES, LAUNCHES
 
 log = structlog.get_logger(component="jobs.submit")
 
@@ -31,6 +31,7 @@ AT_A_TIME: Final = 16
 RESOLVE_AFTER_SECONDS: Final = 20
 """No POST of ours can land after this time (client and server limits together), so a GET tells the result."""
 TAKEN_AS_IT_IS: Final = frozenset({Meaning.CREATED, Meaning.UNKNOWN, Meaning.UNAUTHORIZED, Meaning.NOT_SENT})
+FIRST, AGAIN = "first", "again"
 STILL_THERE: Final = ApiAnswer(200)
 
 
@@ -58,6 +59,9 @@ class Submitter:
         self._under_way: set[asyncio.Task[None]] = set()
         self._bugs: list[BaseException] = []
         self._database_clock = BEGINNING, 0.0
+        for counter, values in ((JOB_CREATES, Meaning), (LAUNCHES, (FIRST, AGAIN))):
+            for value in values:
+                counter.labels(value)  # from 0, because Prometheus sees no increase in a series that begins at 1
 
     @property
     def installation(self) -> str:
@@ -159,7 +163,7 @@ class Submitter:
     def _report(self, result: CreateResult) -> None:
         order, answer, meaning = result.order, result.answer, result.meaning
         if result.is_made:
-            self._report_wait(order)
+            self._report_launch(order)
             log.info("launched", task=order.task.id, job=result.name, meaning=meaning)
             return
         if meaning is not Meaning.NOT_SENT:
@@ -170,8 +174,9 @@ class Submitter:
         if (hold := result.parked) is not None:
             log.warning("parked", task=order.task.id, reason=hold.reason, detail=hold.detail)
 
-    def _report_wait(self, order: Order) -> None:
-        """Observes the time that a row waited for its first Job."""
+    def _report_launch(self, order: Order) -> None:
+        """Counts the launch, and observes the time that a row waited for its first Job."""
+        LAUNCHES.labels(FIRST if order.launch.number - order.launch.unplaced == 1 else AGAIN).inc()
         if order.launch.number == 1 and not order.launch.is_repeat:
             told, at = self._database_clock
             now = told + timedelta(seconds=self._clock() - at)

@@ -97,6 +97,10 @@ class KubeClient:
         """Namespace of our ServiceAccount; None outside a cluster."""
         return self._login.own_namespace
 
+    def acting_for(self, user: str) -> "KubeClient":
+        """Another client, whose requests are judged as those of this user. The caller closes it."""
+        return KubeClient(msgspec.structs.replace(self._login, acts_for=user), self._silence)
+
     def now(self) -> datetime:
         """The time by the API server's clock."""
         return self._clock.now()
@@ -202,7 +206,8 @@ class KubeClient:
 
     async def _authorization(self, refused: bool) -> dict[str, str]:
         token = await self._login.token(refused)
-        return {"Authorization": f"Bearer {token}"} if token else {}
+        other = {"Impersonate-User": self._login.acts_for} if self._login.acts_for else {}
+        return other | ({"Authorization": f"Bearer {token}"} if token else {})
 
 
 def open_session(limit: int) -> aiohttp.ClientSession:
@@ -233,10 +238,12 @@ def seconds_of(header: str | None) -> float:
 
 
 def resource_of(path: str) -> str:
-    """The resource in a path: `jobs` in `/apis/batch/v1/namespaces/x/jobs/name`. Metrics use it as a bounded label."""
-    parts = path.split("/")
-    version = parts.index("v1") if "v1" in parts else 0
-    rest = parts[version + 1 :]
+    """The resource in a path: `jobs` in `/apis/batch/v1/namespaces/x/jobs/name`. Metrics use it as a bounded label.
+
+    A path of the API has a version behind `api`, or a group and a version behind `apis`. Other paths are `other`.
+    """
+    kind, *rest = path.strip("/").split("/")
+    rest = rest[{"api": 1, "apis": 2}.get(kind, len(rest)) :]
     if rest[:1] == ["namespaces"] and len(rest) > 2:
         return rest[2]
     return rest[0] if rest else "other"

@@ -9,7 +9,9 @@ from typing import Final
 
 from msgspec import Struct
 
+from dispatcher.model.credential_ends import certificates_end, token_end
 from dispatcher.model.errors import ClusterAway, SettingsError
+from dispatcher.runtime.metrics import CREDENTIAL_END
 from dispatcher.settings.definition import KubeSettings
 
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -27,6 +29,8 @@ class Login(Struct, frozen=True):
     """Namespace for Jobs if DISPATCHER_NAMESPACE is not set."""
     own_namespace: str | None = None
     """Namespace of our ServiceAccount; None outside a cluster."""
+    acts_for: str = ""
+    """Name of a user whom the API server judges in our place (impersonation); empty: nobody."""
 
 
 async def log_in(kube: KubeSettings) -> Login:
@@ -64,6 +68,7 @@ class TokenFile:
     async def read(self, refused: bool) -> str | None:
         if refused or time.monotonic() - self._read_at > REREAD_SECONDS:
             self._token = self._path.read_text(encoding="utf-8").strip()
+            report_token(self._token)
             self._read_at = time.monotonic()
         return self._token
 
@@ -77,6 +82,7 @@ async def from_kubeconfig(path: str | None, context: str | None) -> Login:
 
     async def load() -> None:
         await config.load_kube_config(config_file=path, context=context, client_configuration=target)
+        report_token(target.api_key.get("BearerToken", "").removeprefix("Bearer "))
 
     try:
         await load()
@@ -98,6 +104,12 @@ async def from_kubeconfig(path: str | None, context: str | None) -> Login:
     return Login(str(target.host), tls_of(target), token, str(active["context"].get("namespace") or "default"))
 
 
+def report_token(token: str) -> None:
+    """Sets the metric of the token's end. A token that tells no end has no sample."""
+    if (end := token_end(token)) is not None:
+        CREDENTIAL_END.labels("token").set(end)
+
+
 def tls_of(target: object) -> ssl.SSLContext | None:
     """TLS context of a loaded kubeconfig; None without https."""
     if not str(getattr(target, "host", "")).startswith("https"):
@@ -105,6 +117,8 @@ def tls_of(target: object) -> ssl.SSLContext | None:
     context = ssl.create_default_context(cafile=getattr(target, "ssl_ca_cert", None))
     if cert := getattr(target, "cert_file", None):
         context.load_cert_chain(cert, getattr(target, "key_file", None))
+        if ends := certificates_end(Path(cert).read_text(encoding="utf-8")):
+            CREDENTIAL_END.labels("client-certificate").set(min(ends))
     if not getattr(target, "verify_ssl", True):
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

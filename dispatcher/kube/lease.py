@@ -76,9 +76,14 @@ class Lease:
         """Number of our term, from 1; 0 if we do not lead. A cycle acts only in the term in which it looked."""
         return self._terms if self.is_trusted() else 0
 
+    def holder(self) -> str | None:
+        """Who holds the lease, as this replica read it last; None: it was not read, or a rival may take it."""
+        sight = self._sight
+        return None if sight is None or sight.is_free(self._seconds, self._clock()) else sight.record.holder
+
     def vacancy(self) -> str:
         """Why there is no leader; empty if this replica or another one leads."""
-        if self.is_trusted() or (self._sight is not None and not self._is_free(self._sight)):
+        if self.is_trusted() or self.holder() is not None:
             return ""
         return f"lease {self._object.name}: {self._fault or 'its holder is gone'}"
 
@@ -139,16 +144,13 @@ class Lease:
         """True if the lease is absent, ours, released or expired, or if its holder was removed while we lead."""
         sight = self._sight
         is_ours = sight is None or self._holds() or (self.is_trusted() and not sight.record.holder)
-        return is_ours or (sight is not None and self._is_free(sight))
+        return is_ours or (sight is not None and sight.is_free(self._seconds, self._clock()))
 
     async def _take(self) -> None:
         if self._sight is None or self._sight.record.is_gone:
             await self._write(self._object.create(self.me))
         else:
             await self._write(self._object.replace(self._sight.record, self.me))
-
-    def _is_free(self, sight: Sight) -> bool:
-        return self._clock() >= sight.free_at(self._seconds)
 
     def _holds(self) -> bool:
         return self._sight is not None and self._sight.record.holder == self.me

@@ -11,8 +11,9 @@ from dispatcher.kube.reflectors import Reflectors, faults_of
 from dispatcher.model.capacity import BoundPod
 from dispatcher.model.cluster import Node, Pod
 from dispatcher.model.identity import job_selector
-from dispatcher.model.jobs import Job
+from dispatcher.model.jobs import Job, Phase
 from dispatcher.model.snapshot import ClusterView
+from dispatcher.runtime.metrics import JOBS_ENDED
 
 NODES: Final[Resource[Node]] = Resource("nodes", "/api/v1/nodes", read_node)
 
@@ -46,6 +47,9 @@ class Mirror:
         for one in self._all:
             one.on_list(self._tell)
         self._jobs.store.on_each(self._hear)
+        self._jobs.store.on_each(count_end)
+        for phase in (Phase.COMPLETE, Phase.FAILED):
+            JOBS_ENDED.labels(phase)  # from 0, because Prometheus sees no increase in a series that begins at 1
         if self._nodes:
             self._nodes.store.on_each(self._hear)
 
@@ -105,3 +109,9 @@ class Mirror:
     def _tell(self) -> None:
         for listener in self._listeners:
             listener()
+
+
+def count_end(before: Job | None, after: Job | None) -> None:
+    """Counts the end of a Job. A Job that was finished when it was first seen may have ended long ago."""
+    if before is not None and after is not None and after.is_finished and not before.is_finished:
+        JOBS_ENDED.labels(after.phase).inc()

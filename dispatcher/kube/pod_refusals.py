@@ -75,6 +75,11 @@ class PodRefusals:
             REFUSED_PODS.labels(cause).set(sum(one.is_quota is is_quota for one in found.values()))
         return ROUND_SECONDS
 
+    def forget(self) -> None:
+        """Forgets the refusals, and ends their metric. Call it where no round follows soon."""
+        self.known = {}
+        REFUSED_PODS.clear()
+
     async def _read(self, job: Job) -> PodRefusal | None:
         about = f"involvedObject.uid={job.uid},reason=FailedCreate,type=Warning"
         reply = await self._client.request(

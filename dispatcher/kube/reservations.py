@@ -1,4 +1,4 @@
-"""NodeReservations (deploy/crd): how they are read and listed, and what the extender writes about them."""
+"""NodeReservations (deploy/chart): how they are read and listed, and what the extender writes about them."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -55,7 +55,7 @@ class WireReservation(Struct, frozen=True):
 
 
 def read_reservation(raw: bytes | msgspec.Raw) -> Reservation | None:
-    """Reads a NodeReservation. Returns None if it does not fit deploy/crd, for example if it is older than that schema.
+    """Reads a NodeReservation. Returns None if it does not fit the kind, for example if it is older than that schema.
 
     An unreadable reservation holds nothing. Failing the whole list would block every Pod.
     """

@@ -54,6 +54,10 @@ class Sight(Struct, frozen=True):
             return self.seen_at
         return self.seen_at + max(self.record.seconds, seconds)
 
+    def is_free(self, seconds: float, now: float) -> bool:
+        """Whether a rival may take the lease at `now`."""
+        return now >= self.free_at(seconds)
+
 
 def look_again(sight: Sight | None, record: Record, now: float) -> Sight:
     """The sight after `record` was read at `now`. Only a new version begins a new wait."""

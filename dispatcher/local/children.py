@@ -2,13 +2,15 @@
 
 import asyncio
 import errno
+import fcntl
 import os
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +18,9 @@ from typing import Final
 
 from dispatcher.model.errors import DispatcherError
 
+PREFIX: Final = "dispatcher-demo-"
+ALIVE: Final = "alive"
+"""A file in the run folder that is locked as long as the process that made the folder lives."""
 GUARD: Final = Path(__file__).with_name("guard.py")
 RESTARTS: Final = 3
 WITHIN_SECONDS: Final = 30
@@ -32,10 +37,12 @@ class RunFolder:
     def __init__(self) -> None:
         """Makes the folder, closed to other accounts. DispatcherError: it cannot be made."""
         try:
-            self.folder = Path(tempfile.mkdtemp(prefix="dispatcher-demo-"))
+            self.folder = Path(tempfile.mkdtemp(prefix=PREFIX))
         except OSError as fault:
             raise unwritable(fault) from fault
         (self.folder / "pids").mkdir()
+        self._alive = (self.folder / ALIVE).open("w")
+        fcntl.flock(self._alive, fcntl.LOCK_EX)
         self._command = [sys.executable, "-I", "-S", str(GUARD), str(self.folder)]
         self._guard = subprocess.Popen(  # noqa: S603  # our own file
             self._command, stdin=subprocess.PIPE, cwd="/",
@@ -45,6 +52,7 @@ class RunFolder:
 
     def close(self) -> None:
         """Returns when nothing is left. If the guard was killed, a second guard does its work."""
+        self._alive.close()
         self._guard.communicate()
         if self.folder.exists():
             subprocess.run(self._command, stdin=subprocess.DEVNULL, cwd="/", process_group=0, check=False)  # noqa: S603  # our own file
@@ -60,6 +68,25 @@ class RunFolder:
 
     def forget(self, name: str) -> None:
         (self.folder / "pids" / name).unlink(missing_ok=True)
+
+
+def living_folders() -> list[Path]:
+    """The run folders of this account whose processes live. Other accounts may make folders of such names, too."""
+    return [folder for folder in sorted(Path(tempfile.gettempdir()).glob(f"{PREFIX}*")) if is_ours_and_lives(folder)]
+
+
+def is_ours_and_lives(folder: Path) -> bool:
+    try:
+        about = folder.lstat()
+        if about.st_uid != os.geteuid() or not stat.S_ISDIR(about.st_mode) or about.st_mode & 0o022:
+            return False
+        with (folder / ALIVE).open() as alive:
+            fcntl.flock(alive, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass  # it has ended, or its guard removes it just now
+    return False
 
 
 UNWRITABLE: Final = frozenset({errno.EACCES, errno.EDQUOT, errno.EFBIG, errno.ENOSPC, errno.EPERM, errno.EROFS})
@@ -81,11 +108,27 @@ class Keeper:
         self._run_folder = run_folder
         self._tell = tell
         self._watches: list[asyncio.Task[None]] = []
+        self._running: dict[str, asyncio.subprocess.Process] = {}
+        self._starts = Counter[str]()
+        self._killed: set[str] = set()
 
     async def keep(self, name: str, start: Start) -> None:
         """Returns once the process runs. From now on it is started again when it ends."""
         process = await self._begin(name, start)
         self._watches.append(asyncio.create_task(self._watch(name, start, process)))
+
+    def kill(self, name: str) -> bool:
+        """Kills a process as a crash does. It is started again, and its end is no fault. False: it does not run now."""
+        process = self._running.get(name)
+        if process is None or process.returncode is not None:
+            return False
+        self._killed.add(name)
+        process.kill()
+        return True
+
+    def starts(self, name: str) -> int:
+        """How often the process was started."""
+        return self._starts[name]
 
     def check(self) -> None:
         """ChildFault: a process ended too often. DispatcherError: it could not be started again."""
@@ -102,6 +145,8 @@ class Keeper:
     async def _begin(self, name: str, start: Start) -> asyncio.subprocess.Process:
         process = await start()
         self._run_folder.note(name, process.pid)
+        self._running[name] = process
+        self._starts[name] += 1
         return process
 
     async def _watch(self, name: str, start: Start, process: asyncio.subprocess.Process) -> None:
@@ -109,6 +154,10 @@ class Keeper:
         while True:
             code = await process.wait()
             self._run_folder.forget(name)
+            if name in self._killed:
+                self._killed.remove(name)
+                process = await self._begin(name, start)
+                continue
             ends.append(time.monotonic())
             if len(ends) == RESTARTS and ends[-1] - ends[0] < WITHIN_SECONDS:
                 raise ChildFault(f"{name} ended {RESTARTS} times, the last time with {code}:\n{self.tail(name)}")

@@ -8,29 +8,36 @@ It waits for the end of its input, which comes after a clean end, after Ctrl-C a
 * `nodes/*/pods/*/containers/*/alive`: the pid of a shim, the process that watches one container. A shim ends its
   container first.
 
+If the file `terminal` is there, the demo was killed while it read keys. The guard then puts the terminal's state back,
+unless a shell has done so already.
+
 A process that was started but not recorded yet is in the guard's process group, which ends with the guard.
 """
 
 import contextlib
 import fcntl
+import json
 import os
 import shutil
 import signal
 import sys
+import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 PATIENCE_SECONDS = 10
+SHOW_CURSOR = "\x1b[?25h\r\n"
 POSTGRES = "postgres"
 """This process gets SIGQUIT: Postgres then ends its children and gives its shared memory back."""
 
 
 def main(folder: Path) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTTOU):
         signal.signal(number, signal.SIG_IGN)
     sys.stdin.read()
     if folder.exists():
+        free_terminal(folder / "terminal")
         end_all(folder)
         # A shim that starts after the rename finds no folder. The second pass finds a shim that started before it.
         # The new name is random: another account sees the old name, but cannot have taken the new one.
@@ -39,6 +46,23 @@ def main(folder: Path) -> None:
         shutil.rmtree(gone, ignore_errors=True)
     if os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)
+
+
+def free_terminal(file: Path) -> None:
+    """`file`: JSON with the path of the terminal, its state for keys, and its state before."""
+    with contextlib.suppress(OSError, ValueError, termios.error):  # there were no keys, or the terminal is gone
+        path, ours, before = json.loads(file.read_text())
+        with open(os.open(path, os.O_RDWR | os.O_NOCTTY), "w") as terminal:  # noqa: PTH123  # Path.open has no O_NOCTTY
+            if plain(termios.tcgetattr(terminal)) == ours:
+                termios.tcsetattr(terminal, termios.TCSANOW, before)
+                terminal.write(SHOW_CURSOR)
+
+
+def plain(state: list[object]) -> list[object]:
+    """The state of a terminal in a form that JSON keeps."""
+    *flags, signs = state
+    assert isinstance(signs, list)
+    return [*flags, [sign if isinstance(sign, int) else sign[0] for sign in signs]]
 
 
 def end_all(folder: Path) -> None:

@@ -126,6 +126,7 @@ class Postmaster:
         self.directory = home.path / name
         self.log_path = home.path / f"{name}.log"
         self.port = free_port()
+        self.settings = dict(SETTINGS)
         self._process: asyncio.subprocess.Process | None = None
 
     async def initialise(self) -> None:
@@ -143,7 +144,7 @@ class Postmaster:
     async def start(self) -> None:
         """Returns once connections are accepted. PostgresFault: it did not start; the text holds the end of its log."""
         await self._end_orphans()
-        settings = [f"--{name}={setting}" for name, setting in SETTINGS.items()]
+        settings = [f"--{name}={setting}" for name, setting in self.settings.items()]
         command = ["-D", str(self.directory), "-p", str(self.port), *settings]
         with self.log_path.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
@@ -258,6 +259,17 @@ def has_name(number: int) -> bool:
             find(number)
             return True
     return False
+
+
+def is_free(port: int) -> bool:
+    """Whether a server may listen on this loopback port. Old connections to it do not count."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def free_port() -> int:

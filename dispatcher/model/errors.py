@@ -15,6 +15,11 @@
 Adapters translate exceptions of drivers once, with `from`. Other code never sees a driver's exception.
 """
 
+from typing import Final, NamedTuple
+
+MOST_TOLD: Final = 5
+"""So many faults of a template are in one message, which is the reason of its rows."""
+
 
 class DispatcherError(Exception):
     """Base of all faults that we raise."""
@@ -28,8 +33,26 @@ class SettingsError(DispatcherError):
         self.faults = faults
 
 
+class Fault(NamedTuple):
+    """One fault of a template.
+
+    path: keys and indexes that lead to the place in the manifest.
+    words: field, value and rule.
+    line: line of the file, for a text that cannot be read as YAML; 0: the path says where.
+    """
+
+    path: tuple[str | int, ...]
+    words: str
+    line: int = 0
+
+
 class TemplateError(DispatcherError):
-    """A manifest that cannot serve as a template; the message names field, value and rule."""
+    """A manifest that cannot serve as a template. The message has the first faults, `faults` has all of them."""
+
+    def __init__(self, *faults: Fault, of: str = "") -> None:
+        more = f"; and {len(faults) - MOST_TOLD} more" if len(faults) > MOST_TOLD else ""
+        super().__init__(of + "; ".join(fault.words for fault in faults[:MOST_TOLD]) + more)
+        self.faults = faults
 
 
 class DatabaseError(DispatcherError):

@@ -1,7 +1,8 @@
 """Rows and launches as people ask for them. Times are by the database's clock."""
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
@@ -10,6 +11,10 @@ from dispatcher.model.verdicts import HoldReason
 
 PositiveId = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 PageSize = Annotated[int, Meta(ge=1, le=500)]
+MOST_MATCHING: Final = 10_000
+"""Rows that match are counted up to so many."""
+MOST_FAILED: Final = 3000
+"""So many rows that failed lately are read at most."""
 
 
 class RecordedLaunch(Struct, frozen=True):
@@ -28,7 +33,7 @@ class RecordedLaunch(Struct, frozen=True):
 
 
 class ListedTask(Struct, frozen=True):
-    """A row in a list of rows. `error`: its first 300 characters."""
+    """A row in a list of rows. `error`: its first 300 characters. `progress`, `note`: as its newest container says."""
 
     id: int
     queue: str
@@ -42,12 +47,39 @@ class ListedTask(Struct, frozen=True):
     started_at: datetime | None
     finished_at: datetime | None
     error: str | None
+    batch: str | None = None
+    progress: float | None = None
+    note: str | None = None
+
+
+class Found(Struct, frozen=True):
+    """The newest rows that match.
+
+    ids: those of one page.
+    matching: number of all of them; more than the most that are counted: there are more.
+    looked_to: the last row that was looked at; None: no row was left out.
+    """
+
+    ids: Sequence[int]
+    matching: int
+    looked_to: int | None = None
+
+
+class RowMarks(Struct, frozen=True):
+    """Batch and labels of a row, and what its container has reported: progress, note and error."""
+
+    batch: str | None
+    labels: Mapping[str, str]
+    progress: float | None
+    note: str | None
+    error: str | None
 
 
 class Wanted(Struct, frozen=True, forbid_unknown_fields=True):
     """Which rows a list holds; None: every row.
 
     reason: of the rows that the last cycle judged one by one.
+    label: NAME=VALUE, as in `tasks.labels`.
     after: the last row of the page before. The next one has the ids below it.
     limit: most rows of a page.
     """
@@ -56,8 +88,97 @@ class Wanted(Struct, frozen=True, forbid_unknown_fields=True):
     status: Status | None = None
     reason: HoldReason | None = None
     submitted_by: str | None = None
+    batch: str | None = None
+    label: str | None = None
+    template: str | None = None
+    id: PositiveId | None = None
     after: PositiveId | None = None
     limit: PageSize = 100
+
+
+class WantedBatch(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which batch is asked for. Two submitters, or two queues, may use the same name."""
+
+    queue: str | None = None
+    submitted_by: str | None = None
+    batch: str | None = None
+
+
+class BatchCount(Struct, frozen=True):
+    """The rows of a batch by status.
+
+    tasks: number of its rows.
+    first_started_at: when the first of its present attempts started.
+    last_finished_at: when the last row ended.
+    is_whole: False: only so many of its rows were counted.
+    """
+
+    queue: str
+    submitted_by: str
+    batch: str
+    tasks: int
+    waiting: int
+    processing: int
+    succeeded: int
+    failed: int
+    cancelled: int
+    first_started_at: datetime | None
+    last_finished_at: datetime | None
+    is_whole: bool
+
+
+class Source(Struct, frozen=True):
+    """What the Job of a row is made of. `image`: the row's own; None: its template's."""
+
+    id: int
+    template: str
+    kind: bytes
+    image: str | None
+
+
+class FailedTask(Source, frozen=True):
+    """A row that failed. `head`, `tail`: the first and the last 400 characters of its error."""
+
+    at: datetime
+    head: str | None
+    tail: str | None
+
+
+class DeclaredQueue(Struct, frozen=True):
+    """A row of `dispatch.queues`. None: the value of queue `*`, or none. `note`: its first 2,000 characters."""
+
+    name: str
+    weight: int
+    max_jobs: int | None
+    max_jobs_per_submitter: int | None
+    max_pending: int | None
+    paused_until: datetime | None
+    owner_role: str | None
+    submit_role: str | None
+    max_waiting_per_submitter: int | None
+    fair_submitters: bool
+    note: str | None
+
+
+class EndedRow(Struct, frozen=True):
+    """A row that is over. `started_at`, `node`: of its last launch that started; None: its last attempt never did."""
+
+    id: int
+    status: str
+    attempt: int
+    started_at: datetime | None
+    finished_at: datetime
+    node: str | None
+    submitted_by: str
+
+
+class Percentiles(Struct, frozen=True):
+    """Seconds that so many of a hundred did not exceed. `count`: of how many they are made; 0: none is known."""
+
+    count: int
+    p50: float | None = None
+    p90: float | None = None
+    p99: float | None = None
 
 
 class Start(Struct, frozen=True):

@@ -37,6 +37,20 @@ class ClusterView(Struct, frozen=True):
         return ours.isdigit() and theirs.isdigit() and int(ours) >= int(theirs)
 
 
+class StoreAge(Struct, frozen=True):
+    """How old something is that decisions or answers rest on.
+
+    age: seconds since the last sign of life; infinite before the first.
+    most: an older one is stale.
+    fault: why it must not be used; empty: nothing is known.
+    """
+
+    store: str
+    age: float
+    most: float
+    fault: str = ""
+
+
 class Frame(Struct, frozen=True):
     """The first query of every snapshot of the rows.
 

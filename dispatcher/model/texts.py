@@ -16,3 +16,12 @@ def printable(text: str) -> str:
 def one_line(text: str) -> str:
     """The text as a single line, so that no part of it looks like a line of ours."""
     return " ".join(printable(text).splitlines())
+
+
+MARKS: Final = re.compile(r"[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]")
+"""Signs that nobody sees: they turn the direction of a line, or join what has a width of its own."""
+
+
+def for_terminal(text: str) -> str:
+    """The text as a single line whose width in a terminal is known, and whose direction nobody can turn."""
+    return MARKS.sub("", one_line(text.replace("\t", " ")))

@@ -50,6 +50,12 @@ class Closings:
             changed: int | None = await connection.fetchval(query("tell", "janitor"), report)
         return changed
 
+    async def templates(self, offered: str, *, are_all: bool) -> int:
+        """Brings the table `templates` in step. `are_all`: others are deleted. Returns the number of changed rows."""
+        async with self._session.use() as connection:
+            changed: int = await connection.fetchval(query("templates", "janitor"), offered, are_all)
+        return changed
+
     async def ended(self, ends: str) -> int:
         """Writes down what ended launches. Returns the number of launches that were changed."""
         async with self._session.use() as connection:

@@ -21,6 +21,7 @@ from asyncpg.connect_utils import SessionAttribute
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from dispatcher.model.errors import DatabaseAway, DatabaseError, DatabaseNotPrimary, DatabaseUnfit
+from dispatcher.runtime.clock import elapsed
 
 log = structlog.get_logger(component="pg.connect")
 
@@ -118,9 +119,13 @@ def readable_url() -> Iterator[None]:
 
 
 class Session:
-    """One connection for one role, with one user at a time. `settings` are added to the settings of every session."""
+    """One connection for one role, with one user at a time. `settings` are added to the settings of every session.
+
+    answered_at: monotonic seconds of the last use that ended without a fault.
+    """
 
     def __init__(self, url: Url, settings: Mapping[str, str] = {}) -> None:
+        self.answered_at = float("-inf")
         self._url = url
         self._settings = settings
         self._lock = asyncio.Lock()
@@ -134,6 +139,7 @@ class Session:
             try:
                 with translated():
                     yield connection
+                self.answered_at = elapsed()
             except BaseException:  # cancellation, too: the answer of a query may still be under way
                 self._drop()
                 raise

@@ -5,6 +5,7 @@ stored, and another checksum is a fault. The login is an administrator's; all ob
 """
 
 import hashlib
+from collections.abc import Sequence
 from typing import Final
 
 import asyncpg
@@ -21,6 +22,7 @@ log = structlog.get_logger(component="pg.migrate")
 LOCK: Final = 0x646973706174  # "dispat"
 LONGEST_SECONDS: Final = 3600
 TOLD_EVERY_SECONDS: Final = 60
+OLDEST_POSTGRES: Final = 15
 WRITING: Final = {
     "default_transaction_read_only": "off",
     "statement_timeout": "0",
@@ -65,6 +67,7 @@ async def migrate(database_url: str | None, *, check: bool = False) -> list[str]
     connection.add_log_listener(tell_notice)
     try:
         with translated():
+            check_server(connection.get_server_version().major)
             if not check:
                 await take_lock(connection)
             await check_owner(connection)
@@ -76,6 +79,12 @@ async def migrate(database_url: str | None, *, check: bool = False) -> list[str]
             return [migration.name for migration in pending]
     finally:
         await connection.close()
+
+
+def check_server(major: int) -> None:
+    """Raises DatabaseUnfit for a Postgres that lacks what the schema uses, such as `security_invoker` of views."""
+    if major < OLDEST_POSTGRES:
+        raise DatabaseUnfit(f"the server is Postgres {major}: the schema needs {OLDEST_POSTGRES} or later")
 
 
 async def take_lock(connection: asyncpg.Connection) -> None:
@@ -108,7 +117,8 @@ def tell_notice(_: object, notice: asyncpg.PostgresLogMessage) -> None:
 
 
 def plan_migrations(applied: dict[int, tuple[str, str]], known: list[Migration]) -> list[Migration]:
-    """Migrations that are not applied yet. Raises DatabaseUnfit if an applied one has changed."""
+    """Migrations that are not applied yet. Raises DatabaseUnfit for a changed one, and for a schema that is too new."""
+    check_newer([name for version, (name, _) in sorted(applied.items()) if version > NEWEST])
     for migration in known:
         name, checksum = applied.get(migration.version, (migration.name, migration.checksum))
         if checksum != migration.checksum:
@@ -117,6 +127,18 @@ def plan_migrations(applied: dict[int, tuple[str, str]], known: list[Migration])
                 "an applied file is never changed; restore it and write a new one"
             )
     return [migration for migration in known if migration.version not in applied]
+
+
+def check_newer(names: Sequence[str]) -> None:
+    """Refuses a schema of a newer version that has lost what this version needs. `names`: migrations unknown here.
+
+    A `pre` migration only adds, so the version before it works on. A `post` migration removes.
+    """
+    if removing := [name for name in names if "_post_" in name]:
+        raise DatabaseUnfit(
+            f"migration {removing[0]} of a newer version has removed what this version needs: "
+            "install the newer version again, or restore a backup from before that migration"
+        )
 
 
 async def read_applied(connection: asyncpg.Connection) -> dict[int, tuple[str, str]]:

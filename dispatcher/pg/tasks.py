@@ -17,7 +17,7 @@ from dispatcher.model.errors import DatabaseError, DatabaseNotPrimary, DatabaseU
 from dispatcher.model.snapshot import Frame
 from dispatcher.model.tasks import IndexedRow, Kind, Queue, Request, Status, Task
 from dispatcher.pg.connect import Session
-from dispatcher.pg.migrate import NEWEST
+from dispatcher.pg.migrate import NEWEST, check_newer
 from dispatcher.pg.queries import query
 from dispatcher.runtime.metrics import DATABASE_UP
 
@@ -133,7 +133,7 @@ async def snapshot(session: Session, kind: type[L], held_at_most: int = 0) -> As
     async with session.use() as connection:
         transaction = connection.transaction(isolation="repeatable_read", readonly=True)
         await transaction.start()
-        frame = await connection.fetchrow(query("frame"), list(NEEDED_INDEXES), held_at_most)
+        frame = await connection.fetchrow(query("frame"), list(NEEDED_INDEXES), held_at_most, NEWEST)
         yield kind(connection, fit(frame))
         await transaction.commit()  # no rollback after a fault: the session is dropped; a frozen server never answers
 
@@ -145,6 +145,7 @@ def fit(frame: asyncpg.Record | None) -> asyncpg.Record:
     if frame is None or frame["version"] < NEWEST:
         found = "none" if frame is None else frame["version"]
         raise DatabaseUnfit(f"schema version is {found}, this version needs {NEWEST}: run `dispatcher migrate`")
+    check_newer(frame["newer"])
     if frame["missing_indexes"]:
         names = ", ".join(frame["missing_indexes"])
         raise DatabaseUnfit(f"index {names} is missing or invalid: make it again as sql/migrations has it")

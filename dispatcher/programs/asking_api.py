@@ -45,6 +45,17 @@ class Api:
             raise Unknown(told)
         raise DispatcherError(f"{self.name} answers {reply.status}: {told or 'it is not the API of a dispatcher'}")
 
+    async def text(self, path: str) -> str:
+        """The answer of GET `path` as text. Raises NoAnswer, and DispatcherError for any other status than 200."""
+        try:
+            async with self._session.get(path) as reply:
+                body = await whole(reply)
+        except (aiohttp.ClientError, TimeoutError) as fault:
+            raise NoAnswer(f"{self.name} does not answer: {str(fault) or type(fault).__name__}") from fault
+        if reply.status != 200:
+            raise DispatcherError(f"{self.name} answers {reply.status}")
+        return body.decode(errors="replace")
+
     def _read(self, body: bytes, what: type[T]) -> T:
         try:
             return msgspec.json.decode(body, type=what)

@@ -31,11 +31,15 @@ class NotStarted(Exception):
 
 
 class Command:
-    """One run of CMD. It needs a running event loop, and `start` before anything else."""
+    """One run of CMD. It needs a running event loop, and `start` before anything else.
 
-    def __init__(self, argv: Sequence[str], env: Mapping[str, str]) -> None:
+    stdout: the descriptor that CMD writes to; None: ours.
+    """
+
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str], stdout: int | None = None) -> None:
         self._argv = argv
         self._env = env
+        self._stdout = stdout
         self._tail = bytearray()
         self._loop = asyncio.get_running_loop()
         self._child: subprocess.Popen[bytes] | None = None
@@ -46,7 +50,7 @@ class Command:
         self._loop.add_signal_handler(signal.SIGCHLD, self._reap)
         try:
             self._child = subprocess.Popen(  # noqa: S603  # running CMD is the purpose
-                self._argv, env=self._env, stderr=subprocess.PIPE, start_new_session=True
+                self._argv, env=self._env, stdout=self._stdout, stderr=subprocess.PIPE, start_new_session=True
             )
         except OSError as fault:
             missing = isinstance(fault, FileNotFoundError)

@@ -9,10 +9,12 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 import asyncpg
 from asyncpg.connect_utils import SessionAttribute
+
+from dispatcher.programs.exec_progress import NOTHING, Progress
 
 T = TypeVar("T")
 CONNECT_SECONDS: Final = 5
@@ -35,7 +37,12 @@ AWAY: Final = (
 )
 """No answer, or not from the primary server: the call is repeated."""
 
+NOT_STORABLE: Final = (asyncpg.DataError, asyncpg.exceptions.ProgramLimitExceededError)
 FAULTS: Final = (asyncpg.PostgresError, *AWAY)
+
+
+class NotStorable(Exception):
+    """The row cannot hold what was reported. The message is the database's."""
 
 
 class Misuse(Exception):
@@ -75,25 +82,39 @@ class Report(NamedTuple):
     result: str | None = None
 
 
+class TaskRow(Protocol):
+    """The three calls of a container."""
+
+    async def start(self) -> tuple[str, str] | None:
+        """(run token, payload). None: the row does not accept this launch."""
+
+    async def heartbeat(self, token: str, progress: Progress) -> str:
+        """`continue`, `cancel` or `lost`."""
+
+    async def finish(self, token: str, report: Report) -> str | None:
+        """The new status of the row. None: the run has lost the row. NotStorable: the row cannot hold the report."""
+
+
 class Row:
-    """The three calls. Each opens a connection of its own."""
+    """The three calls in Postgres. Each opens a connection of its own."""
 
     def __init__(self, contract: Contract) -> None:
         self._contract = contract
 
     async def start(self) -> tuple[str, str] | None:
-        """(run token, payload). None: the row does not accept this launch."""
         me = self._contract
         found = await self._call("start", me.task_id, me.start_key, me.attempt, me.launch, me.job_uid, me.node, me.pod)
         return (found["run_token"], found["payload"]) if found else None
 
-    async def heartbeat(self, token: str) -> str:
-        found = await self._call("heartbeat", token)
+    async def heartbeat(self, token: str, progress: Progress = NOTHING) -> str:
+        found = await self._call("heartbeat", token, progress.done, progress.note)
         return str(found[0]) if found else "lost"
 
     async def finish(self, token: str, report: Report) -> str | None:
-        """The new status of the row. None: the run has lost the row."""
-        found = await self._call("finish", token, report.outcome, report.error, report.result)
+        try:
+            found = await self._call("finish", token, report.outcome, report.error, report.result)
+        except NOT_STORABLE as fault:
+            raise NotStorable(str(fault)) from fault
         return found[0] if found else None
 
     async def _call(self, name: str, *parameters: object) -> asyncpg.Record | None:
@@ -153,7 +174,8 @@ def read_contract(env: Mapping[str, str]) -> Contract:
         faults.append("TASK_START_KEY is not a UUID")
     if faults:
         source = "A Secret sets TASK_DATABASE_URL: TASK_SECRET, or envFrom of the template."
-        raise Misuse(f"{'; '.join(faults)}. {source} The dispatcher sets the other variables.")
+        rest = "The dispatcher sets the other variables. On your own machine use: dispatcher try -- CMD…"
+        raise Misuse(f"{'; '.join(faults)}. {source} {rest}")
     return Contract(
         database_url=env["TASK_DATABASE_URL"],
         task_id=numbers["TASK_ID"],
@@ -180,9 +202,9 @@ def describe(fault: BaseException) -> str:
     return f"{type(fault).__name__}: {fault}"
 
 
-def say(words: str) -> None:
+def say(words: str, who: str = "dispatcher exec") -> None:
     """Writes one line to stderr, among CMD's own. A stderr that is not read must not block us."""
-    line = f"dispatcher exec: {words}\n".encode(errors="backslashreplace")
+    line = f"{who}: {words}\n".encode(errors="backslashreplace")
     writer = threading.Thread(target=write_line, args=(line,), daemon=True)
     writer.start()
     writer.join(HEARD_SECONDS)

@@ -4,7 +4,7 @@
                                    └─▶ reporting.py
 
 The program keeps no state: after a restart it lists everything again, which takes seconds. The scheduler that calls it
-must not place its Pod. deploy/scheduler runs both as containers of one Pod, which another scheduler places.
+must not place its Pod. The chart runs both as containers of one Pod, which another scheduler places.
 """
 
 import asyncio
@@ -25,13 +25,14 @@ from dispatcher.kube.credentials import log_in
 from dispatcher.kube.listing import Resource
 from dispatcher.kube.reflectors import Reflectors
 from dispatcher.model.capacity import BoundPod, NodeCapacities
+from dispatcher.model.credential_ends import certificates_end
 from dispatcher.model.errors import SettingsError
 from dispatcher.programs.reporting import Reporting
 from dispatcher.reservations.book import ReservationBook
 from dispatcher.runtime import health
 from dispatcher.runtime.clock import elapsed
 from dispatcher.runtime.listening import listen
-from dispatcher.runtime.metrics import OF_ROWS, OF_RUN
+from dispatcher.runtime.metrics import CREDENTIAL_END, OF_ROWS, OF_RUN
 from dispatcher.runtime.rounds import Rounds, Wake, calm_collector
 from dispatcher.runtime.signals import stop_on_signals
 from dispatcher.settings.definition import ExtenderSettings, Settings
@@ -44,6 +45,7 @@ DRAIN_SECONDS: Final = 10
 UNREAD_BYTES: Final = 2**14
 """Bytes of each connection in memory while its body waits for its turn. The rest waits in the kernel."""
 CERTIFICATE_SECONDS: Final = 10
+NEVER: Final = float("inf")
 COMPACT_SECONDS, SYNCING_SECONDS = 60, 1
 
 
@@ -172,8 +174,15 @@ class Tls:
         stamp = [(file.stat().st_mtime_ns, file.stat().st_ino) for file in files]
         if stamp != self._stamp:
             context.newest = fresh_context(*files)
+            report_ends(*files)
             self._stamp = stamp
             log.info("certificates read", folder=str(folder))
+
+
+def report_ends(certificate: Path, _: Path, authority: Path) -> None:
+    """Sets the metric of the ends. A chain is as good as its first end; of several authorities the last one counts."""
+    for name, file, which in (("server-certificate", certificate, min), ("authority", authority, max)):
+        CREDENTIAL_END.labels(name).set(which(certificates_end(file.read_text(encoding="utf-8")), default=NEVER))
 
 
 def fresh_context(certificate: Path, key: Path, authority: Path) -> ssl.SSLContext:

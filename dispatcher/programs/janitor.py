@@ -38,6 +38,7 @@ from dispatcher.pg.tasks import Look, look
 from dispatcher.programs.janitor_ends import EndedLaunch, Ends
 from dispatcher.programs.janitor_reasons import BringingReasons
 from dispatcher.programs.janitor_rows import CLOSED_AT_ONCE, Read, RowReader
+from dispatcher.programs.janitor_templates import KeepingTemplates
 from dispatcher.programs.janitor_trials import Trials
 from dispatcher.programs.startup import catalog_of, database_of, rules_of, site_of
 from dispatcher.runtime import health
@@ -73,24 +74,25 @@ async def run(settings: Settings, *, dry_run: bool = False) -> None:
 
 
 async def serve(janitor: "Janitor", client: KubeClient, settings: Settings, stop: asyncio.Event) -> None:
-    """Runs the rounds until `stop`. The rows are read in one session, and reasons are written in another."""
+    """Runs the rounds until `stop`. Rows are read in one session; reasons and templates are written in another."""
     reflectors, calls = Reflectors(client), Closings(database_of(settings.database))
     place = client.own_namespace or settings.kube.namespace or client.namespace
     bringing = BringingReasons(reflectors, place, settings.kube.installation, calls)
-    rounds, reasons = (
-        Rounds("janitor", janitor.run_once, Wake()),
-        Rounds("reasons", bringing.run_once, Wake(), is_vital=False),
-    )
+    passed = site_of(settings, client.namespace).passed
+    keeping = KeepingTemplates(catalog_of(settings, passed), steady_seconds(settings), calls)
+    rounds = Rounds("janitor", janitor.run_once, Wake())
+    beside = [Rounds(name, run_once, Wake(), is_vital=False) for name, run_once in
+              (("reasons", bringing.run_once), ("templates", keeping.run_once))]  # fmt: skip
     checks = {"janitor": lambda: rounds.fault, "templates": lambda: janitor.catalog.fault}
     server = await health.serve(health.build_app(checks, OF_RUN), settings.service.listen_address)
     following = asyncio.create_task(reflectors.run())
     try:
-        running = [asyncio.create_task(one.run(stop)) for one in (rounds, reasons)]
+        running = [asyncio.create_task(one.run(stop)) for one in (rounds, *beside)]
         stopped = asyncio.create_task(stop.wait())
         await asyncio.wait([stopped, following, *running], return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
         stop.set()
-        for one in (rounds, reasons):
+        for one in (rounds, *beside):
             one.nudge()
         await asyncio.gather(*running)
     finally:
@@ -99,6 +101,11 @@ async def serve(janitor: "Janitor", client: KubeClient, settings: Settings, stop
             await following
         await calls.close()
         await server.cleanup()
+
+
+def steady_seconds(settings: Settings) -> float:
+    """For how long the templates must have been the same before rows are failed, or refused, for lack of one."""
+    return min(STEADY, timedelta(seconds=settings.janitor.park_seconds) / 6).total_seconds()
 
 
 def pause_after(listing: float) -> float:
@@ -123,7 +130,7 @@ class Janitor:
         self.catalog = catalog_of(settings, site.passed)
         self._rules = rules_of(jobs)
         self._patience = timedelta(seconds=settings.janitor.park_seconds)
-        self._steady_seconds = 0 if dry_run else min(STEADY, self._patience / 6).total_seconds()
+        self._steady_seconds = 0 if dry_run else steady_seconds(settings)
         self._retention_days = settings.janitor.retention_days
         self._dry_run = dry_run
         self._templates_since = elapsed()

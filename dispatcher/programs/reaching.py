@@ -18,7 +18,7 @@ from dispatcher.programs.asking_api import Api, NoAnswer, opened
 from dispatcher.settings.definition import Settings
 
 OF_RUN: Final = "app.kubernetes.io/name=dispatcher,app.kubernetes.io/component=run"
-"""Labels of the Pods of `dispatcher run`, as in deploy/base/run.yaml."""
+"""Labels of the Pods of `dispatcher run`, as the chart gives them."""
 HOW_TO_REACH: Final = (
     "run the same command in its Pod (`kubectl exec deploy/dispatcher -- dispatcher …`), name its namespace "
     "(--namespace), or give its address (--url)"

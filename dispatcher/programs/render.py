@@ -3,7 +3,7 @@
 So it knows no Jobs of the row, and cannot say whether the row would be launched now (`JobsPicture.judge_row`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 
@@ -16,7 +16,7 @@ from dispatcher.jobs.templates import Template
 from dispatcher.model.cache_history import CacheHistory
 from dispatcher.model.errors import DispatcherError
 from dispatcher.model.jobs import Manifest
-from dispatcher.model.launches import Launch, Order
+from dispatcher.model.launches import Launch, Offer, Order
 from dispatcher.model.tasks import Kind, Request, Status, Task
 from dispatcher.model.verdicts import Hold
 from dispatcher.pg.connect import Session
@@ -54,13 +54,18 @@ def keys_of(tasks: Mapping[int, Task], requests: Mapping[int, Request]) -> list[
 
 def preview_template(name: str, settings: Settings) -> Manifest:
     """The Job of a row that names this template and sets no further field."""
-    task = Task(
-        id=1, queue="default", priority=100, run_at=None, timeout_seconds=None, max_failures=3, template=name,
+    task = a_new_row(name)
+    kind = Kind(b"", name, None, {}, frozenset(), frozenset())
+    return preview(task, (Request(1, 1, {}, {}, None), CacheHistory()), kind, NO_DATABASE, settings)
+
+
+def a_new_row(template: str) -> Task:
+    """A row as INSERT makes it, if it names a template and sets nothing else."""
+    return Task(
+        id=1, queue="default", priority=100, run_at=None, timeout_seconds=None, max_failures=3, template=template,
         status=Status.WAITING, attempt=1, launch=0, failures=0, job_uid=None, submitted_by="somebody",
         created_at=LONG_AGO, started_at=None, heartbeat_at=None, finished_at=None, cancel_requested_at=None, kind=b"",
     )  # fmt: skip
-    kind = Kind(b"", name, None, {}, frozenset(), frozenset())
-    return preview(task, (Request(1, 1, {}, {}, None), CacheHistory()), kind, NO_DATABASE, settings)
 
 
 def preview(
@@ -74,10 +79,32 @@ def preview(
     offer = catalog.offer(kind)
     if isinstance(offer, Hold):
         raise DispatcherError(f"{offer.reason}: {offer.detail}")
+    order = preview_order(task, asked, offer, database_id, settings)
+    return rendered(order, catalog.templates[task.template], site)
+
+
+def previews_of(
+    settings: Settings, templates: Callable[[], Mapping[str, Template | str]], site: Site
+) -> Callable[[Task, tuple[Request, CacheHistory], Offer, str], Manifest]:
+    """Shows Jobs of rows as a running dispatcher would make them. `templates`: those of now."""
+
+    def preview_of(task: Task, asked: tuple[Request, CacheHistory], offer: Offer, database_id: str) -> Manifest:
+        template = templates().get(task.template)
+        if not isinstance(template, Template):  # somebody else may have written the row's kind
+            raise DispatcherError(f"there is no template {task.template}")
+        return rendered(preview_order(task, asked, offer, database_id, settings), template, site)
+
+    return preview_of
+
+
+def preview_order(
+    task: Task, asked: tuple[Request, CacheHistory], offer: Offer, database_id: str, settings: Settings
+) -> Order:
+    """The order of the next launch, without its key."""
     request, history = asked
     inputs = OrderInputs(database_id, None, partial(plan_placement, settings=settings.placement))
     order = make_order(task, request, (Launch(task.launch + 1), offer), history, inputs)
-    return rendered(msgspec.structs.replace(order, start_key=HIDDEN), catalog.templates[task.template], site)
+    return msgspec.structs.replace(order, start_key=HIDDEN)
 
 
 def rendered(order: Order, template: Template | str, site: Site) -> Manifest:

@@ -57,17 +57,22 @@ def describe_room(needs: PodNeeds | None, view: RoomView) -> str:
 
 async def read_room(settings: Settings) -> RoomView:
     """The nodes and what is free on them. Raises ClusterError."""
-    scheduler = settings.placement.scheduler_name
-    index = RoomIndex([scheduler] if scheduler else [])
     client = KubeClient(await log_in(settings.kube))
     try:
-        pods = pods_of_all(settings.kube.namespace or client.namespace, settings.kube.installation, scheduler)
-        for node in (await list_all(client, NODES)).items:
-            index.hear_node(None, node)
-        for pod in (await list_all(client, pods)).items:
-            index.hear_pod(None, pod)
-        for one in (await list_all(client, PRIORITY_CLASSES)).items:
-            index.hear_priority_class(None, one)
+        return await room_of(client, settings)
     finally:
         await client.close()
+
+
+async def room_of(client: KubeClient, settings: Settings) -> RoomView:
+    """The same, with the client of the caller."""
+    scheduler = settings.placement.scheduler_name
+    index = RoomIndex([scheduler] if scheduler else [])
+    pods = pods_of_all(settings.kube.namespace or client.namespace, settings.kube.installation, scheduler)
+    for node in (await list_all(client, NODES)).items:
+        index.hear_node(None, node)
+    for pod in (await list_all(client, pods)).items:
+        index.hear_pod(None, pod)
+    for one in (await list_all(client, PRIORITY_CLASSES)).items:
+        index.hear_priority_class(None, one)
     return index.view()

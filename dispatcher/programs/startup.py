@@ -38,8 +38,12 @@ def site_of(settings: Settings, namespace: str) -> Site:
 
 def catalog_of(settings: Settings, passed: Iterable[str]) -> Catalog:
     """The templates, and the offers that they make. `passed`: names of the variables that every container gets."""
-    placed_by = PlacedBy(partial(choose_pool, settings=settings.placement), settings.placement.scheduler_name or "")
-    return Catalog(settings.jobs, frozenset(passed), placed_by)
+    return Catalog(settings.jobs, frozenset(passed), placed_by_of(settings))
+
+
+def placed_by_of(settings: Settings) -> PlacedBy:
+    """The settings by which Pods are placed."""
+    return PlacedBy(partial(choose_pool, settings=settings.placement), settings.placement.scheduler_name or "")
 
 
 def rules_of(jobs: JobSettings) -> Rules:

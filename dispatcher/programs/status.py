@@ -53,6 +53,7 @@ def heading(status: InstallationStatus) -> Iterator[str]:
     if status.not_ready is not None:
         yield f"  {status.not_ready.reason}: {status.not_ready.message}"
     yield from (f"  slowed: {what}" for what in status.slowed)
+    yield from (f"  {what}" for what in status.templates_differ)
 
 
 def table(queues: Sequence[QueueStatus]) -> Iterator[str]:

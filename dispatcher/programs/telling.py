@@ -1,29 +1,46 @@
-"""The surfaces of `dispatcher run`: the API, the gauges of waiting rows, the ConfigMaps.
+"""The surfaces of `dispatcher run`: the dashboard, the gauges of waiting rows, the ConfigMaps.
 
 It reads the database over a connection of its own, so that no question delays a cycle.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from aiohttp import web
+from msgspec import Struct
 
 from dispatcher import __version__
-from dispatcher.dashboard import server
+from dispatcher.dashboard.about import AboutSources, Condition, Election
 from dispatcher.dashboard.announcing import Announcing
+from dispatcher.dashboard.answers import Answers, Sources
 from dispatcher.dashboard.asking import Asking
+from dispatcher.dashboard.asking_nodes import AskingNodes
+from dispatcher.dashboard.asking_queues import AskingQueues
+from dispatcher.dashboard.asking_row import AskingRow, RowSite
+from dispatcher.dashboard.comparing import Comparing
 from dispatcher.dashboard.estimates import Estimates
 from dispatcher.dashboard.overview import Overview
+from dispatcher.dashboard.pages import Pages
 from dispatcher.dashboard.publishing import Cycles, Publishing
+from dispatcher.dashboard.server import Dashboard, serve
 from dispatcher.explain.status import Installation
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.config_maps import ConfigMaps
 from dispatcher.kube.events import Events
 from dispatcher.kube.lease import Lease, LeaseName
+from dispatcher.model.templates import OfferedTemplate
 from dispatcher.pg.connect import Session
 from dispatcher.pg.questions import questions
 from dispatcher.programs.startup import database_of
 from dispatcher.runtime.rounds import Rounds, Wake
 from dispatcher.settings.definition import Settings
+from dispatcher.settings.loading import Source
+
+
+class SelfTold(Struct, frozen=True):
+    """What the program tells of itself. `settings`: with their origins; `condition`: how it is now."""
+
+    settings: Sequence[Source]
+    condition: Callable[[], Condition]
 
 
 class Telling:
@@ -41,29 +58,44 @@ class Telling:
         self._service = settings.service
         self._jobs_namespace = jobs_namespace
         self._client = client
-        self._lease, place = lease
+        self._lease, self._place = lease
         self._session = Session(database_of(settings.database))
         installation = settings.kube.installation
-        named = Installation(installation, __version__, jobs_namespace, self._lease.me)
-        self.overview = Overview(named, lambda: questions(self._session), missing, self._lease.is_trusted)
+        self._named = Installation(installation, __version__, jobs_namespace, self._lease.me)
+        self.overview = Overview(self._named, lambda: questions(self._session), missing, self._lease.is_trusted)
         self._estimates = Estimates(lambda: questions(self._session))
-        self._maps = ConfigMaps(client, place.namespace, installation, self._lease.is_trusted)
+        self._maps = ConfigMaps(client, self._place.namespace, installation, self._lease.is_trusted)
 
-    def rounds(self, cycles: Cycles) -> tuple[Rounds, ...]:
+    def rounds(self, cycles: Cycles, offered: Callable[[], Sequence[OfferedTemplate]]) -> tuple[Rounds, ...]:
+        """The rounds of all surfaces. `offered`: what the dispatcher's templates let rows set."""
         publishing = Publishing(self._maps, self.overview, cycles, self._lease.is_trusted)
         events = Events(self._client, "dispatcher")
         announcing = Announcing(events, cycles, self._lease.is_trusted, self._jobs_namespace)
+        comparing = Comparing(lambda: questions(self._session), offered, self.overview.tell_templates)
         return (
             Rounds("announcing", announcing.run_once, Wake(), is_vital=False),
             Rounds("estimates", self._estimates.run_once, Wake(), is_vital=False),
+            Rounds("templates", comparing.run_once, Wake(), is_vital=False),
             Rounds("counts", self.overview.run_once, Wake(), is_vital=False),
             Rounds("status", publishing.run_once, Wake(), is_vital=False),
         )
 
-    async def serve(self, cycles: Cycles) -> web.AppRunner:
-        """Serves the API. Raises SettingsError if it cannot listen."""
+    async def serve(self, cycles: Cycles, site: RowSite, self_told: SelfTold) -> web.AppRunner:
+        """Serves the dashboard. Raises SettingsError if it cannot listen."""
         asking = Asking(lambda: questions(self._session), lambda: cycles.last, self._jobs_namespace, self._estimates)
-        return await server.serve(asking, self.overview, self._service.dashboard_address, self._service.dashboard_hosts)
+        row = AskingRow(lambda: questions(self._session), lambda: cycles.last, site, self._estimates)
+        queues = AskingQueues(lambda: questions(self._session), lambda: cycles.last, self.overview)
+        nodes = AskingNodes(lambda: questions(self._session), lambda: cycles.last)
+        about = AboutSources(self._named, self_told.settings, self.election, self_told.condition)
+        service = self._service
+        pages = Pages(self._named, service.dashboard_prefix)
+        answers = Answers(Sources(asking, self.overview, row, queues, nodes, about))
+        dashboard = Dashboard(answers, pages, service.dashboard_prefix)
+        return await serve(dashboard, service.dashboard_address, service.dashboard_hosts)
+
+    def election(self) -> Election:
+        place, lease = self._place, self._lease
+        return Election(place.namespace, place.name, lease.holder() or None, lease.is_trusted())
 
     async def close(self) -> None:
         await self._session.close()

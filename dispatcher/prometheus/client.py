@@ -20,6 +20,8 @@ LARGEST_ANSWER: Final = 2**20
 SERIES: Final = '{{namespace={namespace},pod={pod},container!="",container!="POD"}}[{milliseconds}ms]'
 ONCE: Final = "max by (container, id) "
 """Counts each container once, although two jobs may scrape a node. `id` is the cgroup, new after each restart."""
+METRICS: Final = ("container_cpu_usage_seconds_total", "container_memory_working_set_bytes")
+"""The metrics of cAdvisor that real use is computed from."""
 CPU: Final = f"sum({ONCE}(rate(container_cpu_usage_seconds_total{SERIES})))"
 SCRAPED: Final = f"container_memory_working_set_bytes{SERIES}"
 MEMORY: Final = f"sum({ONCE}(sum_over_time({SCRAPED}))) / max(sum by (container) ({ONCE}(count_over_time({SCRAPED}))))"
@@ -67,10 +69,14 @@ class Prometheus:
         memory = await self._ask(MEMORY.format(**names), ended)
         return None if cpu is None or memory is None else Use(cpu, memory)
 
-    async def _ask(self, query: str, at: datetime) -> float | None:
-        """The number that a query gives for that time; None if there is no such series."""
+    async def knows(self, metric: str) -> bool:
+        """Whether there is a recent sample of the metric. Raises PrometheusFault."""
+        return bool(await self._ask(f"count({metric})", None))
+
+    async def _ask(self, query: str, at: datetime | None) -> float | None:
+        """The number that a query gives for that time, or for now; None if there is no such series."""
         try:
-            asked = {"query": query, "time": f"{at.timestamp():.3f}"}
+            asked = {"query": query} | ({"time": f"{at.timestamp():.3f}"} if at else {})
             async with self._session.post(self._url, data=asked, allow_redirects=False) as answer:
                 reply = msgspec.json.decode(await read_bounded(answer), type=Reply)
         except (aiohttp.ClientError, TimeoutError, OSError) as fault:

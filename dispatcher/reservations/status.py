@@ -14,7 +14,7 @@ PHASES: Final = ("Active", LANDED, "Expired", "NodeMissing")
 
 
 MESSAGE_LENGTH: Final = 1024
-"""Characters of a message at most, as in deploy/crd."""
+"""Characters of a message at most, as in the chart."""
 CLOCK_DIFFERENCE_SECONDS: Final = 2.0
 """The most by which two extenders differ about the API server's time."""
 KIND: Final = "NodeReservation"

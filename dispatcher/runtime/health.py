@@ -14,6 +14,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from dispatcher.runtime.listening import listen
+from dispatcher.runtime.metrics import READY
 
 Check = Callable[[], str]
 """Returns a text that names what is missing; empty if nothing is."""
@@ -41,6 +42,7 @@ class Exported(Collector):
 def build_app(checks: Mapping[str, Check], never_set: Sequence[MetricWrapperBase] = ()) -> web.Application:
     """The three paths of a program. `never_set`: metrics that it does not set."""
     exported = Exported(never_set)
+    READY.set_function(lambda: float(not missing(checks)))
 
     async def metrics(_: web.Request) -> web.Response:
         return web.Response(body=generate_latest(exported), headers={"Content-Type": CONTENT_TYPE_LATEST})

@@ -5,8 +5,9 @@ import re
 import socket
 import ssl
 from collections.abc import Sequence
+from functools import partial
 from ipaddress import ip_address
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
@@ -74,6 +75,30 @@ def name_of(host: str) -> str:
     return found[1].lower() if found else ""
 
 
+class BoundedRunner(web.AppRunner):
+    """A runner whose server keeps at most `most` connections, 2 or more. For a further one the oldest is closed.
+
+    Nothing else ends a connection that sends half a request. Without a bound, a client that opens very many of them
+    would leave no file descriptor for the database and the API server.
+    """
+
+    def __init__(self, app: web.Application, most: int, **more: Any) -> None:
+        super().__init__(app, **more)
+        self._most = most
+
+    @property
+    def server(self) -> Any:
+        """What makes the protocol of a new connection."""
+        server = super().server
+        return None if server is None else partial(self._connect, server)
+
+    def _connect(self, server: web.Server) -> asyncio.Protocol:
+        for oldest in server.connections[: 1 - self._most]:
+            if oldest.transport is not None:
+                oldest.transport.abort()  # a close would wait until the client has read everything
+        return server()
+
+
 class Site(web.TCPSite):  # noqa: TID251  # the one place that works around its fault
     """A TCP site that knows every accepted connection when it stops, so that it answers or closes each of them."""
 
@@ -92,4 +117,5 @@ async def take_nobody_new(server: asyncio.Server) -> None:
     loop = asyncio.get_running_loop()
     for listener in server.sockets:
         loop.remove_reader(listener.fileno())
-    await asyncio.sleep(0)  # in this turn of the loop the server learns of accepted connections
+    for _ in range(2):  # in the first turn of the loop the connection is made, in the second its handler is called
+        await asyncio.sleep(0)

@@ -27,6 +27,17 @@ JOBS: Final = Gauge("dispatcher_jobs", "Jobs of this installation", ["queue", "s
 JOB_CREATES: Final = Counter(
     "dispatcher_job_creates_total", "Creates of Jobs, by the meaning of the answer", ["outcome"]
 )
+LAUNCHES: Final = Counter(
+    "dispatcher_launches_total",
+    "Jobs made for rows: first of their attempt, or again. A Job after one that got no node and was taken back is no "
+    "second one",
+    ["launch"],
+)
+JOBS_ENDED: Final = Counter(
+    "dispatcher_jobs_ended_total",
+    "Ends of Jobs by outcome. Each replica of the dispatcher counts all of them",
+    ["outcome"],
+)
 INSERT_TO_JOB: Final = Histogram(
     "dispatcher_insert_to_job_seconds", "Time from a row's due time to its first Job", buckets=(*LATENCY, 60, 600)
 )
@@ -34,10 +45,13 @@ CYCLE_SECONDS: Final = Histogram("dispatcher_cycle_seconds", "Time to read rows 
 CYCLE_TASKS: Final = Gauge("dispatcher_cycle_tasks", "Rows judged in the last cycle, by verdict", ["verdict"])
 REFUSED_PODS: Final = Gauge("dispatcher_refused_pods", "Jobs without a Pod whose Pods are refused", ["cause"])
 SWEEP_DELETES: Final = Counter("dispatcher_sweep_deletes_total", "Deletes of Jobs and Pods, by outcome", ["outcome"])
+READY: Final = Gauge("dispatcher_ready", "1 if /readyz says that the program can do its work, else 0")
 LEADER: Final = Gauge("dispatcher_leader", "1 if this replica may write now, else 0; of the dispatcher")
 JANITOR_ROWS: Final = Counter("dispatcher_janitor_rows_total", "Rows that the janitor changed, by action", ["action"])
 STORE_AGE: Final = Gauge(
-    "dispatcher_store_age_seconds", "Age of the last proof that the store is current", ["resource"]
+    "dispatcher_store_age_seconds",
+    "Age of the last proof that the store is current, at the time of the scrape",
+    ["resource"],
 )
 UNREADABLE_AMOUNTS: Final = Counter(
     "dispatcher_unreadable_amounts_total", "Amounts of objects that are no quantities, by kind of object", ["resource"]
@@ -53,6 +67,17 @@ KUBE_SECONDS: Final = Histogram(
     "dispatcher_kube_request_seconds", "Time of requests to the API server", ["verb", "resource"], buckets=LATENCY
 )
 FAULTS: Final = Counter("dispatcher_faults_total", "Rounds of a component that ended in a fault", ["component"])
+LAST_ROUND: Final = Gauge(
+    "dispatcher_last_round_timestamp_seconds",
+    "Unix time at which a component last ended a round without a fault; 0: it has not yet",
+    ["component"],
+)
+CREDENTIAL_END: Final = Gauge(
+    "dispatcher_credential_end_timestamp_seconds",
+    "Unix time at which a credential in use ends: token or client-certificate (for the API server), server-certificate "
+    "or authority (of the extender)",
+    ["credential"],
+)
 EXTENDER_SECONDS: Final = Histogram(
     "dispatcher_extender_request_seconds",
     "Time of answers to kube-scheduler: ok, late (a neutral answer), bad (refused request), busy (too many requests at "
@@ -84,7 +109,7 @@ EXTENDER_IGNORED: Final = Counter(
 )
 EXTENDER_CONFIG_FAULTS: Final = Gauge(
     "dispatcher_extender_config_faults",
-    "1 if requests show a wrong configuration of kube-scheduler; see the log",
+    "1 if requests of the last 10 minutes show a wrong configuration of kube-scheduler; see the log",
     ["fault"],
 )
 HISTORY_HITS: Final = Counter(

@@ -15,7 +15,7 @@ import structlog
 
 from dispatcher.model.backoff import doubled
 from dispatcher.model.errors import DispatcherError
-from dispatcher.runtime.metrics import FAULTS
+from dispatcher.runtime.metrics import FAULTS, LAST_ROUND
 
 log = structlog.get_logger(component="service")
 
@@ -81,6 +81,8 @@ class Rounds:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Runs rounds until `stop` is set. A round that has begun is completed first."""
+        FAULTS.labels(self._name)  # from 0, because Prometheus sees no increase in a series that begins at 1
+        LAST_ROUND.labels(self._name).set(0)
         while not stop.is_set():
             await self._wake.wait(await self._round())
 
@@ -100,6 +102,7 @@ class Rounds:
                 raise
             return self._note(bug)
         self.fault, self._faults, self._bugs = "", 0, 0
+        LAST_ROUND.labels(self._name).set_to_current_time()
         return pause
 
     def _note(self, fault: Exception) -> float:

@@ -95,6 +95,13 @@ class JobSettings:
     task_secret: str | None = setting(
         "TASK_SECRET", None, text, "Name of a Secret that the built-in template's container gets by envFrom"
     )
+    run_as_non_root: bool = setting(
+        "RUN_AS_NON_ROOT",
+        False,
+        boolean,
+        "The built-in template says runAsNonRoot: its Pods then pass Pod Security `restricted`, and its image must name a "
+        "numeric user other than root",
+    )
     templates_dir: str | None = setting(
         "TEMPLATES_DIR", None, text, "Folder of Job manifests, one in each NAME.yaml; a changed file is read again"
     )
@@ -220,10 +227,13 @@ class ServiceSettings:
         "DASHBOARD_ADDRESS",
         "127.0.0.1:8081",
         address,
-        "Address of the read-only API, which shows the rows of all teams",
+        "Address of the dashboard and its JSON API, which only read, and show the rows of all teams",
     )
     dashboard_hosts: tuple[str, ...] = setting(
-        "DASHBOARD_HOSTS", (), words, "Host names under which a proxy asks the API, besides those of the machine itself"
+        "DASHBOARD_HOSTS", (), words, "Host names under which a proxy asks it, besides those of the machine itself"
+    )
+    dashboard_prefix: str = setting(
+        "DASHBOARD_PREFIX", "", folder, "Path under which a proxy shows the dashboard, such as /dispatcher"
     )
     api_url: str = setting(
         "API_URL",

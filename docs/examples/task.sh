@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # task.sh COMMAND [ARG…]: takes the row of this container, runs COMMAND, reports. Needs bash, psql, coreutils, iconv.
-# COMMAND gets the payload on stdin and may leave a result, as JSON, on stdout; 75 asks for another attempt.
+# COMMAND gets the payload on stdin and may leave a result, as JSON, on stdout. Some of its statuses are final: see the end.
 set -u
 export PGCONNECT_TIMEOUT=10 PGTARGETSESSIONATTRS=read-write
 # Sessions of one login read each other's statements: the key goes as a setting of the session (see `ask`).
@@ -55,6 +55,6 @@ case $(cat "$folder/told" 2>/dev/null):$stopped:$status in
     cancel:*) finish failed ;; # the row keeps the reason that came with the cancel
     *:0) finish succeeded '' "$(<"$folder/result")" || finish failed 'the result is not JSON of at most 64 KiB' ;;
     *:yes:*) exit 143 ;; # stopped from outside: the next launch takes over
-    *:75) finish retry "${error:-status 75}" ;;
-    *) finish failed "${error:-status $status}" ;;
+    *:6[4-8] | *:70 | *:7[236-8]) finish failed "${error:-status $status}" ;; # sysexits.h: a second try cannot help
+    *) finish retry "${error:-status $status}" ;;
 esac || exit 69 # nobody could be told: the next launch takes over

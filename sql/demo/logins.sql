@@ -6,7 +6,8 @@ DECLARE
 BEGIN
     PERFORM set_config('log_error_verbosity', 'terse', true);
     FOR wanted IN SELECT * FROM (VALUES ('demo', 'dispatch_submitter'), ('reader', 'dispatch_reader'),
-        ('task', 'dispatch_task'), ('janitor', 'dispatch_janitor'), ('observer', 'dispatch_observer')) AS t (login, role)
+        ('task', 'dispatch_task'), ('janitor', 'dispatch_janitor'), ('observer', 'dispatch_observer'),
+        ('operator', 'dispatch_operator')) AS t (login, role)
     LOOP
         EXECUTE format('CREATE ROLE %I LOGIN PASSWORD %L IN ROLE %I',
                        wanted.login, current_setting('demo.password_' || wanted.login), wanted.role);

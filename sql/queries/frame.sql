@@ -1,8 +1,9 @@
--- First statement of every look: takes the snapshot, tells whether decisions may use it, and gives its frame. The frame is: the declared queues (a few hundred rows at most), the rows that a container holds or held, and the time at which the next row becomes due. A held row whose Job is gone must be launched again. Older schemas lack the column fair_submitters; their version tells so. $1 text[] needed indexes, $2 int most held rows.
+-- First statement of every look: takes the snapshot, tells whether decisions may use it, and gives its frame. The frame is: the declared queues (a few hundred rows at most), the rows that a container holds or held, and the time at which the next row becomes due. A held row whose Job is gone must be launched again. Older schemas lack the column fair_submitters; their version tells so. $1 text[] needed indexes, $2 int most held rows, $3 int newest migration that this program knows.
 SELECT pg_is_in_recovery() AS in_recovery, statement_timestamp() AS now, version, database_id::text AS database_id,
        ARRAY(SELECT name FROM unnest($1::text[]) AS name
              WHERE (SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('dispatch.' || name)) IS NOT TRUE
        ) AS missing_indexes,
+       ARRAY(SELECT name FROM dispatch.schema_version WHERE version > $3 ORDER BY version) AS newer,
        ( -- a pause without end is cut to what a client can hold
          SELECT coalesce(json_agg(q), '[]')::text
          FROM (SELECT name, weight, max_jobs, max_jobs_per_submitter, max_pending,

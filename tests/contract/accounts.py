@@ -73,8 +73,8 @@ async def expanded(plane: ControlPlane, right: Right) -> set[Right]:
     if right.verb != ALL_OF_ROLE:
         return {right}
     kind, name = right.name.split(" ")
-    assert kind == "ClusterRole"
-    role = await plane.admin("GET", f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{name}")
+    place = "clusterroles" if kind == "ClusterRole" else f"namespaces/{right.where}/roles"
+    role = await plane.admin("GET", f"/apis/rbac.authorization.k8s.io/v1/{place}/{name}")
     return set(rules(right.subject, right.where, {key: role[key] for key in ("kind", "metadata", "rules")}))
 
 

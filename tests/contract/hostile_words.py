@@ -105,6 +105,6 @@ BAD_MEMORY: Final[Sequence[Any]] = (
 )
 MACHINES: Final = ("team-a-1", "team-a-X", "team-b-1", "X_y.z", "a" * 63, "0")
 BAD_MACHINES: Final = ("", "-a", "a-", "a b", "../x", "a" * 64, "team-a-*", "a\n", "é", "$(X)", f"={MARK}", 5, None)
-STRANGE_KEYS: Final = ("hostNetwork", "volumes", "", "Image", "image ", "__proto__", "serviceAccountName", f"{MARK}")
+STRANGE_KEYS: Final = ("hostNetwork", "volumes", "", "Image", "image ", "__proto__", "serviceAccountName", f"{MARK}=x")
 NOT_OBJECTS: Final = ("[]", "null", '"x"', "5", "true", '[{"A": "1"}]', None)
 NOT_TEXTS: Final[Sequence[Any]] = (5, None, True, {}, [], ["a"], 1e308)

@@ -1,4 +1,4 @@
-"""The objects of `deploy/` at the real API server: in namespaces of their own, and removed again with the test."""
+"""The objects of the chart at the real API server: in namespaces of their own, and removed again with the test."""
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -14,7 +14,7 @@ from dispatcher.programs.startup import site_of
 from tests.builders import a_request, an_order
 from tests.controlplane.api import Api, Json, KubeFault
 from tests.controlplane.cluster import ControlPlane
-from tests.deployed import CLUSTER_KINDS, pod_templates, settings_of
+from tests.deployed import pod_templates, settings_of
 
 
 class Installed:
@@ -48,17 +48,16 @@ class Installed:
 
 @asynccontextmanager
 async def installed(plane: ControlPlane, namespace: str, objects: Iterable[Json]) -> AsyncIterator[Installed]:
-    """Creates the objects. Objects outside namespaces are deleted again at the end."""
-    there, outside = Installed(plane, namespace), []
+    """Creates the objects, and deletes them again at the end."""
+    there, made = Installed(plane, namespace), list[str]()
     try:
         for one in objects:
-            path = await there.create(one)
-            outside += [path] if one["kind"] in CLUSTER_KINDS else []
+            made += [await there.create(one)]
         yield there
     finally:
         await there.close()
-        for path in outside:
-            await plane.admin("DELETE", path)
+        for path in reversed(made):
+            await plane.remove(path)
 
 
 class Site:
@@ -70,6 +69,7 @@ class Site:
         self.account = there.account
         self.settings = settings_of(objects, "run").settings
         self.jobs = self.settings.kube.namespace or ""
+        self.policy = f"{self.settings.kube.installation}.{there.namespace}"
         templates = pod_templates(objects)
         self.dispatcher = str(templates["run"]["spec"]["serviceAccountName"])
         self.janitor = str(templates["janitor"]["spec"]["serviceAccountName"])

@@ -19,8 +19,8 @@ from dispatcher.model.launches import Launch
 from tests.builders import SITE, a_task, a_template, an_order
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
+from tests.deployed import rendered
 
-RBAC = Path(__file__).parents[2] / "deploy" / "base" / "rbac.yaml"
 STEER = "play.dispatcher.internal"
 task_ids = count(1000)
 
@@ -46,7 +46,7 @@ class Account:
         return JobApi(self.client, namespace or self.namespace, SITE.installation)
 
     def access(self, *, with_nodes: bool = True) -> Access:
-        """All rights in one namespace, as in the overlay of that name."""
+        """All rights in one namespace, as in an installation of one namespace."""
         return Access(self.client, self.namespace, lease_of(SITE.installation, self.namespace), with_nodes=with_nodes)
 
     def manifest(
@@ -121,7 +121,7 @@ class Account:
 
 @asynccontextmanager
 async def dispatcher_account(plane: ControlPlane, namespace: str, folder: Path) -> AsyncIterator[Account]:
-    await plane.apply(RBAC, namespace=namespace)
+    await plane.apply(rendered("one-namespace", only="rbac"), namespace=namespace)
     token_file = folder / "token"
     token_file.write_text(await plane.service_account_token(namespace, "dispatcher"))
     account = Account(plane, namespace, token_file)

@@ -8,10 +8,10 @@ STOLEN = "dispatcher-migrate-database"
 """The Secret with the login of the schema's owner."""
 CACHES = "/var/cache/tasks"
 LISTS = {
-    "hostPathPrefixes": f"{CACHES}/,/mnt/shared",
-    "secrets": "task-database, team-a",
-    "configMaps": "team-a",
-    "serviceAccounts": "default,team-a",
+    "hostPathPrefixes": ["/mnt/shared"],
+    "secrets": ["team-a"],
+    "configMaps": ["team-a"],
+    "serviceAccounts": ["default", "team-a"],
 }
 
 

@@ -26,13 +26,11 @@ from tests.contract.accounts import (
 )
 from tests.controlplane.api import Api, Json, KubeFault
 from tests.controlplane.cluster import ControlPlane
-from tests.deployed import DEPLOY, RBAC_KINDS
+from tests.deployed import RBAC_KINDS, VARIANTS
 from tests.written import differences
 
-OVERLAYS = sorted(file.parent.relative_to(DEPLOY).as_posix() for file in DEPLOY.glob("overlays/*/kustomization.yaml"))
-WITHOUT_OVERLAY = "everything"
-ALL_AT_ONCE = pytest.mark.parametrize("site", [WITHOUT_OVERLAY], indirect=True)
-"""Tens of thousands of questions, so only for everything at once. Overlays need only the server's list of rules."""
+EVERYTHING = pytest.mark.parametrize("site", ["everything"], indirect=True)
+"""Tens of thousands of questions, so only for one variant. The others need only the server's list of rules."""
 NEEDED = {
     ("", "secrets"),
     ("", "pods/exec"),
@@ -51,10 +49,10 @@ class Site(NamedTuple):
     places: tuple[str, ...]
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session", params=[WITHOUT_OVERLAY, *OVERLAYS])
+@pytest_asyncio.fixture(scope="module", loop_scope="session", params=VARIANTS)
 async def site(control_plane: ControlPlane, request: pytest.FixtureRequest) -> AsyncIterator[Site]:
     """The rights of an installation, in force; removed at the end."""
-    objects = rights_objects(request.param)
+    objects = [one for one in installations()[request.param] if one["kind"] in RBAC_KINDS]
     found = {one["metadata"]["namespace"] for one in objects if "namespace" in one["metadata"]}
     other = await control_plane.create_namespace()
     paths: list[str] = []
@@ -69,13 +67,6 @@ async def site(control_plane: ControlPlane, request: pytest.FixtureRequest) -> A
     finally:
         await removed(control_plane, paths, accounts.values())
         await control_plane.delete_namespace(other)
-
-
-def rights_objects(folder: str) -> list[Json]:
-    """The objects of an overlay, or of all folders that are not overlays: they may be installed together."""
-    rendered = installations()
-    folders = rendered.keys() - OVERLAYS if folder == WITHOUT_OVERLAY else {folder}
-    return [one for name in sorted(folders) for one in rendered[name] if one["kind"] in RBAC_KINDS]
 
 
 async def removed(plane: ControlPlane, paths: Iterable[str], accounts: Iterable[Account]) -> None:
@@ -131,7 +122,7 @@ async def test_every_account_may_open_only_the_paths_that_all_accounts_may(site:
         assert await paths_review(one.api, other) == least
 
 
-@ALL_AT_ONCE
+@EVERYTHING
 async def test_server_allows_every_account_exactly_the_rights_of_the_page(site: Site) -> None:
     """Every resource of the server with every verb: in the installation's namespaces, in others, and cluster-wide."""
     resources = await discovered(site.plane)
@@ -141,7 +132,7 @@ async def test_server_allows_every_account_exactly_the_rights_of_the_page(site: 
         assert allowed == written, f"{name} in {namespace or 'all namespaces'}"
 
 
-@ALL_AT_ONCE
+@EVERYTHING
 @pytest.mark.parametrize(
     "rule",
     [

@@ -13,7 +13,7 @@ from dispatcher.kube.claims import ClaimObjects
 from dispatcher.kube.reflectors import Reflectors
 from dispatcher.kube.reservations import RESERVATIONS
 from tests.contract.own_jobs import Account
-from tests.deployed import DEPLOY
+from tests.deployed import rendered
 from tests.unit.rooms import needs
 
 pytest_plugins = ["tests.scheduling.fixtures"]
@@ -34,7 +34,7 @@ async def keeper(account: Account, *, may_write: bool = True) -> AsyncIterator[C
 
 
 async def permitted(account: Account) -> Account:
-    await account.plane.apply(DEPLOY / "claims" / "rbac.yaml", namespace=account.namespace)
+    await account.plane.apply(rendered("everything", only="claims"), namespace=account.namespace)
     return account
 
 

@@ -127,7 +127,7 @@ class TestOwnPlane:
     async def test_plane_starts_fast_survives_outages_and_leaves_nothing(self, tmp_path: Path) -> None:
         before = time.monotonic()
         async with ControlPlane(logs_in=tmp_path) as plane:
-            assert time.monotonic() - before < 10
+            assert time.monotonic() - before < 20  # 5 on a machine with nothing else to do
             servers = plane.pids()
             assert set(servers) == set(PACKAGES)
             assert plane.ca_file is not None

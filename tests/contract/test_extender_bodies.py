@@ -30,7 +30,7 @@ PEAK_MIB = 180
 """Memory of the program in MiB.
 
 Measured: 134 on a small cluster, 90 of them for the program itself. With 5,000 nodes and 50,000 Pods: 177.
-deploy/scheduler allows 384.
+the chart allows 384.
 """
 
 

@@ -1,18 +1,18 @@
-"""The stolen account of `deploy/scheduler` on the real API server: what a thief can do with it, and what not.
+"""The stolen account of the chart's scheduler on the real API server: what a thief can do with it, and what not.
 
 kube-scheduler's own ClusterRole may patch `pods/status`, too. So that right exists with or without an extender.
 """
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
+from tests.contract.installed import installed
 from tests.controlplane.api import Api, Json, KubeFault
 from tests.controlplane.cluster import ControlPlane
-from tests.deployed import DEPLOY, RBAC_KINDS, overlaid
+from tests.deployed import rendered
 
 PODS = "/api/v1/namespaces/kube-system/pods"
 VICTIM = f"{PODS}/victim"
@@ -45,26 +45,15 @@ DROPPED: dict[str, Json] = {
 
 
 @asynccontextmanager
-async def stolen(plane: ControlPlane, namespace: str, folder: Path) -> AsyncIterator[Api]:
-    """A client with the token of the account and all rights that come with `kubectl apply -k deploy/scheduler`."""
-    objects = overlaid(folder, DEPLOY / "scheduler", namespace=namespace, nameSuffix=f"-{namespace}")
-    rights = [one for one in objects if one["kind"] in RBAC_KINDS]
-    await plane.apply(rights, namespace=namespace)
-    token = await plane.service_account_token(namespace, f"dispatcher-scheduler-{namespace}")
-    thief = Api(plane.url, plane.ca_file, token)
-    try:
-        yield thief
-    finally:
-        await thief.close()
-        for one in rights:
-            if "namespace" not in one["metadata"]:
-                path = f"/apis/rbac.authorization.k8s.io/v1/{one['kind'].lower()}s/{one['metadata']['name']}"
-                await plane.admin("DELETE", path)
+async def stolen(plane: ControlPlane, namespace: str) -> AsyncIterator[Api]:
+    """A client with the token of the account and all rights that the chart gives it."""
+    async with installed(plane, namespace, rendered("everything", namespace, only="scheduler-rbac")) as there:
+        yield await there.account("dispatcher-scheduler")
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def thief(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> AsyncIterator[Api]:
-    async with stolen(control_plane, namespace, tmp_path) as made:
+async def thief(control_plane: ControlPlane, namespace: str) -> AsyncIterator[Api]:
+    async with stolen(control_plane, namespace) as made:
         yield made
 
 

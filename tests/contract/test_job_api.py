@@ -9,9 +9,10 @@ from dispatcher.jobs.answers import Meaning, read_create
 from dispatcher.kube.job_api import JobApi
 from dispatcher.model.jobs import ApiAnswer, Manifest, Phase
 from tests.builders import DATABASE_ID, SITE
-from tests.contract.own_jobs import RBAC, Account
+from tests.contract.own_jobs import Account
 from tests.controlplane.api import Json
 from tests.controlplane.sides import BOTH_SIDES
+from tests.deployed import rendered
 
 pytestmark = [BOTH_SIDES, pytest.mark.usefixtures("nodes")]
 
@@ -60,7 +61,7 @@ def policy(name: str) -> list[Json]:
 async def dying_namespace(account: Account) -> AsyncIterator[str]:
     """A namespace that is being deleted. Finalizers keep the rights of our account in it."""
     name = await account.plane.create_namespace()
-    await account.plane.apply(RBAC, namespace=name)
+    await account.plane.apply(rendered("one-namespace", only="rbac"), namespace=name)
     rights = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{name}"
     subjects = [{"kind": "ServiceAccount", "name": "dispatcher", "namespace": account.namespace}]
     held = {"metadata": {"finalizers": ["tests.example/held"]}}

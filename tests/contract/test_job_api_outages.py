@@ -80,7 +80,7 @@ class TestAccess:
         await says(account, account.access(), told)
 
     async def test_rights_on_the_cluster_are_needed_only_to_judge_room(self, account: Account) -> None:
-        binding = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/dispatcher-nodes"
+        binding = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/dispatcher-nodes.dispatcher"
         await account.plane.admin("DELETE", binding)
         verbs = [
             f"{verb} {resource}" for resource in ("nodes", "pods", "priorityclasses") for verb in ("list", "watch")

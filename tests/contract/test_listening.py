@@ -37,6 +37,26 @@ async def test_connection_made_during_the_stop_of_a_stream_server_is_closed() ->
             assert await is_closed(client), turns
 
 
+@pytest.mark.parametrize("turns", range(TURNS))
+async def test_stopped_stream_server_has_told_of_every_accepted_connection(turns: int) -> None:
+    """A server that keeps its connections closes them after the stop. One that it learned of later would stay open."""
+    taken: list[asyncio.StreamWriter] = []
+    server = await asyncio.start_server(lambda reader, writer: taken.append(writer), "127.0.0.1", 0)
+    with socket.create_connection(server.sockets[0].getsockname()) as client:
+        client.setblocking(False)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await take_nobody_new(server)
+        server.close()
+        known = len(taken)
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+        for writer in taken:
+            writer.transport.abort()
+        assert len(taken) == known
+        assert await is_closed(client)
+
+
 async def test_taken_address_is_reported_with_its_setting() -> None:
     server = await served("127.0.0.1:0")
     taken = f"127.0.0.1:{server.addresses[0][1]}"

@@ -1,33 +1,28 @@
-"""The commands for a cluster on the pages name folders and objects that `deploy/` has.
+"""The commands for a cluster on the pages name folders and objects that the chart has.
 
-These commands do not run here. kustomize renders what they apply, so no cluster is needed.
+Most of them do not run here. helm renders what they install, so no cluster is needed. `test_runbook_commands` runs
+those of the runbooks.
 """
 
 import re
 import shlex
-from functools import cache
 
 import pytest
 
-from tests.controlplane.api import Json
-from tests.deployed import rendered
+from tests.deployed import helm, rendered
 from tests.house.tree import ROOT
-from tests.pages import all_blocks
+from tests.pages import INSTALL, blocks_of, lines_for_a_cluster, read_page
 
-LINES = [line for block in all_blocks() if block.needs_cluster for line in block.text.splitlines()]
-COMMANDS = sorted({line for line in LINES if line.startswith("kubectl ")})
+LINES = list(lines_for_a_cluster())
+COMMANDS = sorted({line for line in LINES if "kubectl " in line})
+RELEASES = sorted({line for line in LINES if re.match("helm (install|upgrade) ", line)})
 NAMED = re.compile(r"(deployment|job|service|configmap)/([a-z-]+)")
-
-
-@cache
-def objects_of(folder: str) -> tuple[Json, ...]:
-    return rendered(ROOT / "deploy" / folder)
 
 
 def installed() -> set[tuple[str, str, str]]:
     """Kind, name and namespace of every object. An object of the whole cluster has no namespace."""
-    everything = [one for folder in ("base", "scheduler", "crd", "claims") for one in objects_of(folder)]
-    return {(one["kind"].lower(), one["metadata"]["name"], one["metadata"].get("namespace", "")) for one in everything}
+    objects = (*rendered(), *rendered("everything"))
+    return {(one["kind"].lower(), one["metadata"]["name"], one["metadata"].get("namespace", "")) for one in objects}
 
 
 def namespace_of(words: list[str]) -> str:
@@ -40,16 +35,21 @@ def test_command_names_what_is_installed(command: str) -> None:
     named = {(*found.groups(), namespace_of(words)) for word in words if (found := NAMED.fullmatch(word))}
     roles = {("clusterrole", name, "") for name in re.findall(r"--clusterrole=(\S+)", command)}
     assert named | roles <= installed()
+    files = [word for word in words if re.fullmatch(r"deploy/\S+\.\w+", word)]
+    assert [word for word in files if not (ROOT / word).exists()] == []
 
 
-@pytest.mark.parametrize("command", [command for command in COMMANDS if " -k " in command])
-def test_command_applies_a_folder_that_renders(command: str) -> None:
+@pytest.mark.parametrize("command", RELEASES)
+def test_release_of_the_page_renders(command: str) -> None:
+    """With the values of the page of installation."""
     words = shlex.split(command, comments=True)
-    assert objects_of(words[words.index("-k") + 1].removeprefix("deploy/"))
+    assert words[2:6] == ["dispatcher", "deploy/chart", "-n", "dispatcher"]
+    (page,) = [block.text for block in blocks_of(INSTALL, read_page(INSTALL)) if "values.yaml" in block.text[:20]]
+    options = ["-" if word == "values.yaml" else word for word in words[6:]]
+    done = helm("template", "dispatcher", ROOT / "deploy" / "chart", "-n", "dispatcher", *options, stdin=page)
+    assert done.returncode == 0, done.stderr
 
 
-def test_command_deletes_only_objects_of_old_versions() -> None:
-    (command,) = [command for command in COMMANDS if " delete " in command]
-    words = shlex.split(command, comments=True)
-    kinds, name = words[-2:]
-    assert {(kind, name, namespace_of(words)) for kind in kinds.split(",")}.isdisjoint(installed())
+def test_namespaces_of_the_page_are_those_of_the_release() -> None:
+    made = {words[3] for line in LINES if (words := line.split())[:3] == ["kubectl", "create", "namespace"]}
+    assert made == {one["metadata"].get("namespace", "dispatcher") for one in rendered()}

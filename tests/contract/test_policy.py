@@ -1,4 +1,4 @@
-"""The admission policy of `deploy/base` at the real API server: the limits of Jobs made by our accounts."""
+"""The admission policy of the chart at the real API server: the limits of Jobs made by our accounts."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -24,16 +24,17 @@ from tests.contract.policy_cases import (
 )
 from tests.controlplane.api import Json, KubeFault
 from tests.controlplane.cluster import ControlPlane
-from tests.deployed import BASE, moved
+from tests.deployed import rendered
 
 DRY_RUN = {"dryRun": "All"}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def site(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+async def site(control_plane: ControlPlane) -> AsyncIterator[Site]:
     """An installation with programs in one namespace and Jobs in another."""
     places = await control_plane.create_namespace(), await control_plane.create_namespace()
-    objects = moved(tmp_path_factory.mktemp("overlay"), BASE, places, {"CACHE_ROOT": CACHES}, LISTS)
+    settings = {"CACHE_ROOT": CACHES}
+    objects = rendered(namespace=places[0], jobsNamespace=places[1], settings=settings, policy=LISTS)
     async with installed(control_plane, places[0], objects) as there:
         site = Site(there, objects)
         await site.is_guarded()
@@ -242,7 +243,7 @@ async def test_api_server_finds_no_fault_with_the_policy(site: Site) -> None:
     kind = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 
     async def checked() -> Json:
-        status: Json = (await site.plane.admin("GET", f"{kind}/{site.dispatcher}")).get("status", {})
+        status: Json = (await site.plane.admin("GET", f"{kind}/{site.policy}")).get("status", {})
         return status if "observedGeneration" in status else {}
 
     assert (await site.plane.wait_for(checked, "its types are checked", 30)).get("typeChecking", {}) == {}
@@ -265,9 +266,9 @@ async def test_our_accounts_cannot_change_the_policy(site: Site) -> None:
         api = await site.account(account)
         for kind in ("validatingadmissionpolicies", "validatingadmissionpolicybindings"):
             with pytest.raises(KubeFault, match="cannot patch resource"):
-                await api.request("PATCH", f"{group}/{kind}/{site.dispatcher}", {"spec": {"validations": []}})
+                await api.request("PATCH", f"{group}/{kind}/{site.policy}", {"spec": {"validations": []}})
             with pytest.raises(KubeFault, match="cannot delete resource"):
-                await api.request("DELETE", f"{group}/{kind}/{site.dispatcher}")
+                await api.request("DELETE", f"{group}/{kind}/{site.policy}")
 
 
 @pytest.mark.parametrize("where", ["namespace", "jobs"])

@@ -1,16 +1,12 @@
-"""The policy when its lists change, when it is installed again, in one namespace, and in an overlay without it."""
-
-import os
-from pathlib import Path
+"""The policy when its lists change, when it is installed again, in one namespace, and in an installation without it."""
 
 import pytest
-import yaml
 
 from tests.contract.installed import Site, installed
 from tests.contract.policy_cases import OTHER_SECRET, STOLEN, volume
 from tests.controlplane.api import Json, KubeFault
 from tests.controlplane.cluster import ControlPlane
-from tests.deployed import BASE, NAMESPACED, ONE_NAMESPACE, POLICY_KINDS, moved
+from tests.deployed import POLICY_KINDS, RENDERED, rendered
 
 DRY_RUN = {"dryRun": "All"}
 
@@ -22,6 +18,12 @@ def thief(site: Site) -> Json:
     return job
 
 
+def of_lists(places: tuple[str, str], **lists: list[str]) -> tuple[Json, ...]:
+    """An installation in two namespaces whose policy has these lists."""
+    ours, jobs = places
+    return rendered(namespace=ours, jobsNamespace=jobs, policy=lists)
+
+
 async def is_accepted(site: Site, job: Json) -> bool:
     try:
         await site.sends(site.dispatcher, job, **DRY_RUN)
@@ -31,13 +33,13 @@ async def is_accepted(site: Site, job: Json) -> bool:
 
 
 async def test_policy_that_is_installed_again_judges_by_its_new_lists(
-    control_plane: ControlPlane, namespace: str, tmp_path: Path
+    control_plane: ControlPlane, namespace: str
 ) -> None:
     """An API server that read lists from a ConfigMap (`paramKind`) would refuse everything the second time."""
     places = namespace, await control_plane.create_namespace()
-    policy = [one for one in moved(tmp_path, BASE, places) if one["kind"] in POLICY_KINDS]
-    rest = [one for one in moved(tmp_path, BASE, places) if one["kind"] not in POLICY_KINDS]
-    again = moved(tmp_path, BASE, places, lists={"secrets": f"task-database, {STOLEN}"})
+    policy = [one for one in of_lists(places) if one["kind"] in POLICY_KINDS]
+    rest = [one for one in of_lists(places) if one["kind"] not in POLICY_KINDS]
+    again = of_lists(places, secrets=[STOLEN])
     async with installed(control_plane, namespace, rest) as there:
         site = Site(there, again)
         async with installed(control_plane, namespace, policy):
@@ -54,14 +56,14 @@ async def test_policy_that_is_installed_again_judges_by_its_new_lists(
             await site.sends(site.dispatcher, thief(site), **DRY_RUN)
 
 
-async def test_list_is_extended_without_a_rollout(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> None:
+async def test_list_is_extended_without_a_rollout(control_plane: ControlPlane, namespace: str) -> None:
     places = namespace, await control_plane.create_namespace()
-    objects = moved(tmp_path, BASE, places)
+    objects = of_lists(places)
     async with installed(control_plane, namespace, objects) as there:
         site = Site(there, objects)
         await site.is_guarded()
         assert not await is_accepted(site, thief(site))
-        opened = moved(tmp_path, BASE, places, lists={"secrets": f"task-database,{STOLEN}"})
+        opened = of_lists(places, secrets=[STOLEN])
         assert [one for one in opened if one not in objects] == [
             one for one in opened if one["kind"] == POLICY_KINDS[0]
         ]
@@ -72,7 +74,7 @@ async def test_list_is_extended_without_a_rollout(control_plane: ControlPlane, n
 
         await control_plane.wait_for(is_open, "the Secret is listed")
         await control_plane.apply(
-            [one for one in moved(tmp_path, BASE, places, lists={"secrets": ""}) if one["kind"] in POLICY_KINDS],
+            [one for one in of_lists(places, serviceAccounts=[]) if one["kind"] in POLICY_KINDS],
             namespace=namespace,
         )
 
@@ -83,9 +85,9 @@ async def test_list_is_extended_without_a_rollout(control_plane: ControlPlane, n
 
 
 async def test_policy_in_one_namespace_protects_our_logins_from_tasks(
-    control_plane: ControlPlane, namespace: str, tmp_path: Path
+    control_plane: ControlPlane, namespace: str
 ) -> None:
-    objects = moved(tmp_path, ONE_NAMESPACE, (namespace, namespace))
+    objects = rendered("one-namespace", namespace)
     async with installed(control_plane, namespace, objects) as there:
         site = Site(there, objects)
         await site.is_guarded()
@@ -94,11 +96,11 @@ async def test_policy_in_one_namespace_protects_our_logins_from_tasks(
         await site.sends(site.dispatcher, site.job(), **DRY_RUN)
 
 
-async def test_namespaced_overlay_bounds_jobs_only_by_their_namespace(
-    control_plane: ControlPlane, namespace: str, tmp_path: Path
+async def test_namespaced_installation_bounds_jobs_only_by_their_namespace(
+    control_plane: ControlPlane, namespace: str
 ) -> None:
-    """As the overlay says of itself."""
-    objects = moved(tmp_path, NAMESPACED, (namespace, await control_plane.create_namespace()))
+    """As its values say."""
+    objects = rendered("namespaced", namespace, jobsNamespace=await control_plane.create_namespace())
     async with installed(control_plane, namespace, objects) as there:
         site = Site(there, objects)
         for account in (site.dispatcher, site.janitor):
@@ -107,10 +109,9 @@ async def test_namespaced_overlay_bounds_jobs_only_by_their_namespace(
             await site.sends(site.dispatcher, thief(site) | {"metadata": {"name": "x"}}, namespace)
 
 
-@pytest.mark.parametrize("folder", [NAMESPACED, ONE_NAMESPACE], ids=lambda folder: folder.name)
-def test_overlay_with_less_protection_says_so_at_its_head(folder: Path) -> None:
-    text = (folder / "kustomization.yaml").read_text()
-    head = text[: text.index("apiVersion")]
-    assert "policy" in head
-    assert "Secret" in head
-    assert os.path.relpath(BASE, folder) in yaml.safe_load(text)["resources"]
+@pytest.mark.parametrize("variant", ["namespaced", "one-namespace"])
+def test_variant_with_less_protection_says_so_at_its_head(variant: str) -> None:
+    text = (RENDERED / "values" / f"{variant}.yaml").read_text()
+    head = [line for line in text.splitlines() if line.startswith("#")]
+    assert "policy" in " ".join(head)
+    assert "Secret" in " ".join(head)

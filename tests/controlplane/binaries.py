@@ -1,4 +1,4 @@
-"""The programs of a Kubernetes control plane, kustomize and Prometheus, built once from the versions of a `go.mod`.
+"""Programs of Kubernetes, helm, Prometheus and crane, built once from the versions of a `go.mod`.
 
 Invariant: the cache folder has whole programs only. A program is built in another folder and moved in, by one builder
 at a time; a builder that waited finds it there. The folder's name is a digest of everything that the result depends on,
@@ -52,14 +52,18 @@ PACKAGES = {
     "kwok": "sigs.k8s.io/kwok/cmd/kwok",
 }
 CONTROL_PLANE = Module(HERE / "tools", "controlplane", PACKAGES)
-KUSTOMIZE = Module(HERE / "kustomize", "kustomize", {"kustomize": "sigs.k8s.io/kustomize/kustomize/v5"})
+HELM = Module(HERE / "helm", "helm", {"helm": "helm.sh/helm/v4/cmd/helm"})
+KUBECTL = Module(HERE / "kubectl", "kubectl", {"kubectl": "k8s.io/kubernetes/cmd/kubectl"})
 PROMETHEUS = Module(
     HERE.parent / "prometheus" / "tools",
     "prometheus",
-    {"prometheus": "github.com/prometheus/prometheus/cmd/prometheus"},
+    {name: f"github.com/prometheus/prometheus/cmd/{name}" for name in ("prometheus", "promtool")},
     "remove_all_sd",  # leaves out service discovery: the clients of every cloud, a third of the packages
 )
-MODULES = (CONTROL_PLANE, KUSTOMIZE, PROMETHEUS)
+NODE = HERE.parent / "node"
+KUBELET = Module(NODE / "tools", "kubelet", {"kubelet": "k8s.io/kubernetes/cmd/kubelet"})
+CRANE = Module(NODE / "crane", "crane", {"crane": "github.com/google/go-containerregistry/cmd/crane"})
+MODULES = (CONTROL_PLANE, HELM, KUBECTL, PROMETHEUS, KUBELET, CRANE)
 
 
 class BuildFault(Exception):
@@ -78,7 +82,7 @@ def programs(module: Module = CONTROL_PLANE) -> dict[str, Path]:
 
 def build(module: Module, names: Sequence[str] = ()) -> Path:
     """Builds the named programs (without names: all) if they are missing, and returns the cache folder."""
-    go, version = find_go(shutil.which("go"), _packaged_go())
+    go, version = toolchain()
     folder = _cache_folder(module, version)
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
@@ -106,6 +110,11 @@ def _cache_folder(module: Module, go_version: str) -> Path:
     return cache / "pg-job-dispatcher" / f"{module.cache}-{digest.hexdigest()[:16]}"
 
 
+def toolchain() -> tuple[Path, str]:
+    """(path, version) of the Go that builds all programs."""
+    return find_go(shutil.which("go"), _packaged_go())
+
+
 def find_go(*candidates: str | None) -> tuple[Path, str]:
     """(path, version) of the first toolchain that is new enough for each go.mod."""
     needed = max((module.pinned(r"^go (\S+)$") or "" for module in MODULES), key=_numbers)
@@ -113,7 +122,7 @@ def find_go(*candidates: str | None) -> tuple[Path, str]:
     for go in candidates:
         if go is None:
             continue
-        asked = _go(Path(go), ["env", "GOVERSION"], Path("/"))
+        asked = run_go(Path(go), ["env", "GOVERSION"], Path("/"))
         if asked.returncode == 0 and _numbers(asked.stdout) >= _numbers(needed):
             return Path(go), asked.stdout.strip()
         seen.append(f"{go} is {asked.stdout.strip() or asked.stderr.strip()}")
@@ -139,7 +148,7 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part or 0) for part in found.groups()) if found else ()
 
 
-def _go(go: Path, arguments: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
+def run_go(go: Path, arguments: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
     env = os.environ | {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local"}
     return subprocess.run([go, *arguments], cwd=folder, env=env, capture_output=True, text=True, check=False)
 
@@ -147,8 +156,8 @@ def _go(go: Path, arguments: Sequence[str], folder: Path) -> subprocess.Complete
 def _compile(go: Path, module: Module, names: Sequence[str], folder: Path) -> None:
     """Builds into a temporary folder and moves each program in, so a reader never sees half a file."""
     with tempfile.TemporaryDirectory(dir=folder, prefix=".build-") as made:
-        flags = ["-trimpath", "-ldflags", f"-s -w {_shown_version(module)}", "-tags", module.tags, "-o", f"{made}/"]
-        done = _go(go, ["build", *flags, *(module.packages[name] for name in names)], module.folder)
+        flags = [*compiler_flags(module), "-ldflags", " ".join(linker_flags(module)), "-o", f"{made}/"]
+        done = run_go(go, ["build", *flags, *(module.packages[name] for name in names)], module.folder)
         if done.returncode != 0:
             raise BuildFault(f"go build of {', '.join(names)} failed:\n{done.stderr[-4000:]}")
         if "etcd" in names:
@@ -157,14 +166,19 @@ def _compile(go: Path, module: Module, names: Sequence[str], folder: Path) -> No
             (Path(made) / name).replace(folder / name)
 
 
-def _shown_version(module: Module) -> str:
-    """Linker flags for the version. Without them the API server calls itself v0.0.0-master."""
+def compiler_flags(module: Module) -> list[str]:
+    return ["-trimpath", "-tags", module.tags]
+
+
+def linker_flags(module: Module) -> list[str]:
+    """The version is among them. Without it the API server calls itself v0.0.0-master."""
     version = module.pinned(r"^\s*k8s\.io/kubernetes (v\S+)")
     if version is None:
-        return ""
+        return ["-s", "-w"]
     major, minor = _numbers(version)[:2]
+    shown = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
     place = "k8s.io/component-base/version"
-    return f"-X {place}.gitVersion={version} -X {place}.gitMajor={major} -X {place}.gitMinor={minor}"
+    return ["-s", "-w", *(f"-X={place}.{name}={value}" for name, value in shown.items())]
 
 
 if __name__ == "__main__":

@@ -29,6 +29,9 @@ START_SECONDS = 60  # for a cold disk and a busy machine; an idle one needs four
 class ControlPlane:
     """etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok, on loopback."""
 
+    api_port: int | None = None  # of a subclass; otherwise a free one
+    flags: Mapping[str, Sequence[str]] = {}  # of a subclass: more flags by server, which win
+
     def __init__(self, *, logs_in: Path | None = None) -> None:
         """`logs_in`: a folder in which all logs are kept, the audit log included. Its path is printed at the end."""
         self._logs_in = logs_in
@@ -54,7 +57,7 @@ class ControlPlane:
         self.programs: Mapping[str, Path] = await asyncio.to_thread(programs)
         self._folder = Path(tempfile.mkdtemp(prefix="controlplane-"))
         self.logs = Path(tempfile.mkdtemp(prefix="logs-", dir=self._logs_in or self._folder))
-        self._layout = Layout.fresh(self._folder, self.logs)
+        self._layout = Layout.fresh(self._folder, self.logs, self.api_port)
         self._audit = AuditLog(self._layout.audit_log)
         self._layout.token_file.write_text(self._layout.token_lines())
         self._layout.token_file.chmod(0o600)
@@ -81,7 +84,8 @@ class ControlPlane:
         self._api = self._folder = None
 
     def _run(self, name: str, flags: Sequence[str]) -> None:
-        self._servers[name] = Server(name, [str(self.programs[name]), *flags], self.logs / f"{name}.log")
+        command = [str(self.programs[name]), *flags, *self.flags.get(name, ())]
+        self._servers[name] = Server(name, command, self.logs / f"{name}.log")
         self._servers[name].start()
 
     async def _ready(self) -> None:
@@ -94,8 +98,6 @@ class ControlPlane:
     async def _has_controllers(self) -> bool:
         """Whether controllers work: one of them makes the service account of the namespace `default`."""
         return bool((await self.admin("GET", "/api/v1/namespaces/default/serviceaccounts"))["items"])
-
-    # Addresses, tokens and state
 
     @property
     def url(self) -> str:

@@ -30,10 +30,11 @@ class Layout:
     tokens: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def fresh(cls, folder: Path, logs: Path) -> "Layout":
-        etcd_port, peer_port, api_port = free_ports(3)
+    def fresh(cls, folder: Path, logs: Path, api_port: int | None = None) -> "Layout":
+        etcd_port, peer_port, free_port = free_ports(3)
         names = ("admin", "system:kube-controller-manager", "system:kube-scheduler", "kwok")
-        return cls(folder, logs, etcd_port, peer_port, api_port, {name: secrets.token_hex(16) for name in names})
+        tokens = {name: secrets.token_hex(16) for name in names}
+        return cls(folder, logs, etcd_port, peer_port, api_port or free_port, tokens)
 
     @property
     def url(self) -> str:

@@ -39,10 +39,16 @@ class Server:
                 [*die_with_us, *self._command], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the server was started and has ended by itself."""
+        return self._process is not None and self._process.poll() is not None
+
     def check(self) -> None:
         """Raises ServerDied if the server was started and has ended."""
-        if self._process is not None and (code := self._process.poll()) is not None:
-            raise ServerDied(f"{self.name} ended with {code}; {self.last_words()}")
+        if self.has_ended:
+            assert self._process is not None
+            raise ServerDied(f"{self.name} ended with {self._process.returncode}; {self.last_words()}")
 
     def last_words(self) -> str:
         return f"the end of the log of {self.name}:\n{self._log.read_text(errors='replace')[-3000:]}"

@@ -7,7 +7,8 @@ import pytest
 from tests.admission import NO_GPUS, denied, failing_webhook, silent_server
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import RBAC, Dispatcher, Place, QuickDispatcher
+from tests.deployed import rendered
+from tests.dispatching import Dispatcher, Place, QuickDispatcher
 from tests.faults import http_verbs
 from tests.faults.http_proxy import KubeProxy, asks
 from tests.faults.rules import Gate, nth
@@ -155,7 +156,7 @@ async def test_launch_whose_pod_is_refused_ends_and_delays_no_other_row(place: P
 async def test_terminating_namespace_gets_only_a_few_creates(place: Place) -> None:
     plane = place.control_plane
     dying = await plane.create_namespace()
-    await plane.apply(RBAC, namespace=dying)
+    await plane.apply(rendered("one-namespace", only="rbac"), namespace=dying)
     rights = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{dying}"
     ours = {"subjects": [{"kind": "ServiceAccount", "name": "dispatcher", "namespace": place.namespace}]}
     held_there = {"metadata": {"finalizers": ["tests.example/held"]}}
@@ -163,7 +164,7 @@ async def test_terminating_namespace_gets_only_a_few_creates(place: Place) -> No
     for role in roles:
         await plane.admin("PATCH", f"{rights}/roles/{role}", held_there)
         await plane.admin("PATCH", f"{rights}/rolebindings/{role}", held_there | ours)
-    cluster_wide = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/dispatcher-nodes"
+    cluster_wide = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/dispatcher-nodes.dispatcher"
     await plane.admin("PATCH", cluster_wide, ours)
     async with Dispatcher(place, NAMESPACE=dying) as dispatcher:
         await dispatcher.ready()

@@ -108,7 +108,7 @@ def importers_in_the_contracts(drivers: set[str]) -> Iterator[tuple[str, str]]:
 def test_page_names_the_importers_of_each_driver() -> None:
     named = importers_on_the_page()
     drivers = {driver for driver, _ in named}
-    assert drivers == {"asyncpg", "kubernetes_asyncio", "aiohttp"}
+    assert drivers == {"asyncpg", "psycopg", "kubernetes_asyncio", "aiohttp"}
     assert named == set(importers_in_the_contracts(drivers))
 
 

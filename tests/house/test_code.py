@@ -33,7 +33,7 @@ def test_package_keeps_rule(rule: Rule) -> None:
 
 @pytest.mark.parametrize("rule", EVERYWHERE, ids=lambda rule: rule.__name__)
 def test_all_code_keeps_rule(rule: Rule) -> None:
-    assert faults(rule, "dispatcher/", "tests/", "docs/", "benchmarks/") == []
+    assert faults(rule, "dispatcher/", "tests/", "docs/", "benchmarks/", "deploy/") == []
 
 
 def test_median_function_is_short() -> None:

@@ -14,7 +14,7 @@ from tests.house.places import configured_hosts, hosts_of, own_paths, traces
 from tests.house.rules import MOST_README_LINES
 from tests.house.tree import ROOT, acting_files, files, project, pure_files, shown
 
-LOCKS = ["requirements.lock", "requirements-go.lock"]
+LOCKS = ["requirements.lock", "requirements-demo.lock", "requirements-go.lock", "requirements-uv.lock"]
 SKIPS = """
 import pytest
 @pytest.mark.skip(reason="no database here")

@@ -9,7 +9,24 @@ import pytest
 
 from dispatcher.cli import commands
 from tests.house.tree import ROOT, python_files
-from tests.pages import MAKE, PAGES, RUN_BY, Block, all_blocks, blocks_of, find_block, read_page
+from tests.node.with_scheduler.test_page_commands import BY_FIXTURE, COMMANDS, in_its_place
+from tests.pages import (
+    MAKE,
+    OPERATOR,
+    PAGES,
+    PROGRAMS,
+    RUN_BY,
+    RUNBOOKS,
+    SHELL,
+    TOOLS,
+    Block,
+    all_blocks,
+    blocks_of,
+    commands_for_nodes,
+    find_block,
+    read_page,
+    without_comment,
+)
 
 BLOCKS = all_blocks()
 PASTED = [block for block in BLOCKS if block.is_pasted]
@@ -76,6 +93,37 @@ def test_blocks_are_found_with_language_and_text() -> None:
     ]
 
 
+def runs_on_nodes(command: str) -> bool:
+    return in_its_place(command) in {*COMMANDS, *BY_FIXTURE}
+
+
+@pytest.mark.parametrize("page", [OPERATOR, *RUNBOOKS])
+def test_every_command_of_operators_and_runbooks_is_run_on_nodes(page: str) -> None:
+    blocks = [block for block in BLOCKS if block.page == page and block.language in SHELL]
+    lines = [line for block in blocks for line in map(without_comment, block.text.splitlines()) if line]
+    assert [line for line in lines if not runs_on_nodes(line)] == []
+    starts = tuple(f"`{tool} " for tool in TOOLS)
+    named = {code.strip("`") for code in re.findall(r"`[^`\n]+`", prose_of(page)) if code.startswith(starts)}
+    assert [command for command in named - PROGRAMS if not runs_on_nodes(command)] == []
+
+
+def prose_of(page: str) -> str:
+    """The text of the page without its blocks."""
+    return re.sub(r"^```.*?^```$", "", read_page(page), flags=re.MULTILINE | re.DOTALL)
+
+
+def test_lines_that_run_on_nodes_call_a_tool_that_is_there() -> None:
+    words = {line: re.findall(r"[\w-]+", line) for line in commands_for_nodes()}
+    assert [line for line, found in words.items() if TOOLS.isdisjoint(found)] == []
+
+
+@pytest.mark.parametrize("page", [OPERATOR, *RUNBOOKS])
+def test_no_command_breaks_over_two_lines_of_text(page: str) -> None:
+    """A reader copies one line, and these tests find one."""
+    broken = re.findall(rf"`(?:{'|'.join(sorted(TOOLS))}) [^`\n]*\n[^`\n]*`", prose_of(page))
+    assert broken == []
+
+
 def dry_run(command: list[str]) -> str:
     """The commands that `make` would run. Variables of an outer `make` would give it the jobs of that `make`."""
     env = {name: value for name, value in os.environ.items() if name not in {"MAKEFLAGS", "MFLAGS", "MAKELEVEL"}}
@@ -93,7 +141,7 @@ def test_make_knows_every_target_of_a_block(line: str) -> None:
 
 
 def test_make_demo_passes_options_that_the_demo_has() -> None:
-    written = re.findall(r"OPTIONS=(?:\"([^\"]+)\"|(--\w+))", "\n".join(map(read_page, PAGES)))
+    written = re.findall(r"make demo OPTIONS=(?:\"([^\"]+)\"|(--\w+))", "\n".join(map(read_page, PAGES)))
     options = {name for parameter in commands.commands["demo"].params for name in parameter.opts}
     assert written
     for quoted, plain in written:

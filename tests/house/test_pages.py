@@ -4,18 +4,19 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 from prometheus_client import generate_latest
 
-from dispatcher.dashboard.openapi import ANSWERS, API
+from dispatcher.dashboard.addresses import ADDRESSES, API
 from dispatcher.jobs.templates import parse_template
 from dispatcher.model.errors import TemplateError
 from dispatcher.model.verdicts import PARKED
 from dispatcher.settings.loading import known_names
-from docs import make_faults, make_metrics, make_settings
+from docs import make_board, make_chart, make_doctor, make_faults, make_metrics, make_reasons, make_settings
 from tests.house.tree import ROOT
-from tests.pages import AUTHOR, OPERATOR, PAGES, SUBMITTER, read_page
+from tests.pages import AUTHOR, INSTALL, OPERATOR, PAGES, SUBMITTER, find_block, read_page, without_comment
 
-WRITTEN = ["README.md", "ARCHITECTURE.md", AUTHOR, OPERATOR, SUBMITTER, "docs/embedded.md", "docs/protocol.md"]
+WRITTEN = ["README.md", "ARCHITECTURE.md", AUTHOR, INSTALL, OPERATOR, SUBMITTER, "docs/embedded.md", "docs/protocol.md"]
 
 
 @pytest.mark.parametrize(
@@ -23,7 +24,11 @@ WRITTEN = ["README.md", "ARCHITECTURE.md", AUTHOR, OPERATOR, SUBMITTER, "docs/em
     [
         (make_settings.PAGE, make_settings.settings_page()),
         (make_metrics.PAGE, make_metrics.metrics_page()),
+        *make_chart.made().items(),
         (make_faults.PAGE, make_faults.faults_page()),
+        (make_reasons.PAGE, make_reasons.reasons_page()),
+        (make_doctor.PAGE, make_doctor.doctor_page()),
+        (make_board.BOARD, make_board.board()),
     ],
     ids=lambda one: one.name if isinstance(one, Path) else "",
 )
@@ -59,13 +64,14 @@ def test_links_of_a_page_lead_to_files(page: str) -> None:
 
 def test_addresses_that_programs_are_told_of_are_those_of_the_api() -> None:
     told = {address.partition("?")[0] for address in re.findall(r"`(?:GET )?(/api/v1/[^`]+)`", read_page("llms.txt"))}
-    known = {re.sub(r"{\w+}", "42", API + path) for path in ANSWERS}
+    known = {re.sub(r"{\w+}", "42", API + path) for path in ADDRESSES}
     assert told <= known | {f"{API}/openapi.json"}
     assert len(told) >= 5
 
 
-def test_template_on_the_operators_page_is_valid_and_sets_only_open_fields() -> None:
-    (text,) = re.findall(r"^```yaml\n(apiVersion: batch/v1\n.*?)^```$", read_page(OPERATOR), re.MULTILINE | re.DOTALL)
+def test_template_on_the_page_of_installation_is_valid_and_sets_only_open_fields() -> None:
+    (values,) = re.findall(r"^```yaml\n(# values.yaml.*?)^```$", read_page(INSTALL), re.MULTILINE | re.DOTALL)
+    text = yaml.safe_dump(yaml.safe_load(values)["templates"]["gpu.yaml"])
     assert parse_template("gpu", text).opened == {"env.MODE", "cpu"}
     for field in ("ttlSecondsAfterFinished: 1", "activeDeadlineSeconds: 1", "backoffLimit: 1", "podFailurePolicy: {}"):
         with pytest.raises(TemplateError, match=field.split(":")[0]):
@@ -78,3 +84,15 @@ def test_operators_page_explains_every_reason_for_which_rows_are_parked() -> Non
         name for names in re.findall(r"^\| ([A-Z][\w, ]+) \|", rows, re.MULTILINE) for name in names.split(", ")
     ]
     assert sorted(explained) == sorted(PARKED)
+
+
+def test_five_lines_of_the_readme_are_those_of_the_page_of_installation() -> None:
+    """Without comments: the node suite runs the lines of that page."""
+    beginning = "# needs a cluster\nkubectl create namespace dispatcher\n"
+    readme, page = (commands_of(find_block(one, beginning)) for one in ("README.md", INSTALL))
+    assert readme == page
+    assert len(page) == 5
+
+
+def commands_of(block: str) -> list[str]:
+    return [line for line in map(without_comment, block.splitlines()) if line]

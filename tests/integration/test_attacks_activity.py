@@ -17,9 +17,12 @@ from tests.execing import PROGRAM, Wrapper, wrapped
 from tests.postgres import Connection, Database, connect, url_with
 from tests.postgres_process import binaries
 from tests.rows import FIRST, Row, insert_row
+from tests.tasking import Library
 
 BASH = Path(__file__).parents[2] / "docs" / "examples" / "task.sh"
+IN_PYTHON = "import subprocess\nwith quick(): subprocess.run(sys.argv[1:], check=True)"
 PROGRAMS = {"bash and psql": (str(BASH),), "exec": PROGRAM}
+PROGRAMS |= {f"library with {driver}": Library(driver).program(IN_PYTHON) for driver in ("asyncpg", "psycopg")}
 UNTIL_THERE = "while [ ! -e {file} ]; do sleep 0.05; done"
 WATCH = "SELECT a::text FROM pg_stat_activity AS a WHERE a.pid <> pg_backend_pid() AND a.datname = current_database()"
 TOKENS = "SELECT dispatch.run_tokens($1, 1, 1, $2, $3)"

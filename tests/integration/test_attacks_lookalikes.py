@@ -6,15 +6,12 @@ No look-alike is ever called: not by our programs, not by a migration, and not b
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import UTC, datetime
+from collections.abc import AsyncIterator
 from typing import Any
 
 import asyncpg
 import pytest_asyncio
 
-from dispatcher.model.history import Wanted
-from dispatcher.model.tasks import Task
 from dispatcher.pg.closings import Closings
 from dispatcher.pg.connect import open_connection
 from dispatcher.pg.listen import CHANNELS
@@ -24,6 +21,8 @@ from dispatcher.pg.questions import Questions
 from dispatcher.pg.tasks import snapshot
 from dispatcher.programs import exec_row
 from tests.execing import execute, sh
+from tests.integration.every_question import QUESTIONS
+from tests.integration.hostile_inserts import HOSTILE_ROWS, OFFERED
 from tests.integration.lookalikes import calls, make_lookalikes, make_newer_lookalikes, make_session_lookalikes
 from tests.integration.looking import opened
 from tests.janitor_calls import cancelled, closed, deleted, returned
@@ -33,30 +32,12 @@ from tests.rows import FIRST, Row, insert_row
 ATTACKER = "team_a"
 VICTIMS = ("reader", "janitor", "task", "observer", "operator", "team_b", "postgres", "dispatch_owner")
 DEFAULT_PATH = '"$user", public'
-KEYS = [("default", "maps"), ("other", "maps")]
-Question = Callable[[Questions, list[int]], Awaitable[object]]
-QUESTIONS: dict[str, Question] = {
-    "candidates": lambda rows, _: rows.indexed_rows({"default": 10}),
-    "candidates_of": lambda rows, _: rows.indexed_rows_of({("default", "team_b"): 10}),
-    "contenders": lambda rows, ids: rows.waiting(ids),
-    "counts": lambda rows, _: rows.counts(),
-    "histories": lambda rows, _: rows.histories(KEYS),
-    "kinds": lambda rows, ids: rows.kinds(ids),
-    "launches": lambda rows, ids: rows.launches(ids[1]),
-    "line": lambda rows, ids: of_task(rows, ids[-1], rows.line),
-    "page": lambda rows, _: rows.page(Wanted(), None),
-    "requests": lambda rows, ids: rows.requests(ids),
-    "runs": lambda rows, _: rows.runs(KEYS),
-    "starts": lambda rows, ids: of_task(rows, ids[1], rows.starts),
-    "start_secret": lambda rows, _: rows.start_secret(),
-    "submitters": lambda rows, _: rows.submitters(["default"]),
-    "tasks": lambda rows, ids: rows.tasks(ids),
-}
 OF_JANITORS = ("submitters", "candidates_of", "kinds", "tasks", "requests")
 AT = "2026-01-01T00:00:00Z"
-FILES_OF_THE_JANITOR = "cancel return end delete old run_digests tell told ended with_cause"
-PLAIN: dict[str, Any] = {"cache_key": "maps", "max_failures": 5}
+FILES_OF_THE_JANITOR = "cancel return end delete old run_digests tell told ended with_cause templates"
+PLAIN: dict[str, Any] = {"cache_key": "maps", "max_failures": 5, "batch": "b"}
 QUEUE_TOLD = {"queue": "default", "waiting": 1, "in_flight": 0, "weight": 1, "share": 0, "reasons": {"Backoff": 1}}
+A_TEMPLATE = "INSERT INTO dispatch.templates (name) VALUES ('default') ON CONFLICT DO NOTHING"
 FORGET = "DELETE FROM public.calls"
 ENDED = {"attempt": 1, "launch": 1, "job_uid": FIRST.job_uid, "node": "n", "reason": "OOM"}
 SILENT = """
@@ -67,15 +48,6 @@ DECLARE_QUEUES = """
 INSERT INTO dispatch.queues (name, owner_role, max_waiting_per_submitter)
 VALUES ('closed', 'team_a', NULL), ('bounded', NULL, 0), ('mine', 'team_b', 5)
 """
-SPEC = {"image": "a/b:1", "command": ["x"], "args": ["y"], "cpu": "500m", "memory": "1Gi"}
-HOSTILE_ROWS: list[dict[str, Any]] = [
-    {"env": {"A": "1", "B": "x" * 300}, "spec": SPEC},
-    {"spec": {"private_machine": "m"}, "payload": {"a": [1]}, "run_at": datetime(2000, 1, 1, tzinfo=UTC)},
-    {"queue": "defalut"}, {"queue": "bounded"}, {"queue": "closed"}, {"queue": "mine"}, {"priority": 1001},
-    {"env": {"PYTHONPATH": "/x"}}, {"env": {"a b": "x" * 300}}, {"spec": {"cpu": "0"}}, {"spec": {"memory": "1m"}},
-    {"spec": {"odd": "1"}}, {"template": "Odd"}, {"cache_key": ""}, {"dedupe_key": ""}, {"dedupe_key": "nightly"},
-    {"timeout_seconds": 0}, {"max_failures": 0}, {"payload": "x" * 1_100_000},
-]  # fmt: skip
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -102,18 +74,14 @@ async def attacked(attacked_database: Database) -> AsyncIterator[Database]:
     assert [tuple(call) for call in await calls(attacked_database)] == []
 
 
-async def of_task(rows: Questions, number: int, ask: Callable[[Task], Awaitable[object]]) -> object:
-    task = await rows.task(number)
-    assert task
-    return await ask(task)
-
-
 async def some_rows(database: Database) -> list[int]:
     """One row of each status, and a history."""
     rows = [await insert_row(database, "team_b", **PLAIN) for _ in range(4)]
     await rows[0].finish(await rows[0].started(), "succeeded", result={"a": 1})
     await rows[1].started()
     await rows[2].cancel(login="team_b")
+    failed = await insert_row(database, "team_b", **PLAIN)
+    await failed.finish(await failed.started(), "failed", error="no such file")
     return [row.id for row in rows]
 
 
@@ -143,13 +111,14 @@ async def test_lookalikes_are_called_with_the_default_search_path(attacked: Data
 
 async def test_statements_of_the_dispatcher_call_no_lookalike(attacked: Database) -> None:
     ids = await some_rows(attacked)
+    await (await attacked.session("admin")).execute(A_TEMPLATE)
     async with opened(attacked.url("reader")) as session:
         async with snapshot(session, Questions, 10) as rows:
             answers = {name: await ask(rows, ids) for name, ask in QUESTIONS.items()}
             assert rows.frame.queues
         async with session.use() as connection:
             assert await connection.fetchval(query("ping")) == 1
-    assert {*QUESTIONS, "frame", "ping"} == files("queries")
+    assert {*QUESTIONS, "frame", "ping", "statement_timeout"} == files("queries")
     assert all(answers.values()), answers
     listening = await open_connection(attacked.url("reader"))
     for channel in CHANNELS:
@@ -174,6 +143,7 @@ async def test_statements_of_the_janitor_call_no_lookalike(attacked: Database) -
         report = {"rows": [[ids[1], 1, "Backoff", AT, "m"]], "queues": [QUEUE_TOLD], "gone": [1]}
         assert await closings.tell(json.dumps({"as_of": AT, **report})) == 1
         assert [row[0] for row in await closings.told(9)] == [ids[1]]
+        assert await closings.templates(json.dumps(OFFERED), are_all=True) == 2
         assert await closings.ended(json.dumps([{"task": ids[1], **ENDED}])) == 1
         for login in ("team_b", "operator", "observer"):
             reading = await attacked.session(login)
@@ -188,7 +158,7 @@ async def test_statements_of_the_janitor_call_no_lookalike(attacked: Database) -
 async def test_statements_of_exec_call_no_lookalike(attacked: Database) -> None:
     done, failed, asked = [await insert_row(attacked, "team_b", **PLAIN) for _ in range(3)]
     assert (await execute(done, *sh("echo 17"))).status == 0
-    assert (await execute(failed, *sh("exit 3"))).status != 69
+    assert (await execute(failed, *sh("exit 65"))).status != 69
     assert [await done.status(), await failed.status()] == ["succeeded", "failed"]
     me = asked.id, str(asked.start_key), 1, 1, FIRST.job_uid, FIRST.node, "pod-1", 60
     row = exec_row.Row(exec_row.Contract(attacked.url("task"), *me))
@@ -213,6 +183,7 @@ async def test_statements_of_the_demo_call_no_lookalike(attacked: Database) -> N
     admin, team, container = [await asyncpg.connect(attacked.url(login)) for login in ("admin", "team_b", "task")]
     try:
         await admin.execute(query("queue", "demo"), "samples", 2, "why")
+        assert [await admin.fetchval(query("pause", "demo"), "samples") for _ in range(2)] == [True, False]
         task_id = await team.fetchval(query("insert", "demo"), "samples", "default", "{}", "1", "maps")
         await team.execute(query("insert_default", "demo"), 3)
         assert await team.fetchval(query("count", "demo")) >= 4
@@ -233,9 +204,9 @@ async def make_logins(admin: asyncpg.Connection[asyncpg.Record]) -> None:
     """Makes the demo's logins in a transaction; the logins of the tests give up their names for that moment."""
     transaction = admin.transaction()
     await transaction.start()
-    for login in ("reader", "task", "janitor", "observer"):
+    for login in ("reader", "task", "janitor", "observer", "operator"):
         await admin.execute(f"ALTER ROLE {login} RENAME TO tests_{login}")
-    for login in ("demo", "reader", "task", "janitor", "observer"):
+    for login in ("demo", "reader", "task", "janitor", "observer", "operator"):
         await admin.fetchval(query("password", "demo"), login, "secret")
     await admin.execute(query("logins", "demo"))
     await transaction.rollback()
@@ -245,9 +216,12 @@ async def make_logins(admin: asyncpg.Connection[asyncpg.Record]) -> None:
 
 
 async def test_insert_calls_no_lookalike(attacked: Database) -> None:
-    team = await attacked.session("team_b")
+    team, janitor = await attacked.session("team_b"), await attacked.session("janitor")
     outcomes = []
-    for columns in [*HOSTILE_ROWS, *HOSTILE_ROWS]:
+    for columns in [*HOSTILE_ROWS, None, *HOSTILE_ROWS]:
+        if columns is None:  # from here on rows are judged by their templates
+            await janitor.execute("SELECT dispatch.janitor_templates($1, true)", OFFERED)
+            continue
         try:
             await attacked.insert_task("team_b", **columns)
             outcomes.append("")

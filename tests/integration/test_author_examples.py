@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
-import shutil
 import subprocess
+import sys
 import tomllib
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -16,13 +17,16 @@ import pytest
 from dispatcher.jobs.env import CONTRACT
 from dispatcher.model.identity import OPENINGS
 from dispatcher.programs import exec as exec_
+from dispatcher.programs.exec_codes import FINAL
 from tests.controlplane import binaries
 from tests.controlplane.waiting import wait_for
-from tests.execing import Ended, Wrapper, wrapped
+from tests.execing import Ended, Wrapper, started, wrapped
+from tests.pages import AUTHOR, find_block
 from tests.postgres import Database, PostgresServer
 from tests.postgres_fixtures import one_database
 from tests.postgres_process import binaries as postgres_programs
 from tests.rows import SECOND, Pod, Row, insert_row
+from tests.tasking import Library
 
 database = one_database
 
@@ -36,8 +40,8 @@ COMMAND = """
 payload=$(cat)
 case $payload in
     *seconds*) echo hanging >&2; sleep 3600 & wait ;;
-    *missing*) echo 'some input is missing' >&2; exit 75 ;;
-    *many*) echo 'rows: not a number' >&2; exit 3 ;;
+    *missing*) echo 'some input is missing' >&2; exit 1 ;;
+    *many*) echo 'rows: not a number' >&2; exit 65 ;;
     *) echo "$payload" ;;
 esac
 """
@@ -65,7 +69,7 @@ def bash(command: str) -> Image:
 @pytest.fixture(scope="session")
 def go_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The Go example, built with the toolchain of the control plane and the account's own build cache."""
-    go, _ = binaries.find_go(shutil.which("go"), binaries._packaged_go())
+    go, _ = binaries.toolchain()
     program = tmp_path_factory.mktemp("author") / "example"
     env = os.environ | {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local"}
     command: list[str | Path] = [go, "build", "-buildvcs=false", "-o", program, "."]
@@ -207,8 +211,14 @@ async def test_payload_and_result_pass_the_shell_unchanged(database: Database, p
     assert (ended.status, now["status"], now["result"]) == (0, "succeeded", payload), ended
 
 
+async def test_shell_example_takes_the_statuses_for_final_that_exec_takes(database: Database) -> None:
+    rows = {status: await insert_row(database) for status in (1, 2, *range(63, 80), 137)}
+    await asyncio.gather(*(bash(f"exit {status}").run(row) for status, row in rows.items()))
+    assert {status for status, row in rows.items() if await row.status() == "failed"} == FINAL
+
+
 async def test_error_and_names_pass_the_shell_unchanged(database: Database) -> None:
-    row = await insert_row(database)
+    row = await insert_row(database, max_failures=1)
     odd = Pod("a-pod", "'); DROP TABLE dispatch.tasks; --", "o'node :'token' \\")
     ended = await bash(r"""printf "it's \377not \$(date) \\\\ :'token' ü" >&2; exit 3""").run(row, odd)
     now = await row.now()
@@ -234,10 +244,17 @@ async def test_result_that_cannot_be_stored_fails_the_row(database: Database, re
     assert now["error"] == "the result is not JSON of at most 64 KiB"
 
 
-def test_code_blocks_of_the_page_are_in_the_examples() -> None:
-    sources = {"bash": BASH.read_text(encoding="utf-8"), "go": (GO / "main.go").read_text(encoding="utf-8")}
-    assert "bash" in {language for language, _ in BLOCKS}
-    assert [text for language, text in BLOCKS if language in sources and text not in sources[language]] == []
+@pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
+async def test_python_on_the_page_takes_a_row_and_reports(database: Database, driver: str) -> None:
+    (program,) = [text for language, text in BLOCKS if language == "python"]
+    rows = [await insert_row(database, payload={"months": months}) for months in (["May", "June"], [])]
+    ended = [await Library(driver).run(row, program) for row in rows]
+    now = [await row.now() for row in rows]
+    assert [(one.status, row["status"]) for one, row in zip(ended, now, strict=True)] == [
+        (0, "succeeded"),
+        (1, "failed"),
+    ]
+    assert [(row["result"], row["error"]) for row in now] == [({"months": 2}, None), (None, "no months")]
 
 
 async def test_calls_on_the_page_are_valid_in_the_database(database: Database) -> None:
@@ -247,6 +264,14 @@ async def test_calls_on_the_page_are_valid_in_the_database(database: Database) -
     assert len(calls) == 3
     for call in calls:
         await task.prepare(call)
+
+
+async def test_try_on_the_page_reports_its_payload_as_the_result() -> None:
+    block = find_block(AUTHOR, "dispatcher try")
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    async with started(("sh", "-ec", block), {"PATH": path}) as child:
+        ended = await child.has_ended()
+    assert (ended.status, ended.said) == (0, 'dispatcher try: succeeded, with the result {"rows": 2}\n')
 
 
 def test_page_names_all_variables_and_openings() -> None:
@@ -261,10 +286,13 @@ def test_page_installs_the_supported_driver() -> None:
 
 
 def test_page_has_the_numbers_of_exec() -> None:
-    numbers = [exec_.RETRY_STATUS, exec_.UNREPORTED, exec_.TERMINATED, exec_.HEARTBEAT_SECONDS, exec_.GRACE_SECONDS]
+    numbers = [exec_.UNREPORTED, exec_.TERMINATED, exec_.HEARTBEAT_SECONDS, exec_.GRACE_SECONDS]
     assert [number for number in numbers if not re.search(rf"\b{int(number)}\b", PAGE)] == []
+    (listed,) = re.findall(r"\| ends with (.+) \(of sysexits", PAGE)
+    spans = [[int(end) for end in part.split(" to ")] for part in listed.split(", ")]
+    assert {status for span in spans for status in range(span[0], span[-1] + 1)} == FINAL
 
 
-@pytest.mark.parametrize(("path", "most"), [(DOCS / "author.md", 150), (BASH, 60), (GO / "main.go", 120)])
+@pytest.mark.parametrize(("path", "most"), [(DOCS / "author.md", 205), (BASH, 60), (GO / "main.go", 120)])
 def test_page_and_examples_are_short(path: Path, most: int) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) <= most

@@ -55,6 +55,7 @@ async def test_help_and_version_need_no_settings(arguments: list[str]) -> None:
         ([], "Usage"),
         (["go"], "No such command"),
         (["migrate", "--chek"], "--check"),
+        (["migrate", "--check", "--queues", "x"], "--check or --queues"),
         (["render"], "--template NAME"),
         (["render", "1", "--template", "default"], "--template NAME"),
         (["render", "first"], "not a valid integer"),
@@ -145,6 +146,13 @@ async def test_migrate_checks_applies_and_has_nothing_left(postgres: PostgresSer
     assert "pending 0001_pre_tables.sql" in pending.out.splitlines()
     assert applied.out == pending.out.replace("pending", "applied")
     assert current == again == Answer(DONE, "up to date\n", "")
+
+
+async def test_migrate_declares_queues_and_says_which_exist(database: Database, tmp_path: Path) -> None:
+    (tmp_path / "queues.json").write_text('[{"name": "reports"}, {"name": "default"}]')
+    answer = await dispatcher("migrate", "--queues", str(tmp_path / "queues.json"), DATABASE_URL=database.admin_url)
+    told = "up to date\nqueue reports is new\nqueue default exists and stays as it is\n"
+    assert answer == Answer(DONE, told, "")
 
 
 async def test_render_shows_the_job_of_a_row_but_not_its_key(database: Database, tmp_path: Path) -> None:

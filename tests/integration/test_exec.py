@@ -3,12 +3,23 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.execing import DONE, PYTHON, UNTIL_TOLD, each, error_of, execute, sh, wrapped
+from dispatcher.programs.exec_codes import FINAL
+from tests.execing import DONE, PROGRAM, PYTHON, UNTIL_TOLD, WRONG, each, error_of, execute, sh, wrapped
 from tests.postgres import Database
 from tests.postgres_fixtures import one_database
 from tests.rows import Pod, insert_row
 
 database = one_database
+RULE = "CODES are exit statuses from 1 to 255, such as 2,64-68"
+WRONG_OPTIONS = {
+    ("--final", "0"): f"--final is '0': {RULE}",
+    ("--final=256",): RULE,
+    ("--retry", "5-3"): RULE,
+    ("--retry", "one"): RULE,
+    ("--final", ""): RULE,
+    ("--final", "1-99999999999"): RULE,
+    ("--final", "7", "--retry", "6-8"): "7 is in --final and in --retry: name it once",
+}
 
 
 async def test_exit_0_is_success_with_the_content_of_the_result_file(database: Database) -> None:
@@ -39,27 +50,45 @@ async def test_row_is_processing_while_its_command_runs(database: Database) -> N
     assert (ended.status, await row.status()) == (DONE, "succeeded")
 
 
-async def test_exit_75_asks_for_another_attempt(database: Database) -> None:
+async def test_failure_is_tried_again_as_a_crash_is(database: Database) -> None:
     row = await insert_row(database)
-    ended = await execute(row, *sh("echo not yet >&2; exit 75"))
+    ended = await execute(row, *sh("echo not yet >&2; exit 1"))
     now = await row.now()
-    assert (ended.status, now["status"], now["attempt"], now["failures"]) == (75, "waiting", 2, 1)
+    assert (ended.status, now["status"], now["attempt"], now["failures"]) == (1, "waiting", 2, 1)
     assert now["run_at"] > datetime.now(UTC)
     (launch,) = await row.launches()
     assert (launch["outcome"], launch["error"]) == ("retry", "not yet\n")
 
 
-async def test_exit_75_is_a_failure_after_the_last_allowed_attempt(database: Database) -> None:
+async def test_row_fails_after_the_last_allowed_failure(database: Database) -> None:
     row = await insert_row(database, max_failures=1)
     ended = await execute(row, *sh("exit 75"))
     assert (ended.status, await row.status()) == (75, "failed")
 
 
-async def test_other_exit_status_is_a_failure_and_the_status_of_exec(database: Database) -> None:
-    commands = {str(status): sh(f"echo oh {status} >&2; exit {status}") for status in (1, 2, 69, 74, 76, 126, 143, 255)}
+async def test_exit_status_is_that_of_exec_and_says_whether_a_second_try_helps(database: Database) -> None:
+    statuses = (1, 2, *range(63, 80), 126, 127, 143, 255)
+    commands = {str(status): sh(f"echo oh {status} >&2; exit {status}") for status in statuses}
     for status, (row, ended) in (await each(database, commands)).items():
-        assert (str(ended.status), await row.status()) == (status, "failed")
+        expected = "failed" if int(status) in FINAL else "waiting"
+        assert (str(ended.status), await row.status()) == (status, expected)
         assert await error_of(row) == f"oh {status}\n"
+
+
+async def test_options_change_which_statuses_are_final(database: Database) -> None:
+    options = ("--final", "3,10-12", "--retry=64-66")
+    for status, expected in ((3, "failed"), (11, "failed"), (65, "waiting"), (67, "failed"), (9, "waiting")):
+        row = await insert_row(database)
+        await execute(row, *options, "--", *sh(f"exit {status}"), program=PROGRAM[:-1])
+        assert await row.status() == expected, status
+
+
+async def test_option_that_cannot_be_used_starts_nothing(database: Database) -> None:
+    row = await insert_row(database)
+    for options, told in WRONG_OPTIONS.items():
+        ended = await execute(row, *options, "--", "true", program=PROGRAM[:-1])
+        assert (ended.status, told in ended.said) == (WRONG, True), (options, ended.said)
+    assert await row.status() == "waiting"
 
 
 async def test_silent_failure_has_its_status_as_the_error(database: Database) -> None:
@@ -69,16 +98,16 @@ async def test_silent_failure_has_its_status_as_the_error(database: Database) ->
 
 async def test_failed_command_has_no_result(database: Database) -> None:
     row = await insert_row(database)
-    await execute(row, *sh('echo 17 > "$TASK_RESULT_FILE"; exit 1'))
+    await execute(row, *sh('echo 17 > "$TASK_RESULT_FILE"; exit 65'))
     assert (await row.now())["result"] is None
 
 
-async def test_command_killed_by_a_signal_fails_with_128_and_its_number(database: Database) -> None:
+async def test_command_killed_by_a_signal_is_tried_again_and_ends_with_128_and_its_number(database: Database) -> None:
     """Also by a signal without a name."""
     commands = {str(128 + number): sh(f"echo last words >&2; kill -{number} $$") for number in (9, 11, 15)}
     unnamed = {str(128 + number): sh(f"kill -{number} $$") for number in (34, 40, 64)}
     for status, (row, ended) in (await each(database, commands | unnamed)).items():
-        assert (str(ended.status), await row.status()) == (status, "failed")
+        assert (str(ended.status), await row.status()) == (status, "waiting")
         assert await error_of(row) == "last words\n" or status in unnamed
 
 

@@ -88,15 +88,25 @@ async def ends(wrapper: Wrapper, seconds: float = HEARTBEAT_SECONDS) -> int:
 
 
 async def are_regular(row: Row, _: PostgresProxy) -> None:
-    async with wrapped(row, *sh(UNTIL_TOLD)) as wrapper:
+    script = f'echo 0.1 first >"$TASK_PROGRESS_FILE"; {UNTIL_TOLD}; echo "0.42 reading month 5" >>"$TASK_PROGRESS_FILE"'
+    async with wrapped(row, *sh(f"{script}; echo told; read -r go")) as wrapper:
         await wrapper.says("begun")
         started = (await row.now())["started_at"]
         first = await beats(row)
+        assert await progress_of(row) == "0.1 first"
+        wrapper.go()
+        await wrapper.says("told")
         second = await beats(row, first)
+        assert await progress_of(row) == "0.42 reading month 5"
         wrapper.go()
         assert (await wrapper.has_ended()).status == DONE
     assert 14 < (first - started).total_seconds() < 20
     assert 14 < (second - first).total_seconds() < 20
+
+
+async def progress_of(row: Row) -> str:
+    now = await row.now()
+    return f"{now['progress']:g} {now['note']}"
 
 
 async def cancels(row: Row, _: PostgresProxy, reason: str | None = "not needed") -> None:

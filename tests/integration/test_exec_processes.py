@@ -84,8 +84,8 @@ async def test_command_starts_with_clean_signals_and_no_open_files(database: Dat
 async def test_end_of_the_command_is_seen_with_sigchld_ignored(database: Database) -> None:
     row = await insert_row(database)
     ignores_sigchld = (*sh("""trap "" CHLD; exec "$@" """), "sh", *PROGRAM)
-    ended = await execute(row, *sh("exit 3"), program=ignores_sigchld)
-    assert (ended.status, await row.status()) == (3, "failed")
+    ended = await execute(row, *sh("exit 65"), program=ignores_sigchld)
+    assert (ended.status, await row.status()) == (65, "failed")
 
 
 async def test_processes_left_by_the_command_are_gone_before_the_report(

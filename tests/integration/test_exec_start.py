@@ -156,6 +156,14 @@ async def test_wrong_password_is_reported_without_the_password(database: Databas
     assert await row.status() == "waiting"
 
 
+async def test_exec_without_a_folder_for_files_starts_no_row_and_says_what_to_mount(database: Database) -> None:
+    row = await insert_row(database)
+    ended = await execute(row, "echo", "ran", program=(*sh('ulimit -f 0; exec "$@"'), "sh", *PROGRAM))
+    assert (ended.status, ended.out) == (COULD_NOT, b"")
+    assert "mount an emptyDir at /tmp, or name a folder in TMPDIR" in ended.said
+    assert await row.status() == "waiting"
+
+
 async def test_login_without_the_right_to_start_is_reported(database: Database) -> None:
     row = await insert_row(database)
     ended = await execute(row, "echo", "ran", TASK_DATABASE_URL=database.url("observer"))
@@ -169,7 +177,7 @@ async def test_exec_without_a_command_shows_its_usage(database: Database, argume
     row = await insert_row(database)
     ended = await execute(row, *arguments, program=PROGRAM[:-1])
     assert (ended.status, ended.out) == (WRONG, b"")
-    assert "dispatcher exec -- CMD" in ended.said
+    assert "-- CMD [ARG" in ended.said
     assert await row.status() == "waiting"
 
 
@@ -177,4 +185,4 @@ async def test_help_of_exec_shows_only_its_usage(database: Database) -> None:
     row = await insert_row(database)
     ended = await execute(row, "--help", program=PROGRAM[:-1])
     assert (ended.status, ended.err, await row.status()) == (DONE, b"", "waiting")
-    assert b"dispatcher exec -- CMD" in ended.out
+    assert b"-- CMD [ARG" in ended.out

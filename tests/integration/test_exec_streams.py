@@ -70,8 +70,8 @@ async def test_large_stderr_needs_no_memory(database: Database, tmp_path: Path) 
 
 async def test_daemon_that_keeps_stderr_open_does_not_delay_the_report(database: Database) -> None:
     row = await insert_row(database)
-    async with wrapped(row, *sh(f"setsid sh -c 'echo >&2 there; {FOR_EVER}' >&- & echo last >&2; exit 3")) as wrapper:
-        assert await wrapper.is_gone() == 3
+    async with wrapped(row, *sh(f"setsid sh -c 'echo >&2 there; {FOR_EVER}' >&- & echo last >&2; exit 65")) as wrapper:
+        assert await wrapper.is_gone() == 65
     assert await row.status() == "failed"
     assert "last" in await error_of(row)
 
@@ -86,8 +86,8 @@ async def test_command_is_reported_with_an_unread_stderr(database: Database, pos
     """Words of the command and of exec are dropped if they cannot be written."""
     async with PostgresProxy(postgres.admin_url) as proxy:
         rule = proxy.add(verbs.drop_before, runs("task_finish"), nth(1, 2))
-        script, url = "echo one >&2; exit 4", proxy.url(database.url("task"))
-        rows = await run_unread(database, script, 4, TASK_DATABASE_URL=url)
+        script, url = "echo one >&2; exit 65", proxy.url(database.url("task"))
+        rows = await run_unread(database, script, 65, TASK_DATABASE_URL=url)
     assert rule.hits == 2
     for row in rows:
         assert (await row.status(), await error_of(row)) == ("failed", "one\n")

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from dispatcher.model.errors import DatabaseUnfit
-from dispatcher.pg.migrate import LOCK, migrate
+from dispatcher.pg.migrate import LOCK, NEWEST, check_server, migrate
 from tests.postgres import Database, PostgresServer
 
 FILES = sorted(file.name for file in (Path(__file__).parents[2] / "sql" / "migrations").glob("*.sql"))
@@ -147,3 +147,20 @@ async def test_member_of_the_owner_role_may_migrate_without_superuser_rights(
         assert await migrate(empty.url("janitor")) == FILES
     finally:
         await admin.execute("REVOKE dispatch_owner FROM janitor")
+
+
+@pytest.mark.parametrize("check", [True, False])
+async def test_schema_that_a_newer_version_has_reduced_is_refused(database: Database, check: bool) -> None:
+    admin = await database.session("admin")
+    newer = "INSERT INTO dispatch.schema_version VALUES ($1, $2, 'x', gen_random_uuid())"
+    await admin.execute(newer, NEWEST + 1, f"{NEWEST + 1:04}_pre_more.sql")
+    assert await migrate(database.admin_url, check=check) == []
+    await admin.execute(newer, NEWEST + 2, f"{NEWEST + 2:04}_post_less.sql")
+    with pytest.raises(DatabaseUnfit, match=rf"{NEWEST + 2:04}_post_less\.sql of a newer version .* install the newer"):
+        await migrate(database.admin_url, check=check)
+
+
+def test_old_postgres_is_refused_in_words() -> None:
+    check_server(15)
+    with pytest.raises(DatabaseUnfit, match="the server is Postgres 14: the schema needs 15 or later"):
+        check_server(14)

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import sys
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
-from typing import Any
-from urllib.parse import quote
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlsplit
 
+import asyncpg
+import pytest
 import pytest_asyncio
+import yaml
 
 from dispatcher.local.postgres import SUPERUSER
+from tests.controlplane.api import Json
 from tests.house.tree import ROOT
-from tests.pages import OPERATOR, SUBMITTER, find_block, read_page
+from tests.pages import INSTALL, OPERATOR, find_block, read_page
 from tests.postgres import Database, connect
 from tests.postgres_process import Folder, Postmaster, binaries
-from tests.rows import insert_row
 
 TASK = 42
 """The id of the row on all pages."""
@@ -72,85 +77,74 @@ async def test_calls_of_the_readme_run_a_row(told: Database) -> None:
     assert await task.fetch(start, task_id, key, 1, 2, "another-job", "a-node", "another-pod") == []
 
 
-async def test_statements_of_the_submitters_page_work_on_a_row(told: Database) -> None:
-    team = told.url("team_a")
-    assert await psql(team, find_block(SUBMITTER, "INSERT")) == [str(TASK)]
-    row = await told.task(TASK)
-    assert (row["queue"], row["spec"], row["dedupe_key"]) == (
-        "reports",
-        {"cpu": "2", "memory": "4Gi"},
-        "report-2026-10",
-    )
-    _, _, look, cancel, retry = statements_of(SUBMITTER, "SELECT")
-    (shown,) = await psql(team, look)
-    assert shown.startswith(f"{TASK}|reports|")
-    assert [await psql(team, cancel), await psql(team, cancel)] == [["cancelled"], ["cancelled"]]
-    assert len(await psql(team, retry)) == 1
-    assert ((await told.task(TASK))["status"], (await told.task(TASK))["attempt"]) == ("waiting", 2)
-
-
-async def test_submitter_asks_why_a_row_waits(told: Database) -> None:
-    assert await told.insert_task() == TASK
-    (line,) = await psql(told.url("team_a"), find_block(SUBMITTER, "SELECT reason"))
-    assert line.startswith("InLine|nobody|the dispatcher has not reported yet; other rows come first|1|1|")
-    next_step, queues, *_ = statements_of(SUBMITTER, "SELECT")
-    assert await psql(told.url("team_a"), next_step) == [
-        "nothing until a Job of the queue ends, or raise queues.max_jobs"
-    ]
-    assert await psql(told.url("team_a"), queues) == [], "the dispatcher tells of queues"
-
-
-async def test_submitter_asks_what_became_of_the_launches_of_a_row(told: Database) -> None:
-    row = await insert_row(told)
-    await row.finish(await row.started(), "failed", error="no disk")
-    assert row.id == TASK
-    assert await psql(told.url("team_a"), find_block(SUBMITTER, "SELECT attempt")) == ["1|1|failed|||no disk"]
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def installed() -> AsyncIterator[Postmaster]:
-    """A server with the database `work`, after the first block of the operator's page and `dispatcher migrate`.
-
-    The server is not that of other tests: the page creates logins, and logins belong to the whole server.
-    """
+@asynccontextmanager
+async def own_server() -> AsyncIterator[Postmaster]:
+    """A server with the database `work`. It is not that of other tests: logins belong to the whole server."""
     folder = Folder()
     server = Postmaster(folder, "installed")
     try:
         await server.initialise()
         await server.start()
         await psql(server.admin_url, "CREATE DATABASE work")
-        connected = {"PGHOST": "127.0.0.1", "PGPORT": str(server.port), "PGUSER": SUPERUSER}
-        await run("sh", "-euc", find_block(OPERATOR, "psql"), PGPASSWORD=server.home.password, **connected)
-        await dispatcher(server, "dispatcher_migrate", "migrate")
         yield server
     finally:
         await server.stop(immediately=True)
         folder.close()
 
 
-def url_of(server: Postmaster, login: str) -> str:
-    account = f"{SUPERUSER}:{server.home.password}" if login == SUPERUSER else f"{login}:{quote(PASSWORD)}"
-    return f"postgresql://{account}@127.0.0.1:{server.port}/work"
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def installed() -> AsyncIterator[Site]:
+    """After the statements of the page of installation and `dispatcher migrate`."""
+    async with own_server() as server:
+        await psql(server.admin_url, "ALTER SYSTEM SET log_statement = 'all'")
+        await psql(server.admin_url, "SELECT pg_reload_conf()")
+        site = Site(server, await made_logins(server.admin_url))
+        await psql(site.url(SUPERUSER), find_block(INSTALL, "CREATE"))
+        await dispatcher(site, "dispatcher_migrate", "migrate")
+        yield site
 
 
-async def dispatcher(server: Postmaster, login: str, *arguments: str) -> str:
+async def made_logins(url: str) -> list[Json]:
+    """The Secrets that deploy/logins.sql prints, for the database `work` of this server."""
+    options = ("-X", "-v", "sslmode=disable", "-v", "jobs=of-tasks")
+    printed = await run("psql", "-f", "deploy/logins.sql", *options, f"{url.removesuffix('/postgres')}/work")
+    items: list[Json] = json.loads(printed)["items"]
+    return items
+
+
+class Site(NamedTuple):
+    """A server, and the Secrets of its logins."""
+
+    server: Postmaster
+    secrets: list[Json]
+
+    def url(self, login: str) -> str:
+        for secret in self.secrets:
+            (url,) = secret["stringData"].values()
+            if f"//{login}:" in url:
+                return str(url)
+        account = f"{login}:{self.server.home.password if login == SUPERUSER else quote(PASSWORD)}"
+        return f"postgresql://{account}@127.0.0.1:{self.server.port}/work"
+
+
+async def dispatcher(site: Site, login: str, *arguments: str) -> str:
     settings = {
-        "DISPATCHER_DATABASE_URL": url_of(server, login),
+        "DISPATCHER_DATABASE_URL": site.url(login),
         "DISPATCHER_IMAGE": "x",
         "DISPATCHER_LOG_LEVEL": "error",
     }
     return await run(sys.executable, "-m", "dispatcher", *arguments, **settings)
 
 
-async def ask(server: Postmaster, login: str, query: str, *parameters: object) -> Any:
-    connection = await connect(url_of(server, login))
+async def ask(site: Site, login: str, query: str, *parameters: object) -> Any:
+    connection = await connect(site.url(login))
     try:
         return await connection.fetchval(query, *parameters)
     finally:
         await connection.close()
 
 
-async def test_logins_of_the_operators_page_do_their_work(installed: Postmaster) -> None:
+async def test_logins_of_the_installation_do_their_work(installed: Site) -> None:
     task_id = await ask(installed, "team_a", "INSERT INTO dispatch.tasks DEFAULT VALUES RETURNING id")
     assert "kind: Job" in await dispatcher(installed, "dispatcher", "render", str(task_id))
     key = await ask(installed, SUPERUSER, "SELECT dispatch.start_keys(id, created_at) FROM dispatch.tasks")
@@ -160,13 +154,41 @@ async def test_logins_of_the_operators_page_do_their_work(installed: Postmaster)
     assert await ask(installed, "dispatcher_janitor", "SELECT status FROM dispatch.tasks") == "succeeded"
 
 
-async def test_statements_of_the_operators_page_change_roles_and_queues(installed: Postmaster) -> None:
-    admin = url_of(installed, SUPERUSER)
+def test_secrets_are_those_that_the_chart_names(installed: Site) -> None:
+    made = {one["metadata"]["name"]: (one["metadata"]["namespace"], *one["stringData"]) for one in installed.secrets}
+    values = yaml.safe_load((ROOT / "deploy" / "chart" / "values.yaml").read_text())["secrets"]
+    ours = {values[name]: ("dispatcher", "url") for name in ("database", "janitorDatabase", "migrateDatabase")}
+    assert made == ours | {values["taskDatabase"]: ("of-tasks", "TASK_DATABASE_URL")}
+
+
+async def test_second_run_gives_new_passwords_which_no_log_has(installed: Site) -> None:
+    before = installed.url("dispatcher")
+    after = Site(installed.server, await made_logins(installed.server.admin_url))
+    with pytest.raises(asyncpg.InvalidPasswordError):
+        await connect(before)
+    log = installed.server.log_path.read_text()
+    for login in ("dispatcher", "dispatcher_janitor", "dispatcher_migrate", "task"):
+        assert await ask(after, login, "SELECT current_user") == login
+        assert str(urlsplit(after.url(login)).password) not in log
+    installed.secrets[:] = after.secrets
+    assert "dispatch_owner" in log, "the server logs statements"
+
+
+async def test_administrator_without_superuser_rights_makes_the_logins() -> None:
+    async with own_server() as server:
+        await psql(server.admin_url, "CREATE ROLE dba LOGIN CREATEROLE PASSWORD 'x'; ALTER DATABASE work OWNER TO dba")
+        site = Site(server, await made_logins(f"postgresql://dba:x@127.0.0.1:{server.port}"))
+        assert "applied 0001" in await dispatcher(site, "dispatcher_migrate", "migrate")
+        assert await ask(site, "task", "SELECT current_user") == "task"
+
+
+async def test_statements_of_the_operators_page_change_roles_and_queues(installed: Site) -> None:
+    admin = installed.url(SUPERUSER)
     (declare,) = statements_of(OPERATOR, "INSERT")
     (pause,) = statements_of(OPERATOR, "UPDATE")
     (rotate,) = statements_of(OPERATOR, "SELECT")
-    moving = re.findall(r'^psql work -c "(.*)"$', read_page(OPERATOR), re.MULTILINE)
-    assert len(moving) == 2
+    moving = list(dict.fromkeys(re.findall(r'^psql work -c "(.*)"$', read_page(INSTALL), re.MULTILINE)))
+    assert len(moving) == 2, "a pause, and its end"
     block = find_block(OPERATOR, "REVOKE")
     for statement in (declare, block, pause, moving[0], find_block(OPERATOR, "UPDATE")):
         await psql(admin, statement)
@@ -179,4 +201,4 @@ async def test_statements_of_the_operators_page_change_roles_and_queues(installe
     assert (await psql(admin, queues))[0] == "*||100000||1|f"
     assert await psql(admin, "SELECT rolconnlimit FROM pg_roles WHERE rolname = 'team_a'") == ["20"]
     assert await ask(installed, "task_team_a", "SELECT current_user") == "task_team_a"
-    await psql(url_of(installed, "dispatcher_migrate"), rotate)
+    await psql(installed.url("dispatcher_migrate"), rotate)

@@ -181,11 +181,23 @@ class TestUnfit:
     async def test_old_schema_is_unfit(self, database: Database, session: Session) -> None:
         admin = await database.session("admin")
         (newest,) = await admin.fetch("DELETE FROM dispatch.schema_version WHERE version = $1 RETURNING *", NEWEST)
-        told = f"schema version is {NEWEST - 1}, this version needs {NEWEST}: run `dispatcher migrate`"
+        before = await admin.fetchval("SELECT max(version) FROM dispatch.schema_version")
+        told = f"schema version is {before}, this version needs {NEWEST}: run `dispatcher migrate`"
         with pytest.raises(DatabaseUnfit, match=told):
             await ids(session)
         await admin.execute("INSERT INTO dispatch.schema_version VALUES ($1, $2, $3, $4, $5)", *newest)
         assert await ids(session) == []
+
+    async def test_newer_schema_is_fit_until_it_has_removed_something(
+        self, database: Database, session: Session
+    ) -> None:
+        admin = await database.session("admin")
+        newer = "INSERT INTO dispatch.schema_version VALUES ($1, $2, 'x', gen_random_uuid())"
+        await admin.execute(newer, NEWEST + 1, "more_pre_x.sql")
+        assert await ids(session) == []
+        await admin.execute(newer, NEWEST + 2, "less_post_x.sql")
+        with pytest.raises(DatabaseUnfit, match=r"less_post_x\.sql of a newer version"):
+            await ids(session)
 
     async def test_missing_schema_is_unfit(self, postgres: PostgresServer) -> None:
         empty = await postgres.create_database(migrated=False)

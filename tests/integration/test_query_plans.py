@@ -5,83 +5,24 @@ plan and the pages that it touches; times depend on the machine.
 """
 
 import functools
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
+from dispatcher.doctor.finding import State
 from dispatcher.pg.connect import open_connection
+from dispatcher.pg.migrate import NEWEST
 from dispatcher.pg.queries import query
 from dispatcher.pg.tasks import NEEDED_INDEXES
 from tests.controlplane.waiting import wait_for
+from tests.integration.doctoring_database import findings
+from tests.integration.full_database import PROCESSING, QUEUES, SUBMITTERS, WAITING, WINDOW, full, reader
+from tests.integration.list_plans import LISTS, SMALL_INDEXES, lists, used
 from tests.integration.plans import explain
-from tests.postgres import Connection, Database, PostgresServer
+from tests.postgres import Connection, Database
 
 QUERIES = sorted(file.stem for file in (Path(__file__).parents[2] / "sql" / "queries").glob("*.sql"))
-QUEUES = [f"queue-{number}" for number in range(100)]
-FINISHED, WAITING, PROCESSING, WINDOW = 1_000_000, 100_000, 300, 200
-LAUNCHES = 200_000
-"""Half of them in the last hour."""
-SUBMITTERS = 20
-"""In each queue; each submitter has equally many waiting rows."""
-
-INDEXES = """
-SELECT indexrelid::regclass::text AS name, pg_get_indexdef(indexrelid) AS definition
-FROM pg_index WHERE indrelid = 'dispatch.tasks'::regclass AND NOT indisprimary
-"""
-FILL = [
-    # No trigger runs for a million rows, and the indexes are made again after the inserts.
-    "SET session_replication_role = replica",
-    "INSERT INTO dispatch.queues (name) SELECT 'queue-' || n FROM generate_series(0, 99) AS n",
-    f"""
-    INSERT INTO dispatch.tasks (queue, status, launch, finished_at, kind)
-    SELECT 'queue-' || n % 100, CASE WHEN n % 10 = 0 THEN 'failed' ELSE 'succeeded' END, 1,
-           now() - interval '1 s' * n, decode(md5((n % 1000)::text), 'hex')
-    FROM generate_series(1, {FINISHED}) AS n
-    """,
-    # Of twenty rows, one has been due for some time, and one is due later.
-    f"""
-    INSERT INTO dispatch.tasks (queue, submitted_by, priority, run_at, kind)
-    SELECT 'queue-' || n % 100, 'team-' || n / 2000 % {SUBMITTERS}, n / 100 % 3 * 50,
-           CASE n / 100 % 20 WHEN 0 THEN now() - interval '1 s' * n WHEN 1 THEN now() + interval '1 s' * n END,
-           decode(md5((n % 1000)::text), 'hex')
-    FROM generate_series(1, {WAITING}) AS n
-    """,
-    f"""
-    INSERT INTO dispatch.tasks (queue, status, launch, run_digest, started_at, heartbeat_at, kind)
-    SELECT 'queue-' || n % 100, 'processing', 1, uuid_send(gen_random_uuid()), now(), now(), decode(md5('x'), 'hex')
-    FROM generate_series(1, {PROCESSING}) AS n
-    """,
-    f"""
-    INSERT INTO dispatch.task_launches (task_id, attempt, launch, job_uid, started_at, ended_at, outcome, queue)
-    SELECT n, 1, 1, 'job', now() - interval '36 ms' * n, now(), 'succeeded', 'queue-' || n % 100
-    FROM generate_series(1, {LAUNCHES}) AS n
-    """,
-]
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def full(postgres: PostgresServer) -> AsyncIterator[Database]:
-    database = await postgres.create_database()
-    admin = await database.session("admin")
-    indexes = await admin.fetch(INDEXES)
-    await admin.execute("DROP INDEX " + ", ".join(index["name"] for index in indexes))
-    for statement in FILL:
-        await admin.execute(statement)
-    for index in indexes:
-        await admin.execute(index["definition"])
-    await admin.execute("ANALYZE dispatch.tasks, dispatch.queues")
-    yield database
-    await database.drop()
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def reader(full: Database) -> AsyncIterator[Connection]:
-    """A connection with the settings of every session of the dispatcher."""
-    connection = await open_connection(full.url("reader"))
-    yield connection
-    connection.terminate()
+__all__ = ["full", "reader"]
 
 
 async def vacuumed(admin: Connection) -> bool:
@@ -104,8 +45,6 @@ async def test_query_may_be_run_by_the_login_of_the_reader(reader: Connection, n
     await reader.prepare(query(name))
 
 
-SMALL_INDEXES = {"pg_index_indexrelid_index", "queues_pkey", "schema_version_pkey"}
-"""Indexes of small tables, and of the catalog, which is long in a database with many tables."""
 COUNTS = {"tasks": 5000, "kinds": 3000, "contenders": 200, "requests": 100}
 
 
@@ -202,7 +141,7 @@ async def test_start_secret_is_one_small_read(reader: Connection) -> None:
 async def test_frame_of_a_look_is_read_from_small_indexes(reader: Connection) -> None:
     """Queues, the time of the next due row, and the rows that containers hold: each by its own small index."""
     for most, found in ((0, 0), (100, 100), (1000, PROCESSING)):
-        plan = await explain(reader, "frame", list(NEEDED_INDEXES), most)
+        plan = await explain(reader, "frame", list(NEEDED_INDEXES), most, NEWEST)
         assert plan.indexes - SMALL_INDEXES == {"tasks_due", "tasks_processing"}
         assert plan.scanned <= {"queues"}
         assert plan.dropped == len(NEEDED_INDEXES)  # the needed indexes that exist; no row of a task
@@ -228,25 +167,34 @@ async def test_plan_made_for_a_small_table_fits_a_large_one(database: Database) 
         "candidates": await explain(connection, "candidates", ["default"], [200], now),
         "submitters": await explain(connection, "submitters", ["default"], 1000),
         "candidates_of": await explain(connection, "candidates_of", ["default"], ["team_a"], [200], now),
-        "frame": await explain(connection, "frame", list(NEEDED_INDEXES), 200),
+        "frame": await explain(connection, "frame", list(NEEDED_INDEXES), 200, NEWEST),
         "line": await explain(connection, "line", "default", 100, 1, now, 10, b"kind"),
         "counts": await explain(connection, "counts", now),
         "starts": await explain(connection, "starts", "default", now, b"kind", 1000),
         "launches": await explain(connection, "launches", 1, 20),
-        "page": await explain(connection, "page", 2**60, "default", None, None, None, 100),
+        "marks": await explain(connection, "marks", 1),
+        **{name: await explain(connection, name, *parameters) for name, parameters in lists(now).items()},
+        "templates": await explain(connection, "templates"),
+        "queue_settings": await explain(connection, "queue_settings", "default"),
+        "queue_starts": await explain(connection, "queue_starts", "default", now, 1000),
+        **{name: await explain(connection, name, "default", 1000) for name in ("queue_ends", "queue_times")},
+        "warm_keys": await explain(connection, "warm_keys", ["node-1"], 2000),
         **{name: await explain(connection, name, ["default"], ["k"], 3) for name in ("histories", "runs")},
         **{name: await explain(connection, name, [1]) for name in COUNTS},
     }
     connection.terminate()
-    assert [name for name, plan in plans.items() if plan.scanned - {"queues"}] == []
+    assert [name for name, plan in plans.items() if plan.scanned - {"queues", "templates"}] == []
     assert plans["candidates"].indexes == plans["line"].indexes == {"tasks_ready", "tasks_due"}
     by_submitter = {"tasks_ready_of_submitter", "tasks_due_of_submitter"}
     assert plans["submitters"].indexes == plans["candidates_of"].indexes == by_submitter
     assert plans["frame"].indexes - SMALL_INDEXES == {"tasks_due", "tasks_processing"}
     assert all(plans[name].indexes == {"tasks_pkey"} for name in COUNTS)
     assert plans["histories"].indexes == plans["runs"].indexes == {"tasks_history"}
-    assert (plans["starts"].indexes, plans["page"].indexes) == ({"task_launches_starts", "tasks_pkey"}, {"tasks_pkey"})
-    assert plans["launches"].indexes == {"task_launches_pkey"}
+    assert plans["starts"].indexes == plans["queue_starts"].indexes == {"task_launches_starts", "tasks_pkey"}
+    assert {name: used(plans[name]) for name in LISTS} == LISTS
+    assert (plans["launches"].indexes, plans["marks"].indexes) == ({"task_launches_pkey"}, {"tasks_pkey"})
+    assert plans["queue_ends"].indexes == plans["queue_times"].indexes == {"tasks_finished_of_queue"}
+    assert plans["warm_keys"].indexes == {"tasks_finished"}
 
 
 async def test_starts_of_a_queue_are_read_from_their_index(reader: Connection) -> None:
@@ -257,17 +205,15 @@ async def test_starts_of_a_queue_are_read_from_their_index(reader: Connection) -
     assert plan.pages <= 6 * plan.rows
 
 
-async def test_page_of_rows_is_read_from_the_newest_on(reader: Connection) -> None:
-    plan = await explain(reader, "page", 2**60, None, None, None, None, 100)
-    assert (plan.indexes, plan.scanned, plan.rows) == ({"tasks_pkey"}, set(), 100)
-    assert plan.pages < 50
-    rare = await explain(reader, "page", 2**60, QUEUES[0], None, None, None, 100)
-    assert (rare.rows, rare.pages < 1000) == (100, True)
-
-
 async def test_launches_of_a_row_are_read_by_the_primary_key(reader: Connection) -> None:
     plan = await explain(reader, "launches", 1, 20)
     assert (plan.indexes, plan.scanned, plan.rows) == ({"task_launches_pkey"}, set(), 1)
+
+
+async def test_marks_of_a_row_are_read_by_the_primary_key(reader: Connection) -> None:
+    (row,) = await ids(reader, "succeeded", 1)
+    plan = await explain(reader, "marks", row)
+    assert (plan.indexes, plan.scanned, plan.rows, plan.pages <= 5) == ({"tasks_pkey"}, set(), 1, True)
 
 
 async def test_ping_reads_no_task(reader: Connection) -> None:
@@ -290,5 +236,12 @@ def test_plan_of_every_query_is_tested() -> None:
     assert set(QUERIES) == {
         *("candidates", "candidates_of", "submitters", "line", "counts", "start_secret", "frame"),
         *COUNTS,
-        *("ping", "histories", "runs", "starts", "launches", "page"),
+        *LISTS,
+        *("ping", "histories", "runs", "starts", "launches", "marks", "statement_timeout", "templates"),
+        *("queue_settings", "queue_starts", "queue_ends", "queue_times", "warm_keys"),
     }
+
+
+async def test_doctor_finds_each_plan_good_in_a_full_database(full: Database) -> None:
+    found = [one for login in ("reader", "janitor") for one in await findings(full.url(login))]
+    assert {one.state for one in found if one.what == "PlanWithoutIndex"} == {State.GOOD}

@@ -17,12 +17,12 @@ shared = untouched
 
 SUBMITTED = {
     *("queue", "priority", "run_at", "timeout_seconds", "max_failures", "template", "env", "spec", "payload"),
-    *("cache_key", "dedupe_key"),
+    *("cache_key", "dedupe_key", "batch", "labels"),
 }
 KEPT = {
     *("id", "status", "attempt", "launch", "failures", "run_digest", "job_uid", "submitted_by"),
     *("created_at", "started_at", "heartbeat_at", "finished_at", "cancel_requested_at", "node_name", "pod_name"),
-    *("error", "result"),
+    *("error", "result", "progress", "note"),
 }
 ALL = SUBMITTED | KEPT
 INTERNAL = {"kind"}  # a digest of the submitter's input
@@ -37,6 +37,7 @@ QUEUES = {
     *("submit_role", "max_waiting_per_submitter", "fair_submitters"),
 }
 VERSION = {"version", "name", "checksum", "database_id", "applied_at"}
+TEMPLATES = {"templates": {"name", "row_may_set", "bounds", "images", "machines", "sets", "note"}}
 WATCHING = {"task_launches": LAUNCHES, "queues": QUEUES, "schema_version": VERSION}
 TOLD = {
     "reasons": {"reason", "whose_turn", "meaning", "next_step"},
@@ -49,18 +50,21 @@ TOLD = {
     "task_explain": {"id", "queue", "status", "attempt", "reason", "whose_turn", "message", "since", "as_of",
                      "position", "position_of", "started_at", "finished_at"},
     "task_history": HISTORY,
+    "batch_status": {"queue", "submitted_by", "batch", "tasks", "waiting", "processing", "succeeded", "failed",
+                     "cancelled", "first_started_at", "last_finished_at"},
 }  # fmt: skip
 READABLE: dict[str, dict[str, set[str]]] = {
     "reader": {
         "tasks": ALL - {"payload", "result", "run_digest"},
         **WATCHING,
         "secrets": {"generation", "start_inner", "start_outer"},
+        **TEMPLATES,
     },
     "task": {},
-    "team_a": {"tasks": ALL, "task_launches": HISTORY, **TOLD},
-    "team_b": {"tasks": ALL, "task_launches": HISTORY, **TOLD},
-    "operator": {"tasks": ALL, "task_launches": HISTORY, "queues": QUEUES, **TOLD},
-    "observer": {"tasks": ALL - {"payload", "run_digest"}, **WATCHING, **TOLD},
+    "team_a": {"tasks": ALL, "task_launches": HISTORY, "queues": QUEUES, **TOLD, **TEMPLATES},
+    "team_b": {"tasks": ALL, "task_launches": HISTORY, "queues": QUEUES, **TOLD, **TEMPLATES},
+    "operator": {"tasks": ALL, "task_launches": HISTORY, "queues": QUEUES, **TOLD, **TEMPLATES},
+    "observer": {"tasks": ALL - {"payload", "run_digest"}, **WATCHING, **TOLD, **TEMPLATES},
     "janitor": {"tasks": ALL - {"payload", "result"}, **WATCHING, "task_reasons": TOLD["task_reasons"]},
 }
 READABLE_COLUMNS = """

@@ -13,7 +13,8 @@ from tests.postgres import LOGINS, Database
 shared = untouched
 
 CONTAINER_FUNCTIONS = {"task_start", "task_heartbeat", "task_finish"}
-PEOPLE_FUNCTIONS = {"task_cancel", "task_retry"}
+PEOPLE_FUNCTIONS = {"task_cancel", "task_retry", "task_set_priority"}
+SUBMITTER_FUNCTIONS = PEOPLE_FUNCTIONS | {"batch_cancel", "batch_retry", "task_ended_since"}
 JANITOR_FUNCTIONS = {
     "janitor_return",
     "janitor_end",
@@ -21,12 +22,13 @@ JANITOR_FUNCTIONS = {
     "janitor_delete",
     "janitor_ended",
     "janitor_tell",
+    "janitor_templates",
 }
 EXECUTABLE = {
     "reader": set(),
     "task": CONTAINER_FUNCTIONS,
-    "team_a": PEOPLE_FUNCTIONS | {"owned_queues", "open_queues", "place_in_line"},
-    "team_b": PEOPLE_FUNCTIONS | {"owned_queues", "open_queues", "place_in_line"},
+    "team_a": SUBMITTER_FUNCTIONS | {"owned_queues", "open_queues", "place_in_line"},
+    "team_b": SUBMITTER_FUNCTIONS | {"owned_queues", "open_queues", "place_in_line"},
     "operator": PEOPLE_FUNCTIONS | {"place_in_line"},
     "observer": {"place_in_line"},
     "janitor": JANITOR_FUNCTIONS,

@@ -1,4 +1,4 @@
-"""Values of an INSERT: both sides of every limit, and refusals that name the column but never the content."""
+"""Values of an INSERT: both sides of every limit. A refusal names the column, and shows names and numbers alone."""
 
 from __future__ import annotations
 
@@ -43,9 +43,8 @@ BAD_SPEC: list[tuple[str, object]] = [
     ("a list", [SECRET]),
     ("a string", SECRET),
     ("an unknown key", {"nodeName": SECRET}),
-    ("a key that holds a secret", {SECRET: "1"}),
-    ("a key that holds a secret, of a number", {SECRET: 1}),
-    ("a key that holds a secret, of an object", {SECRET: {}}),
+    ("a key that is no name", {f"a={SECRET}": "1"}),
+    ("a key that is no name, of a number", {f"{SECRET} ": 1}),
     ("a nested container", {"containers": [{"image": SECRET}]}),
     *(
         (f"cpu {cpu!r}", {"cpu": cpu, "image": SECRET})
@@ -95,7 +94,7 @@ REFUSED = [
     *(pytest.param("DI002", "spec", {"spec": spec}, id=f"spec: {what}") for what, spec in BAD_SPEC),
     *(pytest.param(code, column, {column: value}, id=f"{column}: {str(value)[:30]!r}") for code, column, value in [
         *(("DI003", "queue", queue) for queue in
-          [SECRET, f"../{SECRET}", "../x", "*", "", "Default", "default ", "default\n", SECRET * 600, None]),
+          [f"../{SECRET}", f"a b {SECRET}", "../x", "*", "", "Default", "default ", "default\n", SECRET * 600, None]),
         *(("DI004", "priority", priority) for priority in [-1, 1001, 32767, -32768, None]),
         *(("DI004", "run_at", run_at) for run_at in [INFINITY, MINUS_INFINITY]),
         *(("DI004", "timeout_seconds", timeout) for timeout in [-1, 0, 604801, 2**31 - 1]),
@@ -216,6 +215,41 @@ async def test_every_row_has_a_start_key_of_its_own(shared: Database) -> None:
 )
 async def test_hint_names_the_nearest_queue(shared: Database, typed: str, meant: str) -> None:
     assert meant in ((await refusal(shared, {"queue": typed})).hint or "")
+
+
+@pytest.mark.parametrize("typed", ["qqq", "xyzzy", "production"])
+async def test_hint_names_no_queue_if_none_is_near(shared: Database, typed: str) -> None:
+    error = await refusal(shared, {"queue": typed})
+    assert (error.sqlstate, "nearest" in (error.hint or "")) == ("DI003", False)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"queue": "reprots"}, 'queue "reprots" is not declared'),
+        ({"priority": 5000}, "priority 5000 is out of range"),
+        ({"timeout_seconds": 0}, "timeout_seconds 0 is out of range"),
+        ({"max_failures": 101}, "max_failures 101 is out of range"),
+        ({"template": "Trian"}, 'template "Trian" is not the name of a template'),
+        ({"spec": {"imagee": "x"}}, 'spec has no field "imagee"'),
+        ({"spec": {"memory": "2GB"}}, 'spec.memory "2GB" is not usable'),
+        ({"env": {"TASK_ID": "x"}}, "env.TASK_ID is closed to rows"),
+        ({"env": {"API_KEY=abc": "x"}}, 'env has an illegal name, which begins with "API_KEY"'),
+        ({"env": {"SIZE": 5}}, 'the value of "SIZE" in env must be a string'),
+        ({"env": {"BIG": "x" * 40_000}}, 'the value of "BIG" in env is larger than 32 KiB'),
+        ({"cache_key": "x" * 201}, "cache_key has 201 characters"),
+        ({"batch": ""}, "batch has 0 characters"),
+        ({"labels": {"month": 7}}, 'the value of "month" in labels must be a string'),
+    ],
+)
+async def test_refusal_names_what_is_wrong_on_one_line_of_context(
+    shared: Database, columns: dict[str, Any], message: str
+) -> None:
+    error = await refusal(shared, columns)
+    assert error.message == message
+    assert error.hint
+    assert (error.context or "").count("\n") == 0, error.context
+    assert "RAISE" in (error.context or "")
 
 
 async def test_row_of_defaults_is_no_queue_and_never_suggested(shared: Database) -> None:

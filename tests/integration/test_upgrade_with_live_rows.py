@@ -26,7 +26,10 @@ SELECT id, attempt, env::text AS env, spec::text AS spec, start_key::text AS sta
 FROM dispatch.tasks WHERE id = ANY ($1::bigint[])
 """
 QUEUES = "INSERT INTO dispatch.queues (name, owner_role) VALUES ('owned', 'dispatch_operator'), ('plain', NULL)"
-CHANGED = {"start_key", "run_token", "run_digest", "exit_code", "reason", "queue"}
+CHANGED = {
+    *("start_key", "run_token", "run_digest", "exit_code", "reason", "queue"),
+    *("batch", "labels", "progress", "note"),
+}
 """Columns that the upgrade removes or adds."""
 
 

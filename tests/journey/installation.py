@@ -1,13 +1,12 @@
-"""An installation made from `deploy/`: accounts, rights and policy. Programs log in with the accounts of their Pods."""
+"""An installation made from the chart: accounts, rights and policy. Programs log in with the accounts of their Pods."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import NamedTuple
 
 from tests.contract.installed import installed
 from tests.controlplane.api import Json
-from tests.deployed import ONE_NAMESPACE, POLICY_KINDS, RBAC_KINDS, moved
+from tests.deployed import POLICY_KINDS, RBAC_KINDS, rendered
 from tests.dispatching import Dispatcher, Place
 from tests.in_pod import write_account
 
@@ -16,7 +15,7 @@ class Installation(NamedTuple):
     """An installation.
 
     place: namespace of its Jobs, and the database of its rows.
-    objects: what `deploy/` renders for it.
+    objects: what the chart renders for it.
     namespace: where its programs run.
     """
 
@@ -24,11 +23,8 @@ class Installation(NamedTuple):
     objects: tuple[Json, ...]
     namespace: str
 
-    def account(self, program: str) -> str:
-        return f"{program}-{self.namespace}"
-
     async def token(self, program: str) -> str:
-        return await self.place.control_plane.service_account_token(self.namespace, self.account(program))
+        return await self.place.control_plane.service_account_token(self.namespace, program)
 
     async def dispatcher(self, **settings: object) -> Dispatcher:
         """A dispatcher, not started yet, that logs in with the account of its Pod."""
@@ -40,15 +36,14 @@ class Installation(NamedTuple):
 
 
 @asynccontextmanager
-async def install_overlay(place: Place, folder: Path) -> AsyncIterator[Installation]:
-    """Applies accounts, rights and policy of an overlay. Jobs are in the place's namespace.
+async def install(place: Place, variant: str = "default") -> AsyncIterator[Installation]:
+    """Applies accounts, rights and policy of a variant of the chart. Jobs are in the place's namespace.
 
-    The programs are in the same namespace for ONE_NAMESPACE, otherwise in a namespace of their own.
+    The programs are in the same namespace for `one-namespace`, otherwise in a namespace of their own.
     """
-    plane, overlay = place.control_plane, place.folder / "overlay"
-    overlay.mkdir()
-    own = place.namespace if folder == ONE_NAMESPACE else await plane.create_namespace()
-    objects = moved(overlay, folder, (own, place.namespace))
+    plane = place.control_plane
+    own = place.namespace if variant == "one-namespace" else await plane.create_namespace()
+    objects = rendered(variant, own, jobsNamespace=place.namespace)
     wanted = [one for one in objects if one["kind"] in (*RBAC_KINDS, *POLICY_KINDS)]
     async with installed(plane, own, wanted):
         yield Installation(place, objects, own)

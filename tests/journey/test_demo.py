@@ -12,18 +12,23 @@ from typing import TypeAlias
 import asyncpg
 import pytest
 
+from dispatcher.model.verdicts import HoldReason
 from tests.controlplane.waiting import wait_for
-from tests.demoing import Demo, check_end, demo, rows_of, table
+from tests.demo_summary import check_end, rows_of, table
+from tests.demoing import Demo, demo
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+
+
+MISTAKE = "template reports: spec.backoffLimit is '3': must be 0: one launch = one Pod"
+FAULTY = f"the file of its template is faulty: {MISTAKE}"
+HEADLINE = re.compile(r"[\d,]+ of [\d,]+ ended")
 
 
 def pictures(shown: Demo) -> list[str]:
     """All pictures, the last one included."""
     screen = shown.screen
-    frames = [
-        frame[next(n for n, line in enumerate(frame) if line.startswith("tasks ended")) :] for frame in screen.frames
-    ]
+    frames = [frame[next(n for n, line in enumerate(frame) if HEADLINE.match(line)) :] for frame in screen.frames]
     return ["\n".join(line.rstrip() for line in frame).rstrip() for frame in frames]
 
 
@@ -31,24 +36,29 @@ def widest(pictures: list[str]) -> int:
     return max(len(line) for picture in pictures for line in picture.splitlines())
 
 
-async def test_picture_fits_its_terminal_while_another_demo_runs() -> None:
-    twelve = "--tasks", 12
-    async with demo(*twelve, terminal=(80, 24)) as narrow, demo(*twelve, terminal=(200, 50)) as wide:
-        assert [await narrow.ends(), await wide.ends()] == [0, 0]
-        for shown, columns in ((narrow, 80), (wide, 200)):
-            drawn = pictures(shown)
-            assert len(drawn) > 5
-            assert widest(drawn) == columns
-            assert shown.screen.is_cursor_shown
-            assert all(words in drawn[-1] for words in ("rows", "nodes", "what happens", "east", "west", "builds"))
-            assert [any("0/12" in picture for picture in drawn), "11/12" in drawn[-1]] == [True, True]
-            assert any("NoRoomNow" in picture for picture in drawn)
-            assert "1 PolicyDenied" in drawn[-1]
-            assert any("█" in picture and " running" in picture for picture in drawn)
-            assert shown.said.count("Next page:") == 1
-        assert [" wait " in pictures(narrow)[-1], " waiting " in pictures(wide)[-1]] == [True, True]
-        beside = re.compile("─ nodes ─.*─ what happens ─")
-        assert [bool(beside.search(pictures(shown)[-1])) for shown in (narrow, wide)] == [False, True]
+@pytest.mark.parametrize(("columns", "rows"), [(80, 24), (120, 40)])
+async def test_picture_shows_rows_as_they_move_in_its_terminal(columns: int, rows: int) -> None:
+    async with demo("--tasks", 12, terminal=(columns, rows)) as shown:
+        assert await shown.ends() == 0
+        drawn = pictures(shown)
+        assert len(drawn) > 5
+        assert widest(drawn) <= columns
+        assert max(len(picture.splitlines()) for picture in drawn) < rows
+        assert shown.screen.is_cursor_shown
+        told = "\n".join(drawn)
+        for words in ("waiting", "starting", "running", "done", "cancelled", "needs you", "east", "west", " cpu, "):
+            assert words in told, words
+        assert ["0 of 12 ended" in told, drawn[-1].startswith("11 of 12 ended")] == [True, True]
+        assert "spec.backoffLimit is '3'" in drawn[-1]
+        assert ("k kill Postgres" in told, " what happens " in told) == (True, rows >= 30)
+        check_words(told)
+        assert "11 ended, 1 needs you: type " in shown.said
+        assert re.search(r"Postgres was killed once .*: 12 of 12 rows are there, nothing is lost", shown.said)
+
+
+def check_words(told: str) -> None:
+    """No picture shows a code where a person wants words."""
+    assert [str(reason) for reason in HoldReason if re.search(rf"\b{reason}\b(?!:)", told)] in ([], ["Launched"])
 
 
 async def test_summary_stands_below_the_last_picture() -> None:
@@ -56,8 +66,8 @@ async def test_summary_stands_below_the_last_picture() -> None:
         assert await shown.ends() == 0
         assert widest(pictures(shown)) <= 40
         end = "\n".join(shown.screen.lines)
-        assert [end.count(words) for words in ("tasks ended", "3 tasks in", "Next page:")] == [1, 1, 1]
-        assert end.index("tasks ended") < end.index("3 tasks in")
+        assert [end.count(words) for words in ("3 of 3 ended", "3 tasks in", "Next page:")] == [1, 1, 1]
+        assert end.index("3 of 3 ended") < end.index("3 tasks in")
 
 
 @pytest.mark.parametrize(("arguments", "terminal"), [(("--plain",), "xterm-256color"), ((), "dumb")])
@@ -66,7 +76,7 @@ async def test_plain_demo_prints_lines_as_things_happen(arguments: tuple[str, ..
         await shown.says("Starting Postgres")
         await shown.says("task 1 (builds) runs on ")
         assert await shown.ends() == 0
-        assert ("\x1b" in shown.said, " nodes " in shown.said) == (False, False), "colours at most"
+        assert ("\x1b" in shown.said, " cpu, " in shown.said) == (False, False), "colours at most"
         for words in ("task 2 (default) cancelled", "3 tasks in", "Next page:"):
             assert words in shown.said
 
@@ -108,13 +118,17 @@ async def test_kept_demo_prints_a_true_summary_and_runs_further_rows_and_templat
         rows = await rows_of(shown.database_url)
         check_story(rows)
         check_end(shown.said, rows)
-        assert "the nodes are full: rows in queue default wait (NoRoomNow)" in shown.said
-        assert "PolicyDenied: spec.memory 64Gi is over the template's bound" in table(shown.said)[4]["what it shows"]
+        assert "the nodes are full: rows of queue default wait for room" in shown.said
+        assert "task 3 (default) failed, and is tried again (attempt 2): the other side was not there" in shown.said
+        assert FAULTY in table(shown.said)[4]["what it shows"]
+        assert f"task 5 (reports) needs you: {FAULTY}" in shown.said
+        assert "Postgres is killed now (kill -9), with 20 rows: " in shown.said
+        assert "20 of 20 rows are there, nothing is lost" in shown.said
 
         (asked,) = re.findall(r"^  \S.* explain (--url http://\S+ 5)$", shown.said, re.MULTILINE)
         told = await explain(*asked.split())
-        assert "PolicyDenied: its template does not allow what it asks for: spec.memory 64Gi" in told
-        assert "submitter's turn: cancel the row" in told
+        assert f"InvalidTemplate: {FAULTY}" in told
+        assert "author's turn: correct the file of the template" in told
 
         (statement,) = re.findall(r"^  (INSERT .*);$", shown.said, re.MULTILINE)
         (folder,) = re.findall(r"^Templates, .*: (/.*)$", shown.said, re.MULTILINE)
@@ -123,6 +137,8 @@ async def test_kept_demo_prints_a_true_summary_and_runs_further_rows_and_templat
         assert json.loads(row["result"]) == {"up_to": 1_000_000, "primes": 78_498}
         await shown.says(f"task {row['id']} (default) succeeded")
         shutil.copy(Path(folder, "default.yaml"), Path(folder, "mine.yaml"))
+        known = "SELECT EXISTS (SELECT FROM dispatch.templates WHERE name = 'mine')"
+        await wait_for(lambda: connection.fetchval(known), "INSERT knows the new template", 10)
         await succeeds(connection, "INSERT INTO dispatch.tasks (template) VALUES ('mine') RETURNING id")
         await connection.close()
         shown.signal(signal.SIGINT)

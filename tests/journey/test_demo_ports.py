@@ -49,14 +49,16 @@ async def stranger(port: int) -> AsyncIterator[list[bytes]]:
 async def test_program_whose_port_is_taken_starts_on_another_port() -> None:
     async with demo("--keep", "--tasks", 1) as shown, AsyncExitStack() as others:
         await shown.says(ITS_LAST_WORDS)
-        for name in ("dispatcher", "janitor"):
-            async with shown.held(name) as port:
+        for name, of in (("dispatcher", "DASHBOARD"), ("janitor", "LISTEN")):
+            async with shown.held(name, of) as port:
                 asked = await others.enter_async_context(stranger(port))
                 if name == "dispatcher":
                     await shown.until(lambda asked=asked: asked, "reasons are asked for there")
             await shown.says(f"{name} ended with 2, and is started again")
-            await shown.until(lambda name=name: shown.port(name) in listening("self").values(), f"{name} listens")
-            assert shown.port(name) != port
+            await shown.until(
+                lambda name=name, of=of: shown.port(name, of) in listening("self").values(), f"{name} listens"
+            )
+            assert shown.port(name, of) != port
         await shown.says(f"task {await insert_one(shown.database_url)} (default) succeeded")
         shown.signal(signal.SIGINT)
         assert await shown.ends() == 0

@@ -14,12 +14,13 @@ import asyncpg
 
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.waiting import wait_for
-from tests.demoing import Demo, check_end, demo, rows_of, table
+from tests.demo_summary import check_end, rows_of, table
+from tests.demoing import Demo, demo
 from tests.dispatching import Place
 from tests.noding import nodes
 
 TASKS = 5
-CANCELLED, RETRIED, GREEDY = 1, 2, 3
+CANCELLED, RETRIED, FAULTY = 1, 2, 3
 NODES = "/api/v1/nodes"
 CORDONED = "node.kubernetes.io/unschedulable"
 LEFT = ("apis/batch/v1", "jobs"), ("api/v1", "pods"), ("apis/coordination.k8s.io/v1", "leases")
@@ -74,12 +75,12 @@ def check_story(said: str, rows: list[asyncpg.Record]) -> None:
     """One row is cancelled, one fails and is retried, one is parked, and the rest succeed."""
     states = {row["id"]: (row["status"], row["attempt"]) for row in rows}
     told = {int(line["task"]): line["what it shows"] for line in table(said)}
-    rest = dict.fromkeys(range(GREEDY + 1, TASKS + 1), ("succeeded", 1))
-    assert states == {CANCELLED: ("cancelled", 1), RETRIED: ("succeeded", 2), GREEDY: ("waiting", 1), **rest}
+    rest = dict.fromkeys(range(FAULTY + 1, TASKS + 1), ("succeeded", 1))
+    assert states == {CANCELLED: ("cancelled", 1), RETRIED: ("succeeded", 2), FAULTY: ("waiting", 1), **rest}
     assert told[CANCELLED] == "runs until it is cancelled; nobody needs it any more"
     assert f"task {RETRIED} (default) failed: ExitedWithoutReport: its container failed" in said
     assert said.count(f"task {RETRIED}: its submitter asks to retry it") == 1
-    assert "PolicyDenied: spec.memory 64Gi is over the template's bound" in told[GREEDY]
+    assert "the file of its template is faulty: template reports: spec.backoffLimit is '3'" in told[FAULTY]
     assert {told[number] for number in rest} == {"says hello"}
 
 

@@ -23,7 +23,7 @@ import pytest_asyncio
 from dispatcher.local.postgres import SUPERUSER, has_name
 from dispatcher.pg.queries import query
 from dispatcher.programs.demo.database import LOGINS
-from dispatcher.programs.demo.environment import DemoEnvironment
+from dispatcher.programs.demo.environment import SERVICE_FILE, DemoEnvironment
 from dispatcher.programs.demo.samples import templates
 from tests.controlplane.waiting import wait_for
 from tests.demoing import ACCOUNT, GONE_SECONDS, ITS_LAST_WORDS, Demo, as_account, demo
@@ -147,7 +147,7 @@ async def test_passwords_cannot_be_guessed(environment: DemoEnvironment) -> None
 
 
 async def test_passwords_are_in_nothing_that_others_may_see(environment: DemoEnvironment) -> None:
-    """Not in statements of sessions, in the log of a failure, in files of the demo, in arguments of processes."""
+    """Not in statements of sessions, the log of a failure or arguments of processes, and in one closed file alone."""
     passwords = [URL.findall(environment.url(login))[0] for login in (*LOGINS, SUPERUSER)]
     owner, observer = [await asyncpg.connect(environment.url(login)) for login in (SUPERUSER, "observer")]
     for login, password in zip(LOGINS, passwords, strict=False):
@@ -160,7 +160,10 @@ async def test_passwords_are_in_nothing_that_others_may_see(environment: DemoEnv
     await observer.close()
     log = environment.templates.parent / "postgres" / "demo.log"
     await wait_for(lambda: 'role "demo" already exists' in log.read_text(), "the failure is logged")
-    texts = [path.read_text(errors="replace") for path in paths(environment.templates.parent) if path.is_file()]
+    files = [path for path in paths(environment.templates.parent) if path.is_file()]
+    (closed,) = [path for path in files if path.name == SERVICE_FILE]
+    assert (stat.S_IMODE(closed.stat().st_mode), closed.stat().st_uid) == (0o600, os.geteuid())
+    texts = [path.read_text(errors="replace") for path in files if path != closed]
     texts += [command(pid) for pid in pids()]
     assert not [word for word in passwords for text in texts if word in text]
 

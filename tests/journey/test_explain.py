@@ -27,10 +27,17 @@ async def reason(dispatcher: Dispatcher, task_id: int, wanted: str) -> dict[str,
     return found
 
 
+async def since(dispatcher: Dispatcher, task_id: int) -> str | None:
+    """Since when the reason holds. None: only this question has judged the row yet."""
+    status, found = await dispatcher.explain(task_id)
+    return found["since"] if status == 200 else None
+
+
 async def test_row_that_waits_for_room_is_explained_and_the_next_step_helps(place: Place) -> None:
     async with a_pool(place, 1) as pool, place.playing(), in_pool(place, MAX_PENDING=0) as dispatcher:
         await dispatcher.ready()
         rows = await insert(place, 6, **{**CORE, "env": {"PLAY": "hang", "PASSWORD": SECRET}, "payload": {"x": SECRET}})
+        await wait_for(lambda: since(dispatcher, rows[5]), "a cycle has noted since when it waits", 30)
         found = await reason(dispatcher, rows[5], "NoRoomNow")
         assert (found["whose_turn"], found["status"], found["queue"]) == ("cluster", "waiting", "default")
         assert found["message"].startswith("the nodes are full: no node has room for cpu 1")

@@ -19,6 +19,7 @@ from tests.janitoring import (
     requests,
     take_name,
 )
+from tests.rows import insert_unjudged
 from tests.steps import shows
 
 REASONS: dict[str, dict[str, Any]] = {
@@ -55,7 +56,7 @@ async def test_row_with_report_exit_code_ends_by_its_exit_code(place: Place) -> 
 @pytest.mark.fault(43)
 async def test_parked_row_fails_with_its_reason_after_park_seconds(place: Place) -> None:
     async with place.playing() as player, both(place, MAX_LAUNCHES=1) as (janitor, _):
-        rows = {reason: await place.database.insert_task(**columns) for reason, columns in REASONS.items()}
+        rows = {reason: await insert_unjudged(place.database, **columns) for reason, columns in REASONS.items()}
         for reason, task_id in rows.items():
             await becomes(place, task_id, "failed", janitor, 90)
             assert (await place.database.task(task_id))["error"].startswith(f"{reason}: ")
@@ -65,7 +66,7 @@ async def test_parked_row_fails_with_its_reason_after_park_seconds(place: Place)
 
 async def test_parked_row_is_left_alone_before_park_seconds(place: Place) -> None:
     async with place.playing(), both(place, PARK_SECONDS=3600) as (janitor, dispatcher):
-        rows = [await place.database.insert_task(**columns) for columns in REASONS.values()]
+        rows = [await insert_unjudged(place.database, **columns) for columns in REASONS.values()]
         for reason in REASONS.keys() - {"LaunchesExhausted"}:
             await shows(dispatcher, "dispatcher_parked_tasks", 1, 40, reason=reason)
         await janitor.another_round()

@@ -9,7 +9,7 @@ from tests.controlplane.waiting import wait_for
 from tests.dispatching import Dispatcher, Place
 from tests.janitoring import QuickJanitor, becomes, requests
 from tests.postgres import PostgresServer, Record, standby_of
-from tests.rows import contradictions
+from tests.rows import contradictions, insert_unjudged
 from tests.steps import shows
 
 DEAD_RUNS = """
@@ -59,7 +59,7 @@ async def test_database_outage_is_named_and_the_janitor_goes_on_afterwards(
         finally:
             await postgres.start()
         await janitor.ready()
-        await becomes(place, await place.database.insert_task(template="nope"), "failed", janitor)
+        await becomes(place, await insert_unjudged(place.database, template="nope"), "failed", janitor)
 
 
 @pytest.mark.fault(23)

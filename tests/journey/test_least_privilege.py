@@ -13,12 +13,13 @@ import pytest
 from tests.controlplane.audit import AuditEvent
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.waiting import wait_for
-from tests.deployed import BASE, NAMESPACED, ONE_NAMESPACE, Right, granted
+from tests.deployed import Right, granted
 from tests.dispatching import Dispatcher, Place
 from tests.in_pod import write_account
 from tests.janitoring import delete_jobs
-from tests.journey.installation import Installation, install_overlay
+from tests.journey.installation import Installation, install
 from tests.postgres import Database
+from tests.rows import insert_unjudged
 from tests.steps import core_path, reaches, template_with
 
 STAGES = ("ResponseComplete", "ResponseStarted")  # a watch that goes on has only started
@@ -30,7 +31,7 @@ Life = Callable[[Installation], AbstractAsyncContextManager[Dispatcher]]
 
 def asked(installation: Installation, program: str) -> set[Right]:
     """All requests of the account so far, refused ones included."""
-    user = f"system:serviceaccount:{installation.namespace}:{installation.account(program)}"
+    user = f"system:serviceaccount:{installation.namespace}:{program}"
     return {
         Right(ref.namespace or "cluster", ref.api_group, ref.resource, event.verb, name_asked(event))
         for stage in STAGES
@@ -57,7 +58,7 @@ async def bare_place(
 
 def setting(installation: Installation, name: str) -> str | None:
     (settings,) = [
-        one["data"] for one in installation.objects if one["metadata"]["name"].startswith("dispatcher-settings-")
+        one["data"] for one in installation.objects if one["metadata"]["name"].startswith("dispatcher-settings")
     ]
     found: str | None = settings.get(f"DISPATCHER_{name}")
     return found
@@ -79,7 +80,7 @@ async def life_of_run(installation: Installation) -> AsyncIterator[Dispatcher]:
     dispatcher.arguments = ("quick",)
     async with place.playing(), dispatcher:
         for template in ("stuck", "refused"):
-            await place.database.insert_task(template=template)
+            await insert_unjudged(place.database, template=template)
         await place.database.insert_task()
         lost = await place.database.insert_task(env={"PLAY": "hang"})
         await reaches(place, dispatcher, lost, "processing")
@@ -100,7 +101,7 @@ async def life_of_janitor(installation: Installation) -> AsyncIterator[Dispatche
     janitor.arguments = ("janitor",)
     async with janitor:
         yield janitor
-    user = f"system:serviceaccount:{installation.namespace}:{installation.account('dispatcher-janitor')}"
+    user = f"system:serviceaccount:{installation.namespace}:{'dispatcher-janitor'}"
     creates = plane.audit(user_prefix=user, verb="create", resource="jobs")
     assert all("dryRun=All" in event.uri for event in creates), "RBAC cannot demand a dry run"
     assert not await place.jobs()
@@ -110,15 +111,15 @@ LIVES: dict[str, Life] = {"dispatcher-janitor": life_of_janitor, "dispatcher": l
 """The janitor comes first: in its life there is no Job."""
 
 
-@pytest.mark.parametrize("folder", [BASE, NAMESPACED, ONE_NAMESPACE], ids=lambda folder: folder.name)
-async def test_each_program_uses_every_right_it_has_and_no_other(bare_place: Place, folder: Path) -> None:
-    async with install_overlay(bare_place, folder) as installation:
+@pytest.mark.parametrize("variant", ["default", "namespaced", "one-namespace"])
+async def test_each_program_uses_every_right_it_has_and_no_other(bare_place: Place, variant: str) -> None:
+    async with install(bare_place, variant) as installation:
         for account in LIVES:
             await check_rights(installation, account)
 
 
 async def check_rights(installation: Installation, account: str) -> None:
-    rights = granted(installation.objects, installation.account(account))
+    rights = granted(installation.objects, account)
     async with LIVES[account](installation) as program:
         try:
             used = "every right is used"

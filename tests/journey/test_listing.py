@@ -58,7 +58,10 @@ async def test_question_that_cannot_be_read_names_its_fault_and_the_filters(
         status, fault = await dispatcher.api(f"tasks?{question}")
         assert status == 400
         assert words in fault["error"]
-        assert "the filters are queue, status, reason, submitted_by, after, limit" in fault["error"]
+        assert (
+            "the filters are queue, status, reason, submitted_by, batch, label, template, id, after, limit"
+            in fault["error"]
+        )
 
 
 async def test_nodes_are_listed_with_their_free_room_and_grouped_for_a_row(place: Place) -> None:
@@ -68,8 +71,8 @@ async def test_nodes_are_listed_with_their_free_room_and_grouped_for_a_row(place
         explained = await reason(dispatcher, rows[5], "NoRoomNow")
         full = [group for group in explained["nodes"] if group["why"].startswith("full: cpu ")]
         assert [group["count"] for group in full] == [1]
-        _, nodes = await dispatcher.api("nodes")
-        found = {node["name"]: node for node in nodes}
+        _, nodes = await dispatcher.api("nodes?limit=500")
+        found = {node["name"]: node for node in nodes["nodes"]}
         (name,) = full[0]["examples"]
         assert (found[name]["ready"], found[name]["free"]["cpu"] < found[name]["size"]["cpu"]) == (True, True)
         _, said = await command(dispatcher, "explain", rows[5])

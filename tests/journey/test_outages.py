@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import RBAC, Dispatcher, Place
+from tests.deployed import rendered
+from tests.dispatching import Dispatcher, Place
 from tests.postgres import PostgresServer, standby_of
 from tests.steps import has_jobs, insert
 
@@ -145,12 +146,12 @@ async def test_namespace_without_rights_is_named_and_used_once_granted(place: Pl
     async with Dispatcher(place, NAMESPACE=other) as dispatcher:
         body = await dispatcher.unready(other)
         assert "create jobs" in body or "forbidden" in body
-        await place.control_plane.apply(RBAC, namespace=other)
+        await place.control_plane.apply(rendered("one-namespace", only="rbac"), namespace=other)
         bindings = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{other}/rolebindings"
         ours = {"kind": "ServiceAccount", "name": "dispatcher", "namespace": place.namespace}
         for name in ("dispatcher", "dispatcher-jobs"):
             await place.control_plane.admin("PATCH", f"{bindings}/{name}", {"subjects": [ours]})
-        cluster_wide = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/dispatcher-nodes"
+        cluster_wide = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/dispatcher-nodes.dispatcher"
         await place.control_plane.admin("PATCH", cluster_wide, {"subjects": [ours]})
         await dispatcher.ready()
     await place.control_plane.delete_namespace(other)

@@ -1,4 +1,4 @@
-"""`deploy/scheduler`: kube-scheduler and the extender run with the rights of its manifests, and place our Pods."""
+"""The scheduler of the chart: kube-scheduler and the extender run with the rights of the chart, and place our Pods."""
 
 import json
 import socket
@@ -14,19 +14,23 @@ from dispatcher.cli import commands
 from dispatcher.extender.configuration import build_configuration
 from dispatcher.model.identity import HISTORY_NODES
 from dispatcher.settings.loading import load
+from tests.contract.installed import installed
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.processes import free_ports
 from tests.controlplane.waiting import wait_for
-from tests.deployed import DEPLOY, overlaid, rendered
+from tests.deployed import rendered
 from tests.dispatching import Dispatcher, Place
 from tests.journey.test_warm import Pool, pools
 from tests.scheduling.kube_scheduler import KubeScheduler
 from tests.scheduling.own_extender import OwnExtender
 from tests.steps import reaches
 
-SCHEDULER = DEPLOY / "scheduler"
 ACCOUNT = "dispatcher-scheduler"
+
+
+def deployment(namespace: str = "dispatcher") -> tuple[Json, ...]:
+    return rendered("everything", namespace, only="scheduler")
 
 
 def configuration_of(objects: tuple[Json, ...]) -> Json:
@@ -60,16 +64,13 @@ async def deployed(place: Place) -> AsyncIterator[tuple[DeployedScheduler, OwnEx
     """Both containers of the Deployment as processes, with the rights that the manifests grant in this namespace."""
     plane, folder = place.control_plane, place.folder / "deployed"
     folder.mkdir()
-    objects = overlaid(folder, SCHEDULER, namespace=place.namespace)
-    named = tuple(one for one in objects if one["kind"] != "Deployment")
-    cluster_wide = [one for one in named if "namespace" not in one["metadata"]]
-    await plane.apply(named, namespace=place.namespace)
-    token = await plane.service_account_token(place.namespace, ACCOUNT)
-    kubeconfig = plane.kubeconfig(folder / "kubeconfig", token=token, namespace=place.namespace)
-    try:
+    rights = rendered("everything", place.namespace, only="scheduler-rbac")
+    async with installed(plane, place.namespace, rights):
+        token = await plane.service_account_token(place.namespace, ACCOUNT)
+        kubeconfig = plane.kubeconfig(folder / "kubeconfig", token=token, namespace=place.namespace)
         async with OwnExtender(kubeconfig) as extender:
             await extender.ready()
-            wanted = configuration_of(objects)
+            wanted = configuration_of(deployment(place.namespace))
             wanted["extenders"][0]["urlPrefix"] = extender.url
             scheduler = DeployedScheduler(plane, folder, wanted, kubeconfig, place.namespace)
             scheduler.start()
@@ -77,10 +78,6 @@ async def deployed(place: Place) -> AsyncIterator[tuple[DeployedScheduler, OwnEx
                 yield scheduler, extender
             finally:
                 scheduler.kill()
-    finally:
-        for one in cluster_wide:
-            path = f"/apis/rbac.authorization.k8s.io/v1/{one['kind'].lower()}s/{one['metadata']['name']}"
-            await plane.admin("DELETE", path)
 
 
 async def test_rows_land_on_the_node_where_their_cache_key_ran_last(place: Place) -> None:
@@ -168,14 +165,14 @@ async def told(pool: Pool, reason: str) -> None:
 
 def test_deployed_scheduler_configuration_is_what_the_program_prints() -> None:
     loaded = load({"DISPATCHER_NAMESPACE": "dispatcher"}, str)
-    assert configuration_of(rendered(SCHEDULER)) == build_configuration(loaded.settings)
+    assert configuration_of(deployment()) == build_configuration(loaded.settings)
 
 
 def test_extender_is_reached_over_loopback_only() -> None:
-    containers = containers_of(rendered(SCHEDULER))
+    containers = containers_of(deployment())
     assert containers["extender"]["args"][0] in commands.commands
     assert "env" not in containers["extender"], "the default address is loopback"
-    (entry,) = configuration_of(rendered(SCHEDULER))["extenders"]
+    (entry,) = configuration_of(deployment())["extenders"]
     assert entry["urlPrefix"] == f"http://{load({}, str).settings.extender.address}"
     assert [port["containerPort"] for port in containers["extender"]["ports"]] == [8080]
 
@@ -186,8 +183,8 @@ async def test_restricted_pod_security_admits_each_container(
 ) -> None:
     enforced = {"pod-security.kubernetes.io/enforce": "restricted"}
     await control_plane.admin("PATCH", f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": enforced}})
-    (deployment,) = [one for one in rendered(SCHEDULER) if one["kind"] == "Deployment"]
-    template = deployment["spec"]["template"]
+    (found,) = [one for one in deployment() if one["kind"] == "Deployment"]
+    template = found["spec"]["template"]
     spec = {**template["spec"], "serviceAccountName": "default", "volumes": template["spec"]["volumes"]}
     spec["containers"] = [one for one in spec["containers"] if one["name"] == name]
     path = f"/api/v1/namespaces/{namespace}/pods"

@@ -4,9 +4,17 @@ import pytest
 
 from tests.controlplane.sides import BOTH_SIDES
 from tests.dispatching import Place
-from tests.noding import real_template
+from tests.noding import PYTHON, real_template
 from tests.realities import HANG, TRAP_SIGTERM, is_alive, real
 from tests.steps import waits_for
+
+IN_PYTHON = """
+from dispatcher.task import Failed, task
+with task() as t:
+    if not t.payload:
+        raise Failed("no rows")
+    t.finish({"rows": len(t.payload), "node": os.environ["NODE_NAME"]})
+"""
 
 
 async def cancel(place: Place, task_id: int) -> str:
@@ -19,7 +27,7 @@ async def test_rows_become_processes_that_report_and_their_jobs_are_swept(place:
     script = 'cat "$TASK_PAYLOAD_FILE" > "$TASK_RESULT_FILE"; echo "$NODE_NAME $TASK_ATTEMPT" >&2'
     async with real(place) as (world, (node,)):
         good = await world.insert(script, payload={"n": [1, "ü"]})
-        bad = await world.insert('echo "no bucket" >&2; exit 3')
+        bad = await world.insert('echo "no bucket" >&2; exit 65')
         row = await world.reaches(good, "succeeded")
         assert (row["result"], row["node_name"]) == ({"n": [1, "ü"]}, node.name)
         row = await world.reaches(bad, "failed")
@@ -27,6 +35,20 @@ async def test_rows_become_processes_that_report_and_their_jobs_are_swept(place:
         await world.swept()
         assert [await world.outcomes(task_id) for task_id in (good, bad)] == [["succeeded"], ["failed"]]
         await world.wait(lambda: not list(node.folder.glob("pods/*")), "nothing of the Pods is left on the node", 10)
+
+
+@BOTH_SIDES
+async def test_tasks_written_with_the_library_report(place: Place) -> None:
+    async with real(place) as (world, (node,)):
+        real_template(place, "python", program=PYTHON)
+        good = await world.insert(IN_PYTHON, payload=[1, 2, 3], template="python")
+        bad = await world.insert(IN_PYTHON, template="python")
+        row = await world.reaches(good, "succeeded")
+        assert (row["result"], row["node_name"]) == ({"rows": 3, "node": node.name}, node.name)
+        row = await world.reaches(bad, "failed")
+        assert (row["error"], row["failures"]) == ("no rows", 1)
+        await world.swept()
+        assert [await world.outcomes(task_id) for task_id in (good, bad)] == [["succeeded"], ["failed"]]
 
 
 async def test_cancel_stops_a_running_task_and_a_waiting_task_never_runs(place: Place) -> None:

@@ -5,7 +5,7 @@ import pytest
 from dispatcher.kube.reservations import PATH
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import wait_for
-from tests.deployed import DEPLOY
+from tests.deployed import rendered
 from tests.dispatching import Dispatcher, Place
 from tests.journey.test_room import CORE, a_pool, in_pool
 from tests.journey.test_room_kept import end_runs, has_waited, pod_of_task
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("reservations")
 
 async def an_enforced(place: Place, **settings: object) -> Dispatcher:
     """A dispatcher that knows of an extender. The cluster's scheduler places the Pods, because nobody else needs to."""
-    await place.control_plane.apply(DEPLOY / "claims" / "rbac.yaml", namespace=place.namespace)
+    await place.control_plane.apply(rendered("everything", only="claims"), namespace=place.namespace)
     return in_pool(place, SCHEDULER_NAME="default-scheduler", **settings)
 
 
@@ -63,3 +63,23 @@ async def test_claim_is_a_reservation_until_its_row_runs(place: Place) -> None:
                 return not await claims()
 
             await wait_for(is_gone, "the claim is gone", 20, check=second.check)
+
+
+async def test_reservations_are_told_with_the_node_that_they_keep(place: Place) -> None:
+    reservations = Reservations(place.control_plane, place.namespace)
+    async with a_pool(place, 1) as pool, await an_enforced(place) as dispatcher:
+        name = await reservations.hold(pool.names[0], {"cpu": "3"}, podName="other")
+        await dispatcher.ready()
+
+        async def is_told() -> Json:
+            status, page = await dispatcher.api("nodes?limit=500&cpu=2")
+            if status != 200:  # no cycle has ended yet
+                return {}
+            (node,) = [one for one in page["nodes"] if one["name"] == pool.names[0]]
+            return dict(node) if node["reservations"] and page["reservations_are_watched"] else {}
+
+        node = await wait_for(is_told, "the reservation is told", 20, check=dispatcher.check)
+        (held,) = node["reservations"]
+        assert (held["name"], held["target"]) == (f"{place.namespace}/{name}", f"podName {place.namespace}/other")
+        assert (held["amounts"], node["reserved"], node["free"]["cpu"]) == ({"cpu": "3"}, {"cpu": "3"}, "1")
+        assert node["fits"] == 0

@@ -1,12 +1,13 @@
 """Programs in one namespace, Jobs in another. An upgrade to this layout must stop the old installation first."""
 
+from itertools import product
+
 import pytest
 
 from tests.controlplane.api import Json, KubeFault
 from tests.controlplane.waiting import wait_for
-from tests.deployed import BASE
 from tests.dispatching import Dispatcher, Place
-from tests.journey.installation import Installation, install_overlay
+from tests.journey.installation import Installation, install
 from tests.steps import reaches
 
 
@@ -17,9 +18,21 @@ async def leases(installation: Installation, namespace: str) -> dict[str, str]:
     return {one["metadata"]["name"]: one["spec"].get("holderIdentity") or "" for one in found}
 
 
+async def rename_rights(place: Place) -> None:
+    """The old version's rights on Jobs have other names than those of the chart."""
+    rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{place.namespace}"
+    for kind, name in product(("roles", "rolebindings"), ("dispatcher-jobs", "dispatcher-janitor-jobs")):
+        one = await place.control_plane.admin("GET", f"{rbac}/{kind}/{name}")
+        of_role = {"roleRef": {**one["roleRef"], "name": f"old-{name}"}} if "roleRef" in one else {}
+        old = {**one, **of_role, "metadata": {"name": f"old-{name}"}}
+        await place.control_plane.admin("POST", f"{rbac}/{kind}", old)
+        await place.control_plane.admin("DELETE", f"{rbac}/{kind}/{name}")
+
+
 async def test_lease_is_in_the_programs_namespace_and_jobs_are_not(place: Place) -> None:
+    await rename_rights(place)
     async with (
-        install_overlay(place, BASE) as installation,
+        install(place) as installation,
         place.playing(),
         await installation.dispatcher() as dispatcher,
     ):
@@ -34,7 +47,8 @@ async def test_lease_is_in_the_programs_namespace_and_jobs_are_not(place: Place)
 
 async def test_old_replica_also_leads_until_it_is_stopped(place: Place) -> None:
     """The old version keeps its lease in the namespace of the Jobs, so neither replica sees the other's lease."""
-    async with Dispatcher(place) as old, install_overlay(place, BASE) as installation, place.playing():
+    await rename_rights(place)
+    async with Dispatcher(place) as old, install(place) as installation, place.playing():
         await old.ready()
         async with await installation.dispatcher() as new:
             await new.ready()

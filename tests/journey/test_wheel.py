@@ -91,6 +91,7 @@ def test_wheel_contains_all_sql_and_no_tests(wheel: Path) -> None:
     assert [name.removeprefix("dispatcher/") for name in carried if name.endswith(".sql")] == SQL
     assert {name.split("/")[0] for name in carried} == {"dispatcher", f"pg_job_dispatcher-{__version__}.dist-info"}
     assert any(name.endswith("/LICENSE") for name in carried)
+    assert {"dispatcher/py.typed", "dispatcher/task/__init__.py"} <= set(carried)
 
 
 def test_wheel_built_from_the_source_distribution_is_the_same(wheel: Path, tmp_path: Path) -> None:

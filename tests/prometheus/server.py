@@ -8,9 +8,9 @@ import asyncio
 import io
 import shutil
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import aiohttp
 import yaml
@@ -22,16 +22,26 @@ from tests.prometheus.traces import PATH, Trace, body
 
 T = TypeVar("T")
 SCRAPE_SECONDS = 0.2
+EVALUATION_SECONDS = 0.5
 START_SECONDS = 30  # a cold disk and a busy machine; on an idle one it is half a second
 OLDEST = "2d"
 """The greatest age of samples that a test writes, also after newer samples."""
 
 
-class PrometheusServer:
-    """Scrapes `target` (host:port) every SCRAPE_SECONDS."""
+class Target(NamedTuple):
+    """A program that is scraped. `labels`: those that the scrape adds."""
 
-    def __init__(self, target: str) -> None:
-        self._target = target
+    address: str
+    labels: Mapping[str, str] = {}
+
+
+class PrometheusServer:
+    """Scrapes the targets every `scrape_seconds`, and evaluates `rules` (a rule file) each EVALUATION_SECONDS."""
+
+    def __init__(self, *targets: Target, rules: str = "", scrape_seconds: float = SCRAPE_SECONDS) -> None:
+        self._targets = targets
+        self._scrape_seconds = scrape_seconds
+        self._rules = rules
         self._folder: Path | None = None
         self._server: Server | None = None
         self._session: aiohttp.ClientSession | None = None
@@ -65,6 +75,7 @@ class PrometheusServer:
         (port,) = free_ports(1)
         self.url = f"http://127.0.0.1:{port}"
         (self._folder / "prometheus.yaml").write_text(yaml.safe_dump(self._config()))
+        (self._folder / "rules.yaml").write_text(self._rules)
         return [
             str(program),
             f"--config.file={self._folder}/prometheus.yaml",
@@ -76,11 +87,16 @@ class PrometheusServer:
         ]
 
     def _config(self) -> dict[str, Any]:
-        often = f"{round(SCRAPE_SECONDS * 1000)}ms"
-        job = {"job_name": "cadvisor", "static_configs": [{"targets": [self._target]}]}
+        often = f"{round(self._scrape_seconds * 1000)}ms"
+        scraped = [{"targets": [one.address], "labels": dict(one.labels)} for one in self._targets]
         return {
-            "global": {"scrape_interval": often, "scrape_timeout": often},
-            "scrape_configs": [job],
+            "global": {
+                "scrape_interval": often,
+                "scrape_timeout": often,
+                "evaluation_interval": f"{round(EVALUATION_SECONDS * 1000)}ms",
+            },
+            "rule_files": ["rules.yaml"],
+            "scrape_configs": [{"job_name": "cadvisor", "static_configs": scraped}],
             "storage": {"tsdb": {"out_of_order_time_window": OLDEST}},
         }
 
@@ -109,6 +125,13 @@ class PrometheusServer:
             assert content["status"] == "success", content
             found: list[Any] = content["data"]["result"]
             return found
+
+    async def alerts(self) -> list[Any]:
+        """The alerts that fire now, with labels and annotations as their receivers get them."""
+        async with self.session.get(f"{self.url}/api/v1/alerts") as answer:
+            content = await answer.json()
+            assert content["status"] == "success", content
+            return [one for one in content["data"]["alerts"] if one["state"] == "firing"]
 
     async def wait_for(self, predicate: Callable[[], Awaitable[T]], what: str, seconds: float = 20) -> T:
         assert self._server is not None

@@ -18,7 +18,7 @@ import pytest_asyncio
 from dispatcher.kube.reservations import RESERVATIONS
 from tests.controlplane.api import KubeFault
 from tests.controlplane.cluster import ControlPlane
-from tests.deployed import DEPLOY, rendered
+from tests.deployed import rendered
 from tests.scheduling.nodes_and_pods import NodeGroup, open_node_group
 from tests.scheduling.own_extender import OwnExtender, account
 from tests.scheduling.reservations import ReservedNodes, reserved_nodes_of
@@ -63,8 +63,8 @@ async def extender_kubeconfig(control_plane: ControlPlane, tmp_path_factory: pyt
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def reservations(control_plane: ControlPlane) -> None:
-    """Installs the kind NodeReservation as `kubectl apply -k deploy/crd` does."""
-    await control_plane.apply(rendered(DEPLOY / "crd"), namespace="default")
+    """Installs the kind NodeReservation as the chart does."""
+    await control_plane.apply(rendered("everything", only="reservations"), namespace="default")
 
     async def is_served() -> bool:
         try:

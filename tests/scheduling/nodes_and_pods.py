@@ -16,6 +16,8 @@ GROUP_LABEL = "test.dispatcher.internal/node-group"
 PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 NOTES = "dispatcher.internal"
 GPU = "example.com/gpu"
+PATIENCE_SECONDS = 25
+"""kube-scheduler may wait ten seconds before it tries a Pod again, twice with a race."""
 
 
 class NodeGroup:
@@ -174,7 +176,7 @@ class NodeGroup:
 
     # Waiting for an outcome
 
-    async def bound(self, *names: str, seconds: float = 10) -> list[str]:
+    async def bound(self, *names: str, seconds: float = PATIENCE_SECONDS) -> list[str]:
         """Waits until these Pods are bound, and returns their nodes in the same order."""
 
         async def all_bound() -> list[str]:
@@ -184,7 +186,7 @@ class NodeGroup:
 
         return await self.plane.wait_for(all_bound, f"{', '.join(names)} bound", seconds)
 
-    async def held(self, name: str, reason: str, words: str = "", *, seconds: float = 10) -> str:
+    async def held(self, name: str, reason: str, words: str = "", *, seconds: float = PATIENCE_SECONDS) -> str:
         """Waits until the Pod's condition PodScheduled has this reason and these words, and returns its message."""
 
         async def look() -> str:
@@ -202,7 +204,7 @@ class NodeGroup:
         async def all_gone() -> bool:
             return not set(names) & set(await self.pods())
 
-        await self.plane.wait_for(all_gone, f"{', '.join(names)} gone")
+        await self.plane.wait_for(all_gone, f"{', '.join(names)} gone", PATIENCE_SECONDS)
 
     async def priority(self, name: str, value: int) -> str:
         """Creates a priority class of this test and returns its name."""

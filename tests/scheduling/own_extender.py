@@ -1,4 +1,4 @@
-"""`dispatcher extender` in a process of its own, as in production: with the rights of `deploy/scheduler` only."""
+"""`dispatcher extender` in a process of its own, as in production: with the rights of the chart only."""
 
 import asyncio
 import io
@@ -16,11 +16,10 @@ import yaml
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.processes import free_ports
-from tests.deployed import DEPLOY
+from tests.deployed import rendered
 from tests.dispatching import ROOT, Dispatcher
 
 ACCOUNT = "extender"
-SHIPPED = DEPLOY / "scheduler" / "rbac.yaml"
 
 
 class OwnExtender(Dispatcher):
@@ -103,15 +102,15 @@ def environment(kubeconfig: Path, settings: Mapping[str, object]) -> dict[str, s
 def shipped_rules() -> list[Json]:
     (role,) = [
         one
-        for one in yaml.safe_load_all(SHIPPED.read_text())
-        if (one["kind"], one["metadata"]["name"]) == ("ClusterRole", "dispatcher-extender")
+        for one in rendered("everything", only="scheduler-rbac")
+        if (one["kind"], one["metadata"]["name"]) == ("ClusterRole", "dispatcher-extender.dispatcher")
     ]
     rules: list[Json] = role["rules"]
     return rules
 
 
 async def account(plane: ControlPlane, namespace: str, folder: Path) -> Path:
-    """Creates an account with the extender's rights of `deploy/scheduler` only, and returns its kubeconfig's path."""
+    """Creates an account with the extender's rights of the chart only, and returns its kubeconfig's path."""
     name = f"{ACCOUNT}-{namespace}"
     bound = {"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}}
     subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}

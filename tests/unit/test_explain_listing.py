@@ -1,18 +1,19 @@
 """A page of rows, each with the reason why it waits."""
 
 import pytest
+from msgspec import structs
 
 from dispatcher.admission.last_cycle import LastCycle, Told
 from dispatcher.admission.snapshot import plan_load
-from dispatcher.explain.listing import ids_for, page_of
-from dispatcher.model.history import ListedTask, Wanted
+from dispatcher.explain.listing import ids_for, labels_of, page_of
+from dispatcher.model.history import MOST_MATCHING, Found, ListedTask, Wanted
 from dispatcher.model.launches import Offer
 from dispatcher.model.tasks import Status, Task
 from dispatcher.model.verdicts import Hold, HoldReason
 from tests.builders import CREATED, NOW, a_picture, a_queue, a_snapshot, a_task, later
 from tests.unit.test_explain import Offers
 
-EVERY = Wanted()
+EVERY, ONE = Wanted(), Found([42], 1)
 
 
 def row(id_: int = 42) -> ListedTask:
@@ -30,12 +31,12 @@ def a_cycle(*, leads: bool = True, launched: tuple[int, ...] = (), is_full: bool
 
 def reason(cycle: LastCycle, task: Task | None) -> str | None:
     """The reason in the page of one row. `task`: as the gates judge it."""
-    (found,) = page_of([row()], {42: task} if task else {}, EVERY, cycle).tasks
+    (found,) = page_of([row()], {42: task} if task else {}, ONE, EVERY, cycle).tasks
     return found.reason
 
 
 def test_a_row_that_was_judged_has_the_reason_that_was_told() -> None:
-    (found,) = page_of([row()], {42: a_task()}, EVERY, a_cycle(r42="Poison")).tasks
+    (found,) = page_of([row()], {42: a_task()}, ONE, EVERY, a_cycle(r42="Poison")).tasks
     assert (found.reason, found.message) == ("Poison", "the API server refuses its Job: words")
     assert reason(a_cycle(r42="Poison"), a_task(attempt=2)) == "InLine", "another attempt"
 
@@ -60,11 +61,47 @@ def test_a_row_that_went_between_two_reads_has_no_reason() -> None:
     assert reason(a_cycle(), None) is None
 
 
-def test_a_full_page_names_the_next_one() -> None:
-    two = Wanted(limit=2)
-    assert page_of([row(9), row(8)], {}, two, a_cycle()).next_after == 8
-    assert page_of([row(9)], {}, two, a_cycle()).next_after is None
-    assert page_of([], {}, two, a_cycle()).next_after is None
+@pytest.mark.parametrize(
+    ("found", "after"),
+    [
+        (Found([9, 8], 3), 8),
+        (Found([9, 8], 2), None),
+        (Found([9, 8], 2, looked_to=5), 5),
+        (Found([9], 1, looked_to=5), 5),
+        (Found([], 0, looked_to=5), 5),
+        (Found([9], 1), None),
+        (Found([], 0), None),
+    ],
+)
+def test_next_page_follows_the_rows_or_what_was_looked_at(found: Found, after: int | None) -> None:
+    page = page_of([row(id_) for id_ in found.ids], {}, found, Wanted(limit=2), a_cycle())
+    assert (page.next_after, page.matching, page.looked_to) == (after, found.matching, found.looked_to)
+
+
+def test_rows_that_match_are_counted_up_to_a_limit() -> None:
+    most = page_of([], {}, Found([42], MOST_MATCHING), EVERY, a_cycle())
+    more = page_of([], {}, Found([42], MOST_MATCHING + 1), EVERY, a_cycle())
+    assert [(page.matching, page.more_match) for page in (most, more)] == [(10_000, False), (10_000, True)]
+
+
+def test_row_shows_its_batch_progress_and_note() -> None:
+    one = structs.replace(row(), batch="april", progress=0.5, note="half")
+    (found,) = page_of([one], {}, Found([42], 1), EVERY, a_cycle()).tasks
+    assert (found.batch, found.progress, found.note) == ("april", 0.5, "half")
+
+
+@pytest.mark.parametrize(
+    ("label", "json"),
+    [(None, None), ("a=b", '{"a":"b"}'), ("a=", '{"a":""}'), ("a=b=c", '{"a":"b=c"}'), ('"=\\', '{"\\"":"\\\\"}')],
+)
+def test_label_is_asked_for_by_name_and_value(label: str | None, json: str | None) -> None:
+    assert labels_of(Wanted(label=label)) == json
+
+
+@pytest.mark.parametrize("label", ["a", "=b", "="])
+def test_label_without_name_or_sign_is_refused(label: str) -> None:
+    with pytest.raises(ValueError, match="write NAME=VALUE"):
+        labels_of(Wanted(label=label))
 
 
 def test_a_reason_is_known_of_the_rows_that_were_judged() -> None:

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from dispatcher.admission.room import Room
-from dispatcher.explain.nodes import group_nodes, node_statuses
+from dispatcher.explain.nodes import free_nodes, group_nodes
 from dispatcher.model.cluster import Node
 from dispatcher.model.needs import CORDON, PodNeeds, Taint
 from tests.unit.rooms import a_bound_pod, a_node, needs, room, unplaced
@@ -75,19 +75,6 @@ def test_pod_that_is_not_judged_has_no_groups() -> None:
     assert told(needs("1", scheduler="another"), room([a_node()])) == []
 
 
-def test_a_node_tells_its_size_its_free_room_and_what_keeps_pods_away() -> None:
-    nodes = [
-        a_node("a", cpu="4", memory="8Gi", pods="10"),
-        a_node("b", ready=False, taints=(CORDON, Taint("team", "b"), Taint("soft", effect="PreferNoSchedule"))),
-    ]
-    place = replace(room(nodes, [a_bound_pod("a", cpu="1500m", memory="1Gi")]), closed={"b": 7})
-    first, second = node_statuses(place)
-    assert (first.name, first.ready, first.cordoned, first.taints, first.kept_for) == ("a", True, False, [], None)
-    assert first.size == {"cpu": "4", "memory": "8Gi", "pods": "10"}
-    assert first.free == {"cpu": "2500m", "memory": "7Gi", "pods": "9"}
-    assert (second.ready, second.cordoned, second.taints, second.kept_for) == (False, True, ["team"], 7)
-
-
-def test_node_that_is_over_asked_has_nothing_free() -> None:
-    (status,) = node_statuses(room([a_node(cpu="1")], [a_bound_pod("n1", cpu="2")]))
-    assert status.free["cpu"] == "0"
+def test_nodes_are_told_by_name_with_what_is_free() -> None:
+    place = room([a_node("b", cpu="4"), a_node("a", cpu="2")], [a_bound_pod("b", cpu="1")])
+    assert [(node.name, free["cpu"]) for node, free in free_nodes(place)] == [("a", 2000), ("b", 3000)]

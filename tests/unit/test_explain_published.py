@@ -79,7 +79,7 @@ def test_reasons_tell_parked_rows_first_and_each_message_once() -> None:
     found = reasons_of(cycle)
     assert [(row[:4], found.messages[row[4]]) for row in found.rows] == [
         ((9, 2, "Poison", NOW), "the API server refuses its Job: bad image"),
-        ((3, 1, "Launched", NOW), "its Job exists, and its container has not started: Starting"),
+        ((3, 1, "Launched", NOW), "its Job exists, and its container has not reported its start: Starting"),
         ((1, 1, "NoRoomNow", NOW), "the nodes are full: cpu 4"),
         ((2, 1, "NoRoomNow", ago(9)), "the nodes are full: cpu 4"),
     ]

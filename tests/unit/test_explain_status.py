@@ -97,7 +97,7 @@ def test_status_tells_of_a_queue_its_rows_its_jobs_and_its_pause() -> None:
 
 def test_pause_that_is_over_and_a_queue_without_rows_are_told_as_such() -> None:
     snapshot = a_snapshot(a_queue("night", paused_until=ago(60)))
-    night, new = status(a_cycle(snapshot), QueueCount("night"), QueueCount("new", oldest=later(5))).queues
+    night, new = status(a_cycle(snapshot), QueueCount("night"), QueueCount("new", 1, oldest=later(5))).queues
     assert (night.paused_until, night.paused_since, night.oldest_wait_seconds) == (None, None, None)
     assert (new.weight, new.max_jobs, new.oldest_wait_seconds) == (1, None, 0), "declared after the last cycle"
 

@@ -8,6 +8,7 @@ from dispatcher.extender.configuration_check import (
     NO_FILTER,
     NO_PRIORITIZE,
     REMEMBERED,
+    STANDS_SECONDS,
     TURNS,
     TURNS_WITHIN_SECONDS,
     TWO_CALLERS,
@@ -80,6 +81,21 @@ def test_calls_of_other_verbs_do_not_count() -> None:
     calls = Calls()
     calls.call(*["preempt"] * 5 * ENOUGH_CALLS, *["filter"] * ENOUGH_CALLS)
     assert calls.reported == [NO_PRIORITIZE]
+
+
+def test_fault_ends_when_calls_no_longer_show_it() -> None:
+    """Otherwise its metric would stay 1 until a restart, although kube-scheduler's configuration is mended."""
+    calls = Calls()
+    calls.call(*["filter"] * ENOUGH_CALLS, is_cached=False)
+    shown = calls.now - 1
+    assert calls.check.faults == {UNCACHED, NO_PRIORITIZE}
+    calls.now = shown + STANDS_SECONDS - 1
+    calls.call("prioritize")
+    assert calls.check.faults == {UNCACHED, NO_PRIORITIZE}
+    calls.call("filter")
+    assert calls.check.faults == frozenset()
+    calls.call("filter", is_cached=False)
+    assert calls.reported == [UNCACHED, NO_PRIORITIZE, UNCACHED], "reported again if it comes back"
 
 
 def test_several_faults_are_each_reported() -> None:

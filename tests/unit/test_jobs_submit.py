@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 import pytest
+from prometheus_client import REGISTRY
 
+from dispatcher.jobs.answers import Meaning
 from dispatcher.jobs.manifest import Site
 from dispatcher.jobs.memory import Memory
 from dispatcher.jobs.submit import Submitter
@@ -211,6 +213,43 @@ class TestHeldBack:
         submitter = Submitter(Cluster([HELD_BACK]), SITE, Memory(), lambda: asked.append(True))
         await submitter.submit([an_order()], templates)  # type: ignore[arg-type]  # one of them
         assert asked == []
+
+
+def count(name: str, **labels: str) -> float:
+    found = REGISTRY.get_sample_value(name, labels)
+    assert found is not None, f"{name} {labels} has no series"
+    return found
+
+
+async def test_series_of_every_outcome_exist_before_the_first_create() -> None:
+    """Prometheus sees no increase in a counter that begins at 1."""
+    Submitter(Cluster(), SITE, Memory(), lambda: None)
+    for meaning in Meaning:
+        count("dispatcher_job_creates_total", outcome=meaning)
+
+
+@pytest.mark.parametrize(
+    ("launch", "counted"),
+    [
+        (Launch(1), "first"), (Launch(2, unplaced=1), "first"),
+        (Launch(2, 1), "again"), (Launch(3, 1, unplaced=1), "again"),
+    ],
+    ids=["first", "first after one without a node", "second", "second after one without a node"],
+)  # fmt: skip
+async def test_launch_is_counted_by_whether_its_attempt_had_one(launch: Launch, counted: str) -> None:
+    Submitter(Cluster(), SITE, Memory(), lambda: None)
+    order = an_order(task=a_task(launch=launch.number - 1), launch=launch)
+    before = {name: count("dispatcher_launches_total", launch=name) for name in ("first", "again")}
+    await submitted(Cluster([ApiAnswer(201, job=made(order, launch.number))]), order)
+    after = {name: count("dispatcher_launches_total", launch=name) for name in ("first", "again")}
+    assert after == before | {counted: before[counted] + 1}
+
+
+async def test_create_that_is_refused_is_no_launch() -> None:
+    Submitter(Cluster(), SITE, Memory(), lambda: None)
+    before = count("dispatcher_launches_total", launch="first")
+    await submitted(Cluster(), an_order())
+    assert count("dispatcher_launches_total", launch="first") == before
 
 
 def memory_at_rest(memory: Memory) -> Memory:

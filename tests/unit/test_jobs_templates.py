@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.jobs.templates import OPENABLE, Template, judge_template, parse_template
+from dispatcher.jobs.template_checks import OPENABLE
+from dispatcher.jobs.templates import Template, judge_template, parse_template
 from dispatcher.model.errors import TemplateError
 from tests.builders import IMAGE, a_manifest, a_template
 
@@ -185,7 +186,8 @@ def test_invalid_annotation_is_a_fault(annotations: dict[str, Any], said: str) -
 
 def test_open_resource_without_a_bound_is_a_fault() -> None:
     fault = fault_of(annotations={"row-may-set": "cpu"}, container={"resources": None})
-    assert fault == "max-cpu is 'None': rows may set cpu, so say how much"
+    wanted = "dispatcher.internal/max-cpu is missing: rows may set cpu, so set it or the container's limit"
+    assert fault == wanted
 
 
 @pytest.mark.fault(54)

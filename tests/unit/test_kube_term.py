@@ -48,6 +48,9 @@ class TestSight:
         sight = look_again(look_again(None, a_record(seconds=300), 0), a_record("other", 15, "2"), 10)
         assert (sight.record.holder, sight.free_at(15)) == ("other", 25)
 
+    def test_a_lease_is_free_from_the_end_of_the_wait_on(self) -> None:
+        assert [Sight(Record("a", 15, 0, "", "7"), 10).is_free(15, now) for now in (24.9, 25)] == [False, True]
+
 
 class TestTerm:
     @pytest.mark.fault(30)
@@ -238,8 +241,7 @@ class Replica:
 DELAYS = st.sampled_from([0, 0, 0.1, 1, 3, 4.9, 8, 13.4, 14.9, 15, 15.1, 30])
 FATES = st.sampled_from(["done"] * 4 + ["lost", "late", "release"])
 TRIES = st.lists(st.builds(Try, DELAYS, DELAYS, DELAYS, FATES), min_size=2, max_size=8)
-AT_ONCE = Try(0, 0, 0, "done")
-MOMENTS = st.floats(0.01, 60)
+AT_ONCE, MOMENTS = Try(0, 0, 0, "done"), st.floats(0.01, 60)
 EDITS: list[Changes] = [{"holder": "b"}, {"holder": ""}, {"seconds": 0}, {"holder": "", "seconds": 0}]
 HANDS = st.lists(st.tuples(MOMENTS, st.sampled_from(EDITS)), max_size=4)
 DELETIONS = st.lists(st.tuples(MOMENTS, st.none()), max_size=1)  # a rival may mistake two deletions for one

@@ -1,7 +1,7 @@
 """The waiting rows are counted every 30 s at most, and the gauges show the last cycle on the leader."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 
@@ -12,6 +12,7 @@ from prometheus_client import REGISTRY
 from dispatcher.admission.last_cycle import LastCycle, Told
 from dispatcher.dashboard.asking import NotYet
 from dispatcher.dashboard.overview import COUNT_SECONDS, Overview
+from dispatcher.dashboard.view import EstimateRecord
 from dispatcher.explain.status import Installation
 from dispatcher.model.errors import DatabaseAway
 from dispatcher.model.tasks import QueueCount
@@ -30,9 +31,12 @@ class Rows:
         self.found = [QueueCount("default", 9, 2, ago(60))]
         self.reads = 0
         self.is_away = False
+        self.takes = 0.0
+        self.tick: Callable[[float], None] = lambda _: None
 
     async def counts(self) -> list[QueueCount]:
         self.reads += 1
+        self.tick(self.takes)
         await asyncio.sleep(0)
         if self.is_away:
             raise DatabaseAway("canceling statement due to statement timeout")
@@ -52,6 +56,10 @@ class Seen:
             Installation("dispatcher", "1", "jobs", "me"), self.rows.opened, lambda: {"access": "none"},
             lambda: self.leads, lambda: self.time,
         )  # fmt: skip
+        self.rows.tick = self.pass_time
+
+    def pass_time(self, seconds: float) -> None:
+        self.time += seconds
 
 
 def a_cycle(queues: Sequence[str] = ("default",)) -> LastCycle:
@@ -68,6 +76,15 @@ async def test_there_is_no_status_before_the_first_cycle() -> None:
         await Seen().overview.status()
 
 
+async def test_status_tells_which_templates_the_janitor_does_not_have_alike() -> None:
+    seen = Seen()
+    seen.overview.tell(a_cycle())
+    assert (await seen.overview.status()).templates_differ == ()
+    differ = ['template "new": the dispatcher has it, the janitor has not']
+    seen.overview.tell_templates(differ)
+    assert (await seen.overview.status()).templates_differ == differ
+
+
 async def test_many_questions_cause_one_count_in_thirty_seconds() -> None:
     seen = Seen()
     seen.overview.tell(a_cycle())
@@ -81,6 +98,33 @@ async def test_many_questions_cause_one_count_in_thirty_seconds() -> None:
     seen.time = COUNT_SECONDS
     await seen.overview.status()
     assert seen.rows.reads == 2
+
+
+async def test_people_who_look_see_newer_counts_as_long_as_these_cost_little() -> None:
+    seen = Seen()
+    seen.overview.tell(a_cycle())
+    await seen.overview.page(EstimateRecord())
+    seen.time = 0.9
+    await seen.overview.page(EstimateRecord())
+    assert seen.rows.reads == 1
+    seen.time = 1
+    seen.rows.takes = 0.2
+    await seen.overview.page(EstimateRecord())
+    assert seen.rows.reads == 2
+    seen.time = 20.9
+    await seen.overview.page(EstimateRecord())
+    assert seen.rows.reads == 2, "it took 0.2 s, so 20 s are between two of them"
+    seen.time = 21
+    await seen.overview.page(EstimateRecord())
+    assert seen.rows.reads == 3
+
+
+async def test_page_has_the_last_hour_and_the_nodes_once_they_are_watched() -> None:
+    seen = Seen()
+    seen.overview.tell(a_cycle())
+    page = await seen.overview.page(EstimateRecord(hit=3))
+    assert (list(page.hours), page.counted_since, page.nodes, page.estimates.hit) == (["default"], NOW, [], 3)
+    assert page.hours["default"].waits[-1] == 60
 
 
 async def test_gauges_show_the_judged_rows_at_once_and_all_rows_after_a_count() -> None:
@@ -108,6 +152,16 @@ async def test_replica_that_does_not_lead_counts_nothing_and_exports_nothing() -
     assert seen.rows.reads == 1
 
 
+async def test_replica_that_lost_the_lease_exports_nothing_even_if_no_cycle_ends() -> None:
+    """Without the database no cycle tells. The old leader would show its last rows, and the new one shows them, too."""
+    seen = Seen()
+    seen.overview.tell(a_cycle())
+    assert gauge(WAITING, queue="default", reason="NoRoomNow") == 4
+    seen.leads = False
+    await seen.overview.run_once()
+    assert gauge(WAITING, queue="default", reason="NoRoomNow") is None
+
+
 async def test_count_that_fails_is_tried_again_after_thirty_seconds() -> None:
     """A count of very many rows can take longer than a statement may. It must not be tried for every question."""
     seen = Seen()
@@ -122,6 +176,23 @@ async def test_count_that_fails_is_tried_again_after_thirty_seconds() -> None:
     seen.rows.is_away, seen.time = True, 2 * COUNT_SECONDS
     assert (await seen.overview.status()).queues[0].waiting == 11, "the last counts"
     assert seen.rows.reads == 3
+
+
+async def test_age_of_cycle_and_counts_is_told_and_only_the_leader_has_to_count() -> None:
+    seen = Seen()
+    assert [(one.store, one.age, one.most) for one in seen.overview.ages(100)] == [
+        ("last cycle", float("inf"), 300), ("counts", float("inf"), 90),
+    ]  # fmt: skip
+    seen.overview.tell(a_cycle())
+    seen.time = 7
+    await seen.overview.status()
+    seen.time = 9
+    assert [one.age for one in seen.overview.ages(2)] == [9, 2]
+    seen.rows.is_away, seen.time, seen.leads = True, 2 * COUNT_SECONDS, False
+    await seen.overview.status()
+    cycle, counts = seen.overview.ages(2)
+    assert (counts.age, counts.most) == (2 * COUNT_SECONDS - 7, float("inf"))
+    assert (cycle.fault, "statement timeout" in counts.fault) == ("", True)
 
 
 def test_parked_row_is_logged_once(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,8 +1,10 @@
 """Bugs in a row end the program, unless the rounds only tell people something."""
 
 import asyncio
+import time
 
 import pytest
+from prometheus_client import REGISTRY
 
 from dispatcher.runtime.rounds import BUGS_IN_A_ROW, Rounds, Wake
 
@@ -27,6 +29,25 @@ async def test_bugs_in_a_row_end_the_program() -> None:
     with pytest.raises(ZeroDivisionError):
         await broken.rounds.run(broken.stop)
     assert broken.calls == BUGS_IN_A_ROW
+
+
+async def test_series_of_rounds_begin_at_zero_and_only_success_moves_their_time() -> None:
+    """Prometheus sees no increase in a counter that begins at 1."""
+    broken = Broken(is_vital=False)
+    await broken.rounds.run(broken.stop)
+    assert REGISTRY.get_sample_value("dispatcher_last_round_timestamp_seconds", {"component": "broken"}) == 0
+    stop = asyncio.Event()
+
+    async def run_once() -> float:
+        assert REGISTRY.get_sample_value("dispatcher_faults_total", {"component": "well"}) == 0
+        stop.set()
+        return 0
+
+    began = time.time()
+    await Rounds("well", run_once, Wake()).run(stop)
+    ended = REGISTRY.get_sample_value("dispatcher_last_round_timestamp_seconds", {"component": "well"})
+    assert ended is not None
+    assert began <= ended <= time.time()
 
 
 async def test_bugs_of_rounds_that_only_tell_end_nothing() -> None:

@@ -16,10 +16,10 @@ INTERFACE_1 = {
     "START_DEADLINE_SECONDS": "1800", "MAX_LAUNCHES": "3", "NODE_LOST_SECONDS": "0", "TOMBSTONE_SECONDS": "300",
     "PARK_SECONDS": "3600", "RETENTION_DAYS": "0", "LEASE_SECONDS": "15",
     "POLL_SECONDS": "2", "KUBE_WRITES_PER_SECOND": "50", "LISTEN_ADDRESS": "0.0.0.0:8080", "SCHEDULER_NAME": "—",
-    "LOG_LEVEL": "info", "CACHE_ROOT": "—", "NODE_SELECTOR": "—", "PROMETHEUS_URL": "—",
+    "RUN_AS_NON_ROOT": "false", "LOG_LEVEL": "info", "CACHE_ROOT": "—", "NODE_SELECTOR": "—", "PROMETHEUS_URL": "—",
     "PRIVATE_MACHINE_LABEL": "dispatcher.internal/private-machine", "EXTENDER_ADDRESS": "127.0.0.1:8888",
     "SPECIAL_MACHINE_LABEL": "dispatcher.internal/special-machine", "EXTENDER_TLS_DIR": "—",
-    "DASHBOARD_ADDRESS": "127.0.0.1:8081", "DASHBOARD_HOSTS": "—", "API_URL": "—",
+    "DASHBOARD_ADDRESS": "127.0.0.1:8081", "DASHBOARD_HOSTS": "—", "DASHBOARD_PREFIX": "—", "API_URL": "—",
 }  # fmt: skip
 
 
@@ -103,6 +103,7 @@ GOOD = [
     ("LISTEN_ADDRESS", ":8080", "service", "listen_address", ":8080"),
     ("DASHBOARD_ADDRESS", "0.0.0.0:9000", "service", "dashboard_address", "0.0.0.0:9000"),
     ("DASHBOARD_HOSTS", "tasks.example, tasks", "service", "dashboard_hosts", ("tasks.example", "tasks")),
+    ("DASHBOARD_PREFIX", "/batch", "service", "dashboard_prefix", "/batch"),
     ("API_URL", "http://dispatcher.example", "service", "api_url", "http://dispatcher.example"),
     ("LOG_LEVEL", "debug", "service", "log_level", "debug"),
 ]

@@ -51,11 +51,13 @@ def test_faults_pauses_and_parked_rows_are_told_with_the_next_step() -> None:
     told = in_words(
         a_status(
             night, for_ever, leads=False, unhealthy={"access": "create jobs"}, slowed=["one at a time"],
+            templates_differ=['template "new": no'],
             not_ready=Cause(HoldReason.DISPATCHER_NOT_READY, "it launches nothing"), parked=9, parked_rows=[PARKED] * 6,
         )
     )  # fmt: skip
     assert "dispatcher 1.2.3: NOT READY, 3 of 100 Jobs\n  pod-1 does not lead" in told
     assert "  access: create jobs\n  DispatcherNotReady: it launches nothing\n  slowed: one at a time\n" in told
+    assert '\n  template "new": no\n' in told
     assert "  paused until 2026-03-14 13:00:00 UTC, since 2026-03-14 11:59:55 UTC at the latest: upgrade" in told
     assert "  paused until somebody clears it\n" in told
     assert "9 parked rows: each waits for a person" in told
@@ -68,7 +70,7 @@ def test_parked_rows_alone_are_told_in_full() -> None:
         "1 parked row: it waits for a person",
         "  task 4711 (builds), attempt 2: Poison since 2026-03-14 11:59:00 UTC",
         "    the API server refuses its Job: image",
-        "    author's turn: change the template or the row so that the API server accepts the Job",
+        "    author's turn: correct the template, or cancel the row and insert one whose Job the API server accepts",
     ]
     assert parked_only(a_status()) == "no row is parked"
 

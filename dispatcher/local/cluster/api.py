@@ -1,6 +1,8 @@
 """The HTTP side: a request becomes a call of the registry, a list or a watch; a refusal becomes a Status.
 
-The holder of the token may do everything. Any other client may do nothing: a Job runs a process of this machine.
+The holder of the token may do everything. Any other client may do nothing: a Job runs a process of this machine. The
+token is in the header Authorization. kubectl sends no header to a server without TLS, so for kubectl the token is the
+first part of the path, as the kubeconfig names it.
 """
 
 import hmac
@@ -10,6 +12,7 @@ import msgspec
 from aiohttp import web
 
 from dispatcher.local.cluster.bodies import LARGEST_BODY, read_body
+from dispatcher.local.cluster.discovery import discover
 from dispatcher.local.cluster.faults import ApiFault, conflict, not_found
 from dispatcher.local.cluster.kinds import BY_PLACE, POD, REVIEW, Target
 from dispatcher.local.cluster.listing import list_objects, read_version
@@ -26,7 +29,7 @@ class Api:
 
     def __init__(self, registry: Registry, token: str) -> None:
         self._registry = registry
-        self._token = f"Bearer {token}".encode()
+        self._token = token.encode()
 
     def app(self) -> web.Application:
         app = web.Application(client_max_size=LARGEST_BODY)
@@ -35,16 +38,23 @@ class Api:
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         try:
-            self._check_identity(request)
-            if request.path in {"/healthz", "/livez", "/readyz"}:
+            path = self._check_identity(request)
+            if path in {"/healthz", "/livez", "/readyz"}:
                 return web.Response(text="ok")
-            return await self._route(request, read_path(request.path))
+            if request.method == "GET" and (found := discover(path)) is not None:
+                return answer(msgspec.json.encode(found))
+            return await self._route(request, read_path(path))
         except ApiFault as fault:
             return answer(msgspec.json.encode(fault.status), fault.code)
 
-    def _check_identity(self, request: web.Request) -> None:
-        if not hmac.compare_digest(request.headers.get("Authorization", "").encode(), self._token):
-            raise ApiFault(401, "Unauthorized")
+    def _check_identity(self, request: web.Request) -> str:
+        """The path without the token. ApiFault 401: the token is neither there nor in the header."""
+        first, _, rest = request.path.removeprefix("/").partition("/")
+        if hmac.compare_digest(first.encode(), self._token):
+            return f"/{rest}"
+        if hmac.compare_digest(request.headers.get("Authorization", "").encode(), b"Bearer " + self._token):
+            return request.path
+        raise ApiFault(401, "Unauthorized")
 
     async def _route(self, request: web.Request, target: Target) -> web.StreamResponse:
         if target.part not in PARTS or (target.part == "status" and not target.kind.has_status):

@@ -49,11 +49,14 @@ class EmbeddedCluster:
             await self._controlling
 
     def write_kubeconfig(self, path: Path, namespace: str = "default") -> Path:
-        """Writes a kubeconfig, readable for this account alone: its token allows to run processes of this machine."""
+        """Writes a kubeconfig, readable for this account alone: its token allows to run processes of this machine.
+
+        The token is also in the server's address: kubectl sends no token of a user without TLS.
+        """
         path.touch(mode=0o600)
         path.write_text(yaml.safe_dump({
             "apiVersion": "v1", "kind": "Config", "current-context": "embedded",
-            "clusters": [{"name": "embedded", "cluster": {"server": self.url}}],
+            "clusters": [{"name": "embedded", "cluster": {"server": f"{self.url}/{self.token}"}}],
             "users": [{"name": "embedded", "user": {"token": self.token}}],
             "contexts": [
                 {"name": "embedded", "context": {"cluster": "embedded", "user": "embedded", "namespace": namespace}}

@@ -27,7 +27,8 @@ def run(asked: Mapping[str, Any]) -> int:
     """The exit status: 0 after a complete run, 128 + signal after a stop. DispatcherError: the demo cannot run."""
     signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # nothing is started before `run_until_signal`
     try:
-        from dispatcher.programs.demo.run import DemoRun, Options, Terminal  # needs an extra
+        from dispatcher.programs.demo.asked import Options
+        from dispatcher.programs.demo.run import DemoRun, Terminal  # needs an extra
     except ModuleNotFoundError as fault:
         raise DispatcherError(MISSING.format(fault.name)) from fault
     configure_logs("error")
@@ -38,6 +39,13 @@ def run(asked: Mapping[str, Any]) -> int:
         return 128 + signal.SIGPIPE
     finally:
         end_output()
+
+
+def connect(arguments: Sequence[str]) -> int:
+    """Becomes psql on the demo that runs, and so never returns. DispatcherError: that is not possible, and why."""
+    from dispatcher.programs.demo.psql import run as become_psql  # with the programs of Postgres
+
+    return become_psql(arguments)
 
 
 async def run_until_signal(demo: Any) -> int:

@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+from pathlib import Path
 from typing import Final
 
 import asyncpg
@@ -13,7 +14,9 @@ from dispatcher.pg.queries import query
 from dispatcher.programs.demo.samples import QUEUES
 
 POSTGRES: Final = "postgres"
-LOGINS: Final = ("demo", "reader", "task", "janitor", "observer")
+SERVICE: Final = "demo"
+SUBMITTER: Final = "demo"
+LOGINS: Final = (SUBMITTER, "reader", "task", "janitor", "observer", "operator")
 """Each login has a password of its own: the one that a container knows gives no right that the container lacks."""
 
 
@@ -26,6 +29,15 @@ class DemoDatabase:
 
     def url(self, login: str) -> str:
         return f"postgresql://{login}:{self._passwords[login]}@127.0.0.1:{self._postmaster.port}/demo"
+
+    def write_service(self, path: Path) -> None:
+        """Writes a file of libpq with the submitter's login, for this account alone: psql gets no password to show."""
+        path.touch(mode=0o600)
+        values = {
+            "host": "127.0.0.1", "port": self._postmaster.port, "dbname": "demo", "user": SUBMITTER,
+            "password": self._passwords[SUBMITTER], "sslmode": "disable",
+        }  # fmt: skip
+        path.write_text("".join([f"[{SERVICE}]\n", *(f"{name}={value}\n" for name, value in values.items())]))
 
     async def open(self, keeper: Keeper) -> None:
         """Starts the server, kept by `keeper`, and fills it."""

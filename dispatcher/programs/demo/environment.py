@@ -6,10 +6,7 @@ The run folder records every process. Its guard ends them all when this process 
 """
 
 import asyncio
-import os
 import secrets
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
@@ -23,7 +20,8 @@ from dispatcher.kube.credentials import log_in
 from dispatcher.kube.job_api import jobs_path
 from dispatcher.local.children import UNWRITABLE, Keeper, RunFolder, unwritable
 from dispatcher.local.cluster.cluster import EmbeddedCluster
-from dispatcher.local.postgres import Home, free_port
+from dispatcher.local.postgres import Home, free_port, is_free
+from dispatcher.local.sandbox import Sandbox
 from dispatcher.model.errors import DispatcherError
 from dispatcher.model.identity import job_selector
 from dispatcher.programs.demo.database import DemoDatabase
@@ -38,10 +36,16 @@ READY_SECONDS: Final = 60
 LEAVE_SECONDS: Final = 10
 LOOK_SECONDS: Final = 0.05
 PROGRAMS: Final = ("dispatcher", "janitor")
+SERVICE_FILE: Final = "psql.service"
+"""In the run folder, once the demo takes rows."""
 
 
 class DemoEnvironment:
-    """`async with DemoEnvironment(templates, tell)`. `tell` receives a line for each process that was started again."""
+    """`async with DemoEnvironment(templates, tell)`. `tell` receives a line for each process that was started again.
+
+    keeper: keeps the servers and programs alive, and kills them.
+    has_nodes: the nodes are its own.
+    """
 
     def __init__(
         self, templates: Mapping[str, str], tell: Callable[[str], None], kubeconfig: str | None = None
@@ -49,10 +53,12 @@ class DemoEnvironment:
         self._templates = templates
         self._tell = tell
         self._users_kubeconfig = kubeconfig
+        self.has_nodes = kubeconfig is None
         self._stack = AsyncExitStack()
         self._run_folder = RunFolder()
         self.installation = f"demo-{secrets.token_hex(3)}" if kubeconfig else "demo"
-        self.metrics_url = self.api_url = ""
+        self.api_url = ""
+        self._api_port = 0
 
     async def __aenter__(self) -> Self:
         try:
@@ -72,14 +78,14 @@ class DemoEnvironment:
 
     async def _open(self) -> None:
         self._stack.callback(self._run_folder.close)
-        self._keeper = Keeper(self._run_folder, self._tell)
-        self._stack.push_async_callback(self._keeper.close)
+        self.keeper = Keeper(self._run_folder, self._tell)
+        self._stack.push_async_callback(self.keeper.close)
         for name, text in self._templates.items():
             self.templates.mkdir(exist_ok=True)
             (self.templates / f"{name}.yaml").write_text(text)
         home = await asyncio.to_thread(Home, self._run_folder.folder / "postgres", way=(self._run_folder.folder,))
         self._database = DemoDatabase(home)
-        await run_together(self._database.open(self._keeper), self._open_cluster())
+        await run_together(self._database.open(self.keeper), self._open_cluster())
         await self._open_programs()
 
     async def _open_cluster(self) -> None:
@@ -106,11 +112,12 @@ class DemoEnvironment:
             self._keep_program("janitor", "janitor", "janitor"),
         )
         await self._until_ready()
+        self._database.write_service(self._run_folder.folder / SERVICE_FILE)
 
     async def _keep_node(self, name: str) -> None:
         where = ("--folder", str(self._run_folder.folder / "nodes" / name), "--kubeconfig", str(self.kubeconfig))
         asked = ("--name", name, *where, *NODE_SIZE)
-        await self._keeper.keep(name, self._keeper.program(name, "dispatcher.local", *asked))
+        await self.keeper.keep(name, self.keeper.program(name, "dispatcher.local", *asked))
 
     async def _keep_program(self, name: str, command: str, login: str, **settings: object) -> None:
         values = {
@@ -121,14 +128,20 @@ class DemoEnvironment:
 
         async def start() -> asyncio.subprocess.Process:
             """Starts the program on a port that is free now."""
-            address, api = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+            addresses = {"LISTEN_ADDRESS": f"127.0.0.1:{free_port()}"}
             if command == "run":
-                self.metrics_url, self.api_url = f"http://{address}/metrics", f"http://{api}"
-            addresses = {"LISTEN_ADDRESS": address, "DASHBOARD_ADDRESS": api}
+                addresses["DASHBOARD_ADDRESS"] = self._api_address()
             env = {f"DISPATCHER_{key}": str(value) for key, value in {**values, **addresses}.items()}
-            return await self._keeper.program(name, "dispatcher", command, env=env)()
+            return await self.keeper.program(name, "dispatcher", command, env=env)()
 
-        await self._keeper.keep(name, start)
+        await self.keeper.keep(name, start)
+
+    def _api_address(self) -> str:
+        """The address of the dispatcher's API. It stays: people have it in their commands."""
+        if not self._api_port or not is_free(self._api_port):
+            self._api_port = free_port()
+        self.api_url = f"http://127.0.0.1:{self._api_port}"
+        return f"127.0.0.1:{self._api_port}"
 
     async def _until_ready(self) -> None:
         """Waits until the nodes take Pods. The programs may start later: rows wait for them."""
@@ -136,37 +149,21 @@ class DemoEnvironment:
             return
         limit = time.monotonic() + READY_SECONDS
         while True:
-            self._keeper.check()
+            self.keeper.check()
             found = msgspec.json.decode((await self.client.request("GET", "/api/v1/nodes")).body)["items"]
             ready = {node["metadata"]["name"] for node in found if not node["spec"].get("taints")}
             if ready == set(NODES):
                 return
             if time.monotonic() > limit:
                 late = min(set(NODES) - ready)
-                raise DispatcherError(f"node {late} is not ready after {READY_SECONDS} s:\n{self._keeper.tail(late)}")
+                raise DispatcherError(f"node {late} is not ready after {READY_SECONDS} s:\n{self.keeper.tail(late)}")
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _leave_cluster(self) -> None:
         """Removes the demo's Jobs and its lease from the user's cluster, once no program makes new ones."""
-        await self._keeper.close()
+        await self.keeper.close()
         self._run_folder.kill(*PROGRAMS)
-        namespace, limit = self.client.namespace, time.monotonic() + LEAVE_SECONDS
-        lease = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{self.installation}-leader"
-        await self.client.request("DELETE", lease)
-        while names := await self._jobs():
-            for name in names:
-                options = msgspec.json.encode({"propagationPolicy": "Foreground"})
-                await self.client.request("DELETE", f"{jobs_path(namespace)}/{name}", options)
-            if time.monotonic() > limit:
-                return
-            await asyncio.sleep(LOOK_SECONDS)
-
-    async def _jobs(self) -> list[str]:
-        """Names of the demo's Jobs."""
-        params = {"labelSelector": job_selector(self.installation)}
-        reply = await self.client.request("GET", jobs_path(self.client.namespace), params=params)
-        found = msgspec.json.decode(reply.expect("list the Jobs of the demo"))["items"]
-        return [job["metadata"]["name"] for job in found]
+        await remove_all(self.client, self.installation)
 
     # For DemoRun
 
@@ -174,23 +171,47 @@ class DemoEnvironment:
     def templates(self) -> Path:
         return self._run_folder.folder / "templates"
 
+    @property
+    def terminal_note(self) -> Path:
+        """The file in which the guard finds the state of the terminal."""
+        return self._run_folder.folder / "terminal"
+
     def url(self, login: str) -> str:
         return self._database.url(login)
 
-    async def reason(self, task_id: int) -> str:
-        """Why a row does not become a Job, in the words of `dispatcher render`. Empty: it says nothing."""
-        settings = {"DATABASE_URL": self.url("reader"), "TEMPLATES_DIR": self.templates, "LOG_LEVEL": "error"}
-        env = {f"DISPATCHER_{key}": str(value) for key, value in settings.items()}
-        child = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "dispatcher", "render", str(task_id), env={**os.environ, **env},
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-        )  # fmt: skip
-        errors = (await child.communicate())[1].decode(errors="replace").strip()
-        return errors.splitlines()[-1] if child.returncode and errors else ""
+    def kill_node(self, name: str) -> int | None:
+        """Kills a node: its kubelet and its containers. The kubelet starts again.
 
-    def check(self) -> None:
-        """ChildFault: a process has ended for good. The text holds the end of its log."""
-        self._keeper.check()
+        Returns the number of containers; None: the node does not run now.
+        """
+        if not self.keeper.kill(name):
+            return None
+        pods = (self._run_folder.folder / "nodes" / name / "pods").glob("*")
+        running = [one for pod in pods for one in Sandbox(pod).started() if one.is_alive()]
+        for one in running:
+            one.kill()
+        return len(running)
+
+
+async def remove_all(client: KubeClient, installation: str) -> None:
+    """Removes the Jobs and the lease of an installation, for LEAVE_SECONDS at most."""
+    namespace, limit = client.namespace, time.monotonic() + LEAVE_SECONDS
+    await client.request("DELETE", f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{installation}-leader")
+    while names := await job_names(client, installation):
+        for name in names:
+            options = msgspec.json.encode({"propagationPolicy": "Foreground"})
+            await client.request("DELETE", f"{jobs_path(namespace)}/{name}", options)
+        if time.monotonic() > limit:
+            return
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+async def job_names(client: KubeClient, installation: str) -> list[str]:
+    """Names of the installation's Jobs."""
+    params = {"labelSelector": job_selector(installation)}
+    reply = await client.request("GET", jobs_path(client.namespace), params=params)
+    found = msgspec.json.decode(reply.expect("list the Jobs of the demo"))["items"]
+    return [job["metadata"]["name"] for job in found]
 
 
 async def run_together(*parts: Coroutine[None, None, None]) -> None:

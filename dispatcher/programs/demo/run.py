@@ -3,42 +3,38 @@
 import asyncio
 import io
 import math
-import shlex
-import shutil
 import sys
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, nullcontext, suppress
-from pathlib import Path
-from typing import Final, TypeAlias
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
 
-import asyncpg
-import msgspec
-from msgspec import Struct
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 
-from dispatcher.jobs.templates import parse_template
-from dispatcher.local.containers import why_refused
-from dispatcher.model.errors import DispatcherError, TemplateError
-from dispatcher.model.verdicts import HoldReason
 from dispatcher.pg.queries import query
+from dispatcher.programs.demo import keys
+from dispatcher.programs.demo.asked import Options, find_passing, own_command, read_templates, read_text
+from dispatcher.programs.demo.breaks import Breaks
+from dispatcher.programs.demo.database import SUBMITTER
 from dispatcher.programs.demo.environment import DemoEnvironment
+from dispatcher.programs.demo.news import News
 from dispatcher.programs.demo.observe import AWAY, Observer
-from dispatcher.programs.demo.picture import draw
-from dispatcher.programs.demo.samples import Sample, samples, templates
-from dispatcher.programs.demo.summary import Demo, counts, next_steps, table, why
-from dispatcher.programs.demo.view import DemoView, news
+from dispatcher.programs.demo.picture import Shown, draw, follow
+from dispatcher.programs.demo.story import is_time_to_kill, kills_in_words
+from dispatcher.programs.demo.summary import Demo, counts, ending, next_steps, pinned, table
+from dispatcher.programs.demo.team import Team
+from dispatcher.programs.demo.view import DemoView, State
+from dispatcher.programs.demo.words import Moment, moment_of, queue_in_words, seconds_left
 
-Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 EVERY_SECONDS: Final = 0.2
 KEPT_NEWS: Final = 50
+KEPT_MOMENTS: Final = 100
+"""The pace is that of the last twenty seconds."""
 SILENCE_SECONDS: Final = 5
-MOST_ASKED: Final = 3
-"""Most waiting rows whose reason is asked for at the end: each takes half a second."""
-PROGRAM: Final = "dispatcher"
 IN_MEMORY: Final = "a cluster in memory and two nodes"
+QUIT: Final = "q"
 
 
 class Terminal(Console):
@@ -53,30 +49,22 @@ class Terminal(Console):
         raise BrokenPipeError
 
 
-class Options(Struct, frozen=True):
-    """The options of `dispatcher demo`."""
-
-    tasks: int = 20
-    keep: bool = False
-    plain: bool = False
-    sql: Path | None = None
-    template: Path | None = None
-    kubeconfig: str | None = None
-
-
 class DemoRun:
-    """One demo, in the terminal of `console`."""
+    """One demo, in the terminal of `console`, with keys from the stream `keyboard`."""
 
-    def __init__(self, options: Options, console: Console) -> None:
+    def __init__(self, options: Options, console: Console, keyboard: int = 0) -> None:
         self._options = options
         self._console = console
+        self._keyboard = keyboard
         self._is_plain = (
             options.plain or not console.is_terminal or console.is_dumb_terminal or console.encoding != "utf-8"
         )
         self._news: deque[str] = deque(maxlen=KEPT_NEWS)
-        self._shows: dict[int, str] = {}
-        self._actions: dict[int, str] = {}
-        self._view = DemoView()
+        self._moments: deque[Moment] = deque(maxlen=KEPT_MOMENTS)
+        self._moves: dict[int, int] = {}
+        self._pressed: list[str] = []
+        self._has_keys = False
+        self._view, self._changes = DemoView(), News()
         self._began = self._last_news_at = time.monotonic()
 
     async def run(self, stop: asyncio.Event) -> bool:
@@ -84,9 +72,8 @@ class DemoRun:
         manifests = read_templates(self._options)
         statements = read_text(self._options.sql) if self._options.sql else ""
         cluster = f"for the cluster of {self._options.kubeconfig}" if self._options.kubeconfig else IN_MEMORY
-        environment = DemoEnvironment(manifests, self._say, self._options.kubeconfig)
         self._announce(f"Starting Postgres, the dispatcher and the janitor, {cluster}")
-        async with environment:
+        async with DemoEnvironment(manifests, self._say, self._options.kubeconfig) as environment:
             url, passing = environment.url("observer"), find_passing(manifests)
             observer = Observer(url, environment.client, environment.installation, passing)
             try:
@@ -97,80 +84,77 @@ class DemoRun:
     async def _insert_and_show(
         self, environment: DemoEnvironment, observer: Observer, stop: asyncio.Event, statements: str
     ) -> bool:
-        observer.metrics_url = environment.metrics_url
-        self._announce(f"Ready after {time.monotonic() - self._began:.1f} s")
-        self._team_url, began = environment.url("demo"), time.monotonic()
-        await self._insert(statements)
-        is_over = await self._show(environment, observer, stop, is_kept=False)
-        if is_over:
-            await self._print_summary(environment, time.monotonic() - began)
-            if self._options.keep:
-                await self._show(environment, observer, stop, is_kept=True)
-        return is_over
+        self._announce(f"Ready after {self._seconds:.1f} s. In a browser: {environment.api_url}/")
+        self._environment, self._observer, began = environment, observer, time.monotonic()
+        self._team = Team(environment.url(SUBMITTER), environment.url("operator"))
+        is_plain = bool(self._options.template or self._options.kubeconfig)
+        self._breaks = Breaks(environment, self._team, self._say, is_plain=is_plain)
+        with keys.pressed(self._keyboard, self._pressed.append, environment.terminal_note) as self._has_keys:
+            if self._has_keys and self._is_plain:
+                self._announce(f"Keys: {keys.line(is_paused=False)}")
+            await self._team.insert(self._options, statements)
+            if await self._show(stop, is_kept=False):
+                self._print_summary(time.monotonic() - began)
+                if self._options.keep:
+                    await self._show(stop, is_kept=True)
+                return True
+            return QUIT in self._pressed
 
-    @asynccontextmanager
-    async def _team(self) -> AsyncIterator[Connection]:
-        """A new connection of a submitter. An older one may be dead: Postgres may have been started again."""
-        connection = await asyncpg.connect(self._team_url, timeout=5)
-        try:
-            yield connection
-        finally:
-            connection.terminate()
-
-    async def _insert(self, statements: str) -> None:
-        if self._options.sql:
-            await self._run_own(statements)
-        elif self._options.template:
-            async with self._team() as team:
-                await team.execute(query("insert_default", "demo"), self._options.tasks)
-        else:
-            async with self._team() as team:
-                for sample in samples(self._options.tasks, is_real=bool(self._options.kubeconfig)):
-                    await self._insert_sample(team, sample)
-
-    async def _run_own(self, statements: str) -> None:
-        try:
-            async with self._team() as team:
-                with suppress(AttributeError):  # asyncpg raises it for a file of comments only
-                    await team.execute(statements)
-            async with self._team() as team:
-                if not await team.fetchval(query("count", "demo")):
-                    words = "left no row: INSERT INTO dispatch.tasks, and COMMIT what you BEGIN"
-                    raise DispatcherError(f"{self._options.sql} {words}")
-        except asyncpg.PostgresError as fault:
-            raise DispatcherError(f"{self._options.sql}: {fault.sqlstate}: {fault}") from fault
-
-    async def _insert_sample(self, team: Connection, sample: Sample) -> None:
-        values = sample.queue, sample.template, encode(sample.spec), encode(sample.payload), sample.cache_key
-        task_id = await team.fetchval(query("insert", "demo"), *values)
-        self._shows[task_id] = sample.shows
-        if sample.action:
-            self._actions[task_id] = sample.action
-
-    async def _show(
-        self, environment: DemoEnvironment, observer: Observer, stop: asyncio.Event, *, is_kept: bool
-    ) -> bool:
-        """Shows the rows until they are at rest, then returns True. `is_kept`: shows them until `stop`."""
-        with Live(console=self._console, auto_refresh=False) if not self._is_plain else nullcontext() as live:
-            while not stop.is_set():
-                environment.check()
-                observer.metrics_url = environment.metrics_url
-                self._show_view(await observer.observe(), live)
-                is_acting = await self._act()
+    async def _show(self, stop: asyncio.Event, *, is_kept: bool) -> bool:
+        """Shows the rows until they are at rest, then returns True. `is_kept`: shows them until `stop`, or a key."""
+        with self._live() as live:
+            while not stop.is_set() and QUIT not in self._pressed:
+                self._environment.keeper.check()
+                is_acting = await self._turn(live)
                 if self._view.is_over and not is_acting and not is_kept:
                     return True
                 await wait(stop, EVERY_SECONDS)
         return is_kept
 
-    def _show_view(self, view: DemoView, live: Live | None) -> None:
-        for words in news(self._view, view):
-            self._say(words)
-        self._view = view
+    @contextmanager
+    def _live(self) -> Iterator[Live | None]:
+        """The picture in the terminal; None: there is no picture."""
+        if self._is_plain:
+            yield None
+        else:
+            with Live(console=self._console, auto_refresh=False, vertical_overflow="crop") as live:
+                yield live
+
+    async def _turn(self, live: Live | None) -> bool:
+        """Looks once, shows it, and acts. True: something was done, so that the demo is not at rest."""
+        has_restarted = self._breaks.has_restarted
+        self._observer.api_url = self._environment.api_url
+        self._take(await self._observer.observe())
+        if has_restarted:
+            self._breaks.look(self._view, self._seconds)
         if self._is_plain:
             self._break_silence()
         if live is not None:
-            seconds = time.monotonic() - self._began
-            live.update(draw(view, list(self._news), seconds, self._console.width), refresh=True)
+            lines = draw(self.shown(), self._console.width, self._console.height)
+            live.update(Group(*lines), refresh=True)
+        is_acting = await self._act()
+        if self._options.has_samples and not self._breaks.has_killed and is_time_to_kill(self._view):
+            self._breaks.kill_postgres(self._view, self._seconds)
+        for key in [key for key in self._pressed if key != QUIT]:
+            self._pressed.remove(key)
+            await self._breaks.press(key, self._view, self._seconds)
+        return is_acting or self._breaks.is_waiting
+
+    def _take(self, view: DemoView) -> None:
+        """Makes the view the present one, and tells its news."""
+        self._moves = follow(self._moves, self._view, view)
+        self._moments.append(moment_of(view, self._seconds))
+        for words in self._changes.take(view):
+            self._say(words)
+        self._view = view
+
+    def shown(self) -> Shown:
+        """What the picture tells at this moment."""
+        at_bottom = pinned(self._demo())
+        if self._has_keys:
+            at_bottom.append(keys.line(is_paused=self._breaks.is_paused))
+        left = seconds_left(list(self._moments), self._view)
+        return Shown(self._view, self._seconds, list(self._news), self._moves, self._team.shows, left, at_bottom)
 
     async def _act(self) -> bool:
         """Acts as the submitter: cancels endless tasks, retries failed ones. True: an action was due."""
@@ -178,42 +162,48 @@ class DemoRun:
             "cancel": {"processing", "waiting"} if self._options.kubeconfig else {"processing"},
             "retry": {"failed"},
         }
-        due = [row.id for row in self._view.rows if row.status in moments.get(self._actions.get(row.id, ""), ())]
+        actions = self._team.actions
+        due = [row.id for row in self._view.rows if row.status in moments.get(actions.get(row.id, ""), ())]
         for task_id in due:
             with suppress(*AWAY):  # the next round tries it again
-                async with self._team() as team:
-                    await team.execute(query(self._actions[task_id], "demo"), task_id)
-                self._say(f"task {task_id}: its submitter asks to {self._actions.pop(task_id)} it")
+                self._say(f"task {task_id}: its submitter asks to {await self._team.act(task_id)} it")
         return bool(due)
 
-    async def _print_summary(self, environment: DemoEnvironment, seconds: float) -> None:
-        waiting = [row for row in self._view.rows if row.status == "waiting"]
-        reasons = {row.id: why(self._view, row) for row in waiting}
-        for row in waiting[:MOST_ASKED]:
-            reasons[row.id] = await environment.reason(row.id) or reasons[row.id]
+    def _print_summary(self, seconds: float) -> None:
+        view, demo = self._view, self._demo()
+        needs = [row.id for row in view.rows if row.state is State.NEEDS_YOU]
         self._console.print()
-        self._console.print(table(self._view, self._shows, reasons))
-        self._console.print(f"\n{counts(self._view, seconds)}\n", style="bold")
-        demo = Demo(
+        self._console.print(table(view, self._team.shows))
+        self._console.print(f"\n{counts(view, seconds)}", style="bold", highlight=False)
+        for line in (*kills_in_words(self._breaks.recoveries), ending(view, demo), ""):
+            self._console.print(line, style="bold", soft_wrap=True, highlight=False, markup=False)
+        for line in next_steps(demo, next(iter(needs), view.rows[-1].id if view.rows else 1)):
+            self._console.print(line, soft_wrap=True, highlight=False, markup=False)
+
+    def _demo(self) -> Demo:
+        return Demo(
             command=own_command(sys.argv[0], sys.executable),
-            database_url=environment.url("demo"),
-            templates=str(environment.templates),
-            kubeconfig=str(environment.kubeconfig),
-            api_url=environment.api_url,
+            database_url=self._environment.url(SUBMITTER),
+            templates=str(self._environment.templates),
+            kubeconfig=str(self._environment.kubeconfig),
+            api_url=self._environment.api_url,
             statements=query("try", "demo").splitlines()[1:],
             is_kept=self._options.keep,
         )
-        for line in next_steps(demo):
-            self._console.print(line, soft_wrap=True, highlight=False, markup=False)
 
     def _break_silence(self) -> None:
         """Prints what is waited for, once for each time without news for SILENCE_SECONDS."""
-        left = len(self._view.rows) - self._view.ended
+        view = self._view
+        left = len(view.rows) - view.ended
         if left and time.monotonic() - self._last_news_at > SILENCE_SECONDS:
-            queues = sorted({row.queue for row in self._view.rows if not row.is_ended})
-            reasons = "; ".join(f"{queue}: {self._view.waiting_for(queue) or 'at work'}" for queue in queues)
+            told = [(load.queue, queue_in_words(load, view, None)) for load in view.queues or ()]
+            reasons = "; ".join(f"{queue}: {words}" for queue, words in told if words)
             self._last_news_at = math.inf
-            self._announce(f"{left} left ({reasons}); Ctrl-C ends it")
+            self._announce(f"{left:,} left ({reasons or 'at work'}); Ctrl-C ends it")
+
+    @property
+    def _seconds(self) -> float:
+        return time.monotonic() - self._began
 
     def _announce(self, words: str) -> None:
         """Prints a line, in a terminal too: the picture comes a moment later."""
@@ -224,56 +214,6 @@ class DemoRun:
         self._last_news_at = time.monotonic()
         if self._is_plain:
             self._announce(words)
-
-
-def read_templates(options: Options) -> dict[str, str]:
-    """The templates by name. DispatcherError: the user's file is not a usable template."""
-    made = templates(is_real=bool(options.kubeconfig))
-    if options.template is None:
-        return made
-    text = read_text(options.template)
-    try:
-        pod = parse_template("default", text).pod_spec
-    except TemplateError as fault:
-        raise DispatcherError(f"{options.template}: {fault}") from fault
-    if not options.kubeconfig and (words := why_refused({"spec": {**pod, "restartPolicy": "Never"}})):
-        raise DispatcherError(f"{options.template}: {words}")
-    return {**made, "default": text}
-
-
-def find_passing(manifests: Mapping[str, str]) -> frozenset[str]:
-    """Park reasons that end by themselves. With `report: exit-code` a row is parked until the janitor reports."""
-    reports = {parse_template(name, text).report for name, text in manifests.items()}
-    return frozenset({HoldReason.EXITED_WITHOUT_REPORT}) if "exit-code" in reports else frozenset()
-
-
-def read_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as fault:
-        raise DispatcherError(f"{path} cannot be read: {fault.strerror}") from fault
-    except UnicodeDecodeError as fault:
-        raise DispatcherError(f"{path} cannot be read: {fault}") from fault
-
-
-def encode(value: object) -> str | None:
-    return None if value is None else msgspec.json.encode(value).decode()
-
-
-def own_command(script: str, python: str) -> str:
-    """The command line that starts `dispatcher` again from this folder. `script`: that of this process.
-
-    The program is not on PATH in a virtual environment that is not active, as after `make demo` in a clone.
-    """
-    program = Path(script) if Path(script).name == PROGRAM else Path(python).with_name(PROGRAM)
-    if not program.exists():
-        return f"{shlex.quote(python)} -m {PROGRAM}"
-    on_path = shutil.which(PROGRAM)
-    if on_path and program.samefile(on_path):
-        return PROGRAM
-    absolute, here = program.absolute(), Path.cwd()
-    is_below = absolute.parent.parent.is_relative_to(here)
-    return shlex.quote(str(absolute.relative_to(here) if is_below else absolute))
 
 
 async def wait(stop: asyncio.Event, seconds: float) -> None:

@@ -15,7 +15,7 @@ CACHE_ROOT: Final = "/var/cache/tasks"
 """A folder on the disk of each node."""
 QUEUES: Final[Mapping[str, tuple[int | None, str]]] = {
     "builds": (1, "one at a time: its tasks share a cache"),
-    "reports": (None, "asks for more than its template allows"),
+    "reports": (None, "one row of it names a template that has a mistake"),
 }
 """Name: most Jobs at once, and the note."""
 CPU: Final = "450m"
@@ -61,7 +61,7 @@ FAILS_ONCE: Final = in_shell(
     'echo "attempt $TASK_ATTEMPT"; test "$TASK_ATTEMPT" = 2', "fails, is retried by its submitter", "retry"
 )
 SLEEPS: Final = in_shell("sleep 600", "runs until it is cancelled", "cancel")
-GREEDY: Final = Sample("asks for 64 GiB, more than its template allows", "reports", spec={"memory": "64Gi"})
+WAITS_FOR_ITS_AUTHOR: Final = Sample("its template has a mistake", "reports", "reports")
 
 
 def count(number: int) -> Sample:
@@ -72,19 +72,36 @@ def samples(number: int, *, is_real: bool) -> list[Sample]:
     """`number` rows, the instructive ones first. Containers of a real cluster cannot reach the demo's database."""
     if is_real:
         greeting = in_shell('echo "hello from $NODE_NAME"; sleep 2', "says hello")
-        return [SLEEPS, FAILS_ONCE, GREEDY, *(greeting for _ in range(number))][:number]
-    instructive = [build("maps"), ENDLESS, FLAKY, build("maps"), GREEDY, build("faces"), build("faces"), build("maps")]
-    return [*instructive, *(count(each) for each in range(number))][:number]
+        return [SLEEPS, FAILS_ONCE, WAITS_FOR_ITS_AUTHOR, *(greeting for _ in range(number))][:number]
+    builds = [build("faces"), build("faces"), build("maps")]
+    return [
+        build("maps"),
+        ENDLESS,
+        FLAKY,
+        build("maps"),
+        WAITS_FOR_ITS_AUTHOR,
+        *builds,
+        *(count(each) for each in range(number)),
+    ][:number]
 
 
 def templates(*, is_real: bool) -> dict[str, str]:
     """Job manifests by name, as an operator writes them."""
     if is_real:
-        return {"default": yaml.safe_dump(shell_template(), sort_keys=False)}
+        return written({"default": shell_template(), "reports": mistaken(shell_template())})
     wrapped = [sys.executable, "-m", "dispatcher", "exec", "--"]
     counting = template(wrapped, [sys.executable, str(CONTAINERS / "count.py")])
     made = {"default": counting, "build": template(wrapped, [], BUILD_CPU), "by-hand": template([sys.executable], [])}
-    return {name: yaml.safe_dump(job, sort_keys=False) for name, job in made.items()}
+    return written({**made, "reports": mistaken(counting)})
+
+
+def written(jobs: Mapping[str, Json]) -> dict[str, str]:
+    return {name: yaml.safe_dump(job, sort_keys=False) for name, job in jobs.items()}
+
+
+def mistaken(job: Json) -> Json:
+    """The template with a mistake that authors make: its Job would run its Pod again by itself."""
+    return {**job, "spec": {**job["spec"], "backoffLimit": 3}}
 
 
 def shell_template() -> Json:

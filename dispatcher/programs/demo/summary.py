@@ -5,18 +5,13 @@ from typing import Final
 
 from msgspec import Struct
 from rich.table import Table
+from rich.text import Text
 
-from dispatcher.programs.demo.view import STATES, DemoView, Row, first_line, outcome
+from dispatcher.model.texts import for_terminal
+from dispatcher.programs.demo.view import STATUSES, DemoView, Row, State, outcome
+from dispatcher.programs.demo.words import row_in_words
 
 MOST_ROWS: Final = 40
-WORDS: Final = {
-    "ExitedWithoutReport": "its container ended, and did not say what became of the row (docs/author.md)",
-    "LaunchesExhausted": "its Pods never started",
-    "FailuresExhausted": "it failed as often as it may",
-    "NeverFits": "no node is large enough for it, even an empty one",
-    "NoRoomNow": "the nodes are full",
-    "Poison": "the API server refuses its Job",
-}
 
 
 class Demo(Struct, frozen=True):
@@ -40,7 +35,7 @@ class Demo(Struct, frozen=True):
     is_kept: bool
 
 
-def table(view: DemoView, shows: Mapping[int, str], reasons: Mapping[int, str]) -> Table:
+def table(view: DemoView, shows: Mapping[int, str]) -> Table:
     """One line per task. Of many tasks only those with an entry in `shows`, and those that did not succeed."""
     made = Table(box=None, header_style="bold", padding=(0, 1), expand=True)
     for name in ("task", "queue", "status"):
@@ -49,15 +44,11 @@ def table(view: DemoView, shows: Mapping[int, str], reasons: Mapping[int, str]) 
     made.add_column("on", no_wrap=True)
     made.add_column("what it shows, and what came of it", ratio=1, overflow="fold")
     for row in chosen(view.rows, shows):
-        words = "; ".join(part for part in (shows.get(row.id, ""), result_of(row, reasons)) if part)
-        made.add_row(str(row.id), row.queue, row.status, str(runs(row)), row.node or "", words)
+        told = row_in_words(row) if row.status == "waiting" else outcome(row)
+        words = "; ".join(part for part in (shows.get(row.id, ""), told) if part)
+        cells = str(row.id), for_terminal(row.queue), row.status, str(runs(row)), for_terminal(row.node or ""), words
+        made.add_row(*map(Text, cells))  # a text of others is no markup
     return made
-
-
-def why(view: DemoView, row: Row) -> str:
-    """Why the row waits: the reasons of its queue."""
-    codes = sorted({reason for queue, reason in view.reasons or {} if queue == row.queue and reason != "Launched"})
-    return "; ".join(f"{code}: {WORDS[code]}" if code in WORDS else code for code in codes)
 
 
 def chosen(rows: Sequence[Row], shows: Mapping[int, str]) -> list[Row]:
@@ -70,37 +61,50 @@ def runs(row: Row) -> int:
     return row.attempt if row.node or row.status in {"succeeded", "failed"} else row.attempt - 1
 
 
-def result_of(row: Row, reasons: Mapping[int, str]) -> str:
-    if row.status == "waiting":
-        return reasons.get(row.id, first_line(row.error))
-    return outcome(row).removeprefix(": ")
-
-
 def counts(view: DemoView, seconds: float) -> str:
     """`20 tasks in 9 s: 17 succeeded, 1 cancelled, 2 waiting`"""
-    states = view.states
-    listed = ", ".join(f"{states[state]} {state}" for state in reversed(STATES) if states[state])
-    return f"{len(view.rows)} tasks in {seconds:.0f} s: {listed or 'none'}"
+    statuses = view.statuses
+    listed = ", ".join(f"{statuses[status]:,} {status}" for status in reversed(STATUSES) if statuses[status])
+    return f"{len(view.rows):,} tasks in {seconds:.0f} s: {listed or 'none'}"
 
 
-def next_steps(demo: Demo) -> list[str]:
-    lines = []
+def ending(view: DemoView, demo: Demo) -> str:
+    """`19 ended, 1 needs you: type …`, with a command that works at this moment."""
+    parked = [row for row in view.rows if row.state is State.NEEDS_YOU]
+    if not parked:
+        return f"{view.ended:,} ended, nothing waits for you"
+    needs = f"{len(parked):,} needs you" if len(parked) == 1 else f"{len(parked):,} need you"
+    ask = f'demo psql -c "SELECT dispatch.task_cancel({parked[0].id})"' if demo.is_kept else "demo --keep"
+    return f"{view.ended:,} ended, {needs}: type {demo.command} {ask}"
+
+
+def next_steps(demo: Demo, example: int) -> list[str]:
+    """Commands that work now, or after the demo if it ends. `example`: the id of a row to ask about."""
     if demo.is_kept:
-        lines += [
-            "Everything goes on until Ctrl-C. Insert rows of your own:",
-            f"  psql '{demo.database_url}'",
+        lines = [
+            "Everything goes on until q or Ctrl-C. Insert rows of your own, in another terminal:",
+            f"  {demo.command} demo psql",
             *(f"  {statement}" for statement in demo.statements),
             "Ask why a row waits, and what became of it:",
-            f"  {demo.command} explain --url {demo.api_url} 5",
+            f"  {demo.command} explain --url {demo.api_url} {example}",
+            f"The same for all rows, in a browser: {demo.api_url}/",
+            "Look at its Jobs:",
+            f"  kubectl --kubeconfig {demo.kubeconfig} get jobs,pods",
+            f"The database, for any other client: {demo.database_url}",
             f"Templates, read again when they change: {demo.templates}",
-            f"The cluster: {demo.kubeconfig}",
         ]
     else:
-        lines += [
+        lines = [
             f"To stay and try it yourself:   {demo.command} demo --keep",
-            f"With your own rows, template:  {demo.command} demo --sql FILE --template FILE",
+            f"All options, as your own rows: {demo.command} demo --help",
         ]
     return [
         *lines,
-        "Next page: docs/submitter.md to submit, docs/author.md to write tasks, docs/operator.md to install",
+        "Next page: docs/submitter.md to submit, docs/author.md to write tasks, docs/install.md to install",
     ]
+
+
+def pinned(demo: Demo) -> list[str]:
+    """The lines that are always to be seen."""
+    lines = [f"In a browser: {demo.api_url}/"]
+    return [*lines, f"SQL, in another terminal: {demo.command} demo psql"] if demo.is_kept else lines

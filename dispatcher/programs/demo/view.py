@@ -1,20 +1,48 @@
-"""The state that a demo shows at one moment, and the news between two such states. Pure."""
+"""The state that a demo shows at one moment, and texts of its rows. Pure."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from typing import Any, Final
 
 from msgspec import Struct
 
+from dispatcher.explain.reasons import Cause
+from dispatcher.model.texts import for_terminal
 from dispatcher.model.verdicts import PARKED, HoldReason
 
 ENDED: Final = frozenset({"succeeded", "failed", "cancelled"})
-MOST_INSERTED: Final = 50
-STATES: Final = ("waiting", "processing", "succeeded", "failed", "cancelled")
+STATUSES: Final = ("waiting", "processing", "succeeded", "failed", "cancelled")
+LONGEST_ERROR: Final = 120
+
+
+class State(StrEnum):
+    """The word for a row. It says more than the row's status: a waiting row may have a Job, or need a person."""
+
+    WAITING = "waiting"
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    AGAIN = "tried again"
+    NEEDS_YOU = "needs you"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+OF_STATUS: Final = {
+    "processing": State.RUNNING, "succeeded": State.DONE, "failed": State.FAILED, "cancelled": State.CANCELLED,
+}  # fmt: skip
 
 
 class Row(Struct, frozen=True):
-    """A task as its submitter sees it. `seconds`: the duration of its last run."""
+    """A task as its submitter sees it.
+
+    seconds: the duration of its last run.
+    progress, note: what its container says of its work.
+    is_stopping: its submitter has cancelled it, and its container runs.
+    cause: why it waits, by the last cycle; None: it does not wait, or no cycle has judged it as it is now.
+    """
 
     id: int
     queue: str
@@ -24,10 +52,25 @@ class Row(Struct, frozen=True):
     result: Any = None
     node: str | None = None
     seconds: float | None = None
+    progress: float | None = None
+    note: str | None = None
+    is_stopping: bool = False
+    cause: Cause | None = None
 
     @property
     def is_ended(self) -> bool:
         return self.status in ENDED
+
+    @property
+    def state(self) -> State:
+        if self.status != "waiting":
+            return State.STOPPING if self.is_stopping and self.status == "processing" else OF_STATUS[self.status]
+        reason = self.cause.reason if self.cause else None
+        if reason in PARKED:
+            return State.NEEDS_YOU
+        if reason is HoldReason.LAUNCHED:
+            return State.STARTING
+        return State.AGAIN if self.attempt > 1 else State.WAITING
 
 
 class NodeLoad(Struct, frozen=True):
@@ -44,86 +87,75 @@ class NodeLoad(Struct, frozen=True):
     pods: int
 
 
+class QueueLoad(Struct, frozen=True):
+    """What the rows of one queue wait for.
+
+    reasons: the number of waiting rows by reason.
+    in_flight, max_jobs: unfinished Jobs, and how many there may be; None: no cap.
+    unjudged: the number of waiting rows that no cycle has judged yet.
+    """
+
+    queue: str
+    reasons: Mapping[HoldReason, int] = {}
+    in_flight: int = 0
+    max_jobs: int | None = None
+    unjudged: int = 0
+
+
 class DemoView(Struct, frozen=True):
     """The state of a demo.
 
     rows: all tasks.
     nodes: the nodes with their load.
-    reasons: the number of waiting rows, by queue and reason. None: it is unknown at the moment.
-    parked: the number of rows that wait for a person.
+    queues: what the rows of each queue wait for, by the last cycle. None: it is not known at the moment.
+    in_flight, max_jobs: unfinished Jobs of all queues, and how many there may be.
+    away: the servers that do not answer.
+    passing: park reasons that end by themselves.
     """
 
     rows: Sequence[Row] = ()
     nodes: Sequence[NodeLoad] = ()
-    reasons: Mapping[tuple[str, str], int] | None = None
-    parked: int = 0
+    queues: Sequence[QueueLoad] | None = None
+    in_flight: int = 0
+    max_jobs: int = 0
+    away: Sequence[str] = ()
+    passing: frozenset[HoldReason] = frozenset()
 
     @property
-    def states(self) -> Counter[str]:
+    def statuses(self) -> Counter[str]:
         return Counter(row.status for row in self.rows)
+
+    @property
+    def states(self) -> Counter[State]:
+        return Counter(row.state for row in self.rows)
 
     @property
     def ended(self) -> int:
         return sum(row.is_ended for row in self.rows)
 
     @property
+    def parked(self) -> int:
+        """The number of rows that wait for a person."""
+        needs = PARKED - self.passing
+        return sum(n for queue in self.queues or () for reason, n in queue.reasons.items() if reason in needs)
+
+    @property
     def is_over(self) -> bool:
         """Whether nothing more happens without a person."""
-        states = self.states
-        return self.reasons is not None and not states["processing"] and states["waiting"] == self.parked
-
-    def waiting_for(self, queue: str) -> str:
-        """A text like `3 JobCap, 1 in line`, or empty. Rows of a full queue are not judged: they are in line."""
-        counts = {reason: count for (where, reason), count in (self.reasons or {}).items() if where == queue and count}
-        waiting = sum((row.queue, row.status) == (queue, "waiting") for row in self.rows)
-        words = [f"{count} {reason}" for reason, count in sorted(counts.items()) if reason != "Launched"]
-        in_line = waiting - sum(counts.values())
-        return ", ".join([*words, f"{in_line} in line"] if self.reasons and in_line > 0 else words)
-
-
-def news(before: DemoView, after: DemoView) -> list[str]:
-    """One line for each change of a row. Many new rows are one line with their number."""
-    known = {row.id: row for row in before.rows}
-    new = [row for row in after.rows if row.id not in known and row.status == "waiting"]
-    lines = [f"{len(new)} tasks are inserted"] if len(new) > MOST_INSERTED else []
-    rest = [row for row in after.rows if not lines or row.id in known or row.status != "waiting"]
-    lines += [words for row in rest if (words := describe_change(known.get(row.id), row))]
-    lines += [words for words in roomless(after) if words not in roomless(before)]
-    return lines + [words for words in parked(after) if words not in parked(before)]
-
-
-def roomless(view: DemoView) -> list[str]:
-    """One line for each queue whose rows wait for room on a node."""
-    reasons = sorted((view.reasons or {}).items())
-    queues = [queue for (queue, why), n in reasons if n and why == HoldReason.NO_ROOM_NOW]
-    return [f"the nodes are full: rows in queue {queue} wait ({HoldReason.NO_ROOM_NOW})" for queue in queues]
-
-
-def parked(view: DemoView) -> list[str]:
-    """One line for each queue and reason with parked rows."""
-    counts = sorted((view.reasons or {}).items())
-    return [f"{n} parked in queue {queue}: {why}" for (queue, why), n in counts if n and why in PARKED]
-
-
-def describe_change(was: Row | None, row: Row) -> str:
-    """One line, or empty if status and attempt are unchanged."""
-    if was is not None and (was.status, was.attempt) == (row.status, row.attempt):
-        return ""
-    about = f"task {row.id} ({row.queue})"
-    if row.status == "waiting":
-        return f"{about} waits for attempt {row.attempt}: {first_line(row.error)}" if was else f"{about} is inserted"
-    if row.status == "processing":
-        return f"{about} runs on {row.node}"
-    return f"{about} {row.status}{outcome(row)}"
+        statuses = self.statuses
+        return self.queues is not None and not statuses["processing"] and statuses["waiting"] == self.parked
 
 
 def outcome(row: Row) -> str:
-    """The result or error of a row that has ended, with `: ` before it, or empty."""
+    """The result or error of a row that has ended, or empty."""
     if row.status != "succeeded":
-        return f": {first_line(row.error)}" if row.error else ""
+        return error_line(row.error)
     result = row.result if isinstance(row.result, dict) else {}
-    return ": " + ", ".join(f"{key} {value}" for key, value in result.items()) if result else ""
+    return for_terminal(", ".join(f"{key} {value}" for key, value in result.items()))
 
 
-def first_line(text: str | None) -> str:
-    return (text or "").strip().splitlines()[0][:120] if (text or "").strip() else ""
+def error_line(text: str | None) -> str:
+    """The first line of an error, or the last one of a traceback of Python, as a terminal may show it."""
+    lines = (text or "").strip().splitlines() or [""]
+    line = lines[-1] if lines[0].startswith("Traceback ") else lines[0]
+    return for_terminal(line[:LONGEST_ERROR])

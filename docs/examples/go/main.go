@@ -17,15 +17,15 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-var errAgain, errCancel, errLost = errors.New("some input is missing"), errors.New("cancel"), errors.New("lost")
+var errFinal, errCancel, errLost = errors.New("wrong input"), errors.New("cancel"), errors.New("lost")
 
-// work is yours to replace. It ends soon after ctx does, and may be run again. What it returns is JSON.
+// work is yours to replace. It ends soon after ctx does. It returns JSON. It is tried again after errors but errFinal.
 func work(ctx context.Context, payload []byte) ([]byte, error) {
 	var order struct{ Rows, Seconds, Missing int }
 	if err := json.Unmarshal(payload, &order); err != nil {
-		return nil, err
+		return nil, errors.Join(errFinal, err)
 	} else if order.Missing > 0 {
-		return nil, errAgain
+		return nil, errors.New("some input is missing")
 	}
 	select {
 	case <-ctx.Done():
@@ -62,10 +62,10 @@ func run() int {
 		return finish(token, "failed", "", nil) // the row keeps the reason that came with the cancel
 	case told != nil:
 		return 143 // stopped from outside: the next launch takes over
-	case errors.Is(err, errAgain):
-		return finish(token, "retry", err.Error(), nil)
+	case errors.Is(err, errFinal):
+		return finish(token, "failed", err.Error(), nil)
 	}
-	return finish(token, "failed", err.Error(), nil)
+	return finish(token, "retry", err.Error(), nil)
 }
 
 // beat gives signs of life; whatever the row says but `continue` ends work.

@@ -1,0 +1,189 @@
+"""Promise: a page of the dashboard takes at most 200 ms (p95), 50 ms of them for its answer. This holds with 10^6
+waiting and 10^6 finished rows, 5,000 Jobs and 5,000 nodes. Cycles take at most 1.1 times as long while 50 clients send
+10,000 requests and 1,000 other connections send nothing. All of this takes at most 40 MiB.
+
+The rows are those of `idle_cycle`, with 20,000 failures and a batch of 10^5 rows. The nodes are those of
+`standing_cluster`. `read` of Server-Timing is the time until the answer is there: its queries, and the judgement of
+rows. Each page is asked for ROUNDS times, one request after another. The dispatcher's own histogram times the cycles.
+Memory is what the process holds, before anybody has looked and after.
+"""
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+import aiohttp
+from aiohttp import web
+from msgspec import Struct
+
+from benchmarks.figures import Figure, percentile, run, tell
+from benchmarks.idle_cycle import DATABASE_ID, JOBS, MANY, Cycles, Load, cycles, post_jobs, sees_jobs
+from benchmarks.machine import slowness
+from benchmarks.servers import Servers, launched, memory_mib
+from benchmarks.standing_cluster import StandingCluster
+from tests.controlplane.waiting import moment, wait_for
+from tests.dispatching import Dispatcher, Place
+from tests.faults.http_proxy import Exchange, KubeProxy
+
+NODES, PODS = 5_000, 50_000
+ROUNDS = 20
+PAUSE_SECONDS = 0.7
+"""Between two questions. Those that come faster wait for their turn."""
+CLIENTS, REQUESTS, SILENT = 50, 10_000, 1_000
+CLOSED = 0
+"""Instead of a status: the server has closed the connection, because others came."""
+PAGE_MS, READ_MS, MOST_GROWTH, MOST_MIB = 200, 50, 1.1, 40
+STANDING = frozenset({"/api/v1/nodes", "/api/v1/pods"})
+FAILED = """
+INSERT INTO dispatch.tasks (submitted_by, kind, status, launch, started_at, finished_at, error)
+SELECT 'team_a', (SELECT dispatch.task_kind('default', '{}', NULL, '{}')), 'failed', 1, now(), now(),
+       'cannot read file ' || n || ' of ' || md5(n::text) || repeat(' and more', 50)
+FROM generate_series(1, 20000) AS n
+"""
+BATCH = """
+INSERT INTO dispatch.tasks (submitted_by, kind, batch, status, started_at, finished_at)
+SELECT 'team_a', (SELECT dispatch.task_kind('default', '{}', NULL, '{}')), 'night', 'succeeded', now(), now()
+FROM generate_series(1, 100000) AS n
+"""
+SOME_ROW = "SELECT min(id) FROM dispatch.tasks WHERE status = 'waiting' AND queue = 'default'"
+READ = re.compile(r"read;dur=([0-9.]+)")
+
+
+class Page(Struct, frozen=True):
+    """Times of one page, p95 in milliseconds, and its size in bytes."""
+
+    whole_ms: float
+    read_ms: float
+    size: int
+
+
+async def pages_of(place: Place) -> Mapping[str, str]:
+    """The paths by the name of the page."""
+    row = await (await place.database.session("admin")).fetchval(SOME_ROW)
+    return {
+        "overview": "/", "queue": "/queues/default", "tasks": "/tasks",
+        "tasks that wait": "/tasks?queue=default&status=waiting",
+        "tasks by reason": "/tasks?reason=QueueCap", "batch": "/batches?queue=default&submitted_by=team_a&batch=night",
+        "task": f"/tasks/{row}", "failures": "/failures", "nodes": "/nodes?cpu=1&memory=1Gi", "about": "/about",
+    }  # fmt: skip
+
+
+async def ask(session: aiohttp.ClientSession, path: str) -> tuple[float, float, int]:
+    began = time.perf_counter()
+    async with session.get(path) as answer:
+        body = await answer.read()
+        assert answer.status == 200, f"{path}: {answer.status} {body[:500]!r}"
+        read = READ.match(answer.headers["Server-Timing"])
+    assert read is not None
+    return (time.perf_counter() - began) * 1000, float(read[1]), len(body)
+
+
+async def look_at(url: str, path: str) -> Page:
+    async with aiohttp.ClientSession(url) as session:
+        await ask(session, path)
+        found = list[tuple[float, float, int]]()
+        for _ in range(ROUNDS):
+            await moment(PAUSE_SECONDS)
+            found.append(await ask(session, path))
+    wholes, reads, sizes = zip(*found, strict=True)
+    return Page(percentile(wholes, 95), percentile(reads, 95), max(sizes))
+
+
+async def flood(url: str, path: str, statuses: dict[int, int]) -> None:
+    """One client that asks as fast as it is answered."""
+    async with aiohttp.ClientSession(url) as session:
+        while sum(statuses.values()) < REQUESTS:
+            try:
+                async with session.get(path) as answer:
+                    await answer.read()
+                    status = answer.status
+            except aiohttp.ClientConnectionError:
+                status = CLOSED
+            statuses[status] = statuses.get(status, 0) + 1
+
+
+@asynccontextmanager
+async def silent(port: int) -> AsyncIterator[None]:
+    """Connections that send half a request and read nothing."""
+    lines = [await asyncio.open_connection("127.0.0.1", port) for _ in range(SILENT)]
+    for _, writer in lines:
+        writer.write(b"GET /nodes HTTP/1.1\r\nHost: 127.0.0.1\r\n")
+    try:
+        yield
+    finally:
+        for _, writer in lines:
+            writer.close()
+
+
+async def cycles_beside(dispatcher: Dispatcher, url: str) -> tuple[Cycles, dict[int, int]]:
+    """The cycles while many look."""
+    statuses = dict[int, int]()
+    async with silent(dispatcher.api_port):
+        clients = [asyncio.create_task(flood(url, "/", statuses)) for _ in range(CLIENTS)]
+        try:
+            found = await cycles(dispatcher)
+            await asyncio.gather(*clients)
+            return found, statuses
+        finally:
+            for client in clients:
+                client.cancel()
+
+
+async def measure_in(place: Place, config: str) -> tuple[Mapping[str, Page], Cycles, Cycles, float, dict[int, int]]:
+    load = Load(await place.database.session("admin"))
+    rows = await load.begin()
+    await post_jobs(place, rows, await load.admin.fetchval(DATABASE_ID))
+    await load.admin.execute(FAILED, timeout=300)
+    await load.admin.execute(BATCH, timeout=300)
+    await load.add(MANY)
+    async with Dispatcher(place, KUBECONFIG=config, MAX_JOBS=JOBS, MAX_PENDING=JOBS, POLL_SECONDS=0.1) as dispatcher:
+        await dispatcher.ready()
+        await wait_for(lambda: sees_jobs(dispatcher), f"the dispatcher sees {JOBS} Jobs", check=dispatcher.check)
+        alone, url = await cycles(dispatcher), f"http://127.0.0.1:{dispatcher.api_port}"
+        before = memory_mib(dispatcher.process.pid, "VmRSS")
+        found = {name: await look_at(url, path) for name, path in (await pages_of(place)).items()}
+        beside, statuses = await cycles_beside(dispatcher, url)
+        return found, alone, beside, memory_mib(dispatcher.process.pid, "VmRSS") - before, statuses
+
+
+async def measure(servers: Servers) -> tuple[Mapping[str, Page], Cycles, Cycles, float, dict[int, int]]:
+    standing = StandingCluster(NODES, PODS)
+
+    async def answer(exchange: Exchange) -> web.StreamResponse:
+        return await standing.answer(exchange.request)
+
+    async with KubeProxy(servers.plane.url, servers.plane.ca_file) as proxy:
+        proxy.add(answer, lambda asked: asked.method == "GET" and asked.path in STANDING)
+        place = await servers.place()
+        return await measure_in(place, str(proxy.kubeconfig(place.folder / "kubeconfig")))
+
+
+async def main() -> int:
+    async with launched() as servers:
+        servers.stop_controllers()
+        before = slowness()
+        found, alone, beside, more, statuses = await measure(servers)
+        slow = (before + slowness()) / 2
+        versions = await servers.versions()
+    slowest = max(found, key=lambda name: found[name].whole_ms)
+    figures = [
+        Figure("slowest page, p95, ms", found[slowest].whole_ms, PAGE_MS * slow),
+        Figure("longest read of a page, p95, ms", max(page.read_ms for page in found.values()), READ_MS * slow),
+        Figure("cycle beside many who look / alone", beside.wall_ms / alone.wall_ms, MOST_GROWTH),
+        Figure("memory of looking, MiB", more, MOST_MIB),
+        Figure("largest page, kB", max(page.size for page in found.values()) / 1000, 100),
+    ]
+    context = {
+        **{f"{name}, p95, ms": page.whole_ms for name, page in found.items()},
+        **{f"{name}, read, p95, ms": page.read_ms for name, page in found.items()},
+        "cycle alone, ms": alone.wall_ms, "cycle beside, ms": beside.wall_ms,
+        **{f"answers {status}": float(count) for status, count in statuses.items()},
+        "slowness of the machine": slow,
+    }  # fmt: skip
+    return tell("dashboard", figures, context, versions)
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,111 @@
+"""Answers with lists of rows: pages by filters, batches, failures."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Final, Protocol
+
+from dispatcher.admission.kinds import Kinds, learn_kinds
+from dispatcher.admission.last_cycle import LastCycle
+from dispatcher.explain import failures as grouping
+from dispatcher.explain.batches import BatchesPage, batch_status
+from dispatcher.explain.failures import MOST_PARKED, Failure, FailuresPage, Groups
+from dispatcher.explain.listing import Page, ids_for, labels_of, page_of
+from dispatcher.model.history import BatchCount, FailedTask, Found, ListedTask, Source, Wanted, WantedBatch
+from dispatcher.model.tasks import Task
+from dispatcher.runtime.clock import elapsed
+
+KEPT_SECONDS: Final = 10
+"""For so long the failures are told again, because all of them together cost some 50 ms."""
+AT_ONCE: Final = 100
+"""So many rows are grouped before something else has its turn: about 3 ms."""
+
+
+class ListedRows(Kinds, Protocol):
+    """The rows in one snapshot of the database."""
+
+    async def find(self, wanted: Wanted, labels: str | None, among: Sequence[int] | None) -> Found: ...
+    async def page(self, ids: Sequence[int]) -> Sequence[ListedTask]: ...
+    async def tasks(self, ids: Sequence[int]) -> dict[int, Task]: ...
+    async def sources(self, ids: Sequence[int]) -> Sequence[Source]: ...
+    async def batches(self, queue: str | None, submitted_by: str | None, batch: str) -> Sequence[BatchCount]: ...
+    async def failed(self, since: datetime) -> Sequence[FailedTask]: ...
+    async def failed_of_batch(self, queue: str, submitted_by: str, batch: str) -> Sequence[FailedTask]: ...
+
+
+class Lists:
+    """Answers questions about many rows. Each method raises NotYet and DatabaseError.
+
+    rows: opens a snapshot of the rows.
+    cycle: the last cycle. Raises NotYet.
+    now: a clock in seconds.
+    """
+
+    def __init__(
+        self, rows: Callable[[], AbstractAsyncContextManager[ListedRows]], cycle: Callable[[], LastCycle],
+        now: Callable[[], float] = elapsed,
+    ) -> None:  # fmt: skip
+        self._rows = rows
+        self._cycle = cycle
+        self._now = now
+        self._lock = asyncio.Lock()
+        self._told: tuple[float, FailuresPage] | None = None
+
+    async def page(self, wanted: Wanted) -> Page:
+        """A page of rows. Raises ValueError with what is wrong with the label."""
+        labels = labels_of(wanted)
+        async with self._rows() as rows:
+            cycle = self._cycle()
+            found = await rows.find(wanted, labels, ids_for(wanted, cycle))
+            tasks = await rows.tasks(found.ids)
+            await learn(rows, cycle, tasks.values())
+            return page_of(await rows.page(found.ids), tasks, found, wanted, cycle)
+
+    async def batches(self, wanted: WantedBatch) -> BatchesPage:
+        cycle = self._cycle()
+        if wanted.batch is None:
+            return BatchesPage(as_of=cycle.at, batches=[])
+        async with self._rows() as rows:
+            counts = await rows.batches(wanted.queue, wanted.submitted_by, wanted.batch)
+            groups = Groups(cycle.at)
+            if len(counts) == 1 and counts[0].failed:
+                one = counts[0]
+                failed = await rows.failed_of_batch(one.queue, one.submitted_by, one.batch)
+                await gather(groups, grouping.failures_of(failed, cycle.picture))
+        return BatchesPage(as_of=cycle.at, batches=[batch_status(one) for one in counts], failures=groups.largest()[0])
+
+    async def failures(self) -> FailuresPage:
+        async with self._lock:
+            now = self._now()
+            if self._told is None or now - self._told[0] >= KEPT_SECONDS:
+                self._told = now, await self._failures()
+            return self._told[1]
+
+    async def _failures(self) -> FailuresPage:
+        async with self._rows() as rows:
+            cycle = self._cycle()
+            since, ids, groups = cycle.at - timedelta(days=1), grouping.parked_ids(cycle), Groups(cycle.at)
+            failed, parked = await rows.failed(since), await rows.sources(ids[:MOST_PARKED])
+        await gather(groups, grouping.failures_of(failed, cycle.picture))
+        await gather(groups, grouping.parked_of(parked, cycle.told, cycle.picture))
+        found, left_out = groups.largest()
+        return FailuresPage(
+            as_of=cycle.at, groups=found, groups_left_out=left_out, failed=len(failed),
+            failed_since=grouping.failed_since(failed, since), parked=len(ids), parked_left_out=len(ids) - len(parked),
+        )  # fmt: skip
+
+
+async def gather(groups: Groups, failures: Iterable[Failure]) -> None:
+    """Adds the failures, some at a time."""
+    left = iter(failures)
+    while some := list(islice(left, AT_ONCE)):
+        groups.add(some)
+        await asyncio.sleep(0)
+
+
+async def learn(rows: Kinds, cycle: LastCycle, tasks: Iterable[Task]) -> None:
+    """Judges the kinds of rows that no cycle has judged yet."""
+    unknown = {task.kind: task.id for task in tasks if cycle.picture.known_offer(task.kind) is None}
+    await learn_kinds(rows, cycle.picture, list(unknown.values()))

@@ -1,0 +1,57 @@
+"""Writes pages from answers. Every text of a row is escaped by the templates."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from msgspec import Struct
+
+from dispatcher.dashboard import words
+from dispatcher.dashboard.addresses import API
+from dispatcher.dashboard.answers import Asked
+from dispatcher.explain.reasons import ADVICE
+from dispatcher.explain.status import Installation
+from dispatcher.model.history import MOST_FAILED
+
+FOLDER: Final = Path(__file__).parent
+WORDS: Final = (
+    "duration", "relative", "exact", "number", "percent", "query", "stacked", "columns", "drawn", "as_yaml",
+    "beginning", "end", "amount", "resources", "free_part", "filled",
+)  # fmt: skip
+FILTERS: Final = {name: getattr(words, name) for name in WORDS}
+KINDS: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+
+
+class StaticFile(Struct, frozen=True):
+    """A file that pages name. `kind`: its media type."""
+
+    body: bytes
+    kind: str
+
+
+STATIC: Final[Mapping[str, StaticFile]] = {
+    path.name: StaticFile(path.read_bytes(), KINDS[path.suffix]) for path in sorted((FOLDER / "static").iterdir())
+}
+
+
+class Pages:
+    """The pages of one replica. `prefix`: the path under which a proxy shows them."""
+
+    def __init__(self, installation: Installation, prefix: str) -> None:
+        self._environment = Environment(
+            loader=FileSystemLoader(FOLDER / "templates"), autoescape=True, undefined=StrictUndefined,
+            trim_blocks=True, lstrip_blocks=True, auto_reload=False,
+        )  # fmt: skip
+        self._environment.filters |= FILTERS
+        self._environment.globals |= {"site": installation, "prefix": prefix, "api": API, "advice": ADVICE}
+        self._environment.globals["most_failed"] = MOST_FAILED
+
+    def write(self, template: str, answer: Any, asked: Asked, twin: str) -> str:
+        """One page. `twin`: address of the same as JSON, below the prefix."""
+        now = datetime.now(UTC)
+        as_of = getattr(answer, "as_of", None)
+        return self._environment.get_template(template).render(
+            answer=answer, asked=asked, twin=twin, now=now, as_of=as_of
+        )

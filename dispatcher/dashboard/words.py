@@ -1,0 +1,173 @@
+"""Numbers and times as people read them, for the templates. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import accumulate, takewhile
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import msgspec
+import yaml
+from msgspec import Struct
+
+from dispatcher.dashboard.timeline import Span, Step
+from dispatcher.explain.node_room import NodeStatus
+from dispatcher.model.amounts import milli_of
+
+STEPS: Final = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+NOTHING: Final = "—"
+Dumper: Final = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+"""The one of C is faster. PyYAML has it where libyaml was there when it was built."""
+ESCAPED: Final = frozenset("&<>\"'")
+LONGEST_CHARACTER: Final = len("&amp;")
+PIXELS: Final = 100
+"""Width of a bar, and height of the tallest column of a sparkline, in the units of its drawing."""
+
+
+def duration(seconds: float | None) -> str:
+    """`2 d 3 h`, `4 min 10 s`, `0.4 s`: the two largest units."""
+    if seconds is None:
+        return NOTHING
+    if seconds < 10:
+        return f"{max(0.0, seconds):.1f} s".replace(".0 s", " s")
+    left, parts = round(seconds), list[str]()
+    for size, unit in STEPS:
+        if count := left // size:
+            parts.append(f"{count:,} {unit}")
+            left -= count * size
+        elif parts:
+            break
+        if len(parts) == 2:
+            break
+    return " ".join(parts)
+
+
+def relative(moment: datetime, now: datetime) -> str:
+    """`5 min ago`, `in 2 h`, `now`."""
+    seconds = (now - moment).total_seconds()
+    if abs(seconds) < 1:
+        return "now"
+    told = duration(abs(round(seconds)))
+    return f"{told} ago" if seconds > 0 else f"in {told}"
+
+
+def exact(moment: datetime) -> str:
+    """With seconds and the zone, which is always UTC."""
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def number(value: float | None) -> str:
+    """Whole numbers are exact, with separators; others have one decimal."""
+    if value is None:
+        return NOTHING
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}".removesuffix(".0")
+
+
+BYTES: Final = {"memory", "ephemeral-storage"}
+BINARY: Final = ((2**50, "Pi"), (2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
+
+
+def amount(quantity: str | None, resource: str) -> str:
+    """A quantity of a resource, rounded: `1.5` of cpu, `15.32Gi` of memory; None: 0."""
+    value = milli_of(quantity or "0") / 1000
+    if resource in BYTES or resource.startswith("hugepages-"):
+        size, unit = next(((size, unit) for size, unit in BINARY if value >= size), (1, ""))
+        return f"{value / size:,.2f}".rstrip("0").rstrip(".") + unit
+    return f"{value:,.3f}".rstrip("0").rstrip(".")
+
+
+def percent(part: float | None) -> str:
+    return NOTHING if part is None else f"{part:.0%}" if part == 0 or part >= 0.01 else "< 1%"
+
+
+def query(wanted: Struct | Mapping[str, Any], **changed: Any) -> str:
+    """The query of an address with these parameters, changed by others; those that are None are left out."""
+    given = (
+        wanted if isinstance(wanted, Mapping) else {name: getattr(wanted, name) for name in wanted.__struct_fields__}
+    )
+    kept = {name: value for name, value in {**given, **changed}.items() if value is not None and value != ""}
+    return "?" + urlencode(kept) if kept else ""
+
+
+def resources(size: Mapping[str, str]) -> list[str]:
+    """The resources of which a node has any, besides those with a column of their own."""
+    return sorted(name for name, quantity in size.items() if name not in {"cpu", "memory"} and milli_of(quantity))
+
+
+def free_part(node: NodeStatus, resource: str) -> float:
+    size = milli_of(node.size.get(resource, "0"))
+    return round(milli_of(node.free.get(resource, "0")) / size, 3) if size else 0.0
+
+
+class Part(Struct, frozen=True):
+    """One part of a stacked bar. `start`, `width`: of PIXELS."""
+
+    name: str
+    count: int
+    start: float
+    width: float
+
+
+def stacked(counts: Mapping[str, int]) -> list[Part]:
+    """The parts of a bar, the largest first."""
+    total, start, parts = sum(counts.values()), 0.0, list[Part]()
+    for name, count in sorted(counts.items(), key=lambda one: (-one[1], one[0])):
+        width = PIXELS * count / total if total else 0.0
+        parts.append(Part(name, count, round(start, 2), round(width, 2)))
+        start += width
+    return parts
+
+
+def drawn(spans: Sequence[Span]) -> Iterator[tuple[Step, float, float]]:
+    """(step, start, width) of the parts of a bar of time, of PIXELS."""
+    total, start = sum(span.seconds for span in spans), 0.0
+    for span in spans:
+        width = PIXELS * span.seconds / total if total else 0.0
+        yield span.step, round(start, 2), round(width, 2)
+        start += width
+
+
+def as_yaml(value: Any) -> str:
+    """YAML in ASCII: marks of writing direction, and what cannot be seen, are written as escapes."""
+    text: str = yaml.dump(msgspec.to_builtins(value), Dumper=Dumper, sort_keys=False, width=100)
+    return text
+
+
+def beginning(text: str, most: int) -> str:
+    """As many of the first characters as have `most` bytes on a page."""
+    kept = fitting(text, most)
+    return text if kept == len(text) else f"{text[:kept]}\n… {len(text) - kept:,} more characters, in the JSON"
+
+
+def end(text: str, most: int) -> str:
+    """As many of the last characters as have `most` bytes on a page."""
+    left_out = len(text) - fitting(text[::-1], most)
+    return text if not left_out else f"{left_out:,} more characters, in the JSON …\n{text[left_out:]}"
+
+
+def fitting(text: str, most: int) -> int:
+    """How many characters from the first on have `most` bytes on a page. Those of HTML are escaped."""
+    if len(text) * LONGEST_CHARACTER <= most:
+        return len(text)
+    sizes = accumulate(LONGEST_CHARACTER if one in ESCAPED else len(one.encode(errors="replace")) for one in text)
+    return sum(1 for _ in takewhile(lambda size: size <= most, sizes))
+
+
+def filled(node: NodeStatus, resource: str) -> list[Part]:
+    """The parts of a bar of one resource of a node: what others, ours and holds take of its size."""
+    size, start, parts = milli_of(node.size.get(resource, "0")), 0.0, list[Part]()
+    held = (node.coming, node.reserved)
+    for name, amounts in (("others", (node.others,)), ("ours", (node.ours,)), ("held", held)):
+        taken = sum(milli_of(one.get(resource, "0")) for one in amounts)
+        width = min(PIXELS * taken / size, PIXELS - start) if size else 0.0
+        if width > 0:
+            parts.append(Part(name, taken, round(start, 2), round(width, 2)))
+            start += width
+    return parts
+
+
+def columns(values: Sequence[float | None]) -> str:
+    """The columns of a sparkline as one path, of PIXELS; minutes that nobody counted have none."""
+    most = max((value for value in values if value is not None), default=0.0) or 1.0
+    heights = (max(1, round(PIXELS * value / most)) if value else 0 for value in values)
+    return f"M0 {PIXELS}" + "".join(f"V{PIXELS - height}h1" for height in heights) + f"V{PIXELS}z"

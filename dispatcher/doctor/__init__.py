@@ -1,0 +1,1 @@
+"""Judges an installation: from facts to findings. All pure. `programs/doctor/` reads the facts."""

@@ -1,0 +1,103 @@
+"""A finding: what was checked, where, and what it means. `doctor.checks` lists all checks."""
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+
+from dispatcher.doctor.check import Part
+from dispatcher.doctor.checks import CHECKS
+from dispatcher.model.texts import one_line
+
+PLAIN_SIGNATURE: Final = re.compile(r"[a-z_][a-z0-9_]*\([a-z0-9_, \[\]]*\)")
+PLAIN_NAME: Final = re.compile(r"[a-z_][a-z0-9_]*")
+WORDS: Final = frozenset({
+    "database", "namespace", "installation", "release", "scheduler", "pod", "quota", "range", "secret", "template",
+    "name",
+})  # fmt: skip
+"""Names that are words of their own in a command. All others are inside of quotes."""
+LONGEST: Final = 1000
+"""Longest message. Words of others have any length."""
+
+
+class State(StrEnum):
+    """State of a finding. Only a fault changes the exit status."""
+
+    FAULT = "fault"
+    WARNING = "warning"
+    NOT_CHECKED = "not checked"
+    GOOD = "good"
+
+
+class Finding(Struct, frozen=True):
+    """One finding.
+
+    what: name of the check.
+    where: the object and its namespace, the table or the login.
+    message: what is found there, or why it was not checked.
+    why: why a fault matters.
+    mend: the command that mends a fault.
+    """
+
+    part: Part
+    what: str
+    state: State
+    where: str
+    message: str = ""
+    why: str = ""
+    mend: str = ""
+
+
+def fault(what: str, where: str, message: str, **names: str) -> Finding:
+    """A fault of this check. `names`: the words that its command needs."""
+    return told(State.FAULT, what, where, message, names)
+
+
+def warning(what: str, where: str, message: str, **names: str) -> Finding:
+    return told(State.WARNING, what, where, message, names)
+
+
+def told(state: State, what: str, where: str, message: str, names: dict[str, str]) -> Finding:
+    check = CHECKS[what]
+    words = {name: shlex.quote(line(word)) if name in WORDS else line(word) for name, word in names.items()}
+    command = check.mend.format(**words)
+    return Finding(check.part, what, state, line(where), line(message), check.why, command)
+
+
+def unchecked(what: str, where: str, why_not: str) -> Finding:
+    """The check could not be made. That is no fault."""
+    return Finding(CHECKS[what].part, what, State.NOT_CHECKED, line(where), line(why_not))
+
+
+def good(what: str, where: str) -> Finding:
+    return Finding(CHECKS[what].part, what, State.GOOD, line(where))
+
+
+def or_good(found: Iterable[Finding], what: str, where: str) -> Iterator[Finding]:
+    """The findings; if there are none, that the check found nothing wrong."""
+    every = tuple(found)
+    yield from every or (good(what, where),)
+
+
+def line(text: str) -> str:
+    """Words of others on one line, of bounded length."""
+    whole = one_line(text)
+    return whole if len(whole) <= LONGEST else f"{whole[:LONGEST]}…"
+
+
+def ident(name: str) -> str:
+    """A name for SQL inside of a single-quoted word of the shell."""
+    return shell(name if PLAIN_NAME.fullmatch(name) else '"' + name.replace('"', '""') + '"')
+
+
+def signature(written: str) -> str:
+    """A function for SQL, as `ident` does it. A name that could hold more SQL becomes one quoted name."""
+    return written if PLAIN_SIGNATURE.fullmatch(written) else ident(written)
+
+
+def shell(text: str) -> str:
+    """Text for the inside of a single-quoted word of the shell."""
+    return text.replace("'", "'\\''")

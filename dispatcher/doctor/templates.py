@@ -1,0 +1,204 @@
+"""Judges each template: its Job by dry run, its Pod by what the namespace and the nodes allow, the Secrets it names."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from dispatcher.admission.room import Room
+from dispatcher.admission.room_view import RoomView
+from dispatcher.doctor.cluster import Unread
+from dispatcher.doctor.finding import Finding, fault, good, or_good, shell, unchecked
+from dispatcher.doctor.limits import defaults_of, quota_refusal, range_refusals
+from dispatcher.doctor.pod_security import CALLS_SINCE, PRIVILEGED, level_of, violations
+from dispatcher.doctor.secrets_named import Named, named_secrets
+from dispatcher.jobs.answers import Meaning, read_create
+from dispatcher.kube.needs import needs_of_manifest
+from dispatcher.model.jobs import ApiAnswer
+from dispatcher.model.needs import PodNeeds
+from dispatcher.model.quotas import Quota
+
+Json = Mapping[str, Any]
+ENFORCED: Final = "pod-security.kubernetes.io/enforce"
+ENFORCED_VERSION: Final = "pod-security.kubernetes.io/enforce-version"
+LATEST: Final = "latest"
+VERSION: Final = re.compile(r"v1\.(\d{1,3})")
+OF_THE_TEMPLATE: Final = frozenset({Meaning.DENIED, Meaning.POISON})
+MADE: Final = frozenset({Meaning.CREATED, Meaning.EXISTS})
+GONE: Final = {Meaning.NO_NAMESPACE: "NamespaceMissing", Meaning.TERMINATING: "NamespaceTerminating"}
+
+
+class Tried(Struct, frozen=True):
+    """One template.
+
+    job: the Job of a row that sets nothing, or the fault of the template.
+    answer: of the dry run; None without a Job.
+    """
+
+    name: str
+    job: Json | str
+    answer: ApiAnswer | None = None
+
+
+class Place(Struct, frozen=True):
+    """Limits and objects that the Pods of all templates meet.
+
+    namespace: of the Jobs.
+    labels: of the namespace.
+    secrets: the keys of each Secret that a template names.
+    cache_root: the folder of nodes that rows with a cache key mount; empty: none.
+    minor: version of the API server.
+    """
+
+    namespace: str
+    labels: Mapping[str, str] | Unread
+    quotas: Sequence[Quota] | Unread
+    ranges: Sequence[Json] | Unread
+    secrets: Mapping[str, frozenset[str] | Unread]
+    room: RoomView | Unread
+    cache_root: str = ""
+    minor: int = CALLS_SINCE
+
+
+class Pod(Struct, frozen=True):
+    """The Pod of a template."""
+
+    template: str
+    spec: Json
+    needs: PodNeeds | None
+
+    @property
+    def where(self) -> str:
+        return f"template {self.template}"
+
+
+def judge_templates(tried: Sequence[Tried], place: Place | Unread, names: Mapping[str, str]) -> Iterator[Finding]:
+    """`place`: Unread if no Job can be made there at all. `names`: words for commands."""
+    if not tried:
+        yield fault("NoTemplate", "DISPATCHER_IMAGE, DISPATCHER_TEMPLATES_DIR", "neither gives a template", **names)
+        return
+    yield good("NoTemplate", "DISPATCHER_IMAGE, DISPATCHER_TEMPLATES_DIR")
+    for one in tried:
+        where = f"template {one.name}"
+        if isinstance(one.job, str):
+            yield fault("InvalidTemplate", where, one.job, template=one.name)
+            continue
+        yield good("InvalidTemplate", where)
+        if isinstance(place, Unread):
+            yield unchecked("JobRefused", where, place.why)
+            continue
+        yield from judge_answer(one, place.namespace)
+        spec = one.job["spec"]["template"]["spec"]
+        yield from judge_pod(Pod(one.name, spec, needs_of_manifest(spec)), place)
+
+
+def judge_answer(one: Tried, namespace: str) -> Iterator[Finding]:
+    where, answer = f"template {one.name}", one.answer
+    if answer is None:
+        yield unchecked("JobRefused", where, "it was not tried")
+        return
+    meaning, said = read_create(answer), f"{answer.status} {answer.message}"
+    if meaning in MADE:
+        yield good("JobRefused", where)
+    elif meaning in GONE:
+        yield fault(GONE[meaning], f"namespace {namespace}", said, namespace=namespace)
+    elif meaning in OF_THE_TEMPLATE:
+        yield fault("JobRefused", where, said, template=one.name)
+    else:
+        yield unchecked("JobRefused", where, said)
+
+
+def judge_pod(pod: Pod, place: Place) -> Iterator[Finding]:
+    yield from judge_security(pod, place)
+    yield from judge_quotas(pod, place)
+    yield from judge_ranges(pod, place)
+    yield from judge_secrets(pod, place)
+    yield from judge_room(pod, place.room)
+
+
+def judge_security(pod: Pod, place: Place) -> Iterator[Finding]:
+    if isinstance(place.labels, Unread):
+        yield unchecked("PodSecurity", pod.where, place.labels.why)
+        return
+    enforced = place.labels.get(ENFORCED, PRIVILEGED)
+    version = place.labels.get(ENFORCED_VERSION, LATEST)
+    if enforced != PRIVILEGED and not is_newest(version, place.minor):
+        said = f"namespace {place.namespace} enforces {enforced} of {version}, and only the newest rules are known here"
+        yield unchecked("PodSecurity", pod.where, said)
+        return
+    found = violations(pod.spec, enforced, place.minor)
+    needed = level_of(pod.spec, place.minor)
+    if place.cache_root and enforced != PRIVILEGED:
+        found.append("the volume of a cache key is a hostPath (DISPATCHER_CACHE_ROOT)")
+        needed = PRIVILEGED
+    if found:
+        said = f"namespace {place.namespace} enforces {enforced}: {'; '.join(found)}"
+        yield fault("PodSecurity", pod.where, said, namespace=place.namespace, level=needed)
+    else:
+        yield good("PodSecurity", f"{pod.where}: passes {needed}, the namespace enforces {enforced}")
+
+
+def is_newest(version: str, minor: int) -> bool:
+    """Whether a version of Pod Security has the rules of an API server of this minor version."""
+    return version == LATEST or ((found := VERSION.fullmatch(version)) is not None and int(found[1]) >= minor)
+
+
+def judge_quotas(pod: Pod, place: Place) -> Iterator[Finding]:
+    if isinstance(place.quotas, Unread):
+        yield unchecked("QuotaFitsNoJob", pod.where, place.quotas.why)
+        return
+    given = frozenset[str]() if isinstance(place.ranges, Unread) else defaults_of(place.ranges).names
+    refused = {quota.name: quota_refusal(quota, pod.spec, pod.needs, given) for quota in place.quotas}
+    found = [
+        fault("QuotaFitsNoJob", pod.where, why, namespace=place.namespace, quota=name)
+        for name, why in refused.items()
+        if why
+    ]
+    yield from or_good(found, "QuotaFitsNoJob", pod.where)
+
+
+def judge_ranges(pod: Pod, place: Place) -> Iterator[Finding]:
+    if isinstance(place.ranges, Unread):
+        yield unchecked("LimitRangeRefuses", pod.where, place.ranges.why)
+        return
+    found = []
+    for one in place.ranges:
+        name = one["metadata"]["name"]
+        if broken := list(range_refusals(one, pod.spec, defaults_of(place.ranges))):
+            said = f"LimitRange {name}: {'; '.join(broken)}"
+            found.append(fault("LimitRangeRefuses", pod.where, said, namespace=place.namespace, range=name))
+    yield from or_good(found, "LimitRangeRefuses", pod.where)
+
+
+def judge_secrets(pod: Pod, place: Place) -> Iterator[Finding]:
+    missing = set[str]()
+    for one in named_secrets(pod.spec):
+        found = judge_secret(pod.where, one, place)
+        if found.what != "SecretMissing" or one.secret not in missing:  # a Secret that is missing lacks all keys, too
+            yield found
+        missing |= {one.secret} if found.what == "SecretMissing" else set()
+
+
+def judge_secret(where: str, named: Named, place: Place) -> Finding:
+    keys, secret = place.secrets[named.secret], f"Secret {named.secret} in namespace {place.namespace}"
+    names = {"namespace": place.namespace, "secret": named.secret}
+    if isinstance(keys, Unread):
+        if keys.is_absent:
+            return fault("SecretMissing", where, f"{secret} does not exist", **names)
+        return unchecked("SecretMissing", f"{where}, {secret}", keys.why)
+    if named.key and named.key not in keys:
+        return fault("SecretKeyMissing", where, f"{secret} has no key {named.key}", **names, key=shell(named.key))
+    return good("SecretKeyMissing" if named.key else "SecretMissing", f"{where}, {secret}")
+
+
+def judge_room(pod: Pod, view: RoomView | Unread) -> Iterator[Finding]:
+    """A node that is full now is large enough, so that is no fault."""
+    if isinstance(view, Unread):
+        yield unchecked("NoNodeFits", pod.where, view.why)
+    elif pod.needs is None or view.threshold(pod.needs) is None:
+        yield unchecked("NoNodeFits", pod.where, "only the Pod's scheduler can tell")
+    elif Room(view).has_room(pod.needs) or (told := view.why_not(pod.needs))[0]:
+        yield good("NoNodeFits", pod.where)
+    else:
+        yield fault("NoNodeFits", pod.where, told[1])

@@ -1,0 +1,160 @@
+"""Rows that failed or are parked, grouped by what is wrong with them. Pure.
+
+The names of the fields are public: they are the names in JSON.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from msgspec import Struct
+
+from dispatcher.admission.kinds import KnownOffers
+from dispatcher.admission.last_cycle import LastCycle, Told
+from dispatcher.explain.folding import fold, telling_line
+from dispatcher.explain.reasons import cause_of
+from dispatcher.model.history import MOST_FAILED, FailedTask, Source
+from dispatcher.model.launches import Offer
+from dispatcher.model.verdicts import PARKED, HoldReason
+
+HOURS: Final = 24
+HOUR: Final = timedelta(hours=1)
+MOST_GROUPS: Final = 100
+MOST_PARKED: Final = 2000
+EXAMPLES: Final = 3
+LONGEST_EXAMPLE: Final = 300
+SILENT: Final = "(no error was reported)"
+
+
+class Failure(Struct, frozen=True):
+    """One row.
+
+    reason: why it is parked; None: it has failed.
+    image: empty: not known.
+    message: what is wrong, as it was said.
+    at: when it failed, or since when it is parked.
+    """
+
+    task: int
+    template: str
+    image: str
+    reason: HoldReason | None
+    message: str
+    at: datetime
+
+
+class FailureGroup(Struct, frozen=True, kw_only=True):
+    """Rows of one template and image with the same message.
+
+    status: failed, or parked: they wait until somebody mends the row or its template.
+    reason: why they are parked; None: they have failed.
+    image: empty: not known.
+    message: with `<number>`, `<name>` and so on for what differs from row to row.
+    example: the message of the newest row, the first 300 characters.
+    count: number of the rows that were read.
+    by_hour: the same by hour, the oldest first; the last hour ends at `as_of`.
+    tasks: ids of the newest rows.
+    """
+
+    status: str
+    reason: HoldReason | None
+    template: str
+    image: str
+    message: str
+    example: str
+    count: int
+    first_seen: datetime
+    last_seen: datetime
+    by_hour: Sequence[int]
+    tasks: Sequence[int]
+
+
+class FailuresPage(Struct, frozen=True, kw_only=True):
+    """Rows that failed in the last day, and rows that are parked now.
+
+    as_of: time of the last cycle, which gave the parked rows.
+    groups: the largest first, at most 100.
+    groups_left_out: number of further groups.
+    failed: number of failed rows that were read, the newest first, at most 3,000.
+    failed_since: failed rows from here on were read.
+    parked: number of parked rows that were judged.
+    parked_left_out: how many of them are in no group; at most 2,000 are read.
+    """
+
+    as_of: datetime
+    groups: Sequence[FailureGroup]
+    groups_left_out: int
+    failed: int
+    failed_since: datetime
+    parked: int
+    parked_left_out: int
+
+
+class Groups:
+    """Gathers rows into groups. Rows are added a few at a time, so that nothing else waits for long."""
+
+    def __init__(self, now: datetime) -> None:
+        self._now = now
+        self._groups: dict[tuple[str, str, HoldReason | None, str], list[Failure]] = {}
+
+    def add(self, failures: Iterable[Failure]) -> None:
+        for one in failures:
+            key = one.template, one.image, one.reason, fold(one.message)
+            self._groups.setdefault(key, []).append(one)
+
+    def largest(self) -> tuple[list[FailureGroup], int]:
+        """The largest groups, and the number of the others."""
+        ordered = sorted(self._groups.items(), key=lambda pair: (-len(pair[1]), pair[0][0], pair[0][1], pair[0][3]))
+        found = [self._group(key[3], rows) for key, rows in ordered[:MOST_GROUPS]]
+        return found, max(0, len(ordered) - MOST_GROUPS)
+
+    def _group(self, message: str, rows: Sequence[Failure]) -> FailureGroup:
+        newest = sorted(rows, key=lambda one: (one.at, one.task), reverse=True)
+        first = newest[0]
+        return FailureGroup(
+            status="parked" if first.reason else "failed", reason=first.reason, template=first.template,
+            image=first.image, message=message, example=first.message[:LONGEST_EXAMPLE], count=len(rows),
+            first_seen=newest[-1].at, last_seen=first.at, by_hour=by_hour((one.at for one in rows), self._now),
+            tasks=[one.task for one in newest[:EXAMPLES]],
+        )  # fmt: skip
+
+
+def by_hour(times: Iterable[datetime], now: datetime) -> list[int]:
+    """Number of times in each of the last 24 hours. Earlier ones are in none; the clock of a row may be ahead."""
+    hours = [0] * HOURS
+    for at in times:
+        passed = max(0, (now - at) // HOUR)
+        if passed < HOURS:
+            hours[HOURS - 1 - passed] += 1
+    return hours
+
+
+def failures_of(rows: Iterable[FailedTask], offers: KnownOffers) -> Iterator[Failure]:
+    """The rows that failed."""
+    for row in rows:
+        message = telling_line(row.head, row.tail) or SILENT
+        yield Failure(row.id, row.template, image_of(row, offers), None, message, row.at)
+
+
+def parked_of(rows: Iterable[Source], told: Mapping[int, Told], offers: KnownOffers) -> Iterator[Failure]:
+    """The parked rows, by what the last cycle told of them."""
+    for row in rows:
+        one = told[row.id]
+        cause = cause_of(one.hold)
+        yield Failure(row.id, row.template, image_of(row, offers), cause.reason, cause.message, one.since)
+
+
+def failed_since(rows: Sequence[FailedTask], since: datetime) -> datetime:
+    """From when on all failed rows were read. `rows`: the newest first."""
+    return rows[-1].at if len(rows) == MOST_FAILED else since
+
+
+def parked_ids(cycle: LastCycle) -> list[int]:
+    """The parked rows, the newest first."""
+    return sorted((id_ for id_, one in cycle.told.items() if one.hold.reason in PARKED), reverse=True)
+
+
+def image_of(row: Source, offers: KnownOffers) -> str:
+    """The image by the row's template, as far as the template has judged such a row; else the row's own."""
+    offer = offers.known_offer(row.kind)
+    return offer.image if isinstance(offer, Offer) else row.image or ""

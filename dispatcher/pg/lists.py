@@ -1,0 +1,140 @@
+"""Queries for lists of rows: pages by filters, batches, failures.
+
+Each reads a bounded number of rows, by an index. A session has one plan for all parameters, so each index has a query.
+"""
+
+import heapq
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import asyncpg
+from msgspec import structs
+
+from dispatcher.model.history import (
+    MOST_FAILED,
+    MOST_MATCHING,
+    BatchCount,
+    FailedTask,
+    Found,
+    ListedTask,
+    Source,
+    Wanted,
+)
+from dispatcher.pg.connect import SESSION
+from dispatcher.pg.queries import query
+from dispatcher.pg.tasks import Look, columns
+
+LARGEST_ID: Final = 2**63 - 1
+MOST_FEW: Final = 3000
+"""Rows from all parts of the table cost a page of it each: 40 ms for so many."""
+FEW_MILLISECONDS: Final = 25
+"""An index of labels finds all rows of a label before the first one: 0.15 s for a million."""
+LOOKED_AT: Final = 25_000
+LOOKED_AT_OF_SOME: Final = 5000
+"""Rows of one submitter or batch may lie far apart in the table, so that each costs a page of it."""
+MOST_BATCHES: Final = 20
+MOST_OF_BATCH: Final = 100_000
+MOST_FAILED_OF_BATCH: Final = 1000
+INDEXED: Final = frozenset({"waiting", "processing", "failed"})
+"""Each of these statuses has an index."""
+
+
+class Lists(Look):
+    """One snapshot, with the queries for lists."""
+
+    async def find(self, wanted: Wanted, labels: str | None, among: Sequence[int] | None) -> Found:
+        """The newest rows that match.
+
+        labels: the label that is asked for, as JSON.
+        among: only these rows can match; None: every row can.
+        """
+        if among is None:
+            owners = await self._owners_of(wanted)
+            if owners == []:
+                return Found([], 0)
+            if owners and len(owners) == 1:
+                wanted = structs.replace(wanted, queue=owners[0][0], submitted_by=owners[0][1])
+            among = await self.few(wanted, labels)
+        if among is not None:
+            return await self._among(wanted, labels, among)
+        if has_owner(wanted):
+            return await self._matching("matching_of_batch", wanted, labels, LOOKED_AT_OF_SOME)
+        if wanted.submitted_by:
+            return await self._matching("matching_of_submitter", wanted, labels, LOOKED_AT_OF_SOME)
+        return await self._matching("matching", wanted, labels, LOOKED_AT)
+
+    async def few(self, wanted: Wanted, labels: str | None) -> list[int] | None:
+        """The only rows that can match, by the index of one filter; None: they are too many, or no filter has one."""
+        if wanted.id is not None:
+            return [wanted.id]
+        if has_owner(wanted):
+            return None  # its index has the rows of the batch in the order of the page
+        if labels is not None:
+            return await self._few("few_with_labels", labels)
+        if wanted.batch is not None:
+            return await self._few("few_of_batch", wanted.queue, wanted.batch)
+        if wanted.status in INDEXED:
+            return await self._few("few_of_status", wanted.status, wanted.queue)
+        return None
+
+    async def page(self, ids: Sequence[int]) -> list[ListedTask]:
+        """Rows, the newest first."""
+        return await self.all("page", lambda row: ListedTask(*row), ids) if ids else []
+
+    async def sources(self, ids: Sequence[int]) -> list[Source]:
+        return await self.all("sources", lambda row: Source(*row), ids) if ids else []
+
+    async def batches(self, queue: str | None, submitted_by: str | None, batch: str) -> list[BatchCount]:
+        """Batches of this name. `queue`, `submitted_by`: None: of every one."""
+        owners = await self.owners(queue, submitted_by, batch)
+        most = MOST_OF_BATCH // max(1, len(owners))
+        return await self.all("batches", lambda row: BatchCount(*row), *columns(owners), batch, most)
+
+    async def owners(self, queue: str | None, submitted_by: str | None, batch: str) -> list[tuple[str, str]]:
+        """(queue, submitter) of the batches of this name."""
+        return await self.all("owners_of_batch", tuple, queue, submitted_by, batch, MOST_BATCHES)
+
+    async def failed(self, since: datetime) -> list[FailedTask]:
+        """The rows that failed since a time, the newest first."""
+        return await self.all("failed", lambda row: FailedTask(*row), since, MOST_FAILED)
+
+    async def failed_of_batch(self, queue: str, submitted_by: str, batch: str) -> list[FailedTask]:
+        """The failed rows of a batch, in no order."""
+        parameters = queue, batch, submitted_by, MOST_FAILED_OF_BATCH, MOST_OF_BATCH
+        return await self.all("failed_of_batch", lambda row: FailedTask(*row), *parameters)
+
+    async def _owners_of(self, wanted: Wanted) -> list[tuple[str, str]] | None:
+        """(queue, submitter) of the batch that is asked for; None: none is, or both are given."""
+        if wanted.batch is None or has_owner(wanted):
+            return None
+        return await self.owners(wanted.queue, wanted.submitted_by, wanted.batch)
+
+    async def _few(self, name: str, *parameters: Any) -> list[int] | None:
+        """The ids that a query finds; None: they are too many, or it takes too long."""
+        try:
+            async with self._connection.transaction():  # a savepoint: the snapshot outlives a query that was stopped
+                await self._connection.fetch(query("statement_timeout"), str(FEW_MILLISECONDS))
+                found = await self.all(name, lambda row: int(row["id"]), *parameters, MOST_FEW + 1)
+                await self._connection.fetch(query("statement_timeout"), SESSION["statement_timeout"])
+        except asyncpg.QueryCanceledError:
+            return None
+        return found if len(found) <= MOST_FEW else None
+
+    async def _among(self, wanted: Wanted, labels: str | None, ids: Sequence[int]) -> Found:
+        before = LARGEST_ID if wanted.after is None else wanted.after
+        newest = heapq.nlargest(MOST_FEW + 1, (id_ for id_ in ids if id_ < before))
+        found = await self._matching("matching_among", wanted, labels, newest[:MOST_FEW])
+        return Found(found.ids, found.matching, newest[MOST_FEW - 1] if len(newest) > MOST_FEW else None)
+
+    async def _matching(self, name: str, wanted: Wanted, labels: str | None, looked_at: int | Sequence[int]) -> Found:
+        before = LARGEST_ID if wanted.after is None else wanted.after
+        filters = wanted.queue, wanted.status, wanted.submitted_by, wanted.batch, labels, wanted.template
+        row = await self._connection.fetchrow(query(name), before, *filters, MOST_MATCHING + 1, wanted.limit, looked_at)
+        assert row is not None
+        return Found(*row)
+
+
+def has_owner(wanted: Wanted) -> bool:
+    """Whether one batch is asked for: two submitters, or two queues, may use the same name."""
+    return None not in (wanted.batch, wanted.queue, wanted.submitted_by)

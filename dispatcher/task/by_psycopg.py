@@ -1,0 +1,69 @@
+"""A call through psycopg 3. It tells faults of a connection by their words alone, so an unknown one counts as away."""
+
+import contextlib
+import os
+import re
+import socket
+import threading
+from collections.abc import Sequence
+from typing import Any, Final
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from dispatcher.task.contract import URL, DatabaseFault, WrongEnvironment
+
+REFUSED: Final = re.compile(
+    r"authentication failed|no pg_hba.conf entry|does not exist|permission denied|not permitted"
+)
+
+
+def ask(url: str, statement: str, parameters: Sequence[object]) -> tuple[Any, ...] | None:
+    """The first row of the answer."""
+    try:
+        # A twin of the socket has a number of its own, which no other socket gets meanwhile.
+        with connect(url) as connection, socket.socket(fileno=os.dup(connection.fileno())) as twin:
+            alarm = threading.Timer(10, cut, [twin])  # the driver itself would wait for ever
+            alarm.daemon = True
+            alarm.start()
+            try:
+                return connection.execute(re.sub(r"\$\d+", "%s", statement).encode(), parameters).fetchone()
+            finally:
+                alarm.cancel()
+    except (OSError, psycopg.Error) as fault:
+        state = getattr(fault, "sqlstate", None)
+        raise DatabaseFault(fault, state or ("28000" if REFUSED.search(str(fault)) else None)) from fault
+
+
+def cut(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # it is closed by now
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+def connect(url: str) -> psycopg.Connection[tuple[Any, ...]]:
+    with contextlib.suppress(psycopg.ProgrammingError):  # its message may contain the password
+        given = conninfo_to_dict(url)
+        options = str(given.get("options", ""))
+        if "@" in str(given.get("host", "")) or re.search(r"[^\d,]", str(given.get("port", ""))):
+            raise psycopg.ProgrammingError  # these are parts of a password
+        try:
+            return connect_with(url, f"{options} -c search_path=pg_catalog,pg_temp")
+        except psycopg.OperationalError as fault:
+            if "startup parameter" in str(fault):  # this pooler refuses settings
+                return connect_with(url, options)  # our statements name the schema of each object
+            if "connection is bad: invalid" not in str(fault):
+                raise
+    raise WrongEnvironment(f"TASK_DATABASE_URL cannot be read: {URL}")
+
+
+def connect_with(url: str, options: str) -> psycopg.Connection[tuple[Any, ...]]:
+    return psycopg.connect(
+        url,
+        autocommit=True,
+        prepare_threshold=None,  # one statement, perhaps through a pooler
+        connect_timeout=5,
+        options=options,
+        application_name="dispatcher/task",
+        target_session_attrs="primary",
+        client_encoding="utf8",
+    )

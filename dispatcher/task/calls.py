@@ -1,0 +1,90 @@
+"""The three calls of a container. Each opens a connection of its own, in a thread that waits for nothing else."""
+
+import asyncio
+import contextlib
+import os
+import random
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from dispatcher.task.contract import DatabaseFault
+
+try:
+    from dispatcher.task.by_asyncpg import ask
+except ImportError:
+    try:
+        from dispatcher.task.by_psycopg import ask
+    except ImportError as fault:
+        raise ImportError("dispatcher.task needs asyncpg or psycopg 3: install one of them") from fault
+
+T = TypeVar("T")
+LONGEST_PAUSE_SECONDS: Final = 10
+HEARD_SECONDS: Final = 0.5
+SQL: Final = Path(__file__).parents[1] / "sql" / "exec"
+
+
+def call(url: str, name: str, *parameters: object) -> tuple[Any, ...] | None:
+    """The first row of the answer. DatabaseFault, WrongEnvironment: there is none."""
+    _, _, statement = (SQL / f"{name}.sql").read_text(encoding="utf-8").partition("\n")  # the first line is a comment
+    return ask(url, statement, parameters)
+
+
+def ask_until(
+    deadline: float, over: threading.Event, url: str, name: str, *parameters: object
+) -> tuple[Any, ...] | None:
+    """Repeats the call, with growing pauses, until there is an answer, the deadline has passed, or all is over."""
+    pause = 0.2
+    while True:
+        try:
+            return call(url, name, *parameters)
+        except DatabaseFault as fault:
+            if not fault.is_away or time.monotonic() >= deadline or over.is_set():
+                raise
+            say(f"task_{name}: {fault}; asked again")
+        over.wait(pause * random.uniform(0.5, 1))  # noqa: S311  # spreads a thousand tasks, keeps no secret
+        pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+
+def in_thread(work: Callable[[], T]) -> Future[T]:
+    """The work in a new thread, which does not keep the process alive."""
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()  # whoever gives up waiting must not cancel what is under way
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as fault:  # noqa: BLE001  # the one who waits for it gets it
+            future.set_exception(fault)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future
+
+
+async def settled(future: Future[T]) -> T:
+    """Waits for the end of the work also when the waiting task is cancelled. Passes the cancellation on then."""
+    waiting, cancelled = asyncio.wrap_future(future), None
+    while not waiting.done():
+        try:
+            await asyncio.wait([waiting])
+        except asyncio.CancelledError as fault:
+            cancelled = fault
+    if cancelled is not None:
+        raise cancelled
+    return waiting.result()
+
+
+def say(words: str) -> None:
+    """Writes one line to stderr. A stderr that is not read must not stop heartbeats."""
+    line = f"dispatcher.task: {words}\n".encode(errors="backslashreplace")
+    writer = threading.Thread(target=write_line, args=[line], daemon=True)
+    writer.start()
+    writer.join(HEARD_SECONDS)
+
+
+def write_line(line: bytes) -> None:
+    with contextlib.suppress(OSError):  # stderr is closed
+        os.write(2, line)

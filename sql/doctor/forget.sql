@@ -1,0 +1,2 @@
+-- Forgets the prepared statement.
+DEALLOCATE doctor_looks_at

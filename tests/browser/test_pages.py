@@ -1,0 +1,88 @@
+"""Every page of the dashboard, in a real browser, in a world in which almost every reason is alive."""
+
+import re
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.async_api import Browser, Page
+
+from dispatcher.dashboard.addresses import ADDRESSES
+from tests.browser.looks import DARK, LIGHT, LOOKS, Look
+from tests.browser.measuring import barriers, beyond_the_screen, shifts
+from tests.browser.pages import PAGES
+from tests.browser.showing import screenshot, shown
+from tests.browser.texts import LITERAL, MARK, OVERRIDE
+from tests.browser.world import World
+
+MOST_BYTES = 100_000
+ISOLATED = """
+sign => {
+    const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), found = [];
+    while (texts.nextNode()) {
+        const one = texts.currentNode, style = getComputedStyle(one.parentElement).unicodeBidi;
+        if (one.data.includes(sign) && !['isolate', 'isolate-override', 'plaintext'].includes(style))
+            found.push(`${one.parentElement.tagName} ${style}: ${one.data.trim().slice(0, 80)}`);
+    }
+    return found;
+}
+"""
+each_page = pytest.mark.parametrize("name", PAGES)
+each_look = pytest.mark.parametrize("look", LOOKS, ids=lambda look: look.name)
+
+
+def test_every_page_is_looked_at() -> None:
+    paths = {urlsplit(path).path for path in PAGES.values()}
+    served = {address.page: re.compile(re.sub(r"\{\w+\}", "[^/]+", address.page)) for address in ADDRESSES.values()}
+    assert [page for page, form in served.items() if page and not any(form.fullmatch(path) for path in paths)] == []
+
+
+@each_look
+@each_page
+async def test_page_is_whole_and_fits_the_screen(browser: Browser, world: World, name: str, look: Look) -> None:
+    async with shown(browser, world.address(name), look) as (page, visit):
+        assert await page.title()
+        assert await page.locator("h1").count() == 1
+        assert (await page.locator("h1").inner_text()).strip()
+        assert await beyond_the_screen(page) == []
+        assert await visit.size() < MOST_BYTES
+        await screenshot(page, f"{name.replace(' ', '-')}-{look.name}")
+
+
+@pytest.mark.parametrize("look", [LIGHT, DARK], ids=lambda look: look.name)
+@each_page
+async def test_page_has_no_barriers(browser: Browser, world: World, axe: str, name: str, look: Look) -> None:
+    async with shown(browser, world.address(name), look) as (page, _):
+        assert await barriers(page, axe) == []
+
+
+@each_page
+async def test_nothing_of_a_page_moves_while_it_is_loaded(browser: Browser, world: World, name: str) -> None:
+    async with shown(browser, world.address(name)) as (page, _):
+        assert await shifts(page) == []
+
+
+@each_look
+@each_page
+async def test_hostile_text_is_shown_as_text(browser: Browser, world: World, name: str, look: Look) -> None:
+    async with shown(browser, world.address(name), look) as (page, _):
+        assert await made_of_text(page) == []
+        assert await page.evaluate(ISOLATED, OVERRIDE) == []
+
+
+async def test_hostile_text_is_on_the_pages(browser: Browser, world: World) -> None:
+    """So that the test above has something to find."""
+    seen = ""
+    for name in PAGES:
+        async with shown(browser, world.address(name)) as (page, _):
+            seen += await page.locator("main").inner_text()
+    assert [text for text in (*LITERAL, OVERRIDE) if text not in seen] == []
+
+
+async def made_of_text(page: Page) -> list[str]:
+    """Elements and effects that only hostile text can have made."""
+    elements: list[str] = await page.evaluate(
+        "mark => [...document.querySelectorAll(`[${mark}], [onmouseover], [onerror], img[src='x']`)]"
+        ".map(one => one.outerHTML.slice(0, 200))",
+        MARK,
+    )
+    return elements + ["a script ran"] * bool(await page.evaluate("'hostile' in window"))

@@ -1,0 +1,155 @@
+"""What a page does with scripts: keys, refresh, sorted tables, and the way back."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from playwright.async_api import Browser, Locator, Page, expect
+
+from tests.browser.showing import Visit, shown
+from tests.browser.world import World
+from tests.controlplane.waiting import wait_for
+
+LONG_MILLISECONDS = 40_000
+"""Longer than the longest pause between two refreshes."""
+TABLES = {"overview": 2, "tasks": 2}
+"""Pages with tables that can be sorted, and so many rows at least."""
+
+
+@asynccontextmanager
+async def with_a_clock(browser: Browser, address: str) -> AsyncIterator[tuple[Page, Visit]]:
+    """A page whose clock stands still until the test moves it."""
+    async with shown(browser, address) as (page, visit):
+        await page.clock.install(time=0)
+        await page.clock.pause_at(1000)
+        await page.reload()
+        yield page, visit
+
+
+async def refreshes(page: Page, visit: Visit) -> None:
+    """Lets time pass until the page has asked for itself once more."""
+    before = len(visit.answers)
+
+    async def has_asked() -> bool:
+        await page.clock.fast_forward(LONG_MILLISECONDS)
+        return len(visit.answers) > before
+
+    await wait_for(has_asked, f"{page.url} asks again", 20)
+
+
+async def test_slash_goes_to_the_search(browser: Browser, world: World) -> None:
+    async with shown(browser, f"{world.origin}/") as (page, _):
+        await page.keyboard.press("/")
+        await expect(page.locator("#search")).to_be_focused()
+        assert await page.locator("#search").input_value() == ""
+        await page.keyboard.type("4?2/")
+        assert await page.locator("#search").input_value() == "4?2/", "keys are letters where somebody types"
+        await expect(page.locator("dialog#keys")).to_be_hidden()
+
+
+async def test_question_mark_opens_the_list_of_keys(browser: Browser, world: World) -> None:
+    async with shown(browser, f"{world.origin}/") as (page, _):
+        keys = page.locator("dialog#keys")
+        await expect(keys).to_be_hidden()
+        await page.keyboard.press("?")
+        await expect(keys).to_be_visible()
+        await page.keyboard.press("Escape")
+        await expect(keys).to_be_hidden()
+
+
+async def test_pages_are_reached_by_their_keys(browser: Browser, world: World) -> None:
+    async with shown(browser, f"{world.origin}/") as (page, _):
+        await page.keyboard.press("g")
+        await page.keyboard.press("t")
+        await page.wait_for_url(f"{world.origin}/tasks")
+        await page.keyboard.press("g")
+        await page.keyboard.press("o")
+        await page.wait_for_url(f"{world.origin}/")
+
+
+async def test_pause_stops_the_refresh_until_it_is_pressed_again(browser: Browser, world: World) -> None:
+    async with with_a_clock(browser, f"{world.origin}/") as (page, visit):
+        pause = page.locator("#pause")
+        await refreshes(page, visit)
+        await expect(pause).to_have_attribute("aria-pressed", "false")
+        await pause.click()
+        await expect(pause).to_have_attribute("aria-pressed", "true")
+        before = len(visit.answers)
+        for _ in range(5):
+            await page.clock.fast_forward(LONG_MILLISECONDS)
+        assert len(visit.answers) == before
+        await page.keyboard.press("p")
+        await expect(pause).to_have_attribute("aria-pressed", "false")
+        await refreshes(page, visit)
+
+
+async def test_refresh_shows_what_is_new(browser: Browser, world: World) -> None:
+    async with with_a_clock(browser, f"{world.origin}/tasks") as (page, visit):
+        new = await world.place.database.insert_task("team_b", queue="narrow")
+        row = page.locator("main").get_by_role("link", name=str(new), exact=True)
+        await expect(row).to_have_count(0)
+        await refreshes(page, visit)
+        await expect(row).to_have_count(1)
+
+
+@pytest.mark.parametrize(("name", "least"), TABLES.items())
+async def test_header_sorts_its_table_both_ways(browser: Browser, world: World, name: str, least: int) -> None:
+    async with shown(browser, world.address(name)) as (page, _):
+        await page.locator("#pause").click()  # a refresh would tell other times
+        table = page.locator("main table").first
+        heads = table.locator("th[aria-sort]")
+        for column in range(await heads.count()):
+            head = heads.nth(column)
+            await head.locator("button").click()
+            await expect(head).to_have_attribute("aria-sort", "ascending")
+            assert await table.locator("th[aria-sort]:not([aria-sort=none])").count() == 1
+            rising = await texts(table, column)
+            await head.locator("button").click()
+            await expect(head).to_have_attribute("aria-sort", "descending")
+            assert await texts(table, column) == rising[::-1]
+            assert len(rising) >= least
+        assert await heads.count() > 1
+
+
+async def test_numbers_are_sorted_as_numbers(browser: Browser, world: World) -> None:
+    async with with_a_clock(browser, f"{world.origin}/tasks") as (page, _):
+        table = page.locator("main table").first
+        await table.locator("th[aria-sort] button").first.click()
+        ids = [int(text) for text in await texts(table, 0)]
+        assert ids == sorted(ids)
+        assert len(ids) > 10
+
+
+async def test_refresh_keeps_the_order_of_a_table(browser: Browser, world: World) -> None:
+    async with with_a_clock(browser, f"{world.origin}/tasks") as (page, visit):
+        table, head = page.locator("main table").first, page.locator("main th[aria-sort]").first
+        await head.locator("button").click()
+        await world.place.database.insert_task("team_b", queue="narrow")
+        rows = len(await texts(table, 0))
+        await refreshes(page, visit)
+        await expect(table.locator("tbody tr")).to_have_count(rows + 1)
+        await expect(head).to_have_attribute("aria-sort", "ascending")
+        ids = [int(text) for text in await texts(table, 0)]
+        assert ids == sorted(ids)
+
+
+async def test_way_back_keeps_the_filter(browser: Browser, world: World) -> None:
+    async with shown(browser, f"{world.origin}/tasks") as (page, _):
+        queue = page.locator("main form [name=queue]")
+        await queue.fill("quiet")
+        await queue.press("Enter")
+        await page.wait_for_url("**/tasks?*queue=quiet*")
+        await expect(page.locator("main tbody tr")).to_have_count(1)
+        await page.locator("nav a").first.click()
+        await page.wait_for_url(f"{world.origin}/")
+        await page.go_back()
+        await expect(queue).to_have_value("quiet")
+        await expect(page.locator("main tbody tr")).to_have_count(1)
+
+
+async def texts(table: Locator, column: int) -> list[str]:
+    """What the cells of a column show, from the top."""
+    found: list[str] = await table.evaluate(
+        "(table, column) => [...table.tBodies[0].rows].map(row => row.cells[column].innerText.trim())", column
+    )
+    return found

@@ -1,0 +1,256 @@
+"""The chart without a cluster: what helm says of it and of wrong values, and what it makes of right ones."""
+
+import json
+import re
+
+import pytest
+import yaml
+
+from docs.make_rendered import made
+from tests.controlplane.api import Json
+from tests.deployed import CHART, RENDERED, VARIANTS, helm, pod_templates, rendered
+
+SCRAPE = "prometheus.io/scrape"
+OF_POD = {"namespace", "pod", "container"}
+"""Labels that the Prometheus operator sets on each target of a PodMonitor, before its relabelings."""
+RULES = yaml.safe_load((CHART / "files" / "rules.yaml").read_text(encoding="utf-8"))
+CIDRS = {"databaseCidr": "10.1.0.0/16", "apiServerCidr": "10.2.0.10/32"}
+
+
+def refusal(**values: object) -> str:
+    done = helm("template", "dispatcher", CHART, "--values", "-", stdin=json.dumps(values))
+    assert done.returncode == 1
+    return done.stderr
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_helm_finds_no_fault_with_the_chart(variant: str) -> None:
+    done = helm("lint", "--strict", "--quiet", CHART, "--values", RENDERED / "values" / f"{variant}.yaml")
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_rendered_files_are_what_helm_makes(variant: str) -> None:
+    text = (RENDERED / f"{variant}.yaml").read_text(encoding="utf-8")
+    assert text == made(variant), "run `make docs`"
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"replica": 2}, "replica is not a value of this chart; the nearest name is replicas"),
+        ({"settings": {"MAX_JOB": 1}}, "settings.MAX_JOB is not a value of this chart; the nearest name is MAX_JOBS"),
+        ({"settings": {"max_jobs": 1}}, "the nearest name is MAX_JOBS"),
+        ({"run": {"resource": {}}}, "run.resource is not a value of this chart; the nearest name is resources"),
+        ({"policy": {"configmaps": []}}, "the nearest name is configMaps"),
+        ({"queues": [{"name": "a"}, {"name": "b", "max_job": 1}]}, "queues.max_job is not a value of this chart"),
+    ],
+    ids=str,
+)
+def test_unknown_name_is_refused_with_the_nearest_one(values: Json, told: str) -> None:
+    assert told in refusal(**values)
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"replicas": "two"}, "at '/replicas': got string, want integer"),
+        ({"replicas": 0}, "at '/replicas': minimum: got 0, want 1"),
+        ({"installation": "Big"}, "at '/installation': 'Big' does not match"),
+        ({"installation": "seventeen-letters"}, "at '/installation': maxLength"),
+        ({"image": {"digest": "latest"}}, "at '/image/digest'"),
+        ({"janitor": {"enabled": "yes"}}, "at '/janitor/enabled': got string, want boolean"),
+        ({"settings": {"MAX_JOBS": [1]}}, "at '/settings/MAX_JOBS': got array"),
+        ({"templates": {"gpu": {}}}, "templates.gpu is not the name of a file: it is NAME.yaml"),
+        ({"queues": [{"name": "Big"}]}, "at '/queues/0/name': 'Big' does not match"),
+        ({"queues": [{"name": "a", "weight": 0}]}, "at '/queues/0/weight': minimum"),
+        ({"queues": [{"weight": 1}]}, "at '/queues/0': missing property 'name'"),
+        ({"policy": {"hostPathPrefixes": ["cache"]}}, "at '/policy/hostPathPrefixes/0'"),
+        ({"networkPolicy": {"databaseCidr": "db"}}, "at '/networkPolicy/databaseCidr'"),
+        ({"settings": None}, "settings has no value: give it one, or remove the name"),
+        ({"queues": None}, "queues has no value"),
+        ({"janitor": None}, "janitor has no value"),
+        ({"policy": {"secrets": None}}, "policy.secrets has no value"),
+        ({"run": {"nodeSelector": None}}, "run.nodeSelector has no value"),
+    ],
+    ids=str,
+)
+def test_mistyped_value_is_refused_with_its_place(values: Json, told: str) -> None:
+    assert told in refusal(**values)
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"settings": {"NAMESPACE": "x"}}, "settings.NAMESPACE cannot be set here: the value jobsNamespace sets it"),
+        ({"settings": {"DATABASE_URL": "x"}}, "the value secrets.database sets it"),
+        ({"settings": {"CHECK_ROOM": True}, "clusterRights": False}, "the value clusterRights sets it"),
+        ({"settings": {"SCHEDULER_NAME": "x"}, "scheduler": {"enabled": True}}, "the value scheduler.enabled sets it"),
+        ({"scheduler": {"enabled": True}, "clusterRights": False}, "scheduler.enabled needs clusterRights"),
+    ],
+    ids=str,
+)
+def test_values_that_exclude_each_other_are_refused(values: Json, told: str) -> None:
+    assert told in refusal(**values)
+
+
+def test_old_kubernetes_is_refused() -> None:
+    done = helm("template", "dispatcher", CHART, "--kube-version", "1.30.9")
+    assert done.returncode == 1
+    assert "requires kubeVersion: >=1.31" in done.stderr
+
+
+def test_numbers_of_settings_are_written_as_they_are_read() -> None:
+    settings = {"MAX_JOBS": 1_000_000, "LEASE_SECONDS": 7.5, "CHECK_ROOM": True, "NODE_SELECTOR": "a=b"}
+    (found,) = [one["data"] for one in rendered(settings=settings) if one["metadata"]["name"] == "dispatcher-settings"]
+    written = {name: found[f"DISPATCHER_{name}"] for name in settings}
+    assert written == {"MAX_JOBS": "1000000", "LEASE_SECONDS": "7.5", "CHECK_ROOM": "true", "NODE_SELECTOR": "a=b"}
+
+
+def test_replicas_stand_on_different_nodes_where_there_are_some() -> None:
+    """Replicas on one node end together. A cluster of one node runs them all the same."""
+    for command in ("run", "extender"):
+        template = pod_templates(rendered("everything"))[command]
+        (spread,) = template["spec"]["topologySpreadConstraints"]
+        assert (spread["topologyKey"], spread["maxSkew"]) == ("kubernetes.io/hostname", 1)
+        assert spread["whenUnsatisfiable"] == "ScheduleAnyway"
+        assert spread["labelSelector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+
+
+def test_a_drain_takes_one_replica_at_a_time() -> None:
+    objects = rendered("everything")
+    budgets = [one["spec"] for one in objects if one["kind"] == "PodDisruptionBudget"]
+    deployed = [one["spec"] for one in objects if one["kind"] == "Deployment" and one["spec"]["replicas"] > 1]
+    assert len(budgets) == len(deployed) == 2
+    for budget in budgets:
+        (hit,) = [
+            one
+            for one in deployed
+            if budget["selector"]["matchLabels"].items() <= one["template"]["metadata"]["labels"].items()
+        ]
+        assert (budget.get("maxUnavailable"), budget.get("minAvailable")) == (1, None)
+        assert hit["replicas"] == 2
+
+
+def test_every_server_has_its_probes_on_a_port_of_its_own() -> None:
+    for template in pod_templates(rendered("everything")).values():
+        for container in template["spec"]["containers"]:
+            probes = [container[kind] for kind in ("livenessProbe", "readinessProbe") if kind in container]
+            ports = {port.get("name"): port["containerPort"] for port in container.get("ports", ())}
+            asked = [probe["httpGet"]["port"] for probe in probes]
+            assert [port for port in asked if port not in ports and port not in ports.values()] == []
+            expected = {"migrate": 0, "kube-scheduler": 1}  # the extender beside it says whether both can work
+            assert len(probes) == expected.get(container["name"], 2), container["name"]
+
+
+def policies(**values: object) -> dict[str, Json]:
+    return {one["metadata"]["name"]: one["spec"] for one in rendered(only="network", networkPolicy=values)}
+
+
+def test_networks_are_closed_with_both_addresses_alone() -> None:
+    assert policies()["dispatcher"]["policyTypes"] == ["Ingress"]
+    assert policies(databaseCidr=CIDRS["databaseCidr"])["dispatcher"]["policyTypes"] == ["Ingress"]
+    more = {"to": [{"ipBlock": {"cidr": "10.3.0.1/32"}}]}
+    closed = policies(**CIDRS, egress=[more])["dispatcher"]
+    assert closed["policyTypes"] == ["Ingress", "Egress"]
+    assert "ingress" not in closed, "nothing comes in"
+    names, *networks, last = closed["egress"]
+    assert [port["port"] for port in names["ports"]] == [53, 53]
+    assert [one["to"] for one in networks] == [[{"ipBlock": {"cidr": cidr}}] for cidr in CIDRS.values()]
+    assert last == more
+
+
+def test_metrics_are_open_to_the_named_sources_alone() -> None:
+    source = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+    (rule,) = policies(**{"from": [source]})["dispatcher-http"]["ingress"]
+    assert rule == {"ports": [{"port": 8080, "protocol": "TCP"}], "from": [source]}
+
+
+def test_every_pod_is_locked_down() -> None:
+    """Read-only root, no capability, RuntimeDefault, a user other than root, and a token only where it is used."""
+    templates = pod_templates(rendered("everything"))
+    assert templates.keys() == {"run", "janitor", "migrate", "extender"}
+    for command, template in templates.items():
+        spec = template["spec"]
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert spec["automountServiceAccountToken"] is (command != "migrate")
+        for container in spec["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
+            }  # fmt: skip
+            assert container["resources"]["requests"].keys() == {"cpu", "memory"}
+
+
+def test_prometheus_is_told_once_where_to_ask() -> None:
+    def annotated(variant: str) -> set[str]:
+        templates = pod_templates(rendered(variant))
+        return {name for name, one in templates.items() if SCRAPE in one["metadata"].get("annotations", {})}
+
+    monitors = [one for one in rendered("everything") if one["kind"] == "PodMonitor"]
+    assert (annotated("default"), annotated("everything"), len(monitors)) == ({"run", "janitor"}, set(), 1)
+
+
+def monitor(installation: str = "dispatcher") -> Json:
+    objects = rendered("everything", only="monitoring", installation=installation)
+    (found,) = [one for one in objects if one["kind"] == "PodMonitor"]
+    return found
+
+
+def selects(selector: Json, labels: Json) -> bool:
+    for expression in selector["matchExpressions"]:
+        assert expression["operator"] == "NotIn"
+        if labels.get(expression["key"]) in expression["values"]:
+            return False
+    return bool(selector["matchLabels"].items() <= labels.items())
+
+
+def test_pod_monitor_selects_every_server_and_asks_a_port_that_it_has() -> None:
+    spec = monitor()["spec"]
+    (endpoint,) = spec["podMetricsEndpoints"]
+    templates = pod_templates(rendered("everything"))
+    selected = {name: one for name, one in templates.items() if selects(spec["selector"], one["metadata"]["labels"])}
+    assert selected.keys() == {"run", "janitor", "extender"}
+    for template in selected.values():
+        ports = [port["name"] for one in template["spec"]["containers"] for port in one.get("ports", ())]
+        assert ports.count(endpoint["port"]) == 1
+
+
+def test_pod_monitor_gives_each_series_the_labels_by_which_the_rules_group() -> None:
+    """The operator's label is right because the PodMonitor selects Pods of its own namespace alone."""
+    made = monitor(installation="other")
+    (endpoint,) = made["spec"]["podMetricsEndpoints"]
+    given = {one["targetLabel"]: one["replacement"] for one in endpoint["relabelings"]}
+    assert given == {"installation": "other"}
+    assert (made["metadata"]["namespace"], "namespaceSelector" in made["spec"]) == ("dispatcher", False)
+    assert not {"honorLabels", "metricRelabelings"} & endpoint.keys()
+    expressions = [rule["expr"] for group in RULES["groups"] for rule in group["rules"]]
+    grouped = set(re.findall(r"by \(([\w]+, [\w]+)\b", "\n".join(expressions)))
+    assert grouped == {"namespace, installation"}
+    assert set(grouped.pop().split(", ")) <= OF_POD | given.keys()
+
+
+def test_prometheus_rule_is_the_shipped_file_of_rules() -> None:
+    (found,) = [one for one in rendered("everything", only="monitoring") if one["kind"] == "PrometheusRule"]
+    assert found["spec"] == RULES
+
+
+def test_values_of_a_program_reach_its_pod() -> None:
+    own: Json = {
+        "nodeSelector": {"pool": "system"},
+        "tolerations": [{"key": "x", "operator": "Exists"}],
+        "priorityClassName": "system-cluster-critical",
+        "podAnnotations": {"team": "platform"},
+        "extraEnv": [{"name": "S3_ENDPOINT", "value": "https://s3.example"}],
+        "resources": {"requests": {"cpu": "1", "memory": "1Gi"}},
+    }
+    for program, command in {"run": "run", "janitor": "janitor", "migrate": "migrate", "scheduler": "extender"}.items():
+        values: Json = {"imagePullSecrets": ["login"], program: own}
+        template = pod_templates(rendered("everything", **values))[command]
+        spec = template["spec"]
+        for name in ("nodeSelector", "tolerations", "priorityClassName"):
+            assert spec[name] == own[name]
+        assert spec["imagePullSecrets"] == [{"name": "login"}]
+        assert template["metadata"]["annotations"]["team"] == "platform"
+        assert spec["containers"][0]["resources"]["requests"] == own["resources"]["requests"]
+        assert own["extraEnv"][0] in spec["containers"][0]["env"]

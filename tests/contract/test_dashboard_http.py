@@ -1,0 +1,164 @@
+"""The dashboard's HTTP server: what it answers to whom. No cycle has ended, so there is nothing to show."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+from yarl import URL
+
+from dispatcher.dashboard.answers import Answers, Sources
+from dispatcher.dashboard.asking import Asking
+from dispatcher.dashboard.estimates import Estimates
+from dispatcher.dashboard.overview import Overview
+from dispatcher.dashboard.pages import Pages
+from dispatcher.dashboard.server import ANSWER_SECONDS, MOST_AT_ONCE, MOST_CONNECTIONS, Dashboard, serve
+from dispatcher.explain.status import Installation
+from dispatcher.model.errors import DatabaseAway
+from dispatcher.runtime.listening import BoundedRunner
+from tests.controlplane.processes import free_ports
+
+NAMED = Installation("dispatcher", "1", "jobs", "me")
+
+
+def no_rows() -> AbstractAsyncContextManager[object]:
+    raise DatabaseAway("the database does not answer")
+
+
+class Server:
+    """The server at a port of this machine."""
+
+    def __init__(self, port: int, runner: BoundedRunner) -> None:
+        self.port = port
+        self._runner = runner
+
+    @property
+    def open_connections(self) -> int:
+        (server,) = self._runner.server.args
+        return len(server.connections)
+
+    async def ask(self, path: str, method: str = "GET", **headers: str) -> tuple[int, Mapping[str, str], str]:
+        """The path is sent as it is written."""
+        url = URL(f"http://127.0.0.1:{self.port}{path}", encoded=True)
+        async with aiohttp.ClientSession() as session, session.request(method, url, headers=headers) as answer:
+            return answer.status, answer.headers, await answer.text()
+
+
+@asynccontextmanager
+async def serving(rows: Any, answer_seconds: float = ANSWER_SECONDS) -> AsyncIterator[Server]:
+    """The server. `rows`: opens what stands for the database."""
+    (port,) = free_ports(1)
+    asking = Asking(rows, lambda: None, "jobs", Estimates(rows))
+    sources = Sources(asking, Overview(NAMED, rows, dict, lambda: True), *[None] * 4)  # type: ignore[arg-type]  # no page asks for them
+    dashboard = Dashboard(Answers(sources), Pages(NAMED, ""), answer_seconds=answer_seconds)
+    running = await serve(dashboard, f"127.0.0.1:{port}", ())
+    try:
+        yield Server(port, running)
+    finally:
+        await running.cleanup()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def server() -> AsyncIterator[Server]:
+    async with serving(no_rows) as made:
+        yield made
+
+
+SECURED = {
+    "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}  # fmt: skip
+
+
+@pytest.mark.fault(62)
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/", 503), ("HEAD", "/", 503), ("GET", "/tasks?queue=&status=waiting", 503),
+        ("GET", "/tasks?status=odd", 400),
+        ("POST", "/", 405), ("PUT", "/tasks", 405), ("DELETE", "/api/v1/status", 405), ("OPTIONS", "/", 405),
+        ("GET", "/nowhere", 404), ("GET", "/static/page.css", 200), ("GET", "/api/v1/openapi.json", 200),
+        ("GET", "/static/../server.py", 404),
+        ("GET", "/static/..%2fserver.py", 404), ("GET", "/static/%2e%2e/templates/layout.html", 404),
+        ("GET", "/static//etc/passwd", 404), ("GET", "/static/layout.html", 404), ("GET", "/static/page.css%00", 404),
+        ("GET", "//evil.example/", 404), ("GET", "/api/v1/../../etc", 404), ("GET", "/tasks?after=%ff%fe", 400),
+    ],
+)  # fmt: skip
+async def test_every_answer_has_the_headers_that_protect_a_browser(
+    server: Server, method: str, path: str, status: int
+) -> None:
+    told, headers, _ = await server.ask(path, method)
+    assert (path, told) == (path, status)
+    assert SECURED.items() <= headers.items()
+    assert "default-src 'none'" in headers["Content-Security-Policy"]
+    assert "unsafe" not in headers["Content-Security-Policy"]
+    assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
+
+
+async def test_page_tells_how_long_it_took(server: Server) -> None:
+    _, headers, _ = await server.ask("/")
+    assert re.fullmatch(r"read;dur=[0-9.]+, write;dur=[0-9.]+", headers["Server-Timing"])
+    assert headers["Cache-Control"] == "no-store"
+
+
+@pytest.mark.fault(62)
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "", "localhost@evil.example"])
+async def test_name_of_another_host_gets_no_page(server: Server, host: str) -> None:
+    """A web page can let its own name point to this machine."""
+    for path in ("/", "/api/v1/status", "/static/page.js"):
+        status, _, text = await server.ask(path, Host=host)
+        assert (status, "dispatcher" in text) == (403, False)
+
+
+@pytest.mark.fault(62)
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET / HTTP/1.1\r\nHost: x\r\n", b"GET /static/page.css HTTP/1.1\r\nHost: localhost\r\n\r\n"]
+)
+async def test_very_many_connections_take_no_place_from_a_new_one(server: Server, sent: bytes) -> None:
+    """They send nothing, or half a request, or do not read their answer."""
+    lines = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(MOST_CONNECTIONS + 100)]
+    try:
+        for _, writer in lines:
+            writer.write(sent)
+        assert (await server.ask("/static/page.js"))[0] == 200
+        for reader, _ in lines[:100]:
+            with suppress(ConnectionError):
+                await asyncio.wait_for(reader.read(), 10)  # the oldest are closed
+        assert server.open_connections <= MOST_CONNECTIONS
+    finally:
+        for _, writer in lines:
+            writer.close()
+
+
+@pytest.mark.fault(62)
+async def test_database_that_never_answers_keeps_no_request_waiting_and_leaves_a_place_for_the_next_one() -> None:
+    """Sixteen are answered at once. The others wait for a place, and are refused."""
+    waiting = Silent()
+    async with serving(waiting.opened, answer_seconds=0.5) as server:
+        outcomes = [one[0] for one in await asyncio.gather(*(server.ask("/api/v1/tasks") for _ in range(60)))]
+        assert {*outcomes} <= {503, 429}
+        assert outcomes.count(503) >= MOST_AT_ONCE
+        assert waiting.most <= MOST_AT_ONCE
+        assert waiting.now == 0, "nobody waits for the database any more"
+        assert (await server.ask("/static/page.css"))[0] == 200
+
+
+class Silent:
+    """A database that never answers. `now`, `most`: how many wait for it, and waited at the same time."""
+
+    def __init__(self) -> None:
+        self.now = self.most = 0
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[object]:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        try:
+            await asyncio.Event().wait()
+            yield None
+        finally:
+            self.now -= 1

@@ -1,0 +1,217 @@
+"""The chart by helm on the real API server: install, upgrade, uninstall, and what goes wrong on the way."""
+
+import asyncio
+import shlex
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.contract.helming import Helm
+from tests.controlplane.api import Json
+from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.operator_kinds import operator_kinds
+from tests.deployed import rendered
+from tests.pages import INSTALL, find_block, read_page
+
+TAKES = "--take-ownership"
+KIND = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/nodereservations.dispatcher.internal"
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def jobs(control_plane: ControlPlane) -> str:
+    """The namespace of Jobs."""
+    return await control_plane.create_namespace()
+
+
+@asynccontextmanager
+async def a_release(plane: ControlPlane, folder: Path, namespace: str) -> AsyncIterator[Helm]:
+    made = Helm(plane, folder, namespace)
+    yield made
+    await made("uninstall", "dispatcher", "--ignore-not-found")
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def helm(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> AsyncIterator[Helm]:
+    async with a_release(control_plane, tmp_path, namespace) as made:
+        yield made
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def shared_reservations(control_plane: ControlPlane) -> AsyncIterator[None]:
+    """The kind and its cluster roles are there, without helm. They are there again afterwards, for other tests."""
+    kind = rendered("everything", only="reservations")
+    await control_plane.apply(kind, namespace="default")
+    yield
+    await control_plane.apply(kind, namespace="default")
+
+
+async def installed(helm: Helm, variant: str = "default", **values: object) -> dict[str, Json]:
+    """The objects of the release once it is installed, without what controllers write."""
+    said = await helm.install(variant, **values)
+    assert said.status == 0, said.err
+    objects = await helm.objects()
+    for one in objects.values():
+        if one.pop("status", None) is not None:
+            del one["metadata"]["resourceVersion"]
+        one["metadata"].pop("managedFields", None)
+        one["metadata"].pop("annotations", None)  # a controller counts the revisions of a Deployment
+    return objects
+
+
+async def test_second_apply_changes_no_object(helm: Helm, jobs: str) -> None:
+    first = await installed(helm, jobsNamespace=jobs)
+    assert await installed(helm, jobsNamespace=jobs) == first
+
+
+@pytest.mark.usefixtures("shared_reservations")  # before helm: its end comes after helm's
+async def test_everything_is_accepted_and_removed_but_for_the_kind_and_the_jobs(helm: Helm, jobs: str) -> None:
+    plane = helm.plane
+    await plane.apply(operator_kinds(), namespace="default")
+    await plane.wait_for(lambda: helm.knows("PodMonitor", "PrometheusRule"), "the operator's kinds are served", 30)
+    refused = await helm.install("everything", jobsNamespace=jobs)
+    assert refused.status == 1
+    assert "cannot be imported into the current release" in refused.err
+    helm.options = (TAKES,)
+    objects = await installed(helm, "everything", jobsNamespace=jobs)
+    assert {one["kind"] for one in objects.values()} == {one["kind"] for one in rendered("everything")}
+    job = {"metadata": {"name": "of-a-task"}, "spec": {"template": {"spec": a_pod()}}}
+    await plane.admin("POST", f"/apis/batch/v1/namespaces/{jobs}/jobs", job)
+    assert (await helm("uninstall", "dispatcher")).status == 0
+    left = {path for path in objects if await plane.exists(path)}
+    assert left == {KIND}
+    assert await plane.exists(f"/apis/batch/v1/namespaces/{jobs}/jobs/of-a-task")
+    helm.options = ()
+    again = await installed(helm, "everything", jobsNamespace=jobs)
+    assert again.keys() == objects.keys()
+
+
+def test_page_names_the_option_that_takes_the_kind_over() -> None:
+    assert f"`{TAKES}`" in read_page(INSTALL)
+
+
+def a_pod() -> Json:
+    return {"restartPolicy": "Never", "containers": [{"name": "task", "image": "x:1"}]}
+
+
+async def test_missing_namespace_of_jobs_is_named_before_anything_is_made(helm: Helm) -> None:
+    said = await helm.install(jobsNamespace="nowhere-at-all")
+    assert said.status == 1
+    assert "namespace nowhere-at-all does not exist: kubectl create namespace nowhere-at-all" in said.err
+    accounts = await helm.plane.admin("GET", f"/api/v1/namespaces/{helm.namespace}/serviceaccounts")
+    assert {one["metadata"]["name"] for one in accounts["items"]} <= {"default"}
+
+
+async def test_namespaced_installation_into_a_missing_namespace_is_removed_by_uninstall(
+    helm: Helm,
+) -> None:
+    """The chart asks for no namespace here, because the installer may not read any."""
+    said = await helm.install("namespaced", jobsNamespace="nowhere-at-all")
+    assert said.status == 1
+    assert 'namespaces "nowhere-at-all" not found' in said.err
+    assert (await helm("uninstall", "dispatcher")).status == 0
+    for path in ("/api/v1/namespaces/{}/serviceaccounts", "/apis/apps/v1/namespaces/{}/deployments"):
+        found = await helm.plane.admin("GET", path.format(helm.namespace))
+        assert {one["metadata"]["name"] for one in found["items"]} <= {"default"}
+
+
+async def test_migration_that_failed_is_made_again_by_the_commands_of_the_page(helm: Helm, jobs: str) -> None:
+    before = await installed(helm, jobsNamespace=jobs)
+    (path,) = [path for path in before if "migrate-" in path and "/jobs/" in path]
+    block = find_block(INSTALL, "# needs a cluster\n# after a migration that failed")
+    (delete, upgrade) = block.splitlines()[2:]
+    done = await helm.kubectl(*shlex.split(delete.replace("-n dispatcher", f"-n {helm.namespace}"))[1:])
+    assert (done.status, done.out.count("deleted")) == (0, 1), done
+    assert not await helm.plane.exists(path)
+    assert upgrade == "helm upgrade dispatcher deploy/chart -n dispatcher -f values.yaml"
+    after = await installed(helm, jobsNamespace=jobs)
+    assert after[path]["metadata"]["uid"] != before[path]["metadata"]["uid"]
+
+
+async def test_second_installation_of_one_name_is_refused_for_the_same_jobs(
+    helm: Helm, control_plane: ControlPlane, tmp_path: Path, jobs: str
+) -> None:
+    """Both would take the same Jobs for theirs."""
+    before = await installed(helm, jobsNamespace=jobs)
+    other = await control_plane.create_namespace()
+    (tmp_path / "other").mkdir()
+    async with a_release(control_plane, tmp_path / "other", other) as second:
+        said = await second.install(jobsNamespace=jobs)
+        assert said.status == 1
+        assert f'"dispatcher-jobs" in namespace "{jobs}" exists and cannot be imported' in said.err
+        await installed(second, jobsNamespace=jobs, installation="another")
+    assert await installed(helm, jobsNamespace=jobs) == before
+
+
+async def kill_on_the_way(helm: Helm, jobs: str, path: str) -> None:
+    """Kills helm once the object is there, and shows that helm then refuses to go on."""
+    child = await helm.installing()
+    assert child.stdin is not None
+    child.stdin.write(f'{{"jobsNamespace": "{jobs}", "installation": "{Path(path).name}"}}'.encode())
+    child.stdin.close()
+    async with asyncio.timeout(30):
+        while not await helm.plane.exists(path):
+            assert child.returncode is None
+    child.kill()
+    await child.wait()
+    assert "another operation (install/upgrade/rollback) is in progress" in (await helm.install()).err
+
+
+async def test_killed_installation_is_uninstalled_and_made_again(helm: Helm, jobs: str) -> None:
+    await kill_on_the_way(helm, jobs, f"/api/v1/namespaces/{helm.namespace}/serviceaccounts/dispatcher")
+    assert (await helm("uninstall", "dispatcher")).status == 0
+    assert len(await installed(helm, jobsNamespace=jobs)) == len(rendered())
+
+
+async def test_killed_upgrade_is_rolled_back_and_made_again(helm: Helm, jobs: str) -> None:
+    before = await installed(helm, jobsNamespace=jobs)
+    account = f"/api/v1/namespaces/{helm.namespace}/serviceaccounts/another"
+    await kill_on_the_way(helm, jobs, account)
+    said = await helm("rollback", "dispatcher")
+    assert said.status == 0, said.err
+    assert not await helm.plane.exists(account)
+    assert await installed(helm, jobsNamespace=jobs) == before
+
+
+async def test_changed_setting_rolls_the_programs_out_and_leaves_the_rest(helm: Helm, jobs: str) -> None:
+    before = await installed(helm, jobsNamespace=jobs)
+    after = await installed(helm, jobsNamespace=jobs, settings={"MAX_JOBS": 7})
+    changed = {(after[path]["kind"], after[path]["metadata"]["name"]) for path in after if after[path] != before[path]}
+    assert changed == {
+        ("ConfigMap", "dispatcher-settings"), ("Deployment", "dispatcher"), ("Deployment", "dispatcher-janitor"),
+    }  # fmt: skip
+
+
+async def test_another_image_at_the_same_version_installs(helm: Helm, jobs: str) -> None:
+    before = await installed(helm, jobsNamespace=jobs)
+    after = await installed(helm, jobsNamespace=jobs, image={"repository": "other.example/dispatcher"})
+    migrations = [[path for path in objects if "migrate-" in path] for objects in (before, after)]
+    assert [len(paths) for paths in migrations] == [1, 1]
+    assert migrations[0] != migrations[1]
+
+
+async def test_rollback_brings_the_settings_back(helm: Helm, jobs: str) -> None:
+    before = await installed(helm, jobsNamespace=jobs)
+    await installed(helm, jobsNamespace=jobs, settings={"MAX_JOBS": 7})
+    said = await helm("rollback", "dispatcher", "1")
+    assert said.status == 0, said.err
+    path = f"/api/v1/namespaces/{helm.namespace}/configmaps/dispatcher-settings"
+    assert (await helm.plane.admin("GET", path))["data"] == before[path]["data"]
+
+
+async def test_notes_name_each_missing_secret_and_the_alerts_of_kept_jobs(helm: Helm, jobs: str) -> None:
+    there = {"metadata": {"name": "dispatcher-database"}, "stringData": {"url": "postgresql://…"}}
+    await helm.plane.admin("POST", f"/api/v1/namespaces/{helm.namespace}/secrets", there)
+    empty = {"metadata": {"name": "dispatcher-janitor-database"}, "stringData": {"uri": "postgresql://…"}}
+    await helm.plane.admin("POST", f"/api/v1/namespaces/{helm.namespace}/secrets", empty)
+    said = await helm.install(jobsNamespace=jobs)
+    missing = [line.split(". ")[0] for line in said.out.splitlines() if line.startswith("MISSING")]
+    assert missing == [
+        f"MISSING: Secret dispatcher-janitor-database with the key url in namespace {helm.namespace}",
+        f"MISSING: Secret dispatcher-migrate-database with the key url in namespace {helm.namespace}",
+        f"MISSING: Secret task-database with the key TASK_DATABASE_URL in namespace {jobs}",
+    ]
+    assert "KubeJobFailed" in said.out
+    assert f'namespace="{jobs}"' in said.out

@@ -1,0 +1,126 @@
+"""What the pages of a queue and of nodes ask the database: settings, starts, ends, times, warm cache keys."""
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
+from typing import Any
+
+import pytest_asyncio
+
+from dispatcher.model.history import Percentiles
+from dispatcher.pg.questions import Questions, questions
+from tests.integration.looking import opened
+from tests.postgres import Connection, Database
+from tests.rows import insert_row
+
+ENDED = """
+INSERT INTO dispatch.tasks (queue, status, attempt, launch, created_at, run_at, started_at, finished_at, node_name,
+                            cache_key, kind)
+SELECT $1, $2, $3, $4, now() - interval '1 s' * $5::int, now() - interval '1 s' * $6::int,
+       now() - interval '1 s' * $7::int, now() - interval '1 s' * $8::int, $9, $10, 'x' RETURNING id
+"""
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def admin(database: Database) -> Connection:
+    admin = await database.session("admin")
+    await admin.execute("SET session_replication_role = replica")
+    return admin
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def asked(database: Database) -> AsyncIterator[Any]:
+    """Asks one question in a snapshot of its own."""
+    async with opened(database.url("reader")) as session:
+
+        async def ask(name: str, *parameters: object) -> Any:
+            async with questions(session) as rows:
+                assert isinstance(rows, Questions)
+                return await getattr(rows, name)(*parameters)
+
+        yield ask
+
+
+async def ended(admin: Connection, ago: Sequence[int | None], queue: str = "default", **row: Any) -> int:
+    """Inserts a row that is over. `ago`: seconds since it was made, due, started, ended."""
+    values = {"status": "succeeded", "attempt": 1, "launch": 1, "node": "n1", "key": None, **row}
+    before = queue, values["status"], values["attempt"], values["launch"]
+    return int(await admin.fetchval(ENDED, *before, *ago, values["node"], values["key"]))
+
+
+async def test_settings_of_a_queue_come_with_the_defaults(admin: Connection, asked: Any) -> None:
+    note = "<b>\u202e\U0001f600" + "x" * 5000
+    await admin.execute("INSERT INTO dispatch.queues (name, paused_until, note) VALUES ('odd', 'infinity', $1)", note)
+    await admin.execute("UPDATE dispatch.queues SET max_jobs = 7, submit_role = 'team_a' WHERE name = '*'")
+    found = await asked("queue_settings", "odd")
+    assert set(found) == {"odd", "*"}
+    assert (found["odd"].note, found["odd"].paused_until.year, found["odd"].max_jobs) == (note[:2000], 9999, None)
+    assert (found["*"].max_jobs, found["*"].submit_role, found["*"].fair_submitters) == (7, "team_a", False)
+    assert set(await asked("queue_settings", "none")) == {"*"}
+
+
+async def test_ends_of_a_queue_are_its_newest_and_a_row_that_never_started_has_no_start(
+    admin: Connection, asked: Any
+) -> None:
+    old = await ended(admin, (90, None, 80, 50))
+    new = await ended(admin, (90, None, 80, 20), status="failed", attempt=2)
+    await ended(admin, (90, None, 80, 10), queue="other")
+    never = await ended(admin, (90, None, 80, 30), status="cancelled", launch=0)
+    found = await asked("queue_ends", "default", 20)
+    assert [(row.id, row.status, row.attempt, row.node) for row in found] == [
+        (new, "failed", 2, "n1"), (never, "cancelled", 1, None), (old, "succeeded", 1, "n1")
+    ]  # fmt: skip
+    assert (found[0].finished_at - found[0].started_at).total_seconds() == 60
+    assert found[1].started_at is None
+    assert [row.id for row in await asked("queue_ends", "default", 1)] == [new]
+
+
+async def test_times_are_percentiles_of_the_newest_ends(admin: Connection, asked: Any) -> None:
+    for n in range(1, 101):  # waits of 1 to 100 s and runs of 2 to 200 s; those with longer runs ended before
+        await ended(admin, (4000 + n, None, 4000, 4000 - 2 * n))
+    assert await asked("queue_times", "default", 1000) == (
+        Percentiles(100, 50, 90, 99),
+        Percentiles(100, 100, 180, 198),
+    )
+    assert await asked("queue_times", "default", 10) == (Percentiles(10, 95, 99, 100), Percentiles(10, 190, 198, 200))
+    assert await asked("queue_times", "other", 10) == (Percentiles(0), Percentiles(0))
+
+
+async def test_wait_begins_when_the_row_is_due_and_is_known_of_a_first_launch_alone(
+    admin: Connection, asked: Any
+) -> None:
+    await ended(admin, (90, 60, 50, 20))  # due 30 s after its INSERT
+    assert await asked("queue_times", "default", 9) == (Percentiles(1, 10, 10, 10), Percentiles(1, 30, 30, 30))
+    await ended(admin, (90, None, 50, 10), launch=2)  # its first launch may have run for a while
+    await ended(admin, (90, None, 50, 10), attempt=2)  # nobody knows when the row was due again
+    await ended(admin, (90, None, 50, 10), launch=0)  # it never started
+    wait, run = await asked("queue_times", "default", 9)
+    assert (wait.count, run.count) == (1, 3)
+    await ended(admin, (90, 53, 50, 10), attempt=2)  # its retry was due at a time
+    wait, _ = await asked("queue_times", "default", 9)
+    assert (wait.count, wait.p50) == (2, 3)
+
+
+async def test_starts_of_a_queue_come_with_the_kinds_of_their_rows(
+    database: Database, admin: Connection, asked: Any
+) -> None:
+    rows = [await insert_row(database) for _ in range(2)]
+    for row in rows:
+        await row.started()
+    await admin.execute("DELETE FROM dispatch.tasks WHERE id = $1", rows[0].id)
+    kind = await admin.fetchval("SELECT kind FROM dispatch.tasks WHERE id = $1", rows[1].id)
+    found = await asked("queue_starts", "default")
+    assert [one for _, one in found] == [kind, None]
+    assert all(isinstance(at, datetime) for at, _ in found)
+    assert await asked("queue_starts", "other") == []
+
+
+async def test_warm_keys_are_counted_by_node_and_queue_and_are_not_told(admin: Connection, asked: Any) -> None:
+    for n, (node, key, status) in enumerate(
+        [("a", "k1", "succeeded"), ("a", "k1", "succeeded"), ("a", "k2", "succeeded"), ("a", "k3", "failed"),
+         ("b", "k1", "succeeded"), ("c", "k1", "succeeded"), ("a", None, "succeeded"), (None, "k9", "succeeded")]
+    ):  # fmt: skip
+        await ended(admin, (90, None, 80, 40 - n), node=node, key=key, status=status)
+    await ended(admin, (90, None, 80, 10), queue="other", node="a", key="k1")
+    assert await asked("warm_keys", ["a", "b"], 1000) == {"a": {"default": 2, "other": 1}, "b": {"default": 1}}
+    assert await asked("warm_keys", ["a", "b"], 1) == {"a": {"other": 1}}
+    assert await asked("warm_keys", [], 1000) == {}

@@ -1,0 +1,162 @@
+"""`dispatcher.task`: how a body ends becomes the state of its row, with either driver."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from tests.execing import DONE, error_of
+from tests.postgres import Database
+from tests.postgres_fixtures import one_database
+from tests.rows import Pod, insert_row
+from tests.tasking import UNTIL_TOLD, Library, either_library, is_beating
+
+database, library = one_database, either_library
+
+SUCCEEDS = """
+with task() as t:
+    t.finish({"rows": t.payload["rows"] + 1, "name": "naïve"})
+say("after")
+"""
+
+
+async def test_body_that_ends_is_success_with_its_result(library: Library, database: Database) -> None:
+    row = await insert_row(database, payload={"rows": 16})
+    ended = await library.run(row, SUCCEEDS, pod=Pod("pod-x", "job-x", "node-x"))
+    now = await row.now()
+    assert ended == (DONE, b"after\n", b"")
+    assert (now["status"], now["error"], now["result"]) == ("succeeded", None, {"rows": 17, "name": "naïve"})
+    (launch,) = await row.launches()
+    assert (launch["outcome"], launch["pod_name"], launch["node_name"]) == ("succeeded", "pod-x", "node-x")
+
+
+@pytest.mark.parametrize("body", ["pass", "t.finish()", "sys.exit()", "sys.exit(0)", "t.finish(1); t.finish(None)"])
+async def test_body_without_a_result_is_success(library: Library, database: Database, body: str) -> None:
+    row = await insert_row(database)
+    ended = await library.run(row, f"with task() as t: {body}")
+    now = await row.now()
+    assert (ended, now["status"], now["result"]) == ((DONE, b"", b""), "succeeded", None)
+
+
+@pytest.mark.parametrize("payload", [None, 'it\'s `date` "|" \\ ü\n\t', {"a|b": ["|", None]}, [], 0.5, "x" * 60_000])
+async def test_payload_and_result_are_unchanged(library: Library, database: Database, payload: Any) -> None:
+    row = await insert_row(database, payload=payload)
+    ended = await library.run(row, "with task() as t: t.finish(t.payload)")
+    now = await row.now()
+    assert (ended.status, now["status"], now["result"]) == (DONE, "succeeded", payload), ended
+
+
+async def test_payload_that_python_cannot_read_fails_the_row_at_once(library: Library, database: Database) -> None:
+    row = await insert_row(database)
+    admin = await database.session("admin")
+    await admin.execute("UPDATE dispatch.tasks SET payload = repeat('7', 5000)::jsonb WHERE id = $1", row.id)
+    ended = await library.run(row, "with task() as t: t.payload")
+    now = await admin.fetchrow("SELECT status, error FROM dispatch.tasks WHERE id = $1", row.id)
+    assert now is not None
+    assert (ended.status, now["status"]) == (1, "failed")
+    assert now["error"].startswith("the payload cannot be read: Exceeds the limit")
+
+
+async def test_progress_and_note_are_in_the_row_after_a_heartbeat(library: Library, database: Database) -> None:
+    row = await insert_row(database)
+    body = f"""
+        with quick() as t:
+            t.progress(0.4, "reading")
+            t.progress(0.42)
+            {UNTIL_TOLD}
+            t.progress(note="month \\n5\\0\\ud800" + "!" * 300)
+            {UNTIL_TOLD}
+            t.progress(1e-60)
+            {UNTIL_TOLD}
+    """
+    expected = [(0.42, "reading"), (0.42, "month  5 " + "!" * 191), (0, "month  5 " + "!" * 191)]
+    async with library.runs(row, body) as wrapper:
+        for count, told in enumerate(expected, 1):
+            await wrapper.says("begun", count)
+            await is_beating(row)
+            await is_beating(row)
+            now = await row.now()
+            assert (round(now["progress"], 3), now["note"]) == told
+            wrapper.go()
+        assert (await wrapper.has_ended()).status == DONE
+    assert await row.status() == "succeeded"
+
+
+async def test_exception_is_tried_again_with_the_end_of_its_traceback(library: Library, database: Database) -> None:
+    row = await insert_row(database)
+    body = """
+        def reads():
+            raise LookupError("no bucket " + "é" * 3000 + " here\\0\\ud800")
+        with task() as t:
+            t.finish(17)
+            reads()
+    """
+    ended = await library.run(row, body)
+    now = await row.now()
+    assert (ended.status, now["status"], now["attempt"], now["failures"]) == (1, "waiting", 2, 1)
+    assert now["run_at"] > datetime.now(UTC)
+    assert now["result"] is None
+    (launch,) = await row.launches()
+    assert (launch["outcome"], launch["error"]) == ("retry", now["error"])
+    assert now["error"].endswith("éé here?\n")
+    assert 4090 < len(now["error"].encode()) <= 4096
+    assert "LookupError: no bucket" in ended.said
+
+
+async def test_short_traceback_is_whole(library: Library, database: Database) -> None:
+    row = await insert_row(database, max_failures=1)
+    ended = await library.run(row, "with task(): 1 / 0")
+    assert (ended.status, await row.status()) == (1, "failed")
+    error = await error_of(row)
+    assert error.startswith("Traceback (most recent call last):\n")
+    assert error.endswith("ZeroDivisionError: division by zero\n")
+    assert "run.py" not in error
+
+
+@pytest.mark.parametrize(("body", "status"), [("sys.exit(3)", 3), ("sys.exit('no bucket')", 1)])
+async def test_other_exit_status_is_tried_again(library: Library, database: Database, body: str, status: int) -> None:
+    row = await insert_row(database)
+    ended = await library.run(row, f"with task(): {body}")
+    assert (ended.status, await row.status()) == (status, "waiting")
+    assert "SystemExit: " in await error_of(row)
+
+
+@pytest.mark.parametrize("group", ["{}", "ExceptionGroup('some', [OSError(), ExceptionGroup('more', [{}])])"])
+async def test_failed_ends_the_row_with_its_words(library: Library, database: Database, group: str) -> None:
+    row = await insert_row(database)
+    words = group.format("Failed('rows: \\0not a number')")
+    ended = await library.run(row, f"with task(): raise {words}")
+    now = await row.now()
+    assert (ended.status, now["status"], now["error"]) == (1, "failed", "rows: not a number")
+
+
+async def test_result_that_is_too_large_raises_at_once(library: Library, database: Database) -> None:
+    row = await insert_row(database)
+    body = """
+        with task() as t:
+            t.finish("x" * 65534)
+            try:
+                t.finish("x" * 65535)
+            except ValueError as fault:
+                say(fault)
+    """
+    ended = await library.run(row, body)
+    assert ended.out == b"the result has 65537 bytes, 65536 at most: leave the address of large results in it\n"
+    assert (ended.status, (await row.now())["result"]) == (DONE, "x" * 65534)
+
+
+async def test_result_that_only_the_database_refuses_fails_the_row(library: Library, database: Database) -> None:
+    """Postgres writes all digits of 1e300."""
+    row = await insert_row(database)
+    ended = await library.run(row, "with task() as t: t.finish([1e300] * 1000)")
+    now = await row.now()
+    assert (ended.status, now["status"], now["result"]) == (1, "failed", None), ended
+    assert now["error"].startswith("the result cannot be stored: ")
+    assert "larger than 64 KiB" in now["error"]
+
+
+async def test_wrong_progress_raises_at_the_call(library: Library, database: Database) -> None:
+    row = await insert_row(database)
+    ended = await library.run(row, "with task() as t: t.progress(float('nan'))")
+    assert ended.status == 1
+    assert (await error_of(row)).endswith("ValueError: progress is nan: a number from 0 to 1\n")

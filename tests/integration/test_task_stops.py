@@ -1,0 +1,209 @@
+"""`dispatcher.task`: a body that is asked to stop, that has lost its row, or that gets SIGTERM."""
+
+import pytest
+
+from tests.controlplane.waiting import wait_for
+from tests.execing import DONE, TERMINATED, one_proxy
+from tests.faults import postgres_verbs as verbs
+from tests.faults.postgres_proxy import PostgresProxy, connects, runs
+from tests.faults.rules import Gate
+from tests.postgres import Database
+from tests.postgres_fixtures import one_database
+from tests.rows import SECOND, insert_row
+from tests.tasking import UNTIL_TOLD, Library, either_library, is_beating
+
+database, library, proxy = one_database, either_library, one_proxy
+
+AFTER_CANCEL = {
+    "pass": (DONE, "cancelled", "stop it", None),
+    "t.finish(17)": (DONE, "succeeded", None, 17),
+    "1 / 0": (1, "cancelled", "stop it", None),
+    "t.finish(17); 1 / 0": (1, "cancelled", "stop it", None),
+    "raise Failed('no')": (1, "cancelled", "stop it", None),
+    "sys.exit(0)": (DONE, "cancelled", "stop it", None),
+}
+ASYNC = """
+    import asyncio
+    async def main():
+        async with quick() as t:
+            say("begun")
+            try:
+                await asyncio.sleep(600)
+            finally:
+                say("unwound")
+    asyncio.run(main())
+"""
+SYNC = """
+    import time
+    with quick() as t:
+        say("begun")
+        try:
+            time.sleep(600)
+        finally:
+            say("unwound")
+"""
+SLEEPERS = {"sync": SYNC, "async": ASYNC}
+
+
+@pytest.mark.parametrize("end", AFTER_CANCEL)
+async def test_cancel_is_seen_by_the_body(library: Library, database: Database, end: str) -> None:
+    row = await insert_row(database)
+    async with library.runs(row, f"with quick() as t: say('begun'); waits(lambda: t.cancelled); {end}") as wrapper:
+        await wrapper.says("begun")
+        assert await row.cancel("stop it") == "processing"
+        ended = await wrapper.has_ended(is_traced=True)
+    now = await row.now()
+    assert (ended.status, now["status"], now["error"], now["result"]) == AFTER_CANCEL[end], ended
+    assert ended.said.startswith("dispatcher.task: the row says cancel\n")
+
+
+async def test_lost_row_gets_no_report(library: Library, database: Database) -> None:
+    row = await insert_row(database)
+    body = "with quick() as t: say('begun'); waits(lambda: t.lost); say(t.cancelled); t.finish(17)"
+    async with library.runs(row, body) as wrapper:
+        await wrapper.says("begun")
+        await row.retry()
+        before = await row.now()
+        ended = await wrapper.has_ended()
+    assert (ended.status, ended.out, ended.said) == (DONE, b"begun\nTrue\n", "dispatcher.task: the row says lost\n")
+    assert await row.now() == before
+
+
+async def test_row_that_was_lost_without_a_heartbeat_stays_as_it_is(library: Library, database: Database) -> None:
+    row = await insert_row(database)
+    async with library.runs(row, f"with task() as t: {UNTIL_TOLD}") as wrapper:
+        await wrapper.says("begun")
+        await row.started(launch=2, pod=SECOND)
+        before = await row.now()
+        wrapper.go()
+        ended = await wrapper.has_ended()
+    assert (ended.status, await row.now()) == (DONE, before)
+    assert "not accepted" in ended.said
+
+
+@pytest.mark.parametrize("form", SLEEPERS)
+async def test_row_of_another_launch_is_left_alone(library: Library, database: Database, form: str) -> None:
+    row = await insert_row(database)
+    await row.started(launch=2, pod=SECOND)
+    before = await row.now()
+    ended = await library.run(row, SLEEPERS[form])
+    said = "dispatcher.task: the row is not this launch's, or not any more: nothing to do\n"
+    assert (ended.status, ended.out, ended.said) == (DONE, b"", said)
+    assert await row.now() == before
+
+
+@pytest.mark.parametrize("form", SLEEPERS)
+async def test_sigterm_unwinds_the_body_and_leaves_the_row(library: Library, database: Database, form: str) -> None:
+    row = await insert_row(database)
+    async with library.runs(row, SLEEPERS[form]) as wrapper:
+        await wrapper.says("begun")
+        wrapper.terminate()
+        ended = await wrapper.has_ended(is_traced=True)
+    assert (ended.status, ended.out) == (TERMINATED, b"begun\nunwound\n"), ended
+    assert await row.status() == "processing"
+    assert [launch["outcome"] for launch in await row.launches()] == [None]
+    await row.started(launch=2, pod=SECOND)
+
+
+@pytest.mark.parametrize("form", SLEEPERS)
+async def test_sigterm_after_a_cancel_ends_the_row(library: Library, database: Database, form: str) -> None:
+    row = await insert_row(database)
+    async with library.runs(row, SLEEPERS[form]) as wrapper:
+        await wrapper.says("begun")
+        await row.cancel("stop it")
+        await wait_for(lambda: b"says cancel" in wrapper.err, "the cancel is seen", check=wrapper.check)
+        wrapper.terminate()
+        ended = await wrapper.has_ended(is_traced=True)
+    now = await row.now()
+    assert (ended.status, now["status"], now["error"]) == (TERMINATED, "cancelled", "stop it"), ended
+
+
+async def test_body_that_finishes_after_sigterm_has_succeeded(library: Library, database: Database) -> None:
+    """A second SIGTERM does not disturb it."""
+    row = await insert_row(database)
+    body = f"""
+        with task() as t:
+            try:
+                {UNTIL_TOLD}
+            except SystemExit:
+                {UNTIL_TOLD}
+                t.finish(17)
+    """
+    async with library.runs(row, body) as wrapper:
+        for count in (1, 2):
+            await wrapper.says("begun", count)
+            wrapper.terminate()
+        wrapper.go()
+        ended = await wrapper.has_ended()
+    assert (ended.status, (await row.now())["result"]) == (DONE, 17), ended
+
+
+async def test_handler_of_sigterm_is_restored(library: Library, database: Database) -> None:
+    row = await insert_row(database)
+    body = """
+        import signal
+        def own(*_): ...
+        signal.signal(signal.SIGTERM, own)
+        with task() as t:
+            say(signal.getsignal(signal.SIGTERM) is own)
+        say(signal.getsignal(signal.SIGTERM) is own, "TASK_TAKEN_BY" in os.environ)
+    """
+    assert (await library.run(row, body)).out == b"False\nTrue False\n"
+
+
+async def test_interrupt_is_no_failure_of_the_body(library: Library, database: Database) -> None:
+    row = await insert_row(database)
+    ended = await library.run(row, "with task(): raise KeyboardInterrupt")
+    assert (ended.status, await row.status()) == (-2, "processing")
+
+
+@pytest.mark.parametrize("form", SLEEPERS)
+async def test_sigterm_before_the_start_leaves_the_row_unchanged(
+    library: Library, database: Database, proxy: PostgresProxy, form: str
+) -> None:
+    row = await insert_row(database)
+    before = await row.now()
+    rule = proxy.add(verbs.hold(Gate()), connects)
+    async with library.runs(row, SLEEPERS[form], TASK_DATABASE_URL=proxy.url(database.url("task"))) as wrapper:
+        await wait_for(lambda: rule.seen, "connecting", check=wrapper.check)
+        wrapper.terminate()
+        ended = await wrapper.has_ended(is_traced=True)
+    assert (ended.status, ended.out) == (TERMINATED, b""), ended
+    assert await row.now() == before
+
+
+async def test_sigterm_during_the_report_does_not_lose_it(
+    library: Library, database: Database, proxy: PostgresProxy
+) -> None:
+    row = await insert_row(database)
+    rule = proxy.add(verbs.drop_before, runs("task_finish"))
+    url = proxy.url(database.url("task"))
+    async with library.runs(row, "with task() as t: t.finish(17)", TASK_DATABASE_URL=url) as wrapper:
+        await wait_for(lambda: rule.hits, "a report fails", check=wrapper.check)
+        wrapper.terminate()
+        hits = rule.hits
+        await wait_for(lambda: rule.hits > hits, "it is reported again", check=wrapper.check)
+        rule.end()
+        ended = await wrapper.has_ended()
+    assert (ended.status, (await row.now())["result"]) == (DONE, 17), ended
+
+
+async def test_task_in_another_thread_has_no_handler_and_reports(library: Library, database: Database) -> None:
+    row = await insert_row(database)
+    body = f"""
+        import signal, threading
+        def work():
+            with quick() as t:
+                {UNTIL_TOLD}
+                t.finish(17)
+        one = threading.Thread(target=work)
+        one.start()
+        one.join()
+        say(signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)
+    """
+    async with library.runs(row, body) as wrapper:
+        await wrapper.says("begun")
+        await is_beating(row)
+        wrapper.go()
+        ended = await wrapper.has_ended()
+    assert (ended.status, ended.out, await row.status()) == (DONE, b"begun\nTrue\n", "succeeded")

@@ -1,0 +1,212 @@
+"""`dispatcher try -- CMD…` as a shell sees it: what it tells, how it stops CMD, and what it refuses."""
+
+import asyncio
+import json
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from dispatcher.jobs.env import CONTRACT
+from tests.execing import DONE, FOR_EVER, PYTHON, TERMINATED, WRONG, Wrapper, sh, started
+from tests.trying import run_try, says, tried, try_json
+
+KILLED = 137
+MOST_PAYLOAD_BYTES = 1 << 20
+IGNORES_SIGTERM = f"trap '' TERM; {FOR_EVER} & echo begun; while :; do sleep 0.05; done"
+ENDS_WITH = "trap 'echo told; exit {}' TERM; echo begun; while :; do sleep 0.05; done"
+# As the program runs it, but with a short grace. Prints the exit status.
+SHORT_GRACE = """
+import asyncio, sys
+from dispatcher.programs import trying
+from dispatcher.programs.exec_codes import Codes
+asked = trying.Asked(sys.argv[2:], Codes(), 'null', {}, int(sys.argv[1]))
+ended = asyncio.run(trying.run_command(asked, grace_seconds=0.3))
+trying.tell(trying.in_words(ended))
+sys.exit(ended.status)
+"""
+
+
+async def test_end_is_told_in_words_and_output_passes_through() -> None:
+    ended = await run_try("--payload", '{"b":1,"a":2}', "--", *sh('echo err >&2; cat "$TASK_PAYLOAD_FILE"'))
+    assert (ended.status, ended.out) == (DONE, b'{"a": 2, "b": 1}')
+    assert ended.said == "err\ndispatcher try: succeeded, without a result\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "words"),
+    [
+        ('echo "{}" >"$TASK_RESULT_FILE"', 0, "succeeded, with the result {}"),
+        ("exit 3", 3, "retry: CMD ended with status 3; the row runs again after 10 s while max_failures lasts; "),
+        ("echo no >&2; exit 65", 65, "failed: the row does not run again; the row's error would be: no"),
+        ('echo x >"$TASK_RESULT_FILE"', 1, "TASK_RESULT_FILE cannot be stored: invalid input syntax for type json"),
+        ("exec /no/such", 127, "retry: CMD ended with status 127"),
+    ],
+)
+async def test_words_say_what_becomes_of_the_row(script: str, status: int, words: str) -> None:
+    ended = await run_try("--", *sh(script))
+    assert (ended.status, words in ended.said) == (status, True), ended
+
+
+async def test_command_has_the_variables_of_a_container() -> None:
+    words = ("--env", "MODE=a=b", "--attempt", "4", "--timeout", "77")
+    shows = "import json, os; print(json.dumps(dict(os.environ)))"
+    ended = await run_try(*words, "--", *PYTHON, shows, OWN="kept")
+    env = json.loads(ended.out)
+    assert set(env) >= CONTRACT
+    assert "TASK_DATABASE_URL" not in env
+    assert (env["TASK_ATTEMPT"], env["TASK_TIMEOUT_SECONDS"], env["TASK_CACHE_DIR"]) == ("4", "77", "")
+    assert (env["MODE"], env["OWN"], env["TASK_ID"], env["TASK_QUEUE"]) == ("a=b", "kept", "1", "default")
+
+
+async def test_pause_grows_with_the_attempt() -> None:
+    told = (await try_json("--attempt", "3", "--", *sh("exit 1"))).told
+    assert told["row"] == {"status": "waiting", "runs_again_after_seconds": 40.0}
+
+
+async def test_json_is_alone_on_stdout() -> None:
+    ended, told = await try_json("--", *sh('echo out; echo err >&2; echo "[1]" >"$TASK_RESULT_FILE"'))
+    assert {"out", "err"} <= set(ended.said.splitlines())
+    assert told == {
+        "outcome": "succeeded", "status": 0, "error": None, "result": [1], "progress": None, "note": None,
+        "heartbeats": 0, "row": {"status": "succeeded", "runs_again_after_seconds": None},
+        "words": "succeeded, with the result [1]",
+    }  # fmt: skip
+
+
+async def test_heartbeats_are_shown_with_progress_when_it_changes() -> None:
+    script = """echo "0.5 half" >"$TASK_PROGRESS_FILE"; read -r go; echo "0.5 \x1b[2Jmore" >"$TASK_PROGRESS_FILE"
+    read -r go"""
+    async with tried("--", *sh(script)) as wrapper:
+        await says(wrapper, 'heartbeat 1 with progress 0.5, note "half": continue')
+        await says(wrapper, "heartbeat 2: continue")
+        wrapper.go()
+        await says(wrapper, 'with progress 0.5, note " [2Jmore": continue')
+        wrapper.go()
+        assert (await wrapper.has_ended()).status == DONE
+
+
+async def test_heartbeat_answers_cancel_and_the_command_is_stopped() -> None:
+    async with tried("--cancel-after", "0.5", "--", *sh(ENDS_WITH.format(0))) as wrapper:
+        ended = await wrapper.has_ended()
+    assert "heartbeat 1: cancel\n" in ended.said
+    assert "failed: the row becomes cancelled, and keeps the reason of the cancel as its error" in ended.said
+    assert (ended.status, ended.out) == (DONE, b"begun\ntold\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_signal_reaches_the_command_as_sigterm(number: signal.Signals) -> None:
+    async with tried("--", *sh(ENDS_WITH.format(5))) as wrapper:
+        await says(wrapper, "begun")
+        wrapper.process.send_signal(number)
+        ended = await wrapper.has_ended()
+    assert (ended.status, b"told" in ended.out) == (TERMINATED, True)
+    assert "nothing: not 0 after SIGTERM, the next launch takes over" in ended.said
+
+
+async def test_second_signal_kills_the_command() -> None:
+    async with tried("--", *sh(IGNORES_SIGTERM)) as wrapper:
+        await says(wrapper, "begun")
+        wrapper.terminate()
+        await says(wrapper, "CMD gets SIGTERM")
+        wrapper.terminate()
+        assert await wrapper.is_gone() == KILLED
+        assert wrapper.living() == []
+    assert b"nothing: killed, because it did not end after SIGTERM, the next launch takes over" in wrapper.err
+
+
+async def test_command_gets_sigterm_at_the_run_limit() -> None:
+    tried_once = await try_json("--timeout", "1", "--", *sh(ENDS_WITH.format(5)))
+    assert tried_once.told["status"] == TERMINATED
+    assert tried_once.told["row"] == {"status": "processing", "runs_again_after_seconds": 10.0}
+    assert "the run limit of 1 s is over" in tried_once.ended.said
+
+
+async def test_success_at_the_run_limit_is_reported() -> None:
+    assert (await try_json("--timeout", "1", "--", *sh(ENDS_WITH.format(0)))).told["outcome"] == "succeeded"
+
+
+async def test_command_that_ignores_sigterm_is_killed_after_the_grace() -> None:
+    """The grace is an argument here, so the test does not wait for half a minute."""
+    argv = (sys.executable, "-c", SHORT_GRACE, "1", *sh(IGNORES_SIGTERM))
+    async with started(argv, {"PATH": "/usr/bin:/bin"}) as wrapper:
+        assert await wrapper.is_gone() == KILLED
+        assert wrapper.living() == []
+    assert b"did not end after SIGTERM at the run limit, the row runs again after 10 s" in wrapper.err
+
+
+async def test_stopped_try_leaves_no_folder(tmp_path: Path) -> None:
+    async with tried("--", *sh(ENDS_WITH.format(5)), TMPDIR=tmp_path) as wrapper:
+        await says(wrapper, "begun")
+        assert [name[:5] for name in names_in(tmp_path)] == ["task-"]
+        wrapper.terminate()
+        await wrapper.has_ended()
+    assert names_in(tmp_path) == []
+
+
+def names_in(folder: Path) -> list[str]:
+    return [one.name for one in folder.iterdir()]
+
+
+async def test_closed_stderr_does_not_affect_the_command() -> None:
+    async with tried("--", *sh("sleep 1.2; echo 1; exit 0")) as wrapper:
+        assert wrapper.process.stderr is not None
+        wrapper.process.stderr._transport.close()  # type: ignore[attr-defined]  # nobody reads it any more
+        assert await ends(wrapper) == DONE
+
+
+async def ends(wrapper: Wrapper) -> int:
+    async with asyncio.timeout(30):
+        return await wrapper.process.wait()
+
+
+WRONG_WORDS = {
+    (): "CMD is missing",
+    ("--",): "CMD is missing",
+    ("--payload", "{'a': 1}", "--", "true"): "invalid input syntax for type json, line 1, column 2",
+    ("--payload", '{"a":\n nope}', "--", "true"): "line 2, column 2: 'nope}' is no JSON",
+    ("--payload", '"\\u0000"', "--", "true"): "\\u0000 cannot be converted to text",
+    ("--payload", "", "--", "true"): "the text ends too early",
+    ("--payload", "@/no/such/file", "--", "true"): "@/no/such/file: No such file or directory",
+    ("--payload", "@/", "--", "true"): "@/: Is a directory",
+    ("--payload", "@/dev/zero", "--", "true"): "larger than 8 MiB",
+    ("--env", "MODE", "--", "true"): "'MODE' has no `=`",
+    ("--env", "=x", "--", "true"): "env has an illegal name",
+    ("--env", "TASK_ID=1", "--", "true"): "env.TASK_ID is closed to rows",
+    ("--env", "POD_NAME=x", "--", "true"): "POD_NAME is closed to rows",
+    ("--env", "LD_PRELOAD=x", "--", "true"): "LD_PRELOAD is closed to rows",
+    ("--timeout", "0", "--", "true"): "--timeout",
+    ("--attempt", "0", "--", "true"): "--attempt",
+    ("--cancel-after", "-1", "--", "true"): "--cancel-after",
+    ("--cancel-after", "nan", "--", "true"): "--cancel-after",
+    ("--final", "0", "--", "true"): "CODES are exit statuses",
+    ("--final", "7", "--retry", "6-8", "--", "true"): "7 is in --final and in --retry",
+    ("--no-such", "--", "true"): "No such option",
+}
+
+
+async def test_wrong_usage_starts_nothing_and_names_the_rule() -> None:
+    ended = await asyncio.gather(*(run_try(*words) for words in WRONG_WORDS))
+    for (words, told), one in zip(WRONG_WORDS.items(), ended, strict=True):
+        assert (one.status, one.out, told in one.said) == (WRONG, b"", True), (words, one.said)
+
+
+async def test_payload_of_a_file_is_bounded_as_the_row_stores_it(tmp_path: Path) -> None:
+    most, more, broken = tmp_path / "most.json", tmp_path / "more.json", tmp_path / "broken.json"
+    most.write_text(f'{" " * 2_000_000}"{"x" * (MOST_PAYLOAD_BYTES - 2)}"')
+    more.write_text(f'"{"x" * (MOST_PAYLOAD_BYTES - 1)}"')
+    broken.write_bytes(b'"\xff"')
+    command = ("--", *sh('wc -c <"$TASK_PAYLOAD_FILE"'))
+    assert int((await run_try("--payload", f"@{most}", *command)).out) == MOST_PAYLOAD_BYTES
+    assert "has 1048577 bytes: a row takes 1048576" in (await run_try("--payload", f"@{more}", *command)).said
+    assert "no UTF-8 at byte 1" in (await run_try("--payload", f"@{broken}", *command)).said
+
+
+async def test_name_that_templates_have_to_open_is_noted() -> None:
+    ended = await run_try("--env", "PYTHONPATH=/x", "--", "true")
+    assert (ended.status, "env.PYTHONPATH changes what programs run or trust" in ended.said) == (DONE, True)
+
+
+async def test_options_after_the_command_are_its_own() -> None:
+    assert (await run_try("echo", "--json", "--help")).out == b"--json --help\n"

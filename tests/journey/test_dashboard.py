@@ -1,0 +1,118 @@
+"""The pages of the dashboard tell what SQL and the cluster tell."""
+
+import asyncio
+import html
+import re
+from datetime import datetime
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.controlplane.waiting import wait_for
+from tests.dispatching import Dispatcher, Place
+from tests.steps import insert
+
+HOSTILE = "<script>alert(1)</script>\u202eevil" + "x" * 200
+QUEUES = "INSERT INTO dispatch.queues (name, max_jobs, weight, note) VALUES ('full', 1, 3, $1)"
+WAITING = "SELECT queue, count(*)::int FROM dispatch.tasks WHERE status = 'waiting' GROUP BY queue"
+
+
+def text_of(page: str) -> str:
+    """The text of a page, as a browser shows it."""
+    return html.unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page)))
+
+
+async def settled(place: Place, dispatcher: Dispatcher) -> tuple[str, dict[str, Any]]:
+    """The first page and its JSON, at a moment at which both tell what SQL tells."""
+    admin = await place.database.session("admin")
+
+    async def agree() -> tuple[str, dict[str, Any]] | None:
+        status, _, page = await dispatcher.page("/")
+        _, told = await dispatcher.api("status")
+        rows = {row["queue"]: row["count"] for row in await admin.fetch(WAITING)}
+        if status != 200 or {one["queue"]: one["waiting"] for one in told["queues"] if one["waiting"]} != rows:
+            return None
+        jobs = len(await place.jobs())  # the page and its JSON are of different cycles, if something moves
+        is_same = told["in_flight"] == jobs and f"{jobs} of {told['max_jobs']} Jobs" in text_of(page)
+        return (page, told) if is_same and "QueueCap" in page else None
+
+    found: tuple[str, dict[str, Any]] | None = await wait_for(agree, "the page tells it", 60, check=dispatcher.check)
+    assert found is not None
+    return found
+
+
+async def test_first_page_tells_what_sql_and_the_cluster_tell(place: Place) -> None:
+    admin = await place.database.session("admin")
+    await admin.execute(QUEUES, HOSTILE)
+    async with Dispatcher(place, MAX_JOBS=3) as dispatcher:
+        await dispatcher.ready()
+        await insert(place, 7, queue="full")
+        await insert(place, 4)
+        page, told = await settled(place, dispatcher)
+        text = text_of(page)
+        assert "full" in text
+        assert HOSTILE in text
+        assert "<script>alert" not in page
+        assert len(page) < 100_000
+        assert sum(cell["count"] for cell in told["nodes"]) == await nodes_of(place)
+        assert datetime.fromisoformat(told["as_of"]).strftime("%Y-%m-%d %H:%M") in page
+        assert told["counted_since"]
+        assert len(told["hours"]["full"]["starts"]) == 60
+
+
+async def nodes_of(place: Place) -> int:
+    return len((await place.control_plane.admin("GET", "/api/v1/nodes"))["items"])
+
+
+async def shows(dispatcher: Dispatcher, words: str) -> None:
+    """Waits until the first page shows these words."""
+
+    async def is_shown() -> bool:
+        return words in text_of((await dispatcher.page("/"))[2])
+
+    await wait_for(is_shown, f"the page shows {words!r}", 60, check=dispatcher.check)
+
+
+async def test_problems_come_first_and_name_the_next_step(place: Place) -> None:
+    async with Dispatcher(place) as dispatcher:
+        await dispatcher.ready()
+        await shows(dispatcher, "No problems")
+        await insert(place, 2, template="nowhere")
+        await shows(dispatcher, "2 rows wait until somebody mends the row or its template")
+
+
+async def test_proxy_shows_the_dashboard_under_a_path_and_a_name_of_its_own(place: Place) -> None:
+    async with Dispatcher(place, DASHBOARD_PREFIX="/batch", DASHBOARD_HOSTS="ops.example.org") as dispatcher:
+        await dispatcher.ready()
+        await shows(dispatcher, "No problems")
+        for path in ("/batch/", "/"):  # some proxies cut the path off
+            status, _, page = await dispatcher.page(path, Host="ops.example.org")
+            assert status == 200
+            links = set(re.findall(r'(?:href|src|action)="([^"]*)"', page))
+            assert [link for link in links if not link.startswith(("/batch/", "#"))] == []
+        assert (await dispatcher.page("/batch/api/v1/status"))[0] == 200
+
+
+@pytest.mark.fault(62)
+async def test_flood_of_requests_is_answered_or_refused_and_launches_go_on(place: Place) -> None:
+    async with Dispatcher(place) as dispatcher:
+        await dispatcher.ready()
+        await shows(dispatcher, "No problems")
+        asked = [asyncio.create_task(dispatcher.page("/")) for _ in range(600)]
+        (row,) = await insert(place, 1)
+
+        async def has_job() -> bool:
+            return len(await place.jobs()) == 1
+
+        await wait_for(has_job, f"row {row} has a Job", 10, check=dispatcher.check)
+        outcomes = [outcome(one) for one in await asyncio.gather(*asked, return_exceptions=True)]
+        assert {200, "closed"} <= {*outcomes} <= {200, 429, "closed"}, "more connections than the server keeps"
+        assert (await dispatcher.readiness())[0] == 200
+
+
+def outcome(told: object) -> object:
+    """The status of an answer, or that the connection was closed."""
+    if isinstance(told, aiohttp.ClientConnectionError):
+        return "closed"
+    return told[0] if isinstance(told, tuple) else told

@@ -1,0 +1,86 @@
+"""On a moving system, what a page says is what SQL and the cluster say of the moment that it names."""
+
+import asyncio
+import re
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from tests.controlplane.waiting import moment, wait_for
+from tests.dispatching import Dispatcher, Place
+from tests.journey.test_dashboard import shows, text_of
+from tests.postgres import Record
+from tests.steps import insert
+
+CAP, ROUNDS, ROWS = 4, 12, 5
+DOUBT = timedelta(seconds=1.5)
+"""A row's times are those of the begin of a transaction. Its commit, and the end of its Job, come a little later."""
+LIVES = """
+SELECT t.queue, t.created_at, l.started_at, t.finished_at FROM dispatch.tasks AS t
+JOIN dispatch.task_launches AS l ON l.task_id = t.id
+"""
+OVER = "SELECT count(*) = $1 FROM dispatch.tasks WHERE status = 'succeeded'"
+
+
+def between(rows: Sequence[Record], at: tuple[datetime, datetime], begin: str, end: str) -> tuple[int, int]:
+    """Fewest and most rows that were between two of their times, anywhere between two moments."""
+    first, last = min(at) - DOUBT, max(at) + DOUBT
+    surely = sum(row[begin] <= first and row[end] > last for row in rows)
+    return surely, sum(row[begin] <= last and row[end] > first for row in rows)
+
+
+def of_queue(rows: Sequence[Record], queue: str) -> list[Record]:
+    return [row for row in rows if row["queue"] == queue]
+
+
+async def look(dispatcher: Dispatcher) -> tuple[dict[str, Any], str]:
+    (_, told), (_, _, page) = await asyncio.gather(dispatcher.api("status"), dispatcher.page("/"))
+    return told, page
+
+
+def judge_json(told: dict[str, Any], rows: Sequence[Record]) -> None:
+    at = datetime.fromisoformat(told["as_of"]), datetime.fromisoformat(told["counted_at"])
+    for queue in told["queues"]:
+        least, most = between(of_queue(rows, queue["queue"]), at, "created_at", "started_at")
+        assert (queue["queue"], least <= queue["waiting"] <= most) == (queue["queue"], True), (least, queue, most)
+        assert sum(queue["reasons"].values()) == queue["waiting"]
+    least, _ = between(rows, at[:1] * 2, "started_at", "finished_at")
+    assert least <= told["in_flight"] <= CAP
+
+
+def judge_page(page: str, rows: Sequence[Record]) -> None:
+    moments = [datetime.fromisoformat(one) for one in re.findall(r'<time datetime="([^"]+)"', page)]
+    text = text_of(page)
+    waiting, jobs = (re.search(pattern, text) for pattern in (r"(\d+) rows? waits? ", rf"(\d+) of {CAP} Jobs"))
+    assert waiting is not None
+    assert jobs is not None
+    least, most = between(rows, (moments[0], moments[1]), "created_at", "started_at")
+    assert least <= int(waiting[1]) <= most
+    assert between(rows, (moments[0], moments[0]), "started_at", "finished_at")[0] <= int(jobs[1]) <= CAP
+
+
+async def test_page_and_json_tell_the_moment_that_they_name(place: Place) -> None:
+    admin = await place.database.session("admin")
+    await admin.execute("INSERT INTO dispatch.queues (name) VALUES ('other')")
+    looks = list[tuple[dict[str, Any], str]]()
+    async with place.playing(), Dispatcher(place, MAX_JOBS=CAP) as dispatcher:
+        await dispatcher.ready()
+        await shows(dispatcher, "No problems")
+        for number in range(ROUNDS):
+            await insert(place, ROWS, queue=("default", "other")[number % 2])
+            for _ in range(4):
+                looks.append(await look(dispatcher))
+                await moment(0.1)
+
+        async def is_over() -> bool:
+            looks.append(await look(dispatcher))
+            return bool(await admin.fetchval(OVER, ROUNDS * ROWS))
+
+        await wait_for(is_over, "all rows have succeeded", 90, check=dispatcher.check)
+    rows = await admin.fetch(LIVES)
+    assert len(rows) == ROUNDS * ROWS, "a row was launched twice"
+    assert len({told["as_of"] for told, _ in looks}) > 10
+    assert len({told["queues"][0]["waiting"] for told, _ in looks}) > 3, "nothing moved"
+    for told, page in looks:
+        judge_json(told, rows)
+        judge_page(page, rows)

@@ -1,0 +1,206 @@
+"""The pages of tasks, batches and failures beside SQL: the same numbers as JSON and as HTML, whatever the texts are."""
+
+import html
+import json
+import re
+from collections.abc import AsyncIterator
+from html.parser import HTMLParser
+from typing import Any
+from urllib.parse import urlencode
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from tests.controlplane.waiting import wait_for
+from tests.dispatching import Dispatcher, Place
+from tests.steps import insert, looks_again
+
+LONG = "x" * 8000
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "\"'`;--&amp;{{ 7*7 }}",
+    "\u202eevil\u2066",
+    "\U0001f469\u200d\U0001f467" * 50,
+    LONG,
+]
+FAIL = """
+UPDATE dispatch.tasks SET status = 'failed', finished_at = now(), error = $2, note = left($2, 200), progress = 0.5
+WHERE id = $1
+"""
+
+
+class Elements(HTMLParser):
+    """The elements of a page, as a browser reads it, and their attributes."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.names: list[str] = []
+        self.attributes: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.append(tag)
+        self.attributes += [name for name, _ in attrs]
+
+
+async def page(dispatcher: Dispatcher, path: str) -> tuple[int, str]:
+    async with (
+        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session,
+        session.get(f"http://127.0.0.1:{dispatcher.api_port}/{path}") as answer,
+    ):
+        return answer.status, await answer.text()
+
+
+def shown(text: str) -> str:
+    """What a browser shows of a page: its text without elements, on one line."""
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", text)).split())
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def dispatcher(place: Place) -> AsyncIterator[Dispatcher]:
+    async with Dispatcher(place, CHECK_ROOM="false") as made:
+        await made.ready()
+        yield made
+
+
+async def fail(place: Place, id_: int, error: str) -> None:
+    admin = await place.database.session("admin")
+    await admin.execute("SET session_replication_role = replica")
+    await admin.execute(FAIL, id_, error)
+
+
+async def both(dispatcher: Dispatcher, path: str) -> tuple[Any, str]:
+    """The answer as JSON, and what its page shows."""
+    status, found = await dispatcher.api(path)
+    page_status, text = await page(dispatcher, path)
+    assert (status, page_status, len(text.encode()) < 100_000) == (200, 200, True)
+    return found, shown(text)
+
+
+async def test_tasks_are_found_by_each_filter_and_in_pages(place: Place, dispatcher: Dispatcher) -> None:
+    held = {"template": "nowhere", "batch": "april"}
+    rows = [await place.database.insert_task("team_a", **held, labels={"month": str(n)}) for n in range(5)]
+    (other,) = await insert(place, 1, template="nowhere2")
+    await fail(place, rows[0], "no such file")
+    await looks_again(dispatcher, 2)
+    for question, ids in (
+        ("batch=april", rows[::-1]),
+        ("batch=april&submitted_by=team_a&queue=default&status=waiting", rows[:0:-1]),
+        ("label=month%3D3", [rows[3]]),
+        ("template=nowhere2", [other]),
+        ("template=nowhere&status=failed", [rows[0]]),
+        ("reason=UnknownTemplate&template=nowhere", rows[:0:-1]),
+        (f"id={rows[2]}", [rows[2]]),
+        ("label=month%3D99", []),
+        ("queue=a%3Cb", []),
+    ):
+        found, text = await both(dispatcher, f"tasks?{question}")
+        assert (question, [row["task"] for row in found["tasks"]]) == (question, ids)
+        assert (found["matching"], found["more_match"], found["looked_to"]) == (len(ids), False, None)
+        assert f"{len(ids)} row{'' if len(ids) == 1 else 's'} match" in text
+    _, first = await page(dispatcher, "tasks?batch=april&limit=2")
+    (link,) = re.findall(r'rel="next" href="/([^"]+)"', first)
+    assert html.unescape(link) == f"tasks?batch=april&limit=2&after={rows[3]}"
+    _, second = await page(dispatcher, html.unescape(link))
+    assert 'rel="first" href="/tasks?batch=april&amp;limit=2"' in second
+    assert "From here on 3 rows match" in shown(second)
+
+
+@pytest.mark.parametrize(
+    ("question", "words"),
+    [
+        ("label=month", "write NAME=VALUE"),
+        ("label=%3Dx", "write NAME=VALUE"),
+        ("batch=%00", "'batch' has a character that no row can have"),
+        ("id=0", "$.id"),
+        ("status=odd", "the filters are queue, status, reason, submitted_by, batch, label, template, id, after, limit"),
+    ],
+)
+async def test_filter_that_cannot_be_read_is_refused_in_words(
+    dispatcher: Dispatcher, question: str, words: str
+) -> None:
+    status, fault = await dispatcher.api(f"tasks?{question}")
+    page_status, text = await page(dispatcher, f"tasks?{question}")
+    assert (status, page_status, words in fault["error"], words in shown(text)) == (400, 400, True, True)
+
+
+async def test_batch_is_shown_as_its_view_counts_it(place: Place, dispatcher: Dispatcher) -> None:
+    rows = [await place.database.insert_task("team_a", template="nowhere", batch="april") for _ in range(4)]
+    for number, id_ in enumerate(rows[:2]):
+        await fail(place, id_, f"no file {number}")
+    found, text = await both(dispatcher, "batches?batch=april")
+    (one,), admin = found["batches"], await place.database.session("admin")
+    view = await admin.fetchrow("SELECT * FROM dispatch.batch_status WHERE batch = 'april'")
+    assert view is not None
+    assert one["by_status"] == {"waiting": view["waiting"], "failed": view["failed"]} == {"waiting": 2, "failed": 2}
+    assert (one["tasks"], one["queue"], one["submitted_by"]) == (4, "default", "team_a")
+    assert [(group["message"], group["count"]) for group in found["failures"]] == [("no file <number>", 2)]
+    for words in ("waiting 2", "failed 2", "50% ended", "no file <number>"):
+        assert words in text
+    await place.database.insert_task("team_b", template="nowhere", batch="april")
+    found, text = await both(dispatcher, "batches?batch=april")
+    assert [one["submitted_by"] for one in found["batches"]] == ["team_a", "team_b"]
+    assert "2 batches have this name" in text
+    found, _ = await both(dispatcher, "batches?batch=april&submitted_by=team_b&queue=default")
+    assert [one["tasks"] for one in found["batches"]] == [1]
+    for question, words in (("", "Write the name of a batch"), ("?batch=may", "There is no row of this batch")):
+        found, text = await both(dispatcher, f"batches{question}")
+        assert (found["batches"], words in text) == ([], True)
+    assert (await dispatcher.api("batches?bath=x"))[0] == 400
+
+
+async def test_failures_are_grouped_with_parked_rows(place: Place, dispatcher: Dispatcher) -> None:
+    rows = await insert(place, 5, template="nowhere")
+    for number, id_ in enumerate(rows[:3]):
+        await fail(place, id_, f"Traceback\n  line {number}\nValueError: no file {number}")
+
+    async def are_told() -> bool:
+        return bool((await dispatcher.api("status"))[1]["parked"] == 2)
+
+    await looks_again(dispatcher, 2)
+    found, text = await both(dispatcher, "failures")
+    by_status = {group["status"]: group for group in found["groups"]}
+    failed, parked = by_status["failed"], by_status["parked"]
+    assert (failed["count"], failed["message"], failed["template"]) == (3, "ValueError: no file <number>", "nowhere")
+    assert (failed["tasks"], failed["by_hour"][-1], len(failed["by_hour"])) == (rows[2::-1], 3, 24)
+    assert (parked["count"], parked["reason"], parked["tasks"]) == (2, "UnknownTemplate", rows[:2:-1])
+    assert (found["failed"], found["parked"], found["groups_left_out"]) == (3, 2, 0)
+    for words in ("3 rows failed", "2 rows are parked", "ValueError: no file <number>", "parked UnknownTemplate"):
+        assert words in text
+    _, raw = await page(dispatcher, "failures")
+    for link in re.findall(r'href="/(tasks\?[^"]+)"', raw):
+        listed, _ = await both(dispatcher, html.unescape(link))
+        assert listed["matching"] in {2, 3}
+    await wait_for(are_told, "the status counts the parked rows", 40, check=dispatcher.check)
+
+
+def named(text: str) -> str:
+    """A name of a label. One with a sign = cannot be asked for."""
+    return text[:63].replace("=", "")
+
+
+async def test_hostile_texts_are_shown_as_texts(place: Place, dispatcher: Dispatcher) -> None:
+    admin = await place.database.session("admin")
+    for text in HOSTILE:
+        labels = {named(text): text[:200]}
+        id_ = await place.database.insert_task("team_a", batch=text[:200], labels=labels, template="nowhere")
+        await admin.execute("SET session_replication_role = replica")
+        await admin.execute("UPDATE dispatch.tasks SET template = $2 WHERE id = $1", id_, text[:63])
+        await fail(place, id_, text)
+    addresses = ["tasks", "failures"]
+    for text in HOSTILE:
+        addresses += [f"batches?{urlencode({'batch': text[:200]})}", f"tasks?{urlencode({'batch': text[:200]})}"]
+        addresses.append("tasks?" + urlencode({"label": f"{named(text)}={text[:200]}", "template": text[:63]}))
+    for address in addresses:
+        found, _ = await both(dispatcher, address)
+        _, raw = await page(dispatcher, address)
+        assert found.get("tasks") or found.get("batches") or found.get("groups"), address
+        seen = Elements(raw)
+        assert (seen.names.count("script"), "img" in seen.names) == (1, False), "the script is that of the layout"
+        assert not [name for name in seen.attributes if name.startswith("on")]
+        assert max(map(len, re.findall(r"<bdi>([^<]*)</bdi>", raw))) < 2000, "no text is as long as it was"
+    _, shown_of_tasks = await both(dispatcher, "tasks")
+    assert [text for text in HOSTILE[:4] if text not in shown_of_tasks] == []
+    assert "\u202e" not in json.dumps((await dispatcher.api("failures"))[1]["groups"][0]["message"], ensure_ascii=False)

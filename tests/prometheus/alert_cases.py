@@ -1,0 +1,113 @@
+"""The causes of each alert as samples, and what is near to a cause and must stay silent. Each begins at minute 60."""
+
+from typing import Final
+
+from tests.prometheus.promtool import HEALTHY, Case, Firing
+
+DAY: Final = 24 * 60
+
+
+def page(alert: str) -> list[Firing]:
+    return [Firing(f"Dispatcher{alert}", "page")]
+
+
+def ticket(alert: str) -> list[Firing]:
+    return [Firing(f"Dispatcher{alert}", "ticket")]
+
+
+LEADER: Final = 'dispatcher_leader{instance="a"}'
+UP: Final = 'dispatcher_database_up{instance="a"}'
+CYCLES: Final = 'dispatcher_last_round_timestamp_seconds{instance="a",component="dispatch"}'
+JANITOR: Final = 'dispatcher_last_round_timestamp_seconds{instance="j",component="janitor"}'
+IN_LINE: Final = 'dispatcher_waiting_tasks{instance="a",queue="default",reason="InLine"}'
+OLDEST: Final = 'dispatcher_oldest_wait_seconds{instance="a",queue="default"}'
+FIRST: Final = 'dispatcher_launches_total{instance="a",launch="first"}'
+AGAIN: Final = 'dispatcher_launches_total{instance="a",launch="again"}'
+CREATED: Final = 'dispatcher_job_creates_total{instance="a",outcome="created"}'
+FORBIDDEN: Final = 'dispatcher_job_creates_total{instance="a",outcome="forbidden"}'
+STORE: Final = 'dispatcher_store_age_seconds{instance="a",resource="jobs"}'
+LATE: Final = 'dispatcher_extender_request_seconds_count{instance="e",verb="filter",outcome="late"}'
+QUICK: Final = 'dispatcher_extender_request_seconds_bucket{instance="e",le="0.2"}'
+FAULT: Final = 'dispatcher_extender_config_faults{instance="e",fault="uncached"}'
+CERTIFICATE: Final = 'dispatcher_credential_end_timestamp_seconds{instance="e",credential="server-certificate"}'
+TOKEN: Final = 'dispatcher_credential_end_timestamp_seconds{instance="a",credential="token"}'
+HALTED: Final = {FIRST: "0+30x60 1800x{samples}", CREATED: "0+30x60 1800x{samples}"}
+"""The last launch is that of minute 60."""
+
+
+def waiting(reason: str) -> dict[str, str]:
+    return {f'dispatcher_waiting_tasks{{instance="a",queue="default",reason="{reason}"}}': "3x{samples}"}
+
+
+HEALTH: Final = (
+    Case("health", {}, {5: [], 60: [], 90: []}),
+    Case("health for two days", {}, {DAY: [], 2 * DAY: []}, 2 * DAY, 5),
+    Case("nothing to do", {**HALTED, IN_LINE: "", OLDEST: ""}, {80: [], 90: []}),
+)
+LAUNCHES: Final = (
+    Case("rows in line, and no launch", HALTED, {70: [], 80: page("NothingLaunched"), 90: page("NothingLaunched")}),
+    Case("a dispatcher that is not ready", {**HALTED, **waiting("NoRoomNow"), **waiting("DispatcherNotReady")},
+         {70: [], 80: page("NothingLaunched")}),
+    *(Case(f"rows in line behind {reason}", {**HALTED, **waiting(reason)}, {80: [], 90: []})
+      for reason in ("NoRoomNow", "SubmitterCap", "QuotaExceeded")),
+    Case("rows that are not due", {**HALTED, **waiting("NotDue"), IN_LINE: ""}, {90: []}),
+    Case("cycles that do not end", {**HALTED, CYCLES: "0+60x60 3600x{samples}", IN_LINE: ""},
+         {64: [], 80: page("NothingLaunched")}),
+    Case("no cycle for want of a database",
+         {**HALTED, CYCLES: "0+60x60 3600x{samples}", UP: "1x60 0x{samples}"}, {61: [], 80: page("DatabaseAway")}),
+    Case("launches that are lost", {AGAIN: "0x60 0+10x{samples}"}, {65: [], 90: ticket("Relaunches")}),
+    Case("few launches that are lost", {AGAIN: "0+1x{samples}"}, {60: [], 90: []}),
+    Case("forbidden creates", {FORBIDDEN: "0x60 0+6x{samples}"}, {70: [], 75: ticket("CreateErrors")}),
+    Case("three forbidden creates", {FORBIDDEN: "0x60 0+1x3 3x{samples}"}, {63: [], 75: []}),
+    Case("one create in a thousand", {FORBIDDEN: "0+1x{samples}", CREATED: "0+1000x{samples}"}, {60: [], 90: []}),
+)  # fmt: skip
+WAITS: Final = (
+    Case("a long wait in a new queue", {OLDEST: "_x60 1900+60x{samples}"}, {65: [], 75: ticket("OldestWait")}),
+    Case("half an hour in a new queue", {OLDEST: "1700x{samples}"}, {60: [], 90: []}),
+    Case("a wait longer than usual, for ten hours", {OLDEST: f"40x{DAY // 5} 2000+300x{{samples}}"},
+         {DAY + 5: [], DAY + 20: ticket("OldestWait"), DAY + 600: ticket("OldestWait")}, DAY + 600, 5),
+    Case("a usual wait", {OLDEST: "3000x{samples}"}, {DAY + 300: []}, DAY + 300, 5),
+    Case("the batch of each night", {OLDEST: f"40x120 3000x12 40x{DAY // 5 - 13} 3000x{{samples}}"},
+         {DAY + 610: [], DAY + 640: [], DAY + 780: ticket("OldestWait")}, DAY + 780, 5),
+    Case("a paused queue", {OLDEST: "_x60 1900+60x{samples}", **waiting("Paused")}, {75: [], 90: []}),
+    Case("parked rows", {'dispatcher_parked_tasks{instance="a",reason="Poison"}': "_x60 2x{samples}"},
+         {70: [], 80: ticket("ParkedRows")}),
+)  # fmt: skip
+PROGRAMS: Final = (
+    Case("no replica that leads", {LEADER: "1x60 0x{samples}", IN_LINE: "5x60 stale", **HALTED},
+         {61: [], 65: page("NoLeader")}),
+    Case("another leader", {LEADER: "1x60 0x{samples}", 'dispatcher_leader{instance="b"}': "0x60 1x{samples}"},
+         {61: [], 65: [], 90: []}),
+    Case("no program at all", {name: values.replace("{samples}", "60") + " stale" for name, values in HEALTHY.items()},
+         {61: [], 65: page("NoLeader"), 85: [*page("NoLeader"), *ticket("JanitorSilent")]}),
+    Case("no database", {name: "1x60 0x{samples}" for name in HEALTHY if "database_up" in name},
+         {61: [], 65: page("DatabaseAway")}),
+    Case("no database for the janitor", {'dispatcher_database_up{instance="j"}': "1x60 0x{samples}"},
+         {61: [], 65: page("DatabaseAway")}),
+    Case("a store without proof", {STORE: "20x60 20+60x{samples}"}, {63: [], 67: ticket("StoreStale")}),
+    Case("a store that is proven each 90 s", {STORE: "90x{samples}"}, {90: []}),
+    Case("a janitor that hangs", {JANITOR: "0+60x60 3600x{samples}"}, {74: [], 82: ticket("JanitorSilent")}),
+    Case("a janitor that is gone", {JANITOR: "0+60x60 stale"}, {74: [], 82: ticket("JanitorSilent")}),
+    Case("a janitor without one round", {JANITOR: "0x{samples}"}, {10: [], 25: ticket("JanitorSilent")}),
+    Case("a janitor that begins anew", {JANITOR: "0+60x60 0 0 3720+60x{samples}"}, {62: [], 82: []}),
+    Case("no janitor", {JANITOR: ""}, {60: [], 90: []}),
+)  # fmt: skip
+EXTENDER: Final = (
+    Case("late answers", {LATE: "0+2x60 120+100x{samples}"}, {65: [], 80: page("ExtenderLate")}),
+    Case("slow answers", {QUICK: "0+602x60 36120+500x{samples}"}, {65: [], 80: page("ExtenderLate")}),
+    Case("an idle extender", {name: "7x{samples}" for name in HEALTHY if "extender_request" in name}, {90: []}),
+    Case("whole nodes", {FAULT: "0x60 1x{samples}"}, {63: [], 70: ticket("ExtenderMisconfigured")}),
+    Case("a mended configuration", {FAULT: "1x60 0x{samples}"}, {61: []}),
+)  # fmt: skip
+ENDS: Final = (
+    Case("a certificate of another week", {CERTIFICATE: f"{604800 + 3600}x{{samples}}"},
+         {70: [], 80: ticket("CertificateEnds")}),
+    Case("a certificate of another day", {CERTIFICATE: f"{86400 + 3600}x{{samples}}"},
+         {59: ticket("CertificateEnds"), 80: page("CertificateEnds")}),
+    Case("a certificate that has ended", {CERTIFICATE: "3600x{samples}"}, {90: page("CertificateEnds")}),
+    Case("a token that is not renewed", {TOKEN: "1000+60x60 4600x{samples}"}, {71: [], 75: page("TokenEnds")}),
+    Case("a token that tells no end", {TOKEN: ""}, {90: []}),
+)  # fmt: skip
+CASES: Final = {
+    "health": HEALTH, "launches": LAUNCHES, "waits": WAITS, "programs": PROGRAMS, "extender": EXTENDER, "ends": ENDS,
+}  # fmt: skip

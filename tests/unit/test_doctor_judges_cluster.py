@@ -1,0 +1,268 @@
+"""The judgement of the cluster, the scheduler, Prometheus and settings, and how findings are shown."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
+
+from dispatcher.doctor.cluster import Allowed, Facts, Policies, Unread, is_usable, judge_cluster
+from dispatcher.doctor.finding import Finding, State, good
+from dispatcher.doctor.installation import POLICY as POLICY_KEY
+from dispatcher.doctor.installation import RELEASE, Installation, read_installation
+from dispatcher.doctor.prometheus import judge_prometheus
+from dispatcher.doctor.report import exit_status, in_words
+from dispatcher.doctor.scheduling import Facts as Scheduling
+from dispatcher.doctor.scheduling import SchedulerPod, judge_scheduling, misconfigured, misuses
+from dispatcher.doctor.settings import judge_settings
+from dispatcher.doctor.verbs import EXTENDER, JANITOR, RUN, Site, Verb, account_of, verbs_of
+
+SITE = Site("dispatcher", "ours", "jobs")
+VARIABLES = [{"name": "jobsNamespace", "expression": "'jobs'"}, {"name": "installation", "expression": "'dispatcher'"}]
+POLICY = {"metadata": {"name": "dispatcher"}, "spec": {"variables": VARIABLES}}
+BINDING = {"spec": {"policyName": "dispatcher", "validationActions": ["Deny"]}}
+ACTIVE = {"status": {"phase": "Active"}}
+GOING = {"status": {"phase": "Terminating"}}
+FORBIDDEN = Unread("403 Forbidden")
+ABSENT = Unread("404 NotFound", is_absent=True)
+VERBS = tuple(Allowed(RUN, verb, True) for verb in verbs_of(RUN, SITE))
+MADE = Installation("ours", release="night", secret="login", wants_policy=True)
+HEALTHY = Facts(
+    SITE, ("1", "33+"), {"ours": ACTIVE, "jobs": ACTIVE}, VERBS, Policies([POLICY], [BINDING]), [0.1] * 5, MADE
+)
+
+
+def changed(what: Any, **changes: Any) -> Any:
+    return msgspec.structs.replace(what, **changes)
+
+
+CONFIGURATION = {
+    "kind": "KubeSchedulerConfiguration",
+    "profiles": [{"schedulerName": "fast"}],
+    "extenders": [{"filterVerb": "filter", "prioritizeVerb": "prioritize", "nodeCacheCapable": True}],
+}
+POD = SchedulerPod("pod-1", True, True, [CONFIGURATION], "")
+SCHEDULING = Scheduling("fast", "ours", [POD], 1.0, 30.0)
+
+
+def states(found: list[Finding]) -> list[tuple[str, State]]:
+    return [(one.what, one.state) for one in found if one.state is not State.GOOD]
+
+
+def judged(**changes: Any) -> list[tuple[str, State]]:
+    return states(list(judge_cluster(changed(HEALTHY, **changes))))
+
+
+def test_healthy_cluster_has_only_good_findings() -> None:
+    assert judged() == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"version": ("1", "30")}, ("ApiServerTooOld", State.FAULT)),
+        ({"version": ("1", "")}, ("ApiServerTooOld", State.FAULT)),
+        ({"version": FORBIDDEN}, ("ApiServerTooOld", State.NOT_CHECKED)),
+        ({"namespaces": {"ours": ACTIVE, "jobs": ABSENT}}, ("NamespaceMissing", State.FAULT)),
+        ({"namespaces": {"ours": ACTIVE, "jobs": FORBIDDEN}}, ("NamespaceMissing", State.NOT_CHECKED)),
+        ({"namespaces": {"ours": GOING, "jobs": ACTIVE}}, ("NamespaceTerminating", State.FAULT)),
+        ({"policies": FORBIDDEN}, ("PolicyMissing", State.NOT_CHECKED)),
+        ({"policies": Policies([], [BINDING])}, ("PolicyMissing", State.FAULT)),
+        ({"policies": Policies([{"metadata": {"name": "x"}, "spec": {}}], [])}, ("PolicyMissing", State.FAULT)),
+        (
+            {"policies": Policies([], []), "installation": changed(MADE, wants_policy=False)},
+            ("PolicyMissing", State.WARNING),
+        ),
+        (
+            {"policies": Policies([], []), "installation": changed(MADE, wants_policy=None)},
+            ("PolicyMissing", State.WARNING),
+        ),
+        ({"policies": Policies([POLICY], [])}, ("PolicyUnbound", State.FAULT)),
+        ({"policies": Policies([POLICY], [{"spec": {"policyName": "dispatcher"}}])}, ("PolicyUnbound", State.FAULT)),
+        (
+            {"policies": Policies([], []), "site": changed(SITE, check_room=False)},
+            ("PolicyMissing", State.NOT_CHECKED),
+        ),
+        ({"delays": FORBIDDEN}, ("JobControllerSlow", State.NOT_CHECKED)),
+        ({"delays": [1.0] * 4}, ("JobControllerSlow", State.NOT_CHECKED)),
+        ({"delays": [1.0, 60.0, 60.0, 60.0, 2.0]}, ("JobControllerSlow", State.WARNING)),
+    ],
+)
+def test_fault_of_the_cluster_is_named_alone(changes: dict[str, Any], expected: tuple[str, State]) -> None:
+    assert judged(**changes) == [expected]
+
+
+def test_commands_name_release_and_secret_or_say_that_they_do_not_know_them() -> None:
+    assert MADE.words["release"] == "night"
+    assert MADE.words["release_is"] == "night is the release of the Deployment"
+    assert MADE.words["secret"] == "login"
+    nothing = Installation("ours").words
+    assert (nothing["release"], nothing["secret"]) == ("RELEASE", "dispatcher-database")
+    assert nothing["release_is"] == "a name of `helm list -n ours`; without helm, apply the manifests again"
+    assert nothing["secret_is"].startswith("the default")
+
+
+def test_deployment_tells_how_the_installation_was_made() -> None:
+    volumes = [{"name": "templates", "configMap": {}}, {"name": "database", "secret": {"secretName": "login"}}]
+    pod = {"metadata": {"annotations": {RELEASE: "night"}}, "spec": {"template": {"spec": {"volumes": volumes}}}}
+    assert read_installation(pod, "ours", None) == MADE
+    bare: dict[str, Any] = {"metadata": {}, "spec": {"template": {"spec": {}}}}
+    assert read_installation(bare, "ours", RUN) == Installation("ours", RUN, wants_policy=True)
+    chosen = bare | {"metadata": {"annotations": {POLICY_KEY: "disabled"}}}
+    assert read_installation(chosen, "ours", None).wants_policy is False
+
+
+def test_missing_verbs_are_named_by_account_and_namespace() -> None:
+    denied = {"create", "patch"}
+    answers = [changed(one, is_allowed=one.verb.verb not in denied or one.verb.resource == "events") for one in VERBS]
+    answers = [changed(one, is_allowed=one.is_allowed and one.verb.resource != "nodes") for one in answers]
+    found = [one for one in judge_cluster(changed(HEALTHY, allowed=answers)) if one.state is State.FAULT]
+    assert [(one.where, one.message) for one in found] == [
+        ("account dispatcher, cluster-wide", "not allowed: list nodes, watch nodes"),
+        ("account dispatcher in namespace jobs", "not allowed: create jobs, patch jobs"),
+        ("account dispatcher in namespace ours", "not allowed: create leases, create configmaps"),
+    ]
+
+
+def test_verbs_in_a_namespace_that_is_gone_are_no_fault_of_their_own() -> None:
+    answers = [changed(one, is_allowed=one.verb.namespace != "jobs") for one in VERBS]
+    gone = {"ours": ACTIVE, "jobs": ABSENT}
+    assert judged(allowed=answers, namespaces=gone) == [("NamespaceMissing", State.FAULT)]
+
+
+def test_account_that_may_not_be_asked_about_is_not_checked() -> None:
+    answers = [*VERBS, Allowed(JANITOR, Verb("jobs", "batch", "jobs", "get"), None, "403")]
+    assert judged(allowed=answers) == [("MissingVerb", State.NOT_CHECKED)]
+
+
+def test_namespace_is_usable_unless_it_is_known_to_be_gone() -> None:
+    usable = [is_usable(one) for one in (ACTIVE, GOING, ABSENT, FORBIDDEN)]
+    assert usable == [True, False, False, True]
+
+
+def test_verbs_depend_on_the_room_gate() -> None:
+    without = {str(verb): verb.namespace for verb in verbs_of(RUN, changed(SITE, check_room=False))}
+    assert without["list pods"] == "jobs"
+    assert "list nodes" not in without
+    assert "update configmaps dispatcher-status" in without
+    assert account_of(EXTENDER, SITE) == "dispatcher-scheduler"
+
+
+def test_healthy_scheduler_has_only_good_findings() -> None:
+    assert states(list(judge_scheduling(SCHEDULING))) == []
+
+
+NOT_READY = changed(POD, is_ready=False)
+
+
+@pytest.mark.parametrize(
+    ("changes", "state"),
+    [
+        ({"lease_age": 3600.0, "bound_age": None, "pods": [NOT_READY]}, State.FAULT),
+        ({"lease_age": ABSENT, "bound_age": 5000.0, "pods": []}, State.FAULT),
+        ({"lease_age": FORBIDDEN, "bound_age": None, "pods": []}, State.NOT_CHECKED),
+        ({"lease_age": FORBIDDEN, "bound_age": None, "pods": [], "untried": 3}, State.FAULT),
+        ({"lease_age": 1.0, "bound_age": 30.0, "pods": [], "untried": 3}, State.GOOD),
+        ({"lease_age": FORBIDDEN, "bound_age": 30.0, "pods": FORBIDDEN}, State.GOOD),
+        ({"lease_age": 30.0, "bound_age": FORBIDDEN, "pods": FORBIDDEN}, State.GOOD),
+        ({"lease_age": ABSENT, "bound_age": None, "pods": [POD]}, State.GOOD),
+    ],
+)
+def test_scheduler_is_present_if_one_sign_shows_it(changes: dict[str, Any], state: State) -> None:
+    found = [one for one in judge_scheduling(changed(SCHEDULING, **changes)) if one.what == "SchedulerAbsent"]
+    assert [one.state for one in found] == [state]
+
+
+@pytest.mark.parametrize("pods", [[], FORBIDDEN])
+def test_extender_without_a_pod_is_not_checked(pods: Any) -> None:
+    found = states(list(judge_scheduling(changed(SCHEDULING, pods=pods))))
+    assert {state for _, state in found} == {State.NOT_CHECKED}
+    assert [what for what, _ in found] == ["ExtenderNotConfigured", "ExtenderNotAnswering", "ExtenderMisused"]
+
+
+@pytest.mark.parametrize(
+    ("pod", "expected"),
+    [
+        ({"is_answering": False}, ("ExtenderNotAnswering", State.FAULT)),
+        ({"is_answering": None}, ("ExtenderNotAnswering", State.NOT_CHECKED)),
+        ({"configurations": []}, ("ExtenderNotConfigured", State.FAULT)),
+        ({"configurations": FORBIDDEN}, ("ExtenderNotConfigured", State.NOT_CHECKED)),
+        ({"metrics": FORBIDDEN}, ("ExtenderMisused", State.NOT_CHECKED)),
+    ],
+)
+def test_fault_of_the_extender_is_named_alone(pod: dict[str, Any], expected: tuple[str, State]) -> None:
+    assert states(list(judge_scheduling(changed(SCHEDULING, pods=[changed(POD, **pod)])))) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"profiles": [{"schedulerName": "default-scheduler"}]}, "no profile has the schedulerName fast"),
+        ({"profiles": None}, "no profile has the schedulerName fast"),
+        ({"extenders": None}, "no extender has filterVerb: filter and prioritizeVerb: prioritize"),
+        (
+            {"extenders": [{"filterVerb": "filter"}]},
+            "no extender has filterVerb: filter and prioritizeVerb: prioritize",
+        ),
+        (
+            {"extenders": [{"filterVerb": "filter", "prioritizeVerb": "prioritize"}]},
+            "the extender has no nodeCacheCapable: true",
+        ),
+    ],
+)
+def test_scheduler_that_calls_no_extender_is_told(change: dict[str, Any], told: str) -> None:
+    assert list(misconfigured([CONFIGURATION | change], "fast")) == [told]
+    assert list(misconfigured([{"kind": "Other"}, CONFIGURATION], "fast")) == []
+
+
+def test_misuse_that_the_extender_counts_is_told() -> None:
+    registry = CollectorRegistry()
+    gauge = Gauge("dispatcher_extender_config_faults", "Faults.", ["fault"], registry=registry)
+    for name, value in (("two-callers", 1), ("uncached", 0), ("something-else", 1)):
+        gauge.labels(name).set(value)
+    (found,) = misuses(generate_latest(registry).decode(), "Pod x")
+    assert found.message.startswith("two-callers: two schedulers ask in turn")
+
+
+@pytest.mark.parametrize(
+    ("series", "expected"),
+    [
+        ({"a": True, "b": True}, []),
+        ({"a": True, "b": False}, [("MetricUnknown", State.FAULT)]),
+        (Unread("no answer"), [("PrometheusAway", State.FAULT)]),
+    ],
+)
+def test_prometheus_is_judged_by_what_it_knows(series: Any, expected: list[tuple[str, State]]) -> None:
+    assert states(list(judge_prometheus("http://prometheus:9090", series))) == expected
+
+
+def test_unknown_settings_are_faults() -> None:
+    assert states(list(judge_settings([]))) == []
+    (found,) = judge_settings(["DISPATCHER_X is not a setting; did you mean DISPATCHER_Y?"])
+    assert (found.where, found.message) == ("DISPATCHER_X", "is not a setting; did you mean DISPATCHER_Y?")
+
+
+def test_report_shows_faults_first_and_good_ones_on_one_line() -> None:
+    found = [
+        *judge_settings([]),
+        good("NoNodeFits", "template a"),
+        good("NoNodeFits", "template b"),
+        *judge_scheduling(changed(SCHEDULING, pods=[changed(POD, is_answering=False, metrics=FORBIDDEN)])),
+        *judge_cluster(changed(HEALTHY, delays=[60.0] * 5)),
+    ]
+    told = in_words(found).splitlines()
+    assert told[0] == "settings: 1 good"
+    (rooms,) = [one for one in told if "takes it?" in one]
+    assert rooms.startswith("  good: Is there a node that is large enough")
+    assert rooms.endswith("(template a and 1 more)")
+    part = told[told.index("scheduler and extender: 1 fault, 1 not checked, 2 good") :]
+    assert part[1].startswith("  FAULT ExtenderNotAnswering: Pod pod-1 in namespace ours: its container")
+    assert [one.split(":")[0] for one in part[2:5]] == ["    why", "    mend", "  not checked ExtenderMisused"]
+    assert any(one.startswith("  warning JobControllerSlow") for one in told)
+    assert not any(one.startswith("Prometheus") for one in told)
+
+
+def test_only_a_fault_changes_the_exit_status() -> None:
+    slow = [*judge_cluster(changed(HEALTHY, delays=[60.0] * 5, policies=FORBIDDEN))]
+    assert exit_status(slow) == 0
+    assert exit_status([*slow, *judge_settings(["DISPATCHER_X is not a setting"])]) == 1

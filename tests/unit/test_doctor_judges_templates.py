@@ -1,0 +1,271 @@
+"""The judgement of templates: Pod Security, quotas, LimitRanges, Secrets, dry runs and nodes."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from dispatcher.admission.room_index import RoomIndex
+from dispatcher.doctor.cluster import Unread
+from dispatcher.doctor.finding import Finding, State
+from dispatcher.doctor.limits import Defaults, defaults_of, quota_refusal, range_refusals
+from dispatcher.doctor.pod_security import BASELINE, PRIVILEGED, RESTRICTED, level_of, violations
+from dispatcher.doctor.secrets_named import Named, named_secrets
+from dispatcher.doctor.templates import ENFORCED, ENFORCED_VERSION, Place, Tried, judge_templates
+from dispatcher.kube.needs import needs_of_manifest
+from dispatcher.model.cluster import Node
+from dispatcher.model.jobs import ApiAnswer
+from dispatcher.model.quotas import Quota, Scope
+from tests.pods_of_levels import PODS, a_pod, a_volume
+from tests.pods_of_ranges import RANGES, a_bound, with_server_defaults
+
+SMALL = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "1Gi"}}
+POD: dict[str, Any] = a_pod(container={"resources": SMALL})
+NAMES = {"namespace": "ours", "installation": "dispatcher"}
+FORBIDDEN, ABSENT = Unread("403 Forbidden"), Unread("404 NotFound", is_absent=True)
+CREATED = ApiAnswer(201)
+
+
+def a_room(cpu: int = 4000) -> Any:
+    index = RoomIndex([])
+    index.hear_node(None, Node("n1", ready=True, size={"cpu": cpu, "memory": 2**40, "pods": 110_000}))
+    return index.view()
+
+
+PLACE = Place("jobs", {}, [], [], {}, a_room())
+
+
+def judged(pod: Any = POD, answer: ApiAnswer = CREATED, **place: Any) -> list[Finding]:
+    job = {"spec": {"template": {"spec": pod}}}
+    there = msgspec.structs.replace(PLACE, **place)
+    return [
+        one for one in judge_templates([Tried("default", job, answer)], there, NAMES) if one.state is not State.GOOD
+    ]
+
+
+def told(found: list[Finding]) -> list[tuple[str, State]]:
+    return [(one.what, one.state) for one in found]
+
+
+@pytest.mark.parametrize(("pod", "level"), PODS.values(), ids=PODS)
+def test_strictest_level_that_a_pod_passes_is_found(pod: Any, level: str) -> None:
+    assert level_of(pod) == level
+    assert [bool(violations(pod, one)) for one in (PRIVILEGED, BASELINE, RESTRICTED)] == [
+        False, level == PRIVILEGED, level != RESTRICTED,
+    ]  # fmt: skip
+
+
+def test_further_privileges_are_below_baseline() -> None:
+    """Fields that the test of the real server leaves out, because other features have to be on for them."""
+    assert violations(a_pod(context={"procMount": "Unmasked"}), BASELINE) == [
+        "containers[task].securityContext.procMount: Unmasked"
+    ]
+    windows = a_pod(securityContext={"windowsOptions": {"hostProcess": True}})
+    assert violations(windows, BASELINE) == ["securityContext.windowsOptions.hostProcess: true"]
+
+
+def test_host_of_a_probe_is_forbidden_since_kubernetes_1_34() -> None:
+    pod, _ = PODS["probe of a host"]
+    assert (level_of(pod, 33), level_of(pod, 34)) == (RESTRICTED, PRIVILEGED)
+    assert violations(pod, BASELINE, 33) == []
+
+
+def test_template_without_a_fault_has_only_good_findings() -> None:
+    assert judged() == []
+
+
+def test_installation_without_templates_is_a_fault() -> None:
+    (found,) = judge_templates([], PLACE, NAMES)
+    assert (found.what, found.state) == ("NoTemplate", State.FAULT)
+
+
+def test_faulty_template_is_named_with_its_name_quoted() -> None:
+    (found,) = [one for one in judge_templates([Tried("a b", "spec.suspend")], PLACE, NAMES) if one.mend]
+    assert found.mend.startswith("dispatcher render --template 'a b'")
+
+
+def test_templates_of_a_place_that_takes_no_job_are_not_checked() -> None:
+    tried = [Tried("default", {"spec": {"template": {"spec": POD}}})]
+    found = list(judge_templates(tried, Unread("gone"), NAMES))
+    assert [(one.what, one.state) for one in found if one.state is not State.GOOD] == [
+        ("JobRefused", State.NOT_CHECKED)
+    ]
+    assert told(list(judge_templates(tried, PLACE, NAMES)))[2] == ("JobRefused", State.NOT_CHECKED)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (ApiAnswer(409, "AlreadyExists"), []),
+        (ApiAnswer(422, "Invalid", "bad"), [("JobRefused", State.FAULT)]),
+        (ApiAnswer(403, "Forbidden", "denied by a policy"), [("JobRefused", State.FAULT)]),
+        (ApiAnswer(404, "NotFound"), [("NamespaceMissing", State.FAULT)]),
+        (ApiAnswer(403, "Forbidden", causes=("NamespaceTerminating",)), [("NamespaceTerminating", State.FAULT)]),
+        (ApiAnswer(403, "Forbidden", "exceeded quota: x"), [("JobRefused", State.NOT_CHECKED)]),
+        (ApiAnswer(0, message="no answer"), [("JobRefused", State.NOT_CHECKED)]),
+    ],
+)
+def test_answer_of_the_dry_run_is_judged(answer: ApiAnswer, expected: list[tuple[str, State]]) -> None:
+    assert told(judged(answer=answer)) == expected
+
+
+@pytest.mark.parametrize("place", ["labels", "quotas", "ranges", "room"])
+def test_place_that_may_not_be_read_is_not_checked(place: str) -> None:
+    unread: dict[str, Any] = {place: FORBIDDEN}
+    (found,) = judged(**unread)
+    assert (found.state, found.message) == (State.NOT_CHECKED, "403 Forbidden")
+
+
+def test_level_that_the_pod_does_not_pass_is_named_with_the_level_that_it_needs() -> None:
+    pod, _ = PODS["hostPath"]
+    (found,) = judged(pod, labels={"pod-security.kubernetes.io/enforce": "baseline"})
+    assert found.message == "namespace jobs enforces baseline: volumes[v].hostPath"
+    assert "enforce=privileged" in found.mend
+
+
+@pytest.mark.parametrize(
+    ("version", "state"),
+    [
+        ("latest", State.FAULT), ("v1.34", State.FAULT), ("v1.40", State.FAULT), ("v1.33", State.NOT_CHECKED),
+        ("v1.0", State.NOT_CHECKED), ("what?", State.NOT_CHECKED),
+    ],
+)  # fmt: skip
+def test_level_of_older_rules_is_not_checked(version: str, state: State) -> None:
+    """The rules of other versions differ, so a fault of the newest rules may be none there, and the other way round."""
+    labels = {ENFORCED: "restricted", ENFORCED_VERSION: version}
+    pod, _ = PODS["hostPath"]
+    (found,) = judged(pod, labels=labels, minor=34)
+    assert (found.what, found.state) == ("PodSecurity", state)
+    assert f"enforces restricted of {version}" in found.message or state is State.FAULT
+    assert judged(pod, labels=labels | {ENFORCED: "privileged"}, minor=34) == []
+
+
+def test_cache_root_needs_a_privileged_namespace() -> None:
+    assert judged(cache_root="/var/cache") == []
+    (found,) = judged(cache_root="/var/cache", labels={"pod-security.kubernetes.io/enforce": "restricted"})
+    assert found.what == "PodSecurity"
+
+
+def a_quota(hard: dict[str, int], *scopes: Scope) -> Quota:
+    return Quota("q", hard, dict(hard), scopes)
+
+
+def refused(quota: Quota, pod: Any = POD, given: frozenset[str] = frozenset()) -> str:
+    return quota_refusal(quota, pod, needs_of_manifest(pod), given)
+
+
+def test_quota_is_judged_as_if_it_were_empty() -> None:
+    assert refused(a_quota({"requests.cpu": 1000})) == ""
+    assert refused(a_quota({"requests.cpu": 999})) == "ResourceQuota q: requests.cpu 1 asked, 0 of 999m used"
+    assert refused(a_quota({"count/jobs.batch": 0})).startswith("ResourceQuota q: count/jobs.batch")
+    assert refused(a_quota({"requests.cpu": 1}, Scope("BestEffort"))) == ""
+    assert quota_refusal(a_quota({"requests.cpu": 1}), POD, None, frozenset()) == ""
+
+
+def test_quota_demands_that_each_container_names_what_it_limits() -> None:
+    pod = a_pod(container={"resources": {"limits": {"cpu": "1"}}}) | {"initContainers": [{"name": "first"}]}
+    found = refused(a_quota({"limits.cpu": 10_000}), pod)
+    assert found == "ResourceQuota q limits limits.cpu, and container first names none"
+    assert refused(a_quota({"limits.cpu": 10_000}), pod, frozenset({"limits.cpu"})) == ""
+    assert refused(a_quota({"cpu": 10_000}), POD) == ""
+
+
+def test_quota_that_fits_no_job_is_named() -> None:
+    (found,) = judged(quotas=[a_quota({"requests.cpu": 1})])
+    assert (found.what, found.mend) == ("QuotaFitsNoJob", "kubectl -n jobs edit resourcequota q")
+    assert told(judged(quotas=[a_quota({"pods": 0})], ranges=FORBIDDEN)) == [
+        ("QuotaFitsNoJob", State.FAULT),
+        ("LimitRangeRefuses", State.NOT_CHECKED),
+    ]
+
+
+def a_range(*items: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "low"}, "spec": {"limits": list(items)}}
+
+
+@pytest.mark.parametrize(("items", "pod", "words"), RANGES.values(), ids=RANGES)
+def test_limit_range_is_judged_with_its_defaults(items: list[Any], pod: Any, words: str) -> None:
+    one = a_range(*with_server_defaults(items))
+    found = list(range_refusals(one, pod, defaults_of([one])))
+    assert bool(found) is bool(words)
+    assert not words or words in found[0]
+
+
+def test_limit_range_that_cannot_be_read_refuses_nothing() -> None:
+    for one in ({"metadata": {"name": "low"}}, a_range(a_bound("Container", max={"cpu": "what?"}))):
+        assert list(range_refusals(one, POD, Defaults())) == []
+
+
+def test_limit_range_that_refuses_a_pod_is_named() -> None:
+    (found,) = judged(ranges=[a_range(a_bound("Pod", max={"cpu": "1"})), a_range(a_bound("Pod", max={"cpu": "2"}))])
+    assert (found.what, found.mend) == ("LimitRangeRefuses", "kubectl -n jobs edit limitrange low")
+
+
+def test_defaults_of_limit_ranges_fill_in_amounts() -> None:
+    ranges = [
+        a_range(a_bound("Container", default={"cpu": "1"}, defaultRequest={"memory": "1Gi"})),
+        a_range(a_bound("Pod")),
+    ]
+    assert defaults_of(ranges).names == {"limits.cpu", "requests.cpu", "requests.memory"}
+
+
+def test_secrets_are_found_wherever_a_pod_names_them() -> None:
+    env = [
+        {"name": "A", "valueFrom": {"secretKeyRef": {"name": "by-env", "key": "k"}}},
+        {"name": "B", "valueFrom": {"secretKeyRef": {"name": "maybe", "key": "k", "optional": True}}},
+        {"name": "C", "value": "plain"},
+    ]
+    container = {"env": env, "envFrom": [{"secretRef": {"name": "whole"}}, {"configMapRef": {"name": "no"}}]}
+    projected = {"sources": [{"secret": {"name": "projected"}}, {"configMap": {"name": "no"}}]}
+    volumes = [
+        *a_volume("secret", secretName="files", items=[{"key": "a"}, {"key": "b"}]),
+        *a_volume("secret", secretName="maybe", optional=True),
+        *a_volume("projected", **projected),
+        *a_volume("emptyDir"),
+    ]
+    pod = a_pod(container=container, volumes=volumes, imagePullSecrets=[{"name": "registry"}, {}])
+    assert named_secrets(pod) == [
+        Named("by-env", "k"), Named("files", "a"), Named("files", "b"), Named("projected"), Named("registry"),
+        Named("whole"),
+    ]  # fmt: skip
+
+
+KEYED = a_pod(
+    container={
+        "resources": SMALL,
+        "envFrom": [{"secretRef": {"name": "one"}}],
+        "env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "one", "key": "it's"}}}],
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        (frozenset({"it's"}), []),
+        (frozenset({"other"}), [("SecretKeyMissing", State.FAULT)]),
+        (ABSENT, [("SecretMissing", State.FAULT)]),
+        (FORBIDDEN, [("SecretMissing", State.NOT_CHECKED)]),
+    ],
+)
+def test_secret_is_judged_once_by_what_is_known_of_it(keys: Any, expected: list[tuple[str, State]]) -> None:
+    found = judged(KEYED, secrets={"one": keys})
+    assert told(found) == expected
+    assert all("it's" not in one.mend for one in found)
+
+
+def test_template_that_no_node_can_hold_is_named() -> None:
+    (found,) = judged(room=a_room(cpu=500))
+    assert found.what == "NoNodeFits"
+    assert "the largest, n1, has cpu 500m" in found.message
+
+
+def test_node_that_is_full_now_is_no_fault() -> None:
+    room = a_room(cpu=1000)
+    busy = msgspec.structs.replace(room, asked={"n1": {0: {"cpu": 1000}}})
+    assert judged(room=busy) == []
+
+
+def test_pod_of_a_scheduler_that_is_not_known_is_not_checked() -> None:
+    assert told(judged(POD | {"schedulerName": "other"})) == [("NoNodeFits", State.NOT_CHECKED)]
+    assert ("NoNodeFits", State.NOT_CHECKED) in told(judged({"containers": [], "tolerations": "odd"}))

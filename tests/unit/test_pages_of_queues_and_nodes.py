@@ -1,0 +1,148 @@
+"""The pages of a queue and of nodes: text of people stays text, pages stay small, and empty ones say what to do."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from dispatcher.dashboard.answers import Asked
+from dispatcher.dashboard.last_hour import QueueHour
+from dispatcher.dashboard.pages import Pages
+from dispatcher.dashboard.queue_view import EndedTask, QueuePage, QueueSettings, QueueTimes
+from dispatcher.explain.estimate import Estimate
+from dispatcher.explain.fitting import Fits, NodeFit
+from dispatcher.explain.node_room import HeldRoom, NodesPage, NodeStatus
+from dispatcher.explain.nodes import NodeGroup
+from dispatcher.explain.queue_line import NextRow
+from dispatcher.explain.reasons import Turn
+from dispatcher.explain.status import Installation, QueueHold
+from dispatcher.model.history import Percentiles
+from dispatcher.model.verdicts import HoldReason
+from tests.builders import NOW, ago, later
+
+HOSTILE = "</bdi><script>alert(1)</script>\u202e\U0001f600\"'{{ 7 * 7 }}&lt;" + "w" * 300
+SHOWN = HOSTILE.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("'", "&#39;")
+SHOWN = SHOWN.replace('"', "&#34;")
+PAGES = Pages(Installation("dispatcher", "1", "jobs", "me"), "/proxy")
+SETTINGS = QueueSettings(
+    weight=1, max_jobs=None, max_jobs_per_submitter=None, max_pending=1, paused_until=None, owner_role=None,
+    submit_role=None, max_waiting_per_submitter=None, fair_submitters=False, note=None, inherited=(),
+)  # fmt: skip
+EMPTY = QueuePage(
+    queue="default", waiting=0, reasons={}, oldest_wait_seconds=None, in_flight=0, max_jobs=None, weight=1, share=0,
+    paused_until=None, paused_since=None, note=None, starts_per_minute=0, ends_per_minute=0, as_of=NOW, counted_at=NOW,
+    settings=SETTINGS, next=(), ended=(), times=QueueTimes(1000, Percentiles(0), Percentiles(0)), hour=None,
+    counted_since=None,
+)  # fmt: skip
+ROW = NextRow(
+    task=2**62, place=1, priority=100, attempt=1, submitted_by=HOSTILE, template=HOSTILE, created_at=ago(60),
+    reason=HoldReason.NO_ROOM_NOW, message=HOSTILE, since=None, whose_turn=Turn.CLUSTER,
+    estimate=Estimate(later(60), later(120), 40),
+)  # fmt: skip
+ENDED = EndedTask(
+    task=7, outcome="succeeded", attempt=1, submitted_by=HOSTILE, finished_at=NOW, run_seconds=2.5, node=HOSTILE
+)
+NODE = NodeStatus(
+    name=HOSTILE, ready=False, cordoned=True, taints=(HOSTILE,), size={"cpu": "4", "memory": "8Gi", HOSTILE: "10"},
+    others={"cpu": "1"}, ours={"cpu": "500m", HOSTILE: "2"}, coming={"cpu": "500m"}, reserved={"cpu": "1"},
+    free={"cpu": "1", "memory": "8Gi", HOSTILE: "10"}, kept_for=2**62,
+    reservations=(HeldRoom(HOSTILE, HOSTILE, {"cpu": "1"}, later(60)),), warm={"maps": 3}, fits=2,
+)  # fmt: skip
+NODES = NodesPage(
+    as_of=NOW, total=1, nodes=(NODE,), next_after=None, fits=None, reservations_are_watched=True, warm_ends=2000
+)
+FITS = Fits(
+    cpu=HOSTILE, memory="1Gi", pods=2**62, nodes=1, most=(NodeFit(HOSTILE, 2),),
+    answers=(NodeGroup(1, HOSTILE, (HOSTILE,)),),
+)  # fmt: skip
+
+
+def queue(**changes: Any) -> str:
+    return PAGES.write("queue.html", replace(EMPTY, **changes), Asked("default"), "/api/v1/queues/default")
+
+
+def nodes(page: NodesPage, query: Mapping[str, str] = {}) -> str:
+    return PAGES.write("nodes.html", page, Asked("", query), "/api/v1/nodes")
+
+
+def check_text(page: str) -> None:
+    """Every hostile text is escaped, and is isolated where it is content."""
+    assert "<script>alert" not in page
+    page = re.sub(r'href="[^"]*"', "", page)
+    assert page.count("w" * 300) == page.count(SHOWN)
+    in_attributes = len(re.findall(r'(?:value|title)="[^"]*' + "w" * 300, page))
+    isolated = page.count(f"<bdi>{SHOWN}</bdi>")
+    assert isolated + in_attributes == page.count(SHOWN)
+    assert isolated > 0
+
+
+def test_hostile_text_of_a_queue_stays_text() -> None:
+    behind = QueueHold(HoldReason.QUEUE_CAP, HOSTILE, None)
+    settings = replace(SETTINGS, note=HOSTILE)
+    page = queue(
+        settings=settings, next=(ROW,), ended=(ENDED,), waiting=1, reasons={HoldReason.NO_ROOM_NOW: 1}, behind=behind
+    )
+    check_text(page)
+    assert page.count(SHOWN) == 6
+    assert f'<a href="/proxy/tasks/{2**62}">{2**62}</a>' in page
+
+
+def test_hostile_text_of_nodes_stays_text() -> None:
+    page = nodes(replace(NODES, fits=FITS), {"cpu": HOSTILE})
+    check_text(page)
+    assert page.count(SHOWN) >= 8
+    assert f"{2**62:,}" in page
+
+
+def test_queue_shows_what_it_inherits_its_pause_and_its_times() -> None:
+    settings = replace(SETTINGS, max_jobs=1234, paused_until=later(60), inherited=("max_jobs", "paused_until"))
+    hour = QueueHour([None, 2.0], [None, 1.0], [None, 0.0], 30.0)
+    times = QueueTimes(1000, Percentiles(9, 1.0, 2.0, 3.0), Percentiles(10, 60.0, 61.0, 3600.0))
+    page = queue(settings=settings, paused_until=later(60), hour=hour, counted_since=ago(60), times=times)
+    assert page.count("from queue *") == 2
+    for told in ("1,234", "2026-03-14 12:01:00 UTC", "1 min 1 s", "1 h", "starts a minute in the last hour"):
+        assert told in page
+    assert "until somebody clears it" in queue(settings=replace(settings, paused_until=NOW.replace(year=9999)))
+
+
+def test_order_of_a_fair_queue_is_told() -> None:
+    assert "take turns" in queue(settings=replace(SETTINGS, fair_submitters=True), next=(ROW,))
+
+
+def test_empty_queue_says_what_to_do() -> None:
+    page = queue()
+    for told in ("INSERT INTO dispatch.tasks", "No due row is without a Job", "No row of this queue has ended yet"):
+        assert told in page
+
+
+@pytest.mark.parametrize(
+    ("page", "query", "told"),
+    [
+        (replace(NODES, nodes=(), total=0), {}, "The cluster has no node"),
+        (replace(NODES, nodes=()), {"after": "z"}, "No node has a name behind this one"),
+        (replace(NODES, warm_ends=None), {}, "the database cannot be read"),
+        (replace(NODES, reservations_are_watched=False), {}, "NodeReservations are not watched"),
+        (replace(NODES, next_after="n9"), {"cpu": "1"}, 'href="/proxy/nodes?cpu=1&amp;after=n9"'),
+        (NODES, {"after": "a", "cpu": "1"}, 'href="/proxy/nodes?cpu=1"'),
+    ],
+)
+def test_page_of_nodes_says_what_to_do_next(page: NodesPage, query: Mapping[str, str], told: str) -> None:
+    assert told in nodes(page, query)
+
+
+def test_page_of_a_hundred_nodes_is_below_100_kb() -> None:
+    size = {"cpu": "63500m", "memory": "262144000Ki", "pods": "110", "ephemeral-storage": "1843000000Ki",
+            "hugepages-1Gi": "0", "hugepages-2Mi": "0", "nvidia.com/gpu": "8"}  # fmt: skip
+    node = replace(
+        NODE, name="ip-10-0-123-123.eu-central-1.compute.internal", ready=True, cordoned=False, taints=("team",),
+        size=size, free=size, others=size, ours=size, coming={}, reserved={}, kept_for=None, reservations=(),
+        warm={"maps": 3, "builds": 2},
+    )  # fmt: skip
+    assert len(nodes(replace(NODES, nodes=(node,) * 100)).encode()) < 100_000
+
+
+def test_page_of_a_queue_with_fifty_rows_is_below_100_kb() -> None:
+    row = replace(ROW, message="x" * 300, template="a-template", submitted_by="team_a")
+    assert len(queue(next=(row,) * 50, ended=(replace(ENDED, node="node-1"),) * 20).encode()) < 100_000

@@ -1,0 +1,124 @@
+"""The row of `dispatcher try`, and the words about its end."""
+
+import pytest
+
+from dispatcher.programs.exec_progress import NOTHING, Progress
+from dispatcher.programs.exec_row import NotStorable, Report
+from dispatcher.programs.trying_row import (
+    TriedRow,
+    clip,
+    kept,
+    pause_seconds,
+    plain_note,
+    shortened,
+    status_after,
+    stored,
+    told,
+)
+from dispatcher.programs.trying_words import Ended, Stop, as_told, in_words
+
+RUN = "token"
+
+
+def a_row(*said: str, cancel_after: float | None = None) -> TriedRow:
+    return TriedRow("null", cancel_after, list(said).append)
+
+
+async def ended(report: Report | None, *, stop: Stop = Stop.SIGTERM, cancelled: bool = False) -> Ended:
+    row = a_row(cancel_after=0 if cancelled else None)
+    await row.start()
+    await row.heartbeat(RUN, NOTHING)
+    if report is not None:
+        await row.finish(RUN, report)
+    return Ended(report.status if report else 143, row, stop, attempt=2)
+
+
+@pytest.mark.parametrize(
+    ("report", "cancelled", "status", "words"),
+    [
+        (Report("succeeded", 0), False, "succeeded", "succeeded, without a result"),
+        (Report("succeeded", 0, result='{"a":1}'), True, "succeeded", 'succeeded, with the result {"a": 1}'),
+        (Report("retry", 9, "oh"), False, "waiting", "retry: CMD ended with status 9; the row runs again after 20 s"),
+        (Report("failed", 65, "oh"), False, "failed", "failed: the row does not run again; the row's error would be:"),
+        (Report("failed", 143), True, "cancelled", "failed: the row becomes cancelled"),
+    ],
+)  # fmt: skip
+async def test_report_moves_the_row_and_is_told(report: Report, cancelled: bool, status: str, words: str) -> None:
+    end = await ended(report, cancelled=cancelled)
+    assert (end.row.status, as_told(end).row.status, as_told(end).outcome) == (status, status, report.outcome)
+    assert in_words(end).startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("stop", "again", "words"),
+    [
+        (Stop.SIGTERM, None, "nothing: not 0 after SIGTERM, the next launch takes over"),
+        (Stop.LIMIT, 20, "nothing: not 0 after SIGTERM at the run limit, the row runs again after 20 s while"),
+        (Stop.KILLED, None, "nothing: killed, because it did not end after SIGTERM, the next launch takes over"),
+        (Stop.KILLED_AT_LIMIT, 20, "nothing: killed, because it did not end after SIGTERM at the run limit, the row"),
+    ],
+)
+async def test_launch_without_a_report_leaves_the_row_processing(stop: Stop, again: float | None, words: str) -> None:
+    end = await ended(None, stop=stop)
+    assert (as_told(end).row.status, as_told(end).row.runs_again_after_seconds) == ("processing", again)
+    assert in_words(end).startswith(words)
+
+
+async def test_row_keeps_the_result_as_jsonb_and_the_last_progress() -> None:
+    said: list[str] = []
+    row = TriedRow('{"a": 1}', None, said.append)
+    assert (await row.start() or ("", ""))[1] == '{"a": 1}'
+    assert await row.heartbeat(RUN, Progress(0.5, "half")) == "continue"
+    assert await row.heartbeat(RUN, NOTHING) == "continue"
+    assert await row.finish(RUN, Report("succeeded", 0, result="[1,2]")) == "succeeded"
+    assert (row.result, row.progress, row.heartbeats) == ("[1, 2]", Progress(0.5, "half"), 2)
+    assert said == ['heartbeat 1 with progress 0.5, note "half": continue', "heartbeat 2: continue"]
+
+
+@pytest.mark.parametrize(("result", "rule"), [("no", "invalid input syntax"), ('"' + "x" * 65535 + '"', "64 KiB")])
+def test_result_that_the_row_cannot_hold_is_refused(result: str, rule: str) -> None:
+    with pytest.raises(NotStorable, match=rule):
+        stored(result)
+
+
+def test_heartbeat_without_a_value_changes_none() -> None:
+    assert kept(NOTHING, Progress(0.1, "a")) == Progress(0.1, "a")
+    assert kept(Progress(0.2, None), Progress(0.1, "a")) == Progress(0.2, "a")
+    assert kept(Progress(None, "b"), Progress(0.1, "a")) == Progress(0.1, "b")
+
+
+def test_note_is_one_plain_line_of_200_characters() -> None:
+    assert plain_note("a\x1b\n\u202eb") == "a b"
+    assert plain_note("x" * 300) == "x" * 200
+
+
+@pytest.mark.parametrize(
+    ("progress", "words"),
+    [(Progress(0.5), " with progress 0.5"), (Progress(None, "a"), ' with note "a"'),
+     (Progress(1, "a"), ' with progress 1, note "a"')],
+)  # fmt: skip
+def test_progress_is_told_in_words(progress: Progress, words: str) -> None:
+    assert told(progress) == words
+
+
+def test_error_is_cut_to_8_kib_between_characters() -> None:
+    assert clip("ü" * 5000) == "ü" * 4096
+    assert clip("a" + "ü" * 5000) == "a" + "ü" * 4095
+
+
+def test_long_texts_are_shortened_for_a_terminal() -> None:
+    assert shortened("a\x1bb\n") == "a\N{REPLACEMENT CHARACTER}b"
+    assert shortened("x" * 2000 + "end") == f"… {'x' * 997}end"
+
+
+async def test_long_result_is_cut_with_its_size() -> None:
+    assert in_words(await ended(Report("succeeded", 0, result=f'"{"x" * 2000}"'))).endswith("x … (2002 bytes)")
+
+
+def test_pause_doubles_up_to_ten_minutes() -> None:
+    assert [pause_seconds(attempt) for attempt in (1, 2, 6, 7, 32_000)] == [10, 20, 320, 600, 600]
+
+
+@pytest.mark.parametrize("outcome", ["retry", "failed"])
+def test_cancel_counts_more_than_a_failure(outcome: str) -> None:
+    assert status_after(outcome, is_cancelled=True) == "cancelled"

@@ -27,7 +27,7 @@ from dispatcher.placement.history import write_history
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.objects import is_ready, node
-from tests.controlplane.processes import free_ports
+from tests.controlplane.ports import free_ports
 from tests.scheduling.kube_scheduler import KubeScheduler
 from tests.scheduling.nodes_and_pods import GROUP_LABEL, NodeGroup
 from tests.scheduling.own_extender import OwnExtender, account

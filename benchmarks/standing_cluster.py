@@ -12,7 +12,7 @@ import msgspec
 from aiohttp import web
 
 from dispatcher.runtime.listening import Site
-from tests.controlplane.processes import free_ports
+from tests.controlplane.ports import free_ports
 
 Json = dict[str, Any]
 CREATED, FOR_EVER = "2026-01-01T00:00:00Z", "2200-01-01T00:00:00Z"

@@ -18,7 +18,7 @@ from yarl import URL
 
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.player import Player
-from tests.controlplane.processes import free_ports
+from tests.controlplane.ports import free_ports
 from tests.controlplane.waiting import wait_for
 from tests.deployed import rendered
 from tests.postgres import Database

@@ -13,7 +13,8 @@ import yaml
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.commands import HERE
 from tests.controlplane.objects import is_ready, node
-from tests.controlplane.processes import Server, free_ports
+from tests.controlplane.ports import free_ports
+from tests.controlplane.processes import Server
 
 NAME = "localhost"
 POOL = {"test.dispatcher.internal/kubelet": "served"}

@@ -1,12 +1,17 @@
 """The parts of the tests' control plane that need no server: ports, logs, waiting, finding the programs."""
 
+import os
+import socket
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
 
 from tests.controlplane.audit import AuditLog
 from tests.controlplane.binaries import PACKAGES, BuildFault, find_go, programs
-from tests.controlplane.processes import Server, ServerDied, free_ports
+from tests.controlplane.ports import BLOCK, free_ports
+from tests.controlplane.processes import Server, ServerDied
 from tests.controlplane.waiting import wait_for
 
 
@@ -26,6 +31,24 @@ def test_ports_are_distinct_and_below_those_of_clients() -> None:
     ports = free_ports(20)
     assert len(set(ports)) == 20
     assert all(20_000 <= port < 30_000 for port in ports)
+
+
+def test_ports_are_handed_out_by_one_process_alone() -> None:
+    ours = set(free_ports(200))
+    with ProcessPoolExecutor(3, mp_context=get_context("spawn")) as pool:
+        theirs = list(pool.map(ports_of_a_process, [200] * 3, chunksize=1))
+    by_process = {pid: set(ports) for pid, ports in theirs}
+    assert len(set.union(ours, *by_process.values())) == len(ours) + sum(map(len, by_process.values()))
+
+
+def ports_of_a_process(count: int) -> tuple[int, list[int]]:
+    return os.getpid(), free_ports(count)
+
+
+def test_port_on_which_somebody_listens_is_not_handed_out() -> None:
+    (port,) = free_ports(1)
+    with socket.create_server(("127.0.0.1", port)):
+        assert port not in free_ports(BLOCK - 10)
 
 
 def test_audit_log_waits_for_the_end_of_a_line(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from dispatcher.dashboard.server import ANSWER_SECONDS, MOST_AT_ONCE, MOST_CONNE
 from dispatcher.explain.status import Installation
 from dispatcher.model.errors import DatabaseAway
 from dispatcher.runtime.listening import BoundedRunner
-from tests.controlplane.processes import free_ports
+from tests.controlplane.ports import free_ports
 
 NAMED = Installation("dispatcher", "1", "jobs", "me")
 

@@ -14,7 +14,7 @@ from aiohttp import web
 from dispatcher.model.cache_history import Use
 from dispatcher.model.errors import DispatcherError
 from dispatcher.prometheus.client import ANSWER_SECONDS, LARGEST_ANSWER, Prometheus, PrometheusFault
-from tests.controlplane.processes import free_ports
+from tests.controlplane.ports import free_ports
 from tests.prometheus.exporter import CPU, MEMORY
 from tests.prometheus.scripted import (
     GOOD,

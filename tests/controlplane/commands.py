@@ -11,7 +11,7 @@ import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.controlplane.processes import free_ports
+from tests.controlplane.ports import free_ports
 
 HERE = Path(__file__).parent
 LOOPBACK = "127.0.0.1"

@@ -1,14 +1,12 @@
-"""One server process of the control plane, and free ports.
+"""One server process of the control plane.
 
 Invariant: a server is identified only by the pid that we started. With `setpriv` it ends with this process, even when
 this process is killed. Ctrl-C at the terminal does not reach it.
 """
 
 import os
-import random
 import shutil
 import signal
-import socket
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -73,24 +71,3 @@ class Server:
     def _signal(self, number: signal.Signals) -> None:
         assert self._process is not None, f"{self.name} does not run"
         self._process.send_signal(number)
-
-
-def free_ports(count: int) -> list[int]:
-    """Free loopback ports, below the kernel's range for clients.
-
-    A client that calls a stopped server again and again could otherwise get the server's port for itself, connect to
-    itself, and keep the server from starting.
-    """
-    found: list[int] = []
-    for port in random.sample(range(20_000, 30_000), 1000):
-        if len(found) == count:
-            break
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            found.append(port)
-    assert len(found) == count, "no free port on loopback"
-    return found

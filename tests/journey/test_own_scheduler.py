@@ -17,7 +17,7 @@ from dispatcher.settings.loading import load
 from tests.contract.installed import installed
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
-from tests.controlplane.processes import free_ports
+from tests.controlplane.ports import free_ports
 from tests.controlplane.waiting import wait_for
 from tests.deployed import rendered
 from tests.dispatching import Dispatcher, Place

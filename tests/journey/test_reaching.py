@@ -15,7 +15,7 @@ from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import from_kubeconfig
 from dispatcher.kube.port_forward import PortForward
 from tests.commands import says
-from tests.controlplane.processes import free_ports
+from tests.controlplane.ports import free_ports
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Dispatcher, Place
 from tests.kubelet_server import POOL, PORT_OF_THE_API, add_pod_of_run, kubelet_server

@@ -17,7 +17,8 @@ import yaml
 
 from tests.controlplane import waiting
 from tests.controlplane.binaries import PROMETHEUS, programs
-from tests.controlplane.processes import Server, free_ports
+from tests.controlplane.ports import free_ports
+from tests.controlplane.processes import Server
 from tests.prometheus.traces import PATH, Trace, body
 
 T = TypeVar("T")

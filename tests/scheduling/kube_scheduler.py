@@ -17,7 +17,8 @@ from dispatcher.extender.configuration import build_extender
 from dispatcher.settings.definition import ExtenderSettings
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
-from tests.controlplane.processes import Server, free_ports
+from tests.controlplane.ports import free_ports
+from tests.controlplane.processes import Server
 from tests.scheduling.certificates import OF_SERVERS, Authority, Pair
 
 VERBOSITY = ("-v=3", "--vmodule=schedule_one=10,scheduling_queue=5,eventhandlers=4")

@@ -15,7 +15,7 @@ import yaml
 
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
-from tests.controlplane.processes import free_ports
+from tests.controlplane.ports import free_ports
 from tests.deployed import rendered
 from tests.dispatching import ROOT, Dispatcher
 

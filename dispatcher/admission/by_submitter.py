@@ -125,8 +125,12 @@ class SubmitterScan:
 
 
 def window_for(key: QueueSubmitter, head: Head, first: int) -> dict[QueueSubmitter, int]:
-    """The window for the next cycle; empty: the first rows are enough."""
-    needed = min(held_count(head) + first, WIDEST_WINDOW)
+    """The window for the next cycle; empty: the first rows are enough.
+
+    Rows at their submitter's cap hide no row that could be launched, because all rows after them are at the cap, too.
+    """
+    hiding = held_count(head) - head.held.get(HoldReason.SUBMITTER_CAP, 0)
+    needed = min(hiding + first, WIDEST_WINDOW)
     return {key: needed} if needed > 2 * first else {}
 
 

@@ -93,6 +93,21 @@ async def test_the_next_row_of_a_capped_submitter_is_found_when_a_job_ends() -> 
         known[row] = 1
 
 
+async def test_rows_at_the_cap_behind_held_rows_make_no_window_wider() -> None:
+    """Rows that rest after a refusal leave places below the cap free, so that the submitter is read in every look."""
+    queue, in_flight = a_queue(max_jobs_per_submitter=20), plan_load([("default", "team_a")] * 18)
+    table = Table([*rows(range(250), kind=b"bad"), *rows(range(1000, 61_000))])
+    looking, widths = Looking(KindJudge({b"bad": BAD}), WANTED), list[int]()
+    for tenth in range(50):
+        table.of_submitters.clear()
+        assert (await looking.run(table, a_snapshot(queue, load=in_flight, now=later(tenth / 10)), {})).ids == [
+            1000,
+            1001,
+        ]
+        widths.append(max(most for window in table.of_submitters for most in window.values()))
+    assert (max(widths[:1]), max(widths[1:])) == (8 * FIRST_WINDOW, 250 + FIRST_WINDOW)
+
+
 async def test_counts_of_a_wide_look_are_told_until_the_next_one() -> None:
     table = Table(rows(range(10_000), kind=b"bad"))
     looking = Looking(KindJudge({b"bad": BAD}), WANTED)

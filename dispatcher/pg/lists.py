@@ -21,6 +21,7 @@ from dispatcher.model.history import (
     Source,
     Wanted,
 )
+from dispatcher.model.tasks import Status
 from dispatcher.pg.connect import SESSION
 from dispatcher.pg.queries import query
 from dispatcher.pg.tasks import Look, columns
@@ -36,8 +37,8 @@ LOOKED_AT_OF_SOME: Final = 5000
 MOST_BATCHES: Final = 20
 MOST_OF_BATCH: Final = 100_000
 MOST_FAILED_OF_BATCH: Final = 1000
-INDEXED: Final = frozenset({"waiting", "processing", "failed"})
-"""Each of these statuses has an index."""
+INDEXED: Final = frozenset({Status.PROCESSING, Status.FAILED})
+"""Each of these statuses has an index of its rows."""
 
 
 class Lists(Look):
@@ -49,6 +50,10 @@ class Lists(Look):
         labels: the label that is asked for, as JSON.
         among: only these rows can match; None: every row can.
         """
+        if among is None and is_of_waiting(wanted):
+            found = await self._newest_waiting(wanted, wanted.limit)
+            if found is not None:
+                return found
         if among is None:
             owners = await self._owners_of(wanted)
             if owners == []:
@@ -58,14 +63,13 @@ class Lists(Look):
             among = await self.few(wanted, labels)
         if among is not None:
             return await self._among(wanted, labels, among)
-        if has_owner(wanted):
-            return await self._matching("matching_of_batch", wanted, labels, LOOKED_AT_OF_SOME)
-        if wanted.submitted_by:
-            return await self._matching("matching_of_submitter", wanted, labels, LOOKED_AT_OF_SOME)
-        return await self._matching("matching", wanted, labels, LOOKED_AT)
+        return await self._among_newest(wanted, labels)
 
     async def few(self, wanted: Wanted, labels: str | None) -> list[int] | None:
-        """The only rows that can match, by the index of one filter; None: they are too many, or no filter has one."""
+        """The only rows that can match, by the index of one filter; None: they are too many, or no filter has one.
+
+        Of the waiting rows the newest ones are told, one more than are read.
+        """
         if wanted.id is not None:
             return [wanted.id]
         if has_owner(wanted):
@@ -74,9 +78,7 @@ class Lists(Look):
             return await self._few("few_with_labels", labels)
         if wanted.batch is not None:
             return await self._few("few_of_batch", wanted.queue, wanted.batch)
-        if wanted.status in INDEXED:
-            return await self._few("few_of_status", wanted.status, wanted.queue)
-        return None
+        return await self._few_of_status(wanted)
 
     async def page(self, ids: Sequence[int]) -> list[ListedTask]:
         """Rows, the newest first."""
@@ -110,22 +112,40 @@ class Lists(Look):
             return None
         return await self.owners(wanted.queue, wanted.submitted_by, wanted.batch)
 
+    async def _few_of_status(self, wanted: Wanted) -> list[int] | None:
+        if wanted.status is Status.WAITING:
+            found = await self._newest_waiting(wanted, MOST_FEW + 1)
+            return None if found is None else list(found.ids)
+        return await self._few("few_of_status", wanted.status) if wanted.status in INDEXED else None
+
     async def _few(self, name: str, *parameters: Any) -> list[int] | None:
         """The ids that a query finds; None: they are too many, or it takes too long."""
-        try:
-            async with self._connection.transaction():  # a savepoint: the snapshot outlives a query that was stopped
-                await self._connection.fetch(query("statement_timeout"), str(FEW_MILLISECONDS))
-                found = await self.all(name, lambda row: int(row["id"]), *parameters, MOST_FEW + 1)
-                await self._connection.fetch(query("statement_timeout"), SESSION["statement_timeout"])
-        except asyncpg.QueryCanceledError:
-            return None
-        return found if len(found) <= MOST_FEW else None
+        found = await briefly(self._connection, name, *parameters, MOST_FEW + 1)
+        return [row["id"] for row in found] if found is not None and len(found) <= MOST_FEW else None
+
+    async def _newest_waiting(self, wanted: Wanted, most: int) -> Found | None:
+        """The newest waiting rows, `most` of them with their ids; None: it takes too long.
+
+        Their index has the order in which they are launched. A thousand priorities in one queue, or very many rows
+        with a `run_at`, take too long.
+        """
+        before = LARGEST_ID if wanted.after is None else wanted.after
+        found = await briefly(self._connection, "newest_waiting", before, wanted.queue, MOST_MATCHING + 1, most)
+        return None if found is None else Found(*found[0])
 
     async def _among(self, wanted: Wanted, labels: str | None, ids: Sequence[int]) -> Found:
         before = LARGEST_ID if wanted.after is None else wanted.after
         newest = heapq.nlargest(MOST_FEW + 1, (id_ for id_ in ids if id_ < before))
         found = await self._matching("matching_among", wanted, labels, newest[:MOST_FEW])
         return Found(found.ids, found.matching, newest[MOST_FEW - 1] if len(newest) > MOST_FEW else None)
+
+    async def _among_newest(self, wanted: Wanted, labels: str | None) -> Found:
+        """The rows that match among the newest ones of a batch, of a submitter or of the table."""
+        if has_owner(wanted):
+            return await self._matching("matching_of_batch", wanted, labels, LOOKED_AT_OF_SOME)
+        if wanted.submitted_by:
+            return await self._matching("matching_of_submitter", wanted, labels, LOOKED_AT_OF_SOME)
+        return await self._matching("matching", wanted, labels, LOOKED_AT)
 
     async def _matching(self, name: str, wanted: Wanted, labels: str | None, looked_at: int | Sequence[int]) -> Found:
         before = LARGEST_ID if wanted.after is None else wanted.after
@@ -135,6 +155,23 @@ class Lists(Look):
         return Found(*row)
 
 
+def is_of_waiting(wanted: Wanted) -> bool:
+    """Whether the waiting rows of a queue, or of all queues, are asked for, and nothing else."""
+    return wanted == Wanted(wanted.queue, Status.WAITING, after=wanted.after, limit=wanted.limit)
+
+
 def has_owner(wanted: Wanted) -> bool:
     """Whether one batch is asked for: two submitters, or two queues, may use the same name."""
     return None not in (wanted.batch, wanted.queue, wanted.submitted_by)
+
+
+async def briefly(connection: asyncpg.Connection, name: str, *parameters: Any) -> list[asyncpg.Record] | None:
+    """The rows of a query; None: it takes too long."""
+    try:
+        async with connection.transaction():  # a savepoint: the snapshot outlives a query that was stopped
+            await connection.fetch(query("statement_timeout"), str(FEW_MILLISECONDS))
+            found = await connection.fetch(query(name), *parameters)
+            await connection.fetch(query("statement_timeout"), SESSION["statement_timeout"])
+            return list(found)
+    except asyncpg.QueryCanceledError:
+        return None

@@ -26,6 +26,7 @@ QUESTIONS: dict[str, Question] = {
     "few_of_batch": lambda rows, _: rows.few(Wanted(batch="b"), None),
     "owners_of_batch": lambda rows, _: rows.owners(None, None, "b"),
     "few_of_status": lambda rows, _: rows.find(Wanted(status=Status.FAILED), None, None),
+    "newest_waiting": lambda rows, _: rows.find(Wanted(status=Status.WAITING), None, None),
     "few_with_labels": lambda rows, _: rows.find(Wanted(), '{"a": "b"}', None),
     "page": lambda rows, ids: rows.page(ids),
     "sources": lambda rows, ids: rows.sources(ids),

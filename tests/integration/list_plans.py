@@ -18,7 +18,8 @@ LISTS = {
     "batches": {"tasks_of_batch"},
     "few_of_batch": {"tasks_of_batch"},
     "few_with_labels": {"tasks_labels"},
-    "few_of_status": {"tasks_ready", "tasks_due", "tasks_processing", "tasks_failed"},
+    "few_of_status": {"tasks_processing", "tasks_failed"},
+    "newest_waiting": {"tasks_ready", "tasks_due"},
     "failed": {"tasks_failed"},
     "failed_of_batch": {"tasks_of_batch", "tasks_pkey"},
 }
@@ -47,7 +48,8 @@ def lists(now: datetime) -> dict[str, tuple[object, ...]]:
         "batches": (["queue-1"], ["team-1"], "april", 100),
         "few_of_batch": (None, "april", 100),
         "few_with_labels": ('{"a": "b"}', 100),
-        "few_of_status": ("failed", None, 100),
+        "few_of_status": ("failed", 100),
+        "newest_waiting": (2**60, "queue-1", 10_001, 100),
         "failed": (now - timedelta(days=1), 100),
         "failed_of_batch": ("queue-1", "april", "team-1", 100, 1000),
     }

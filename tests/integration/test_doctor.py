@@ -87,7 +87,7 @@ NOT_WHAT_THEY_SAY = [
         "tasks_ready tasks_ready_of_submitter",
         {
             *("queries/candidates", "queries/candidates_of", "queries/submitters", "queries/counts", "queries/line"),
-            "queries/few_of_status",
+            "queries/newest_waiting",
         },
     ),
     ("reader", "tasks_failed", {"queries/failed", "queries/few_of_status"}),

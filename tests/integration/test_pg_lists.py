@@ -22,13 +22,13 @@ from tests.postgres import Connection, Database, PostgresServer
 HOSTILE = "'\"<b>&\u202e\U0001f469\u200d\U0001f467\\u0000=%s{}$1"
 ROWS = """
 INSERT INTO dispatch.tasks
-    (queue, submitted_by, template, batch, labels, status, launch, finished_at, kind, error, run_at)
+    (queue, submitted_by, template, batch, labels, status, launch, finished_at, kind, error, run_at, priority)
 SELECT CASE n % 3 WHEN 0 THEN 'other' ELSE 'default' END, 'team-' || n % 2, 'template-' || n % 2,
        CASE n % 4 WHEN 0 THEN 'april' WHEN 1 THEN 'may' END,
        CASE n % 5 WHEN 0 THEN '{"month": "4", "kind": "a=b"}' ELSE '{}' END::jsonb, s.status,
        CASE s.status WHEN 'waiting' THEN 0 ELSE 1 END,
        CASE WHEN s.status IN ('succeeded', 'failed', 'cancelled') THEN now() - interval '1 min' * n END, 'x',
-       CASE s.status WHEN 'failed' THEN 'no file ' || n END, CASE n % 7 WHEN 0 THEN now() END
+       CASE s.status WHEN 'failed' THEN 'no file ' || n END, CASE n % 7 WHEN 0 THEN now() END, n % 4
 FROM generate_series(1, 600) AS n,
      LATERAL (SELECT (ARRAY['waiting', 'succeeded', 'failed', 'cancelled'])[1 + n / 5 % 4] AS status) AS s
 """
@@ -43,6 +43,8 @@ FILTERS: list[dict[str, Any]] = [
     {"queue": "other"},
     {"status": Status.WAITING},
     {"status": Status.WAITING, "queue": "other"},
+    {"status": Status.WAITING, "template": "template-1"},
+    {"status": Status.WAITING, "queue": "other", "submitted_by": "team-0"},
     {"status": Status.SUCCEEDED, "template": "template-1"},
     {"status": Status.FAILED, "template": "template-0"},
     {"status": Status.PROCESSING},
@@ -156,6 +158,16 @@ async def test_more_rows_than_are_looked_at_are_found_page_by_page(
                 after, pages = page.ids[-1] if page.matching > 10 else page.looked_to, pages + 1
                 assert pages < 100
         assert found == await expected(admin, filters), filters
+
+
+async def test_waiting_rows_are_found_behind_any_number_of_newer_rows(
+    session: Session, admin: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lists, "LOOKED_AT", 1)
+    for filters in ({"status": Status.WAITING}, {"status": Status.WAITING, "queue": "other"}):
+        waiting = await expected(admin, filters)
+        async with questions(session) as rows:
+            assert await rows.find(Wanted(**filters, limit=5), None, None) == Found(waiting[:5], len(waiting))
 
 
 async def test_index_that_takes_too_long_is_given_up_and_the_snapshot_goes_on(

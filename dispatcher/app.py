@@ -9,7 +9,6 @@ pg.tasks ──▶ admission.dispatch ──▶ jobs.launcher ──▶ kube.job
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Protocol
 
@@ -45,6 +44,7 @@ from dispatcher.programs.usage import Usage
 from dispatcher.programs.watching import Watching
 from dispatcher.runtime import health
 from dispatcher.runtime.clock import elapsed
+from dispatcher.runtime.precedence import Precedence
 from dispatcher.runtime.rate import Bucket
 from dispatcher.runtime.rounds import Rounds, Wake, calm_collector
 from dispatcher.runtime.signals import stop_on_signals
@@ -103,7 +103,7 @@ class App:
         self.lease = Lease(client, named, kube.lease_seconds)
         self.lease.on_winning(self.begin_term)
         job_api = JobApi(client, namespace, kube.installation, self.lease.is_trusted)
-        self.wake, ask_again, self.memory = Wake(), Wake(), Memory()
+        self.wake, ask_again, self.memory, self.deciding = Wake(), Wake(), Memory(), Precedence()
         remover = Remover(job_api, ask_again)
         self.session = Session(database_url)
         self.listener = Listener(database_url, self.when_leading(self.wake))
@@ -170,7 +170,7 @@ class App:
             server = await health.serve(health.build_app(checks_of(self)), address)
             servers.push_async_callback(server.cleanup)
             server = await self.telling.serve(
-                self._dispatch, row_site_of(self), SelfTold(self.sources, partial(condition_of, self))
+                self._dispatch, self.deciding, row_site_of(self), SelfTold(self.sources, partial(condition_of, self))
             )
             servers.push_async_callback(server.cleanup)
             log.info("started", installation=self.settings.kube.installation, address=address)
@@ -210,8 +210,12 @@ class App:
         await self.telling.close()
         await self.usage.close()
 
-    def rows(self, held_at_most: int = 0) -> AbstractAsyncContextManager[Look]:
-        return look(self.session, held_at_most)
+    @contextlib.asynccontextmanager
+    async def rows(self, held_at_most: int = 0) -> AsyncIterator[Look]:
+        """The rows in one snapshot, to decide by. Pages wait meanwhile."""
+        with self.deciding.running():
+            async with look(self.session, held_at_most) as rows:
+                yield rows
 
     async def ask_access(self) -> float:
         before, known = self.access.fault, self.access.missing

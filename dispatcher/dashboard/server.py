@@ -19,6 +19,7 @@ from dispatcher.dashboard.pacing import LONGEST_WAIT, Pacing, Timed
 from dispatcher.dashboard.pages import STATIC, Pages
 from dispatcher.runtime.clock import elapsed
 from dispatcher.runtime.listening import BoundedRunner, listen
+from dispatcher.runtime.precedence import Precedence
 
 REFUSED: Final = "refused.html"
 MOST_AT_ONCE: Final = 16
@@ -40,12 +41,18 @@ HEADERS: Final = {
 
 
 class Dashboard:
-    """The HTTP server. `prefix`: paths are answered with it and without it, as some proxies cut it off."""
+    """The HTTP server.
+
+    cycles: a cycle goes before each answer, and before the text of each answer is written.
+    prefix: paths are answered with it and without it, as some proxies cut it off.
+    """
 
     def __init__(
-        self, answers: Answers, pages: Pages, prefix: str = "", answer_seconds: float = ANSWER_SECONDS
+        self, answers: Answers, pages: Pages, cycles: Precedence, prefix: str = "",
+        answer_seconds: float = ANSWER_SECONDS,
     ) -> None:  # fmt: skip
         self._answers = answers
+        self._cycles = cycles
         self._pages = pages
         self._prefix = prefix
         self._answer_seconds = answer_seconds
@@ -66,7 +73,7 @@ class Dashboard:
 
     def as_json(self, path: str) -> Handler:
         async def answer(request: web.Request) -> web.Response:
-            found = await self._answers.find(path, asked_of(request))
+            found = await self._find(path, asked_of(request))
             if isinstance(found, Refusal):
                 return in_json(Fault(found.error), found.status)
             return in_json(found)
@@ -76,7 +83,7 @@ class Dashboard:
     def as_page(self, path: str, address: Address) -> Handler:
         async def answer(request: web.Request) -> web.Response:
             began, asked = elapsed(), asked_of(request)
-            found = await self._answers.find(path, asked)
+            found = await self._find(path, asked)
             read, status = elapsed(), found.status if isinstance(found, Refusal) else 200
             template = REFUSED if isinstance(found, Refusal) else address.template
             twin = API + path.replace("{" + address.path + "}", asked.path) if address.path else API + path
@@ -86,6 +93,12 @@ class Dashboard:
             return web.Response(text=text, status=status, content_type="text/html", headers=headers)
 
         return answer
+
+    async def _find(self, path: str, asked: Asked) -> Any:
+        """What is to be written, in a moment in which it delays no cycle."""
+        found = await self._answers.find(path, asked)
+        await self._cycles.wait()
+        return found
 
     async def openapi(self, _: web.Request) -> web.Response:
         return in_json(openapi(__version__))
@@ -102,6 +115,7 @@ class Dashboard:
         """Lets each request wait for its turn. Clients that flood the server wait for their refusals, too."""
         if not await self._has_turn():
             raise web.HTTPTooManyRequests(text="too many requests: ask again in some seconds\n")
+        await self._cycles.wait()
         timed = Timed(handler(request), elapsed)
         try:
             async with asyncio.timeout(self._answer_seconds):

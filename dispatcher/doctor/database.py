@@ -15,8 +15,8 @@ from dispatcher.doctor.rights import Login, judge_login
 OLDEST_VERSION: Final = 150_000
 NAMES_IN: Final = ("pg_catalog", "pg_temp")
 """The schemas in which sessions and functions of ours look up names."""
-LEAST_ROOM: Final = 4
-"""Connections that one more replica of `run` opens: for rows, notifications, real use and the API."""
+LEAST_ROOM: Final = 5
+"""Connections that one more replica of `run` opens: for rows, notifications, real use, counts and pages."""
 FULLEST_QUEUE: Final = 0.2
 """Notifications in flight take hardly any of the queue. Postgres itself warns at a half."""
 INDEX: Final = re.compile(r"^CREATE (?:UNIQUE )?INDEX (\w+) ON (?:dispatch\.)?([^;]*);", re.MULTILINE)

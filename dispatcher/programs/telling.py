@@ -1,6 +1,6 @@
 """The surfaces of `dispatcher run`: the dashboard, the gauges of waiting rows, the ConfigMaps.
 
-It reads the database over a connection of its own, so that no question delays a cycle.
+It reads the database over two connections of its own: no question delays a cycle, and no count delays a page.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +31,7 @@ from dispatcher.model.templates import OfferedTemplate
 from dispatcher.pg.connect import Session
 from dispatcher.pg.questions import questions
 from dispatcher.programs.startup import database_of
+from dispatcher.runtime.precedence import Precedence
 from dispatcher.runtime.rounds import Rounds, Wake
 from dispatcher.settings.definition import Settings
 from dispatcher.settings.loading import Source
@@ -59,11 +60,11 @@ class Telling:
         self._jobs_namespace = jobs_namespace
         self._client = client
         self._lease, self._place = lease
-        self._session = Session(database_of(settings.database))
+        self._session, self._counting = (Session(database_of(settings.database)) for _ in range(2))
         installation = settings.kube.installation
         self._named = Installation(installation, __version__, jobs_namespace, self._lease.me)
-        self.overview = Overview(self._named, lambda: questions(self._session), missing, self._lease.is_trusted)
-        self._estimates = Estimates(lambda: questions(self._session))
+        self.overview = Overview(self._named, lambda: questions(self._counting), missing, self._lease.is_trusted)
+        self._estimates = Estimates(lambda: questions(self._counting))
         self._maps = ConfigMaps(client, self._place.namespace, installation, self._lease.is_trusted)
 
     def rounds(self, cycles: Cycles, offered: Callable[[], Sequence[OfferedTemplate]]) -> tuple[Rounds, ...]:
@@ -71,7 +72,7 @@ class Telling:
         publishing = Publishing(self._maps, self.overview, cycles, self._lease.is_trusted)
         events = Events(self._client, "dispatcher")
         announcing = Announcing(events, cycles, self._lease.is_trusted, self._jobs_namespace)
-        comparing = Comparing(lambda: questions(self._session), offered, self.overview.tell_templates)
+        comparing = Comparing(lambda: questions(self._counting), offered, self.overview.tell_templates)
         return (
             Rounds("announcing", announcing.run_once, Wake(), is_vital=False),
             Rounds("estimates", self._estimates.run_once, Wake(), is_vital=False),
@@ -80,8 +81,10 @@ class Telling:
             Rounds("status", publishing.run_once, Wake(), is_vital=False),
         )
 
-    async def serve(self, cycles: Cycles, site: RowSite, self_told: SelfTold) -> web.AppRunner:
-        """Serves the dashboard. Raises SettingsError if it cannot listen."""
+    async def serve(
+        self, cycles: Cycles, first: Precedence, site: RowSite, self_told: SelfTold
+    ) -> web.AppRunner:  # fmt: skip
+        """Serves the dashboard. `first`: what goes before its answers. Raises SettingsError if it cannot listen."""
         asking = Asking(lambda: questions(self._session), lambda: cycles.last, self._jobs_namespace, self._estimates)
         row = AskingRow(lambda: questions(self._session), lambda: cycles.last, site, self._estimates)
         queues = AskingQueues(lambda: questions(self._session), lambda: cycles.last, self.overview)
@@ -90,7 +93,7 @@ class Telling:
         service = self._service
         pages = Pages(self._named, service.dashboard_prefix)
         answers = Answers(Sources(asking, self.overview, row, queues, nodes, about))
-        dashboard = Dashboard(answers, pages, service.dashboard_prefix)
+        dashboard = Dashboard(answers, pages, first, service.dashboard_prefix)
         return await serve(dashboard, service.dashboard_address, service.dashboard_hosts)
 
     def election(self) -> Election:
@@ -99,3 +102,4 @@ class Telling:
 
     async def close(self) -> None:
         await self._session.close()
+        await self._counting.close()

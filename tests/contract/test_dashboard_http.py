@@ -20,6 +20,7 @@ from dispatcher.dashboard.server import ANSWER_SECONDS, MOST_AT_ONCE, MOST_CONNE
 from dispatcher.explain.status import Installation
 from dispatcher.model.errors import DatabaseAway
 from dispatcher.runtime.listening import BoundedRunner
+from dispatcher.runtime.precedence import Precedence
 from tests.controlplane.ports import free_ports
 
 NAMED = Installation("dispatcher", "1", "jobs", "me")
@@ -54,7 +55,7 @@ async def serving(rows: Any, answer_seconds: float = ANSWER_SECONDS) -> AsyncIte
     (port,) = free_ports(1)
     asking = Asking(rows, lambda: None, "jobs", Estimates(rows))
     sources = Sources(asking, Overview(NAMED, rows, dict, lambda: True), *[None] * 4)  # type: ignore[arg-type]  # no page asks for them
-    dashboard = Dashboard(Answers(sources), Pages(NAMED, ""), answer_seconds=answer_seconds)
+    dashboard = Dashboard(Answers(sources), Pages(NAMED, ""), Precedence(), answer_seconds=answer_seconds)
     running = await serve(dashboard, f"127.0.0.1:{port}", ())
     try:
         yield Server(port, running)

@@ -27,7 +27,7 @@ def references(part: Any) -> Iterator[str]:
 
 
 def test_every_address_of_the_api_is_described_and_no_other() -> None:
-    app = Dashboard(None, None).app()  # type: ignore[arg-type]  # nothing is asked
+    app = Dashboard(None, None, None).app()  # type: ignore[arg-type]  # nothing is asked
     served = {
         route.resource.canonical
         for route in app.router.routes()

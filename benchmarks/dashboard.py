@@ -28,7 +28,7 @@ from tests.dispatching import Dispatcher, Place
 from tests.faults.http_proxy import Exchange, KubeProxy
 
 NODES, PODS = 5_000, 50_000
-ROUNDS = 20
+ROUNDS = 40
 PAUSE_SECONDS = 0.7
 """Between two questions. Those that come faster wait for their turn."""
 CLIENTS, REQUESTS, SILENT = 50, 10_000, 1_000
@@ -88,7 +88,7 @@ async def look_at(url: str, path: str) -> Page:
             await moment(PAUSE_SECONDS)
             found.append(await ask(session, path))
     wholes, reads, sizes = zip(*found, strict=True)
-    return Page(percentile(wholes, 95), percentile(reads, 95), max(sizes))
+    return Page(percentile(wholes, 0.95), percentile(reads, 0.95), max(sizes))
 
 
 async def flood(url: str, path: str, statuses: dict[int, int]) -> None:

@@ -1,4 +1,4 @@
-"""Makes `docs/demo.svg`: one picture of a real `dispatcher demo`. Run as `python -m docs.make_picture`."""
+"""Makes `docs/demo.svg`: one picture of a real `dispatcher demo`. Run as `python -m docs.make_demo_picture`."""
 
 import asyncio
 import io

@@ -15,11 +15,12 @@ from playwright.async_api import Browser
 
 from tests.browser.looks import Look
 from tests.browser.showing import shown, started
-from tests.controlplane.waiting import wait_for
+from tests.controlplane.waiting import moment, wait_for
 from tests.demoing import Demo, demo
 
 FOLDER: Final = Path(__file__).with_name("pictures")
 TASKS: Final = 60
+ASK_SECONDS: Final = 0.5
 WIDTH, HEIGHT = 1200, 720
 LOOK: Final = Look("picture", {"viewport": {"width": WIDTH, "height": HEIGHT}, "color_scheme": "light"})
 PAGE: Final = re.compile(r"http://127\.0\.0\.1:\d+")
@@ -41,7 +42,11 @@ async def ask(url: str, path: str) -> Any:
 
 
 async def is_lively(url: str) -> bool:
-    """Whether there is something to see: rows that run, rows that wait for several reasons, a row that failed."""
+    """Whether there is something to see: rows that run, rows that wait for several reasons, a row that failed.
+
+    It is asked seldom: the dispatcher gives all questions together a tenth of its time, and the browser comes next.
+    """
+    await moment(ASK_SECONDS)
     status, failures = await ask(url, "status"), await ask(url, "failures")
     reasons = {reason for queue in status.get("queues", ()) for reason in queue["reasons"]}
     return len(reasons) > 2 and bool(failures.get("groups"))

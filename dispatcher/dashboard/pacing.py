@@ -1,7 +1,8 @@
 """Gives the dashboard at most a tenth of the event loop, so that people who look never slow the cycles down.
 
-Each request pays for the time in which its answer was computed. Waiting for the database costs nothing. The
-next request waits until the time is paid for. Time is an argument.
+Each request pays for the time in which its answer was computed. Waiting for the database costs nothing, nor does
+waiting for the processor: on a busy machine cycles wait as long. The next request waits until the time is paid for.
+Time is an argument.
 """
 
 from collections.abc import Awaitable, Callable, Generator

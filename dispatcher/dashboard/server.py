@@ -17,7 +17,7 @@ from dispatcher.dashboard.answers import Answers, Asked, Refusal
 from dispatcher.dashboard.openapi import openapi
 from dispatcher.dashboard.pacing import LONGEST_WAIT, Pacing, Timed
 from dispatcher.dashboard.pages import STATIC, Pages
-from dispatcher.runtime.clock import elapsed
+from dispatcher.runtime.clock import elapsed, worked
 from dispatcher.runtime.listening import BoundedRunner, listen
 from dispatcher.runtime.precedence import Precedence
 
@@ -116,7 +116,7 @@ class Dashboard:
         if not await self._has_turn():
             raise web.HTTPTooManyRequests(text="too many requests: ask again in some seconds\n")
         await self._cycles.wait()
-        timed = Timed(handler(request), elapsed)
+        timed = Timed(handler(request), worked)
         try:
             async with asyncio.timeout(self._answer_seconds):
                 return await timed

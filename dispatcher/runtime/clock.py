@@ -14,3 +14,8 @@ WITH_SLEEP = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 def elapsed() -> float:
     """Seconds since a fixed moment in the past."""
     return time.clock_gettime(WITH_SLEEP)
+
+
+def worked() -> float:
+    """Seconds for which this thread has worked. They stand still while another program has the processor."""
+    return time.thread_time()

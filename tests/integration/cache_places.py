@@ -1,0 +1,55 @@
+"""A root of caches on a real file system, with a tree of witnesses beside it that nobody may touch."""
+
+from contextlib import closing
+from pathlib import Path
+
+from dispatcher.keeper.folder import CacheFolder, Root
+from dispatcher.keeper.removal import Measured
+
+A, B = "a" * 40, "b" * 40
+SEED = "the words of a witness"
+
+
+class Place:
+    """A root of caches, and beside it a tree of witnesses."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root, self.witnesses = folder / "root", folder / "witnesses"
+        self.root.mkdir()
+        (self.witnesses / "deep").mkdir(parents=True)
+        for name in ("file", "deep/file"):
+            (self.witnesses / name).write_text(SEED)
+        self.state = self.look()
+
+    def look(self) -> dict[str, object]:
+        """Everything that somebody could see of the witnesses, except access times and numbers of links."""
+        return {str(path): (path.lstat().st_mode, path.lstat().st_ino, path.is_file() and path.read_text())
+                for path in sorted(self.witnesses.rglob("*"))}  # fmt: skip
+
+    def check(self) -> None:
+        assert self.look() == self.state, "a witness was touched"
+
+    def cache(self, name: str = A) -> Path:
+        path = self.root / name
+        path.mkdir()
+        return path
+
+
+def remove(root: Path, name: str = A) -> dict[str, str]:
+    """Removes a directory. Returns what was refused."""
+    with closing(CacheFolder(str(root))) as folder:
+        folder.set_aside(name)
+        folder.condemn(name)
+        for _ in folder.removing.steps():
+            pass
+        return folder.removing.refused
+
+
+def is_gone(root: Path) -> bool:
+    return list((root / ".keeper" / "condemned").iterdir()) == [] and not (root / A).exists()
+
+
+def measured(root: Path, name: str = A) -> Measured:
+    with closing(Root(str(root))) as opened:
+        *_, last = opened.measuring(name)
+        return last

@@ -159,7 +159,7 @@ while True:
         told[:] = exchanged.to_bytes(8)
     os.close(parent)
 """
-RACES = 100
+RACES = 50
 
 
 async def test_folder_that_is_swapped_for_a_link_leads_nowhere(place: Place, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ RENAME: Final = """
 
 
 async def ask(url: str, path: str) -> Any:
-    """The answer; empty while there is none: the dispatcher may start later than its address is told."""
+    """The answer. It is empty until the dispatcher answers, which may be later than the demo tells its address."""
     try:
         async with aiohttp.ClientSession() as session, session.get(f"{url}/api/v1/{path}") as answer:
             return await answer.json() if answer.status == 200 else {}

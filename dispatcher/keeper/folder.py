@@ -3,8 +3,8 @@
     ROOT/DIGEST ─ set_aside ─▶ .keeper/aside/DIGEST ─ condemn ─▶ .keeper/condemned/… ─▶ removed, piece by piece
          ◀────── put_back ─────────────┘
 
-Each step is one rename, so a kill at any moment leaves a directory whole, or condemned. What is condemned never comes
-back. A mount that a Pod made before the rename follows the directory.
+Each step is one rename, so a kill at any moment leaves a directory whole, or condemned. A condemned directory
+never comes back. A mount that a Pod made before the rename follows the directory.
 
 Nothing here follows a link or leaves the file system of the root. Names of other forms are not touched.
 """

@@ -1,4 +1,4 @@
-"""What the keeper knows of each directory, from one round to the next and over its restarts. Pure.
+"""The record of each directory, which the keeper has from one round to the next and over its restarts. Pure.
 
 A lost or unreadable record costs no directory: each one then counts as used when its folder changed last.
 """
@@ -34,7 +34,7 @@ class Entry(Struct, frozen=True, omit_defaults=True):
     changed_at: float = 0
 
     def needs_measurement(self, changed_at: float, now: float, *, is_in_use: bool) -> bool:
-        """Whether its size may have changed. What happens deeper inside happens while it is in use."""
+        """Whether its size may have changed. Deep inside, it changes only while it is in use."""
         if is_in_use:
             return not 0 <= now - self.measured_at < MEASURED_IN_USE_SECONDS
         return self.measured_at <= self.last_use or self.changed_at != changed_at
@@ -77,7 +77,7 @@ def entry_of(known: Entry | None, changed_at: float, new: int, is_in_use: bool, 
 
 
 def directories_of(entries: Entries) -> list[Directory]:
-    """The measured directories. Of the others it is not known what their removal would free."""
+    """The measured directories. The removal of any other would free an unknown amount."""
     return [Directory(name, one.size, one.files, one.last_use) for name, one in entries.items() if one.measured_at]
 
 

@@ -158,7 +158,7 @@ class Removing:
             raise Refused(stays)
 
     def _take_out(self, name: str, descriptor: int, *, is_folder: bool) -> None:
-        """Removes an entry, or moves a folder up. What it is may change at any time."""
+        """Removes an entry, or moves a folder up. At any time an entry may become another kind of file."""
         with suppress(FileNotFoundError):
             if not is_folder:
                 try:

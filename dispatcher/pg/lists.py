@@ -68,7 +68,7 @@ class Lists(Look):
     async def few(self, wanted: Wanted, labels: str | None) -> list[int] | None:
         """The only rows that can match, by the index of one filter; None: they are too many, or no filter has one.
 
-        Of the waiting rows the newest ones are told, one more than are read.
+        Of many waiting rows, the result has the newest ones, one more than a page reads.
         """
         if wanted.id is not None:
             return [wanted.id]

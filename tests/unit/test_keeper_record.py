@@ -1,4 +1,4 @@
-"""What is known of a directory from round to round."""
+"""The record of a directory, from round to round."""
 
 from collections.abc import Sequence
 

@@ -4,7 +4,7 @@ It shows no env, payload, result or key of a row.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -73,7 +73,8 @@ class Dashboard:
 
     def as_json(self, path: str) -> Handler:
         async def answer(request: web.Request) -> web.Response:
-            found = await self._find(path, asked_of(request))
+            found = await self._answers.find(path, asked_of(request))
+            await self._cycles.wait()
             if isinstance(found, Refusal):
                 return in_json(Fault(found.error), found.status)
             return in_json(found)
@@ -83,22 +84,19 @@ class Dashboard:
     def as_page(self, path: str, address: Address) -> Handler:
         async def answer(request: web.Request) -> web.Response:
             began, asked = elapsed(), asked_of(request)
-            found = await self._find(path, asked)
-            read, status = elapsed(), found.status if isinstance(found, Refusal) else 200
+            timed = Timed(self._answers.find(path, asked), elapsed)
+            found = await timed
+            waited = elapsed() - began - timed.seconds
+            await self._cycles.wait()
+            begun, status = elapsed(), found.status if isinstance(found, Refusal) else 200
             template = REFUSED if isinstance(found, Refusal) else address.template
             twin = API + path.replace("{" + address.path + "}", asked.path) if address.path else API + path
             text = self._pages.write(template, found, asked, twin)
-            timing = f"read;dur={(read - began) * 1000:.1f}, write;dur={(elapsed() - read) * 1000:.1f}"
-            headers = {"Cache-Control": "no-store", "Server-Timing": timing}
+            timing = {"database": waited, "read": timed.seconds, "write": elapsed() - begun}
+            headers = {"Cache-Control": "no-store", "Server-Timing": told(timing)}
             return web.Response(text=text, status=status, content_type="text/html", headers=headers)
 
         return answer
-
-    async def _find(self, path: str, asked: Asked) -> Any:
-        """What is to be written, in a moment in which it delays no cycle."""
-        found = await self._answers.find(path, asked)
-        await self._cycles.wait()
-        return found
 
     async def openapi(self, _: web.Request) -> web.Response:
         return in_json(openapi(__version__))
@@ -140,6 +138,11 @@ class Dashboard:
 
 async def secured(_: web.Request, response: web.StreamResponse) -> None:
     response.headers.update(HEADERS)
+
+
+def told(seconds: Mapping[str, float]) -> str:
+    """Durations as browsers show them. `database`: all waits of an answer, most of them for the database."""
+    return ", ".join(f"{name};dur={one * 1000:.1f}" for name, one in seconds.items())
 
 
 def asked_of(request: web.Request) -> Asked:

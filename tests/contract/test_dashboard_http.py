@@ -102,7 +102,7 @@ async def test_every_answer_has_the_headers_that_protect_a_browser(
 
 async def test_page_tells_how_long_it_took(server: Server) -> None:
     _, headers, _ = await server.ask("/")
-    assert re.fullmatch(r"read;dur=[0-9.]+, write;dur=[0-9.]+", headers["Server-Timing"])
+    assert re.fullmatch(r"database;dur=[0-9.]+, read;dur=[0-9.]+, write;dur=[0-9.]+", headers["Server-Timing"])
     assert headers["Cache-Control"] == "no-store"
 
 

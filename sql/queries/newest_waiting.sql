@@ -1,4 +1,4 @@
--- Ids of the newest waiting rows, and their number; columns in the order of model.history.Found. Rows without a time are read from the end of each priority of a queue: the index has no other order of ids. A pair is compared and ordered, and 0 is added, lest the plan read the primary key from its end. $1 bigint before which id, $2 text queue; NULL: every queue. $3 int most that are counted, $4 int most ids.
+-- Ids of the newest waiting rows, and their number; columns in the order of model.history.Found. Rows without a time are read from the end of each priority of a queue: the index has no other order of ids. The comparison of pairs and `id + 0` keep the plan from reading the primary key from its end. $1 bigint before which id, $2 text queue; NULL: every queue. $3 int most that are counted, $4 int most ids.
 WITH RECURSIVE line AS (
     SELECT name AS queue, (SELECT priority FROM dispatch.tasks WHERE status = 'waiting' AND run_at IS NULL AND queue = name
                            ORDER BY priority LIMIT 1) AS priority

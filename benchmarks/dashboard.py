@@ -183,7 +183,7 @@ async def main() -> int:
     figures = [
         Figure("slowest page, p95, ms", found[slowest].whole_ms, PAGE_MS * slow),
         Figure("database of a page, p95, ms", max(page.database_ms for page in found.values()), DATABASE_MS * slow),
-        Figure("cycle beside many who look / alone", beside / alone, MOST_GROWTH),
+        Figure("cycle beside many who look / alone, in turns", beside / alone, MOST_GROWTH),
         Figure("memory of looking, MiB", more, MOST_MIB),
         Figure("largest page, kB", max(page.size for page in found.values()) / 1000, 100),
     ]

@@ -12,8 +12,8 @@ from dispatcher.model.verdicts import HoldReason
 
 LONGEST_READ: Final = 400
 LONGEST: Final = 200
-REMEMBERED: Final = 4000
-"""The same rows are folded every ten seconds while somebody looks: 50 microseconds each. A text has 2 kB at most."""
+REMEMBERED: Final = 6000
+"""All rows of the page of failures and of one batch. Of a smaller memory, a second pass would find nothing."""
 PATTERN: Final = re.compile(
     r"""
     (?P<time>  \b\d{4}-\d\d-\d\d (?:[T\ ]\d\d:\d\d (?::\d\d(?:[.,]\d++)?+)?+ (?:Z|[+-]\d\d:?\d\d)?+)?+ \b )
@@ -29,10 +29,14 @@ HEX: Final = re.compile(r"(?:0[xX])?[0-9a-fA-F]{7,}+|0[xX][0-9a-fA-F]++")
 NUMBERED: Final = re.compile(r"([^\W\d]+)\d++")
 
 
-@lru_cache(REMEMBERED)
 def fold(text: str) -> str:
     """The first 400 characters of the text on one line, with the differing parts as `<number>`, `<name>` and so on."""
-    return PATTERN.sub(folded, " ".join(MARKS.sub("", text[:LONGEST_READ]).split()))[:LONGEST]
+    return remembered(text[:LONGEST_READ])
+
+
+@lru_cache(REMEMBERED)
+def remembered(text: str) -> str:
+    return PATTERN.sub(folded, " ".join(MARKS.sub("", text).split()))[:LONGEST]
 
 
 def folded(found: re.Match[str]) -> str:

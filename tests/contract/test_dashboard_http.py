@@ -19,8 +19,9 @@ from dispatcher.dashboard.pages import Pages
 from dispatcher.dashboard.server import ANSWER_SECONDS, MOST_AT_ONCE, MOST_CONNECTIONS, Dashboard, serve
 from dispatcher.explain.status import Installation
 from dispatcher.model.errors import DatabaseAway
+from dispatcher.runtime.clock import elapsed
 from dispatcher.runtime.listening import BoundedRunner
-from dispatcher.runtime.precedence import Precedence
+from dispatcher.runtime.precedence import LONGEST_WAIT, Precedence
 from tests.controlplane.ports import free_ports
 
 NAMED = Installation("dispatcher", "1", "jobs", "me")
@@ -50,12 +51,14 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(rows: Any, answer_seconds: float = ANSWER_SECONDS) -> AsyncIterator[Server]:
+async def serving(
+    rows: Any, answer_seconds: float = ANSWER_SECONDS, cycles: Precedence | None = None
+) -> AsyncIterator[Server]:
     """The server. `rows`: opens what stands for the database."""
     (port,) = free_ports(1)
     asking = Asking(rows, lambda: None, "jobs", Estimates(rows))
     sources = Sources(asking, Overview(NAMED, rows, dict, lambda: True), *[None] * 4)  # type: ignore[arg-type]  # no page asks for them
-    dashboard = Dashboard(Answers(sources), Pages(NAMED, ""), Precedence(), answer_seconds=answer_seconds)
+    dashboard = Dashboard(Answers(sources), Pages(NAMED, ""), cycles or Precedence(), answer_seconds=answer_seconds)
     running = await serve(dashboard, f"127.0.0.1:{port}", ())
     try:
         yield Server(port, running)
@@ -98,6 +101,16 @@ async def test_every_answer_has_the_headers_that_protect_a_browser(
     assert "default-src 'none'" in headers["Content-Security-Policy"]
     assert "unsafe" not in headers["Content-Security-Policy"]
     assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
+
+
+@pytest.mark.parametrize("path", ["/", "/api/v1/status"])
+async def test_cycle_goes_before_an_answer_and_before_its_text_for_a_limited_time(path: str) -> None:
+    cycles = Precedence()
+    async with serving(no_rows, cycles=cycles) as server:
+        with cycles.running():
+            began = elapsed()
+            assert (await server.ask(path))[0] == 503
+            assert elapsed() - began >= 2 * LONGEST_WAIT
 
 
 async def test_page_tells_how_long_it_took(server: Server) -> None:

@@ -4,7 +4,9 @@ import time
 
 import pytest
 
-from dispatcher.explain.folding import LONGEST, fold, telling_line
+from dispatcher.explain.failures import MOST_PARKED
+from dispatcher.explain.folding import LONGEST, fold, remembered, telling_line
+from dispatcher.model.history import MOST_FAILED
 
 ALIKE = [
     ("no row 17 in 3.5s", "no row 4711 in 12s", "no row <number> in <number>s"),
@@ -76,3 +78,12 @@ def test_a_hostile_text_is_folded_at_once(part: str) -> None:
 )
 def test_the_line_that_names_the_cause_is_taken(head: str | None, tail: str | None, line: str) -> None:
     assert telling_line(head, tail) == line
+
+
+def test_messages_of_a_full_page_are_folded_once() -> None:
+    messages = [f"cannot read file {number}" for number in range(MOST_FAILED + MOST_PARKED)]
+    remembered.cache_clear()
+    for _ in range(2):
+        for message in messages:
+            fold(message)
+    assert remembered.cache_info().misses == len(messages)

@@ -36,9 +36,8 @@ from dispatcher.model.snapshot import ClusterView, StoreAge
 from dispatcher.pg.connect import Session
 from dispatcher.pg.listen import Listener
 from dispatcher.pg.tasks import Look, look
-from dispatcher.placement.placing import plan_placement
 from dispatcher.programs.render import previews_of
-from dispatcher.programs.startup import catalog_of, database_of, rules_of, site_of
+from dispatcher.programs.startup import catalog_of, database_of, placing_of, rules_of, site_of
 from dispatcher.programs.telling import SelfTold, Telling
 from dispatcher.programs.usage import Usage
 from dispatcher.programs.watching import Watching
@@ -129,7 +128,6 @@ class App:
         self.asking_events = Rounds("events", self.find_refusals, Wake())
 
     def _ports(self, remover: Remover, namespace: str) -> DispatchPorts:
-        place = partial(plan_placement, settings=self.settings.placement)
         return DispatchPorts(
             view=self.view,
             rows=self.rows,
@@ -137,7 +135,7 @@ class App:
             is_listening=lambda: self.listener.is_listening,
             lead=self.lease,
             remove=remover.remove,
-            planner=PlacementPlanner(place, self.usage.of, self.mirror.has_shown),
+            planner=PlacementPlanner(placing_of(self.settings).plan, self.usage.of, self.mirror.has_shown),
             room=self.watching.room,
             quotas=self.watching.quotas,
             tell=self.telling.overview.tell,

@@ -40,7 +40,6 @@ def placement_violations(pod: Json, order: Order, template: Template, settings: 
     is_private = bool(order.request.spec.get("private_machine"))
     if added != [{**taint_of(one), "operator": "Equal", "effect": "NoSchedule"} for one in demand if is_private]:
         yield "it tolerates more than its template and pool"
-    yield from cache_violations(pod, base, settings)
 
 
 def demand_of(spec: Mapping[str, Any], template: Template, settings: PlacementSettings) -> list[tuple[str, ...]]:
@@ -98,15 +97,16 @@ def entries_added(ours: Sequence[Json] | None, theirs: Sequence[Json] | None) ->
     return mine[len(base) :] if mine[: len(base)] == base else [{}]
 
 
-def cache_violations(pod: Json, base: Mapping[str, Any], settings: PlacementSettings) -> Iterator[str]:
+def cache_violations(pod: Json, base: Mapping[str, Any], folder: str) -> Iterator[str]:
+    """`folder`: of this installation's caches; empty: there are none."""
     for volume in entries_added(pod.get("volumes"), base.get("volumes")):
-        root, _, name = (volume.get("hostPath") or {}).get("path", "").rpartition("/")
+        parent, _, name = (volume.get("hostPath") or {}).get("path", "").rpartition("/")
         is_ours = volume == {
             "name": "dispatcher-cache",
-            "hostPath": {"path": f"{root}/{name}", "type": "DirectoryOrCreate"},
+            "hostPath": {"path": f"{parent}/{name}", "type": "DirectoryOrCreate"},
         }
-        if not is_ours or root != settings.cache_root or not DIGEST.fullmatch(name):
-            yield "it has a volume that is neither its template's nor a cache below the root"
+        if not (is_ours and folder and parent == folder and DIGEST.fullmatch(name)):
+            yield "it has a volume that is neither its template's nor a cache of this installation"
 
 
 def without_cache(container: Mapping[str, Any]) -> Json:

@@ -13,7 +13,7 @@ from typing import Any
 from dispatcher.jobs.env import CONTRACT, ENV_NAME, FIELDS, literal
 from dispatcher.jobs.manifest import DISRUPTION_ENDS_THE_JOB, Site
 from dispatcher.jobs.overrides import check_amount, check_image
-from dispatcher.jobs.placed_check import CACHE_MOUNT, placement_violations, without_cache
+from dispatcher.jobs.placed_check import CACHE_MOUNT, cache_violations, placement_violations, without_cache
 from dispatcher.jobs.templates import Template
 from dispatcher.model import identity as ids
 from dispatcher.model.jobs import Manifest
@@ -42,6 +42,7 @@ def violations(job: Manifest, order: Order, template: Template, site: Site) -> I
     yield from spec_violations(job["spec"], template, site)
     pod = job["spec"]["template"]["spec"]
     yield from placement_violations(pod, order, template, site.placement)
+    yield from cache_violations(pod, template.pod_spec, cache_folder(site))
     for field in ("initContainers", "containers"):
         here, there = pod.get(field) or [], template.pod_spec.get(field) or []
         if len(here) != len(there):
@@ -50,6 +51,11 @@ def violations(job: Manifest, order: Order, template: Template, site: Site) -> I
             is_tasks = field == "containers" and index == template.container
             yield from container_violations(without_cache(ours), without_cache(theirs), template if is_tasks else None)
     yield from env_violations(pod["containers"][template.container], order, template, site)
+
+
+def cache_folder(site: Site) -> str:
+    """The folder of this installation's caches on a node; empty: there are none."""
+    return f"{root}/{site.installation}" if (root := site.placement.cache_root) else ""
 
 
 def meta_violations(job: Manifest, order: Order, template: Template, site: Site) -> Iterator[str]:

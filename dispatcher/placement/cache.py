@@ -1,15 +1,19 @@
-"""The directory of a cache on a node's disk. Each cache key of a queue has one, and all are below one root."""
+"""The directory of a cache on a node's disk: ROOT/INSTALLATION/DIGEST. Each cache key of a queue has one."""
 
 import hashlib
 
 import msgspec
 
 
-def cache_path(root: str, queue: str, key: str) -> str:
-    """The path is made of a digest, so no text of a submitter is part of it.
+def cache_digest(installation: str, queue: str, key: str) -> str:
+    """40 hex digits, so no text of a submitter is part of a path.
 
-    The digest covers queue and key: the same key in another queue is another directory, so teams cannot reach each
-    other's caches.
+    The same key in another queue is another directory, so teams cannot reach each other's caches. Neither can two
+    installations with the same root.
     """
-    digest = hashlib.sha256(msgspec.json.encode([queue, key])).hexdigest()
-    return f"{root}/{digest[:40]}"
+    return hashlib.sha256(msgspec.json.encode([installation, queue, key])).hexdigest()[:40]
+
+
+def cache_path(root: str, installation: str, digest: str) -> str:
+    """Each installation has a folder of its own, which is all that its cache keeper can reach."""
+    return f"{root}/{installation}/{digest}"

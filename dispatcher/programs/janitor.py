@@ -40,7 +40,7 @@ from dispatcher.programs.janitor_reasons import BringingReasons
 from dispatcher.programs.janitor_rows import CLOSED_AT_ONCE, Read, RowReader
 from dispatcher.programs.janitor_templates import KeepingTemplates
 from dispatcher.programs.janitor_trials import Trials
-from dispatcher.programs.startup import catalog_of, database_of, rules_of, site_of
+from dispatcher.programs.startup import catalog_of, database_of, placing_of, rules_of, site_of
 from dispatcher.runtime import health
 from dispatcher.runtime.clock import elapsed
 from dispatcher.runtime.metrics import JANITOR_ROWS, OF_RUN
@@ -136,7 +136,7 @@ class Janitor:
         self._templates_since = elapsed()
         self._trials = Trials(Trial(self._api, site), self._steady_seconds)
         self._ends = Ends()
-        self._reader = RowReader(self.catalog, self._trials, settings.placement, self._patience)
+        self._reader = RowReader(self.catalog, self._trials, placing_of(settings), self._patience)
 
     async def close(self) -> None:
         await self._session.close()

@@ -18,13 +18,11 @@ from dispatcher.jobs.observed import due_at
 from dispatcher.jobs.picture import JobsPicture
 from dispatcher.model.cache_history import CacheHistory
 from dispatcher.model.launches import Launch, Offer, Order
-from dispatcher.model.placement import Placement
 from dispatcher.model.tasks import IndexedRow, Request, Task
 from dispatcher.model.verdicts import Hold
 from dispatcher.pg.tasks import Look
-from dispatcher.placement.placing import plan_placement
+from dispatcher.placement.placing import Placing
 from dispatcher.programs.janitor_trials import Trials
-from dispatcher.settings.definition import PlacementSettings
 
 T = TypeVar("T")
 CLOSED_AT_ONCE: Final = 200
@@ -55,10 +53,10 @@ class Read(Struct, frozen=True):
 class RowReader:
     """Reads the rows of a round. Between rounds it keeps the ids of rows that another transaction had locked."""
 
-    def __init__(self, catalog: Catalog, trials: Trials, placement: PlacementSettings, patience: timedelta) -> None:
+    def __init__(self, catalog: Catalog, trials: Trials, placing: Placing, patience: timedelta) -> None:
         self._catalog = catalog
         self._trials = trials
-        self._placement = placement
+        self._placing = placing
         self._patience = patience
         self._locked: frozenset[int] = frozenset()
 
@@ -110,11 +108,8 @@ class RowReader:
         request, offer = requests.get(task.id), self._catalog.known_offer(task.kind)
         if request is None or not isinstance(offer, Offer):
             return None
-        inputs = OrderInputs(database_id, None, self._place)
+        inputs = OrderInputs(database_id, None, self._placing.plan)
         return make_order(task, request, (Launch(1), offer), CacheHistory(), inputs)
-
-    def _place(self, queue: str, request: Request, history: CacheHistory) -> Placement:
-        return plan_placement(queue, request, history, self._placement)
 
 
 def id_and_submitter(row: IndexedRow) -> tuple[int, str]:

@@ -5,7 +5,6 @@ So it knows no Jobs of the row, and cannot say whether the row would be launched
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from functools import partial
 
 import msgspec
 
@@ -21,8 +20,7 @@ from dispatcher.model.tasks import Kind, Request, Status, Task
 from dispatcher.model.verdicts import Hold
 from dispatcher.pg.connect import Session
 from dispatcher.pg.tasks import look
-from dispatcher.placement.placing import plan_placement
-from dispatcher.programs.startup import catalog_of, site_of
+from dispatcher.programs.startup import catalog_of, placing_of, site_of
 from dispatcher.settings.definition import Settings
 
 HIDDEN = "(hidden)"
@@ -102,7 +100,7 @@ def preview_order(
 ) -> Order:
     """The order of the next launch, without its key."""
     request, history = asked
-    inputs = OrderInputs(database_id, None, partial(plan_placement, settings=settings.placement))
+    inputs = OrderInputs(database_id, None, placing_of(settings).plan)
     order = make_order(task, request, (Launch(task.launch + 1), offer), history, inputs)
     return msgspec.structs.replace(order, start_key=HIDDEN)
 

@@ -12,6 +12,7 @@ from dispatcher.jobs.needs import PlacedBy
 from dispatcher.jobs.observed import Rules
 from dispatcher.model.errors import DatabaseAway
 from dispatcher.pg.connect import Url
+from dispatcher.placement.placing import Placing
 from dispatcher.placement.pools import choose_pool
 from dispatcher.settings.definition import DatabaseSettings, JobSettings, Settings
 from dispatcher.settings.loading import reread
@@ -39,6 +40,11 @@ def site_of(settings: Settings, namespace: str) -> Site:
 def catalog_of(settings: Settings, passed: Iterable[str]) -> Catalog:
     """The templates, and the offers that they make. `passed`: names of the variables that every container gets."""
     return Catalog(settings.jobs, frozenset(passed), placed_by_of(settings))
+
+
+def placing_of(settings: Settings) -> Placing:
+    """How Pods of this installation are placed."""
+    return Placing(settings.kube.installation, settings.placement)
 
 
 def placed_by_of(settings: Settings) -> PlacedBy:

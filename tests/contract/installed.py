@@ -9,8 +9,7 @@ from dispatcher.jobs.catalog import built_in
 from dispatcher.jobs.manifest import build_job
 from dispatcher.jobs.templates import Template
 from dispatcher.model.cache_history import CacheHistory
-from dispatcher.placement.placing import plan_placement
-from dispatcher.programs.startup import site_of
+from dispatcher.programs.startup import placing_of, site_of
 from tests.builders import a_request, an_order
 from tests.controlplane.api import Api, Json, KubeFault
 from tests.controlplane.cluster import ControlPlane
@@ -82,7 +81,7 @@ class Site:
         """A Job of the built-in template, for a row with that cache key."""
         template = built_in(self.settings.jobs)["default"]
         assert isinstance(template, Template)
-        placement = plan_placement("default", a_request(cache_key=cache_key), CacheHistory(), self.settings.placement)
+        placement = placing_of(self.settings).plan("default", a_request(cache_key=cache_key), CacheHistory())
         order = an_order(template, placement=placement, cache_key=cache_key)
         made = build_job(order, template, site_of(self.settings, self.jobs))
         copied: Json = msgspec.json.decode(msgspec.json.encode(made))

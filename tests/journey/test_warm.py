@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dispatcher.placement.cache import cache_path
+from dispatcher.placement.cache import cache_digest
 from tests.dispatching import Dispatcher, Place
 from tests.postgres import Record
 from tests.steps import reaches
@@ -59,7 +59,7 @@ async def test_later_runs_of_a_cache_key_land_on_the_first_runs_node(place: Plac
         assert json.loads(notes["dispatcher.internal/history-nodes"]) == [first["node_name"]]
         assert notes["dispatcher.internal/cache-key"] == "maps"
         paths = [volume["hostPath"]["path"] for volume in pod["spec"]["volumes"] if "hostPath" in volume]
-        assert paths == [cache_path("/var/cache/tasks", "default", "maps")]
+        assert paths == [f"/var/cache/tasks/dispatcher/{cache_digest('dispatcher', 'default', 'maps')}"]
 
 
 async def test_cache_key_with_a_cordoned_warm_node_runs_elsewhere(place: Place) -> None:

@@ -23,7 +23,8 @@ ROOT = "/var/cache/tasks"
 SETTINGS = PlacementSettings(cache_root=ROOT, private_machine_label="mine", special_machine_label="gpu")
 PLACED: Site = msgspec.structs.replace(SITE, placement=SETTINGS)
 SELECTING: Site = msgspec.structs.replace(SITE, placement=PlacementSettings(node_selector="pool=batch"))
-CACHE = f"{ROOT}/{'0a' * 20}"
+CACHES = f"{ROOT}/{SITE.installation}"
+CACHE = f"{CACHES}/{'0a' * 20}"
 WARM = Placement(preferred=("n1", "n2"), notes={HISTORY_NODES: '["n1","n2"]'}, cache_path=CACHE)
 PRIVATE = Placement(Pool("mine", "m1", is_private=True))
 SPECIAL = Placement(Pool("gpu", "g1"))
@@ -205,7 +206,9 @@ VIOLATIONS: list[tuple[Callable[[Manifest], object], str]] = [
         {"weight": 1, "preference": {"matchExpressions": [DISK]}}), "it prefers something else"),
     (lambda pod: pod["volumes"].append({"name": "x", "hostPath": {"path": "/"}}), "it has a volume"),
     (lambda pod: pod["volumes"][0]["hostPath"].update(path=f"{ROOT}/../../etc"), "it has a volume"),
-    (lambda pod: pod["volumes"][0]["hostPath"].update(path=f"{ROOT}/{'0A' * 20}"), "it has a volume"),
+    (lambda pod: pod["volumes"][0]["hostPath"].update(path=f"{CACHES}/{'0A' * 20}"), "it has a volume"),
+    (lambda pod: pod["volumes"][0]["hostPath"].update(path=f"{ROOT}/other/{'0a' * 20}"), "it has a volume"),
+    (lambda pod: pod["volumes"][0]["hostPath"].update(path=f"{ROOT}/{'0a' * 20}"), "it has a volume"),
     (lambda pod: pod["volumes"][0]["hostPath"].update(path=f"/etc/{'0a' * 20}"), "it has a volume"),
     (lambda pod: pod["volumes"][0].update(name="other"), "it has a volume"),
     (lambda pod: pod["containers"][0]["volumeMounts"].append({"name": "dispatcher-cache", "mountPath": "/etc"}),

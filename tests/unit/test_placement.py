@@ -8,9 +8,9 @@ import pytest
 from dispatcher.model.cache_history import CacheHistory, Use
 from dispatcher.model.identity import HISTORY_NODES, REAL_RESOURCES
 from dispatcher.model.placement import Placement, Pool
-from dispatcher.placement.cache import cache_path
+from dispatcher.placement.cache import cache_digest, cache_path
 from dispatcher.placement.history import history_points, read_history, write_history
-from dispatcher.placement.placing import plan_placement
+from dispatcher.placement.placing import Placing
 from dispatcher.placement.pools import choose_pool
 from dispatcher.placement.usage import Needs, read_needs, write_uses
 from dispatcher.settings.definition import PlacementSettings
@@ -43,13 +43,19 @@ def test_row_without_a_pool_is_bound_to_none() -> None:
 
 @pytest.mark.parametrize("key", ["main", "", "../../etc", "/etc/passwd", "a/b", "ü\n$(HOME)", "x" * 200])
 def test_cache_is_one_directory_below_the_root_for_any_key(key: str) -> None:
-    assert re.fullmatch(r"/var/cache/[0-9a-f]{40}", cache_path("/var/cache", "builds", key))
+    digest = cache_digest("live", "builds", key)
+    assert re.fullmatch(r"/var/cache/live/[0-9a-f]{40}", cache_path("/var/cache", "live", digest))
 
 
 def test_cache_directories_of_different_queues_and_keys_differ() -> None:
     pairs = [("a", "b"), ("ab", ""), ("", "ab"), ("a", "c"), ("c", "b"), ('a","b', ""), ("a", '","b')]
-    assert len({cache_path("/c", *pair) for pair in pairs}) == len(pairs)
-    assert cache_path("/c", "a", "b") == cache_path("/c", "a", "b")
+    assert len({cache_digest("live", *pair) for pair in pairs}) == len(pairs)
+    assert cache_digest("live", "a", "b") == cache_digest("live", "a", "b")
+
+
+def test_installations_with_the_same_root_share_no_cache() -> None:
+    paths = {cache_path("/c", name, cache_digest(name, "q", "k")) for name in ("live", "test")}
+    assert len({path.rpartition("/")[0] for path in paths}) == len({path.rpartition("/")[2] for path in paths}) == 2
 
 
 # History
@@ -117,23 +123,23 @@ def test_uses_that_are_no_array_raise(written: str) -> None:
 
 
 def test_a_row_without_key_and_pool_goes_anywhere() -> None:
-    assert plan_placement("q", a_request(), CacheHistory(), PLAIN) == Placement()
+    assert Placing("live", PLAIN).plan("q", a_request(), CacheHistory()) == Placement()
 
 
 def test_history_is_preferred_only_without_our_own_scheduler() -> None:
     history = CacheHistory(("c", "b", "a", "z"), (Use(1, 2**20),))
-    plain = plan_placement("q", a_request(cache_key="k"), history, PLAIN)
+    plain = Placing("live", PLAIN).plan("q", a_request(cache_key="k"), history)
     assert plain.preferred == ("c", "b", "a")
     assert plain.notes == {HISTORY_NODES: '["c","b","a"]', REAL_RESOURCES: '[{"cpu":"1000m","memory":"1Mi"}]'}
-    ours = plan_placement("q", a_request(cache_key="k"), history, PlacementSettings(scheduler_name="warm"))
+    ours = Placing("live", PlacementSettings(scheduler_name="warm")).plan("q", a_request(cache_key="k"), history)
     assert (ours.preferred, ours.notes) == ((), plain.notes)
 
 
 def test_cache_is_given_to_rows_with_a_key_if_there_is_a_root() -> None:
     rooted = PlacementSettings(cache_root="/var/cache")
-    assert plan_placement("q", a_request(cache_key="k"), CacheHistory(), rooted).cache_path == cache_path(
-        "/var/cache", "q", "k"
+    assert Placing("live", rooted).plan("q", a_request(cache_key="k"), CacheHistory()).cache_path == cache_path(
+        "/var/cache", "live", cache_digest("live", "q", "k")
     )
-    assert plan_placement("q", a_request(cache_key=""), CacheHistory(), rooted).cache_path
-    assert not plan_placement("q", a_request(), CacheHistory(), rooted).cache_path
-    assert not plan_placement("q", a_request(cache_key="k"), CacheHistory(), PLAIN).cache_path
+    assert Placing("live", rooted).plan("q", a_request(cache_key=""), CacheHistory()).cache_path
+    assert not Placing("live", rooted).plan("q", a_request(), CacheHistory()).cache_path
+    assert not Placing("live", PLAIN).plan("q", a_request(cache_key="k"), CacheHistory()).cache_path

@@ -12,9 +12,10 @@ from dispatcher.admission.last_cycle import LastCycle
 from dispatcher.explain import failures as grouping
 from dispatcher.explain.batches import BatchesPage, batch_status
 from dispatcher.explain.failures import MOST_PARKED, Failure, FailuresPage, Groups
-from dispatcher.explain.listing import Page, ids_for, labels_of, page_of
+from dispatcher.explain.listing import Page, judged_ids, labels_of, page_of, queues_behind
 from dispatcher.model.history import BatchCount, FailedTask, Found, ListedTask, Source, Wanted, WantedBatch
 from dispatcher.model.tasks import Task
+from dispatcher.model.verdicts import HoldReason
 from dispatcher.runtime.clock import elapsed
 
 KEPT_SECONDS: Final = 10
@@ -27,6 +28,7 @@ class ListedRows(Kinds, Protocol):
     """The rows in one snapshot of the database."""
 
     async def find(self, wanted: Wanted, labels: str | None, among: Sequence[int] | None) -> Found: ...
+    async def newest_waiting(self, queues: Sequence[str] | None, wanted: Wanted, *, are_due: bool) -> Sequence[int]: ...
     async def page(self, ids: Sequence[int]) -> Sequence[ListedTask]: ...
     async def tasks(self, ids: Sequence[int]) -> dict[int, Task]: ...
     async def sources(self, ids: Sequence[int]) -> Sequence[Source]: ...
@@ -58,7 +60,7 @@ class Lists:
         labels = labels_of(wanted)
         async with self._rows() as rows:
             cycle = self._cycle()
-            found = await rows.find(wanted, labels, ids_for(wanted, cycle))
+            found = await rows.find(wanted, labels, await ids_for(rows, wanted, cycle))
             tasks = await rows.tasks(found.ids)
             await learn(rows, cycle, tasks.values())
             return page_of(await rows.page(found.ids), tasks, found, wanted, cycle)
@@ -95,6 +97,21 @@ class Lists:
             as_of=cycle.at, groups=found, groups_left_out=left_out, failed=len(failed),
             failed_since=grouping.failed_since(failed, since), parked=len(ids), parked_left_out=len(ids) - len(parked),
         )  # fmt: skip
+
+
+async def ids_for(rows: ListedRows, wanted: Wanted, cycle: LastCycle) -> list[int] | None:
+    """The only rows that can match; None: every row can.
+
+    The cycle knows the reason of the rows that it judged. Behind them, the rows of a queue wait for one reason.
+    """
+    if wanted.reason is None:
+        return None
+    more: Sequence[int] = ()
+    if wanted.reason is HoldReason.NOT_DUE:
+        more = await rows.newest_waiting([wanted.queue] if wanted.queue else None, wanted, are_due=False)
+    elif queues := queues_behind(wanted, cycle):
+        more = await rows.newest_waiting(queues, wanted, are_due=True)
+    return [*judged_ids(wanted.reason, cycle), *(id_ for id_ in more if id_ not in cycle.told)]
 
 
 async def gather(groups: Groups, failures: Iterable[Failure]) -> None:

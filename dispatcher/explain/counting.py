@@ -32,10 +32,15 @@ def of_queue(count: QueueCount, held: Mapping[HoldReason, int], cycle: LastCycle
     judged = Counter[HoldReason](held)
     del judged[HoldReason.NOT_DUE]
     if count.queue not in cycle.whole:
-        rest = rest_hold(count.queue, cycle.snapshot)
-        judged[rest.reason if rest else HoldReason.IN_LINE] += max(0, count.due - judged.total())
+        judged[reason_of_rest(count.queue, cycle.snapshot)] += max(0, count.due - judged.total())
     yield from judged.items()
     yield HoldReason.NOT_DUE, max(0, count.not_due - max(0, judged.total() - count.due))
+
+
+def reason_of_rest(queue: str, snapshot: ClusterSnapshot) -> HoldReason:
+    """Why the due rows that the cycle did not judge wait."""
+    rest = rest_hold(queue, snapshot)
+    return rest.reason if rest else HoldReason.IN_LINE
 
 
 def rest_hold(queue: str, snapshot: ClusterSnapshot) -> Hold | None:

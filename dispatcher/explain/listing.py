@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from dispatcher.admission.last_cycle import LastCycle
+from dispatcher.explain.counting import reason_of_rest
 from dispatcher.explain.explanation import what_holds
 from dispatcher.explain.reasons import Cause, cause_of
 from dispatcher.model.history import MOST_MATCHING, Found, ListedTask, Wanted
@@ -59,11 +60,16 @@ class Page(Struct, frozen=True):
     looked_to: int | None = None
 
 
-def ids_for(wanted: Wanted, cycle: LastCycle) -> list[int] | None:
-    """The only rows that can match; None: every row can. A reason is known of the rows that the cycle judged."""
-    if wanted.reason is None:
-        return None
-    return [id_ for id_, told in cycle.told.items() if told.hold.reason is wanted.reason]
+def judged_ids(reason: HoldReason, cycle: LastCycle) -> list[int]:
+    """The rows that the cycle judged one by one, and held for this reason."""
+    return [id_ for id_, told in cycle.told.items() if told.hold.reason is reason]
+
+
+def queues_behind(wanted: Wanted, cycle: LastCycle) -> list[str]:
+    """The queues whose rows behind the judged ones wait for the reason that is asked for."""
+    names = cycle.snapshot.queues.keys() - cycle.whole
+    return [name for name in names if wanted.queue in {None, name}
+            and reason_of_rest(name, cycle.snapshot) is wanted.reason]  # fmt: skip
 
 
 def labels_of(wanted: Wanted) -> str | None:
@@ -79,9 +85,12 @@ def labels_of(wanted: Wanted) -> str | None:
 def page_of(
     rows: Sequence[ListedTask], tasks: Mapping[int, Task], found: Found, wanted: Wanted, cycle: LastCycle
 ) -> Page:
-    """The page. `tasks`: the same rows as the gates judge them."""
+    """The page. `tasks`: the same rows as the gates judge them. A row that waits for another reason is left out."""
+    causes = [(row, why_waits(tasks.get(row.id), cycle)) for row in rows]
+    listed_rows = [listed(row, cause) for row, cause in causes
+                   if wanted.reason is None or (cause is not None and cause.reason is wanted.reason)]  # fmt: skip
     return Page(
-        cycle.at, [listed(row, why_waits(tasks.get(row.id), cycle)) for row in rows], next_after(found, wanted.limit),
+        cycle.at, listed_rows, next_after(found, wanted.limit),
         min(found.matching, MOST_MATCHING), found.matching > MOST_MATCHING, found.looked_to,
     )  # fmt: skip
 

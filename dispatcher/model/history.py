@@ -78,7 +78,7 @@ class RowMarks(Struct, frozen=True):
 class Wanted(Struct, frozen=True, forbid_unknown_fields=True):
     """Which rows a list holds; None: every row.
 
-    reason: of the rows that the last cycle judged one by one.
+    reason: why the row waits.
     label: NAME=VALUE, as in `tasks.labels`.
     after: the last row of the page before. The next one has the ids below it.
     limit: most rows of a page.

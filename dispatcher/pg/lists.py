@@ -51,7 +51,7 @@ class Lists(Look):
         among: only these rows can match; None: every row can.
         """
         if among is None and is_of_waiting(wanted):
-            found = await self._newest_waiting(wanted, wanted.limit)
+            found = await self._newest_waiting(queues_of(wanted), before(wanted), wanted.limit)
             if found is not None:
                 return found
         if among is None:
@@ -75,9 +75,9 @@ class Lists(Look):
         if has_owner(wanted):
             return None  # its index has the rows of the batch in the order of the page
         if labels is not None:
-            return await self._few("few_with_labels", labels)
+            return await few_ids(self._connection, "few_with_labels", labels)
         if wanted.batch is not None:
-            return await self._few("few_of_batch", wanted.queue, wanted.batch)
+            return await few_ids(self._connection, "few_of_batch", wanted.queue, wanted.batch)
         return await self._few_of_status(wanted)
 
     async def page(self, ids: Sequence[int]) -> list[ListedTask]:
@@ -114,28 +114,33 @@ class Lists(Look):
 
     async def _few_of_status(self, wanted: Wanted) -> list[int] | None:
         if wanted.status is Status.WAITING:
-            found = await self._newest_waiting(wanted, MOST_FEW + 1)
+            found = await self._newest_waiting(queues_of(wanted), before(wanted), MOST_FEW + 1)
             return None if found is None else list(found.ids)
-        return await self._few("few_of_status", wanted.status) if wanted.status in INDEXED else None
+        return await few_ids(self._connection, "few_of_status", wanted.status) if wanted.status in INDEXED else None
 
-    async def _few(self, name: str, *parameters: Any) -> list[int] | None:
-        """The ids that a query finds; None: they are too many, or it takes too long."""
-        found = await briefly(self._connection, name, *parameters, MOST_FEW + 1)
-        return [row["id"] for row in found] if found is not None and len(found) <= MOST_FEW else None
+    async def newest_waiting(self, queues: Sequence[str] | None, wanted: Wanted, *, are_due: bool) -> Sequence[int]:
+        """Ids of the newest waiting rows of these queues, one more than a page reads; None: of every queue.
 
-    async def _newest_waiting(self, wanted: Wanted, most: int) -> Found | None:
-        """The newest waiting rows, `most` of them with their ids; None: it takes too long.
+        None are found if that takes too long.
+        """
+        found = await self._newest_waiting(queues, before(wanted), MOST_FEW + 1, are_due)
+        return found.ids if found is not None else ()
+
+    async def _newest_waiting(
+        self, queues: Sequence[str] | None, first: int, most: int, are_due: bool | None = None
+    ) -> Found | None:
+        """The newest waiting rows below `first`, `most` of them with their ids; None: it takes too long.
 
         Their index has the order in which they are launched. A thousand priorities in one queue, or very many rows
         with a `run_at`, take too long.
         """
-        before = LARGEST_ID if wanted.after is None else wanted.after
-        found = await briefly(self._connection, "newest_waiting", before, wanted.queue, MOST_MATCHING + 1, most)
+        parameters = first, queues, MOST_MATCHING + 1, most, are_due
+        found = await briefly(self._connection, "newest_waiting", *parameters)
         return None if found is None else Found(*found[0])
 
     async def _among(self, wanted: Wanted, labels: str | None, ids: Sequence[int]) -> Found:
-        before = LARGEST_ID if wanted.after is None else wanted.after
-        newest = heapq.nlargest(MOST_FEW + 1, (id_ for id_ in ids if id_ < before))
+        first = before(wanted)
+        newest = heapq.nlargest(MOST_FEW + 1, (id_ for id_ in ids if id_ < first))
         found = await self._matching("matching_among", wanted, labels, newest[:MOST_FEW])
         return Found(found.ids, found.matching, newest[MOST_FEW - 1] if len(newest) > MOST_FEW else None)
 
@@ -148,9 +153,10 @@ class Lists(Look):
         return await self._matching("matching", wanted, labels, LOOKED_AT)
 
     async def _matching(self, name: str, wanted: Wanted, labels: str | None, looked_at: int | Sequence[int]) -> Found:
-        before = LARGEST_ID if wanted.after is None else wanted.after
         filters = wanted.queue, wanted.status, wanted.submitted_by, wanted.batch, labels, wanted.template
-        row = await self._connection.fetchrow(query(name), before, *filters, MOST_MATCHING + 1, wanted.limit, looked_at)
+        row = await self._connection.fetchrow(
+            query(name), before(wanted), *filters, MOST_MATCHING + 1, wanted.limit, looked_at
+        )
         assert row is not None
         return Found(*row)
 
@@ -160,9 +166,24 @@ def is_of_waiting(wanted: Wanted) -> bool:
     return wanted == Wanted(wanted.queue, Status.WAITING, after=wanted.after, limit=wanted.limit)
 
 
+def before(wanted: Wanted) -> int:
+    """The page has the ids below this one."""
+    return LARGEST_ID if wanted.after is None else wanted.after
+
+
+def queues_of(wanted: Wanted) -> list[str] | None:
+    return None if wanted.queue is None else [wanted.queue]
+
+
 def has_owner(wanted: Wanted) -> bool:
     """Whether one batch is asked for: two submitters, or two queues, may use the same name."""
     return None not in (wanted.batch, wanted.queue, wanted.submitted_by)
+
+
+async def few_ids(connection: asyncpg.Connection, name: str, *parameters: Any) -> list[int] | None:
+    """The ids that a query finds; None: they are too many, or it takes too long."""
+    found = await briefly(connection, name, *parameters, MOST_FEW + 1)
+    return [row["id"] for row in found] if found is not None and len(found) <= MOST_FEW else None
 
 
 async def briefly(connection: asyncpg.Connection, name: str, *parameters: Any) -> list[asyncpg.Record] | None:

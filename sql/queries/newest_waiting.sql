@@ -1,8 +1,8 @@
--- Ids of the newest waiting rows, and their number; columns in the order of model.history.Found. Rows without a time are read from the end of each priority of a queue: the index has no other order of ids. The comparison of pairs and `id + 0` keep the plan from reading the primary key from its end. $1 bigint before which id, $2 text queue; NULL: every queue. $3 int most that are counted, $4 int most ids.
+-- Ids of the newest waiting rows, and their number; columns in the order of model.history.Found. Rows without a time are read from the end of each priority of a queue: the index has no other order of ids. The comparison of pairs and `id + 0` keep the plan from reading the primary key from its end. $1 bigint before which id, $2 text[] queues; NULL: every queue. $3 int most that are counted, $4 int most ids, $5 bool whether the rows are due; NULL: both.
 WITH RECURSIVE line AS (
     SELECT name AS queue, (SELECT priority FROM dispatch.tasks WHERE status = 'waiting' AND run_at IS NULL AND queue = name
                            ORDER BY priority LIMIT 1) AS priority
-    FROM dispatch.queues WHERE $2::text IS NULL OR name = $2
+    FROM dispatch.queues WHERE ($2::text[] IS NULL OR name = ANY ($2)) AND $5::bool IS DISTINCT FROM false
     UNION ALL
     SELECT queue, (SELECT priority FROM dispatch.tasks WHERE status = 'waiting' AND run_at IS NULL AND queue = line.queue
                    AND priority > line.priority ORDER BY priority LIMIT 1)
@@ -17,7 +17,8 @@ WITH RECURSIVE line AS (
     UNION ALL
     (SELECT id FROM dispatch.tasks
      WHERE status = 'waiting' AND run_at IS NOT NULL AND id + 0 < $1
-       AND queue = ANY (ARRAY(SELECT name FROM dispatch.queues WHERE $2::text IS NULL OR name = $2)))
+       AND queue = ANY (ARRAY(SELECT name FROM dispatch.queues WHERE $2::text[] IS NULL OR name = ANY ($2)))
+       AND ($5 IS NULL OR (run_at <= now()) = $5))
     ORDER BY id DESC LIMIT $3
 )
 SELECT ARRAY(SELECT id FROM found LIMIT $4) AS ids, (SELECT count(*)::int FROM found) AS matching

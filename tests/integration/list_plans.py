@@ -49,7 +49,7 @@ def lists(now: datetime) -> dict[str, tuple[object, ...]]:
         "few_of_batch": (None, "april", 100),
         "few_with_labels": ('{"a": "b"}', 100),
         "few_of_status": ("failed", 100),
-        "newest_waiting": (2**60, "queue-1", 10_001, 100),
+        "newest_waiting": (2**60, ["queue-1"], 10_001, 100, None),
         "failed": (now - timedelta(days=1), 100),
         "failed_of_batch": ("queue-1", "april", "team-1", 100, 1000),
     }

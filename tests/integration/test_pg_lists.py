@@ -170,6 +170,22 @@ async def test_waiting_rows_are_found_behind_any_number_of_newer_rows(
             assert await rows.find(Wanted(**filters, limit=5), None, None) == Found(waiting[:5], len(waiting))
 
 
+async def test_waiting_rows_that_are_due_and_those_that_are_not_are_told_apart(
+    session: Session, admin: Connection
+) -> None:
+    waiting = "SELECT id FROM dispatch.tasks WHERE status = 'waiting' AND {} ORDER BY id DESC"
+    due, later = waiting.format("(run_at IS NULL OR run_at <= now())"), waiting.format("run_at > now()")
+    some = "SELECT id FROM dispatch.tasks WHERE status = 'waiting' ORDER BY id LIMIT 4"
+    await admin.execute(f"UPDATE dispatch.tasks SET run_at = now() + interval '1 hour' WHERE id IN ({some})")
+    await admin.execute(f"UPDATE dispatch.tasks SET run_at = created_at WHERE id IN ({some} OFFSET 4)")
+    async with questions(session) as rows:
+        for query, are_due in ((due, True), (later, False)):
+            expect = [row["id"] for row in await admin.fetch(query)]
+            assert await rows.newest_waiting(None, Wanted(), are_due=are_due) == expect
+            assert await rows.newest_waiting(["nowhere"], Wanted(), are_due=are_due) == []
+            assert await rows.newest_waiting(None, Wanted(after=expect[0]), are_due=are_due) == expect[1:]
+
+
 async def test_index_that_takes_too_long_is_given_up_and_the_snapshot_goes_on(
     session: Session, admin: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,7 +5,7 @@ from msgspec import structs
 
 from dispatcher.admission.last_cycle import LastCycle, Told
 from dispatcher.admission.snapshot import plan_load
-from dispatcher.explain.listing import ids_for, labels_of, page_of
+from dispatcher.explain.listing import judged_ids, labels_of, page_of, queues_behind
 from dispatcher.model.history import MOST_MATCHING, Found, ListedTask, Wanted
 from dispatcher.model.launches import Offer
 from dispatcher.model.tasks import Status, Task
@@ -106,6 +106,26 @@ def test_label_without_name_or_sign_is_refused(label: str) -> None:
 
 def test_a_reason_is_known_of_the_rows_that_were_judged() -> None:
     cycle = a_cycle(r1="Poison", r2="QueueCap", r3="Poison")
-    assert ids_for(EVERY, cycle) is None
-    assert ids_for(Wanted(reason=HoldReason.POISON), cycle) == [1, 3]
-    assert ids_for(Wanted(reason=HoldReason.PAUSED), cycle) == []
+    assert judged_ids(HoldReason.POISON, cycle) == [1, 3]
+
+
+def test_rows_behind_the_judged_ones_wait_for_the_reason_of_their_queue() -> None:
+    queues = a_queue("full", max_jobs=1), a_queue("paused", paused_until=later(9)), a_queue("open"), a_queue("whole")
+    snapshot = a_snapshot(*queues, load=plan_load([("full", "team_b")]))
+    cycle = structs.replace(a_cycle(), snapshot=snapshot, whole=frozenset({"whole"}))
+
+    def queues_of(reason: HoldReason, queue: str | None = None) -> list[str]:
+        return sorted(queues_behind(Wanted(queue, reason=reason), cycle))
+
+    assert [queues_of(reason) for reason in (HoldReason.QUEUE_CAP, HoldReason.PAUSED, HoldReason.POISON)] == [
+        ["full"], ["paused"], [],
+    ]  # fmt: skip
+    assert "open" in queues_of(HoldReason.IN_LINE)
+    assert "whole" not in queues_of(HoldReason.IN_LINE)
+    assert (queues_of(HoldReason.PAUSED, "paused"), queues_of(HoldReason.PAUSED, "open")) == (["paused"], [])
+
+
+def test_row_that_waits_for_another_reason_is_left_out_of_a_page_of_one_reason() -> None:
+    tasks = {42: a_task(), 43: a_task(id=43, run_at=later(9))}
+    found = page_of([row(), row(43)], tasks, Found([42, 43], 2), Wanted(reason=HoldReason.NOT_DUE), a_cycle())
+    assert [(one.task, one.reason) for one in found.tasks] == [(43, "NotDue")]

@@ -3,7 +3,10 @@
 The rows are made from the templates that launches are judged by, so that both refuse the same. Pure.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
+from math import prod
 from typing import Any, Final
 
 from dispatcher.jobs.templates import Template
@@ -14,6 +17,8 @@ DESCRIPTION: Final = "kubernetes.io/description"
 """The usual annotation for a description of an object. It becomes the note."""
 LONGEST_NOTE: Final = 1000
 MOST_TOLD: Final = 20
+MOST_GLOBS: Final = 64
+BRACKETS: Final = re.compile(r"\[(?!!)([A-Za-z0-9._/:@-]+)\]")
 
 
 def offered_templates(templates: Mapping[str, Template | str], passed: Iterable[str]) -> list[OfferedTemplate]:
@@ -30,11 +35,41 @@ def offered(name: str, template: Template | str, passed: frozenset[str]) -> Offe
         name=name,
         row_may_set=tuple(sorted(template.opened)),
         bounds=bounds_of(template),
-        images=template.images,
-        machines=template.machines,
+        images=without_brackets(template.images),
+        machines=without_brackets(template.machines),
         sets=tuple(sorted(template.taken | passed)),
         note=note_of(described),
     )
+
+
+def without_brackets(globs: Iterable[str]) -> tuple[str, ...]:
+    """The globs with a glob for each letter in brackets: LIKE has no brackets.
+
+    A glob stays as it is if its brackets exclude letters, hold a wildcard, or have too many letters. SQL then refuses
+    nothing by it.
+    """
+    return tuple(dict.fromkeys(one for glob in globs for one in written_out(glob)))
+
+
+def written_out(glob: str) -> Sequence[str]:
+    parts = BRACKETS.split(glob)
+    if any("[" in part for part in parts[::2]):
+        return [glob]
+    choices = [letters_of(part) if at % 2 else [part] for at, part in enumerate(parts)]
+    return ["".join(one) for one in product(*choices)] if prod(map(len, choices)) <= MOST_GLOBS else [glob]
+
+
+def letters_of(inside: str) -> list[str]:
+    """The letters that brackets mean, such as `ac-e_`."""
+    letters, at = list[str](), 0
+    while at < len(inside):
+        if inside[at + 1 : at + 2] == "-" and at + 2 < len(inside):
+            letters += map(chr, range(ord(inside[at]), ord(inside[at + 2]) + 1))
+            at += 3
+        else:
+            letters.append(inside[at])
+            at += 1
+    return letters
 
 
 def bounds_of(template: Template) -> dict[str, str | int]:

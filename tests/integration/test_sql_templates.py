@@ -31,8 +31,8 @@ TEMPLATES: Mapping[str, Template | str] = {
         "train",
         opens="env,image,args,cpu,memory,env.MODE,env.PYTHONPATH,private_machine,special_machine",
         bounds={
-            "images": "registry/team-a/*, exact:1, reg_istry/v?", "max-cpu": "2500m", "max-memory": "4Gi",
-            "max-seconds": "600", "machines": "team-a-*",
+            "images": "registry/team-a/*, exact:1, reg_istry/v?, registry/team-[c-e]/*:[12]", "machines": "team-a-*",
+            "max-cpu": "2500m", "max-memory": "4Gi", "max-seconds": "600",
         },
         container={"env": [{"name": "MODE", "value": "fast"}, {"name": "OWN", "value": "x"}]},
     ),
@@ -139,7 +139,7 @@ VARIABLES = ["MONTH", "MODE", "OWN", "S3_HOST", "DATE", "PATH", "PGHOST", "Http_
 FIELDS: Mapping[str, Sequence[object]] = {
     "image": [
         "exact:1", "registry/team-a/x:2", "registry/team-b/x", "regXistry/v2", "reg_istry/v22", "registry/team-a/a//b",
-        "Exact:1",
+        "Exact:1", "registry/team-c/x:1", "registry/team-f/x:1", "registry/team-d/x:3",
     ],
     "cpu": ["1", "2500m", "2.5", "2501m", "0.0025k"],
     "memory": ["1Gi", "4Gi", "4096Mi", "4294967297", "4G"],

@@ -1,10 +1,14 @@
 """The rows of the table `templates`, and how the dispatcher's differ from the janitor's."""
 
+from fnmatch import fnmatchcase
 from fractions import Fraction
 
 import msgspec
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from dispatcher.jobs.offered import MOST_TOLD, differences, offered_templates
+from dispatcher.jobs.offered import MOST_TOLD, differences, offered_templates, without_brackets
 from dispatcher.jobs.templates import Template, judge_template
 from dispatcher.model.templates import OfferedTemplate
 from tests.builders import a_manifest, a_template
@@ -75,3 +79,30 @@ def test_many_differences_are_counted() -> None:
     told = differences(offered_templates({f"t{n}": "x" for n in range(MOST_TOLD + 3)}, ()), [offered(TRAIN)])
     assert len(told) == MOST_TOLD + 1
     assert told[-1] == "and 4 more"
+
+
+@pytest.mark.parametrize(
+    ("glob", "found"),
+    [
+        ("a/*", ["a/*"]),
+        ("a/[bc]/*:[12]", ["a/b/*:1", "a/b/*:2", "a/c/*:1", "a/c/*:2"]),
+        ("a/[c-e0]", ["a/c", "a/d", "a/e", "a/0"]),
+        ("a/[-x]", ["a/-", "a/x"]),
+        ("a/[!b]", ["a/[!b]"]),
+        ("a/[*]", ["a/[*]"]),
+        ("a/[b", ["a/[b"]),
+        ("[a-z][a-z]", ["[a-z][a-z]"]),
+    ],
+)
+def test_brackets_of_globs_are_written_out(glob: str, found: list[str]) -> None:
+    assert list(without_brackets([glob])) == found
+
+
+@given(st.lists(st.text("a[]c-e!b*?.", max_size=8), max_size=2), st.text("abcde-.![]", max_size=5))
+@example(["[c-e]"], "d")
+@example(["[c-a]"], "b")
+@example(["[a-c-e]"], "d")
+@example(["[a-c-e]"], "-")
+def test_globs_without_brackets_match_the_same(globs: list[str], name: str) -> None:
+    written = without_brackets(globs)
+    assert any(fnmatchcase(name, glob) for glob in written) == any(fnmatchcase(name, glob) for glob in globs)

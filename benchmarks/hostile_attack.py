@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import asyncpg
 
-from dispatcher.cli import turn
+from dispatcher.programs.beginning import turn
 
 Connection = asyncpg.Connection
 CONNECTIONS = 20

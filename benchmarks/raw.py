@@ -21,7 +21,6 @@ import yaml
 from msgspec import Struct
 
 from benchmarks.servers import program
-from dispatcher.cli import turn
 from dispatcher.jobs.manifest import Site, build_job
 from dispatcher.jobs.overrides import plan_shape
 from dispatcher.jobs.submit import AT_A_TIME
@@ -30,6 +29,7 @@ from dispatcher.kube.job_api import SERVER_SECONDS, jobs_path
 from dispatcher.kube.objects import encode
 from dispatcher.model.launches import Launch, Offer, Order
 from dispatcher.model.tasks import Request, Status, Task
+from dispatcher.programs.beginning import turn
 from dispatcher.settings.definition import PlacementSettings
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Place

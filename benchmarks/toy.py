@@ -24,8 +24,8 @@ import asyncpg
 import yaml
 
 from benchmarks.servers import program
-from dispatcher.cli import turn
 from dispatcher.model.identity import start_key
+from dispatcher.programs.beginning import turn
 from tests.dispatching import Place
 
 AT_A_TIME = 16

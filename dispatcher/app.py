@@ -16,7 +16,6 @@ import structlog
 from msgspec.structs import replace
 
 from dispatcher.admission.dispatch import Dispatch
-from dispatcher.admission.orders import PlacementPlanner
 from dispatcher.admission.ports import DispatchPorts
 from dispatcher.dashboard.about import Condition, stale_after
 from dispatcher.dashboard.asking_row import RowSite
@@ -37,12 +36,13 @@ from dispatcher.pg.connect import Session
 from dispatcher.pg.listen import Listener
 from dispatcher.pg.tasks import Look, look
 from dispatcher.programs.render import previews_of
-from dispatcher.programs.startup import catalog_of, database_of, placing_of, rules_of, site_of
+from dispatcher.programs.startup import catalog_of, database_of, planner_of, rules_of, site_of
 from dispatcher.programs.telling import SelfTold, Telling
 from dispatcher.programs.usage import Usage
 from dispatcher.programs.watching import Watching
 from dispatcher.runtime import health
 from dispatcher.runtime.clock import elapsed
+from dispatcher.runtime.metrics import OF_KEEPER
 from dispatcher.runtime.precedence import Precedence
 from dispatcher.runtime.rate import Bucket
 from dispatcher.runtime.rounds import Rounds, Wake, calm_collector
@@ -135,7 +135,7 @@ class App:
             is_listening=lambda: self.listener.is_listening,
             lead=self.lease,
             remove=remover.remove,
-            planner=PlacementPlanner(placing_of(self.settings).plan, self.usage.of, self.mirror.has_shown),
+            planner=planner_of(self.settings, self.usage.of, self.watching.warmth.nodes),
             room=self.watching.room,
             quotas=self.watching.quotas,
             tell=self.telling.overview.tell,
@@ -165,7 +165,7 @@ class App:
         """Serves health, metrics and the API. Raises SettingsError if it cannot listen."""
         address = self.settings.service.listen_address
         async with contextlib.AsyncExitStack() as servers:
-            server = await health.serve(health.build_app(checks_of(self)), address)
+            server = await health.serve(health.build_app(checks_of(self), OF_KEEPER), address)
             servers.push_async_callback(server.cleanup)
             server = await self.telling.serve(
                 self._dispatch, self.deciding, row_site_of(self), SelfTold(self.sources, partial(condition_of, self))

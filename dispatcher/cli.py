@@ -3,10 +3,8 @@
 Each command imports its program when it runs: all of them together take a third of a second, and `--help` needs none.
 """
 
-import asyncio
-import os
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,9 +14,9 @@ import msgspec
 from dispatcher import __version__
 from dispatcher.model.errors import DispatcherError, SettingsError
 from dispatcher.model.texts import printable
+from dispatcher.programs.beginning import begin, load_settings, turn
 from dispatcher.programs.options import how_to_render_a_file, how_to_try, place, where_it_runs
 from dispatcher.programs.words import as_document, coloured, to_json
-from dispatcher.settings.loading import Loaded, load
 
 if TYPE_CHECKING:
     from dispatcher.programs.asking_api import Api
@@ -93,6 +91,32 @@ def extender_command(print_scheduler_config: bool) -> None:
         click.echo(msgspec.yaml.encode(shown).decode().rstrip())
     else:
         turn(extender.run(settings))
+
+
+@commands.command("cache-keeper")
+@click.option("--dry-run", is_flag=True, help="Print what a round would remove, and change nothing.")
+def cache_keeper_command(dry_run: bool) -> None:
+    """Keep the cache directories of this node below the marks of its disk. Until SIGTERM."""
+    from dispatcher.programs import cache_keeper
+
+    turn(cache_keeper.run(load_settings().settings, dry_run=dry_run))
+
+
+@commands.group("cache")
+def cache_commands() -> None:
+    """Look after cache directories from outside their nodes."""
+
+
+@cache_commands.command("drop")
+@click.option("--queue", metavar="NAME", required=True, help="The queue of the cache key.")
+@click.option("--key", metavar="KEY", required=True, help="The cache key, as in tasks.cache_key.")
+@click.option("--node", metavar="NAME", help="Only on this node.")
+@click.option("--namespace", metavar="NAME", help="Namespace of our programs; default: that of the account.")
+def cache_drop(queue: str, key: str, node: str | None, namespace: str | None) -> None:
+    """Order the cache keepers to remove the directory of a cache key, once no Pod uses it."""
+    from dispatcher.programs.cache_orders import drop
+
+    click.echo(turn(drop(load_settings().settings, (queue, key), node, namespace)))
 
 
 @commands.command("demo", context_settings={"allow_interspersed_args": False})
@@ -269,30 +293,3 @@ def ask(where: "Where", question: Callable[["Api"], Awaitable[T]]) -> T:
             return await question(api)
 
     return turn(reach())
-
-
-def load_settings() -> Loaded:
-    from dispatcher.programs.startup import read_text
-    from dispatcher.runtime.logs import configure_logs
-
-    loaded = load(os.environ, read_text)
-    configure_logs(loaded.settings.service.log_level)
-    return loaded
-
-
-def begin() -> None:
-    """Tells the caller of `main` that the command has imported what it needs."""
-    context = click.get_current_context(silent=True)
-    if context is not None and context.obj is not None:
-        context.obj()
-
-
-def turn(work: Coroutine[Any, Any, T]) -> T:
-    """Runs a coroutine to its end, on uvloop if it is installed."""
-    begin()
-    try:
-        import uvloop  # saves a fifth of the CPU time of a create; the event loop of asyncio works, too
-    except ImportError:
-        return asyncio.run(work)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(work)

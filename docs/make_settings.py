@@ -16,6 +16,7 @@ TITLES: Final = {
     "admission": "Admission",
     "sweep": "Sweep",
     "janitor": "Janitor",
+    "keeper": "Cache keeper",
     "extender": "Extender",
     "service": "Service",
 }

@@ -37,7 +37,9 @@ IMAGE = "registry.example/team-a/app:1"
 SITE = Site("dispatcher", "jobs", 3600, PlacementSettings(), {})
 RULES = Rules()
 NOWHERE = Placement()
-ANYWHERE = PlacementPlanner(lambda queue, request, past: NOWHERE, lambda key: (), lambda node: True)
+ANYWHERE = PlacementPlanner(
+    lambda queue, request, past: NOWHERE, lambda key: (), lambda _, nodes: tuple(nodes), lambda _, nodes: iter(nodes), 3
+)
 FIRST_LAUNCH = Launch(1)
 
 

@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 from dispatcher.app import App
-from dispatcher.cli import load_settings, turn
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import in_cluster
 from dispatcher.programs import janitor
+from dispatcher.programs.beginning import load_settings, turn
 from dispatcher.runtime.signals import stop_on_signals
 from dispatcher.settings.definition import Settings
 from tests import quick_janitor

@@ -25,7 +25,7 @@ from dispatcher.admission.gates import Candidate
 from dispatcher.admission.heads import Index
 from dispatcher.admission.kinds import learn_kinds
 from dispatcher.admission.last_cycle import LastCycle, QueueReason, candidate_of, held_since, tell
-from dispatcher.admission.orders import make_orders
+from dispatcher.admission.orders import NodesNow, make_orders
 from dispatcher.admission.ports import DispatchPorts, Jobs, P, Picture, Rows
 from dispatcher.admission.probes import plan_pauses, plan_taken_back
 from dispatcher.admission.room import Room, room_of
@@ -162,7 +162,7 @@ class Dispatch(Generic[P]):
         candidates = await self._candidates(rows, picture, tasks)
         plan = plan_cycle(snapshot, candidates).with_ends(self._taken_back(picture, snapshot))
         self._plan_claims(found.roomless, view, room, picture)
-        orders = await self._orders(rows, plan, requests)
+        orders = await self._orders(rows, plan, requests, snapshot.room)
         holds = [(tasks[id_], hold.reason) for id_, hold in plan.holds.items()]
         held = found.held + Counter((task.queue, reason) for task, reason in holds if task.status is Status.WAITING)
         read = {*tasks, *rows.frame.held}  # a row that rests may have started since
@@ -231,11 +231,12 @@ class Dispatch(Generic[P]):
         ordered = sorted(tasks.values(), key=lambda task: (picture.tried_at(task.id), task.priority, task.id))
         return [candidate_of(task, picture) for task in ordered]
 
-    async def _orders(self, rows: Rows, plan: Plan, requests: Mapping[int, Request]) -> list[Order]:
+    async def _orders(self, rows: Rows, plan: Plan, requests: Mapping[int, Request], room: Room | None) -> list[Order]:
         """The orders for the planned launches. A replica that does not lead only plans."""
         if not plan.launches or not self._ports.lead.term():
             return []
-        return await make_orders(rows, plan.launches, requests, self._ports.planner, self._claims.nodes())
+        now = NodesNow(room, self._claims.nodes())
+        return await make_orders(rows, plan.launches, requests, self._ports.planner, now)
 
     def _pause(self, decision: Decision) -> float:
         if not self._ports.lead.term():

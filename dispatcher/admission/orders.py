@@ -6,15 +6,16 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct
 
+from dispatcher.admission.drawing import Draw, Key
+from dispatcher.admission.drawing import Order as NodeOrder
 from dispatcher.admission.gates import Candidate
+from dispatcher.admission.room import Room
 from dispatcher.model.cache_history import CacheHistory, Use
 from dispatcher.model.identity import NO_KEY, start_key
 from dispatcher.model.launches import Launch, Offer, Order
+from dispatcher.model.needs import PodNeeds
 from dispatcher.model.placement import Placement
 from dispatcher.model.tasks import Request, Task
-
-Key = tuple[str, str]
-"""Queue and cache key."""
 
 
 class Histories(Protocol):
@@ -35,13 +36,28 @@ class PlacementPlanner(Struct, frozen=True):
 
     plan: the placement of a row of a queue, by its cache history.
     uses: real use of earlier runs of a cache key.
-    has_shown: whether the API server has shown a node of this name. Containers report names of nodes, and a reported
-        name alone is not believed.
+    warm: the warm nodes of a cache key, the best first. Given: the nodes where it succeeded, as containers reported
+        them. A reported name alone is not believed.
+    order: all nodes, in an order of the cache key.
+    copies: to how many nodes a cache key is drawn at most.
     """
 
     plan: PlanPlacement
     uses: Callable[[Key], tuple[Use, ...]]
-    has_shown: Callable[[str], bool]
+    warm: Callable[[Key, Sequence[str]], tuple[str, ...]]
+    order: NodeOrder
+    copies: int
+
+
+class NodesNow(Struct, frozen=True):
+    """The nodes in one cycle.
+
+    room: the room at its beginning; None: it is not judged.
+    claimed: claimed nodes, with the task of each.
+    """
+
+    room: Room | None = None
+    claimed: Mapping[str, int] = {}
 
 
 class OrderInputs(Struct, frozen=True):
@@ -64,21 +80,22 @@ async def make_orders(
     launches: Sequence[Candidate],
     requests: Mapping[int, Request],
     planner: PlacementPlanner,
-    claimed: Mapping[str, int],
+    now: NodesNow,
 ) -> list[Order]:
-    """The orders of the launches. One query reads missing requests, and one query reads all histories.
-
-    `claimed`: claimed nodes, with the task of each.
-    """
+    """The orders of the launches. One query reads missing requests, and one query reads all histories."""
     if not launches:
         return []
     missing = [one.task.id for one in launches if one.task.id not in requests]
     known = {**requests, **(await rows.requests(missing) if missing else {})}
     keys = cache_keys([one.task for one in launches], known)
     nodes = await rows.histories(sorted(set(keys.values()))) if keys else {}
-    shown = {key: tuple(filter(planner.has_shown, names)) for key, names in nodes.items()}
-    histories = {id_: CacheHistory(shown.get(key, ()), planner.uses(key)) for id_, key in keys.items()}
-    inputs = OrderInputs(rows.database_id, await rows.start_secret(), planner.plan, claimed)
+    warm = {key: planner.warm(key, nodes.get(key, ())) for key in set(keys.values())}
+    draw = Draw(now.room, planner.order, planner.copies)
+    histories = {
+        one.task.id: CacheHistory(draw.nodes(key, warm[key], needs_of(one)), planner.uses(key))
+        for one in launches if (key := keys.get(one.task.id))
+    }  # fmt: skip
+    inputs = OrderInputs(rows.database_id, await rows.start_secret(), planner.plan, now.claimed)
     return [order for one in launches if (order := order_of(one, known.get(one.task.id), histories, inputs))]
 
 
@@ -90,6 +107,10 @@ def cache_keys(tasks: Iterable[Task], requests: Mapping[int, Request]) -> dict[i
         for task, request in found
         if request is not None and request.cache_key is not None
     }
+
+
+def needs_of(candidate: Candidate) -> PodNeeds | None:
+    return candidate.offer.needs if isinstance(candidate.offer, Offer) else None
 
 
 def order_of(

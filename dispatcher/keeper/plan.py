@@ -1,6 +1,6 @@
 """Decides which cache directories of a node go, and why. Pure."""
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from enum import StrEnum
 from typing import Final
 
@@ -12,6 +12,7 @@ DAY: Final = 86_400
 class Cause(StrEnum):
     """Why a directory goes."""
 
+    ORDER = "order"  # somebody wants it to go: `dispatcher cache drop`
     AGE = "age"  # it was not used for CACHE_MAX_AGE_DAYS
     SIZE = "size"  # it is larger than CACHE_MAX_BYTES
     DISK = "disk"  # the disk was above CACHE_HIGH_PERCENT
@@ -20,15 +21,16 @@ class Cause(StrEnum):
 class Directory(Struct, frozen=True):
     """A cache directory.
 
-    name: the digest of its queue and key.
+    name: the digest of installation, queue and key.
     size: bytes on the disk.
     files: number of inodes.
-    last_use: when a Pod used it last, in Unix seconds.
+    first_use, last_use: when a Pod used it, in Unix seconds.
     """
 
     name: str
     size: int
     files: int
+    first_use: float
     last_use: float
 
 
@@ -57,15 +59,17 @@ class Disk(Struct, frozen=True):
 class Marks(Struct, frozen=True):
     """When directories go.
 
-    high, low: parts of the disk, from 0 to 1. Above `high` directories go until `low` is reached.
+    high, low: parts of the disk, above 0 and below 1. Above `high` directories go until `low` is reached.
     max_age_days: directories that were not used for so long go; 0: they stay.
-    max_bytes: size of one directory at most; None: any.
+    max_bytes: size of one directory at most; 0: any.
+    ordered: directories that go, and when that was said, in Unix seconds. One that was first used later stays.
     """
 
     high: float
     low: float
     max_age_days: int
-    max_bytes: int | None = None
+    max_bytes: int = 0
+    ordered: Mapping[str, float] = {}
 
 
 class Removal(Struct, frozen=True):
@@ -78,26 +82,34 @@ def plan_removals(
 ) -> Sequence[Removal]:
     """The directories that go, in their order. Never one that is in use."""
     idle = [one for one in directories if one.name not in in_use]
-    found = [Removal(one, Cause.AGE) for one in by_last_use(idle) if is_old(one, marks, now)]
-    found += [Removal(one, Cause.SIZE) for one in by_size(idle) if is_large(one, marks) and not is_old(one, marks, now)]
-    return [*found, *for_the_disk(idle, found, disk, marks)]
+    found = {one.name: Removal(one, Cause.ORDER) for one in by_last_use(idle) if is_ordered(one, marks)}
+    for one in by_last_use(idle):
+        if is_old(one, marks, now):
+            found.setdefault(one.name, Removal(one, Cause.AGE))
+    for one in by_size(idle):
+        if is_large(one, marks):
+            found.setdefault(one.name, Removal(one, Cause.SIZE))
+    return [*found.values(), *for_the_disk(idle, found, disk, marks)]
 
 
-def for_the_disk(idle: Sequence[Directory], found: Sequence[Removal], disk: Disk, marks: Marks) -> list[Removal]:
+def for_the_disk(idle: Sequence[Directory], found: Mapping[str, Removal], disk: Disk, marks: Marks) -> list[Removal]:
     """The least recently used ones, until the low mark is reached. `found`: what goes in any case."""
     if disk.used_part <= marks.high:
         return []
-    going = {one.directory.name for one in found}
-    for removal in found:
+    for removal in found.values():
         disk = disk.without(removal.directory)
     more = list[Removal]()
     for one in by_last_use(idle):
         if disk.used_part <= marks.low:
             break
-        if one.name not in going:
+        if one.name not in found:
             more.append(Removal(one, Cause.DISK))
             disk = disk.without(one)
     return more
+
+
+def is_ordered(one: Directory, marks: Marks) -> bool:
+    return one.first_use < marks.ordered.get(one.name, one.first_use)
 
 
 def is_old(one: Directory, marks: Marks, now: float) -> bool:
@@ -105,7 +117,7 @@ def is_old(one: Directory, marks: Marks, now: float) -> bool:
 
 
 def is_large(one: Directory, marks: Marks) -> bool:
-    return marks.max_bytes is not None and one.size > marks.max_bytes
+    return 0 < marks.max_bytes < one.size
 
 
 def by_last_use(directories: Iterable[Directory]) -> list[Directory]:

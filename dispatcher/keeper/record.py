@@ -78,7 +78,11 @@ def entry_of(known: Entry | None, changed_at: float, new: int, is_in_use: bool, 
 
 def directories_of(entries: Entries) -> list[Directory]:
     """The measured directories. The removal of any other would free an unknown amount."""
-    return [Directory(name, one.size, one.files, one.last_use) for name, one in entries.items() if one.measured_at]
+    return [
+        Directory(name, one.size, one.files, one.first_use, one.last_use)
+        for name, one in entries.items()
+        if one.measured_at
+    ]
 
 
 def write_record(entries: Entries) -> bytes:

@@ -11,8 +11,10 @@ from dispatcher.model.errors import ClusterRefused
 from dispatcher.model.notices import Notice
 from dispatcher.runtime.metrics import EVENTS
 
-VERSIONS: Final = {"Job": "batch/v1", "Pod": "v1", "NodeReservation": "dispatcher.internal/v1alpha1"}
+VERSIONS: Final = {"Job": "batch/v1", "Pod": "v1", "NodeReservation": "dispatcher.internal/v1alpha1", "Node": "v1"}
 """apiVersion of each kind that we write Events about."""
+OF_CLUSTER: Final = "default"
+"""Namespace of Events about objects that have none, as the API server demands."""
 KNOWN: Final = 409
 BUSY, BROKEN = 429, 500
 LONGEST_NAME, LONGEST_WORDS = 200, 1024
@@ -55,7 +57,7 @@ class Events:
         now = self._client.now().strftime("%Y-%m-%dT%H:%M:%SZ")
         about = {"kind": notice.kind, "namespace": namespace, "name": name, "uid": notice.uid}
         return {
-            "metadata": {"name": name_of(notice, name), "namespace": namespace},
+            "metadata": {"name": name_of(notice, name), "namespace": namespace or OF_CLUSTER},
             "involvedObject": {"apiVersion": VERSIONS[notice.kind], **about},
             "reason": notice.reason,
             "message": notice.words[:LONGEST_WORDS],

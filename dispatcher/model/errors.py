@@ -3,6 +3,7 @@
     DispatcherError
     ├── SettingsError       the environment does not say how to run: exit 2
     ├── TemplateError       a Job manifest that cannot serve as a template
+    ├── DiskError           cache directories cannot be looked at or removed
     ├── DatabaseError       rows cannot be read
     │   ├── DatabaseAway    no connection, no answer in time
     │   ├── DatabaseNotPrimary
@@ -53,6 +54,10 @@ class TemplateError(DispatcherError):
         more = f"; and {len(faults) - MOST_TOLD} more" if len(faults) > MOST_TOLD else ""
         super().__init__(of + "; ".join(fault.words for fault in faults[:MOST_TOLD]) + more)
         self.faults = faults
+
+
+class DiskError(DispatcherError):
+    """The disk of the cache directories does not do what was asked."""
 
 
 class DatabaseError(DispatcherError):

@@ -12,7 +12,7 @@ MOST, MOST_TRIES = 1000, 10
 class Notice(Struct, frozen=True, gc=False):
     """One notice.
 
-    kind, name: the object; `name` is `namespace/name`.
+    kind, name: the object; `name` is `namespace/name`, or `/name` of a Node.
     uid: tells the object from another one of the same name.
     reason, words: reason and message of the Event.
     is_warning: type Warning instead of Normal.

@@ -14,6 +14,10 @@ def cache_digest(installation: str, queue: str, key: str) -> str:
     return hashlib.sha256(msgspec.json.encode([installation, queue, key])).hexdigest()[:40]
 
 
+def cache_folder(root: str, installation: str) -> str:
+    """The folder of an installation's caches. Its cache keeper can reach no other."""
+    return f"{root}/{installation}"
+
+
 def cache_path(root: str, installation: str, digest: str) -> str:
-    """Each installation has a folder of its own, which is all that its cache keeper can reach."""
-    return f"{root}/{installation}/{digest}"
+    return f"{cache_folder(root, installation)}/{digest}"

@@ -32,7 +32,7 @@ from dispatcher.reservations.book import ReservationBook
 from dispatcher.runtime import health
 from dispatcher.runtime.clock import elapsed
 from dispatcher.runtime.listening import listen
-from dispatcher.runtime.metrics import CREDENTIAL_END, OF_ROWS, OF_RUN
+from dispatcher.runtime.metrics import CREDENTIAL_END, OF_KEEPER, OF_ROWS, OF_RUN
 from dispatcher.runtime.rounds import Rounds, Wake, calm_collector
 from dispatcher.runtime.signals import stop_on_signals
 from dispatcher.settings.definition import ExtenderSettings, Settings
@@ -55,7 +55,7 @@ async def run(settings: Settings) -> None:
     try:
         reflectors = Reflectors(client)
         answering = Answering(settings, reflectors)
-        app = health.build_app(answering.checks, (*OF_RUN, *OF_ROWS))
+        app = health.build_app(answering.checks, (*OF_RUN, *OF_ROWS, *OF_KEEPER))
         probes = await health.serve(app, settings.service.listen_address)
         try:
             async with asyncio.TaskGroup() as group:

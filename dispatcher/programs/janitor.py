@@ -43,7 +43,7 @@ from dispatcher.programs.janitor_trials import Trials
 from dispatcher.programs.startup import catalog_of, database_of, placing_of, rules_of, site_of
 from dispatcher.runtime import health
 from dispatcher.runtime.clock import elapsed
-from dispatcher.runtime.metrics import JANITOR_ROWS, OF_RUN
+from dispatcher.runtime.metrics import JANITOR_ROWS, OF_KEEPER, OF_RUN
 from dispatcher.runtime.rounds import Rounds, Wake
 from dispatcher.runtime.signals import stop_on_signals
 from dispatcher.settings.definition import Settings
@@ -84,7 +84,7 @@ async def serve(janitor: "Janitor", client: KubeClient, settings: Settings, stop
     beside = [Rounds(name, run_once, Wake(), is_vital=False) for name, run_once in
               (("reasons", bringing.run_once), ("templates", keeping.run_once))]  # fmt: skip
     checks = {"janitor": lambda: rounds.fault, "templates": lambda: janitor.catalog.fault}
-    server = await health.serve(health.build_app(checks, OF_RUN), settings.service.listen_address)
+    server = await health.serve(health.build_app(checks, (*OF_RUN, *OF_KEEPER)), settings.service.listen_address)
     following = asyncio.create_task(reflectors.run())
     try:
         running = [asyncio.create_task(one.run(stop)) for one in (rounds, *beside)]

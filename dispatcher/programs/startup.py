@@ -1,17 +1,21 @@
 """Derives the database and the site of Jobs from the settings of a program."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
+from dispatcher.admission.drawing import Key
+from dispatcher.admission.orders import PlacementPlanner
 from dispatcher.jobs.catalog import Catalog
 from dispatcher.jobs.env import pass_env
 from dispatcher.jobs.manifest import Site
 from dispatcher.jobs.needs import PlacedBy
 from dispatcher.jobs.observed import Rules
+from dispatcher.model.cache_history import Use
 from dispatcher.model.errors import DatabaseAway
 from dispatcher.pg.connect import Url
+from dispatcher.placement.drawing import Drawing
 from dispatcher.placement.placing import Placing
 from dispatcher.placement.pools import choose_pool
 from dispatcher.settings.definition import DatabaseSettings, JobSettings, Settings
@@ -45,6 +49,13 @@ def catalog_of(settings: Settings, passed: Iterable[str]) -> Catalog:
 def placing_of(settings: Settings) -> Placing:
     """How Pods of this installation are placed."""
     return Placing(settings.kube.installation, settings.placement)
+
+
+def planner_of(
+    settings: Settings, uses: Callable[[Key], tuple[Use, ...]], warm: Callable[[Key, Sequence[str]], tuple[str, ...]]
+) -> PlacementPlanner:
+    """How launches are placed. `uses`: real use of a cache key's runs. `warm`: its warm nodes."""
+    return PlacementPlanner(placing_of(settings).plan, uses, warm, Drawing().order, settings.placement.cache_copies)
 
 
 def placed_by_of(settings: Settings) -> PlacedBy:

@@ -9,9 +9,11 @@ from dispatcher.admission.room_view import RoomView
 from dispatcher.kube.capacity import RoomMirror, pods_of_all
 from dispatcher.kube.claims import ClaimObjects
 from dispatcher.kube.mirror import Mirror
+from dispatcher.kube.node_caches import node_caches
 from dispatcher.kube.quotas import QuotaMirror
 from dispatcher.kube.reflectors import Reflectors
 from dispatcher.kube.reservations import RESERVATIONS
+from dispatcher.placement.warmth import Warmth
 from dispatcher.settings.definition import Settings
 
 OF_OUR_CONFIGURATION: Final = 100
@@ -22,6 +24,7 @@ class Watching:
     """The mirror of our Jobs and Pods, and the room of all nodes.
 
     all_pods: the resource that follows Pods of all namespaces; None: only ours are followed.
+    warmth: which nodes have the directory of a cache key.
     quotas: the ResourceQuotas of the namespace of Jobs; none if they are not known.
     """
 
@@ -32,6 +35,10 @@ class Watching:
         self.mirror = Mirror(
             reflectors, namespace, kube.installation, with_nodes=kube.check_room, all_pods=self.all_pods
         )
+        self.warmth = Warmth(kube.installation, self.mirror.has_shown)
+        if settings.placement.cache_root:
+            told = node_caches(reflectors.client.own_namespace or namespace, kube.installation)
+            reflectors.of(told).store.on_each(self.warmth.hear)
         self._reflectors = reflectors
         self._reserved = bool(scheduler)
         self._index = RoomIndex([])

@@ -115,10 +115,34 @@ EXTENDER_CONFIG_FAULTS: Final = Gauge(
 HISTORY_HITS: Final = Counter(
     "dispatcher_history_hits_total", "Pods with a history, by the best history rank among the offered nodes", ["rank"]
 )
+CACHE_BYTES: Final = Gauge(
+    "dispatcher_cache_bytes", "Bytes of the cache directories of this node: in_use (by a Pod), idle", ["state"]
+)
+CACHE_DIRECTORIES: Final = Gauge(
+    "dispatcher_cache_directories", "Cache directories of this node: in_use (by a Pod), idle", ["state"]
+)
+CACHE_REMOVED: Final = Counter(
+    "dispatcher_cache_removed_total",
+    "Cache directories that were removed: order (somebody wanted it), age (not used for CACHE_MAX_AGE_DAYS), size "
+    "(over CACHE_MAX_BYTES), disk (above CACHE_HIGH_PERCENT)",
+    ["cause"],
+)
+CACHE_UNUSED: Final = Histogram(
+    "dispatcher_cache_seconds_unused",
+    "For how long removed cache directories had not been used. Short times mean that the disk is too small",
+    buckets=(60, 600, 3600, 21_600, 86_400, 259_200, 604_800, 1_209_600, 2_592_000, 7_776_000),
+)
+CACHE_REFUSED: Final = Gauge("dispatcher_cache_refused", "Parts of cache directories that could not be removed")
+CACHE_DISK_USED: Final = Gauge(
+    "dispatcher_cache_disk_used_ratio", "Used part of the disk of the cache directories, or of its inodes if more"
+)
+CACHE_DISK_HIGH: Final = Gauge("dispatcher_cache_disk_high_ratio", "CACHE_HIGH_PERCENT, as a part of the disk")
 BUILD_INFO: Final = Gauge("dispatcher_build_info", "Always 1; its labels are the versions", ["version", "python"])
 BUILD_INFO.labels(__version__, python_version()).set(1)
 
 OF_RUN: Final = (LEADER, CYCLE_SECONDS, INSERT_TO_JOB)
 """Metrics without labels that only `dispatcher run` sets. In another program they would stand at 0 for ever."""
+OF_KEEPER: Final = (CACHE_UNUSED, CACHE_REFUSED, CACHE_DISK_USED, CACHE_DISK_HIGH)
+"""The same of `dispatcher cache-keeper`."""
 OF_ROWS: Final = (DATABASE_UP,)
 """The same of programs that read rows."""

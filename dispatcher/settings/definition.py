@@ -22,6 +22,7 @@ from dispatcher.settings.reading import (
     label_key,
     label_pair,
     seconds,
+    size,
     text,
     words,
 )
@@ -140,6 +141,12 @@ class PlacementSettings:
         folder,
         "Folder on the nodes for cache directories, mounted as /cache in the container; unset: no cache directories",
     )
+    cache_copies: int = setting(
+        "CACHE_COPIES",
+        3,
+        integer(1, 10),
+        "Nodes to which a cache key is drawn while its warm nodes have no room; further launches go anywhere",
+    )
     private_machine_label: str = setting(
         "PRIVATE_MACHINE_LABEL",
         "dispatcher.internal/private-machine",
@@ -155,6 +162,25 @@ class PlacementSettings:
     node_selector: str = setting("NODE_SELECTOR", "", label_pair, "LABEL=VALUE of the nodes for all other rows")
     prometheus_url: str = setting(
         "PROMETHEUS_URL", "", http_url, "Prometheus that is asked for the real use of earlier runs; unset: not asked"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeeperSettings:
+    high_percent: int = setting(
+        "CACHE_HIGH_PERCENT",
+        80,
+        integer(1, 99),
+        "The cache keeper removes least recently used directories when more of a disk, or of its inodes, is used",
+    )
+    low_percent: int = setting(
+        "CACHE_LOW_PERCENT", 70, integer(1, 98), "It then goes on until no more than this is used"
+    )
+    max_age_days: int = setting(
+        "CACHE_MAX_AGE_DAYS", 30, integer(0, 36_500), "It removes directories that no Pod used for so long; 0: never"
+    )
+    max_bytes: int | None = setting(
+        "CACHE_MAX_BYTES", None, size, "It removes directories that are larger, such as 20Gi; unset: of any size"
     )
 
 
@@ -260,5 +286,6 @@ class Settings:
     admission: AdmissionSettings
     sweep: SweepSettings
     janitor: JanitorSettings
+    keeper: KeeperSettings
     extender: ExtenderSettings
     service: ServiceSettings

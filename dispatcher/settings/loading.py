@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from dispatcher.model.errors import SettingsError
 from dispatcher.model.quantity import parse_quantity
-from dispatcher.settings.definition import ExtenderSettings, JobSettings, Settings
+from dispatcher.settings.definition import ExtenderSettings, JobSettings, KeeperSettings, Settings
 
 PREFIX: Final = "DISPATCHER_"
 INJECTED: Final = re.compile(r".*_(SERVICE_HOST|SERVICE_PORT|SERVICE_PORT_.*|PORT|PORT_.*)")
@@ -55,7 +55,7 @@ def load(environ: Mapping[str, str], read_file: Callable[[str], str]) -> Loaded:
             sources.append(describe(field, value, origin))
         if len(values) == len(dataclasses.fields(component)):  # type: ignore[arg-type]  # as above
             parts[part] = component(**values)  # type: ignore[operator]  # as above
-    faults += [*crossed(parts.get("jobs")), *open_doors(parts.get("extender"))]
+    faults += [*crossed(parts.get("jobs")), *no_gap(parts.get("keeper")), *open_doors(parts.get("extender"))]
     if faults:
         raise SettingsError(tuple(faults))
     return Loaded(Settings(**parts), tuple(sources), tuple(unknown_names(environ)))
@@ -68,6 +68,13 @@ def crossed(jobs: JobSettings | None) -> Iterable[str]:
         if parse_quantity(request) > parse_quantity(limit):
             name = f"{PREFIX}{what.upper()}"
             yield f"{name}_REQUEST is {request!r}: must not be over {name}_LIMIT {limit!r}"
+
+
+def no_gap(keeper: KeeperSettings | None) -> Iterable[str]:
+    """A fault if the low mark is not below the high one."""
+    if keeper and keeper.low_percent >= keeper.high_percent:
+        name, high = f"{PREFIX}CACHE_LOW_PERCENT", f"{PREFIX}CACHE_HIGH_PERCENT {keeper.high_percent}"
+        yield f"{name} is {keeper.low_percent}: must be below {high}"
 
 
 def open_doors(extender: ExtenderSettings | None) -> Iterable[str]:

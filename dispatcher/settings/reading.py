@@ -21,6 +21,14 @@ def integer(least: int, most: int) -> Reader:
     return read
 
 
+def size(text: str) -> int:
+    """Bytes."""
+    value = parse_quantity(text)
+    if value < 1:
+        raise ValueError("must be an amount of bytes, such as 20Gi")
+    return int(value)
+
+
 def seconds(least: float, most: float) -> Reader:
     def read(text: str) -> float:
         value = float(text) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,6})?", text) else None

@@ -11,7 +11,7 @@ MARKS = Marks(high=0.8, low=0.7, max_age_days=30)
 
 
 def a_directory(name: str, days: float, size: int = 10, files: int = 1) -> Directory:
-    return Directory(name, size, files, NOW - days * DAY)
+    return Directory(name, size, files, NOW - 90 * DAY, NOW - days * DAY)
 
 
 def told(removals: list[Removal]) -> list[tuple[str, Cause]]:
@@ -49,6 +49,13 @@ def test_largest_of_the_directories_that_are_too_large_goes_first() -> None:
     marks = Marks(0.8, 0.7, 30, max_bytes=20)
     directories = [a_directory("a", 1, size=21), a_directory("b", 2, size=30), a_directory("c", 3, size=20)]
     assert plan(*directories, marks=marks) == [("b", Cause.SIZE), ("a", Cause.SIZE)]
+
+
+def test_directory_that_somebody_wants_to_go_goes_first_unless_it_is_newer_than_the_order() -> None:
+    marks = Marks(0.8, 0.7, 30, ordered={"a": NOW, "b": NOW - 95 * DAY, "c": NOW, "gone": NOW})
+    found = plan(a_directory("c", 40), a_directory("b", 1), a_directory("a", 1), a_directory("d", 50), marks=marks)
+    assert found == [("c", Cause.ORDER), ("a", Cause.ORDER), ("d", Cause.AGE)]
+    assert plan(a_directory("a", 1), in_use="a", marks=marks) == []
 
 
 def test_directory_goes_once_if_it_is_both_old_and_large() -> None:

@@ -66,7 +66,7 @@ def test_directory_is_measured_again_if_it_may_have_changed(
 
 def test_directories_that_were_not_measured_yet_are_left_out() -> None:
     measured = Entry(1, 2, size=7, files=3, measured_at=5)
-    assert directories_of({A: Entry(1, 1), B: measured}) == [Directory(B, 7, 3, 2)]
+    assert directories_of({A: Entry(1, 1), B: measured}) == [Directory(B, 7, 3, 1, 2)]
 
 
 @pytest.mark.parametrize("written", [b"", b"{", b"[]", b'{"a": {"first_use": "x"}}', b"\xff" * 9])

@@ -1,0 +1,76 @@
+"""What the cache keeper of a node tells of its cache directories: the text of its ConfigMap. Pure.
+
+    {"node": "n1", "whole": true, "directories": {DIGEST: [BYTES, LAST_USE]}}
+
+LAST_USE is Unix seconds, down to a full hour: a directory that is used all the time must not change the text.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta, Struct
+
+LARGEST_TEXT: Final = 512 * 2**10
+KEY: Final = "cache.json"
+ORDERS: Final = "cache-orders"
+CACHES_OF: Final = {"app.kubernetes.io/component": "cache-keeper"}
+"""The label of the ConfigMaps, besides that of their installation."""
+HOUR: Final = 3600
+OTHERS: Final = 300
+"""Bytes of the text beside the directories. A name of a node has at most 253."""
+Amount = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+
+class Kept(Struct, frozen=True, array_like=True):
+    """A directory on one node: bytes on the disk, and when it was used last, in Unix seconds."""
+
+    size: Amount
+    last_use: Amount
+
+
+class NodeCaches(Struct, frozen=True):
+    """The directories of a node, by digest.
+
+    whole: False: it has more, which are not told.
+    """
+
+    node: str
+    whole: bool
+    directories: Mapping[str, Kept]
+
+    @property
+    def name(self) -> str:
+        return self.node
+
+
+def name_of_map(node: str) -> str:
+    """Name of a node's ConfigMap, without the installation."""
+    return f"cache-{node}"
+
+
+def write_node_caches(node: str, directories: Iterable[tuple[str, int, float]]) -> str:
+    """The text. `directories`: digest, size, last use. The last used ones are told if there are too many."""
+    left, kept, whole = LARGEST_TEXT - OTHERS, dict[str, Kept](), True
+    for digest, size, last_use in sorted(directories, key=lambda one: (-one[2], one[0])):
+        one = Kept(rounded(size), int(last_use // HOUR * HOUR))
+        left -= len(digest) + len(msgspec.json.encode(one)) + len('"":,')
+        if left < 0:
+            whole = False
+            break
+        kept[digest] = one
+    return msgspec.json.encode(NodeCaches(node, whole, kept)).decode()
+
+
+def read_node_caches(text: str) -> NodeCaches | None:
+    """None: it is no such text."""
+    try:
+        return msgspec.json.decode(text, type=NodeCaches)
+    except msgspec.MsgspecError:
+        return None
+
+
+def rounded(size: int) -> int:
+    """The size with its first three digits, so that a little more does not change the text."""
+    step = int("1" + "0" * max(0, len(str(size)) - 3))
+    return size // step * step

@@ -1,0 +1,69 @@
+"""Which nodes have the directory of a cache key: what their cache keepers say, beside where the key succeeded before.
+
+A node without a keeper says nothing, and history alone counts for it. The number of directories that are remembered is
+bounded. The words of a keeper that would exceed it are left out, as if the node had none.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from dispatcher.model.node_caches import Kept, NodeCaches
+from dispatcher.placement.cache import cache_digest
+
+Key = tuple[str, str]
+"""Queue and cache key."""
+MOST_REMEMBERED: Final = 200_000
+NOTHING: Final[Mapping[str, Kept]] = {}
+
+
+class Warmth:
+    """What keepers say, kept in step with their ConfigMaps by `hear`."""
+
+    def __init__(self, installation: str, has_shown: Callable[[str], bool]) -> None:
+        """`has_shown`: whether the API server has shown a node of this name. Others are not believed."""
+        self._installation = installation
+        self._has_shown = has_shown
+        self._kept: dict[str, dict[str, Kept]] = defaultdict(dict)
+        self._heard: dict[str, NodeCaches] = {}
+        self._number = 0
+
+    def hear(self, before: NodeCaches | None, after: NodeCaches | None) -> None:
+        """`before`: the last words of a node; None: it said nothing. `after`: its newest ones."""
+        if before is not None and (last := self._heard.pop(before.node, None)) is not None:
+            self._forget(last)
+        if after is not None and self._number + len(after.directories) <= MOST_REMEMBERED:
+            self._heard[after.node] = after
+            self._number += len(after.directories)
+            for digest, kept in after.directories.items():
+                self._kept[digest][after.node] = kept
+
+    def _forget(self, last: NodeCaches) -> None:
+        self._number -= len(last.directories)
+        for digest in last.directories:
+            del self._kept[digest][last.node]
+            if not self._kept[digest]:
+                del self._kept[digest]
+
+    def kept(self, key: Key) -> Mapping[str, Kept]:
+        """The nodes that say that they have the directory of the key."""
+        found = self._kept.get(cache_digest(self._installation, *key), NOTHING)
+        return {node: kept for node, kept in found.items() if self._has_shown(node)}
+
+    def nodes(self, key: Key, history: Sequence[str]) -> tuple[str, ...]:
+        """The nodes that have the directory, or may have it, the best first.
+
+        history: nodes where the key succeeded, the newest first. A node that says that it has not the directory is left
+        out. Nodes that say that they have it come before those that say nothing.
+        """
+        return tuple(self._in_order(self.kept(key), [node for node in history if self._has_shown(node)]))
+
+    def _in_order(self, kept: Mapping[str, Kept], history: Sequence[str]) -> Iterator[str]:
+        yield from (node for node in history if node in kept)
+        others = kept.keys() - set(history)
+        yield from sorted(others, key=lambda node: (-kept[node].last_use, node))
+        yield from (node for node in history if node not in kept and not self._says_no(node))
+
+    def _says_no(self, node: str) -> bool:
+        heard = self._heard.get(node)
+        return heard is not None and heard.whole

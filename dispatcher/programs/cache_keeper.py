@@ -1,0 +1,229 @@
+"""`dispatcher cache-keeper`: measures and removes the cache directories of its node, and tells which are there.
+
+    Pods of this node, orders ─▶ keeper.keeping ─▶ directories ─▶ metrics, ConfigMap {INSTALLATION}-cache-NODE
+
+It needs no database. Its account may list Pods, and write ConfigMaps of our namespace and Events. Rounds alone touch
+the disk. What they found is told by another round, so that an API server that is away stops no removal that has begun.
+"""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+import click
+import structlog
+
+from dispatcher.keeper.folder import CacheFolder, Root
+from dispatcher.keeper.keeping import Keeping, Round
+from dispatcher.keeper.pace import Pace
+from dispatcher.keeper.plan import Marks, plan_removals
+from dispatcher.keeper.record import Users, directories_of
+from dispatcher.keeper.survey import Survey
+from dispatcher.keeper.users import users_of
+from dispatcher.kube.cache_pods import CachePod, pods_of_node
+from dispatcher.kube.client import KubeClient
+from dispatcher.kube.config_maps import ConfigMaps
+from dispatcher.kube.credentials import log_in
+from dispatcher.kube.events import Events
+from dispatcher.kube.listing import list_all
+from dispatcher.kube.reflectors import Reflectors, fault_of
+from dispatcher.model.cache_orders import orders_for
+from dispatcher.model.errors import ClusterStale, DiskError, SettingsError
+from dispatcher.model.identity import LABEL_INSTALLATION
+from dispatcher.model.node_caches import CACHES_OF, KEY, ORDERS, name_of_map, write_node_caches
+from dispatcher.model.notices import Notice
+from dispatcher.placement.cache import cache_folder
+from dispatcher.runtime import health
+from dispatcher.runtime.metrics import (
+    CACHE_BYTES,
+    CACHE_DIRECTORIES,
+    CACHE_DISK_HIGH,
+    CACHE_DISK_USED,
+    CACHE_REFUSED,
+    CACHE_REMOVED,
+    CACHE_UNUSED,
+    OF_ROWS,
+    OF_RUN,
+)
+from dispatcher.runtime.rounds import Rounds, Wake
+from dispatcher.runtime.signals import stop_on_signals
+from dispatcher.settings.definition import KeeperSettings, Settings
+
+log = structlog.get_logger(component="cache-keeper")
+
+DISK_FULL: Final = "CacheDiskFull"
+WARN_SECONDS: Final = 3600
+TELL_SECONDS: Final = 60
+
+
+async def run(settings: Settings, *, dry_run: bool = False) -> None:
+    """Runs until SIGTERM or SIGINT. With `dry_run`: says what one round would remove, and changes nothing."""
+    path, name = place_of(settings)
+    client = KubeClient(await log_in(settings.kube))
+    try:
+        node = KeptNode(client, settings, name)
+        if dry_run:
+            await preview(Root(path), path, node, marks_of(settings.keeper))
+        else:
+            with contextlib.closing(CacheFolder(path)) as folder:
+                keeping = Keeping(folder, path, node, marks_of(settings.keeper), Pace())
+                await serve(keeping, node, settings, stop_on_signals())
+    finally:
+        await client.close()
+
+
+def place_of(settings: Settings) -> tuple[str, str]:
+    """The folder of this installation's caches, and the name of the node. SettingsError: one of them is not known."""
+    root, node = settings.placement.cache_root, os.environ.get("NODE_NAME", "")
+    faults = []
+    if not root:
+        faults.append("DISPATCHER_CACHE_ROOT is not set: there are no caches to keep")
+    if not node:
+        faults.append("NODE_NAME is not set: set it to the name of the node (the chart does, from spec.nodeName)")
+    if faults:
+        raise SettingsError(tuple(faults))
+    return cache_folder(root, settings.kube.installation), node
+
+
+def marks_of(settings: KeeperSettings) -> Marks:
+    return Marks(
+        settings.high_percent / 100, settings.low_percent / 100, settings.max_age_days, settings.max_bytes or 0
+    )
+
+
+class KeptNode:
+    """What the keeper knows of its node and of the cluster."""
+
+    def __init__(self, client: KubeClient, settings: Settings, name: str) -> None:
+        self.name = name
+        self.client = client
+        self.reflectors = Reflectors(client)
+        namespace, installation = settings.kube.namespace or client.namespace, settings.kube.installation
+        here, nowhere = pods_of_node(namespace, name), pods_of_node(namespace, "")
+        self._live = here, nowhere
+        self.watched = self.reflectors.of(here)
+        self.maps = ConfigMaps(client, client.own_namespace or namespace, installation, more=marked(installation))
+
+    def now(self) -> float:
+        return self.client.now().timestamp()
+
+    def pods(self) -> Iterable[CachePod]:
+        """ClusterStale: they are not known now, so nothing may be removed."""
+        if fault := fault_of(self.watched):
+            raise ClusterStale(fault)
+        return self.watched.store.values()
+
+    async def live_pods(self) -> Sequence[CachePod]:
+        return [pod for one in self._live for pod in (await list_all(self.client, one)).items]
+
+    async def ordered(self) -> Mapping[str, float]:
+        return orders_for(self.name, await self.maps.read_all(ORDERS), self.client.now())
+
+
+def marked(installation: str) -> Mapping[str, Any]:
+    """The label by which the dispatcher finds what keepers tell, and the keeper's Pod as its owner.
+
+    Kubernetes deletes the ConfigMap with the Pod. So nobody believes it of a node that was replaced under its name.
+    """
+    found: dict[str, Any] = {"labels": {LABEL_INSTALLATION: installation, **CACHES_OF}}
+    pod, uid = os.environ.get("POD_NAME"), os.environ.get("POD_UID")
+    if pod and uid:
+        found["ownerReferences"] = [{"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": uid}]
+    return found
+
+
+async def serve(keeping: Keeping, node: KeptNode, settings: Settings, stop: asyncio.Event) -> None:
+    """Runs the rounds until `stop`. A removal that has begun is finished by the next start."""
+    telling = Telling(keeping, node, settings)
+    rounds = Rounds("cache-keeper", lambda: keep(keeping, node), Wake())
+    beside = Rounds("telling", telling.run_once, Wake(), is_vital=False)
+    node.watched.on_list(rounds.nudge)
+    CACHE_DISK_HIGH.set(settings.keeper.high_percent / 100)
+    checks = {"caches": lambda: rounds.fault, "pods": lambda: fault_of(node.watched)}
+    server = await health.serve(health.build_app(checks, (*OF_RUN, *OF_ROWS)), settings.service.listen_address)
+    try:
+        work = [node.reflectors.run(), rounds.run(stop), beside.run(stop), stop.wait()]
+        tasks = [asyncio.create_task(one) for one in work]
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for task in done:
+            task.result()  # a bug ends the program
+    finally:
+        await server.cleanup()
+
+
+async def keep(keeping: Keeping, node: KeptNode) -> float:
+    """One round, and its metrics."""
+    try:
+        pause = await keeping.run_once()
+    except OSError as fault:
+        raise DiskError(f"a round over the cache directories: {fault}") from fault
+    if keeping.last is not None:
+        measure(keeping.last, node.now())
+    return pause
+
+
+class Telling:
+    """Tells what the last round found: the ConfigMap of the node, and an Event on the Node."""
+
+    def __init__(self, keeping: Keeping, node: KeptNode, settings: Settings) -> None:
+        self._keeping = keeping
+        self._node = node
+        self._events = Events(node.client, f"{settings.kube.installation}-cache-keeper")
+        self._written = ""
+        self._warned_at = float("-inf")
+
+    async def run_once(self) -> float:
+        found = self._keeping.last
+        if found is None:
+            return 1
+        await self._write(found)
+        await self._warn(found)
+        return TELL_SECONDS
+
+    async def _write(self, found: Round) -> None:
+        directories = ((one.name, one.size, one.last_use) for one in found.directories)
+        text = write_node_caches(self._node.name, directories)
+        if text != self._written:
+            await self._node.maps.write(name_of_map(self._node.name), KEY, text)
+            self._written = text
+
+    async def _warn(self, found: Round) -> None:
+        if found.is_stuck and self._node.now() - self._warned_at >= WARN_SECONDS:
+            words = (
+                f"The disk of the caches is {found.disk.used_part:.0%} full, and no cache directory is left that may "
+                "go. Something else fills it, or the directories that Pods use."
+            )
+            notice = Notice("Node", f"/{self._node.name}", self._node.name, DISK_FULL, words, is_warning=True)
+            await self._events.tell(notice)
+            self._warned_at = self._node.now()
+
+
+def measure(found: Round, now: float) -> None:
+    for state, is_in_use in (("in_use", True), ("idle", False)):
+        some = [one for one in found.directories if (one.name in found.in_use) is is_in_use]
+        CACHE_BYTES.labels(state).set(sum(one.size for one in some))
+        CACHE_DIRECTORIES.labels(state).set(len(some))
+    for removal in found.removed:
+        CACHE_REMOVED.labels(removal.cause).inc()
+        CACHE_UNUSED.observe(max(0.0, now - removal.directory.last_use))
+    CACHE_REFUSED.set(len(found.refused))
+    CACHE_DISK_USED.set(found.disk.used_part)
+
+
+async def preview(folder: Root, path: str, node: KeptNode, marks: Marks) -> None:
+    """Prints what a round would remove."""
+    survey = Survey(folder, path, Pace())
+    pods = await node.live_pods()
+    seen = await survey.look(pods, survey.read_record(), Users(), node.now())
+    in_use = users_of(pods, path, seen.entries.keys()).names
+    disk = folder.disk()
+    for one in plan_removals(directories_of(seen.entries), in_use, disk, marks, node.now()):
+        gone = one.directory
+        click.echo(f"{PurePosixPath(path, gone.name)}  {gone.size} bytes, {gone.files} inodes: {one.cause}")
+    click.echo(f"{len(seen.entries)} cache directories, {len(in_use)} in use; {disk.used_part:.0%} of the disk is used")

@@ -1,0 +1,215 @@
+"""Rounds of the cache keeper on a real file system, with Pods that come at any moment."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from msgspec import Struct
+
+from dispatcher.keeper.folder import CacheFolder
+from dispatcher.keeper.keeping import AGAIN_SECONDS, AT_ONCE, EVERY_SECONDS, Keeping
+from dispatcher.keeper.pace import Pace
+from dispatcher.keeper.plan import DAY, Cause, Disk, Marks
+from dispatcher.model.errors import ClusterAway
+from tests.integration.cache_places import Place
+
+NOW = 1_800_000_000.0
+KEEPS_ALL = Marks(0.99, 0.98, 0)
+
+
+class Pod(Struct, frozen=True):
+    uid: str
+    paths: Sequence[str]
+
+
+class Cluster:
+    """Pods and orders. `bound`: watched Pods of the node. `live`: what each live list finds, the last one for ever."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.time = NOW
+        self.bound: list[Pod] = []
+        self.live: list[Sequence[Pod] | None] = [[]]
+        self.lists = 0
+        self.orders: Mapping[str, float] = {}
+
+    def now(self) -> float:
+        return self.time
+
+    def pod(self, name: str) -> Pod:
+        return Pod(f"uid-of-{name}", [f"{self.root}/{name}"])
+
+    def pods(self) -> Sequence[Pod]:
+        return self.bound
+
+    async def live_pods(self) -> Sequence[Pod]:
+        self.lists += 1
+        found = self.live.pop(0) if len(self.live) > 1 else self.live[0]
+        if found is None:
+            raise ClusterAway("list pods: no answer")
+        return [*self.bound, *found]
+
+    async def ordered(self) -> Mapping[str, float]:
+        return self.orders
+
+
+def name(number: int) -> str:
+    return f"{number:040x}"
+
+
+class Kept(Place):
+    """A root with ten directories of a known size. Directory 0 was used least recently."""
+
+    def __init__(self, folder: Path, number: int = 10) -> None:
+        super().__init__(folder)
+        self.cluster = Cluster(self.root)
+        for at in range(number):
+            (self.cache(name(at)) / "data").write_bytes(b"x" * 65536)
+            os.utime(self.root / name(at), (NOW, NOW))
+        self.number = number
+
+    def keeping(self, folder: CacheFolder, marks: Marks) -> Keeping:
+        return Keeping(folder, str(self.root), self.cluster, marks, Pace())
+
+    def left(self) -> list[int]:
+        return sorted(int(path.name, 16) for path in self.root.iterdir() if path.name != ".keeper")
+
+    async def uses_in_turn(self, keeping: Keeping) -> None:
+        """One Pod after the other uses a directory, one a day."""
+        for at in range(self.number):
+            self.cluster.bound = [self.cluster.pod(name(at))]
+            self.cluster.time = NOW + at * DAY
+            await keeping.run_once()
+        self.cluster.bound = []
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Iterator[Kept]:
+    made = Kept(tmp_path)
+    yield made
+    made.check()
+
+
+@pytest.fixture
+def folder(kept: Kept) -> Iterator[CacheFolder]:
+    with closing(CacheFolder(str(kept.root))) as opened:
+        yield opened
+
+
+async def test_quiet_round_asks_no_live_list_and_removes_nothing(kept: Kept, folder: CacheFolder) -> None:
+    keeping = kept.keeping(folder, KEEPS_ALL)
+    assert await keeping.run_once() == EVERY_SECONDS
+    assert (kept.cluster.lists, kept.left()) == (0, list(range(10)))
+    assert keeping.last is not None
+    assert all(one.size >= 65536 and one.files == 2 for one in keeping.last.directories)
+
+
+async def test_directories_that_were_not_used_for_too_long_go_and_used_ones_stay(
+    kept: Kept, folder: CacheFolder
+) -> None:
+    """Also after a restart: the next keeper reads the record."""
+    await kept.uses_in_turn(kept.keeping(folder, KEEPS_ALL))
+    keeping = kept.keeping(folder, Marks(0.99, 0.98, 5))
+    kept.cluster.bound = [kept.cluster.pod(name(1))]
+    kept.cluster.time = NOW + 11.5 * DAY
+    assert await keeping.run_once() == AGAIN_SECONDS
+    assert kept.left() == [1, 7, 8, 9]
+    assert keeping.last is not None
+    assert {one.cause for one in keeping.last.removed} == {Cause.AGE}
+
+
+async def test_least_recently_used_directories_go_until_the_low_mark(
+    kept: Kept, folder: CacheFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeping = kept.keeping(folder, Marks(0.8, 0.55, 0))
+    await kept.uses_in_turn(keeping)
+
+    def disk() -> Disk:
+        """A disk whose ten parts are as large as the directories."""
+        used = 68 * 2**10 * (len(kept.left()) - 1)
+        return Disk(used, 10 * 68 * 2**10 - used)
+
+    monkeypatch.setattr(folder, "disk", disk)
+    kept.cluster.bound = [kept.cluster.pod(name(0))]
+    await keeping.run_once()
+    assert kept.left() == [0, 5, 6, 7, 8, 9]
+    assert keeping.last is not None
+    assert not keeping.last.is_stuck
+
+
+async def test_keeper_is_stuck_if_pods_use_all_that_could_go(
+    kept: Kept, folder: CacheFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeping = kept.keeping(folder, Marks(0.8, 0.7, 0))
+    monkeypatch.setattr(folder, "disk", lambda: Disk(95, 5))
+    kept.cluster.bound = [kept.cluster.pod(name(at)) for at in range(10)]
+    await keeping.run_once()
+    assert keeping.last is not None
+    assert (keeping.last.is_stuck, kept.left()) == (True, list(range(10)))
+
+
+async def test_directory_of_a_pod_that_comes_after_the_plan_stays_whole(kept: Kept, folder: CacheFolder) -> None:
+    """The Pod is in the list after the rename, or has no node yet."""
+    keeping = kept.keeping(folder, KEEPS_ALL)
+    await keeping.run_once()
+    kept.cluster.time += 1e9
+    kept.cluster.orders = {name(at): kept.cluster.time for at in range(10)}
+    kept.cluster.live = [[], [kept.cluster.pod(name(3))]]
+    await keeping.run_once()
+    assert kept.left() == [3]
+    assert (kept.root / name(3) / "data").stat().st_size == 65536
+    assert (folder.aside(), list((kept.root / ".keeper" / "condemned").iterdir())) == ([], [])
+
+
+async def test_directories_come_back_if_the_list_after_the_rename_fails(kept: Kept, folder: CacheFolder) -> None:
+    keeping = kept.keeping(folder, KEEPS_ALL)
+    await keeping.run_once()
+    kept.cluster.time += 1e9
+    kept.cluster.orders = {name(at): kept.cluster.time for at in range(10)}
+    kept.cluster.live = [[], None]
+    with pytest.raises(ClusterAway):
+        await keeping.run_once()
+    assert (kept.left(), folder.aside()) == (list(range(10)), [])
+
+
+async def test_directory_is_ordered_away_once(kept: Kept, folder: CacheFolder) -> None:
+    keeping = kept.keeping(folder, KEEPS_ALL)
+    await keeping.run_once()
+    kept.cluster.time += 1e9
+    kept.cluster.orders = {name(4): kept.cluster.time - 1}
+    await keeping.run_once()
+    assert kept.left() == [0, 1, 2, 3, 5, 6, 7, 8, 9]
+    os.utime(kept.cache(name(4)), (kept.cluster.time, kept.cluster.time))
+    kept.cluster.bound = [kept.cluster.pod(name(4))]
+    await keeping.run_once()  # notes the use of the new directory
+    kept.cluster.bound = []
+    kept.cluster.time += 60
+    await keeping.run_once()
+    assert 4 in kept.left()
+
+
+async def test_keeper_that_was_killed_between_rename_and_list_settles_at_its_next_start(
+    kept: Kept, folder: CacheFolder
+) -> None:
+    for at in (2, 3, 4):
+        folder.set_aside(name(at))
+    kept.cache(name(4))  # a Pod came, and kubelet made a new directory
+    kept.cluster.live = [[kept.cluster.pod(name(3)), kept.cluster.pod(name(4))]]
+    await kept.keeping(folder, KEEPS_ALL).run_once()
+    assert kept.left() == [0, 1, 3, 4, 5, 6, 7, 8, 9]
+    assert (kept.root / name(3) / "data").exists()
+    assert not (kept.root / name(4) / "data").exists()
+    assert list((kept.root / ".keeper" / "condemned").iterdir()) == []
+
+
+async def test_many_directories_go_with_few_lists(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, number=2 * AT_ONCE + 1)
+    with closing(CacheFolder(str(kept.root))) as folder:
+        keeping = kept.keeping(folder, KEEPS_ALL)
+        await keeping.run_once()
+        kept.cluster.time += 1e9
+        kept.cluster.orders = {name(at): kept.cluster.time for at in range(kept.number)}
+        await keeping.run_once()
+        assert (kept.left(), kept.cluster.lists) == ([], 4)

@@ -1,10 +1,10 @@
 """Writes `docs/reasons.md` from `dispatcher/explain/reasons.py`. See `make docs`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from dispatcher.explain.reasons import ADVICE
+from dispatcher.explain.reasons import ADVICE, NOT_READY, STAGES, Detail
 from dispatcher.model.verdicts import PARKED, HoldReason
 
 PAGE: Final = Path(__file__).with_name("reasons.md")
@@ -39,18 +39,39 @@ It goes on when the cause is gone, without a change of the row. The cause may ne
 """
 TABLE: Final = "\n| reason | what it means | whose turn | what to do |\n|---|---|---|---|\n"
 
+DETAILS_HEAD: Final = """\
+## Details of `{}`
+
+Its detail begins with one of these, and often goes on with the words of Kubernetes.
+
+| detail | what it means | what to do |
+|---|---|---|
+"""
+DETAILS: Final[Mapping[HoldReason, Mapping[str, Detail]]] = {
+    HoldReason.LAUNCHED: {stage.value: detail for stage, detail in STAGES.items()},
+    HoldReason.DISPATCHER_NOT_READY: {why.value: detail for why, detail in NOT_READY.items()},
+}
+
 
 def reasons_page() -> str:
     parked = [reason for reason in HoldReason if reason in PARKED]
     waiting = [reason for reason in HoldReason if reason not in PARKED]
     parts = ((PARKED_HEAD, parked), (WAITING_HEAD, waiting))
-    return HEAD + "".join(f"\n{head}{TABLE}{''.join(rows(reasons))}" for head, reasons in parts)
+    tables = [f"{head}{TABLE}{''.join(rows(reasons))}" for head, reasons in parts]
+    return "\n".join([HEAD, *tables, *(details(reason) for reason in DETAILS)])
 
 
 def rows(reasons: list[HoldReason]) -> Iterator[str]:
     for reason in reasons:
         advice = ADVICE[reason]
         yield f"| `{reason}` | {advice.meaning} | {advice.whose_turn} | {advice.next_step} |\n"
+
+
+def details(reason: HoldReason) -> str:
+    """The table of what a reason may say in its detail."""
+    told = DETAILS[reason].items()
+    lines = (f"| `{words}` | {one.meaning} | {one.next_step} |\n" for words, one in told)
+    return DETAILS_HEAD.format(reason) + "".join(lines)
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ from dispatcher.model.jobs import End
 from dispatcher.model.launches import InFlight, Order, PodKind, ToCome
 from dispatcher.model.snapshot import ClusterView
 from dispatcher.model.tasks import Request, Status, Task
-from dispatcher.model.verdicts import PARKED, Hold, HoldReason
+from dispatcher.model.verdicts import PARKED, Hold, HoldReason, NotReady
 from dispatcher.runtime.metrics import CYCLE_SECONDS, CYCLE_TASKS, PARKED_TASKS, QUEUE_SHARE
 from dispatcher.runtime.rate import Bucket
 from dispatcher.settings.definition import AdmissionSettings
@@ -218,11 +218,11 @@ class Dispatch(Generic[P]):
 
     def _not_ready(self, view: ClusterView) -> Hold | None:
         if view.stale:
-            return Hold(HoldReason.DISPATCHER_NOT_READY, f"StaleCache: {view.stale}")
+            return Hold(HoldReason.DISPATCHER_NOT_READY, f"{NotReady.STALE_CACHE}: {view.stale}")
         if missing := self._ports.not_allowed():
-            return Hold(HoldReason.DISPATCHER_NOT_READY, f"Forbidden: {missing}")
+            return Hold(HoldReason.DISPATCHER_NOT_READY, f"{NotReady.FORBIDDEN}: {missing}")
         if vacancy := self._ports.lead.vacancy():
-            return Hold(HoldReason.DISPATCHER_NOT_READY, f"NoLeader: {vacancy}")
+            return Hold(HoldReason.DISPATCHER_NOT_READY, f"{NotReady.NO_LEADER}: {vacancy}")
         return None
 
     async def _candidates(self, rows: Index, picture: Picture, tasks: Mapping[int, Task]) -> list[Candidate]:

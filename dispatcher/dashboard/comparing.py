@@ -28,6 +28,7 @@ class Comparing:
     tables: opens a snapshot of the database.
     offered: the dispatcher's templates.
     tell: takes the differences.
+    every_seconds: pause between two comparisons.
     """
 
     def __init__(
@@ -35,10 +36,12 @@ class Comparing:
         tables: Callable[[], AbstractAsyncContextManager[Table]],
         offered: Callable[[], Sequence[OfferedTemplate]],
         tell: Callable[[Sequence[str]], None],
+        every_seconds: float = EVERY_SECONDS,
     ) -> None:
         self._tables = tables
         self._offered = offered
         self._tell = tell
+        self._every_seconds = every_seconds
         self._seen: Sequence[str] = ()
         self._told: Sequence[str] = ()
 
@@ -51,4 +54,4 @@ class Comparing:
             log.warning("the janitor has other templates" if lasting else "the templates agree again", differ=lasting)
         self._seen, self._told = found, lasting
         self._tell(lasting)
-        return EVERY_SECONDS
+        return self._every_seconds

@@ -19,7 +19,7 @@ from dispatcher.explain.reasons import ADVICE, Cause, Turn, cause_of
 from dispatcher.explain.room_ends import limits_by_node
 from dispatcher.model.history import RecordedLaunch, Start
 from dispatcher.model.tasks import TERMINAL, Line, Status, Task
-from dispatcher.model.verdicts import Hold, HoldReason
+from dispatcher.model.verdicts import Hold, HoldReason, Stage
 
 LATER: Final = frozenset({HoldReason.RATE_LIMITED, HoldReason.NEXT_CYCLE})
 """Reasons of a row that a cycle has judged. A row that no cycle has judged yet is in line."""
@@ -151,7 +151,7 @@ def what_holds(task: Task, cycle: LastCycle) -> list[Hold] | None:
     return [hold for hold in holds if hold.reason not in LATER]
 
 
-JUST_LAUNCHED: Final = Hold(HoldReason.LAUNCHED, "its Job is being created")
+JUST_LAUNCHED: Final = Hold(HoldReason.LAUNCHED, Stage.ORDERED)
 ENDED: Final = {Status.SUCCEEDED: "succeeded", Status.FAILED: "failed", Status.CANCELLED: "been cancelled"}
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from dispatcher.model.verdicts import Hold, HoldReason
+from dispatcher.model.verdicts import Hold, HoldReason, NotReady, Stage
 
 
 class Turn(StrEnum):
@@ -177,6 +177,79 @@ ADVICE: Final[Mapping[HoldReason, Advice]] = MappingProxyType(
     }
 )
 """Each reason of `HoldReason`."""
+
+
+class Detail(Struct, frozen=True):
+    """What the beginning of a detail means, and what to do."""
+
+    meaning: str
+    next_step: str
+
+
+NOT_YET: Final = "nothing: it takes seconds"
+STAGES: Final[Mapping[Stage, Detail]] = MappingProxyType(
+    {
+        Stage.ORDERED: Detail("the dispatcher makes its Job now", NOT_YET),
+        Stage.ASKED: Detail("the API server has not answered yet", NOT_YET),
+        Stage.CREATED: Detail("the API server has made its Job; the watch does not show it yet", NOT_YET),
+        Stage.UNSEEN: Detail("the API server knows the Job, and the watch does not", NOT_YET),
+        Stage.STARTING: Detail(
+            "its Pod or its container is being made",
+            "nothing; if it lasts, kubectl describe of its Job and its Pod tells why",
+        ),
+        Stage.SUSPENDED: Detail(
+            "somebody has suspended its Job", "find out who, and set spec.suspend of the Job to false"
+        ),
+        Stage.POD_REFUSED: Detail(
+            "the API server refuses its Pod; its words follow",
+            "correct the template, or what refuses the Pod; the launch ends after 60 s",
+        ),
+        Stage.QUOTA_EXCEEDED: Detail(
+            "a ResourceQuota refuses its Pod", "nothing until a Pod ends, or raise the ResourceQuota"
+        ),
+        Stage.UNSCHEDULABLE: Detail(
+            "kube-scheduler finds no node for its Pod; its words follow",
+            "nothing until there is room, or add a node; the wait costs the row no launch",
+        ),
+        Stage.IMAGE_PULL: Detail(
+            "the kubelet cannot get its image or make its container; its reason follows",
+            "correct the image, or the Secret or ConfigMap that the template names; the launch ends after 60 s",
+        ),
+        Stage.RUNNING: Detail(
+            "its container runs, and has not called task_start",
+            "nothing, as it never calls it with report: exit-code; otherwise look at its log",
+        ),
+        Stage.EXITED: Detail("its container has ended well", NOT_YET),
+        Stage.ENDING: Detail("its Job has ended, and is being deleted", NOT_YET),
+    }
+)
+"""Each stage of `Launched`."""
+NOT_READY: Final[Mapping[NotReady, Detail]] = MappingProxyType(
+    {
+        NotReady.STALE_CACHE: Detail(
+            "what the dispatcher knows of the cluster is too old to decide by",
+            "see whether the API server answers; launches go on by themselves",
+        ),
+        NotReady.NO_LEADER: Detail(
+            "no replica holds the lease", "see whether a dispatcher runs, and whether it may update the lease"
+        ),
+        NotReady.API_THROTTLED: Detail(
+            "the API server gave no answer to a create, or asks for a pause",
+            "nothing: one create at a time is tried; if it lasts, look at the API server and its webhooks",
+        ),
+        NotReady.FORBIDDEN: Detail(
+            "the dispatcher's account lacks a right", "install the chart again, so that the account has its rights"
+        ),
+        NotReady.UNAUTHORIZED: Detail(
+            "the API server does not accept the dispatcher's token", "see whether its ServiceAccount exists"
+        ),
+        NotReady.NAMESPACE_MISSING: Detail("the namespace of Jobs does not exist", "create the namespace"),
+        NotReady.NAMESPACE_TERMINATING: Detail(
+            "the namespace of Jobs is being deleted", "wait until it is gone, then create it again"
+        ),
+    }
+)
+"""Each detail of `DispatcherNotReady`."""
 
 
 def cause_of(hold: Hold) -> Cause:

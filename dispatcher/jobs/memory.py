@@ -18,15 +18,15 @@ from dispatcher.model.jobs import ApiAnswer, Job
 from dispatcher.model.launches import Order
 from dispatcher.model.snapshot import Brakes
 from dispatcher.model.tasks import Task
-from dispatcher.model.verdicts import Hold, HoldReason
+from dispatcher.model.verdicts import Hold, HoldReason, NotReady, Stage
 
 BLOCKED_SECONDS: Final = 10
 DEFER_SECONDS: Final = 2
 NOT_READY: Final = {
-    Meaning.TERMINATING: "NamespaceTerminating",
-    Meaning.NO_NAMESPACE: "NamespaceMissing",
-    Meaning.FORBIDDEN: "Forbidden",
-    Meaning.UNAUTHORIZED: "Unauthorized",
+    Meaning.TERMINATING: NotReady.NAMESPACE_TERMINATING,
+    Meaning.NO_NAMESPACE: NotReady.NAMESPACE_MISSING,
+    Meaning.FORBIDDEN: NotReady.FORBIDDEN,
+    Meaning.UNAUTHORIZED: NotReady.UNAUTHORIZED,
 }
 SAYS_NOTHING_OF_THE_ROW: Final = frozenset({Meaning.NOT_SENT, Meaning.UNKNOWN, Meaning.QUOTA, *NOT_READY})
 
@@ -103,12 +103,14 @@ class KnownCreates(Struct, frozen=True):
     def why_wait(self, task: Task, now: float) -> Hold | None:
         """The hold that answers of the API server ask for before a launch of this row; None: no hold."""
         if task.id in self.deferred:
-            return Hold(HoldReason.LAUNCHED, "its Job is there; the watch does not show it yet")
+            return Hold(HoldReason.LAUNCHED, Stage.UNSEEN)
         brake = self.templates.get(task.template, OPEN)
         if (hold := self.refused.hold(task, now) or brake.hold) is not None:
             return hold
         if brake.is_probing and task.template in self.probed():
-            return Hold(HoldReason.DISPATCHER_NOT_READY, "ApiThrottled: one create of this template at a time")
+            return Hold(
+                HoldReason.DISPATCHER_NOT_READY, f"{NotReady.API_THROTTLED}: one create of this template at a time"
+            )
         return None
 
     def probed(self) -> set[str]:
@@ -175,13 +177,13 @@ class Memory:
             self._deferred = {id_: until for id_, until in self._deferred.items() if until > now}
             self._deferred[task_id] = now + DEFER_SECONDS
         else:
-            self.api.trip(not_ready("ApiThrottled", answer), now, answer.retry_after)
+            self.api.trip(not_ready(NotReady.API_THROTTLED, answer), now, answer.retry_after)
 
     def _brake(self, result: CreateResult, now: float) -> None:
         answer, meaning = result.answer, result.meaning
         if meaning is Meaning.UNKNOWN:
             brake = self.of_template(result.order.task.template) if answer.status == 500 else self.api
-            brake.trip(not_ready("ApiThrottled", answer), now, answer.retry_after)
+            brake.trip(not_ready(NotReady.API_THROTTLED, answer), now, answer.retry_after)
         elif meaning is Meaning.QUOTA:
             self.quota.trip(Hold(HoldReason.QUOTA_EXCEEDED, answer.message), now, BLOCKED_SECONDS)
         elif meaning in NOT_READY:
@@ -204,5 +206,5 @@ def is_ours(order: Order, job: Job) -> bool:
     return (job.identity, job.attempt, job.launch) == (identity_of(order), order.task.attempt, order.launch.number)
 
 
-def not_ready(code: str, answer: ApiAnswer) -> Hold:
-    return Hold(HoldReason.DISPATCHER_NOT_READY, f"{code}: {answer.status} {answer.message}"[:300])
+def not_ready(why: NotReady, answer: ApiAnswer) -> Hold:
+    return Hold(HoldReason.DISPATCHER_NOT_READY, f"{why}: {answer.status} {answer.message}"[:300])

@@ -9,6 +9,7 @@ from msgspec import Struct
 from dispatcher.model.cluster import Node, Pod, PodRefusal
 from dispatcher.model.jobs import Job
 from dispatcher.model.tasks import Task
+from dispatcher.model.verdicts import Stage
 
 CANNOT_START: Final = frozenset({
     "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError",
@@ -100,22 +101,24 @@ def due_at(task: Task) -> datetime:
 
 
 def stage(job: Job, pods: Sequence[Pod], now: datetime, refusal: PodRefusal | None = None) -> str:
-    """The progress of a launch for people: one word, and what the cluster says about it."""
+    """The progress of a launch for people: one of `Stage`, and what the cluster says about it."""
     if job.suspended:
-        return "Suspended"
+        return Stage.SUSPENDED
     if not pods and refusal is not None:
-        return f"{'QuotaExceeded' if refusal.is_quota else 'PodRefused'}: {refusal.message}"
+        return f"{Stage.QUOTA_EXCEEDED if refusal.is_quota else Stage.POD_REFUSED}: {refusal.message}"
     if not pods:
         is_young = now - job.created_at < POD_APPEARS_IN  # the Job controller has a queue of its own
-        return "Ending" if job.is_finished else "Starting" if is_young else "Starting: its Job has no Pod yet"
+        if job.is_finished:
+            return Stage.ENDING
+        return Stage.STARTING if is_young else f"{Stage.STARTING}: its Job has no Pod yet"
     return stage_of_pod(pods[0])
 
 
 def stage_of_pod(pod: Pod) -> str:
     if pod.phase != "Pending":
-        return "Running"
+        return Stage.RUNNING
     if pod.unschedulable_since:
-        return f"Unschedulable: {pod.waiting_message}" if pod.waiting_message else "Unschedulable"
+        return ": ".join(filter(None, (Stage.UNSCHEDULABLE, pod.waiting_message)))
     if pod.waiting_reason in CANNOT_START:
-        return ": ".join(filter(None, ("ImagePull", pod.waiting_reason, pod.waiting_message)))
-    return "Starting"
+        return ": ".join(filter(None, (Stage.IMAGE_PULL, pod.waiting_reason, pod.waiting_message)))
+    return Stage.STARTING

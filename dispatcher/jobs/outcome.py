@@ -25,7 +25,7 @@ from dispatcher.model.cluster import Node, Pod
 from dispatcher.model.jobs import End, Job, Phase
 from dispatcher.model.launches import Ask, JobsVerdict, Launch
 from dispatcher.model.tasks import TERMINAL, Status, Task
-from dispatcher.model.verdicts import Hold, HoldReason
+from dispatcher.model.verdicts import Hold, HoldReason, Stage
 
 MAX_DISRUPTED: Final = 20
 FIRST_BACKOFF_SECONDS: Final = 10
@@ -177,7 +177,7 @@ def exited_without_report(row: TaskWithJobs) -> JobsVerdict | None:
     if job is None or row.task.job_uid != job.uid:
         return None
     if row.cluster.cluster_now - (job.ended_at or job.created_at) < REPORT_GRACE:
-        return JobsVerdict(Hold(HoldReason.LAUNCHED, "the container ended with 0; its report may be on the way"))
+        return JobsVerdict(Hold(HoldReason.LAUNCHED, Stage.EXITED))
     return park(HoldReason.EXITED_WITHOUT_REPORT, "its container ended with 0 and never called task_finish")
 
 

@@ -11,7 +11,7 @@ from dispatcher.model.jobs import LaunchGroup
 from dispatcher.model.launches import Launch, Offer
 from dispatcher.model.snapshot import ClusterView
 from dispatcher.model.tasks import Task
-from dispatcher.model.verdicts import Hold, HoldReason
+from dispatcher.model.verdicts import Hold, HoldReason, Stage
 
 
 class Unseen(Struct, frozen=True):
@@ -66,9 +66,9 @@ def plan_create(launch: Launch, unseen: Unseen | None, name: str) -> Launch | Ho
     if unseen is None:
         return launch
     if unseen.is_under_way:
-        return Hold(HoldReason.LAUNCHED, "its create is under way")
+        return Hold(HoldReason.LAUNCHED, Stage.ASKED)
     if unseen.is_answered:
-        return Hold(HoldReason.LAUNCHED, "Created")
+        return Hold(HoldReason.LAUNCHED, Stage.CREATED)
     if unseen.name != name:
         return Hold(HoldReason.FINISHING, f"what became of {unseen.name} is not known yet")
     return msgspec.structs.replace(launch, is_repeat=True)

@@ -39,6 +39,36 @@ class HoldReason(StrEnum):
     IN_LINE = "InLine"
 
 
+class Stage(StrEnum):
+    """How far a launch is: the beginning of each detail of `Launched`."""
+
+    ORDERED = "its Job is being created"
+    ASKED = "its create is under way"
+    CREATED = "Created"
+    UNSEEN = "its Job is there; the watch does not show it yet"
+    STARTING = "Starting"
+    SUSPENDED = "Suspended"
+    POD_REFUSED = "PodRefused"
+    QUOTA_EXCEEDED = "QuotaExceeded"
+    UNSCHEDULABLE = "Unschedulable"
+    IMAGE_PULL = "ImagePull"
+    RUNNING = "Running"
+    EXITED = "the container ended with 0; its report may be on the way"
+    ENDING = "Ending"
+
+
+class NotReady(StrEnum):
+    """Why nothing is launched: the beginning of each detail of `DispatcherNotReady`."""
+
+    STALE_CACHE = "StaleCache"
+    NO_LEADER = "NoLeader"
+    API_THROTTLED = "ApiThrottled"
+    FORBIDDEN = "Forbidden"
+    UNAUTHORIZED = "Unauthorized"
+    NAMESPACE_MISSING = "NamespaceMissing"
+    NAMESPACE_TERMINATING = "NamespaceTerminating"
+
+
 PARKED = frozenset({
     HoldReason.UNKNOWN_TEMPLATE, HoldReason.INVALID_TEMPLATE, HoldReason.POLICY_DENIED, HoldReason.NAME_COLLISION,
     HoldReason.POISON, HoldReason.EXITED_WITHOUT_REPORT, HoldReason.LAUNCHES_EXHAUSTED, HoldReason.FAILURES_EXHAUSTED,

@@ -9,6 +9,8 @@ RESULT_BYTES: Final = 65536
 WORDS_BYTES: Final = 8192
 TAIL_BYTES: Final = 4096
 CONTROLS: Final = re.compile("[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]+")
+FINAL: Final = frozenset({64, 65, 66, 67, 68, 70, 72, 73, 76, 77, 78})
+"""Exit statuses of sysexits.h after which no second try helps: those of `dispatcher exec`."""
 NUL: Final = re.compile(r"(?<!\\)(\\\\)*\\u0000")
 
 
@@ -36,8 +38,9 @@ def judge(fault: BaseException | None, row_says: str, *, is_stopped: bool, finis
         return None
     if (failed := failed_in(fault)) is not None:
         return Report("failed", as_text(str(failed) or type(failed).__name__)[:WORDS_BYTES].decode(errors="ignore"))
+    is_final = isinstance(fault, SystemExit) and isinstance(fault.code, int) and fault.code in FINAL
     trace = as_text("".join(traceback.format_exception(fault)))
-    return Report("retry", trace[-TAIL_BYTES:].decode(errors="ignore"))
+    return Report("failed" if is_final else "retry", trace[-TAIL_BYTES:].decode(errors="ignore"))
 
 
 def failed_in(fault: BaseException) -> Failed | None:

@@ -27,8 +27,9 @@ UNREPORTED: Final = 69
 class Task:
     """The task of this container. Use it once, with `with` or `async with`.
 
-    The body ends: `succeeded`. It raises: `retry`, with the end of the traceback. It raises Failed: `failed`. SIGTERM
-    raises SystemExit(143) in the body, once, and nothing is reported; that works in the main thread alone.
+    The body ends: `succeeded`. It raises: `retry`, with the end of the traceback. It raises Failed, or
+    exits with a status of `report.FINAL`: `failed`. SIGTERM raises SystemExit(143) in the body, once, and nothing is
+    reported; that works in the main thread alone.
     """
 
     def __init__(self, contract: Contract, heartbeat_seconds: float = 15) -> None:

@@ -107,6 +107,18 @@ def test_numbers_of_settings_are_written_as_they_are_read() -> None:
     assert written == {"MAX_JOBS": "1000000", "LEASE_SECONDS": "7.5", "CHECK_ROOM": "true", "NODE_SELECTOR": "a=b"}
 
 
+def test_template_that_is_given_as_a_text_is_mounted_as_it_is() -> None:
+    """`--set-file` gives a text, and a file of values often an object."""
+    text = "# of team a\napiVersion: batch/v1\nkind: Job # {{ not a template of helm }}\n"
+    written = {"apiVersion": "batch/v1", "kind": "Job"}
+    (found,) = [
+        one["data"]
+        for one in rendered(templates={"text.yaml": text, "object.yaml": written})
+        if one["kind"] == "ConfigMap" and "text.yaml" in one["data"]
+    ]
+    assert (found["text.yaml"], yaml.safe_load(found["object.yaml"])) == (text, written)
+
+
 def test_replicas_stand_on_different_nodes_where_there_are_some() -> None:
     """Replicas on one node end together. A cluster of one node runs them all the same."""
     for command in ("run", "extender"):

@@ -6,12 +6,14 @@ those of the runbooks.
 
 import re
 import shlex
+from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.deployed import helm, rendered
 from tests.house.tree import ROOT
-from tests.pages import INSTALL, blocks_of, lines_for_a_cluster, read_page
+from tests.pages import INSTALL, TUTORIAL, blocks_of, lines_for_a_cluster, read_page
 
 LINES = list(lines_for_a_cluster())
 COMMANDS = sorted({line for line in LINES if "kubectl " in line})
@@ -40,14 +42,28 @@ def test_command_names_what_is_installed(command: str) -> None:
 
 
 @pytest.mark.parametrize("command", RELEASES)
-def test_release_of_the_page_renders(command: str) -> None:
-    """With the values of the page of installation."""
+def test_release_of_the_page_renders(command: str, tmp_path: Path) -> None:
+    """With the values of the page of installation, which are also those that a release has before."""
     words = shlex.split(command, comments=True)
     assert words[2:6] == ["dispatcher", "deploy/chart", "-n", "dispatcher"]
     (page,) = [block.text for block in blocks_of(INSTALL, read_page(INSTALL)) if "values.yaml" in block.text[:20]]
     options = ["-" if word == "values.yaml" else word for word in words[6:]]
-    done = helm("template", "dispatcher", ROOT / "deploy" / "chart", "-n", "dispatcher", *options, stdin=page)
+    if "--reuse-values" in options:
+        options[options.index("--reuse-values")] = "--values=-"
+    done = helm(
+        "template", "dispatcher", ROOT / "deploy" / "chart", "-n", "dispatcher", *saved(options, tmp_path), stdin=page
+    )
     assert done.returncode == 0, done.stderr
+    made = [one for one in yaml.safe_load_all(done.stdout) if one and one["metadata"]["name"] == "dispatcher-templates"]
+    assert ["report.yaml" in one.get("data", ()) for one in made] == ["--set-file" in options]
+
+
+def saved(options: list[str], folder: Path) -> list[str]:
+    """The options, with the tutorial's template as the file that they name."""
+    (template,) = [block.text for block in blocks_of(TUTORIAL, read_page(TUTORIAL)) if block.language == "yaml"]
+    file = folder / "report.yaml"
+    file.write_text(template, encoding="utf-8")
+    return [re.sub(r"(?<==)report\.yaml$", str(file), option) for option in options]
 
 
 def test_namespaces_of_the_page_are_those_of_the_release() -> None:

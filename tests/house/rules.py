@@ -19,6 +19,7 @@ MOST_METHODS = 15
 MOST_FILE_LINES = 300
 MOST_README_LINES = 120
 MOST_EMBEDDED_LINES = 1500
+MOST_LIBRARY_LINES = 335
 
 BANNED = re.compile(r"(manager|helper|util|common|base|handler|data|info|worker|scheduler)(e?s)?")
 WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")

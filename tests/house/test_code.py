@@ -46,6 +46,11 @@ def test_the_embedded_cluster_stays_small() -> None:
     assert 0 < sum(map(rules.code_lines, sources)) <= rules.MOST_EMBEDDED_LINES
 
 
+def test_the_library_of_task_authors_does_not_grow() -> None:
+    sources = [path.read_text(encoding="utf-8") for path in python_files("dispatcher/task/")]
+    assert 0 < sum(map(rules.code_lines, sources)) <= rules.MOST_LIBRARY_LINES
+
+
 def test_code_lines_leave_out_docstrings_comments_imports_and_blank_lines() -> None:
     source = (
         '"""Why,\nhow."""\nimport os\nfrom a import (\n    b,\n)\n\n# so\nX = 1  # or 2\n"""X."""\ndef f():\n    pass\n'

@@ -3,7 +3,9 @@
 import os
 import re
 import shlex
+import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -124,11 +126,11 @@ def test_no_command_breaks_over_two_lines_of_text(page: str) -> None:
     assert broken == []
 
 
-def dry_run(command: list[str]) -> str:
+def dry_run(command: list[str], folder: Path = ROOT) -> str:
     """The commands that `make` would run. Variables of an outer `make` would give it the jobs of that `make`."""
     env = {name: value for name, value in os.environ.items() if name not in {"MAKEFLAGS", "MFLAGS", "MAKELEVEL"}}
     make, *words = command
-    done = subprocess.run([make, "-n", *words], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    done = subprocess.run([make, "-n", *words], cwd=folder, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -138,6 +140,37 @@ def test_make_knows_every_target_of_a_block(line: str) -> None:
     command = shlex.split(line, comments=True)
     assert command[0] == "make"
     assert dry_run(command).strip()
+
+
+FOR_MAKE = ("Makefile", "pyproject.toml", "deploy/install_packages.py", *(path.name for path in ROOT.glob("*.lock")))
+
+
+def said_by_make(folder: Path) -> list[str]:
+    """What `make demo` says before the demo, in a checkout whose files these are. Nothing else of it is run."""
+    lines = dry_run(["make", "demo"], folder).splitlines()
+    echoes = "\n".join(line for line in lines if line.startswith("echo "))
+    return subprocess.run(
+        ["sh", "-c", echoes], cwd=folder, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+
+
+def test_first_make_demo_says_what_it_installs_and_installs_only_that(tmp_path: Path) -> None:
+    (tmp_path / "deploy").mkdir()
+    for name in FOR_MAKE:
+        shutil.copy(ROOT / name, tmp_path / name)
+    number = (ROOT / "requirements-demo.lock").read_text(encoding="utf-8").count("==")
+    said = said_by_make(tmp_path)
+    assert "Making a virtual environment in .venv; only the first run does this" in said
+    installs = [line for line in said if " packages of " in line]
+    assert installs == [f"Installing {number} packages of requirements-demo.lock, Postgres among them"]
+
+
+def test_make_demo_takes_the_environment_of_a_developer_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "deploy").mkdir()
+    (tmp_path / ".venv").mkdir()
+    for name in (*FOR_MAKE, ".venv/made", ".venv/locked", ".venv/ready"):  # each is newer than the one before
+        (tmp_path / name).write_bytes((ROOT / name).read_bytes() if name in FOR_MAKE else b"")
+    assert said_by_make(tmp_path) == []
 
 
 def test_make_demo_passes_options_that_the_demo_has() -> None:

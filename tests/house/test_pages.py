@@ -1,6 +1,8 @@
 """The reference pages are made from the code and up to date. The other pages name only what the code has."""
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,10 +12,10 @@ from prometheus_client import generate_latest
 from dispatcher.dashboard.addresses import ADDRESSES, API
 from dispatcher.jobs.templates import parse_template
 from dispatcher.model.errors import TemplateError
-from dispatcher.model.verdicts import PARKED
+from dispatcher.model.verdicts import PARKED, NotReady, Stage
 from dispatcher.settings.loading import known_names
 from docs import make_board, make_chart, make_doctor, make_faults, make_metrics, make_reasons, make_settings
-from tests.house.tree import ROOT
+from tests.house.tree import ROOT, python_files, shown
 from tests.pages import AUTHOR, INSTALL, OPERATOR, PAGES, SUBMITTER, find_block, read_page, without_comment
 
 WRITTEN = ["README.md", "ARCHITECTURE.md", AUTHOR, INSTALL, OPERATOR, SUBMITTER, "docs/embedded.md", "docs/protocol.md"]
@@ -34,6 +36,31 @@ WRITTEN = ["README.md", "ARCHITECTURE.md", AUTHOR, INSTALL, OPERATOR, SUBMITTER,
 )
 def test_reference_page_is_up_to_date(page: Path, made: str) -> None:
     assert page.read_text(encoding="utf-8") == made, "run `make docs`"
+
+
+def details_in_text(source: str) -> Iterator[int]:
+    """Lines with a Hold of `Launched` or `DispatcherNotReady` whose detail begins with a text of its own."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Call(ast.Name("Hold"), [ast.Attribute(attr="LAUNCHED" | "DISPATCHER_NOT_READY"), detail]):
+                first = detail.values[0] if isinstance(detail, ast.JoinedStr) else detail
+                if isinstance(first, ast.Constant):
+                    yield node.lineno
+
+
+def test_every_detail_of_a_launch_and_of_a_dispatcher_that_is_not_ready_is_on_the_page_of_reasons() -> None:
+    page = read_page("docs/reasons.md")
+    assert [one for one in (*Stage, *NotReady) if f"\n| `{one}` | " not in page] == []
+    package = {shown(path): path.read_text(encoding="utf-8") for path in python_files("dispatcher/")}
+    assert [(name, line) for name, source in package.items() for line in details_in_text(source)] == []
+
+
+@pytest.mark.parametrize(
+    ("detail", "is_told"),
+    [("'soon'", True), ("f'soon: {x}'", True), ("f'{Stage.ENDING}: x'", False), ("Stage.ENDING", False)],
+)
+def test_detail_with_a_beginning_of_its_own_is_found(detail: str, is_told: bool) -> None:
+    assert bool([*details_in_text(f"Hold(HoldReason.LAUNCHED, {detail})")]) is is_told
 
 
 def test_every_setting_is_on_its_page() -> None:

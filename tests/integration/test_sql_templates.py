@@ -106,6 +106,22 @@ async def test_row_that_its_template_refuses_is_refused_at_insert(
     assert (error.context or "").count("\n") == 0
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("trains", "train"), ("defualt", "default"), ("close", "closed"), ("zzz", ""), ("production", ""), ("td", "")],
+)
+async def test_hint_names_a_template_only_if_it_is_near(database: Database, typed: str, meant: str) -> None:
+    await bring(database, TEMPLATES)
+    error = await refusal(database, "team_a", template=typed)
+    assert error is not None
+    hint = error.hint or ""
+    assert (error.sqlstate, "nearest" in hint, f'nearest name is "{meant}"' in hint) == (
+        "DI006",
+        bool(meant),
+        bool(meant),
+    )
+
+
 RIGHT: dict[str, dict[str, Any]] = {
     "no column": {},
     "usual variable": {"env": {"MONTH": "2026-07", "B": "x"}},

@@ -121,6 +121,13 @@ async def test_other_exit_status_is_tried_again(library: Library, database: Data
     assert "SystemExit: " in await error_of(row)
 
 
+async def test_final_exit_status_fails_the_row_at_once(library: Library, database: Database) -> None:
+    row = await insert_row(database)
+    ended = await library.run(row, "with task(): sys.exit(65)")
+    assert (ended.status, await row.status()) == (65, "failed")
+    assert "SystemExit: 65" in await error_of(row)
+
+
 @pytest.mark.parametrize("group", ["{}", "ExceptionGroup('some', [OSError(), ExceptionGroup('more', [{}])])"])
 async def test_failed_ends_the_row_with_its_words(library: Library, database: Database, group: str) -> None:
     row = await insert_row(database)

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.controlplane.binaries import KUBECTL, programs
 from tests.demoing import CTRL_C, ITS_LAST_WORDS, Demo, demo
+from tests.pages import SUBMITTER, recipes_of
 
 KEPT = ("--keep", "--tasks", 9)
 KEYS = "k kill Postgres  n kill a node  d kill dispatcher  p pause  i insert 10  q quit"
@@ -138,7 +140,7 @@ async def test_colours_are_left_out_where_nobody_wants_them() -> None:
         assert " done " in shown.said
 
 
-async def test_commands_that_a_kept_demo_prints_work() -> None:
+async def test_commands_that_a_kept_demo_prints_work(tmp_path: Path) -> None:
     async with demo("--keep", COLUMNS="200") as shown:
         await shown.says(ITS_LAST_WORDS)
         folder = shown.remains.folder
@@ -147,6 +149,14 @@ async def test_commands_that_a_kept_demo_prints_work() -> None:
         (asking,) = re.findall(r"^  (\S.* explain --url .*)$", shown.said, re.MULTILINE)
         assert "the file of its template is faulty" in (await call(asking, folder))[1]
         assert await call(f'{sql} -Atc "SELECT current_user"', folder) == (0, "demo\n")
+        (looking,) = re.findall(r"^  (kubectl .*)$", shown.said, re.MULTILINE)
+        first, *_ = recipes_of(SUBMITTER)
+        status, said = await call(f"printf %s {shlex.quote(first)} | {sql} -qAt", folder)
+        assert (status, said.strip().isdigit()) == (0, True), said
+        await shown.says(f"task {said.strip()} (reports) succeeded")
+        kubectl = (await asyncio.to_thread(programs, KUBECTL))["kubectl"]
+        status, listed = await call(f"HOME={tmp_path} PATH={Path(kubectl).parent}:$PATH {looking} -o name", folder)
+        assert (status, f"job.batch/demo-{said.strip()}-" in listed) == (0, True), listed
         status, said = await call(ending, folder)
         assert (status, "cancelled" in said) == (0, True)
         await shown.says("task 5 (reports) cancelled")

@@ -1,12 +1,14 @@
 """Who is on call sees queues, caps, pauses and parked rows: over HTTP, by command and in the metrics."""
 
 import json
+import shutil
 from datetime import UTC, datetime
 from typing import Any
 
 from tests.commands import command
 from tests.controlplane.waiting import wait_for
-from tests.dispatching import Dispatcher, Place
+from tests.dispatching import Dispatcher, Place, TellingDispatcher
+from tests.janitoring import QuickJanitor
 from tests.steps import shows
 
 DEEP = 1500
@@ -87,6 +89,37 @@ async def test_status_command_is_one_screen(place: Place) -> None:
         assert said.count("submitter's turn: cancel the row") == 100
         _, line = await command(dispatcher, "status", "--json")
         assert json.loads(line)["installation"] == "dispatcher"
+
+
+async def test_templates_that_dispatcher_and_janitor_do_not_have_alike_are_named(place: Place) -> None:
+    """Both read folders of their own. INSERT judges by the janitor's."""
+    theirs = place.folder / "theirs"
+    shutil.copytree(place.templates, theirs)
+    place.template("ours")
+    place.template("default", row_may_set="env.MODE")
+    shutil.copy(theirs / "default.yaml", theirs / "others.yaml")
+    async with TellingDispatcher(place) as dispatcher, QuickJanitor(place, TEMPLATES_DIR=theirs):
+        await dispatcher.ready()
+
+        async def are_named() -> list[str]:
+            _, found = await dispatcher.api("status")
+            return list(found.get("templates_differ", ()))
+
+        named = await wait_for(are_named, "status names templates", 40, check=dispatcher.check)
+        assert named == [
+            'template "default": the dispatcher and the janitor differ in row_may_set',
+            'template "others": the janitor has it, the dispatcher has not: its rows wait',
+            'template "ours": the dispatcher has it, the janitor has not: INSERT refuses its rows',
+        ]
+        code, said = await command(dispatcher, "status")
+        assert (code, [one for one in named if f"  {one}\n" not in said]) == (0, [])
+        shutil.copytree(place.templates, theirs, dirs_exist_ok=True)
+        (theirs / "others.yaml").unlink()
+
+        async def is_over() -> bool:
+            return await are_named() == []
+
+        await wait_for(is_over, "the templates agree again", 40, check=dispatcher.check)
 
 
 async def test_command_without_a_dispatcher_says_how_to_reach_one(place: Place) -> None:

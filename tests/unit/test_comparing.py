@@ -15,11 +15,12 @@ from tests.builders import a_template
 class Compared:
     """A comparison with its surroundings."""
 
-    def __init__(self) -> None:
+    def __init__(self, every_seconds: float = EVERY_SECONDS) -> None:
         self.ours = self.table = offered_templates({"default": a_template()}, ())
         self.told: list[Sequence[str]] = []
         self.is_away = False
-        self.comparing = Comparing(self.opened, lambda: self.ours, self.told.append)
+        self.every_seconds = every_seconds
+        self.comparing = Comparing(self.opened, lambda: self.ours, self.told.append, every_seconds)
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator["Compared"]:
@@ -31,7 +32,7 @@ class Compared:
         return self.table
 
     async def round(self) -> Sequence[str]:
-        assert await self.comparing.run_once() == EVERY_SECONDS
+        assert await self.comparing.run_once() == self.every_seconds
         return self.told[-1]
 
 
@@ -44,6 +45,10 @@ async def test_difference_is_told_in_the_second_round_and_ends_at_once() -> None
     assert told == ['template "new": the dispatcher has it, the janitor has not: INSERT refuses its rows']
     compared.table = compared.ours
     assert await compared.round() == []
+
+
+async def test_comparison_is_repeated_after_its_pause() -> None:
+    assert await Compared(every_seconds=0.5).round() == []
 
 
 async def test_file_that_reaches_the_janitor_later_is_no_difference() -> None:

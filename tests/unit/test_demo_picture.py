@@ -2,16 +2,19 @@
 
 import pytest
 from rich.cells import cell_len
+from rich.style import Style
+from rich.text import Text
 
 from dispatcher.explain.reasons import Cause
 from dispatcher.model.verdicts import HoldReason
-from dispatcher.programs.demo.picture import Shown, draw, follow
-from dispatcher.programs.demo.view import DemoView, NodeLoad, QueueLoad, Row
+from dispatcher.programs.demo.picture import COLORS, Shown, draw, follow
+from dispatcher.programs.demo.view import DemoView, NodeLoad, QueueLoad, Row, State
 
 SIZES = [(80, 24), (120, 40), (40, 20), (20, 5), (200, 50)]
 PINNED = ("SQL, in another terminal: .venv/bin/dispatcher demo psql", "k kill Postgres  q quit")
 NODES = (NodeLoad("east", 1, 0.9, 2), NodeLoad("west", 1, 0.45, 1))
 NEEDS = Cause(HoldReason.POLICY_DENIED, "its template does not allow what it asks for: spec.memory 64Gi is over it")
+LAUNCHED = Cause(HoldReason.LAUNCHED, "its Job exists, and its container has not reported its start: Starting")
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\u202egnp.exe\u2066\r\nnext line\ttab " + "漢字" * 200
 
 
@@ -64,21 +67,47 @@ def test_markup_of_rich_in_a_text_is_text() -> None:
     assert "[red]not a colour[/red]" in "\n".join(lines)
 
 
+OF_EACH_STATE = [
+    Row(1, "q", "waiting"),
+    Row(2, "q", "waiting", cause=LAUNCHED),
+    Row(3, "q", "processing", node="east"),
+    Row(4, "q", "processing", is_stopping=True),
+    Row(5, "q", "waiting", 2, "no answer"),
+    Row(6, "q", "waiting", cause=NEEDS),
+    Row(7, "q", "succeeded"),
+    Row(8, "q", "failed", error="no"),
+    Row(9, "q", "cancelled"),
+]
+
+
 def test_row_has_a_word_for_what_it_is_really_in() -> None:
-    launched = Cause(HoldReason.LAUNCHED, "its Job exists, and its container has not reported its start: Starting")
-    rows = [
-        Row(1, "q", "waiting"), Row(2, "q", "waiting", cause=launched), Row(3, "q", "processing", node="east"),
-        Row(4, "q", "processing", is_stopping=True), Row(5, "q", "waiting", 2, "no answer"),
-        Row(6, "q", "waiting", cause=NEEDS), Row(7, "q", "succeeded"), Row(8, "q", "failed", error="no"),
-        Row(9, "q", "cancelled"),
-    ]  # fmt: skip
-    told = [line[4:].split()[1:] for line in text(Shown(view(rows)), 120, 40)[3:12]]
+    told = [line[4:].split()[1:] for line in text(Shown(view(OF_EACH_STATE)), 120, 40)[3:12]]
     assert [" ".join(words) for words in told] == [
         "waiting not judged yet", "starting its Job is made, its container starts", "running east", "stopping",
         "tried again no answer; not judged yet",
         "needs you its template does not allow what it asks for: spec.memory 64Gi is over it", "done", "failed no",
         "cancelled",
     ]  # fmt: skip
+
+
+def test_state_has_a_colour_in_its_line_and_in_the_headline() -> None:
+    head, *lines = draw(Shown(view(OF_EACH_STATE)), 120, 40)
+    assert {row.state for row in OF_EACH_STATE} == set(State) == set(COLORS)
+    for row, line in zip(OF_EACH_STATE, lines[2:11], strict=True):
+        assert styles(line, row.state) == [COLORS[row.state]], line.plain
+    for state in (State.NEEDS_YOU, State.RUNNING, State.STARTING, State.WAITING, State.AGAIN, State.FAILED):
+        assert styles(head, f"1 {state}") == [COLORS[state]], head.plain
+
+
+def test_colour_is_one_that_a_terminal_shows_and_tells_what_runs_from_what_needs_somebody() -> None:
+    assert [state for state, style in COLORS.items() if Style.parse(style).color is None] == []
+    loud = [State.WAITING, State.RUNNING, State.NEEDS_YOU, State.DONE, State.FAILED]
+    assert len({COLORS[state] for state in loud}) == len(loud)
+
+
+def styles(line: Text, words: str) -> list[str]:
+    """The styles of the parts of a line that are these words, without the spaces behind them."""
+    return [str(part.style) for part in line.spans if line.plain[part.start : part.end].strip() == words]
 
 
 def test_detail_of_a_reason_is_told_where_not_all_of_it_fits() -> None:

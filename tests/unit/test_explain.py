@@ -11,11 +11,11 @@ from dispatcher.admission.cycle import plan_cycle
 from dispatcher.admission.last_cycle import LastCycle, Told, candidate_of, held_since, tell
 from dispatcher.admission.snapshot import ClusterSnapshot, plan_load
 from dispatcher.explain.explanation import Explanation, explain_row
-from dispatcher.explain.reasons import ADVICE, Turn
+from dispatcher.explain.reasons import ADVICE, NOT_READY, STAGES, Turn
 from dispatcher.model.jobs import Phase
 from dispatcher.model.launches import Offer
 from dispatcher.model.tasks import Line, Status, Task
-from dispatcher.model.verdicts import Hold, HoldReason
+from dispatcher.model.verdicts import Hold, HoldReason, NotReady, Stage
 from tests.builders import CREATED, NOW, a_job, a_picture, a_queue, a_running_task, a_snapshot, a_task, ago, later
 
 FIRST = Line(0, 7, 10_000)
@@ -56,6 +56,11 @@ def explained(task: Task, cycle: LastCycle, line: Line = FIRST) -> Explanation:
 def test_every_reason_has_words_and_a_next_step() -> None:
     assert set(ADVICE) == set(HoldReason)
     assert all(advice.meaning and advice.next_step for advice in ADVICE.values())
+
+
+def test_every_beginning_of_a_detail_has_words_and_a_next_step() -> None:
+    assert (set(STAGES), set(NOT_READY)) == (set(Stage), set(NotReady))
+    assert all(one.meaning and one.next_step for one in (*STAGES.values(), *NOT_READY.values()))
 
 
 def test_row_that_was_judged_is_told_what_the_cycle_told() -> None:

@@ -8,6 +8,7 @@ from dispatcher.jobs.observed import CANNOT_START, TaskWithJobs, stage
 from dispatcher.model.cluster import Pod, PodRefusal
 from dispatcher.model.jobs import Job, Phase
 from dispatcher.model.tasks import Task
+from dispatcher.model.verdicts import Stage
 from tests.builders import (
     NOW,
     a_cluster,
@@ -76,6 +77,7 @@ def test_pods_are_the_pods_of_the_newest_job() -> None:
 )
 def test_stage_of_a_launch_is_one_word_and_what_the_cluster_says(job: Job, pods: list[Pod], code: str) -> None:
     assert stage(job, pods, NOW) == code
+    assert code.partition(":")[0] in set(Stage)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dispatcher.programs.exec_codes import LAST_STATUS, Codes
 from dispatcher.task.report import Failed, Report, as_note, as_progress, as_result, judge
 
 RESULT = Report("succeeded", result="17")
@@ -52,6 +53,10 @@ ENDS: list[tuple[BaseException | None, str, bool, Report | None, str | None]] = 
     (SystemExit(), "", False, RESULT, "succeeded"),
     (SystemExit(0), "cancel", False, None, "failed"),
     (SystemExit([]), "", False, None, "retry"),
+    (SystemExit(65), "", False, RESULT, "failed"),
+    (SystemExit(65), "", True, RESULT, None),
+    (SystemExit(65), "lost", False, RESULT, None),
+    (SystemExit("65"), "", False, None, "retry"),
     (SystemExit(143), "", True, None, None),
     (SystemExit(143), "cancel", True, RESULT, "failed"),
 ]
@@ -62,6 +67,11 @@ def test_end_of_a_body_has_its_outcome(
     fault: BaseException | None, row_says: str, stopped: bool, finished: Report | None, expected: str | None
 ) -> None:
     assert outcome(judged(fault, row_says, stopped, finished)) == expected
+
+
+def test_exit_status_means_the_same_as_after_exec() -> None:
+    statuses = range(1, LAST_STATUS + 1)
+    assert [outcome(judged(SystemExit(status))) for status in statuses] == [Codes().outcome(one) for one in statuses]
 
 
 def test_success_has_the_result_and_a_cancelled_body_no_error() -> None:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from dispatcher.dashboard import words
 from dispatcher.dashboard.addresses import API
-from dispatcher.dashboard.answers import Asked
+from dispatcher.dashboard.answers import Asked, Refusal
 from dispatcher.explain.reasons import ADVICE
 from dispatcher.explain.status import Installation
 from dispatcher.model.history import MOST_FAILED
@@ -51,7 +51,7 @@ class Pages:
     def write(self, template: str, answer: Any, asked: Asked, twin: str) -> str:
         """One page. `twin`: address of the same as JSON, below the prefix."""
         now = datetime.now(UTC)
-        as_of = getattr(answer, "as_of", None)
         return self._environment.get_template(template).render(
-            answer=answer, asked=asked, twin=twin, now=now, as_of=as_of
-        )
+            answer=answer, asked=asked, twin=twin, now=now, as_of=getattr(answer, "as_of", now),
+            status=answer.status if isinstance(answer, Refusal) else 200,
+        )  # fmt: skip

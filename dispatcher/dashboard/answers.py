@@ -4,6 +4,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
+from urllib.parse import urlencode
 
 import msgspec
 from msgspec import Struct
@@ -21,6 +22,8 @@ from dispatcher.model.errors import DatabaseError
 from dispatcher.model.history import Wanted, WantedBatch
 
 LARGEST_ID: Final = 2**63 - 1
+LONGEST_QUERY: Final = 6000
+"""Characters of the filters in an address. Pages repeat them in their links."""
 UNSTORABLE: Final = re.compile(r"[\x00\ud800-\udfff]")
 """Postgres stores no such character."""
 AN_ID: Final = re.compile(r"[1-9][0-9]{0,18}")
@@ -76,6 +79,8 @@ class Answers:
 
     async def find(self, address: str, asked: Asked) -> Any:
         """The answer of an address, or a Refusal."""
+        if (fault := too_long(asked)) is not None:
+            return fault
         try:
             return await self._readers[address](asked)
         except (NotYet, DatabaseError) as fault:
@@ -127,6 +132,14 @@ class Answers:
     async def queue(self, asked: Asked) -> Any:
         found = await self._queues.page(asked.path)
         return found or Refusal(404, no_queue(asked.path, await self._queues.known()))
+
+
+def too_long(asked: Asked) -> Refusal | None:
+    """Refuses filters that would fill the page. None: their length is right."""
+    length = len(urlencode(asked.query))
+    if length <= LONGEST_QUERY:
+        return None
+    return Refusal(400, f"the filters have {length:,} characters in an address: give {LONGEST_QUERY:,} at most")
 
 
 def id_of(written: str) -> int | Refusal:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,15 +11,15 @@ from msgspec import Struct
 
 from dispatcher.dashboard import words
 from dispatcher.dashboard.addresses import API
-from dispatcher.dashboard.answers import Asked
+from dispatcher.dashboard.answers import Asked, Refusal
 from dispatcher.explain.reasons import ADVICE
 from dispatcher.explain.status import Installation
 from dispatcher.model.history import MOST_FAILED
 
 FOLDER: Final = Path(__file__).parent
 WORDS: Final = (
-    "duration", "relative", "exact", "number", "percent", "query", "stacked", "columns", "drawn", "as_yaml",
-    "beginning", "end", "amount", "resources", "free_part", "filled",
+    "duration", "relative", "exact", "number", "percent", "query", "stacked", "columns", "steps", "highest", "drawn",
+    "as_yaml", "beginning", "brief", "end", "some", "amount", "resources", "free_part", "filled",
 )  # fmt: skip
 FILTERS: Final = {name: getattr(words, name) for name in WORDS}
 KINDS: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -36,8 +37,16 @@ STATIC: Final[Mapping[str, StaticFile]] = {
 }
 
 
+MOST_BYTES: Final = 100_000 - sum(len(file.body) for file in STATIC.values())
+"""Of the text of a page. With its style and its script it has less than 100 kB."""
+LEAST_SHARE: Final = 0.001
+
+
 class Pages:
-    """The pages of one replica. `prefix`: the path under which a proxy shows them."""
+    """The pages of one replica. `prefix`: the path under which a proxy shows them.
+
+    A page that would be too large has a share of its rows, and tells how many are left out. JSON has all of them.
+    """
 
     def __init__(self, installation: Installation, prefix: str) -> None:
         self._environment = Environment(
@@ -51,7 +60,12 @@ class Pages:
     def write(self, template: str, answer: Any, asked: Asked, twin: str) -> str:
         """One page. `twin`: address of the same as JSON, below the prefix."""
         now = datetime.now(UTC)
-        as_of = getattr(answer, "as_of", None)
-        return self._environment.get_template(template).render(
-            answer=answer, asked=asked, twin=twin, now=now, as_of=as_of
-        )
+        page = partial(
+            self._environment.get_template(template).render, answer=answer, asked=asked, twin=twin, now=now,
+            as_of=getattr(answer, "as_of", now), status=answer.status if isinstance(answer, Refusal) else 200,
+        )  # fmt: skip
+        share, text = 1.0, page(share=1.0)
+        while (size := len(text.encode())) > MOST_BYTES and share > LEAST_SHARE:
+            share *= min(0.95, 0.98 * MOST_BYTES / size)
+            text = page(share=share)
+        return text

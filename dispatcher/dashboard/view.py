@@ -16,7 +16,7 @@ from dispatcher.model.amounts import Amounts
 from dispatcher.model.cluster import Node
 from dispatcher.model.needs import REFUSING
 
-MOST_CELLS: Final = 200
+MOST_CELLS: Final = 120
 MOST_BUSY: Final = 20
 """Queues with a row of their own on the page."""
 FULL_OF: Final = ("cpu", "memory")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import accumulate, takewhile
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
@@ -14,12 +14,15 @@ from dispatcher.dashboard.timeline import Span, Step
 from dispatcher.explain.node_room import NodeStatus
 from dispatcher.model.amounts import milli_of
 
+T = TypeVar("T")
 STEPS: Final = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 NOTHING: Final = "—"
 Dumper: Final = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 """The one of C is faster. PyYAML has it where libyaml was there when it was built."""
 ESCAPED: Final = frozenset("&<>\"'")
 LONGEST_CHARACTER: Final = len("&amp;")
+MOST_ROWS: Final = 100
+"""Rows of a list on one page. JSON may have more."""
 PIXELS: Final = 100
 """Width of a bar, and height of the tallest column of a sparkline, in the units of its drawing."""
 
@@ -145,6 +148,17 @@ def end(text: str, most: int) -> str:
     return text if not left_out else f"{left_out:,} more characters, in the JSON …\n{text[left_out:]}"
 
 
+def some(rows: Sequence[T], share: float) -> Sequence[T]:
+    """The first rows: this share of them, one at least, and no more than a page shows."""
+    return rows[: max(1, int(share * min(len(rows), MOST_ROWS)))]
+
+
+def brief(text: str, most: int) -> str:
+    """As many of the first characters as have `most` bytes on a page, on one line."""
+    kept = fitting(text, most)
+    return text if kept == len(text) else f"{text[:kept]}…"
+
+
 def fitting(text: str, most: int) -> int:
     """How many characters from the first on have `most` bytes on a page. Those of HTML are escaped."""
     if len(text) * LONGEST_CHARACTER <= most:
@@ -166,8 +180,35 @@ def filled(node: NodeStatus, resource: str) -> list[Part]:
     return parts
 
 
-def columns(values: Sequence[float | None]) -> str:
-    """The columns of a sparkline as one path, of PIXELS; minutes that nobody counted have none."""
-    most = max((value for value in values if value is not None), default=0.0) or 1.0
-    heights = (max(1, round(PIXELS * value / most)) if value else 0 for value in values)
-    return f"M0 {PIXELS}" + "".join(f"V{PIXELS - height}h1" for height in heights) + f"V{PIXELS}z"
+def columns(values: Sequence[float | None], most: float | None = None) -> str:
+    """The columns of a sparkline as one path, of PIXELS; minutes that nobody counted have none.
+
+    most: the value of the highest column; None: the highest value.
+    """
+    heights = heights_of(values, most)
+    return f"M0 {PIXELS}" + "".join(f"V{PIXELS - (height or 0)}h1" for height in heights) + f"V{PIXELS}z"
+
+
+def steps(values: Sequence[float | None], most: float | None = None) -> str:
+    """A line over the same columns; minutes that nobody counted are gaps."""
+    parts, is_drawn = list[str](), False
+    for place, height in enumerate(heights_of(values, most)):
+        if height is not None:
+            parts.append(f"{'V' if is_drawn else f'M{place} '}{PIXELS - height}h1")
+        is_drawn = height is not None
+    return "".join(parts)
+
+
+def heights_of(values: Sequence[float | None], most: float | None) -> list[int | None]:
+    top = most or highest(values) or 1.0
+    return [None if value is None else height_of(value / top) for value in values]
+
+
+def height_of(part: float) -> int:
+    """A column that is there can be seen."""
+    return max(1, round(PIXELS * part)) if part else 0
+
+
+def highest(*sequences: Sequence[float | None]) -> float:
+    """The highest value of all sequences, so that they are drawn by one measure."""
+    return max((value for values in sequences for value in values if value is not None), default=0.0)

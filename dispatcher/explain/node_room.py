@@ -36,12 +36,14 @@ class WantedNodes(Struct, frozen=True, forbid_unknown_fields=True):
 
     cpu, memory: size of a Pod, as quantities; it is told how many such Pods fit. None: it is not asked.
     after: the last node of the page before. The next one has the names behind it.
+    start: the page has no name before this one.
     limit: most nodes of a page.
     """
 
     cpu: Annotated[str, Meta(max_length=40)] | None = None
     memory: Annotated[str, Meta(max_length=40)] | None = None
     after: Annotated[str, Meta(max_length=LONGEST_NAME)] | None = None
+    start: Annotated[str, Meta(max_length=LONGEST_NAME)] | None = None
     limit: Annotated[int, Meta(ge=1, le=500)] = NODE_PAGE
 
 
@@ -127,8 +129,8 @@ class WarmKeys(Struct, frozen=True):
 
 def names_of(room: Room, wanted: WantedNodes) -> list[str]:
     """Names of the nodes of the page, and of one more, if there is one."""
-    after = wanted.after or ""
-    return nsmallest(wanted.limit + 1, (name for name in room.view.nodes if name > after))
+    after, start = wanted.after or "", wanted.start or ""
+    return nsmallest(wanted.limit + 1, (name for name in room.view.nodes if name > after and name >= start))
 
 
 def nodes_page(

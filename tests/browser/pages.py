@@ -2,6 +2,9 @@
 
 from collections.abc import Mapping
 from typing import Final
+from urllib.parse import urlencode
+
+from tests.browser.texts import BATCH
 
 PAGES: Final[Mapping[str, str]] = {
     "overview": "/",
@@ -11,6 +14,8 @@ PAGES: Final[Mapping[str, str]] = {
     "failed tasks": "/tasks?status=failed",
     "batches": "/batches",
     "batches of a queue": "/batches?queue=quiet",
+    "batch": "/batches?batch=nightly",
+    "batch with a hostile name": "/batches?" + urlencode({"batch": BATCH}),
     "failures": "/failures",
     "failed task": "/tasks/{failed}",
     "task with 8 KiB of error": "/tasks/{failed with 8 KiB}",
@@ -24,5 +29,8 @@ PAGES: Final[Mapping[str, str]] = {
     "nodes": "/nodes",
     "nodes that a Pod fits": "/nodes?cpu=1&memory=1Gi",
     "about": "/about",
+    "task that is not there": "/tasks/9223372036854775807",
 }
 """Path by name. `{NAME}` is the id of a row of the world."""
+REFUSED: Final[Mapping[str, int]] = {"task that is not there": 404}
+"""Status of the pages that are no answer."""

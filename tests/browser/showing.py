@@ -40,10 +40,12 @@ class Visit:
 
     faults: what went wrong so far.
     answers: everything that it was made of.
+    refused: the address whose answer is a refusal; empty: none is.
     """
 
-    def __init__(self, origin: str, context: BrowserContext) -> None:
+    def __init__(self, origin: str, context: BrowserContext, refused: str) -> None:
         self.faults: list[str] = []
+        self._refused = refused
         self.answers: list[Response] = []
         self._origin = origin
         context.on("console", self._logged)
@@ -62,7 +64,7 @@ class Visit:
         assert not self.faults, "\n".join(self.faults)
 
     def _logged(self, message: ConsoleMessage) -> None:
-        if message.type == "error":
+        if message.type == "error" and message.location["url"] != self._refused:
             self.faults.append(f"the console says: {message.text}")
 
     def _raised(self, error: WebError) -> None:
@@ -103,16 +105,18 @@ async def started() -> AsyncIterator[Browser]:
 
 
 @asynccontextmanager
-async def shown(browser: Browser, address: str, look: Look = LIGHT) -> AsyncIterator[tuple[Page, Visit]]:
+async def shown(
+    browser: Browser, address: str, look: Look = LIGHT, status: int = 200
+) -> AsyncIterator[tuple[Page, Visit]]:
     """The page at the address, loaded. Fails at the end with everything that went wrong."""
     context = await browser.new_context(**look.options)
     context.set_default_timeout(MOST_MILLISECONDS)
-    visit = Visit(origin_of(address), context)
+    visit = Visit(origin_of(address), context, address if status != 200 else "")
     try:
         page = await context.new_page()
         answer = await page.goto(address)
         assert answer is not None
-        assert answer.status == 200, f"{address} answers {answer.status}: {await answer.text()}"
+        assert answer.status == status, f"{address} answers {answer.status}: {await answer.text()}"
         yield page, visit
         visit.check()
     finally:

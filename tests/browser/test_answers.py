@@ -4,13 +4,13 @@ import aiohttp
 import pytest
 
 from dispatcher.dashboard.addresses import ADDRESSES, API
-from tests.browser.pages import PAGES
+from tests.browser.pages import PAGES, REFUSED
 from tests.browser.world import World
 from tests.controlplane.waiting import wait_for
 
 STATIC = ("/static/page.css", "/static/page.js", "/static/icon.svg")
-REFUSED = {"/nowhere": 404, "/tasks?limit=0": 400, "/api/v1/tasks/0/explain": 400}
-PATHS = {**{PAGES[name]: 200 for name in PAGES}, **dict.fromkeys(STATIC, 200), **REFUSED}
+WRONG = {"/nowhere": 404, "/tasks?limit=0": 400, "/api/v1/tasks/0/explain": 400}
+PATHS = {**{path: REFUSED.get(name, 200) for name, path in PAGES.items()}, **dict.fromkeys(STATIC, 200), **WRONG}
 """Paths, and the status of each."""
 
 

@@ -1,6 +1,7 @@
 """Every page of the dashboard, in a real browser, in a world in which almost every reason is alive."""
 
 import re
+from contextlib import AbstractAsyncContextManager
 from urllib.parse import urlsplit
 
 import pytest
@@ -9,8 +10,8 @@ from playwright.async_api import Browser, Page
 from dispatcher.dashboard.addresses import ADDRESSES
 from tests.browser.looks import DARK, LIGHT, LOOKS, Look
 from tests.browser.measuring import barriers, beyond_the_screen, shifts
-from tests.browser.pages import PAGES
-from tests.browser.showing import screenshot, shown
+from tests.browser.pages import PAGES, REFUSED
+from tests.browser.showing import Visit, screenshot, shown
 from tests.browser.texts import LITERAL, MARK, OVERRIDE
 from tests.browser.world import World
 
@@ -30,6 +31,13 @@ each_page = pytest.mark.parametrize("name", PAGES)
 each_look = pytest.mark.parametrize("look", LOOKS, ids=lambda look: look.name)
 
 
+def opened(
+    browser: Browser, world: World, name: str, look: Look = LIGHT
+) -> AbstractAsyncContextManager[tuple[Page, Visit]]:
+    """The page that is called so."""
+    return shown(browser, world.address(name), look, REFUSED.get(name, 200))
+
+
 def test_every_page_is_looked_at() -> None:
     paths = {urlsplit(path).path for path in PAGES.values()}
     served = {address.page: re.compile(re.sub(r"\{\w+\}", "[^/]+", address.page)) for address in ADDRESSES.values()}
@@ -39,7 +47,7 @@ def test_every_page_is_looked_at() -> None:
 @each_look
 @each_page
 async def test_page_is_whole_and_fits_the_screen(browser: Browser, world: World, name: str, look: Look) -> None:
-    async with shown(browser, world.address(name), look) as (page, visit):
+    async with opened(browser, world, name, look) as (page, visit):
         assert await page.title()
         assert await page.locator("h1").count() == 1
         assert (await page.locator("h1").inner_text()).strip()
@@ -51,20 +59,20 @@ async def test_page_is_whole_and_fits_the_screen(browser: Browser, world: World,
 @pytest.mark.parametrize("look", [LIGHT, DARK], ids=lambda look: look.name)
 @each_page
 async def test_page_has_no_barriers(browser: Browser, world: World, axe: str, name: str, look: Look) -> None:
-    async with shown(browser, world.address(name), look) as (page, _):
+    async with opened(browser, world, name, look) as (page, _):
         assert await barriers(page, axe) == []
 
 
 @each_page
 async def test_nothing_of_a_page_moves_while_it_is_loaded(browser: Browser, world: World, name: str) -> None:
-    async with shown(browser, world.address(name)) as (page, _):
+    async with opened(browser, world, name) as (page, _):
         assert await shifts(page) == []
 
 
 @each_look
 @each_page
 async def test_hostile_text_is_shown_as_text(browser: Browser, world: World, name: str, look: Look) -> None:
-    async with shown(browser, world.address(name), look) as (page, _):
+    async with opened(browser, world, name, look) as (page, _):
         assert await made_of_text(page) == []
         assert await page.evaluate(ISOLATED, OVERRIDE) == []
 
@@ -73,7 +81,7 @@ async def test_hostile_text_is_on_the_pages(browser: Browser, world: World) -> N
     """So that the test above has something to find."""
     seen = ""
     for name in PAGES:
-        async with shown(browser, world.address(name)) as (page, _):
+        async with opened(browser, world, name) as (page, _):
             seen += await page.locator("main").inner_text()
     assert [text for text in (*LITERAL, OVERRIDE) if text not in seen] == []
 

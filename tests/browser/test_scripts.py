@@ -1,40 +1,14 @@
 """What a page does with scripts: keys, refresh, sorted tables, and the way back."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
 import pytest
-from playwright.async_api import Browser, Locator, Page, expect
+from playwright.async_api import Browser, Locator, expect
 
-from tests.browser.showing import Visit, shown
+from tests.browser.clocks import LONG_MILLISECONDS, refreshes, with_a_clock
+from tests.browser.showing import shown
 from tests.browser.world import World
-from tests.controlplane.waiting import wait_for
 
-LONG_MILLISECONDS = 40_000
-"""Longer than the longest pause between two refreshes."""
 TABLES = {"overview": 2, "tasks": 2}
 """Pages with tables that can be sorted, and so many rows at least."""
-
-
-@asynccontextmanager
-async def with_a_clock(browser: Browser, address: str) -> AsyncIterator[tuple[Page, Visit]]:
-    """A page whose clock stands still until the test moves it."""
-    async with shown(browser, address) as (page, visit):
-        await page.clock.install(time=0)
-        await page.clock.pause_at(1000)
-        await page.reload()
-        yield page, visit
-
-
-async def refreshes(page: Page, visit: Visit) -> None:
-    """Lets time pass until the page has asked for itself once more."""
-    before = len(visit.answers)
-
-    async def has_asked() -> bool:
-        await page.clock.fast_forward(LONG_MILLISECONDS)
-        return len(visit.answers) > before
-
-    await wait_for(has_asked, f"{page.url} asks again", 20)
 
 
 async def test_slash_goes_to_the_search(browser: Browser, world: World) -> None:

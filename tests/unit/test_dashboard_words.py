@@ -5,7 +5,21 @@ from datetime import timedelta
 import pytest
 from msgspec import Struct
 
-from dispatcher.dashboard.words import columns, duration, exact, number, percent, query, relative, stacked
+from dispatcher.dashboard.words import (
+    MOST_ROWS,
+    brief,
+    columns,
+    duration,
+    exact,
+    highest,
+    number,
+    percent,
+    query,
+    relative,
+    some,
+    stacked,
+    steps,
+)
 from tests.builders import NOW
 
 
@@ -68,3 +82,30 @@ def test_columns_are_as_high_as_their_share_of_the_highest() -> None:
     assert columns([None, 2, 0, 4]) == "M0 100V100h1V50h1V100h1V0h1V100z"
     assert columns([1, 1000]).startswith("M0 100V99h1"), "a column that is there can be seen"
     assert (columns([]), columns([None, 0])) == ("M0 100V100z", "M0 100V100h1V100h1V100z")
+
+
+def test_line_has_gaps_where_nobody_counted() -> None:
+    assert steps([None, 2, 0, None, 4]) == "M1 50h1V100h1M4 0h1"
+    assert (steps([]), steps([None, 0])) == ("", "M1 100h1")
+
+
+def test_columns_and_line_are_drawn_by_one_measure() -> None:
+    most = highest([1, None], [4])
+    assert (most, highest(), highest([None])) == (4, 0, 0)
+    assert columns([1, None], most) == "M0 100V75h1V100h1V100z"
+    assert steps([4], most) == "M0 0h1"
+    assert columns([0], 0) == "M0 100V100h1V100z"
+
+
+@pytest.mark.parametrize(
+    ("number_of_rows", "share", "left"),
+    [(0, 1, 0), (7, 1, 7), (7, 0.5, 3), (7, 0.001, 1), (500, 1, MOST_ROWS), (500, 0.25, MOST_ROWS // 4)],
+)
+def test_some_rows_are_a_share_and_one_at_least(number_of_rows: int, share: float, left: int) -> None:
+    rows = range(number_of_rows)
+    assert list(some(rows, share)) == list(rows)[:left]
+
+
+@pytest.mark.parametrize(("text", "told"), [("short", "short"), ("<" * 10, "<" * 4 + "…"), ("x" * 30, "x" * 20 + "…")])
+def test_brief_text_is_cut_by_its_size_on_a_page(text: str, told: str) -> None:
+    assert brief(text, 20) == told

@@ -138,3 +138,10 @@ def test_each_node_tells_how_many_pods_of_the_asked_size_fit() -> None:
     found = page(room([a_node("a", cpu="4"), a_node("b", cpu="1")]), cpu="2")
     assert ([node.fits for node in found.nodes], found.fits and found.fits.pods) == ([2, 0], 2)
     assert [node.fits for node in page(room([a_node("a")])).nodes] == [None]
+
+
+def test_page_may_start_with_a_node() -> None:
+    place = room([a_node(name) for name in "abcd"])
+    assert [one.name for one in page(place, start="b", limit=2).nodes] == ["b", "c"]
+    assert [one.name for one in page(place, start="b", after="c").nodes] == ["d"]
+    assert [one.name for one in page(place, start="bb", limit=1).nodes] == ["c"]

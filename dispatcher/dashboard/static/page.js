@@ -1,10 +1,12 @@
 // What pages do with JavaScript: they refresh themselves, tables sort, keys work. Every page works without it.
 "use strict";
 (() => {
-  const REFRESH = 2000, SLOWEST = 30000;
-  const pause = document.getElementById("pause"), keys = document.getElementById("keys");
+  const REFRESH = 2000, SLOWEST = 30000, SILENCE = 15000;
+  const UNITS = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
+  const pause = document.getElementById("pause"), keys = document.getElementById("keys"), away = document.getElementById("away");
   const home = document.querySelector(".home").href;
   let isPaused = sessionStorage.getItem("paused") === "true", pauseMs = REFRESH, lastKey = "";
+  let shownAt = Date.now(), awaySince = null;
   const sorted = new Map(); // place of the table on the page -> [column, direction]
 
   function showPause() {
@@ -27,23 +29,61 @@
 
   async function refresh() {
     if (!isLeftAlone()) {
-      try {
-        const answer = await fetch(location.href, { headers: { Accept: "text/html" }, cache: "no-store" });
-        const text = await answer.text();
-        if (answer.ok && !isLeftAlone()) show(text); // somebody may have paused meanwhile
-        pauseMs = answer.ok ? REFRESH : Math.min(2 * pauseMs, SLOWEST);
-      } catch {
-        pauseMs = Math.min(2 * pauseMs, SLOWEST);
-      }
-      document.body.classList.toggle("away", pauseMs > REFRESH);
+      const fault = await ask();
+      pauseMs = fault ? Math.min(2 * pauseMs, SLOWEST) : REFRESH;
+      tellAway(fault);
     }
     setTimeout(refresh, pauseMs);
+  }
+
+  // Returns what is wrong with the dispatcher; empty: nothing is.
+  async function ask() {
+    try {
+      const answer = await fetch(location.href, { headers: { Accept: "text/html" }, cache: "no-store", signal: AbortSignal.timeout(SILENCE) });
+      const text = await answer.text();
+      if (String(answer.status) !== document.querySelector("main").dataset.status && !answer.ok) return `answers with status ${answer.status} instead of this page`;
+      if (!isLeftAlone()) show(text); // somebody may have paused meanwhile
+      return "";
+    } catch {
+      return "does not answer";
+    }
+  }
+
+  // A banner that stays where it is, wherever the page is scrolled to. It is read aloud once, so its words do not change.
+  function tellAway(fault) {
+    awaySince = fault ? awaySince ?? new Date(serverTime()) : null;
+    const told = fault && `✕ The dispatcher ${fault} since ${awaySince.toISOString().slice(11, 19)} UTC. This page is not refreshed meanwhile, and its numbers may be wrong.`;
+    if (away.textContent !== told) away.textContent = told;
+    document.body.classList.toggle("away", Boolean(fault));
+  }
+
+  // The clock of the server, by its time at the last answer.
+  function serverTime() {
+    return Date.parse(document.querySelector("main").dataset.now) + Date.now() - shownAt;
+  }
+
+  function tick() {
+    const age = document.querySelector(".age time");
+    age.textContent = relative((serverTime() - Date.parse(age.dateTime)) / 1000);
+  }
+
+  function relative(seconds) {
+    if (Math.abs(seconds) < 1) return "now";
+    let left = Math.round(Math.abs(seconds));
+    const first = UNITS.findIndex(([size]) => left >= size), parts = [];
+    for (const [size, unit] of UNITS.slice(first, first + 2)) {
+      if (left >= size) parts.push(`${Math.floor(left / size).toLocaleString("en")} ${unit}`);
+      left %= size;
+    }
+    return seconds > 0 ? `${parts.join(" ")} ago` : `in ${parts.join(" ")}`;
   }
 
   function show(text) {
     const next = new DOMParser().parseFromString(text, "text/html").querySelector("main");
     const main = document.querySelector("main");
-    if (!next || next.innerHTML === main.dataset.told) return;
+    if (!next) return;
+    [main.dataset.now, main.dataset.status, shownAt] = [next.dataset.now, next.dataset.status, Date.now()];
+    if (next.innerHTML === main.dataset.told) return;
     const open = [...main.querySelectorAll("details")].map((one) => one.open);
     const scrolled = [...main.querySelectorAll(".wide, pre")].map((one) => [one.scrollLeft, one.scrollTop]);
     const focused = pathTo(document.activeElement, main);
@@ -125,5 +165,6 @@
   document.getElementById("live").classList.add("ready");
   showPause();
   prepareTables();
+  setInterval(tick, 1000);
   setTimeout(refresh, REFRESH);
 })();

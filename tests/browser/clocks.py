@@ -1,0 +1,34 @@
+"""A page whose clock is moved by the test."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from playwright.async_api import Browser, Page
+
+from tests.browser.showing import Visit, shown
+from tests.controlplane.waiting import wait_for
+
+LONG_MILLISECONDS: Final = 40_000
+"""Longer than the longest pause between two refreshes."""
+
+
+@asynccontextmanager
+async def with_a_clock(browser: Browser, address: str, status: int = 200) -> AsyncIterator[tuple[Page, Visit]]:
+    """A page whose clock stands still until the test moves it."""
+    async with shown(browser, address, status=status) as (page, visit):
+        await page.clock.install(time=0)
+        await page.clock.pause_at(1000)
+        await page.reload()
+        yield page, visit
+
+
+async def refreshes(page: Page, visit: Visit) -> None:
+    """Lets time pass until the page has asked for itself once more."""
+    before = len(visit.answers)
+
+    async def has_asked() -> bool:
+        await page.clock.fast_forward(LONG_MILLISECONDS)
+        return len(visit.answers) > before
+
+    await wait_for(has_asked, f"{page.url} asks again", 20)

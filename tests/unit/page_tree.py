@@ -76,8 +76,8 @@ class Element:
             if isinstance(part, str):
                 yield part
             else:
-                yield from part._texts()
-                yield "" if part.name in INLINE else " "
+                between = "" if part.name in INLINE else " "
+                yield from (between, *part._texts(), between)
 
 
 class Reader(HTMLParser):

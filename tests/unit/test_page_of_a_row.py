@@ -268,3 +268,16 @@ def test_hostile_name_of_env_in_the_job_is_text() -> None:
     assert "<script>alert" not in page
     assert [mark for mark in "\u202e\u2066" if mark in page] == [], "they would turn the lines that follow"
     assert r"\u202e" in manifest.lower()
+
+
+@pytest.mark.parametrize("reason", HoldReason)
+def test_each_reason_is_told_with_its_meaning_wherever_it_stands(reason: HoldReason) -> None:
+    span = Span(step=Step.WAITING, began=ago(5), ended=None, seconds=5, reason=reason)
+    found = replace(WHY, reason=reason, also=[Cause(reason, "next")], before={reason: 3})
+    page = shown(explain=found, timeline=[span])
+    part = page.section("why")
+    told = (part.the("p"), part.facts()["Would hold it next"], page.section("timeline").rows()[0]["Step"])
+    assert [one.every("span")[0].words for one in told] == [reason] * 3
+    meant = {"class": f"reason turn-{ADVICE[reason].whose_turn}", "title": ADVICE[reason].meaning}
+    assert [one.every("span")[0].attributes for one in told] == [meant] * 3
+    assert part.facts()["Rows of its queue"].words == f"{reason} 3"

@@ -48,6 +48,29 @@ def shown(**changes: Any) -> Element:
     return read(PAGES.write("queue.html", replace(FULL, **changes), Asked("nightly"), "/api/v1/queues/nightly"))
 
 
+def test_parts_of_the_page_have_their_headings() -> None:
+    page = shown()
+    headings = ["Waiting, by reason", "Settings", "Next rows", "Last hour", "How long rows take", "Last ends"]
+    assert [one.words for one in page.the("main").every("h2")] == headings
+    assert {one.attributes["aria-labelledby"] for one in page.every("section")} <= page.ids()
+    assert page.the("title").words.startswith("Queue nightly ")
+
+
+def test_empty_queue_has_no_mark_of_a_full_one_and_says_what_to_do() -> None:
+    page = shown(
+        waiting=0, reasons={}, next=(), ended=(), paused_until=None, settings=replace(SETTINGS, note=None), behind=None
+    )  # fmt: skip
+    main = page.the("main")
+    assert (main.the("h1").words, page.section("reasons").every("svg")) == ("Queue nightly", [])
+    assert len(main.every("p", **{"class": "words"})) == 0
+    told = "No row waits here. Insert one: INSERT INTO dispatch.tasks (queue) VALUES ('nightly')"
+    assert page.section("reasons").the("p").words == told
+    for part, words in (("next", "No due row is without a Job."), ("ended", "No row of this queue has ended yet.")):
+        assert page.section(part).the("p").words == f"{words} All rows of the queue"
+        assert page.section(part).links == ["/proxy/tasks?queue=nightly"]
+    assert "no cycle judged one by one" not in shown(behind=None).section("reasons").words
+
+
 def test_head_tells_the_figures_of_the_queue() -> None:
     main = shown().the("main")
     assert main.the("h1").words == "Queue nightly ! paused"
@@ -105,6 +128,7 @@ def test_next_row_is_told_with_its_place_and_why_it_waits() -> None:
         "Template": "tiles", "Submitter": "team_b", "Priority": "-7", "Attempt": "2",
     }  # fmt: skip
     assert (row["Waits since"].moments, row["Task"].links) == ([ago(90)], ["/proxy/tasks/77"])
+    assert row["Waits since"].attributes["data-value"] == str(ago(90).timestamp())
     assert "The first 1 due rows without a Job" in shown().section("next").words
     assert "take turns" in shown().section("next").words
     plain = shown(settings=replace(SETTINGS, fair_submitters=False)).section("next").words

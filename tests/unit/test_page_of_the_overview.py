@@ -43,6 +43,13 @@ def nightly(**changes: Any) -> dict[str, Element]:
     return shown(queues=[replace(NIGHTLY, **changes)]).section("queues").rows()[0]
 
 
+def test_parts_of_the_page_have_their_headings() -> None:
+    page = shown()
+    assert [one.words for one in page.the("main").every("h1")] == ["Overview"]
+    assert [one.words for one in page.the("main").every("h2")] == ["2 problems", "Queues", "Nodes"]
+    assert {one.attributes["aria-labelledby"] for one in page.every("section")} <= page.ids()
+
+
 def test_problems_come_first_with_their_next_steps() -> None:
     part = shown().the("main").every("section")[0]
     assert part.the("h2").words == "2 problems"
@@ -120,6 +127,12 @@ def test_page_tells_its_age_and_who_answers() -> None:
 def test_further_queues_are_named() -> None:
     others = shown().section("queues").the("details")
     assert (others.the("summary").words, others.links) == ("1 further queues, with fewer rows", ["/proxy/queues/other"])
+    assert "more" not in others.words
+    assert shown(queues=[NIGHTLY]).section("queues").every("details") == []
+    many = [replace(QUIET, queue=f"q{number}") for number in range(1234)]
+    others = shown(queues=many, busiest=[]).section("queues").the("details")
+    assert "and 1,084 more: all of them as JSON" in others.words
+    assert others.links[-2:] == ["/proxy/queues/q149", "/proxy/api/v1/queues"]
 
 
 def test_strip_of_nodes_tells_how_full_each_is_by_a_colour_and_a_number() -> None:

@@ -33,11 +33,11 @@ class Element:
     def links(self) -> list[str]:
         return [one.attributes["href"] for one in self.every("a")]
 
-    def every(self, name: str, **attributes: str) -> list[Element]:
+    def every(self, name: str, /, **attributes: str) -> list[Element]:
         """All elements of this name in it, with these attributes."""
         return [one for one in self._below() if one.name == name and attributes.items() <= one.attributes.items()]
 
-    def the(self, name: str, **attributes: str) -> Element:
+    def the(self, name: str, /, **attributes: str) -> Element:
         """The one element of this name."""
         (found,) = self.every(name, **attributes)
         return found

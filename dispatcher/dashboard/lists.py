@@ -1,7 +1,7 @@
 """Answers with lists of rows: pages by filters, batches, failures."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from itertools import islice
@@ -53,14 +53,16 @@ class Lists:
         self._cycle = cycle
         self._now = now
         self._lock = asyncio.Lock()
-        self._told: tuple[float, FailuresPage] | None = None
+        self._told: tuple[float, FailuresPage, Mapping[str, Sequence[int]]] | None = None
 
     async def page(self, wanted: Wanted) -> Page:
         """A page of rows. Raises ValueError with what is wrong with the label."""
         labels = labels_of(wanted)
+        group = None if wanted.group is None else await self._of_group(wanted, wanted.group)
         async with self._rows() as rows:
             cycle = self._cycle()
-            found = await rows.find(wanted, labels, await ids_for(rows, wanted, cycle))
+            ids = both(await ids_for(rows, wanted, cycle), group)
+            found = await rows.find(wanted, labels, ids)
             tasks = await rows.tasks(found.ids)
             await learn(rows, cycle, tasks.values())
             return page_of(await rows.page(found.ids), tasks, found, wanted, cycle)
@@ -74,18 +76,29 @@ class Lists:
             groups = Groups(cycle.at)
             if len(counts) == 1 and counts[0].failed:
                 one = counts[0]
-                failed = await rows.failed_of_batch(one.queue, one.submitted_by, one.batch)
-                await gather(groups, grouping.failures_of(failed, cycle.picture))
+                groups = await groups_of_batch(rows, cycle, (one.queue, one.submitted_by, one.batch))
         return BatchesPage(as_of=cycle.at, batches=[batch_status(one) for one in counts], failures=groups.largest()[0])
 
     async def failures(self) -> FailuresPage:
+        return (await self._last_failures())[0]
+
+    async def _of_group(self, wanted: Wanted, key: str) -> Sequence[int]:
+        """The rows of a group of failures: those that the page which names the group has counted."""
+        if wanted.batch is None or wanted.queue is None or wanted.submitted_by is None:
+            return grouping.rows_of(key, (await self._last_failures())[1])
+        async with self._rows() as rows:
+            batch = wanted.queue, wanted.submitted_by, wanted.batch
+            return grouping.rows_of(key, (await groups_of_batch(rows, self._cycle(), batch)).rows())
+
+    async def _last_failures(self) -> tuple[FailuresPage, Mapping[str, Sequence[int]]]:
+        """The page, and the rows of each group."""
         async with self._lock:
             now = self._now()
             if self._told is None or now - self._told[0] >= KEPT_SECONDS:
-                self._told = now, await self._failures()
-            return self._told[1]
+                self._told = now, *await self._failures()
+            return self._told[1:]
 
-    async def _failures(self) -> FailuresPage:
+    async def _failures(self) -> tuple[FailuresPage, Mapping[str, Sequence[int]]]:
         async with self._rows() as rows:
             cycle = self._cycle()
             since, ids, groups = cycle.at - timedelta(days=1), grouping.parked_ids(cycle), Groups(cycle.at)
@@ -93,10 +106,25 @@ class Lists:
         await gather(groups, grouping.failures_of(failed, cycle.picture))
         await gather(groups, grouping.parked_of(parked, cycle.told, cycle.picture))
         found, left_out = groups.largest()
-        return FailuresPage(
+        page = FailuresPage(
             as_of=cycle.at, groups=found, groups_left_out=left_out, failed=len(failed),
             failed_since=grouping.failed_since(failed, since), parked=len(ids), parked_left_out=len(ids) - len(parked),
         )  # fmt: skip
+        return page, groups.rows()
+
+
+def both(ids: Sequence[int] | None, others: Sequence[int] | None) -> Sequence[int] | None:
+    """The ids that are in both; None: every id is."""
+    if ids is None or others is None:
+        return others if ids is None else ids
+    return sorted({*ids} & {*others})
+
+
+async def groups_of_batch(rows: ListedRows, cycle: LastCycle, batch: tuple[str, str, str]) -> Groups:
+    """The failed rows of a batch: of a queue and a submitter."""
+    groups = Groups(cycle.at)
+    await gather(groups, grouping.failures_of(await rows.failed_of_batch(*batch), cycle.picture))
+    return groups
 
 
 async def ids_for(rows: ListedRows, wanted: Wanted, cycle: LastCycle) -> list[int] | None:

@@ -80,7 +80,12 @@ def amount(quantity: str | None, resource: str) -> str:
 
 
 def percent(part: float | None) -> str:
-    return NOTHING if part is None else f"{part:.0%}" if part == 0 or part >= 0.01 else "< 1%"
+    """Rounded, but only nothing is 0%, and only the whole is 100%."""
+    if part is None:
+        return NOTHING
+    if 0 < part < 0.01:
+        return "< 1%"
+    return "> 99%" if 0.99 < part < 1 else f"{part:.0%}"
 
 
 def query(wanted: Struct | Mapping[str, Any], **changed: Any) -> str:

@@ -5,8 +5,10 @@ The names of the fields are public: they are the names in JSON.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from hashlib import blake2b
 from typing import Final
 
+import msgspec
 from msgspec import Struct
 
 from dispatcher.admission.kinds import KnownOffers
@@ -23,6 +25,7 @@ MOST_GROUPS: Final = 100
 MOST_PARKED: Final = 2000
 EXAMPLES: Final = 3
 LONGEST_EXAMPLE: Final = 300
+DIGEST_BYTES: Final = 8
 SILENT: Final = "(no error was reported)"
 
 
@@ -46,6 +49,7 @@ class Failure(Struct, frozen=True):
 class FailureGroup(Struct, frozen=True, kw_only=True):
     """Rows of one template and image with the same message.
 
+    key: names the group in `group` of the list of rows, as long as it has a row.
     status: failed, or parked: they wait until somebody mends the row or its template.
     reason: why they are parked; None: they have failed.
     image: empty: not known.
@@ -56,6 +60,7 @@ class FailureGroup(Struct, frozen=True, kw_only=True):
     tasks: ids of the newest rows.
     """
 
+    key: str
     status: str
     reason: HoldReason | None
     template: str
@@ -90,33 +95,64 @@ class FailuresPage(Struct, frozen=True, kw_only=True):
     parked_left_out: int
 
 
+Identity = tuple[str, str, HoldReason | None, str]
+"""Template, image, reason and folded message of a group."""
+
+
 class Groups:
     """Gathers rows into groups. Rows are added a few at a time, so that nothing else waits for long."""
 
     def __init__(self, now: datetime) -> None:
         self._now = now
-        self._groups: dict[tuple[str, str, HoldReason | None, str], list[Failure]] = {}
+        self._groups: dict[Identity, list[Failure]] = {}
+        self._keys: dict[Identity, str] = {}
 
     def add(self, failures: Iterable[Failure]) -> None:
         for one in failures:
-            key = one.template, one.image, one.reason, fold(one.message)
-            self._groups.setdefault(key, []).append(one)
+            identity = one.template, one.image, one.reason, fold(one.message)
+            if identity not in self._groups:
+                self._groups[identity], self._keys[identity] = [], key_of(identity)
+            self._groups[identity].append(one)
 
     def largest(self) -> tuple[list[FailureGroup], int]:
         """The largest groups, and the number of the others."""
         ordered = sorted(self._groups.items(), key=lambda pair: (-len(pair[1]), pair[0][0], pair[0][1], pair[0][3]))
-        found = [self._group(key[3], rows) for key, rows in ordered[:MOST_GROUPS]]
+        found = [self._group(identity, rows) for identity, rows in ordered[:MOST_GROUPS]]
         return found, max(0, len(ordered) - MOST_GROUPS)
 
-    def _group(self, message: str, rows: Sequence[Failure]) -> FailureGroup:
+    def rows(self) -> dict[str, list[int]]:
+        """The ids of the rows of every group, by its key."""
+        return {self._keys[identity]: [one.task for one in rows] for identity, rows in self._groups.items()}
+
+    def _group(self, identity: Identity, rows: Sequence[Failure]) -> FailureGroup:
         newest = sorted(rows, key=lambda one: (one.at, one.task), reverse=True)
         first = newest[0]
         return FailureGroup(
-            status="parked" if first.reason else "failed", reason=first.reason, template=first.template,
-            image=first.image, message=message, example=first.message[:LONGEST_EXAMPLE], count=len(rows),
+            key=self._keys[identity], status="parked" if first.reason else "failed", reason=first.reason,
+            template=first.template, image=first.image, message=identity[3],
+            example=first.message[:LONGEST_EXAMPLE], count=len(rows),
             first_seen=newest[-1].at, last_seen=first.at, by_hour=by_hour((one.at for one in rows), self._now),
             tasks=[one.task for one in newest[:EXAMPLES]],
         )  # fmt: skip
+
+
+def key_of(identity: Identity) -> str:
+    """The same on every replica, and short enough for an address. Its second half stands for the image."""
+    template, image, reason, message = identity
+    halves = (template, reason, message), (image,)
+    return "".join(blake2b(msgspec.json.encode(half), digest_size=DIGEST_BYTES).hexdigest() for half in halves)
+
+
+def rows_of(key: str, rows: Mapping[str, Sequence[int]]) -> Sequence[int]:
+    """The rows of the group with this key. `rows`: of every group.
+
+    The image of a group is not known until a template has judged such a row, and changes with the template. A key from
+    before finds the groups of every image.
+    """
+    if key in rows:
+        return rows[key]
+    half = key[: 2 * DIGEST_BYTES]
+    return [id_ for other, ids in rows.items() if other.startswith(half) for id_ in ids]
 
 
 def by_hour(times: Iterable[datetime], now: datetime) -> list[int]:

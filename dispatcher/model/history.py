@@ -10,6 +10,7 @@ from dispatcher.model.tasks import Status
 from dispatcher.model.verdicts import HoldReason
 
 PositiveId = Annotated[int, Meta(ge=1, le=2**63 - 1)]
+GroupKey = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
 PageSize = Annotated[int, Meta(ge=1, le=500)]
 MOST_MATCHING: Final = 10_000
 """Rows that match are counted up to so many."""
@@ -80,6 +81,8 @@ class Wanted(Struct, frozen=True, forbid_unknown_fields=True):
 
     reason: why the row waits.
     label: NAME=VALUE, as in `tasks.labels`.
+    group: key of a group of failures: of those of the batch if its queue and its submitter are given, else of those of
+        the page of failures.
     after: the last row of the page before. The next one has the ids below it.
     limit: most rows of a page.
     """
@@ -92,6 +95,7 @@ class Wanted(Struct, frozen=True, forbid_unknown_fields=True):
     label: str | None = None
     template: str | None = None
     id: PositiveId | None = None
+    group: GroupKey | None = None
     after: PositiveId | None = None
     limit: PageSize = 100
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any
 
@@ -52,14 +52,15 @@ class Server:
 
 @asynccontextmanager
 async def serving(
-    rows: Any, answer_seconds: float = ANSWER_SECONDS, cycles: Precedence | None = None
-) -> AsyncIterator[Server]:
-    """The server. `rows`: opens what stands for the database."""
+    rows: Any, answer_seconds: float = ANSWER_SECONDS, cycles: Precedence | None = None, address: str = "127.0.0.1",
+    hosts: Sequence[str] = (),
+) -> AsyncIterator[Server]:  # fmt: skip
+    """The server. `rows`: opens what stands for the database. `hosts`: names by which it is called."""
     (port,) = free_ports(1)
     asking = Asking(rows, lambda: None, "jobs", Estimates(rows))
     sources = Sources(asking, Overview(NAMED, rows, dict, lambda: True), *[None] * 4)  # type: ignore[arg-type]  # no page asks for them
     dashboard = Dashboard(Answers(sources), Pages(NAMED, ""), cycles or Precedence(), answer_seconds=answer_seconds)
-    running = await serve(dashboard, f"127.0.0.1:{port}", ())
+    running = await serve(dashboard, f"{address}:{port}", hosts)
     try:
         yield Server(port, running)
     finally:
@@ -126,6 +127,18 @@ async def test_name_of_another_host_gets_no_page(server: Server, host: str) -> N
     for path in ("/", "/api/v1/status", "/static/page.js"):
         status, _, text = await server.ask(path, Host=host)
         assert (status, "dispatcher" in text) == (403, False)
+
+
+@pytest.mark.fault(62)
+@pytest.mark.parametrize("address", ["0.0.0.0", "127.0.0.1"])
+async def test_dashboard_answers_to_its_own_names_and_to_those_of_its_setting_wherever_it_listens(address: str) -> None:
+    """A server on every interface is reached under names that the network gives it. Nobody checks those but us."""
+    async with serving(no_rows, address=address, hosts=("tasks.example", "tasks.internal")) as server:
+        for host, status in (
+            ("evil.example", 403), ("tasks.example.evil.example", 403), ("10.1.2.3", 403), ("", 403),
+            ("tasks.example", 200), ("TASKS.internal:8443", 200), ("127.0.0.1", 200), ("localhost", 200),
+        ):  # fmt: skip
+            assert (host, (await server.ask("/static/page.css", Host=host))[0]) == (host, status)
 
 
 @pytest.mark.fault(62)

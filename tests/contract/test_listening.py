@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from collections.abc import Sequence
 
 import pytest
 from aiohttp import web
@@ -124,9 +125,25 @@ async def test_server_on_every_interface_answers_to_any_name(host: str) -> None:
     assert (await asked("0.0.0.0:0", f"Host: {host}\r\n"))[0] == 200
 
 
-async def asked(address: str, head: str, version: str = "1.1", path: str = "/") -> tuple[int, str]:
+@pytest.mark.parametrize(
+    ("names", "host", "status"),
+    [
+        ((), "evil.example", 403), ((), "10.1.2.3:{port}", 403), ((), "localhost:{port}", 200),
+        (("tasks.example",), "evil.example", 403), (("tasks.example",), "tasks.example:{port}", 200),
+        (("tasks.example",), "Tasks.Example", 200), (("tasks.example",), "127.0.0.1", 200),
+    ],
+)  # fmt: skip
+async def test_server_on_every_interface_answers_to_the_names_that_it_was_given(
+    names: tuple[str, ...], host: str, status: int
+) -> None:
+    assert (await asked("0.0.0.0:0", f"Host: {host}\r\n", names=names))[0] == status
+
+
+async def asked(
+    address: str, head: str, version: str = "1.1", path: str = "/", names: Sequence[str] | None = None
+) -> tuple[int, str]:
     """Status and body of the answer of a server that listens there, to a GET with that head."""
-    server = await served(address)
+    server = await served(address, names)
     host, port = server.addresses[0][:2]
     reader, writer = await asyncio.open_connection(host, port)
     writer.write(f"GET {path} HTTP/{version}\r\n{head.format(port=port)}Connection: close\r\n\r\n".encode())
@@ -140,11 +157,11 @@ async def here(_: web.Request) -> web.Response:
     return web.Response(text="here")
 
 
-async def served(address: str) -> web.AppRunner:
+async def served(address: str, names: Sequence[str] | None = None) -> web.AppRunner:
     app = web.Application()
     app.router.add_get("/", here)
     runner = web.AppRunner(app, shutdown_timeout=1)
-    await listen(runner, "DISPATCHER_LISTEN_ADDRESS", address)
+    await listen(runner, "DISPATCHER_LISTEN_ADDRESS", address, names=names)
     return runner
 
 

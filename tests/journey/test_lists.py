@@ -141,7 +141,10 @@ async def test_each_number_of_a_reason_leads_to_its_rows(place: Place, dispatche
         ("label=%3Dx", "write NAME=VALUE"),
         ("batch=%00", "'batch' has a character that no row can have"),
         ("id=0", "$.id"),
-        ("status=odd", "the filters are queue, status, reason, submitted_by, batch, label, template, id, after, limit"),
+        (
+            "status=odd",
+            "the filters are queue, status, reason, submitted_by, batch, label, template, id, group, after, limit",
+        ),
     ],
 )
 async def test_filter_that_cannot_be_read_is_refused_in_words(
@@ -196,10 +199,66 @@ async def test_failures_are_grouped_with_parked_rows(place: Place, dispatcher: D
     for words in ("3 rows failed", "2 rows are parked", "ValueError: no file <number>", "parked UnknownTemplate"):
         assert words in text
     _, raw = await page(dispatcher, "failures")
-    for link in re.findall(r'href="/(tasks\?[^"]+)"', raw):
-        listed, _ = await both(dispatcher, html.unescape(link))
-        assert listed["matching"] in {2, 3}
+    links = [html.unescape(link) for link in re.findall(r'href="/(tasks\?[^"]+)"', raw)]
+    found_by_link = [[row["task"] for row in (await both(dispatcher, link))[0]["tasks"]] for link in links]
+    assert found_by_link == [rows[2::-1], rows[:2:-1]]
     await wait_for(are_told, "the status counts the parked rows", 40, check=dispatcher.check)
+
+
+async def linked(dispatcher: Dispatcher, path: str) -> dict[str, list[int]]:
+    """The rows to which each group of failures on a page leads, by its message. The link is followed page by page."""
+    found, _ = await both(dispatcher, path)
+    _, raw = await page(dispatcher, path)
+    links = [html.unescape(one) for one in re.findall(r'href="/(tasks\?[^"]*group=[^"]+)"', raw)]
+    assert max(map(len, links)) < 2000
+    by_message = dict[str, list[int]]()
+    for group, link in zip(found.get("groups", found.get("failures")), links, strict=True):
+        ids, address = list[int](), f"{link}&limit=2"
+        while address:
+            listed, _ = await both(dispatcher, address)
+            ids += [row["task"] for row in listed["tasks"]]
+            address = f"{link}&limit=2&after={listed['next_after']}" if listed["next_after"] else ""
+        by_message[group["message"]] = ids
+        assert len(ids) == group["count"]
+    return by_message
+
+
+async def test_group_of_failures_leads_to_its_rows_alone(place: Place, dispatcher: Dispatcher) -> None:
+    """One template has three groups: by message, and by image."""
+    groups = {"no file <number>": 5, "no disk <number>": 3, "no file of another image": 1}
+    rows = dict[str, list[int]]()
+    for message, count in groups.items():
+        spec = {"image": "other:2"} if "image" in message else {}
+        marks = {"template": "nowhere", "batch": "april", "spec": spec}
+        rows[message] = [await place.database.insert_task("team_a", **marks) for _ in range(count)][::-1]
+        for number, id_ in enumerate(rows[message]):
+            await fail(place, id_, message.replace("<number>", str(number)))
+    other = await place.database.insert_task("team_a", template="nowhere", batch="may")
+    await fail(place, other, "no file 77")
+    await looks_again(dispatcher, 2)  # no row is told as parked any more
+    everywhere = {**rows, "no file <number>": [other, *rows["no file <number>"]]}
+    assert await linked(dispatcher, "failures") == everywhere
+    assert await linked(dispatcher, "batches?batch=april") == rows
+    listed, text = await both(dispatcher, f"tasks?group={'0' * 32}")
+    assert (listed["tasks"], "No row matches" in text) == ([], True)
+    assert (await dispatcher.api("tasks?group=odd"))[0] == 400
+
+
+async def test_group_and_other_filters_hold_together(place: Place, dispatcher: Dispatcher) -> None:
+    parked, failed = await insert(place, 2, template="nowhere"), await insert(place, 2, template="nowhere")
+    for id_ in failed:
+        await fail(place, id_, "no file")
+    await looks_again(dispatcher, 2)
+    found, _ = await both(dispatcher, "failures")
+    keys = {group["status"]: group["key"] for group in found["groups"]}
+    for question, ids in (
+        (f"group={keys['parked']}&reason=UnknownTemplate", parked[::-1]),
+        (f"group={keys['failed']}&reason=UnknownTemplate", []),
+        (f"group={keys['failed']}&status=failed", failed[::-1]),
+        (f"group={keys['failed']}&template=nowhere2", []),
+    ):
+        listed, _ = await both(dispatcher, f"tasks?{question}")
+        assert (question, [row["task"] for row in listed["tasks"]]) == (question, ids)
 
 
 def named(text: str) -> str:

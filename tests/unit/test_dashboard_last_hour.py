@@ -1,6 +1,10 @@
 """The last hour of each queue, minute by minute, in bounded memory."""
 
+import sys
+import tracemalloc
 from datetime import datetime, timedelta
+
+import pytest
 
 from dispatcher.dashboard.last_hour import ENOUGH_MINUTES, MINUTES, MOST_QUEUES, LastHour, QueueHour
 from dispatcher.model.tasks import QueueCount
@@ -79,3 +83,23 @@ def test_queue_that_is_gone_is_forgotten_and_very_many_queues_are_not_all_kept()
     hour.note(at(1), [a_count(name) for name in names])
     assert sum(hour.hour(name) is not None for name in names) == MOST_QUEUES
     assert hour.hour("gone") is None
+
+
+@pytest.mark.parametrize("queues", [MOST_QUEUES, 5 * MOST_QUEUES])
+def test_last_hour_of_very_many_queues_takes_at_most_one_mebibyte(queues: int) -> None:
+    """Names of queues have 63 bytes at most. The count's own objects are made before, and are not the hour's."""
+    rounds = [
+        [a_count(f"{number:063}", starts=number + minute, waits_since=at(-1)) for number in range(queues)]
+        for minute in range(2)
+    ]
+    tracemalloc.start()
+    try:
+        hour = LastHour()
+        for minute in range(2 * MINUTES):
+            hour.note(at(minute), rounds[minute % 2])
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    names = sum(sys.getsizeof(one.queue) for one in rounds[0][:MOST_QUEUES])
+    assert hour.hour(f"{MOST_QUEUES - 1:063}") is not None
+    assert kept + names <= 2**20

@@ -55,8 +55,10 @@ def test_whole_number_is_exact(value: float | None, told: str) -> None:
     assert number(value) == told
 
 
-@pytest.mark.parametrize(("part", "told"), [(None, "—"), (0, "0%"), (0.001, "< 1%"), (0.5, "50%"), (1, "100%")])
-def test_small_part_is_not_nothing(part: float | None, told: str) -> None:
+@pytest.mark.parametrize(("part", "told"), [
+    (None, "—"), (0, "0%"), (0.001, "< 1%"), (0.01, "1%"), (0.5, "50%"), (0.99, "99%"), (0.9999, "> 99%"), (1, "100%"),
+])  # fmt: skip
+def test_small_part_is_not_nothing_and_a_large_one_is_not_the_whole(part: float | None, told: str) -> None:
     assert percent(part) == told
 
 

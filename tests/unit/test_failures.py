@@ -16,6 +16,7 @@ from dispatcher.explain.failures import (
     failures_of,
     parked_ids,
     parked_of,
+    rows_of,
 )
 from dispatcher.model.history import MOST_FAILED, FailedTask, Source
 from dispatcher.model.launches import Offer
@@ -61,6 +62,26 @@ def test_template_image_and_reason_keep_rows_apart() -> None:
     (found,) = [group for group in apart if group.status == "parked"]
     assert (found.reason, found.message) == ("Poison", "the API server refuses its Job: x")
     assert found.last_seen == NOW
+
+
+def test_key_of_a_group_finds_its_rows_alone_and_is_the_same_on_every_replica() -> None:
+    parked = Failure(5, "default", "app:1", HoldReason.POISON, "no file 5", NOW)
+    failed = [a_failure(1), a_failure(2, message="no disk"), a_failure(3, template="other"), a_failure(4, image="b:1")]
+    groups, again = Groups(NOW), Groups(NOW)
+    groups.add([*failed, a_failure(6, message="no file 6"), parked])
+    again.add([parked, *failed[::-1]])
+    told = {tuple(sorted(rows_of(one.key, groups.rows()))) for one in groups.largest()[0]}
+    assert told == {(1, 6), (2,), (3,), (4,), (5,)}
+    assert groups.rows().keys() == again.rows().keys()
+
+
+def test_key_from_before_the_image_was_known_finds_the_rows_of_every_image() -> None:
+    before, now = Groups(NOW), Groups(NOW)
+    before.add([a_failure(1, image=""), a_failure(2, image=""), a_failure(3, message="no disk", image="")])
+    now.add([a_failure(1, image="a:1"), a_failure(2, image="b:1"), a_failure(3, message="no disk", image="a:1")])
+    found = [rows_of(key, now.rows()) for key in before.rows()]
+    assert found == [[1, 2], [3]]
+    assert rows_of("0" * 32, now.rows()) == []
 
 
 def test_the_largest_groups_are_told_and_the_others_counted() -> None:

@@ -58,7 +58,7 @@ def tasks(sign: str, number: int = 500) -> Page:
 
 def groups(sign: str) -> list[FailureGroup]:
     group = FailureGroup(
-        status="parked", reason=HoldReason.EXITED_WITHOUT_REPORT, template=sign * 63, image=sign * 8192,
+        key="f" * 16, status="parked", reason=HoldReason.EXITED_WITHOUT_REPORT, template=sign * 63, image=sign * 8192,
         message=sign * 200, example=f"{sign * 299}!", count=3000, first_seen=NOW, last_seen=NOW, by_hour=[125] * 24,
         tasks=[ID] * 3,
     )  # fmt: skip

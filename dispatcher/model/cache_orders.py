@@ -16,7 +16,7 @@ DIGEST: Final = re.compile(r"[0-9a-f]{40}")
 
 def order_entry(digest: str, node: str | None, now: datetime) -> tuple[str, str]:
     """Name and value of an order. `node`: None: every node."""
-    return digest if node is None else f"{digest}.{node}", now.astimezone(UTC).isoformat(timespec="seconds")
+    return digest if node is None else f"{digest}.{node}", now.astimezone(UTC).isoformat(timespec="milliseconds")
 
 
 def orders_for(node: str, entries: Mapping[str, str], now: datetime) -> dict[str, float]:

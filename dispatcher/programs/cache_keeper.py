@@ -14,6 +14,7 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 import click
+import msgspec
 import structlog
 
 from dispatcher.keeper.folder import CacheFolder, Root
@@ -222,7 +223,7 @@ async def preview(folder: Root, path: str, node: KeptNode, marks: Marks) -> None
     pods = await node.live_pods()
     seen = await survey.look(pods, survey.read_record(), Users(), node.now())
     in_use = users_of(pods, path, seen.entries.keys()).names
-    disk = folder.disk()
+    disk, marks = folder.disk(), msgspec.structs.replace(marks, ordered=await node.ordered())
     for one in plan_removals(directories_of(seen.entries), in_use, disk, marks, node.now()):
         gone = one.directory
         click.echo(f"{PurePosixPath(path, gone.name)}  {gone.size} bytes, {gone.files} inodes: {one.cause}")

@@ -1,0 +1,132 @@
+"""The cache keeper of a node beside a dispatcher: what it tells decides where a key's next run goes."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from dispatcher.placement.cache import cache_digest
+from tests.controlplane.api import KubeFault
+from tests.controlplane.waiting import wait_for
+from tests.dispatching import Dispatcher, Place
+from tests.journey.test_warm import pools
+
+DIGEST = cache_digest("dispatcher", "default", "maps")
+
+
+RIGHTS = {
+    "cache-keeper": [("pods", ["list", "watch"]), ("configmaps", ["get", "create", "update"])],
+    "cache-operator": [("configmaps", ["get", "create", "patch"]), ("pods", ["list"])],
+    "dispatcher": [("configmaps", ["list", "watch"])],  # the chart gives it where CACHE_ROOT is set
+}
+RBAC = "rbac.authorization.k8s.io"
+
+
+async def account(place: Place, name: str) -> Path:
+    """A kubeconfig of an account with these rights, and no others but those that it has already."""
+    admin, space = place.control_plane.admin, place.namespace
+    if name != "dispatcher":
+        await admin("POST", f"/api/v1/namespaces/{space}/serviceaccounts", {"metadata": {"name": name}})
+    rules = [{"apiGroups": [""], "resources": [what], "verbs": verbs} for what, verbs in RIGHTS[name]]
+    path, meta = f"/apis/{RBAC}/v1/namespaces/{space}", {"metadata": {"name": f"{name}-caches"}}
+    await admin("POST", f"{path}/roles", {**meta, "rules": rules})
+    role = {"apiGroup": RBAC, "kind": "Role", "name": f"{name}-caches"}
+    subject = {"kind": "ServiceAccount", "name": name, "namespace": space}
+    await admin("POST", f"{path}/rolebindings", {**meta, "roleRef": role, "subjects": [subject]})
+    token = await place.control_plane.service_account_token(space, name)
+    return place.control_plane.kubeconfig(place.folder / f"{name}.kubeconfig", token=token, namespace=space)
+
+
+class Keeper(Dispatcher):
+    """`dispatcher cache-keeper` as it would run on a node, with a root of its own."""
+
+    def __init__(self, place: Place, node: str, root: Path, kubeconfig: Path | None = None) -> None:
+        super().__init__(place, CACHE_ROOT=root, KUBECONFIG=kubeconfig)
+        (root / "dispatcher").mkdir(parents=True, exist_ok=True)  # as kubelet does for the DaemonSet
+        self.arguments = ("cache-keeper",)
+        self._environment["NODE_NAME"] = self.node = node
+        self._place = place
+
+    async def told(self) -> dict[str, Any] | None:
+        """What its ConfigMap says."""
+        path = f"/api/v1/namespaces/{self._place.namespace}/configmaps/dispatcher-cache-{self.node}"
+        try:
+            found = await self._place.control_plane.admin("GET", path)
+        except KubeFault:
+            return None
+        return json.loads(found["data"]["cache.json"])  # type: ignore[no-any-return]  # JSON is Any
+
+    async def tells(self, *digests: str) -> None:
+        async def is_told() -> bool:
+            said = await self.told()
+            return said is not None and set(said["directories"]) == set(digests) and said["whole"]
+
+        await wait_for(is_told, f"the keeper of {self.node} tells {digests}", 30, check=self.check)
+
+    async def command(self, kubeconfig: Path, *arguments: str) -> str:
+        environment = {**self._environment, "DISPATCHER_KUBECONFIG": str(kubeconfig)}
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "dispatcher", *arguments, env=environment,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+        )  # fmt: skip
+        said = (await child.communicate())[0].decode()
+        assert child.returncode == 0, said
+        return said
+
+
+async def test_next_run_goes_where_a_keeper_has_the_directory_and_not_where_it_is_gone(
+    place: Place, tmp_path: Path
+) -> None:
+    full, empty = tmp_path / "full", tmp_path / "empty"
+    await account(place, "dispatcher")
+    theirs = await account(place, "cache-keeper")
+    async with pools(place, 2, CACHE_ROOT="/var/cache/tasks") as (pool, nodes):
+        first = (await pool.runs(cache_key="maps"))["node_name"]
+        (other,) = [node for node in nodes if node != first]
+        kept, lost = Keeper(place, other, full, theirs), Keeper(place, first, empty, theirs)
+        (full / "dispatcher" / DIGEST).mkdir()
+        async with kept, lost:
+            await kept.tells(DIGEST)
+            await lost.tells()
+
+            async def follows() -> bool:
+                row = await pool.runs(cache_key="maps")
+                notes = (await pool.pod_of(row))["metadata"]["annotations"]
+                told = json.loads(notes.get("dispatcher.internal/history-nodes", "[]"))
+                return (row["node_name"], told) == (other, [other])
+
+            await wait_for(follows, "a run goes to the node that has the directory", 30)
+
+
+async def test_ordered_directory_goes_from_the_node_and_dry_run_tells_it_before(place: Place, tmp_path: Path) -> None:
+    keeper = Keeper(place, "node-7", tmp_path, await account(place, "cache-keeper"))
+    operator = await account(place, "cache-operator")
+    cache = tmp_path / "dispatcher" / DIGEST
+    cache.mkdir()
+    (cache / "data").write_bytes(b"x" * 65536)
+    async with keeper:
+        await keeper.tells(DIGEST)
+        assert await keeper.metric("dispatcher_cache_bytes", state="idle") >= 65536
+        assert await keeper.metric("dispatcher_cache_directories", state="idle") == 1
+        assert 0 < await keeper.metric("dispatcher_cache_disk_used_ratio") < 1
+        await keeper.ready()
+    said = await keeper.command(operator, "cache", "drop", "--queue", "default", "--key", "maps", "--node", "another")
+    assert f"{DIGEST} goes on node another" in said
+    assert "1 cache directories, 0 in use" in await keeper.command(operator, "cache-keeper", "--dry-run")
+    assert "on every node" in await keeper.command(operator, "cache", "drop", "--queue", "default", "--key", "maps")
+    assert f"{cache}  " in (told := await keeper.command(operator, "cache-keeper", "--dry-run"))
+    assert ": order" in told
+    assert cache.exists()
+    async with keeper:
+        await keeper.tells()
+        assert not cache.exists()
+
+
+async def test_keeper_without_caches_or_a_node_says_what_is_missing(place: Place, tmp_path: Path) -> None:
+    keeper = Keeper(place, "", tmp_path)
+    keeper._environment |= {"DISPATCHER_CACHE_ROOT": ""}
+    await keeper.start()
+    assert await keeper.process.wait() == 2
+    assert "DISPATCHER_CACHE_ROOT is not set" in keeper.log
+    assert "NODE_NAME is not set" in keeper.log

@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.async_api import Browser, Page
+from playwright.async_api import Browser, Page, expect
 
 from dispatcher.dashboard.addresses import ADDRESSES
 from tests.browser.looks import DARK, LIGHT, LOOKS, Look
@@ -26,6 +26,12 @@ sign => {
     }
     return found;
 }
+"""
+BRIGHTNESS = """
+() => ['backgroundColor', 'color'].map(name => {
+    const parts = getComputedStyle(document.documentElement)[name].match(/[0-9.]+/g).slice(0, 3).map(Number);
+    return parts.reduce((sum, one) => sum + one) / 3;
+})
 """
 each_page = pytest.mark.parametrize("name", PAGES)
 each_look = pytest.mark.parametrize("look", LOOKS, ids=lambda look: look.name)
@@ -67,6 +73,24 @@ async def test_page_has_no_barriers(browser: Browser, world: World, axe: str, na
 async def test_nothing_of_a_page_moves_while_it_is_loaded(browser: Browser, world: World, name: str) -> None:
     async with opened(browser, world, name) as (page, _):
         assert await shifts(page) == []
+
+
+@each_page
+async def test_nothing_of_a_page_moves_when_it_is_refreshed(browser: Browser, world: World, name: str) -> None:
+    async with opened(browser, world, name) as (page, _):
+        await expect(page.locator("main[data-told]")).to_be_attached()
+        assert await shifts(page) == []
+
+
+@each_page
+async def test_dark_screen_has_a_dark_page(browser: Browser, world: World, name: str) -> None:
+    found = dict[str, tuple[float, float]]()
+    for look in (LIGHT, DARK):
+        async with opened(browser, world, name, look) as (page, _):
+            found[look.name] = await page.evaluate(BRIGHTNESS)
+    (light, ink), (dark, chalk) = found["light"], found["dark"]
+    assert min(light, chalk) > 200
+    assert max(dark, ink) < 55
 
 
 @each_look

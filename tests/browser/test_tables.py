@@ -86,9 +86,9 @@ async def sorted_as_numbers(page: Page) -> list[str]:
         for head, (up, rising), (down, falling) in columns:
             assert (up, down) == ("ascending", "descending"), head
             assert falling == rising[::-1], head
-            numbers = [number_of(text) for text in rising]
-            if None not in numbers and len(set(numbers)) > 1:
-                assert all(one <= other for one, other in pairwise(numbers)), (head, rising)  # type: ignore[operator]
+            numbers = [number for text in rising if (number := number_of(text)) is not None]
+            if len(numbers) == len(rising) and len(set(numbers)) > 1:
+                assert all(one <= other for one, other in pairwise(numbers)), (head, rising)
                 found.append(head)
         assert columns
     return found

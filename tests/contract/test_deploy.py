@@ -151,7 +151,7 @@ def test_policy_has_the_lists_and_accounts_of_the_values() -> None:
     assert (told["jobsNamespace"], told["installation"]) == ("'second-jobs'", "'two'")
     assert {name: json.loads(told[name]) for name in lists} == lists
     assert json.loads(told["secrets"]) == ["s", "task-database"]
-    assert json.loads(told["folders"]) == ["/mnt/", "/data/", "/var/cache/"]
+    assert json.loads(told["folders"]) == ["/mnt/", "/data/", "/var/cache/two/"]
     (binding,) = [one for one in objects if one["kind"] == "ValidatingAdmissionPolicyBinding"]
     assert binding["spec"]["policyName"] == "two.second"
 

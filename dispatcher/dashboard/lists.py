@@ -27,6 +27,8 @@ AT_ONCE: Final = 100
 class ListedRows(Kinds, Protocol):
     """The rows in one snapshot of the database."""
 
+    now: datetime
+
     async def find(self, wanted: Wanted, labels: str | None, among: Sequence[int] | None) -> Found: ...
     async def newest_waiting(self, queues: Sequence[str] | None, wanted: Wanted, *, are_due: bool) -> Sequence[int]: ...
     async def page(self, ids: Sequence[int]) -> Sequence[ListedTask]: ...
@@ -77,7 +79,8 @@ class Lists:
             if len(counts) == 1 and counts[0].failed:
                 one = counts[0]
                 groups = await groups_of_batch(rows, cycle, (one.queue, one.submitted_by, one.batch))
-        return BatchesPage(as_of=cycle.at, batches=[batch_status(one) for one in counts], failures=groups.largest()[0])
+            at = rows.now  # the rows are counted now, not when the cycle read them
+        return BatchesPage(as_of=at, batches=[batch_status(one) for one in counts], failures=groups.largest()[0])
 
     async def failures(self) -> FailuresPage:
         return (await self._last_failures())[0]

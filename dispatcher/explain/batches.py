@@ -35,7 +35,7 @@ class BatchStatus(Struct, frozen=True, kw_only=True):
 class BatchesPage(Struct, frozen=True, kw_only=True):
     """The batches that match.
 
-    as_of: time of the last cycle.
+    as_of: when the rows were counted, by the database's clock; without a batch, time of the last cycle.
     batches: by queue and submitter, at most 20; empty: no batch was asked for, or there is none.
     failures: groups of failed rows, of at most 1,000 rows; only if one batch matches.
     """

@@ -72,6 +72,13 @@ async def fail(place: Place, id_: int, error: str) -> None:
     await admin.execute(FAIL, id_, error)
 
 
+async def now(place: Place) -> datetime:
+    """The time of the database's clock."""
+    admin = await place.database.session("admin")
+    found: datetime = await admin.fetchval("SELECT clock_timestamp()")
+    return found
+
+
 async def both(dispatcher: Dispatcher, path: str) -> tuple[Any, str]:
     """The answer as JSON, and what its page shows."""
     status, found = await dispatcher.api(path)
@@ -159,7 +166,11 @@ async def test_batch_is_shown_as_its_view_counts_it(place: Place, dispatcher: Di
     rows = [await place.database.insert_task("team_a", template="nowhere", batch="april") for _ in range(4)]
     for number, id_ in enumerate(rows[:2]):
         await fail(place, id_, f"no file {number}")
+    began = await now(place)
     found, text = await both(dispatcher, "batches?batch=april")
+    assert began <= datetime.fromisoformat(found["as_of"]) <= await now(place), (
+        "rows are counted when they are asked for"
+    )
     (one,), admin = found["batches"], await place.database.session("admin")
     view = await admin.fetchrow("SELECT * FROM dispatch.batch_status WHERE batch = 'april'")
     assert view is not None

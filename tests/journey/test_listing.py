@@ -59,7 +59,7 @@ async def test_question_that_cannot_be_read_names_its_fault_and_the_filters(
         assert status == 400
         assert words in fault["error"]
         assert (
-            "the filters are queue, status, reason, submitted_by, batch, label, template, id, after, limit"
+            "the filters are queue, status, reason, submitted_by, batch, label, template, id, group, after, limit"
             in fault["error"]
         )
 

@@ -1,7 +1,7 @@
 """Works on the disk in small parts, so that tasks have most of it."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final, TypeVar
 
@@ -12,6 +12,16 @@ STEPS_A_SECOND: Final = 20_000
 STEPS_AT_ONCE: Final = 500
 BUSY_PART: Final = 0.5
 """Part of the time that may be work. On a slow disk, this bounds the load, and not the number of steps."""
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """The work in a thread. Whoever is cancelled waits for its end: a folder must not be closed while it is used."""
+    under_way = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(under_way)
+    except asyncio.CancelledError:
+        await asyncio.wait([under_way])
+        raise
 
 
 class Pace:
@@ -26,7 +36,7 @@ class Pace:
         last = none
         while True:
             began = self._clock()
-            taken = await asyncio.to_thread(lambda: list(islice(steps, STEPS_AT_ONCE)))
+            taken = await in_thread(lambda: list(islice(steps, STEPS_AT_ONCE)))
             last = taken[-1] if taken else last
             if len(taken) < STEPS_AT_ONCE:
                 return last

@@ -1,6 +1,5 @@
 """What is in the folder of caches: how large each directory is, and who uses it."""
 
-import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -8,7 +7,7 @@ import msgspec
 import structlog
 
 from dispatcher.keeper.folder import Root
-from dispatcher.keeper.pace import Pace
+from dispatcher.keeper.pace import Pace, in_thread
 from dispatcher.keeper.record import Entry, Users, noted, read_record
 from dispatcher.keeper.removal import Measured, Refused
 from dispatcher.keeper.users import MountingPod, users_of
@@ -29,7 +28,7 @@ class Survey:
 
     async def look(self, pods: Iterable[MountingPod], known: dict[str, Entry], before: Users, now: float) -> "Seen":
         """Measures what may have changed since the last look. `known`, `before`: the entries and users of that look."""
-        present = await asyncio.to_thread(self.folder.names)
+        present = await in_thread(self.folder.names)
         users = users_of(pods, self.path, present.keys())
         entries = noted(known, present, users, before, now)
         for name, entry in entries.items():

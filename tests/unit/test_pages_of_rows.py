@@ -54,7 +54,7 @@ def tasks(query: Mapping[str, str] = {}, **changes: Any) -> Element:
         ({"matching": 10_000, "more_match": True}, {}, "10,000+ rows match, the newest first."),
         ({"matching": 5}, {"after": "9"}, "From here on 5 rows match, the newest first."),
         ({"looked_to": 5}, {}, "Rows older than 5 were not looked at."),
-        ({}, {"reason": "Poison"}, "A reason is known of the rows that the last cycle judged."),
+        ({}, {"reason": "Poison"}, "Rows behind those that the last cycle judged have the reason of their queue."),
     ],
 )
 def test_number_of_rows_that_match_is_told(changes: dict[str, Any], query: dict[str, str], told: str) -> None:
@@ -179,3 +179,10 @@ def test_batch_tells_how_many_of_its_failures_are_in_groups() -> None:
     assert "Of its failed rows, the newest 5 were read." in batches(failures=[replace(GROUP, count=5)]).words
     assert "were read" not in batches(failures=[replace(GROUP, count=750)]).words
     assert "No row of it has failed." in batches(replace(BATCH, by_status={"waiting": 1})).words
+
+
+def test_list_of_a_group_says_so_and_its_form_keeps_the_group() -> None:
+    main = tasks({"group": "ab12"}).the("main")
+    assert "These are rows of one group of failures" in main.words
+    assert [one.attributes["value"] for one in main.every("input") if one.attributes["name"] == "group"] == ["ab12"]
+    assert "group" not in [one.attributes["name"] for one in tasks().the("main").every("input")]

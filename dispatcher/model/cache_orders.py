@@ -25,14 +25,14 @@ def orders_for(node: str, entries: Mapping[str, str], now: datetime) -> dict[str
     for name, value in entries.items():
         digest, _, of = name.partition(".")
         at = time_of(value)
-        if DIGEST.fullmatch(digest) and of in {"", node} and at is not None and at <= now < at + LASTS:
+        if DIGEST.fullmatch(digest) and of in {"", node} and at is not None and now - LASTS < at <= now:
             found[digest] = max(at.timestamp(), found.get(digest, 0))
     return found
 
 
 def over(entries: Mapping[str, str], now: datetime) -> list[str]:
     """Names of the orders that keepers have forgotten, or never understood."""
-    return [name for name, value in entries.items() if (at := time_of(value)) is None or now >= at + LASTS]
+    return [name for name, value in entries.items() if (at := time_of(value)) is None or at <= now - LASTS]
 
 
 def time_of(value: str) -> datetime | None:

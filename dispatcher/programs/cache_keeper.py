@@ -2,8 +2,8 @@
 
     Pods of this node, orders ─▶ keeper.keeping ─▶ directories ─▶ metrics, ConfigMap {INSTALLATION}-cache-NODE
 
-It needs no database. Its account may list Pods, and write ConfigMaps of our namespace and Events. Rounds alone touch
-the disk. What they found is told by another round, so that an API server that is away stops no removal that has begun.
+The keeper needs no database. Its account may list Pods, and write ConfigMaps of our namespace and Events. One kind of
+round works on the disk. Another kind writes the ConfigMap, so a refused write stops no removal.
 """
 
 import asyncio
@@ -70,10 +70,17 @@ async def run(settings: Settings, *, dry_run: bool = False) -> None:
             await preview(Root(path), path, node, marks_of(settings.keeper))
         else:
             with contextlib.closing(CacheFolder(path)) as folder:
+                tell_foreign(folder, path)
                 keeping = Keeping(folder, path, node, marks_of(settings.keeper), Pace())
                 await serve(keeping, node, settings, stop_on_signals())
     finally:
         await client.close()
+
+
+def tell_foreign(folder: Root, path: str) -> None:
+    """Names what is in the folder and is no cache directory. The keeper leaves it alone."""
+    if names := folder.foreign():
+        log.warning("not cache directories, left alone", folder=path, number=len(names), first=names[:5])
 
 
 def place_of(settings: Settings) -> tuple[str, str]:

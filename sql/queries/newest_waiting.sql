@@ -1,4 +1,4 @@
--- Ids of the newest waiting rows, and their number; columns in the order of model.history.Found. Rows without a time are read from the end of each priority of a queue: the index has no other order of ids. The comparison of pairs and `id + 0` keep the plan from reading the primary key from its end. $1 bigint before which id, $2 text[] queues; NULL: every queue. $3 int most that are counted, $4 int most ids, $5 bool whether the rows are due; NULL: both.
+-- Ids of the newest waiting rows, and their number; columns in the order of model.history.Found. The query reads rows without a run_at from the end of each priority of a queue, because their index has no other order of ids. The comparison of pairs and `id + 0` keep the plan from reading the primary key from its end. $1 bigint before which id, $2 text[] queues; NULL: every queue. $3 int most that are counted, $4 int most ids, $5 bool whether the rows are due; NULL: both.
 WITH RECURSIVE line AS (
     SELECT name AS queue, (SELECT priority FROM dispatch.tasks WHERE status = 'waiting' AND run_at IS NULL AND queue = name
                            ORDER BY priority LIMIT 1) AS priority

@@ -1,5 +1,7 @@
 """A root of caches on a real file system, with a tree of witnesses beside it that nobody may touch."""
 
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -53,3 +55,11 @@ def measured(root: Path, name: str = A) -> Measured:
     with closing(Root(str(root))) as opened:
         *_, last = opened.measuring(name)
         return last
+
+
+def in_namespace(code: str, *arguments: object) -> str:
+    """Runs Python in a mount namespace of its own, in which it may mount. Returns its output."""
+    command = ["unshare", "--user", "--map-root-user", "--mount", sys.executable, "-c", code, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()

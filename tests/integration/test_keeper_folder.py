@@ -2,8 +2,6 @@
 
 import os
 import stat
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -12,7 +10,7 @@ import pytest
 
 from dispatcher.keeper.folder import CacheFolder, Root
 from dispatcher.model.errors import SettingsError
-from tests.integration.cache_places import A, B, Place
+from tests.integration.cache_places import A, B, Place, in_namespace
 
 
 @pytest.fixture
@@ -83,14 +81,6 @@ def test_descriptor_from_before_follows_the_directory_back(place: Place) -> None
         folder.put_back(A)
     os.close(descriptor)
     assert (place.root / A / "written").exists()
-
-
-def in_namespace(code: str, *arguments: object) -> str:
-    """Runs Python in a mount namespace of its own, in which it may mount. Returns its output."""
-    command = ["unshare", "--user", "--map-root-user", "--mount", sys.executable, "-c", code, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
 
 
 MOUNTED = f"""

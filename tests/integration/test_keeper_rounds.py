@@ -13,10 +13,12 @@ from dispatcher.keeper.keeping import AGAIN_SECONDS, AT_ONCE, EVERY_SECONDS, Kee
 from dispatcher.keeper.pace import Pace
 from dispatcher.keeper.plan import DAY, Cause, Disk, Marks
 from dispatcher.model.errors import ClusterAway
-from tests.integration.cache_places import Place
+from tests.integration.cache_places import Place, in_namespace
 
 NOW = 1_800_000_000.0
 KEEPS_ALL = Marks(0.99, 0.98, 0)
+PART = 68 * 2**10
+"""Bytes of a directory with its file, on a disk of blocks of 4 KiB."""
 
 
 class Pod(Struct, frozen=True):
@@ -92,9 +94,19 @@ def kept(tmp_path: Path) -> Iterator[Kept]:
     made.check()
 
 
+class SmallDisk(CacheFolder):
+    """A folder on a disk with room for `parts` of its directories, less one that is free. 0: the real disk."""
+
+    parts = 0
+
+    def disk(self) -> Disk:
+        used = PART * (len(self.names()) - 1)
+        return Disk(used, self.parts * PART - used) if self.parts else super().disk()
+
+
 @pytest.fixture
-def folder(kept: Kept) -> Iterator[CacheFolder]:
-    with closing(CacheFolder(str(kept.root))) as opened:
+def folder(kept: Kept) -> Iterator[SmallDisk]:
+    with closing(SmallDisk(str(kept.root))) as opened:
         yield opened
 
 
@@ -120,18 +132,10 @@ async def test_directories_that_were_not_used_for_too_long_go_and_used_ones_stay
     assert {one.cause for one in keeping.last.removed} == {Cause.AGE}
 
 
-async def test_least_recently_used_directories_go_until_the_low_mark(
-    kept: Kept, folder: CacheFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_least_recently_used_directories_go_until_the_low_mark(kept: Kept, folder: SmallDisk) -> None:
     keeping = kept.keeping(folder, Marks(0.8, 0.55, 0))
     await kept.uses_in_turn(keeping)
-
-    def disk() -> Disk:
-        """A disk whose ten parts are as large as the directories."""
-        used = 68 * 2**10 * (len(kept.left()) - 1)
-        return Disk(used, 10 * 68 * 2**10 - used)
-
-    monkeypatch.setattr(folder, "disk", disk)
+    folder.parts = 10
     kept.cluster.bound = [kept.cluster.pod(name(0))]
     await keeping.run_once()
     assert kept.left() == [0, 5, 6, 7, 8, 9]
@@ -139,11 +143,9 @@ async def test_least_recently_used_directories_go_until_the_low_mark(
     assert not keeping.last.is_stuck
 
 
-async def test_keeper_is_stuck_if_pods_use_all_that_could_go(
-    kept: Kept, folder: CacheFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_keeper_is_stuck_if_pods_use_all_that_could_go(kept: Kept, folder: SmallDisk) -> None:
     keeping = kept.keeping(folder, Marks(0.8, 0.7, 0))
-    monkeypatch.setattr(folder, "disk", lambda: Disk(95, 5))
+    folder.parts = 10
     kept.cluster.bound = [kept.cluster.pod(name(at)) for at in range(10)]
     await keeping.run_once()
     assert keeping.last is not None
@@ -213,3 +215,46 @@ async def test_many_directories_go_with_few_lists(tmp_path: Path) -> None:
         kept.cluster.orders = {name(at): kept.cluster.time for at in range(kept.number)}
         await keeping.run_once()
         assert (kept.left(), kept.cluster.lists) == ([], 4)
+
+
+ON_A_FULL_DISK = """
+import asyncio, subprocess, sys
+from contextlib import closing, suppress
+from pathlib import Path
+from dispatcher.keeper.folder import CacheFolder
+from dispatcher.keeper.keeping import Keeping
+from dispatcher.keeper.pace import Pace
+from dispatcher.keeper.plan import Marks
+from tests.integration.test_keeper_rounds import Cluster, name
+
+disk = Path(sys.argv[1])
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", disk], check=True)
+root, cluster = disk / "root", Cluster(disk / "root")
+root.mkdir()
+for at in range(8):
+    (root / name(at)).mkdir()
+    (root / name(at) / "data").write_bytes(b"x" * 2**18)
+
+
+async def rounds():
+    with closing(CacheFolder(str(root))) as folder:
+        keeping = Keeping(folder, str(root), cluster, Marks(0.8, 0.6, 0), Pace())
+        cluster.bound = [cluster.pod(name(3))]
+        await keeping.run_once()
+        with suppress(OSError), (disk / "filler").open("wb", buffering=0) as filler:
+            while filler.write(b"x" * 4096):
+                pass
+        print(folder.disk().used_part)
+        await keeping.run_once()
+        print(folder.disk().used_part <= 0.6, (root / name(3) / "data").stat().st_size, keeping.last.is_stuck)
+        print(len(folder.read_record()) > 0)
+
+
+asyncio.run(rounds())
+"""
+
+
+def test_disk_that_somebody_else_fills_to_the_last_byte_gets_room(tmp_path: Path) -> None:
+    """On a real file system. The keeper writes its record there, too."""
+    told = in_namespace(ON_A_FULL_DISK, tmp_path).splitlines()
+    assert [line for line in told if "[info" not in line] == ["1.0", "True 262144 False", "True"]

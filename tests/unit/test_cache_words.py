@@ -1,4 +1,4 @@
-"""What keepers tell, and what they are told: the texts of two ConfigMaps."""
+"""The ConfigMaps of cache keepers: one has the directories of a node, the other has orders to remove some."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -79,6 +79,8 @@ def test_newest_of_two_orders_counts() -> None:
         (A, (NOW + timedelta(seconds=1)).isoformat()),  # in the future: a directory of today would not be older
         (A, (NOW - LASTS).isoformat()),
         (A, NOW.replace(tzinfo=None).isoformat()),
+        (A, "9999-12-31T23:59:59+00:00"),
+        (A, "0001-01-01T00:00:00+14:00"),
         (A, "now"),
         (A, ""),
         ("../..", NOW.isoformat()),
@@ -91,7 +93,7 @@ def test_order_that_is_over_or_unreadable_is_passed_over(name: str, value: str) 
 
 
 def test_orders_that_are_over_are_named() -> None:
-    entries = {A: (NOW - LASTS).isoformat(), B: NOW.isoformat(), "odd": "x"}
+    entries = {A: (NOW - LASTS).isoformat(), B: NOW.isoformat(), "odd": "x", "late": "9999-12-31T23:59:59+00:00"}
     assert over(entries, NOW) == [A, "odd"]
 
 

@@ -90,7 +90,7 @@ def test_place_in_the_line_and_the_estimate_are_told() -> None:
     assert "by 1,040 starts of the last hour" in facts["Starts probably"].words
 
 
-def test_what_would_hold_it_next_is_told_in_order() -> None:
+def test_reasons_that_would_hold_the_row_next_are_told_in_order() -> None:
     told = why().facts()["Would hold it next"]
     assert told.words == "JobCap 500 of 500 Jobs QuotaExceeded quota q is used up"
     assert [one.attributes["title"] for one in told.every("span")] == [ADVICE[one.reason].meaning for one in WHY.also]

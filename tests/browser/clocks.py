@@ -24,11 +24,17 @@ async def with_a_clock(browser: Browser, address: str, status: int = 200) -> Asy
 
 
 async def refreshes(page: Page, visit: Visit) -> None:
-    """Lets time pass until the page has asked for itself once more."""
+    """Lets time pass until the page has got itself once more.
+
+    The clock of the page stands still while an answer is on its way: the page would give it up as too late.
+    """
     before = len(visit.answers)
 
-    async def has_asked() -> bool:
-        await page.clock.fast_forward(LONG_MILLISECONDS)
-        return len(visit.answers) > before
+    async def has_got() -> bool:
+        if visit.asked:
+            return False
+        if len(visit.answers) == before:
+            await page.clock.fast_forward(LONG_MILLISECONDS)
+        return len(visit.answers) > before and not visit.asked
 
-    await wait_for(has_asked, f"{page.url} asks again", 20)
+    await wait_for(has_got, f"{page.url} is refreshed", 20)

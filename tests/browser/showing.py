@@ -40,6 +40,7 @@ class Visit:
 
     faults: what went wrong so far.
     answers: everything that it was made of.
+    asked: what it has asked for and not got to the last byte yet.
     refused: the address whose answer is a refusal; empty: none is.
     """
 
@@ -47,11 +48,13 @@ class Visit:
         self.faults: list[str] = []
         self._refused = refused
         self.answers: list[Response] = []
+        self.asked: set[Request] = set()
         self._origin = origin
         context.on("console", self._logged)
         context.on("weberror", self._raised)
         context.on("request", self._asked)
         context.on("requestfailed", self._failed)
+        context.on("requestfinished", self._finished)
         context.on("response", self._answered)
         context.on("dialog", self._opened)
 
@@ -71,13 +74,18 @@ class Visit:
         self.faults.append(f"a script failed: {error.error}")
 
     def _asked(self, request: Request) -> None:
+        self.asked.add(request)
         if not request.url.startswith(INLINE) and origin_of(request.url) != self._origin:
             self.faults.append(f"it asks another origin: {request.url}")
 
     def _answered(self, answer: Response) -> None:
         self.answers.append(answer)
 
+    def _finished(self, request: Request) -> None:
+        self.asked.discard(request)
+
     def _failed(self, request: Request) -> None:
+        self.asked.discard(request)
         if request.failure != LEFT:
             self.faults.append(f"it did not get {request.url}: {request.failure}")
 

@@ -1,6 +1,8 @@
 """The extender's writes about reservations: a write that the server refuses delays no other one."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import aclosing
 from pathlib import Path
 
 import msgspec
@@ -48,14 +50,26 @@ async def test_refused_write_is_logged_and_a_missing_object_is_no_fault(
             await reports.wake(f"{namespace}/gone")
             await reports.tell(msgspec.structs.replace(one, uid="another"), "Active", "")
         assert told == []
-        await reports.tell(one, "Active", "held")
-        assert (await control_plane.admin("GET", f"{path}/r"))["status"]["message"] == "held"
+        await written_once(control_plane, path, "held", reports.tell(one, "Active", "held"))
         control_plane.pause()
         with pytest.raises(ClusterAway):
             await reports.wake(f"{namespace}/gone")
     finally:
         control_plane.resume()
         await client.close()
+
+
+async def written_once(plane: ControlPlane, path: str, message: str, write: Awaitable[None]) -> None:
+    """Awaits `write`, and fails if no status at `path` has had this message.
+
+    It looks at every change, because an extender of another test may write its own message right after this one.
+    """
+    async with asyncio.timeout(10), aclosing(plane.api.follow(path)) as changes:
+        await anext(changes)
+        await write
+        async for change in changes:
+            if any(one.get("status", {}).get("message") == message for one in change.objects):
+                return
 
 
 @pytest_asyncio.fixture(loop_scope="session")

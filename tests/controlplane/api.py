@@ -5,7 +5,7 @@ The module does not use the dispatcher's client, so a fault of that client canno
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -83,7 +83,7 @@ class Api:
         except (KubeFault, *UNREACHABLE):
             return False
 
-    async def follow(self, path: str, *, labels: str = "") -> AsyncIterator[Change]:
+    async def follow(self, path: str, *, labels: str = "") -> AsyncGenerator[Change, None]:
         """All objects at `path`, then their changes, without end. Lists again after every interruption."""
         while True:
             try:

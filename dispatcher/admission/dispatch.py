@@ -11,7 +11,7 @@ known, but launches and deletes nothing.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from datetime import datetime
 from itertools import count
 from typing import Final, Generic
@@ -26,7 +26,7 @@ from dispatcher.admission.heads import Index
 from dispatcher.admission.kinds import learn_kinds
 from dispatcher.admission.last_cycle import LastCycle, QueueReason, candidate_of, held_since, tell
 from dispatcher.admission.orders import NodesNow, make_orders
-from dispatcher.admission.ports import DispatchPorts, Jobs, P, Picture, Rows
+from dispatcher.admission.ports import DispatchPorts, Jobs, P, Picture, RestingRow, Rows
 from dispatcher.admission.probes import plan_pauses, plan_taken_back
 from dispatcher.admission.room import Room, room_of
 from dispatcher.admission.room_view import RoomView
@@ -165,8 +165,7 @@ class Dispatch(Generic[P]):
         orders = await self._orders(rows, plan, requests, snapshot.room)
         holds = [(tasks[id_], hold.reason) for id_, hold in plan.holds.items()]
         held = found.held + Counter((task.queue, reason) for task, reason in holds if task.status is Status.WAITING)
-        read = {*tasks, *rows.frame.held}  # a row that rests may have started since
-        rests = {id_: row.queue for id_, row in resting.items() if row.is_waiting and id_ not in read}
+        rests = await still_waiting(rows, resting, {*tasks, *rows.frame.held})
         held += Counter((queue, HoldReason.LAUNCHED) for queue in rests.values())
         parked = Counter(reason for _, reason in (*holds, *found.held.elements()) if reason in PARKED)
         due = seconds_until(rows.frame.next_due, rows.now)
@@ -246,6 +245,12 @@ class Dispatch(Generic[P]):
         self._empty = 0 if decision.comes_again else self._empty + 1
         longest = self._settings.poll_seconds if self._ports.is_listening() else DEAF_SECONDS
         return max(0.001, min(TAIL_SECONDS if self._empty < TAIL_LOOKS else longest, longest, decision.due))
+
+
+async def still_waiting(rows: Rows, resting: Mapping[int, RestingRow], read: Set[int]) -> dict[int, str]:
+    """The queues of the resting rows that wait, by id. A row that was not read may have ended before its Job."""
+    ids = [id_ for id_, row in resting.items() if row.is_waiting and id_ not in read]
+    return {id_: resting[id_].queue for id_ in await rows.still_waiting(ids)}
 
 
 def seconds_until(due: datetime | None, now: datetime) -> float:

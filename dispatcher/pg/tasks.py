@@ -61,6 +61,10 @@ class Look:
     async def tasks(self, ids: Sequence[int]) -> dict[int, Task]:
         return {task.id: task for task in await self.all("tasks", read_task, ids)} if ids else {}
 
+    async def still_waiting(self, ids: Sequence[int]) -> list[int]:
+        rows = await self.all("statuses", tuple, ids) if ids else ()
+        return [id_ for id_, status in rows if status == Status.WAITING]
+
     async def waiting(self, ids: Sequence[int]) -> tuple[dict[int, Task], dict[int, Request]]:
         """`tasks` and `requests` in one query, for rows that are likely to be launched."""
         rows = await self._connection.fetch(query("contenders"), ids) if ids else ()

@@ -32,6 +32,7 @@ INSERT INTO dispatch.queues (name, max_jobs, max_jobs_per_submitter, paused_unti
 """
 IN_POOL: Final = 6
 CORES_OF_POOL: Final = 4
+EXHAUSTED: Final = ("LaunchesExhausted", "LaunchesExhausted 1", "LaunchesExhausted 2")
 NOT_AT_ONCE: Final[Mapping[HoldReason, str]] = {
     HoldReason.BACKOFF: "a launch is tried again after seconds",
     HoldReason.DISPATCHER_NOT_READY: "no other row would be judged",
@@ -179,8 +180,8 @@ async def parked(world: World) -> None:
     await take_name(world.place, collision)
     admin = await world.place.database.session("admin")
     await admin.execute("UPDATE dispatch.tasks SET run_at = NULL WHERE id = $1", collision)
-    for number in range(3):
-        await one(world, "LaunchesExhausted" if number == 0 else f"LaunchesExhausted {number}", template="broken")
+    for name in EXHAUSTED:
+        await one(world, name, template="broken")
 
 
 async def under_way(world: World) -> None:
@@ -221,7 +222,8 @@ async def held_back(world: World) -> None:
         await one(world, name, template="core", env={"PLAY": "hang"})
     await explained(world, "NoRoomNow")
     await one(world, "QuotaExceeded", template="greedy")
-    await explained(world, "LaunchesExhausted 2")
+    for name in EXHAUSTED:  # three known failures, and not fewer, stop the launches of a template
+        await explained(world, name)
     world.place.template("broken", steer={"never-starts": "true"})
     await one(world, "Launched alone", template="broken")
     await explained(world, "Launched alone")

@@ -41,6 +41,7 @@ QUESTIONS: dict[str, Question] = {
     "runs": lambda rows, _: rows.runs(KEYS),
     "starts": lambda rows, ids: of_task(rows, ids[1], rows.starts),
     "start_secret": lambda rows, _: rows.start_secret(),
+    "statuses": lambda rows, ids: rows.still_waiting(ids),
     "submitters": lambda rows, _: rows.submitters(["default"]),
     "tasks": lambda rows, ids: rows.tasks(ids),
     "templates": lambda rows, _: rows.templates(),

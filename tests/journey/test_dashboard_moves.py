@@ -13,8 +13,8 @@ from tests.postgres import Record
 from tests.steps import insert
 
 CAP, ROUNDS, ROWS = 4, 12, 5
-DOUBT = timedelta(seconds=1.5)
-"""A row's times are those of the begin of a transaction. Its commit, and the end of its Job, come a little later."""
+DOUBT = timedelta(seconds=0.3)
+"""A row's times are those of the begin of a transaction. Its commit comes a little later."""
 LIVES = """
 SELECT t.queue, t.created_at, l.started_at, t.finished_at FROM dispatch.tasks AS t
 JOIN dispatch.task_launches AS l ON l.task_id = t.id

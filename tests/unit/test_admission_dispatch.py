@@ -71,6 +71,9 @@ class Table:
         over = a_task(id=41, status=Status.SUCCEEDED, finished_at=ago(600))
         return {task.id: task for task in (self._row, over) if task.id in ids}
 
+    async def still_waiting(self, ids: Sequence[int]) -> list[int]:
+        return [id_ for id_, row in (await self.tasks(ids)).items() if row.status is Status.WAITING]
+
     async def requests(self, ids: Sequence[int]) -> dict[int, Request]:
         return {id_: a_request(task_id=id_) for id_ in ids}
 
@@ -107,7 +110,7 @@ class Place:
         answers = [ApiAnswer(201, job=made)] if made else [LOST]
         self.lead, self.cluster, self.removed = Lead(term), Cluster(answers), list[str]()
         self._moment, self._then, self._stale = moment, then, stale
-        self._jobs, self._row = {job.name: job for job in jobs}, row or a_task()
+        self._jobs, self.row = {job.name: job for job in jobs}, row or a_task()
         settings, memory = load({"DISPATCHER_IMAGE": IMAGE}, str).settings, Memory()
         catalog = Catalog(settings.jobs, frozenset())
         self._launcher = Launcher(Submitter(self.cluster, SITE, memory, lambda: None), memory, catalog, Rules())
@@ -121,7 +124,7 @@ class Place:
     @asynccontextmanager
     async def rows(self, held_at_most: int) -> AsyncIterator[Table]:
         self._pass("rows")
-        yield Table(self._row, self._queue)
+        yield Table(self.row, self._queue)
 
     async def remove(self, ends: Sequence[End]) -> int:
         self.removed.extend(end.uid for end in ends)
@@ -186,6 +189,19 @@ async def test_row_whose_create_is_awaited_counts_as_launched_and_keeps_what_was
     await place.run_cycle()
     assert place.cycle.held == {("default", HoldReason.LAUNCHED): 1}
     assert place.cycle.told == {42: told}
+
+
+@pytest.mark.parametrize("status", [Status.SUCCEEDED, Status.CANCELLED])
+async def test_row_that_ends_before_its_job_no_longer_counts_as_waiting(status: Status) -> None:
+    place = Place(term=1, made=a_job(resource_version="7"))
+    await place.run_cycle()
+    await place.run_cycle()
+    assert place.cycle.held == {("default", HoldReason.LAUNCHED): 1}
+    told = Told("default", 1, Hold(HoldReason.LAUNCHED, "Starting"), ago(9))
+    place.cycle = msgspec.structs.replace(place.cycle, told={42: told})
+    place.row = a_task(status=status, launch=1, finished_at=NOW)
+    await place.run_cycle()
+    assert (place.cycle.held, place.cycle.told) == ({}, {})
 
 
 @pytest.mark.parametrize(("status", "told"), [(Status.WAITING, [42]), (Status.PROCESSING, [])])

@@ -39,6 +39,8 @@ STATIC: Final[Mapping[str, StaticFile]] = {
 
 MOST_BYTES: Final = 100_000 - sum(len(file.body) for file in STATIC.values())
 """Of the text of a page. With its style and its script it has less than 100 kB."""
+FRAME_BYTES: Final = 10_000
+"""Of a page without rows, about."""
 LEAST_SHARE: Final = 0.001
 
 
@@ -66,6 +68,6 @@ class Pages:
         )  # fmt: skip
         share, text = 1.0, page(share=1.0)
         while (size := len(text.encode())) > MOST_BYTES and share > LEAST_SHARE:
-            share *= min(0.95, 0.98 * MOST_BYTES / size)
+            share *= min(0.95, (0.95 * MOST_BYTES - FRAME_BYTES) / (size - FRAME_BYTES))
             text = page(share=share)
         return text

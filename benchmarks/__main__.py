@@ -21,9 +21,11 @@ PROMISES = (
     "extender_holds",
     "hold_ends",
     "warm_share",
+    "warm_copies",
     "scheduling_rate",
     "holds_rate",
     "dashboard",
+    "cache_keeper",
 )
 
 

@@ -1,6 +1,6 @@
 """Promise: a page of the dashboard takes at most 200 ms (p95), 50 ms of them for the database. This holds with 10^6
 waiting and 10^6 finished rows, 5,000 Jobs and 5,000 nodes. Cycles take at most 1.1 times as long while 50 clients send
-10,000 requests and 1,000 other connections send nothing. All of this takes at most 40 MiB.
+10,000 requests for all pages in turn, and 1,000 other connections read nothing. All of this takes at most 40 MiB.
 
 The rows are those of `idle_cycle`, with 20,000 failures and a batch of 10^5 rows. The nodes are those of
 `standing_cluster`. `database` of Server-Timing is the time in which an answer waits: for its queries, and for others
@@ -11,8 +11,9 @@ histogram times the cycles. Memory is what the process holds, before anybody has
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
+from itertools import cycle
 from statistics import fmean
 
 import aiohttp
@@ -94,12 +95,12 @@ async def look_at(url: str, path: str) -> Page:
     return Page(percentile(wholes, 0.95), percentile(databases, 0.95), max(sizes))
 
 
-async def flood(url: str, path: str, statuses: dict[int, int], most: int) -> None:
-    """One client that asks as fast as it is answered."""
+async def flood(url: str, paths: Iterator[str], statuses: dict[int, int], most: int) -> None:
+    """One client that asks for one page after the other, as fast as it is answered."""
     async with aiohttp.ClientSession(url) as session:
         while sum(statuses.values()) < most:
             try:
-                async with session.get(path) as answer:
+                async with session.get(next(paths)) as answer:
                     await answer.read()
                     status = answer.status
             except aiohttp.ClientConnectionError:
@@ -109,10 +110,10 @@ async def flood(url: str, path: str, statuses: dict[int, int], most: int) -> Non
 
 @asynccontextmanager
 async def silent(port: int) -> AsyncIterator[None]:
-    """Connections that send half a request and read nothing."""
+    """Connections that read nothing. Every other one sends only half of its request."""
     lines = [await asyncio.open_connection("127.0.0.1", port) for _ in range(SILENT)]
-    for _, writer in lines:
-        writer.write(b"GET /nodes HTTP/1.1\r\nHost: 127.0.0.1\r\n")
+    for number, (_, writer) in enumerate(lines):
+        writer.write(b"GET /nodes HTTP/1.1\r\nHost: 127.0.0.1\r\n" + b"\r\n" * (number % 2))
     try:
         yield
     finally:
@@ -120,19 +121,23 @@ async def silent(port: int) -> AsyncIterator[None]:
             writer.close()
 
 
-async def cycles_in_turns(dispatcher: Dispatcher, url: str) -> tuple[float, float, dict[int, int]]:
+Asked = tuple[str, Iterator[str]]
+"""The address of the dashboard, and the paths that are asked for, one after the other."""
+
+
+async def cycles_in_turns(dispatcher: Dispatcher, asked: Asked) -> tuple[float, float, dict[int, int]]:
     """Mean milliseconds of cycles alone, and of those beside many who look. Both are measured TURNS times, in turns."""
     statuses, alone, beside = dict[int, int](), list[float](), list[float]()
     for turn in range(1, TURNS + 1):
         alone.append((await cycles(dispatcher)).wall_ms)
-        beside.append((await cycles_beside(dispatcher, url, statuses, turn * REQUESTS // TURNS)).wall_ms)
+        beside.append((await cycles_beside(dispatcher, asked, statuses, turn * REQUESTS // TURNS)).wall_ms)
     return fmean(alone), fmean(beside), statuses
 
 
-async def cycles_beside(dispatcher: Dispatcher, url: str, statuses: dict[int, int], most: int) -> Cycles:
+async def cycles_beside(dispatcher: Dispatcher, asked: Asked, statuses: dict[int, int], most: int) -> Cycles:
     """The cycles while many look. `most`: number of requests, with those in `statuses`."""
     async with silent(dispatcher.api_port):
-        clients = [asyncio.create_task(flood(url, "/", statuses, most)) for _ in range(CLIENTS)]
+        clients = [asyncio.create_task(flood(*asked, statuses, most)) for _ in range(CLIENTS)]
         try:
             found = await cycles(dispatcher)
             await asyncio.gather(*clients)
@@ -155,8 +160,9 @@ async def measure_in(place: Place, config: str) -> tuple[Mapping[str, Page], flo
         await cycles(dispatcher)  # a warm-up
         url = f"http://127.0.0.1:{dispatcher.api_port}"
         before = memory_mib(dispatcher.process.pid, "VmRSS")
-        found = {name: await look_at(url, path) for name, path in (await pages_of(place)).items()}
-        alone, beside, statuses = await cycles_in_turns(dispatcher, url)
+        pages = await pages_of(place)
+        found = {name: await look_at(url, path) for name, path in pages.items()}
+        alone, beside, statuses = await cycles_in_turns(dispatcher, (url, cycle(pages.values())))
         return found, alone, beside, memory_mib(dispatcher.process.pid, "VmRSS") - before, statuses
 
 

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from dispatcher.admission.dispatch import Dispatch
 from dispatcher.admission.ports import DispatchPorts
 from dispatcher.dashboard.about import Condition, stale_after
+from dispatcher.dashboard.asking import Place
 from dispatcher.dashboard.asking_row import RowSite
 from dispatcher.jobs.launcher import Launcher
 from dispatcher.jobs.memory import Memory
@@ -277,7 +278,7 @@ def checks_of(app: App) -> Mapping[str, health.Check]:
 def row_site_of(app: App) -> RowSite:
     """What the pages of rows need to know."""
     preview = previews_of(app.settings, lambda: app.catalog.templates, app.site)
-    return RowSite(app.site.namespace, app.settings.jobs.max_launches, preview, app.mirror.has_shown)
+    return RowSite(Place(app.site.namespace, app.watching.warmth), app.settings.jobs.max_launches, preview)
 
 
 def condition_of(app: App) -> Condition:

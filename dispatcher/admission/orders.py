@@ -92,11 +92,16 @@ async def make_orders(
     warm = {key: planner.warm(key, nodes.get(key, ())) for key in set(keys.values())}
     draw = Draw(now.room, planner.order, planner.copies)
     histories = {
-        one.task.id: CacheHistory(draw.nodes(key, warm[key], needs_of(one)), planner.uses(key))
+        one.task.id: history_of(draw.nodes(key, warm[key], needs_of(one)), warm[key], planner.uses(key))
         for one in launches if (key := keys.get(one.task.id))
     }  # fmt: skip
     inputs = OrderInputs(rows.database_id, await rows.start_secret(), planner.plan, now.claimed)
     return [order for one in launches if (order := order_of(one, known.get(one.task.id), histories, inputs))]
+
+
+def history_of(drawn: tuple[str, ...], warm: Sequence[str], uses: tuple[Use, ...]) -> CacheHistory:
+    """The history of a launch. `drawn`: its nodes, the best first; `warm`: those that have the cache."""
+    return CacheHistory(drawn, uses, tuple(node for node in drawn if node not in warm))
 
 
 def cache_keys(tasks: Iterable[Task], requests: Mapping[int, Request]) -> dict[int, Key]:

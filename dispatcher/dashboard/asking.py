@@ -7,14 +7,17 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
+from msgspec import Struct
+
 from dispatcher.admission.heads import Index
 from dispatcher.admission.last_cycle import LastCycle
 from dispatcher.dashboard.estimates import Estimates
 from dispatcher.dashboard.lists import ListedRows, Lists, learn
+from dispatcher.explain.caches import CacheNow, Caches, cache_now
 from dispatcher.explain.explanation import Explanation, RowFacts, explain
 from dispatcher.model.errors import DispatcherError
 from dispatcher.model.history import RecordedLaunch, Start
-from dispatcher.model.tasks import Line, Task
+from dispatcher.model.tasks import Line, Request, Task
 
 
 class Rows(Index, ListedRows, Protocol):
@@ -24,6 +27,15 @@ class Rows(Index, ListedRows, Protocol):
     async def line(self, task: Task) -> Line: ...
     async def starts(self, task: Task) -> Sequence[Start]: ...
     async def launches(self, task_id: int) -> Sequence[RecordedLaunch]: ...
+    async def requests(self, ids: Sequence[int]) -> dict[int, Request]: ...
+    async def histories(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], tuple[str, ...]]: ...
+
+
+class Place(Struct, frozen=True):
+    """The namespace of Jobs, and what is known of the caches on nodes."""
+
+    jobs_namespace: str
+    caches: Caches
 
 
 class NotYet(DispatcherError):
@@ -38,7 +50,6 @@ class Asking:
 
     rows: opens a snapshot of the rows.
     last: the last cycle; None: there was none.
-    jobs_namespace: the namespace of Jobs.
     estimates: keeps the estimates that were told.
 
     The attribute `lists` answers questions about many rows.
@@ -46,13 +57,13 @@ class Asking:
 
     def __init__(
         self, rows: Callable[[], AbstractAsyncContextManager[Rows]], last: Callable[[], LastCycle | None],
-        jobs_namespace: str, estimates: Estimates,
+        place: Place, estimates: Estimates,
     ) -> None:  # fmt: skip
         self.estimates = estimates
         self.lists = Lists(rows, self._cycle)
         self._rows = rows
         self._last = last
-        self._jobs_namespace = jobs_namespace
+        self._place = place
 
     async def explain(self, task_id: int) -> Explanation | None:
         """Why the row waits; None: there is no such row. Raises NotYet and DatabaseError."""
@@ -61,7 +72,8 @@ class Asking:
             task = await rows.task(task_id)
             if task is None:
                 return None
-            found = await explained(rows, cycle, task, self._jobs_namespace)
+            request = (await rows.requests([task_id])).get(task_id)
+            found = await explained(rows, cycle, (task, request), self._place)
         self.estimates.note(task.id, task.attempt, found.estimate)
         return found
 
@@ -76,8 +88,14 @@ def ended(cycle: LastCycle | None) -> LastCycle:
     return cycle
 
 
-async def explained(rows: Rows, cycle: LastCycle, task: Task, jobs_namespace: str) -> Explanation:
+async def explained(rows: Rows, cycle: LastCycle, row: tuple[Task, Request | None], place: Place) -> Explanation:
     """The explanation of a row, with all that the database tells of it."""
+    task, request = row
     await learn(rows, cycle, [task])
-    facts = RowFacts(task, await rows.line(task), await rows.starts(task), await rows.launches(task.id))
-    return explain(facts, cycle, jobs_namespace)
+    cache = await cache_of(rows, (task.queue, request.cache_key), place) if request and request.cache_key else None
+    line, starts = await rows.line(task), await rows.starts(task)
+    return explain(RowFacts(task, line, starts, await rows.launches(task.id), cache), cycle, place.jobs_namespace)
+
+
+async def cache_of(rows: Rows, key: tuple[str, str], place: Place) -> CacheNow:
+    return cache_now(key, (await rows.histories([key])).get(key, ()), place.caches)

@@ -8,9 +8,10 @@ from dispatcher.admission.last_cycle import LastCycle
 from dispatcher.admission.room import Room
 from dispatcher.dashboard.asking import NotYet
 from dispatcher.explain.fitting import Fitting, fitting_of
-from dispatcher.explain.node_room import NodesPage, WantedNodes, WarmKeys, names_of, nodes_page
+from dispatcher.explain.node_room import KeptCaches, Known, NodesPage, WantedNodes, WarmKeys, names_of, nodes_page
 from dispatcher.model.errors import DatabaseError
 from dispatcher.model.needs import PodNeeds
+from dispatcher.model.node_caches import NodeCaches
 
 WARM_ENDS: Final = 2000
 """Newest ends of rows from which warm caches are counted: some milliseconds."""
@@ -27,11 +28,14 @@ class AskingNodes:
 
     rows: opens a snapshot of the rows.
     last: the last cycle; None: there was none.
+    caches: what the cache keeper of a node tells; None: nothing.
     """
 
     def __init__(
-        self, rows: Callable[[], AbstractAsyncContextManager[WarmRows]], last: Callable[[], LastCycle | None]
+        self, rows: Callable[[], AbstractAsyncContextManager[WarmRows]], last: Callable[[], LastCycle | None],
+        caches: Callable[[str], NodeCaches | None],
     ) -> None:  # fmt: skip
+        self._caches = caches
         self._rows = rows
         self._last = last
         self._fitting: tuple[Room, PodNeeds, Fitting] | None = None
@@ -46,7 +50,12 @@ class AskingNodes:
             return None
         names = names_of(room, wanted)
         fitting = self._fitting_of(needs, room, wanted) if needs is not None else None
-        return nodes_page(names, wanted, cycle, room, (fitting, await self._warm(names)))
+        known = Known(fitting, await self._warm(names), {name: kept for name in names if (kept := self._kept_on(name))})
+        return nodes_page(names, wanted, cycle, room, known)
+
+    def _kept_on(self, node: str) -> KeptCaches | None:
+        told = self._caches(node)
+        return None if told is None else KeptCaches(len(told.directories), told.size, told.whole)
 
     def _fitting_of(self, needs: PodNeeds, room: Room, wanted: WantedNodes) -> Fitting:
         """The last answer stays for its cycle: a look at 5,000 nodes takes some milliseconds."""

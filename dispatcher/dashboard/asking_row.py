@@ -1,6 +1,6 @@
 """Reads one row with all that is known of it, for its page. One snapshot of the database tells all."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Protocol
@@ -8,9 +8,9 @@ from typing import Protocol
 from msgspec import Struct
 
 from dispatcher.admission.last_cycle import LastCycle
-from dispatcher.dashboard.asking import Rows, ended, explained
+from dispatcher.dashboard.asking import Place, Rows, ended, explained
 from dispatcher.dashboard.estimates import Estimates
-from dispatcher.dashboard.row_page import CacheKey, RowPage, Seen, row_page
+from dispatcher.dashboard.row_page import RowPage, Seen, row_page
 from dispatcher.model.cache_history import CacheHistory
 from dispatcher.model.errors import DispatcherError
 from dispatcher.model.history import RowMarks
@@ -19,8 +19,6 @@ from dispatcher.model.launches import Offer
 from dispatcher.model.tasks import Request, Task
 from dispatcher.model.verdicts import Hold
 
-Key = tuple[str, str]
-"""Queue and cache key."""
 Preview = Callable[[Task, tuple[Request, CacheHistory], Offer, str], Manifest]
 """The Job of the row's next launch, without its start key. The text is the database's id. Raises DispatcherError."""
 
@@ -32,23 +30,19 @@ class RowsOfPages(Rows, Protocol):
     database_id: str
 
     async def marks(self, task_id: int) -> RowMarks | None: ...
-    async def requests(self, ids: Sequence[int]) -> dict[int, Request]: ...
-    async def histories(self, keys: Sequence[Key]) -> dict[Key, tuple[str, ...]]: ...
 
 
 class RowSite(Struct, frozen=True):
     """The installation, as the page of a row needs it.
 
-    jobs_namespace: the namespace of Jobs.
+    place: where its Jobs and caches are.
     max_launches: how many launches of an attempt may end without a start.
     preview: makes the Job of a row.
-    has_shown: whether the API server has shown a node of this name.
     """
 
-    jobs_namespace: str
+    place: Place
     max_launches: int
     preview: Preview
-    has_shown: Callable[[str], bool]
 
 
 class AskingRow:
@@ -71,20 +65,12 @@ class AskingRow:
             request = (await rows.requests([task_id])).get(task_id)
             if task is None or marks is None or request is None:
                 return None
-            found = await explained(rows, cycle, task, self._site.jobs_namespace)
-            nodes = await self._warm_nodes(rows, task, request)
+            found = await explained(rows, cycle, (task, request), self._site.place)
+            nodes = tuple(found.cache.nodes) if found.cache else ()
             preview = self._preview(task, (request, CacheHistory(nodes)), cycle, rows.database_id)
-            seen = Seen(rows.now, marks, found, CacheKey(request.cache_key is not None, nodes), preview)
+            seen = Seen(rows.now, marks, found, preview)
         self._estimates.note(task.id, task.attempt, found.estimate)
-        return row_page(task, seen, self._site.max_launches, self._site.jobs_namespace)
-
-    async def _warm_nodes(self, rows: RowsOfPages, task: Task, request: Request) -> tuple[str, ...]:
-        """Nodes where the row's cache key succeeded last. A name that only containers have told is left out."""
-        if request.cache_key is None:
-            return ()
-        key = task.queue, request.cache_key
-        found: Mapping[Key, tuple[str, ...]] = await rows.histories([key])
-        return tuple(filter(self._site.has_shown, found.get(key, ())))
+        return row_page(task, seen, self._site.max_launches, self._site.place.jobs_namespace)
 
     def _preview(
         self, task: Task, asked: tuple[Request, CacheHistory], cycle: LastCycle, database_id: str

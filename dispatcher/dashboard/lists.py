@@ -12,7 +12,7 @@ from dispatcher.admission.last_cycle import LastCycle
 from dispatcher.explain import failures as grouping
 from dispatcher.explain.batches import BatchesPage, batch_status
 from dispatcher.explain.failures import MOST_PARKED, Failure, FailuresPage, Groups
-from dispatcher.explain.listing import Page, judged_ids, labels_of, page_of, queues_behind
+from dispatcher.explain.listing import Page, ReadRows, judged_ids, labels_of, page_of, queues_behind
 from dispatcher.model.history import BatchCount, FailedTask, Found, ListedTask, Source, Wanted, WantedBatch
 from dispatcher.model.tasks import Task
 from dispatcher.model.verdicts import HoldReason
@@ -67,7 +67,7 @@ class Lists:
             found = await rows.find(wanted, labels, ids)
             tasks = await rows.tasks(found.ids)
             await learn(rows, cycle, tasks.values())
-            return page_of(await rows.page(found.ids), tasks, found, wanted, cycle)
+            return page_of(ReadRows(rows.now, await rows.page(found.ids), tasks), found, wanted, cycle)
 
     async def batches(self, wanted: WantedBatch) -> BatchesPage:
         cycle = self._cycle()

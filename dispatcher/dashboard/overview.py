@@ -23,6 +23,7 @@ from dispatcher.explain.counting import count_reasons
 from dispatcher.explain.nodes import free_nodes
 from dispatcher.explain.status import Counts, Installation, InstallationStatus, build_status
 from dispatcher.model.errors import DatabaseError
+from dispatcher.model.node_caches import CacheTotal
 from dispatcher.model.snapshot import StoreAge
 from dispatcher.model.tasks import QueueCount
 from dispatcher.model.verdicts import PARKED, HoldReason
@@ -80,6 +81,7 @@ class Overview:
         self._cells: tuple[Room, Sequence[NodeCell]] | None = None
         self._parked: frozenset[Parked] = frozenset()
         self._templates_differ: Sequence[str] = ()
+        self._caches: Callable[[], CacheTotal] | None = None
         self._counted = self._read_at = self._told_at = float("-inf")
         self._cost = 0.0
         self._fault: DatabaseError | None = None
@@ -109,7 +111,9 @@ class Overview:
             raise NotYet
         counts = await self.counts(oldest)
         status = build_status(self._installation, self._cycle, counts, self._missing())
-        return replace(status, templates_differ=self._templates_differ)
+        status = replace(status, templates_differ=self._templates_differ)
+        caches = self._caches() if self._caches else None
+        return replace(status, caches=caches) if caches and caches.nodes else status
 
     async def counts(self, oldest: float = COUNT_SECONDS) -> Counts:
         """The last counts. Those of `oldest` seconds ago are read again; many who ask at once cause one read.
@@ -156,6 +160,10 @@ class Overview:
     def tell_templates(self, differ: Sequence[str]) -> None:
         """Keeps which templates the janitor does not have alike."""
         self._templates_differ = differ
+
+    def follow_caches(self, total: Callable[[], CacheTotal]) -> None:
+        """From now on the status tells the caches, too."""
+        self._caches = total
 
     def tell(self, cycle: LastCycle) -> None:
         """Keeps the last cycle, and sets the gauges by it and by the last count."""

@@ -12,6 +12,7 @@ from msgspec import Struct
 from dispatcher.dashboard import words
 from dispatcher.dashboard.addresses import API
 from dispatcher.dashboard.answers import Asked, Refusal
+from dispatcher.explain.caches import binary
 from dispatcher.explain.reasons import ADVICE
 from dispatcher.explain.status import Installation
 from dispatcher.model.history import MOST_FAILED
@@ -21,7 +22,7 @@ WORDS: Final = (
     "duration", "relative", "exact", "number", "percent", "query", "stacked", "columns", "steps", "highest", "drawn",
     "as_yaml", "beginning", "brief", "end", "some", "amount", "resources", "free_part", "filled",
 )  # fmt: skip
-FILTERS: Final = {name: getattr(words, name) for name in WORDS}
+FILTERS: Final = {name: getattr(words, name) for name in WORDS} | {"binary": binary}
 KINDS: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 

@@ -36,13 +36,6 @@ class PreviewedJob(Struct, frozen=True):
     fault: str = ""
 
 
-class CacheKey(Struct, frozen=True):
-    """Whether the row has a cache key. `warm_nodes`: where the key succeeded last, newest first, if nodes are known."""
-
-    is_set: bool = False
-    warm_nodes: Sequence[str] = ()
-
-
 class RowPage(Struct, frozen=True, kw_only=True):
     """One row with all that is known of it.
 
@@ -80,7 +73,6 @@ class RowPage(Struct, frozen=True, kw_only=True):
     error: str | None
     explain: Explanation
     timeline: Sequence[Span]
-    cache_key: CacheKey
     preview: PreviewedJob
     commands: Sequence[Command]
 
@@ -102,7 +94,6 @@ class Seen(Struct, frozen=True):
     now: datetime
     marks: RowMarks
     explain: Explanation
-    cache_key: CacheKey
     preview: Manifest | str
 
 
@@ -114,7 +105,7 @@ def row_page(task: Task, seen: Seen, max_launches: int, jobs_namespace: str) -> 
         **{name: getattr(task, name) for name in COPIED}, task=task.id, status=task.status, as_of=seen.now,
         launches_used=max(numbers, default=task.launch), max_launches=max_launches,
         batch=marks.batch, labels=marks.labels, progress=marks.progress, note=marks.note, error=marks.error,
-        explain=found, timeline=timeline(task, found, seen.now), cache_key=seen.cache_key,
+        explain=found, timeline=timeline(task, found, seen.now),
         preview=PreviewedJob(None, job) if isinstance(job, str) else PreviewedJob(masked(job)),
         commands=list(commands(task, found, jobs_namespace)),
     )  # fmt: skip

@@ -43,6 +43,7 @@ OF_RUN: Final[Mapping[str, tuple[Indexes, ...]]] = {
     "queries/launches": (LAUNCHES,),
     "queries/page": (BY_ID,),
     "queries/marks": (BY_ID,),
+    "queries/statuses": (BY_ID,),
     "queries/sources": (BY_ID,),
     "queries/matching": (BY_ID,),
     "queries/matching_among": (BY_ID,),

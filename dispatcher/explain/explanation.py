@@ -8,10 +8,11 @@ from datetime import datetime
 from itertools import chain
 from typing import Final
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from dispatcher.admission.last_cycle import LastCycle, candidate_of
+from dispatcher.explain.caches import CacheNow
 from dispatcher.explain.estimate import Estimate, estimate_start
 from dispatcher.explain.launches import LaunchFacts, launches_of
 from dispatcher.explain.nodes import NodeGroup, group_nodes
@@ -54,6 +55,7 @@ class Explanation(Struct, frozen=True, kw_only=True):
     also: what would hold it next if the reason went.
     estimate: when it will probably start; None: it takes somebody's deed, or too few rows started in the last hour.
     launches: its newest launches, oldest first.
+    cache: where the cache of its key is; left out if it has no cache key.
     """
 
     task: int
@@ -73,6 +75,7 @@ class Explanation(Struct, frozen=True, kw_only=True):
     also: Sequence[Cause] = ()
     estimate: Estimate | None = None
     launches: Sequence[LaunchFacts] = ()
+    cache: CacheNow | UnsetType = UNSET
 
 
 class RowFacts(Struct, frozen=True):
@@ -81,12 +84,14 @@ class RowFacts(Struct, frozen=True):
     line: its place in its queue.
     starts: starts of its queue in the last hour.
     launches: its newest launches.
+    cache: where the cache of its key is; None: it has no cache key.
     """
 
     task: Task
     line: Line
     starts: Sequence[Start] = ()
     launches: Sequence[RecordedLaunch] = ()
+    cache: CacheNow | None = None
 
 
 def explain(facts: RowFacts, cycle: LastCycle, jobs_namespace: str) -> Explanation:
@@ -96,7 +101,7 @@ def explain(facts: RowFacts, cycle: LastCycle, jobs_namespace: str) -> Explanati
     launches = launches_of(
         facts.launches, [(job, picture.cluster.pods.get(job.uid, ())) for job in picture.jobs_of(task)], jobs_namespace
     )
-    found = replace(found, launches=launches)
+    found = replace(found, launches=launches, cache=facts.cache or UNSET)
     if found.reason is None or task.status is not Status.WAITING:
         return found
     return replace(found, nodes=nodes_for(task, cycle), estimate=estimate_of(facts, found.reason, cycle.at))

@@ -11,6 +11,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dispatcher.explain import caches
 from dispatcher.jobs.launch_ends import LaunchEnd, launch_end
 from dispatcher.model.cluster import Pod
 from dispatcher.model.history import RecordedLaunch
@@ -37,6 +38,7 @@ class LaunchFacts(Struct, frozen=True, kw_only=True):
     reason: what ended it, in words.
     error: the error that it reported, otherwise the end of its output.
     logs: the command that shows its log; None: its Pod is gone.
+    cache: whether it found its cache, and why not; None: it has none, or its Job or its node is not known.
     """
 
     attempt: int
@@ -52,6 +54,7 @@ class LaunchFacts(Struct, frozen=True, kw_only=True):
     reason: str | None = None
     error: str | None = None
     logs: str | None = None
+    cache: str | None = None
 
 
 def launches_of(
@@ -85,7 +88,8 @@ def seen(known: LaunchFacts, job: Job, pods: Sequence[Pod], namespace: str) -> L
     told = replace(known, job=job.name, created_at=job.created_at, ended_at=known.ended_at or ended_at)
     for pod in pods[:1]:
         logs = f"kubectl logs -n {namespace} {pod.name}" if has_log(pod) else None
-        told = replace(told, pod=pod.name, node=pod.node_name or known.node, logs=logs)
+        found = caches.of_launch(job.cache, pod.node_name) if job.cache and pod.node_name else None
+        told = replace(told, pod=pod.name, node=pod.node_name or known.node, logs=logs, cache=found)
     end = launch_end(job, pods)
     return told if end is None or known.reason is not None else with_end(told, end)
 
@@ -100,7 +104,7 @@ def has_log(pod: Pod) -> bool:
 
 def in_words(one: LaunchFacts, most: int = LAST_LINES) -> Iterator[str]:
     """The launch as lines for people. `most`: lines of its error, the last ones."""
-    where = f" on {one.node}" if one.node else ""
+    where = (f" on {one.node}" if one.node else "") + (f" ({one.cache})" if one.cache else "")
     state = one.outcome or ("ended" if one.ended_at else "under way")
     yield f"attempt {one.attempt}, launch {one.launch}{where}: {state}" + (f": {one.reason}" if one.reason else "")
     if one.error:

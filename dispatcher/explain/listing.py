@@ -45,7 +45,8 @@ class ListedRow(Struct, frozen=True, kw_only=True):
 class Page(Struct, frozen=True):
     """A page of rows, the newest first.
 
-    as_of: time of the cycle that gave the reasons.
+    as_of: when the rows were read, by the database's clock.
+    judged_at: time of the cycle that gave the reasons.
     next_after: `after` of the next page; None: this is the last one.
     matching: number of rows that match, from the first row of this page on, counted up to 10,000.
     more_match: whether there are more than were counted.
@@ -53,11 +54,20 @@ class Page(Struct, frozen=True):
     """
 
     as_of: datetime
+    judged_at: datetime
     tasks: Sequence[ListedRow]
     next_after: int | None
     matching: int = 0
     more_match: bool = False
     looked_to: int | None = None
+
+
+class ReadRows(Struct, frozen=True):
+    """The rows of a page as they were read. `at`: when. `tasks`: the same rows as the gates judge them."""
+
+    at: datetime
+    rows: Sequence[ListedTask]
+    tasks: Mapping[int, Task]
 
 
 def judged_ids(reason: HoldReason, cycle: LastCycle) -> list[int]:
@@ -82,15 +92,13 @@ def labels_of(wanted: Wanted) -> str | None:
     return msgspec.json.encode({name: value}).decode()
 
 
-def page_of(
-    rows: Sequence[ListedTask], tasks: Mapping[int, Task], found: Found, wanted: Wanted, cycle: LastCycle
-) -> Page:
-    """The page. `tasks`: the same rows as the gates judge them. A row that waits for another reason is left out."""
-    causes = [(row, why_waits(tasks.get(row.id), cycle)) for row in rows]
+def page_of(read: ReadRows, found: Found, wanted: Wanted, cycle: LastCycle) -> Page:
+    """The page. A row that waits for another reason is left out."""
+    causes = [(row, why_waits(read.tasks.get(row.id), cycle)) for row in read.rows]
     listed_rows = [listed(row, cause) for row, cause in causes
                    if wanted.reason is None or (cause is not None and cause.reason is wanted.reason)]  # fmt: skip
     return Page(
-        cycle.at, listed_rows, next_after(found, wanted.limit),
+        read.at, cycle.at, listed_rows, next_after(found, wanted.limit),
         min(found.matching, MOST_MATCHING), found.matching > MOST_MATCHING, found.looked_to,
     )  # fmt: skip
 

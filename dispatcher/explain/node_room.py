@@ -62,6 +62,18 @@ class HeldRoom(Struct, frozen=True):
     ends_at: datetime
 
 
+class KeptCaches(Struct, frozen=True):
+    """The caches that the cache keeper of a node tells.
+
+    directories, bytes: their number and what they take on its disk.
+    is_whole: False: it has more of them.
+    """
+
+    directories: int
+    bytes: int
+    is_whole: bool
+
+
 class NodeStatus(Struct, frozen=True, kw_only=True):
     """One node, as rows see it. Amounts are quantities by resource.
 
@@ -77,6 +89,7 @@ class NodeStatus(Struct, frozen=True, kw_only=True):
     kept_for: the row that all of the rest is kept for; None: it is not kept.
     reservations: the NodeReservations.
     warm: number of cache keys whose files it probably has, by queue.
+    caches: what its cache keeper tells; None: it tells nothing.
     fits: how many Pods of the asked size fit on it; None: no size was asked for.
     """
 
@@ -93,6 +106,7 @@ class NodeStatus(Struct, frozen=True, kw_only=True):
     kept_for: int | None
     reservations: Sequence[HeldRoom] = ()
     warm: Mapping[str, int] = {}
+    caches: KeptCaches | None = None
     fits: int | None = None
 
 
@@ -127,6 +141,19 @@ class WarmKeys(Struct, frozen=True):
     by_node: Mapping[str, Mapping[str, int]]
 
 
+class Known(Struct, frozen=True):
+    """What is known of the nodes of a page besides their room.
+
+    fits: how many Pods fit; None: no size was asked for.
+    warm: None: it cannot be read now.
+    caches: by node.
+    """
+
+    fits: Fitting | None = None
+    warm: WarmKeys | None = None
+    caches: Mapping[str, KeptCaches] = {}
+
+
 def names_of(room: Room, wanted: WantedNodes) -> list[str]:
     """Names of the nodes of the page, and of one more, if there is one."""
     after, start = wanted.after or "", wanted.start or ""
@@ -138,23 +165,23 @@ def nodes_page(
     wanted: WantedNodes,
     cycle: LastCycle,
     room: Room,
-    found: tuple[Fitting | None, WarmKeys | None],
+    known: Known,
 ) -> NodesPage:
-    """The page. `names`: of `names_of`. `found`: what fits, and the warm cache keys, as far as they are known."""
-    (fits, warm), shown = found, names[: wanted.limit]
+    """The page. `names`: of `names_of`."""
+    shown = names[: wanted.limit]
     ours = ours_on(frozenset(shown), chain.from_iterable(cycle.picture.jobs.values()), cycle.picture.cluster.pods)
     held = reserved_on(frozenset(shown), room.view.reservations or ())
     return NodesPage(
         as_of=cycle.at,
         total=len(room.view.nodes),
         nodes=[
-            node_status(room.view.nodes[name], room, ours.get(name, NOTHING), held.get(name, ()), found)
+            node_status(room.view.nodes[name], room, ours.get(name, NOTHING), held.get(name, ()), known)
             for name in shown
         ],
         next_after=shown[-1] if len(names) > len(shown) else None,
-        fits=fits.told if fits else None,
+        fits=known.fits.told if known.fits else None,
         reservations_are_watched=room.view.reservations is not None,
-        warm_ends=warm.ends if warm else None,
+        warm_ends=known.warm.ends if known.warm else None,
     )
 
 
@@ -177,11 +204,9 @@ def reserved_on(nodes: Set[str], reservations: Iterable[Reservation]) -> dict[st
     return found
 
 
-def node_status(
-    node: Node, room: Room, ours: Amounts, held: Sequence[Reservation], found: tuple[Fitting | None, WarmKeys | None]
-) -> NodeStatus:
+def node_status(node: Node, room: Room, ours: Amounts, held: Sequence[Reservation], known: Known) -> NodeStatus:
     """One node. `ours`: what our Pods there ask for. `held`: its NodeReservations."""
-    taints, (fits, warm) = [taint.key for taint in node.taints if taint.effect in REFUSING], found
+    taints, fits = [taint.key for taint in node.taints if taint.effect in REFUSING], known.fits
     reserved = total(one.amounts for one in held)
     asked = total(room.view.asked.get(node.name, {}).values())
     return NodeStatus(
@@ -197,7 +222,8 @@ def node_status(
         free=quantities(free_of(node, room, EVERY_POD)),
         kept_for=room.closed.get(node.name),
         reservations=[held_room(one) for one in held],
-        warm=warm.by_node.get(node.name, {}) if warm else {},
+        warm=known.warm.by_node.get(node.name, {}) if known.warm else {},
+        caches=known.caches.get(node.name),
         fits=fits.by_node.get(node.name, 0) if fits else None,
     )
 

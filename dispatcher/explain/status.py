@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Final
 
-from msgspec import Meta, Struct, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from dispatcher.admission.last_cycle import LastCycle, Told
 from dispatcher.explain.counting import count_reasons, rest_hold
 from dispatcher.explain.reasons import Cause, cause_of
+from dispatcher.model.node_caches import CacheTotal
 from dispatcher.model.tasks import COUNTED_MINUTES, Queue, QueueCount
 from dispatcher.model.verdicts import PARKED, HoldReason
 
@@ -106,6 +107,7 @@ class InstallationStatus(Struct, frozen=True, kw_only=True):
     parked: number of parked rows that were judged.
     parked_rows: the first of them.
     templates_differ: templates that the janitor does not have alike. INSERT is judged by the janitor's.
+    caches: what cache keepers tell of all nodes; left out if none tells anything.
     """
 
     installation: str
@@ -125,6 +127,7 @@ class InstallationStatus(Struct, frozen=True, kw_only=True):
     parked_rows: Sequence[ParkedRow]
     queues_left_out: int = 0
     templates_differ: Sequence[str] = field(default_factory=list)
+    caches: CacheTotal | UnsetType = UNSET
 
 
 def build_status(

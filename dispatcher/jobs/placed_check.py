@@ -19,7 +19,7 @@ from dispatcher.settings.definition import PlacementSettings
 Json = dict[str, Any]
 DIGEST: Final = re.compile(r"[0-9a-f]{40}")
 NODE: Final = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-NOTES: Final = {"dispatcher.internal/history-nodes", "dispatcher.internal/real-resources"}
+NOTES: Final = {f"dispatcher.internal/{name}" for name in ("history-nodes", "cold-nodes", "real-resources")}
 CACHE_MOUNT: Final = {"name": "dispatcher-cache", "mountPath": "/cache"}
 
 

@@ -1,6 +1,6 @@
 """Reads Jobs, Pods and nodes, as decisions see them, from the API server's objects."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final
@@ -29,7 +29,7 @@ from dispatcher.model import identity as ids
 from dispatcher.model.amounts import NOTHING, amounts
 from dispatcher.model.capacity import BoundPod
 from dispatcher.model.cluster import ENDED, LONG_AGO, NO_LABELS, Node, Pod, PriorityClass
-from dispatcher.model.jobs import Job, Phase
+from dispatcher.model.jobs import Job, LaunchCache, Phase
 from dispatcher.model.needs import CORDON, Taint
 from dispatcher.model.reservations import keys_of
 
@@ -50,6 +50,7 @@ def read_job(raw: bytes | msgspec.Raw) -> Job | None:
     if not 0 < numbers[0] <= LARGEST_ID:  # no row has such an id, and a query with it would fail
         return None
     phase, condition = read_phase(wire.status.conditions)
+    of_pod = wire.spec.template.metadata.annotations or {}
     return Job(
         name=wire.metadata.name,
         uid=wire.metadata.uid,
@@ -75,9 +76,22 @@ def read_job(raw: bytes | msgspec.Raw) -> Job | None:
         is_unplaced=ids.UNPLACED in notes,
         limit_seconds=wire.spec.template.spec.active_deadline_seconds or 0,
         report=notes.get(ids.REPORT, "sql"),
-        shape=(wire.spec.template.metadata.annotations or {}).get(ids.SHAPE, ""),
+        shape=of_pod.get(ids.SHAPE, ""),
         needs=needs_of(wire.spec.template.spec),
+        cache=cache_of(of_pod) if ids.CACHE_KEY in of_pod else None,
     )
+
+
+def cache_of(notes: Mapping[str, str]) -> LaunchCache:
+    return LaunchCache(names_in(notes.get(ids.HISTORY_NODES, "")), names_in(notes.get(ids.COLD_NODES, "")))
+
+
+def names_in(written: str) -> tuple[str, ...]:
+    """Reads names that we wrote. Any other text has none."""
+    try:
+        return msgspec.json.decode(written, type=tuple[str, ...]) if written else ()
+    except msgspec.MsgspecError:
+        return ()
 
 
 def read_phase(conditions: Sequence[Condition]) -> tuple[Phase, Condition]:

@@ -21,7 +21,11 @@ class Run(Struct, frozen=True):
 
 
 class CacheHistory(Struct, frozen=True):
-    """Nodes (newest first) and real use of earlier runs of a queue's cache key. It is advice, not a limit."""
+    """Nodes (newest first) and real use of earlier runs of a queue's cache key. It is advice, not a limit.
+
+    cold: those of the nodes that have no cache yet.
+    """
 
     nodes: tuple[str, ...] = ()
     uses: tuple[Use, ...] = ()
+    cold: tuple[str, ...] = ()

@@ -37,6 +37,8 @@ CACHE_KEY: Final = f"{DOMAIN}/cache-key"
 SHAPE: Final = f"{DOMAIN}/shape"
 HISTORY_NODES: Final = f"{DOMAIN}/history-nodes"
 WOKEN_AT: Final = f"{DOMAIN}/woken-at"
+COLD_NODES: Final = f"{DOMAIN}/cold-nodes"
+"""Nodes of the history that have no cache yet. The launch was drawn to them, because the others had no room."""
 REAL_RESOURCES: Final = f"{DOMAIN}/real-resources"
 
 ROW_MAY_SET: Final = f"{DOMAIN}/row-may-set"

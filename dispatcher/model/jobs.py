@@ -28,6 +28,17 @@ class Phase(StrEnum):
     FAILED = "failed"
 
 
+class LaunchCache(Struct, frozen=True, gc=False):
+    """Where the cache of a launch was when its Job was made.
+
+    nodes: the nodes that were preferred for it, the best first.
+    cold: those of them that had no cache yet.
+    """
+
+    nodes: tuple[str, ...] = ()
+    cold: tuple[str, ...] = ()
+
+
 class Job(Struct, frozen=True, kw_only=True):
     """A batch/v1 Job of this installation.
 
@@ -40,6 +51,7 @@ class Job(Struct, frozen=True, kw_only=True):
     report: `sql`, or `exit-code` if the outcome of the Job is the report.
     shape: digest of what its Pod needs of a node.
     needs: what its Pod needs of a node; None: not known.
+    cache: where its cache was; None: its row has no cache key.
     """
 
     name: str
@@ -68,6 +80,7 @@ class Job(Struct, frozen=True, kw_only=True):
     report: str = "sql"
     shape: str = ""
     needs: PodNeeds | None = None
+    cache: LaunchCache | None = None
 
     @property
     def is_finished(self) -> bool:

@@ -43,6 +43,19 @@ class NodeCaches(Struct, frozen=True):
     def name(self) -> str:
         return self.node
 
+    @property
+    def size(self) -> int:
+        """Bytes of all of them."""
+        return sum(kept.size for kept in self.directories.values())
+
+
+class CacheTotal(Struct, frozen=True):
+    """The nodes whose cache keepers tell something, and the number and the bytes of their directories."""
+
+    nodes: int
+    directories: int
+    bytes: int
+
 
 def name_of_map(node: str) -> str:
     """Name of a node's ConfigMap, without the installation."""

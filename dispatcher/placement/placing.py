@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from dispatcher.model.cache_history import CacheHistory
-from dispatcher.model.identity import HISTORY_NODES, REAL_RESOURCES
+from dispatcher.model.identity import COLD_NODES, HISTORY_NODES, REAL_RESOURCES
 from dispatcher.model.placement import Placement
 from dispatcher.model.tasks import Request
 from dispatcher.placement.cache import cache_digest, cache_path
@@ -27,6 +27,8 @@ class Placing(Struct, frozen=True):
         notes = dict[str, str]()
         if history.nodes:
             notes[HISTORY_NODES] = write_history(history.nodes)
+        if cold := [node for node in history.nodes[:MOST_NODES] if node in history.cold]:
+            notes[COLD_NODES] = write_history(cold)
         if history.uses:
             notes[REAL_RESOURCES] = write_uses(history.uses)
         return Placement(

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from dispatcher.model.node_caches import Kept, NodeCaches
+from dispatcher.model.node_caches import CacheTotal, Kept, NodeCaches
 from dispatcher.placement.cache import cache_digest
 
 Key = tuple[str, str]
@@ -26,7 +26,7 @@ class Warmth:
         self._has_shown = has_shown
         self._kept: dict[str, dict[str, Kept]] = defaultdict(dict)
         self._heard: dict[str, NodeCaches] = {}
-        self._number = 0
+        self._number = self._bytes = 0
 
     def hear(self, before: NodeCaches | None, after: NodeCaches | None) -> None:
         """`before`: the last words of a node; None: it said nothing. `after`: its newest ones."""
@@ -35,11 +35,13 @@ class Warmth:
         if after is not None and self._number + len(after.directories) <= MOST_REMEMBERED:
             self._heard[after.node] = after
             self._number += len(after.directories)
+            self._bytes += after.size
             for digest, kept in after.directories.items():
                 self._kept[digest][after.node] = kept
 
     def _forget(self, last: NodeCaches) -> None:
         self._number -= len(last.directories)
+        self._bytes -= last.size
         for digest in last.directories:
             del self._kept[digest][last.node]
             if not self._kept[digest]:
@@ -49,6 +51,14 @@ class Warmth:
         """The nodes that say that they have the directory of the key."""
         found = self._kept.get(cache_digest(self._installation, *key), NOTHING)
         return {node: kept for node, kept in found.items() if self._has_shown(node)}
+
+    def told_by(self, node: str) -> NodeCaches | None:
+        """The last words of the keeper of a node; None: it says nothing."""
+        return self._heard.get(node)
+
+    def total(self) -> CacheTotal:
+        """What all keepers tell together."""
+        return CacheTotal(len(self._heard), self._number, self._bytes)
 
     def nodes(self, key: Key, history: Sequence[str]) -> tuple[str, ...]:
         """The nodes that have the directory, or may have it, the best first.

@@ -82,6 +82,8 @@ def wait_in_words(found: Explanation) -> Iterator[str]:
         yield f"place {found.position:,} of {found.position_of:,} in its queue"
     if found.estimate is not None:
         yield f"starts {between(found.estimate, found.as_of)}, as the starts of the last hour tell"
+    if found.cache:
+        yield f"cache: {found.cache.message}"
     yield f"{found.whose_turn}'s turn: {found.next_step}"
     if found.reason in ABOUT_NODES:
         yield from map(nodes_in_words, found.nodes)

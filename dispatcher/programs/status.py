@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
+from dispatcher.explain.caches import binary
 from dispatcher.explain.reasons import ADVICE
 from dispatcher.explain.status import InstallationStatus, ParkedRow, QueueStatus
 from dispatcher.model.texts import one_line
@@ -54,6 +55,9 @@ def heading(status: InstallationStatus) -> Iterator[str]:
         yield f"  {status.not_ready.reason}: {status.not_ready.message}"
     yield from (f"  slowed: {what}" for what in status.slowed)
     yield from (f"  {what}" for what in status.templates_differ)
+    if status.caches:
+        nodes = "1 node" if status.caches.nodes == 1 else f"{status.caches.nodes:,} nodes"
+        yield f"  caches: {status.caches.directories:,} on {nodes}, {binary(status.caches.bytes)}"
 
 
 def table(queues: Sequence[QueueStatus]) -> Iterator[str]:

@@ -85,10 +85,11 @@ class Telling:
         self, cycles: Cycles, first: Precedence, site: RowSite, self_told: SelfTold
     ) -> web.AppRunner:  # fmt: skip
         """Serves the dashboard. `first`: what goes before its answers. Raises SettingsError if it cannot listen."""
-        asking = Asking(lambda: questions(self._session), lambda: cycles.last, self._jobs_namespace, self._estimates)
+        asking = Asking(lambda: questions(self._session), lambda: cycles.last, site.place, self._estimates)
         row = AskingRow(lambda: questions(self._session), lambda: cycles.last, site, self._estimates)
         queues = AskingQueues(lambda: questions(self._session), lambda: cycles.last, self.overview)
-        nodes = AskingNodes(lambda: questions(self._session), lambda: cycles.last)
+        self.overview.follow_caches(site.place.caches.total)
+        nodes = AskingNodes(lambda: questions(self._session), lambda: cycles.last, site.place.caches.told_by)
         about = AboutSources(self._named, self_told.settings, self.election, self_told.condition)
         service = self._service
         pages = Pages(self._named, service.dashboard_prefix)

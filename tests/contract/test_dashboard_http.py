@@ -12,13 +12,14 @@ import pytest_asyncio
 from yarl import URL
 
 from dispatcher.dashboard.answers import Answers, Sources
-from dispatcher.dashboard.asking import Asking
+from dispatcher.dashboard.asking import Asking, Place
 from dispatcher.dashboard.estimates import Estimates
 from dispatcher.dashboard.overview import Overview
 from dispatcher.dashboard.pages import Pages
 from dispatcher.dashboard.server import ANSWER_SECONDS, MOST_AT_ONCE, MOST_CONNECTIONS, Dashboard, serve
 from dispatcher.explain.status import Installation
 from dispatcher.model.errors import DatabaseAway
+from dispatcher.placement.warmth import Warmth
 from dispatcher.runtime.clock import elapsed
 from dispatcher.runtime.listening import BoundedRunner
 from dispatcher.runtime.precedence import LONGEST_WAIT, Precedence
@@ -57,7 +58,7 @@ async def serving(
 ) -> AsyncIterator[Server]:  # fmt: skip
     """The server. `rows`: opens what stands for the database. `hosts`: names by which it is called."""
     (port,) = free_ports(1)
-    asking = Asking(rows, lambda: None, "jobs", Estimates(rows))
+    asking = Asking(rows, lambda: None, Place("jobs", Warmth("live", lambda _: True)), Estimates(rows))
     sources = Sources(asking, Overview(NAMED, rows, dict, lambda: True), *[None] * 4)  # type: ignore[arg-type]  # no page asks for them
     dashboard = Dashboard(Answers(sources), Pages(NAMED, ""), cycles or Precedence(), answer_seconds=answer_seconds)
     running = await serve(dashboard, f"{address}:{port}", hosts)

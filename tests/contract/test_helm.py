@@ -201,12 +201,15 @@ async def test_rollback_brings_the_settings_back(helm: Helm, jobs: str) -> None:
     assert (await helm.plane.admin("GET", path))["data"] == before[path]["data"]
 
 
-async def test_notes_name_each_missing_secret_and_the_alerts_of_kept_jobs(helm: Helm, jobs: str) -> None:
+async def test_notes_name_each_missing_secret_the_alerts_of_kept_jobs_and_caches_that_nobody_removes(
+    helm: Helm, jobs: str
+) -> None:
     there = {"metadata": {"name": "dispatcher-database"}, "stringData": {"url": "postgresql://…"}}
     await helm.plane.admin("POST", f"/api/v1/namespaces/{helm.namespace}/secrets", there)
     empty = {"metadata": {"name": "dispatcher-janitor-database"}, "stringData": {"uri": "postgresql://…"}}
     await helm.plane.admin("POST", f"/api/v1/namespaces/{helm.namespace}/secrets", empty)
-    said = await helm.install(jobsNamespace=jobs)
+    said = await helm.install(jobsNamespace=jobs, settings={"CACHE_ROOT": "/caches"}, cacheKeeper={"enabled": False})
+    assert "Nobody removes cache directories below /caches" in said.out
     missing = [line.split(". ")[0] for line in said.out.splitlines() if line.startswith("MISSING")]
     assert missing == [
         f"MISSING: Secret dispatcher-janitor-database with the key url in namespace {helm.namespace}",

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -19,6 +20,8 @@ LIVES = """
 SELECT t.queue, t.created_at, l.started_at, t.finished_at FROM dispatch.tasks AS t
 JOIN dispatch.task_launches AS l ON l.task_id = t.id
 """
+STATUSES = {"waiting": ("created_at", "started_at"), "processing": ("started_at", "finished_at")}
+"""The times of a row between which it has the status."""
 OVER = "SELECT count(*) = $1 FROM dispatch.tasks WHERE status = 'succeeded'"
 
 
@@ -31,6 +34,28 @@ def between(rows: Sequence[Record], at: tuple[datetime, datetime], begin: str, e
 
 def of_queue(rows: Sequence[Record], queue: str) -> list[Record]:
     return [row for row in rows if row["queue"] == queue]
+
+
+def during(rows: Sequence[Record], status: str, at: datetime) -> tuple[int, int]:
+    """Fewest and most rows that had the status then."""
+    if status == "succeeded":
+        least, most = (sum(row["finished_at"] <= at + doubt for row in rows) for doubt in (-DOUBT, DOUBT))
+        return least, most
+    return between(rows, (at, at), *STATUSES[status])
+
+
+async def listed(dispatcher: Dispatcher) -> list[tuple[str, datetime, int]]:
+    """Status, moment and number of rows with it, as the list and the batch tell them."""
+    found = list[tuple[str, datetime, int]]()
+    for status in (*STATUSES, "succeeded"):
+        _, told = await dispatcher.api(f"tasks?status={status}&limit=1")
+        found.append((status, datetime.fromisoformat(told["as_of"]), told["matching"]))
+    _, told = await dispatcher.api("batches?batch=moving")
+    at = datetime.fromisoformat(told["as_of"])
+    counted = Counter[str]()
+    for batch in told["batches"]:
+        counted.update(batch["by_status"])
+    return found + [(status, at, counted[status]) for status in (*STATUSES, "succeeded")]
 
 
 async def look(dispatcher: Dispatcher) -> tuple[dict[str, Any], str]:
@@ -57,6 +82,29 @@ def judge_page(page: str, rows: Sequence[Record]) -> None:
     least, most = between(rows, (moments[0], moments[1]), "created_at", "started_at")
     assert least <= int(waiting[1]) <= most
     assert between(rows, (moments[0], moments[0]), "started_at", "finished_at")[0] <= int(jobs[1]) <= CAP
+
+
+async def test_lists_and_batches_tell_the_moment_that_they_name(place: Place) -> None:
+    admin = await place.database.session("admin")
+    await admin.execute("INSERT INTO dispatch.queues (name) VALUES ('other')")
+    told = list[tuple[str, datetime, int]]()
+    async with place.playing(), Dispatcher(place, MAX_JOBS=CAP) as dispatcher:
+        await dispatcher.ready()
+        for number in range(ROUNDS):
+            await insert(place, ROWS, queue=("default", "other")[number % 2], batch="moving")
+            told += await listed(dispatcher)
+
+        async def is_over() -> bool:
+            told.extend(await listed(dispatcher))
+            return bool(await admin.fetchval(OVER, ROUNDS * ROWS))
+
+        await wait_for(is_over, "all rows have succeeded", 90, check=dispatcher.check)
+    rows = await admin.fetch(LIVES)
+    for status, at, number in told:
+        least, most = during(rows, status, at)
+        assert (status, at, least <= number <= most) == (status, at, True), (least, number, most)
+    for status in (*STATUSES, "succeeded"):
+        assert len({number for one, _, number in told if one == status}) > 2, f"the number that is {status} never moved"
 
 
 async def test_page_and_json_tell_the_moment_that_they_name(place: Place) -> None:

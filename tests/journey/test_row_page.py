@@ -66,7 +66,8 @@ async def test_row_that_runs_is_told_as_the_database_and_the_cluster_have_it(pla
         for name in ("created_at", "run_at", "started_at", "finished_at"):
             assert moment(found[name]) == stored[name], name
         assert (found["labels"], found["launches_used"], found["max_launches"]) == ({"month": "7"}, stored["launch"], 3)
-        assert (found["cache_key"], found["error"]) == ({"is_set": True, "warm_nodes": []}, None)
+        cache: dict[str, Any] = {"message": "no node is known to have its cache", "nodes": [], "bytes": None}
+        assert (found["explain"]["cache"], found["error"]) == (cache, None)
         assert [span["step"] for span in found["timeline"]][-1] == "running"
         assert found["explain"]["launches"] == (await dispatcher.explain(row))[1]["launches"]
         name = job["metadata"]["name"]  # type: ignore[index]  # a Job of the API server

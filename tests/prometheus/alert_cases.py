@@ -31,6 +31,8 @@ QUICK: Final = 'dispatcher_extender_request_seconds_bucket{instance="e",le="0.2"
 FAULT: Final = 'dispatcher_extender_config_faults{instance="e",fault="uncached"}'
 CERTIFICATE: Final = 'dispatcher_credential_end_timestamp_seconds{instance="e",credential="server-certificate"}'
 TOKEN: Final = 'dispatcher_credential_end_timestamp_seconds{instance="a",credential="token"}'
+DISK: Final = 'dispatcher_cache_disk_used_ratio{instance="k"}'
+KEPT: Final = 'dispatcher_last_round_timestamp_seconds{instance="k",component="cache-keeper"}'
 HALTED: Final = {FIRST: "0+30x60 1800x{samples}", CREATED: "0+30x60 1800x{samples}"}
 """The last launch is that of minute 60."""
 
@@ -108,6 +110,14 @@ ENDS: Final = (
     Case("a token that is not renewed", {TOKEN: "1000+60x60 4600x{samples}"}, {71: [], 75: page("TokenEnds")}),
     Case("a token that tells no end", {TOKEN: ""}, {90: []}),
 )  # fmt: skip
+CACHES: Final = (
+    Case("a disk that stays full", {DISK: "0.7x60 0.81x{samples}"}, {119: [], 125: ticket("CacheDiskFull")}, 140),
+    Case("a disk that is full for half an hour", {DISK: "0.7x60 0.95x30 0.7x{samples}"}, {89: [], 130: []}, 140),
+    Case("a keeper that ends no round", {KEPT: "0+60x60 3600x{samples}"},
+         {119: [], 140: ticket("CacheKeeperSilent")}, 150),
+    Case("a keeper that is gone", {KEPT: "0+60x60", DISK: "0.7x60"}, {140: []}, 140),
+)  # fmt: skip
 CASES: Final = {
     "health": HEALTH, "launches": LAUNCHES, "waits": WAITS, "programs": PROGRAMS, "extender": EXTENDER, "ends": ENDS,
+    "caches": CACHES,
 }  # fmt: skip

@@ -46,6 +46,9 @@ HEALTHY: Final[Series] = {
     'dispatcher_extender_request_seconds_bucket{instance="e",le="1"}': "0+602x{samples}",
     'dispatcher_extender_request_seconds_bucket{instance="e",le="+Inf"}': "0+602x{samples}",
     'dispatcher_extender_config_faults{instance="e",fault="uncached"}': "0x{samples}",
+    'dispatcher_cache_disk_used_ratio{instance="k"}': "0.7x{samples}",
+    'dispatcher_cache_disk_high_ratio{instance="k"}': "0.8x{samples}",
+    'dispatcher_last_round_timestamp_seconds{instance="k",component="cache-keeper"}': NOW,
     'dispatcher_credential_end_timestamp_seconds{instance="e",credential="server-certificate"}': "2592000x{samples}",
     'dispatcher_credential_end_timestamp_seconds{instance="a",credential="token"}': "1000+{seconds}x{samples}",
 }

@@ -74,7 +74,7 @@ FRESH = {
         overview_page(IDLE, lambda _: None, None, [], EstimateRecord()),
         ("Nothing waits and nothing runs", f"{INSERT}) VALUES (&#39;default&#39;)", "kubectl get nodes"),
     ),
-    "tasks.html": (Page(NOW, [], None), ("There is no row yet", INSERT)),
+    "tasks.html": (Page(NOW, NOW, [], None), ("There is no row yet", INSERT)),
     "failures.html": (
         FailuresPage(as_of=NOW, groups=[], groups_left_out=0, failed=0, failed_since=NOW, parked=0, parked_left_out=0),
         ("No row has failed in the last day, and none is parked", "nothing to do", 'href="/tasks"'),
@@ -103,7 +103,7 @@ def test_overview_of_a_busy_installation_says_nothing_of_an_insert() -> None:
     ("query", "is_told"), [({"queue": "rare&<b>"}, True), ({"queue": "rare", "status": "succeeded"}, False)]
 )
 def test_page_without_a_row_leads_to_older_rows_and_to_those_that_wait(query: dict[str, str], is_told: bool) -> None:
-    page = Page(NOW, [], next_after=7, looked_to=7)
+    page = Page(NOW, NOW, [], next_after=7, looked_to=7)
     text = PAGES.write("tasks.html", page, Asked(query=query), "/api/v1/tasks")
     assert "after=7" in text
     assert ('href="/tasks?queue=rare%26%3Cb%3E&amp;status=waiting"' in text) is is_told

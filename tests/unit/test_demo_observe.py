@@ -93,7 +93,7 @@ def test_row_that_came_after_the_cycle_is_not_judged_yet() -> None:
         listed(2, NOW + timedelta(seconds=1), HoldReason.IN_LINE),
         listed(3, NOW, None),
     ]
-    assert [id_ for id_, _ in judged_on(Page(NOW, rows, None))] == [1]
+    assert [id_ for id_, _ in judged_on(Page(NOW + timedelta(seconds=9), NOW, rows, None))] == [1]
 
 
 def listed(id_: int, created_at: datetime, reason: HoldReason | None) -> ListedRow:

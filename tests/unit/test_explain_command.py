@@ -6,6 +6,7 @@ import click
 import pytest
 from msgspec.structs import replace
 
+from dispatcher.explain.caches import CacheNow
 from dispatcher.explain.estimate import Estimate
 from dispatcher.explain.explanation import Explanation
 from dispatcher.explain.launches import LaunchFacts
@@ -47,6 +48,14 @@ def test_waiting_row_is_told_with_its_place_its_nodes_and_what_comes_next() -> N
         "  then JobCap: 100 of 100",
         "  as of 2026-03-14 12:00:00 UTC",
     ]
+
+
+def test_cache_of_the_row_and_of_each_launch_is_told() -> None:
+    cold = LaunchFacts(attempt=1, launch=1, node="n7", cache="cold: no node had the cache", outcome="succeeded")
+    cache = CacheNow(message="warm on 3 nodes (12 GiB)", nodes=("n7", "n8", "n9"), bytes=12 * 2**30)
+    told = in_words(an_explanation(cache=cache, launches=[cold]))
+    assert "\n  cache: warm on 3 nodes (12 GiB)\n" in told
+    assert "\n  attempt 1, launch 1 on n7 (cold: no node had the cache): succeeded\n" in told
 
 
 def test_range_of_one_moment_is_one_moment() -> None:

@@ -5,7 +5,7 @@ from msgspec import structs
 
 from dispatcher.admission.last_cycle import LastCycle, Told
 from dispatcher.admission.snapshot import plan_load
-from dispatcher.explain.listing import judged_ids, labels_of, page_of, queues_behind
+from dispatcher.explain.listing import ReadRows, judged_ids, labels_of, page_of, queues_behind
 from dispatcher.model.history import MOST_MATCHING, Found, ListedTask, Wanted
 from dispatcher.model.launches import Offer
 from dispatcher.model.tasks import Status, Task
@@ -13,7 +13,7 @@ from dispatcher.model.verdicts import Hold, HoldReason
 from tests.builders import CREATED, NOW, a_picture, a_queue, a_snapshot, a_task, later
 from tests.unit.test_explain import Offers
 
-EVERY, ONE = Wanted(), Found([42], 1)
+EVERY, ONE, READ_AT = Wanted(), Found([42], 1), later(3)
 
 
 def row(id_: int = 42) -> ListedTask:
@@ -31,12 +31,12 @@ def a_cycle(*, leads: bool = True, launched: tuple[int, ...] = (), is_full: bool
 
 def reason(cycle: LastCycle, task: Task | None) -> str | None:
     """The reason in the page of one row. `task`: as the gates judge it."""
-    (found,) = page_of([row()], {42: task} if task else {}, ONE, EVERY, cycle).tasks
+    (found,) = page_of(ReadRows(READ_AT, [row()], {42: task} if task else {}), ONE, EVERY, cycle).tasks
     return found.reason
 
 
 def test_a_row_that_was_judged_has_the_reason_that_was_told() -> None:
-    (found,) = page_of([row()], {42: a_task()}, ONE, EVERY, a_cycle(r42="Poison")).tasks
+    (found,) = page_of(ReadRows(READ_AT, [row()], {42: a_task()}), ONE, EVERY, a_cycle(r42="Poison")).tasks
     assert (found.reason, found.message) == ("Poison", "the API server refuses its Job: words")
     assert reason(a_cycle(r42="Poison"), a_task(attempt=2)) == "InLine", "another attempt"
 
@@ -74,19 +74,24 @@ def test_a_row_that_went_between_two_reads_has_no_reason() -> None:
     ],
 )
 def test_next_page_follows_the_rows_or_what_was_looked_at(found: Found, after: int | None) -> None:
-    page = page_of([row(id_) for id_ in found.ids], {}, found, Wanted(limit=2), a_cycle())
+    page = page_of(ReadRows(READ_AT, [row(id_) for id_ in found.ids], {}), found, Wanted(limit=2), a_cycle())
     assert (page.next_after, page.matching, page.looked_to) == (after, found.matching, found.looked_to)
 
 
+def test_page_names_the_time_of_its_rows_and_that_of_its_reasons() -> None:
+    page = page_of(ReadRows(READ_AT, [row()], {42: a_task()}), ONE, EVERY, a_cycle())
+    assert (page.as_of, page.judged_at) == (READ_AT, NOW)
+
+
 def test_rows_that_match_are_counted_up_to_a_limit() -> None:
-    most = page_of([], {}, Found([42], MOST_MATCHING), EVERY, a_cycle())
-    more = page_of([], {}, Found([42], MOST_MATCHING + 1), EVERY, a_cycle())
+    most = page_of(ReadRows(READ_AT, [], {}), Found([42], MOST_MATCHING), EVERY, a_cycle())
+    more = page_of(ReadRows(READ_AT, [], {}), Found([42], MOST_MATCHING + 1), EVERY, a_cycle())
     assert [(page.matching, page.more_match) for page in (most, more)] == [(10_000, False), (10_000, True)]
 
 
 def test_row_shows_its_batch_progress_and_note() -> None:
     one = structs.replace(row(), batch="april", progress=0.5, note="half")
-    (found,) = page_of([one], {}, Found([42], 1), EVERY, a_cycle()).tasks
+    (found,) = page_of(ReadRows(READ_AT, [one], {}), ONE, EVERY, a_cycle()).tasks
     assert (found.batch, found.progress, found.note) == ("april", 0.5, "half")
 
 
@@ -127,5 +132,6 @@ def test_rows_behind_the_judged_ones_wait_for_the_reason_of_their_queue() -> Non
 
 def test_row_that_waits_for_another_reason_is_left_out_of_a_page_of_one_reason() -> None:
     tasks = {42: a_task(), 43: a_task(id=43, run_at=later(9))}
-    found = page_of([row(), row(43)], tasks, Found([42, 43], 2), Wanted(reason=HoldReason.NOT_DUE), a_cycle())
+    read = ReadRows(READ_AT, [row(), row(43)], tasks)
+    found = page_of(read, Found([42, 43], 2), Wanted(reason=HoldReason.NOT_DUE), a_cycle())
     assert [(one.task, one.reason) for one in found.tasks] == [(43, "NotDue")]

@@ -11,7 +11,7 @@ from dispatcher.admission.reserved_room import ReservedRoom
 from dispatcher.admission.room import Room
 from dispatcher.admission.room_index import RoomIndex
 from dispatcher.explain.fitting import fitting_of, needs_of
-from dispatcher.explain.node_room import NodesPage, WantedNodes, WarmKeys, names_of, nodes_page
+from dispatcher.explain.node_room import KeptCaches, Known, NodesPage, WantedNodes, WarmKeys, names_of, nodes_page
 from dispatcher.model.amounts import milli_of
 from dispatcher.model.cluster import Pod
 from dispatcher.model.jobs import Job
@@ -24,14 +24,14 @@ SMALL = needs("1", "1Gi")
 
 
 def page(place: Room, jobs: Iterable[Job] = (), pods: Iterable[Pod] = (), **asked: Any) -> NodesPage:
-    warm = asked.pop("warm", None)
+    warm, caches = asked.pop("warm", None), asked.pop("caches", {})
     wanted = WantedNodes(**asked)
     cycle = LastCycle(
         a_snapshot(room=place), a_picture(jobs, a_cluster(pods)), {}, frozenset(), {}, {}, leads=True
     )  # fmt: skip
     size = needs_of(wanted.cpu, wanted.memory)
     fitting = fitting_of(size, place, wanted.cpu, wanted.memory) if size else None
-    return nodes_page(names_of(place, wanted), wanted, cycle, place, (fitting, warm))
+    return nodes_page(names_of(place, wanted), wanted, cycle, place, Known(fitting, warm, caches))
 
 
 def a_reservation(node: str = "n1", **changes: Any) -> Reservation:
@@ -132,6 +132,12 @@ def test_warm_keys_are_told_by_queue_and_unknown_without_the_database() -> None:
     found = page(place, warm=WarmKeys(2000, {"a": {"maps": 3}}))
     assert ([node.warm for node in found.nodes], found.warm_ends) == ([{"maps": 3}, {}], 2000)
     assert page(place).warm_ends is None
+
+
+def test_caches_are_those_that_the_keeper_of_the_node_tells() -> None:
+    kept = KeptCaches(12, 3 * 2**30, is_whole=False)
+    found = page(room([a_node("a"), a_node("b")]), caches={"a": kept})
+    assert [node.caches for node in found.nodes] == [kept, None]
 
 
 def test_each_node_tells_how_many_pods_of_the_asked_size_fit() -> None:

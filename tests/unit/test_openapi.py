@@ -60,7 +60,7 @@ def test_the_names_of_an_explanation_are_public() -> None:
     fields = FOUND["components"]["schemas"]["Explanation"]["properties"]
     assert set(fields) == set(Explanation.__struct_fields__) == {
         "task", "status", "queue", "attempt", "reason", "message", "since", "as_of", "whose_turn", "next_step",
-        "position", "position_of", "before", "nodes", "also", "estimate", "launches",
+        "position", "position_of", "before", "nodes", "also", "estimate", "launches", "cache",
     }  # fmt: skip
 
 

@@ -3,12 +3,14 @@
 from typing import Any
 
 import pytest
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from dispatcher.dashboard.answers import Asked
 from dispatcher.dashboard.pages import Pages
-from dispatcher.dashboard.row_page import CacheKey, Command, PreviewedJob, RowPage
+from dispatcher.dashboard.row_page import Command, PreviewedJob, RowPage
 from dispatcher.dashboard.timeline import Span, Step
+from dispatcher.explain.caches import CacheNow
 from dispatcher.explain.estimate import Estimate
 from dispatcher.explain.explanation import Explanation
 from dispatcher.explain.launches import LaunchFacts
@@ -28,6 +30,7 @@ WHY = Explanation(
     nodes=[NodeGroup(1500, "full: cpu 1 < 2", ["n1", "n2"], later(300)), NodeGroup(2, "cordoned", ["n3"])],
     also=[Cause(HoldReason.JOB_CAP, "500 of 500 Jobs"), Cause(HoldReason.QUOTA_EXCEEDED, "quota q is used up")],
     estimate=Estimate(later(60), later(120), 1040),
+    cache=CacheNow(message="warm on 2 nodes (12 GiB)", nodes=("n7", "n9"), bytes=12 * 2**30),
     launches=[
         LaunchFacts(attempt=1, launch=1, started_at=ago(900), ended_at=ago(800), outcome="lost", error="the same"),
         LaunchFacts(
@@ -42,7 +45,7 @@ FULL = RowPage(
     batch="april", labels={"month": "4", "kind": "map"}, progress=0.42, note="half of it", attempt=2, failures=1,
     max_failures=3, launches_used=3, max_launches=5, timeout_seconds=7200, created_at=ago(3600), run_at=ago(3000),
     started_at=ago(690), heartbeat_at=ago(620), finished_at=ago(5), cancel_requested_at=ago(9), error="the same",
-    explain=WHY, cache_key=CacheKey(True, ("n7", "n9")), preview=PreviewedJob(a_manifest()),
+    explain=WHY, preview=PreviewedJob(a_manifest()),
     commands=[Command("its log", "dispatcher logs 42"), Command("cancel it", "SELECT dispatch.task_cancel(42);")],
     timeline=[
         Span(step=Step.STARTING, began=ago(700), ended=ago(690), seconds=10, attempt=2, launch=3),
@@ -125,7 +128,7 @@ TOLD = {
     "Queue": "nightly", "Template": "maps", "Submitter": "team_a", "Priority": "-7 (lower comes first)",
     "Batch": "april", "Labels": "month=4 kind=map", "Progress": "42%", "Note": "half of it",
     "Attempt": "2, launch 3 (launches without a start: at most 5)", "Failures": "1 of 3", "Run limit": "2 h",
-    "Cache key": "set; warm on n7, n9",
+    "Cache key": "set; warm on 2 nodes (12 GiB): n7, n9",
 }  # fmt: skip
 TIMES = {
     "Created": FULL.created_at, "Not before": FULL.run_at, "Started": FULL.started_at,
@@ -159,14 +162,16 @@ def test_row_without_marks_tells_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "told"),
+    ("cache", "told"),
     [
-        (CacheKey(), "none"), (CacheKey(True), "set; no known node is warm"),
-        (CacheKey(True, ("n7",)), "set; warm on n7"),
+        (UNSET, "none"),
+        (CacheNow(message="no node has it", nodes=(), bytes=None), "set; no node has it"),
+        (CacheNow(message="warm on 1 node", nodes=("n7",), bytes=None), "set; warm on 1 node: n7"),
+        (CacheNow(message="warm", nodes=tuple("abcdefg"), bytes=5), "set; warm: a, b, c, d, e and 2 more"),
     ],
-)  # fmt: skip
-def test_cache_key_tells_its_warm_nodes(key: CacheKey, told: str) -> None:
-    assert shown(cache_key=key).section("row").facts()["Cache key"].words == told
+)
+def test_cache_key_tells_its_warm_nodes(cache: CacheNow | UnsetType, told: str) -> None:
+    assert shown(explain=replace(WHY, cache=cache)).section("row").facts()["Cache key"].words == told
 
 
 def test_error_is_shown_and_its_end_is_told_where_it_is_long() -> None:

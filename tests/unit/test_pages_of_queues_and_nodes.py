@@ -13,7 +13,7 @@ from dispatcher.dashboard.pages import Pages
 from dispatcher.dashboard.queue_view import EndedTask, QueuePage, QueueSettings, QueueTimes
 from dispatcher.explain.estimate import Estimate
 from dispatcher.explain.fitting import Fits, NodeFit
-from dispatcher.explain.node_room import HeldRoom, NodesPage, NodeStatus
+from dispatcher.explain.node_room import HeldRoom, KeptCaches, NodesPage, NodeStatus
 from dispatcher.explain.nodes import NodeGroup
 from dispatcher.explain.queue_line import NextRow
 from dispatcher.explain.reasons import Turn
@@ -21,6 +21,7 @@ from dispatcher.explain.status import Installation, QueueHold
 from dispatcher.model.history import Percentiles
 from dispatcher.model.verdicts import HoldReason
 from tests.builders import NOW, ago, later
+from tests.unit.page_tree import read
 
 HOSTILE = "</bdi><script>alert(1)</script>\u202e\U0001f600\"'{{ 7 * 7 }}&lt;" + "w" * 300
 SHOWN = HOSTILE.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("'", "&#39;")
@@ -130,6 +131,14 @@ def test_empty_queue_says_what_to_do() -> None:
 )
 def test_page_of_nodes_says_what_to_do_next(page: NodesPage, query: Mapping[str, str], told: str) -> None:
     assert told in nodes(page, query)
+
+
+def test_caches_of_a_node_are_those_that_its_keeper_tells() -> None:
+    def cell(is_whole: bool) -> str:
+        told = replace(NODE, caches=KeptCaches(1200, 3 * 2**30, is_whole))
+        return read(nodes(replace(NODES, nodes=(told,)), {})).the("main").rows()[-1]["Warm keys"].words
+
+    assert (cell(is_whole=True), cell(is_whole=False)) == ("1,200 3 GiB", "1,200+ 3 GiB")
 
 
 def test_page_of_a_hundred_nodes_is_below_100_kb() -> None:

@@ -43,7 +43,7 @@ def shown(template: str, page: Struct, query: Mapping[str, str] = {}) -> Element
 
 
 def tasks(query: Mapping[str, str] = {}, **changes: Any) -> Element:
-    return shown("tasks.html", replace(Page(NOW, [ROW], None, 1), **changes), query)
+    return shown("tasks.html", replace(Page(NOW, NOW, [ROW], None, 1), **changes), query)
 
 
 @pytest.mark.parametrize(
@@ -61,6 +61,13 @@ def test_number_of_rows_that_match_is_told(changes: dict[str, Any], query: dict[
     words = tasks(query, **changes).the("main").words
     assert told in words
     assert ("+" in words) is changes.get("more_match", False)
+
+
+def test_list_names_the_time_of_its_reasons_if_it_has_some() -> None:
+    (note,) = [one for one in tasks(judged_at=ago(3)).the("main").every("p") if "the newest first" in one.words]
+    assert ("Reasons as of" in note.words, note.moments) == (True, [ago(3)])
+    without = tasks(tasks=[replace(ROW, reason=None)]).the("main").words
+    assert "Reasons as of" not in without
 
 
 def test_row_of_the_list_has_its_value_below_each_heading() -> None:

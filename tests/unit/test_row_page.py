@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dispatcher.dashboard.row_page import CacheKey, RowPage, Seen, row_page
+from dispatcher.dashboard.row_page import RowPage, Seen, row_page
 from dispatcher.explain.explanation import Explanation
 from dispatcher.explain.launches import LaunchFacts
 from dispatcher.explain.reasons import Turn
@@ -22,7 +22,7 @@ def a_page(task: Task, *launches: LaunchFacts, preview: Manifest | str = "none")
         task=task.id, status=task.status, queue=task.queue, attempt=task.attempt, reason=None, message="", since=None,
         as_of=NOW, whose_turn=Turn.NOBODY, next_step="", position=None, position_of=None, before={}, launches=launches,
     )  # fmt: skip
-    return row_page(task, Seen(NOW, MARKS, found, CacheKey(), preview), 3, "jobs")
+    return row_page(task, Seen(NOW, MARKS, found, preview), 3, "jobs")
 
 
 def a_launch(attempt: int = 1, launch: int = 1, **facts: Any) -> LaunchFacts:

@@ -2,6 +2,7 @@
 
 from dispatcher.explain.reasons import Cause
 from dispatcher.explain.status import InstallationStatus, ParkedRow, QueueStatus
+from dispatcher.model.node_caches import CacheTotal
 from dispatcher.model.verdicts import HoldReason
 from dispatcher.programs.status import in_words, parked_only
 from tests.builders import NOW, ago, later
@@ -43,6 +44,14 @@ def test_healthy_installation_is_a_heading_and_a_table() -> None:
         "builds   1,204    20 of 20  12%    12.4/7     2 h     QueueCap 1,200, InLine 4",
         "default  0        3         3      0/0        -       -",
     ]
+
+
+def test_caches_are_told_where_keepers_tell_them() -> None:
+    assert "caches" not in in_words(a_status())
+    assert "\n  caches: 1,340 on 12 nodes, 1.2 TiB\n" in in_words(
+        a_status(caches=CacheTotal(12, 1340, 1_319_413_953_331))
+    )
+    assert "\n  caches: 1 on 1 node, 5 KiB\n" in in_words(a_status(caches=CacheTotal(1, 1, 5120)))
 
 
 def test_faults_pauses_and_parked_rows_are_told_with_the_next_step() -> None:

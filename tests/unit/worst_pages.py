@@ -9,10 +9,11 @@ from msgspec.structs import replace
 from dispatcher.dashboard.about import AboutPage, Check, Freshness, Setting
 from dispatcher.dashboard.answers import Refusal
 from dispatcher.dashboard.last_hour import MINUTES, QueueHour
-from dispatcher.dashboard.row_page import CacheKey, Command, PreviewedJob, RowPage
+from dispatcher.dashboard.row_page import Command, PreviewedJob, RowPage
 from dispatcher.dashboard.timeline import Span, Step
 from dispatcher.dashboard.view import MOST_CELLS, EstimateRecord, NodeCell, OverviewPage, overview_page
 from dispatcher.explain.batches import BatchesPage, BatchStatus
+from dispatcher.explain.caches import CacheNow
 from dispatcher.explain.explanation import Explanation
 from dispatcher.explain.failures import FailureGroup, FailuresPage
 from dispatcher.explain.fitting import Fits, NodeFit
@@ -53,7 +54,7 @@ def tasks(sign: str, number: int = 500) -> Page:
         submitted_by=sign * 63, created_at=NOW, run_at=NOW, started_at=NOW, finished_at=NOW, reason=None, message=None,
         error=sign * 300, batch=sign * 200, progress=0.123, note=sign * 200,
     )  # fmt: skip
-    return Page(NOW, [replace(row, task=ID - place) for place in range(number)], ID - number + 1, 10_000, True)
+    return Page(NOW, NOW, [replace(row, task=ID - place) for place in range(number)], ID - number + 1, 10_000, True)
 
 
 def groups(sign: str) -> list[FailureGroup]:
@@ -107,12 +108,14 @@ def row(sign: str) -> RowPage:
     one = LaunchFacts(
         attempt=99, launch=3, job=DNS, pod=sign * 253, node=sign * 253, created_at=NOW, started_at=NOW, ended_at=NOW,
         outcome="failed", exit_code=255, reason=sign * 8192, error=f"{sign * 8191}!", logs=DNS,
+        cache=f"cold: kube-scheduler did not choose {DNS} or {DNS} or {DNS}",
     )  # fmt: skip
     found = Explanation(
         task=ID, status=Status.WAITING, queue=QUEUE_NAME, attempt=99, reason=HoldReason.LAUNCHES_EXHAUSTED,
         message=sign * 8192, since=NOW, as_of=NOW, whose_turn=Turn.SUBMITTER, next_step=sign * 2000, position=10_000,
         position_of=10_000, before=REASONS, nodes=[NodeGroup(5000, sign * 300, (DNS,) * 3, NOW)] * 10,
         also=[Cause(HoldReason.NO_ROOM_NOW, sign * 2000)] * 8, launches=[one] * 400,
+        cache=CacheNow(message="warm on 5,000 nodes", nodes=(DNS,) * 5000, bytes=2**60),
     )  # fmt: skip
     span = Span(step=Step.RUNNING, began=NOW, ended=NOW + timedelta(hours=1), seconds=3600.0, attempt=99, launch=3)
     return RowPage(
@@ -121,7 +124,7 @@ def row(sign: str) -> RowPage:
         progress=0.5, note=sign * 200, attempt=99, failures=99, max_failures=100, launches_used=3, max_launches=3,
         timeout_seconds=604_800, created_at=NOW, run_at=NOW, started_at=NOW, heartbeat_at=NOW, finished_at=NOW,
         cancel_requested_at=NOW, error=sign * 8192, explain=found, timeline=[span] * 800,
-        cache_key=CacheKey(True, (DNS,) * 3), preview=PreviewedJob({"env": [{"name": sign * 255}] * 256}),
+        preview=PreviewedJob({"env": [{"name": sign * 255}] * 256}),
         commands=[Command("what it does " * 5, f"kubectl describe -n {DNS} job {DNS}")] * 8,
     )  # fmt: skip
 

@@ -55,8 +55,18 @@ DISPATCHER_{{ $name }}: {{ $value | quote }}
 {{- end }}
 {{- end }}
 
-{{/* Fields that every Pod of ours has: (list ROOT PROGRAM'S-VALUES) */}}
-{{- define "dispatcher.pod" -}}
+{{/* The folder of our caches on each node; empty: there are none. */}}
+{{- define "dispatcher.cacheFolder" -}}
+{{- with .Values.settings.CACHE_ROOT }}{{ toString . | trimSuffix "/" }}/{{ $.Values.installation }}{{ end }}
+{{- end }}
+
+{{/* Whether cache keepers run; empty: no. Without the policy, a stolen account of one could change our settings. */}}
+{{- define "dispatcher.keepsCaches" -}}
+{{- if and .Values.cacheKeeper.enabled .Values.settings.CACHE_ROOT .Values.clusterRights .Values.policy.enabled }}yes{{ end }}
+{{- end }}
+
+{{/* Fields of Pods that say where they run: (list ROOT PROGRAM'S-VALUES) */}}
+{{- define "dispatcher.placed" -}}
 {{- $root := index . 0 }}{{ $program := index . 1 -}}
 enableServiceLinks: false
 {{- with $root.Values.imagePullSecrets }}
@@ -74,6 +84,11 @@ tolerations: {{- toYaml . | nindent 2 }}
 {{- with $program.priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
+{{- end }}
+
+{{/* Fields that every Pod of ours has, but for those of cache keepers: (list ROOT PROGRAM'S-VALUES) */}}
+{{- define "dispatcher.pod" -}}
+{{ include "dispatcher.placed" . }}
 securityContext: # stricter than Pod Security `restricted`
   runAsNonRoot: true
   runAsUser: 65532

@@ -159,7 +159,7 @@ def with_cause(row: Row, told: Told, passing: frozenset[HoldReason]) -> Row:
 def judged_on(page: Page) -> Iterator[tuple[int, Judged]]:
     """The rows of a page that the cycle has seen, by id."""
     for row in page.tasks:
-        if row.reason is not None and row.created_at <= page.as_of:
+        if row.reason is not None and row.created_at <= page.judged_at:
             yield row.task, Judged(row.status, row.attempt, Cause(row.reason, row.message or ""))
 
 

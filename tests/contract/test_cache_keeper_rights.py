@@ -95,7 +95,7 @@ async def test_keeper_writes_the_config_map_of_its_node(keepers: Keepers) -> Non
 
 
 @pytest.mark.parametrize("verb", ["POST", "PUT"])
-@pytest.mark.parametrize("name", [*OURS, "another", "dispatcher-cache-"])
+@pytest.mark.parametrize("name", [*OURS, "another", "dispatcher-cache"])
 async def test_stolen_keeper_writes_no_other_config_map(keepers: Keepers, name: str, verb: str) -> None:
     if verb == "PUT":
         await keepers.writes_map(keepers.there.plane.api, name)
@@ -116,7 +116,7 @@ async def test_stolen_keeper_says_nothing_about_another_node(keepers: Keepers) -
 
 async def test_token_that_names_no_node_writes_nothing(keepers: Keepers) -> None:
     words = "the token of a cache keeper is bound to its Pod"
-    for name in ("dispatcher-cache-", f"dispatcher-cache-{keepers.own}"):
+    for name in ("dispatcher-cache", f"dispatcher-cache-{keepers.own}"):
         await refused(words, keepers.writes_map(keepers.stranger, name))
     await refused(words, keepers.stranger.request("POST", EVENTS, event("", "nameless")))
 

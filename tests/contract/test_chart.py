@@ -269,7 +269,7 @@ def test_pod_monitor_selects_every_server_and_asks_a_port_that_it_has() -> None:
     (endpoint,) = spec["podMetricsEndpoints"]
     templates = pod_templates(rendered("everything"))
     selected = {name: one for name, one in templates.items() if selects(spec["selector"], one["metadata"]["labels"])}
-    assert selected.keys() == {"run", "janitor", "extender"}
+    assert selected.keys() == {"run", "janitor", "extender", "cache-keeper"}
     for template in selected.values():
         ports = [port["name"] for one in template["spec"]["containers"] for port in one.get("ports", ())]
         assert ports.count(endpoint["port"]) == 1

@@ -1,7 +1,8 @@
 """Counts the waiting rows, tells the status of the installation, and sets the gauges of waiting rows.
 
 A count reads the whole index of waiting rows, so it is read every 30 s, over a connection of its own. For people who
-look it is read more often, as long as that takes a hundredth of the time.
+look it is read more often, as long as that takes a hundredth of the time. They wait for a count that takes little time.
+One that takes more is made beside them, and they see the one before.
 """
 
 import asyncio
@@ -29,12 +30,15 @@ from dispatcher.model.tasks import QueueCount
 from dispatcher.model.verdicts import PARKED, HoldReason
 from dispatcher.runtime.clock import Clock, elapsed
 from dispatcher.runtime.metrics import FAULTS, OLDEST_WAIT, WAITING_TASKS
+from dispatcher.runtime.rounds import Wake
 
 COUNT_SECONDS: Final = 30
 LOOKED_AT_SECONDS: Final = 1
 """Between two counts while somebody looks."""
 COUNTING_PART: Final = 0.01
 """So much of the time is for counts."""
+WAITED_SECONDS: Final = 0.02
+"""A page waits for a count that took no longer than this."""
 MOST_PARKED: Final = 10_000
 """Parked rows that are remembered as logged."""
 LOOK_SECONDS: Final = 1
@@ -60,6 +64,8 @@ class Overview:
     rows: opens a snapshot of the rows.
     missing: what is missing, by the names of the checks in /readyz.
     leads: whether this replica leads. Only the leader exports the gauges, so that replicas do not add up.
+
+    The attribute `wanted` starts the next count.
     """
 
     def __init__(
@@ -86,6 +92,8 @@ class Overview:
         self._cost = 0.0
         self._fault: DatabaseError | None = None
         self._reading = asyncio.Lock()
+        self._is_wanted = False
+        self.wanted = Wake()
 
     async def page(self, estimates: EstimateRecord) -> OverviewPage:
         """The first page. Raises NotYet and DatabaseError."""
@@ -120,14 +128,28 @@ class Overview:
 
         If they cannot be read, the last ones stay for COUNT_SECONDS. Raises DatabaseError if there were none.
         """
+        if self._is_due(oldest):
+            if self._counts is None or self._cost <= WAITED_SECONDS or self._age() >= 2 * COUNT_SECONDS:
+                await self._count_if_due(oldest)
+            else:
+                self._is_wanted = True
+                self.wanted()
+        if self._counts is None:
+            raise self._fault or NotYet
+        return self._counts
+
+    def _is_due(self, oldest: float) -> bool:
+        return self._age() >= min(max(oldest, self._cost / COUNTING_PART), COUNT_SECONDS)
+
+    def _age(self) -> float:
+        return self._clock() - self._counted
+
+    async def _count_if_due(self, oldest: float) -> None:
         async with self._reading:
-            began = self._clock()
-            if began - self._counted >= min(max(oldest, self._cost / COUNTING_PART), COUNT_SECONDS):
+            if self._is_due(oldest):
+                began = self._clock()
                 await self._count()
                 self._counted, self._cost = began, COUNT_SECONDS if self._fault else self._clock() - began
-            if self._counts is None:
-                raise self._fault or NotYet
-            return self._counts
 
     async def _count(self) -> None:
         try:
@@ -141,11 +163,14 @@ class Overview:
             self._fault = fault
 
     async def run_once(self) -> float:
-        """Counts the rows if this replica leads. Returns the seconds until the next count."""
+        """Counts the rows if this replica leads, or if somebody looks. Returns the seconds until the next count."""
+        oldest = LOOKED_AT_SECONDS if self._is_wanted else COUNT_SECONDS
+        if self._is_wanted or self._leads():
+            self._is_wanted = False
+            await self._count_if_due(oldest)
         if not self._leads():
             forget()  # also if no cycle tells: a leader that lost its lease and the database would show its last counts
             return LOOK_SECONDS
-        await self.counts()
         if self._cycle is not None:
             self.tell(self._cycle)
         return COUNT_SECONDS

@@ -77,7 +77,7 @@ class Telling:
             Rounds("announcing", announcing.run_once, Wake(), is_vital=False),
             Rounds("estimates", self._estimates.run_once, Wake(), is_vital=False),
             Rounds("templates", comparing.run_once, Wake(), is_vital=False),
-            Rounds("counts", self.overview.run_once, Wake(), is_vital=False),
+            Rounds("counts", self.overview.run_once, self.overview.wanted, is_vital=False),
             Rounds("status", publishing.run_once, Wake(), is_vital=False),
         )
 

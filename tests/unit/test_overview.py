@@ -107,16 +107,45 @@ async def test_people_who_look_see_newer_counts_as_long_as_these_cost_little() -
     seen.time = 0.9
     await seen.overview.page(EstimateRecord())
     assert seen.rows.reads == 1
-    seen.time = 1
-    seen.rows.takes = 0.2
+    seen.time, seen.rows.takes = 1, 0.015
     await seen.overview.page(EstimateRecord())
     assert seen.rows.reads == 2
-    seen.time = 20.9
+    seen.time = 2.4
     await seen.overview.page(EstimateRecord())
-    assert seen.rows.reads == 2, "it took 0.2 s, so 20 s are between two of them"
-    seen.time = 21
+    assert seen.rows.reads == 2, "it took 0.015 s, so 1.5 s are between two of them"
+    seen.time, seen.rows.takes = 2.6, 0.2
     await seen.overview.page(EstimateRecord())
     assert seen.rows.reads == 3
+
+
+@pytest.mark.parametrize("leads", [True, False])
+async def test_nobody_waits_for_a_count_that_takes_long(leads: bool) -> None:
+    """It is made beside those who look, who see the one before."""
+    seen = Seen()
+    seen.leads = leads
+    seen.overview.tell(a_cycle())
+    seen.rows.takes = 0.2
+    await seen.overview.page(EstimateRecord())
+    seen.rows.found, seen.time = [QueueCount("default", 99, 2, ago(60))], 19.9
+    assert (await seen.overview.page(EstimateRecord())).queues[0].waiting == 11
+    assert not await seen.overview.wanted.wait(0.001), "it took 0.2 s, so 20 s are between two of them"
+    seen.time = 20.1
+    assert (await seen.overview.page(EstimateRecord())).queues[0].waiting == 11
+    assert await seen.overview.wanted.wait(1)
+    assert seen.rows.reads == 1
+    await seen.overview.run_once()
+    assert (await seen.overview.page(EstimateRecord())).queues[0].waiting == 101
+    assert seen.rows.reads == 2
+
+
+async def test_who_looks_after_a_long_time_waits_for_a_count() -> None:
+    seen = Seen()
+    seen.leads = False
+    seen.overview.tell(a_cycle())
+    seen.rows.takes = 0.2
+    await seen.overview.page(EstimateRecord())
+    seen.rows.found, seen.time = [QueueCount("default", 99, 2, ago(60))], 2 * COUNT_SECONDS + 1
+    assert (await seen.overview.page(EstimateRecord())).queues[0].waiting == 101
 
 
 async def test_page_has_the_last_hour_and_the_nodes_once_they_are_watched() -> None:

@@ -1,4 +1,4 @@
-"""What the chart makes for the cache keeper: a DaemonSet with few rights on its node, where there are caches to keep."""
+"""What the chart makes for the cache keeper: a DaemonSet with few rights on its node, where there are caches."""
 
 from typing import Any
 

@@ -18,6 +18,7 @@ CLUSTER: Final = "journey/test_doctor_cluster.py"
 TEMPLATES: Final = "journey/test_doctor_templates.py"
 SCHEDULER: Final = "journey/test_doctor_scheduler.py"
 VARIANTS: Final = "journey/test_doctor_variants.py"
+CACHES: Final = "journey/test_doctor_caches.py"
 PLANTED: Final[Mapping[str, str]] = {
     "UnknownSetting": f"{CLUSTER}::test_unknown_setting_is_named",
     "DatabaseAway": "integration/test_doctor.py::test_server_that_is_away_is_one_finding",
@@ -49,6 +50,8 @@ PLANTED: Final[Mapping[str, str]] = {
     "PolicyMissing": f"{CLUSTER}::test_policy_that_is_gone_is_named",
     "PolicyUnbound": f"{CLUSTER}::test_policy_without_a_binding_is_named",
     "JobControllerSlow": f"{VARIANTS}::test_job_controller_is_judged_by_recent_jobs",
+    "CacheKeeperAbsent": f"{CACHES}::test_cache_keeper_that_is_not_ready_is_named",
+    "CacheDiskFull": f"{CACHES}::test_disk_that_stays_full_is_named",
     "NoTemplate": f"{TEMPLATES}::test_installation_without_a_template_is_named",
     "InvalidTemplate": f"{TEMPLATES}::test_faulty_template_is_named",
     "JobRefused": f"{TEMPLATES}::test_job_that_the_api_server_refuses_is_named",

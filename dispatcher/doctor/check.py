@@ -13,6 +13,7 @@ class Part(StrEnum):
     CLUSTER = "cluster"
     TEMPLATES = "templates"
     SCHEDULING = "scheduler and extender"
+    CACHES = "caches"
     PROMETHEUS = "Prometheus"
 
 

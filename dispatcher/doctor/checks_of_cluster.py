@@ -140,6 +140,23 @@ SCHEDULING: Final[Mapping[str, Check]] = {
         "dispatcher extender --print-scheduler-config  # one extender for each scheduler, configured like this",
     ),
 }
+CACHES: Final[Mapping[str, Check]] = {
+    "CacheKeeperAbsent": Check(
+        Part.CACHES,
+        "Is a cache keeper ready on each node?",
+        "Nobody removes cache directories of the node, until kubelet evicts Pods from its full disk. Without a "
+        "DaemonSet it is a warning.",
+        "kubectl -n {namespace} describe daemonset {installation}-cache-keeper"
+        "  # if there is none: helm upgrade with cacheKeeper.enabled=true",
+    ),
+    "CacheDiskFull": Check(
+        Part.CACHES,
+        "Did each cache keeper find directories that may go, in the last hour?",
+        "The disk stays above CACHE_HIGH_PERCENT. kubelet evicts Pods from a full disk.",
+        "kubectl -n {namespace} exec daemonset/{installation}-cache-keeper -- dispatcher cache-keeper --dry-run"
+        "  # docs/runbooks/DispatcherCacheDiskFull.md",
+    ),
+}
 OF_PROMETHEUS: Final[Mapping[str, Check]] = {
     "PrometheusAway": Check(
         Part.PROMETHEUS,

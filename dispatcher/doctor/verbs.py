@@ -8,10 +8,16 @@ from msgspec import Struct
 RUN: Final = "run"
 JANITOR: Final = "janitor"
 EXTENDER: Final = "extender"
-ACCOUNTS: Final = {RUN: "{installation}", JANITOR: "{installation}-janitor", EXTENDER: "{installation}-scheduler"}
+CACHE_KEEPER: Final = "cache-keeper"
+ACCOUNTS: Final = {
+    RUN: "{installation}", JANITOR: "{installation}-janitor", EXTENDER: "{installation}-scheduler",
+    CACHE_KEEPER: "{installation}-cache-keeper",
+}  # fmt: skip
 """ServiceAccount of each program. The extender is a container of kube-scheduler's Pod, so they share an account."""
 OURS, JOBS, CLUSTER = "ours", "jobs", "cluster"
 """Places of verbs: the namespace of our programs, the namespace of Jobs, the whole cluster."""
+NODE_EVENTS: Final = "default"
+"""The namespace of Events about nodes, as the API server demands. It is a place of its own."""
 Need = tuple[str, str, str, str, tuple[str, ...]]
 """Where, group, resource, name (empty: every object; `{i}` is the installation), verbs."""
 LEASES: Final = "coordination.k8s.io"
@@ -42,6 +48,12 @@ NEEDS: Final[dict[str, tuple[Need, ...]]] = {
         (CLUSTER, "", "pods/status", "", ("patch",)),
         (CLUSTER, "", "events", "", ("create", "patch")),
     ),
+    CACHE_KEEPER: (
+        (JOBS, "", "pods", "", ("list", "watch")),
+        (OURS, "", "configmaps", "", ("create", "update")),
+        (OURS, "", "configmaps", "{i}-cache-orders", ("get",)),
+        (NODE_EVENTS, "", "events", "", ("create", "patch")),
+    ),
 }
 OF_ROOM: Final[tuple[Need, ...]] = (
     (CLUSTER, "", "nodes", "", ("list", "watch")),
@@ -53,13 +65,23 @@ WITHOUT_ROOM: Final[tuple[Need, ...]] = ((JOBS, "", "pods", "", ("list", "watch"
 """Verbs of `run` without a room gate, in place of `OF_ROOM`."""
 
 
+OF_CACHES: Final[tuple[Need, ...]] = ((OURS, "", "configmaps", "", ("list", "watch")),)
+"""Verbs of `run` for what cache keepers tell."""
+
+
 class Site(Struct, frozen=True):
-    """Where an installation is. `ours`: namespace of its programs. `jobs`: namespace of its Jobs."""
+    """Where an installation is.
+
+    ours: namespace of its programs.
+    jobs: namespace of its Jobs.
+    has_caches: whether CACHE_ROOT is set.
+    """
 
     installation: str
     ours: str
     jobs: str
     check_room: bool = True
+    has_caches: bool = False
 
 
 class Verb(Struct, frozen=True):
@@ -81,8 +103,10 @@ def account_of(program: str, site: Site) -> str:
 
 def verbs_of(program: str, site: Site) -> Iterator[Verb]:
     """All verbs that the program needs at this site."""
-    places = {OURS: site.ours, JOBS: site.jobs, CLUSTER: ""}
-    more = () if program != RUN else OF_ROOM if site.check_room else WITHOUT_ROOM
+    places = {OURS: site.ours, JOBS: site.jobs, CLUSTER: "", NODE_EVENTS: NODE_EVENTS}
+    more: tuple[Need, ...] = ()
+    if program == RUN:
+        more = (*(OF_ROOM if site.check_room else WITHOUT_ROOM), *(OF_CACHES if site.has_caches else ()))
     for where, group, resource, name, verbs in (*NEEDS[program], *more):
         for verb in verbs:
             yield Verb(places[where], group, resource, verb, name.format(i=site.installation))

@@ -10,7 +10,7 @@ import pytest_asyncio
 from dispatcher.doctor.limits import defaults_of, quota_refusal, range_refusals
 from dispatcher.doctor.pod_security import BASELINE, PRIVILEGED, RESTRICTED, violations
 from dispatcher.doctor.templates import ENFORCED
-from dispatcher.doctor.verbs import EXTENDER, JANITOR, RUN, Site, account_of, verbs_of
+from dispatcher.doctor.verbs import CACHE_KEEPER, EXTENDER, JANITOR, RUN, Site, account_of, verbs_of
 from dispatcher.kube.access import questions
 from dispatcher.kube.lease import lease_of
 from dispatcher.kube.needs import needs_of_manifest
@@ -98,6 +98,14 @@ def test_verbs_that_the_doctor_asks_for_are_those_of_the_manifests(
     account = account_of(program, site)
     assert pod_templates(objects)[program]["spec"]["serviceAccountName"] == account
     assert set(rights(program, site)) == granted(objects, account)
+
+
+def test_verbs_of_an_installation_with_caches_are_those_of_the_manifests() -> None:
+    objects, site = rendered("default", settings={"CACHE_ROOT": "/caches"}), Site("dispatcher", OURS, JOBS, True, True)
+    for program in (RUN, CACHE_KEEPER):
+        account = account_of(program, site)
+        assert pod_templates(objects)[program]["spec"]["serviceAccountName"] == account
+        assert set(rights(program, site)) == granted(objects, account)
 
 
 def test_verbs_of_the_extender_are_those_of_its_own_role() -> None:

@@ -11,6 +11,7 @@ from typing import Final
 from msgspec import Struct
 
 from dispatcher import __version__
+from dispatcher.doctor.caches import judge_caches
 from dispatcher.doctor.check import Part
 from dispatcher.doctor.checks import CHECKS
 from dispatcher.doctor.clocks import Clocks, judge_clocks
@@ -26,7 +27,7 @@ from dispatcher.doctor.verbs import Site
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import Login, log_in
 from dispatcher.model.errors import DispatcherError
-from dispatcher.programs.doctor import cluster, database, installation, prometheus, scheduling, templates
+from dispatcher.programs.doctor import caches, cluster, database, installation, prometheus, scheduling, templates
 from dispatcher.programs.doctor.reading import Reading
 from dispatcher.programs.startup import database_of
 from dispatcher.settings.loading import Loaded
@@ -123,6 +124,7 @@ class Doctor:
                 self._apart(Part.CLUSTER, self._cluster(reading, site)),
                 self._apart(Part.TEMPLATES, self._templates(reading, site)),
                 self._apart(Part.SCHEDULING, self._scheduling(reading, site)),
+                self._apart(Part.CACHES, self._caches(reading, site)),
             )
         finally:
             await client.close()
@@ -135,7 +137,8 @@ class Doctor:
     def _site(self, client: KubeClient) -> Site:
         kube = self._settings.kube
         ours = self._around.namespace or client.own_namespace or client.namespace
-        return Site(kube.installation, ours, kube.namespace or client.namespace, kube.check_room)
+        has_caches = bool(self._settings.placement.cache_root)
+        return Site(kube.installation, ours, kube.namespace or client.namespace, kube.check_room, has_caches)
 
     async def _cluster(self, reading: Reading, site: Site) -> list[Finding]:
         known = Installation(site.ours)
@@ -155,6 +158,10 @@ class Doctor:
     async def _scheduling(self, reading: Reading, site: Site) -> list[Finding]:
         name = self._settings.placement.scheduler_name
         return list(judge_scheduling(await scheduling.look(reading, name, site))) if name else []
+
+    async def _caches(self, reading: Reading, site: Site) -> list[Finding]:
+        names = {"namespace": site.ours, "installation": site.installation}
+        return list(judge_caches(await caches.look(reading, site), names)) if site.has_caches else []
 
 
 def no_answer(part: Part, why: str) -> list[Finding]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from dispatcher.doctor.cluster import Allowed, Facts, Policies, Unread
 from dispatcher.doctor.installation import Installation
-from dispatcher.doctor.verbs import EXTENDER, JANITOR, RUN, Site, Verb, account_of, verbs_of
+from dispatcher.doctor.verbs import CACHE_KEEPER, EXTENDER, JANITOR, RUN, Site, Verb, account_of, verbs_of
 from dispatcher.kube.job_api import jobs_path, pods_path
 from dispatcher.model.identity import job_selector
 from dispatcher.programs.doctor.reading import Json, Reading, in_namespace
@@ -50,7 +50,7 @@ async def rights_of(reading: Reading, site: Site, own: str | None, *, has_extend
     """The answer for each verb of each program. `own`: the program whose account asks; it asks about itself alone."""
     if own is not None:
         return await asked(reading, site, own, None)
-    programs = (RUN, JANITOR, EXTENDER) if has_extender else (RUN, JANITOR)
+    programs = (RUN, JANITOR, *[EXTENDER] * has_extender, *[CACHE_KEEPER] * site.has_caches)
     found: list[Allowed] = []
     for program in programs:
         name = account_of(program, site)

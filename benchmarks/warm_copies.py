@@ -33,8 +33,8 @@ from dispatcher.placement.drawing import Drawing
 
 NODES, SLOTS, CACHES_A_NODE = 40, 8, 20
 TASKS, SEEDS, COPIES, HISTORY = 12_000, (1, 2, 3), 3, 3
-LOAD: Final = 0.7
-"""Part of all slots that is busy if every task is warm."""
+LOADS: Final = (0.35, 0.7)
+"""Parts of all slots that are busy if every task is warm. With the second one, cold starts fill all slots."""
 SIZE = {"cpu": SLOTS * 1000, "memory": SLOTS * 2**30 * 1000, "pods": 110_000}
 ASKED = {"cpu": 1000, "memory": 2**30 * 1000, "pods": 1000}
 NEEDS = PodNeeds(tuple(sorted(ASKED.items())))
@@ -128,24 +128,25 @@ class Simulation:
         return at
 
 
-def mean(rule: str) -> Outcome:
-    rate = LOAD * NODES * SLOTS / MEAN_SECONDS
+def mean(rule: str, load: float) -> Outcome:
+    rate = load * NODES * SLOTS / MEAN_SECONDS
     found = [Simulation(rule, seed).run(list(trace(seed, TASKS, rate))) for seed in SEEDS]
     return Outcome(*(fmean(getattr(one, field) for one in found) for field in Outcome.__struct_fields__))
 
 
 async def main() -> int:
-    by_rule = {rule: mean(rule) for rule in ("random", "history", "copies")}
-    copies, history, by_chance = (by_rule[rule] for rule in ("copies", "history", "random"))
-    figures = [
-        Figure("warm starts, with copies / by history", copies.warm / history.warm, 1, at_least=True),
-        Figure("warm starts, with copies / random", copies.warm / by_chance.warm, 1, at_least=True),
-        Figure("arrival to end, with copies / by history", copies.whole / history.whole, 1),
-        Figure("arrival to end, with copies / random", copies.whole / by_chance.whole, 1),
-    ]
-    context = {
-        f"{rule}: {field}": getattr(one, field) for rule, one in by_rule.items() for field in one.__struct_fields__
-    }
+    figures, context = list[Figure](), dict[str, float]()
+    for load in LOADS:
+        by_rule = {rule: mean(rule, load) for rule in ("random", "history", "copies")}
+        copies = by_rule["copies"]
+        for rule in ("history", "random"):
+            other, where = by_rule[rule], f"copies / {rule}, load {load:g}"
+            figures += [
+                Figure(f"warm starts, {where}", copies.warm / other.warm, 1, at_least=True),
+                Figure(f"arrival to end, {where}", copies.whole / other.whole, 1),
+            ]
+        for rule, one in by_rule.items():
+            context |= {f"{rule}, load {load:g}: {name}": getattr(one, name) for name in Outcome.__struct_fields__}
     return tell("warm_copies", figures, context, {"dispatcher": __version__})
 
 

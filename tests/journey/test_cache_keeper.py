@@ -10,7 +10,8 @@ from dispatcher.placement.cache import cache_digest
 from tests.controlplane.api import KubeFault
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Dispatcher, Place
-from tests.journey.test_warm import pools
+from tests.journey.test_warm import Pool, pools
+from tests.postgres import Record
 
 DIGEST = cache_digest("dispatcher", "default", "maps")
 
@@ -47,6 +48,10 @@ class Keeper(Dispatcher):
         self.arguments = ("cache-keeper",)
         self._environment["NODE_NAME"] = self.node = node
         self._place = place
+
+    def runs_in(self, pod: str, uid: str) -> None:
+        """The Pod that the DaemonSet would have made."""
+        self._environment |= {"POD_NAME": pod, "POD_UID": uid}
 
     async def told(self) -> dict[str, Any] | None:
         """What its ConfigMap says."""
@@ -97,6 +102,38 @@ async def test_next_run_goes_where_a_keeper_has_the_directory_and_not_where_it_i
                 return (row["node_name"], told) == (other, [other])
 
             await wait_for(follows, "a run goes to the node that has the directory", 30)
+            await is_said(pool, await pool.runs(cache_key="maps"), (other, first))
+
+
+async def is_said(pool: Pool, row: Record, nodes: tuple[str, str]) -> None:
+    """`explain`, the status and the page of nodes tell the same. `nodes`: the warm one, and one that has nothing."""
+    _, found = await pool.dispatcher.explain(row["id"])
+    assert (found["cache"]["nodes"], found["cache"]["message"][:16]) == ([nodes[0]], "warm on 1 node (")
+    assert found["launches"][-1]["cache"] == "warm"
+    _, status = await pool.dispatcher.api("status")
+    assert status["caches"] == {"nodes": 2, "directories": 1, "bytes": found["cache"]["bytes"]}
+    _, page = await pool.dispatcher.api("nodes?limit=500")
+    kept = {node["name"]: node["caches"] for node in page["nodes"] if node["name"] in nodes}
+    assert {name: one["directories"] for name, one in kept.items()} == {nodes[0]: 1, nodes[1]: 0}
+
+
+async def test_what_a_keeper_told_goes_with_its_pod(place: Place, tmp_path: Path) -> None:
+    """So a node that is replaced under its name starts cold."""
+    pods = f"/api/v1/namespaces/{place.namespace}/pods"
+    spec = {"containers": [{"name": "keeper", "image": "x:1"}], "nodeSelector": {"there": "is none"}}
+    pod = await place.control_plane.admin("POST", pods, {"metadata": {"name": "keeper"}, "spec": spec})
+    keeper = Keeper(place, "node-9", tmp_path, await account(place, "cache-keeper"))
+    keeper.runs_in("keeper", pod["metadata"]["uid"])
+    (tmp_path / "dispatcher" / DIGEST).mkdir()
+    async with keeper:
+        await keeper.tells(DIGEST)
+    assert await keeper.told() is not None, "a keeper that stops is not a node that is gone"
+    await place.control_plane.admin("DELETE", f"{pods}/keeper", {"gracePeriodSeconds": 0})
+
+    async def is_gone() -> bool:
+        return await keeper.told() is None
+
+    await wait_for(is_gone, "Kubernetes deletes what it told", 60)
 
 
 async def test_ordered_directory_goes_from_the_node_and_dry_run_tells_it_before(place: Place, tmp_path: Path) -> None:

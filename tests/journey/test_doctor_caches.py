@@ -35,9 +35,7 @@ def settings(site: Site, one_database: Database) -> Settings:
 
 def daemon_set(site: Site, **annotations: str) -> Json:
     (one,) = [
-        one
-        for one in rendered(namespace=site.ours, settings=CACHES, only="cache-keeper")
-        if one["kind"] == "DaemonSet"
+        one for one in rendered(namespace=site.ours, settings=CACHES, only="cache-keeper") if one["kind"] == "DaemonSet"
     ]
     one["spec"]["template"]["metadata"]["annotations"] |= annotations
     return one

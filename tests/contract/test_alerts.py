@@ -10,6 +10,7 @@ import sys
 from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import AsyncIterator
 from functools import partial, reduce
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -19,6 +20,7 @@ from tests.commands import command
 from tests.controlplane.cluster import ControlPlane
 from tests.deployed import rendered
 from tests.dispatching import Dispatcher, QuickDispatcher
+from tests.journey.test_cache_keeper import Keeper
 from tests.pages import RUNBOOKS, lines_for_a_cluster
 from tests.postgres import Database, PostgresServer
 from tests.steps import insert, succeeded, template_with
@@ -28,7 +30,8 @@ TORN = {"container": {"volumeMounts": [{"name": "nowhere", "mountPath": "/x"}]}}
 ROWS = 20
 PANELS = json.loads(BOARD.read_text())["panels"]
 VARIABLES = {"$namespace": ".*", "$installation": INSTALLATION, "$__rate_interval": "1m"}
-EXEC = [line for line in lines_for_a_cluster(*RUNBOOKS) if " exec " in line]
+EXEC = [line for line in lines_for_a_cluster(*RUNBOOKS) if " exec deployment/" in line]
+KEEPER = [line for line in lines_for_a_cluster(*RUNBOOKS) if " exec daemonset/" in line]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -90,6 +93,17 @@ async def test_each_query_of_the_board_has_data(watched: Watched) -> None:
         await watched.prometheus.wait_for(are_all_answered, "every query has data", 40)
     except TimeoutError as late:
         raise AssertionError(f"no data: {sorted(left)}") from late
+
+
+@pytest.mark.parametrize("line", KEEPER)
+async def test_command_of_a_runbook_runs_in_the_pod_of_a_cache_keeper(
+    line: str, watched: Watched, tmp_path: Path
+) -> None:
+    plane, namespace = watched.place.control_plane, watched.place.namespace
+    config = plane.kubeconfig(tmp_path / "k", token=plane.admin_token, namespace=namespace)
+    program, *arguments = shlex.split(line)[shlex.split(line).index("--") + 1 :]
+    assert program == "dispatcher"
+    assert "0 cache directories" in await Keeper(watched.place, "node-1", tmp_path).command(config, *arguments)
 
 
 @pytest.mark.parametrize("line", EXEC)

@@ -120,7 +120,7 @@ async def is_said(pool: Pool, row: Record, nodes: tuple[str, str]) -> None:
 async def test_what_a_keeper_told_goes_with_its_pod(place: Place, tmp_path: Path) -> None:
     """So a node that is replaced under its name starts cold."""
     pods = f"/api/v1/namespaces/{place.namespace}/pods"
-    spec = {"containers": [{"name": "keeper", "image": "x:1"}], "nodeSelector": {"there": "is none"}}
+    spec = {"containers": [{"name": "keeper", "image": "x:1"}], "nodeSelector": {"there": "none"}}
     pod = await place.control_plane.admin("POST", pods, {"metadata": {"name": "keeper"}, "spec": spec})
     keeper = Keeper(place, "node-9", tmp_path, await account(place, "cache-keeper"))
     keeper.runs_in("keeper", pod["metadata"]["uid"])

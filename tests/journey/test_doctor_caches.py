@@ -10,6 +10,7 @@ from dispatcher.doctor.finding import State
 from dispatcher.programs.doctor import Around
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
+from tests.controlplane.player import STEER
 from tests.deployed import rendered
 from tests.doctoring import Site, an_installation, now
 from tests.postgres import Database
@@ -65,7 +66,7 @@ async def test_person_without_rights_hears_what_was_not_checked(site: Site, sett
 
 async def test_cache_keeper_that_is_not_ready_is_named(site: Site, settings: Settings) -> None:
     path = f"/apis/apps/v1/namespaces/{site.ours}/daemonsets"
-    await site.plane.admin("POST", path, daemon_set(site, **{"test.internal/never-starts": "true"}))
+    await site.plane.admin("POST", path, daemon_set(site, **{f"{STEER}/never-starts": "true"}))
     try:
         found = await site.names(settings, "CacheKeeperAbsent")
         assert found.message.startswith("0 of ")

@@ -9,7 +9,7 @@ import pytest
 from dispatcher.jobs.manifest import build_job
 from dispatcher.kube.objects import encode, read_job, read_phase, read_status
 from dispatcher.kube.wire import Event, Meta, Page, full_name
-from dispatcher.model.jobs import Job, Phase
+from dispatcher.model.jobs import Job, LaunchCache, Phase
 from dispatcher.model.launches import Launch
 from tests.builders import DATABASE_ID, IMAGE, SITE, a_task, a_template, an_order
 from tests.unit.wire import AT, DOMAIN, THEN, a_condition, written
@@ -50,6 +50,18 @@ def test_a_job_that_we_sent_is_read_back_with_all_its_facts() -> None:
     assert (job.unstarted, job.disrupted, job.report) == (1, 1, "sql")
     assert (job.created_at, job.ended_at, job.phase, job.reason) == (THEN, None, Phase.ACTIVE, "")
     assert (job.deleting, job.suspended) == (False, False)
+
+
+def test_job_says_where_its_cache_was_if_it_has_one() -> None:
+    assert job_of(a_wire_job()).cache is None
+    wire = a_wire_job()
+    notes = wire["spec"]["template"]["metadata"]["annotations"]
+    notes[f"{DOMAIN}/cache-key"] = "maps"
+    assert job_of(wire).cache == LaunchCache()
+    notes |= {f"{DOMAIN}/history-nodes": '["b","a"]', f"{DOMAIN}/cold-nodes": '["b"]'}
+    assert job_of(wire).cache == LaunchCache(("b", "a"), ("b",))
+    notes |= {f"{DOMAIN}/history-nodes": "[5]", f"{DOMAIN}/cold-nodes": "{"}
+    assert job_of(wire).cache == LaunchCache(), "somebody else wrote them"
 
 
 @pytest.mark.parametrize("label", ["task-id", "attempt", "launch"])

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from dispatcher.model.cache_history import CacheHistory, Use
-from dispatcher.model.identity import HISTORY_NODES, REAL_RESOURCES
+from dispatcher.model.identity import COLD_NODES, HISTORY_NODES, REAL_RESOURCES
 from dispatcher.model.placement import Placement, Pool
 from dispatcher.placement.cache import cache_digest, cache_path
 from dispatcher.placement.history import history_points, read_history, write_history
@@ -133,6 +133,12 @@ def test_history_is_preferred_only_without_our_own_scheduler() -> None:
     assert plain.notes == {HISTORY_NODES: '["c","b","a"]', REAL_RESOURCES: '[{"cpu":"1000m","memory":"1Mi"}]'}
     ours = Placing("live", PlacementSettings(scheduler_name="warm")).plan("q", a_request(cache_key="k"), history)
     assert (ours.preferred, ours.notes) == ((), plain.notes)
+
+
+def test_nodes_that_get_the_cache_now_are_told_if_they_are_among_the_first() -> None:
+    history = CacheHistory(("c", "b", "a", "z"), cold=("b", "z"))
+    notes = Placing("live", PLAIN).plan("q", a_request(cache_key="k"), history).notes
+    assert notes == {HISTORY_NODES: '["c","b","a"]', COLD_NODES: '["b"]'}
 
 
 def test_cache_is_given_to_rows_with_a_key_if_there_is_a_root() -> None:

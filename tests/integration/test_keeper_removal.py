@@ -3,6 +3,7 @@
 import asyncio
 import os
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -91,6 +92,25 @@ def test_tree_of_ten_thousand_levels_is_removed_with_few_descriptors(place: Plac
         before = open_files()
         most = max(open_files() for _ in folder.removing.steps())
         assert (folder.removing.refused, most - before <= 3) == ({}, True)
+    assert is_gone(place.root)
+
+
+def test_file_that_is_immutable_stays_and_is_told(place: Place) -> None:
+    cache = place.cache()
+    (cache / "other").touch()
+    (cache / "kept").touch()
+    subprocess.run(["chattr", "+i", cache / "kept"], check=True)
+    try:
+        refused = remove(place.root)
+        assert list(refused.values()) == ["cannot be removed: Operation not permitted"]
+        assert not (place.root / A).exists(), "a new Pod gets a new directory"
+    finally:
+        (left,) = place.root.rglob("kept")
+        subprocess.run(["chattr", "-i", left], check=True)
+    assert [path.name for path in left.parent.iterdir()] == ["kept"]
+    with closing(CacheFolder(str(place.root))) as folder:
+        for _ in folder.removing.steps():
+            pass
     assert is_gone(place.root)
 
 

@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from dispatcher.model.identity import LABEL_INSTALLATION
+from dispatcher.model.node_caches import CACHES_OF, rounded, write_node_caches
 from dispatcher.placement.cache import cache_digest
 from tests.controlplane.api import KubeFault
 from tests.controlplane.waiting import wait_for
@@ -115,6 +117,32 @@ async def is_said(pool: Pool, row: Record, nodes: tuple[str, str]) -> None:
     _, page = await pool.dispatcher.api("nodes?limit=500")
     kept = {node["name"]: node["caches"] for node in page["nodes"] if node["name"] in nodes}
     assert {name: one["directories"] for name, one in kept.items()} == {nodes[0]: 1, nodes[1]: 0}
+
+
+async def test_words_of_a_thousand_keepers_are_heard(place: Place) -> None:
+    """Each keeper writes once a minute at most, so a thousand of them write 17 times a second."""
+    maps = f"/api/v1/namespaces/{place.namespace}/configmaps"
+    labels = {LABEL_INSTALLATION: "dispatcher", **CACHES_OF}
+    busy = asyncio.Semaphore(50)
+
+    async def tell(number: int) -> None:
+        name = f"node-{number}"
+        meta = {"name": f"dispatcher-cache-{name}", "labels": labels}
+        text = write_node_caches(name, [(f"{number:040x}", 2**30, 0), (DIGEST, 2**20, 0)])
+        async with busy:
+            await place.control_plane.admin("POST", maps, {"metadata": meta, "data": {"cache.json": text}})
+
+    await account(place, "dispatcher")
+    async with Dispatcher(place, CACHE_ROOT="/var/cache/tasks") as dispatcher:
+        await dispatcher.ready()
+        await asyncio.gather(*map(tell, range(1000)))
+
+        async def are_heard() -> bool:
+            _, status = await dispatcher.api("status")
+            told = {"nodes": 1000, "directories": 2000, "bytes": 1000 * rounded(2**30) + 1000 * rounded(2**20)}
+            return bool(status.get("caches") == told)
+
+        await wait_for(are_heard, "the words of all keepers are heard", 30, check=dispatcher.check)
 
 
 async def test_what_a_keeper_told_goes_with_its_pod(place: Place, tmp_path: Path) -> None:

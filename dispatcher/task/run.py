@@ -118,8 +118,8 @@ class Task:
                     say(f"task_heartbeat: {fault}")
                 continue
             if (answer := row[0] if row else "lost") not in {"continue", self._row_says}:
+                say(f"the row says {answer}")  # before the body hears it: the process may end then
                 self._row_says = answer
-                say(f"the row says {answer}")
 
     @contextmanager
     def _ending(self, fault: BaseException | None) -> Iterator[Future[int]]:

@@ -27,9 +27,11 @@ LEASE: Json = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadat
 
 
 def of_this_test(one: Json) -> Json:
-    """Deployments have no replicas. Cluster roles have names of their own, because other tests have them, too."""
+    """Deployments and the DaemonSet have no Pods. Cluster roles have names of their own: other tests have them, too."""
     if one["kind"] == "Deployment":
         return {**one, "spec": {**one["spec"], "replicas": 0}}
+    if one["kind"] == "DaemonSet":
+        one["spec"]["template"]["spec"]["nodeSelector"] = {"node": "of-nobody"}
     if one["kind"] in CLUSTER_KINDS:
         one = {**one, "metadata": {**one["metadata"], "name": f"{one['metadata']['name']}{SUFFIX}"}}
     if one.get("roleRef", {}).get("kind") == "ClusterRole":

@@ -22,7 +22,8 @@ Settings = dict[str, str]
 async def site(
     control_plane: ControlPlane, nodes: list[str], tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Site]:
-    async with an_installation(control_plane, tmp_path_factory.mktemp("doctor")) as made:
+    caches = {"CACHE_ROOT": "/var/cache/tasks"}
+    async with an_installation(control_plane, tmp_path_factory.mktemp("doctor"), settings=caches) as made:
         yield made
 
 

@@ -88,6 +88,7 @@ async def applied(plane: ControlPlane, one: Json) -> str:
     if namespace:
         await created(plane, "/api/v1/namespaces", {"metadata": {"name": namespace}})
     collection, _ = await plane._place(one, namespace)
+    await plane.remove(f"{collection}/{one['metadata']['name']}")  # other tests leave cluster roles of the same names
     await plane.admin("POST", collection, one)
     return f"{collection}/{one['metadata']['name']}"
 

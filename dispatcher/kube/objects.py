@@ -50,7 +50,6 @@ def read_job(raw: bytes | msgspec.Raw) -> Job | None:
     if not 0 < numbers[0] <= LARGEST_ID:  # no row has such an id, and a query with it would fail
         return None
     phase, condition = read_phase(wire.status.conditions)
-    of_pod = wire.spec.template.metadata.annotations or {}
     return Job(
         name=wire.metadata.name,
         uid=wire.metadata.uid,
@@ -76,13 +75,15 @@ def read_job(raw: bytes | msgspec.Raw) -> Job | None:
         is_unplaced=ids.UNPLACED in notes,
         limit_seconds=wire.spec.template.spec.active_deadline_seconds or 0,
         report=notes.get(ids.REPORT, "sql"),
-        shape=of_pod.get(ids.SHAPE, ""),
+        shape=(wire.spec.template.metadata.annotations or {}).get(ids.SHAPE, ""),
         needs=needs_of(wire.spec.template.spec),
-        cache=cache_of(of_pod) if ids.CACHE_KEY in of_pod else None,
+        cache=cache_of(wire.spec.template.metadata.annotations or {}),
     )
 
 
-def cache_of(notes: Mapping[str, str]) -> LaunchCache:
+def cache_of(notes: Mapping[str, str]) -> LaunchCache | None:
+    if ids.CACHE_KEY not in notes:
+        return None
     return LaunchCache(names_in(notes.get(ids.HISTORY_NODES, "")), names_in(notes.get(ids.COLD_NODES, "")))
 
 

@@ -19,14 +19,17 @@ CACHES_OF: Final = {"app.kubernetes.io/component": "cache-keeper"}
 HOUR: Final = 3600
 OTHERS: Final = 300
 """Bytes of the text beside the directories. A name of a node has at most 253."""
-Amount = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+LARGEST_SIZE: Final = 2**45
+"""Of one directory. JSON numbers have 64 bits, and the sizes of all directories of all nodes are added."""
+Size = Annotated[int, Meta(ge=0, le=LARGEST_SIZE)]
+Seconds = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class Kept(Struct, frozen=True, array_like=True):
     """A directory on one node: bytes on the disk, and when it was used last, in Unix seconds."""
 
-    size: Amount
-    last_use: Amount
+    size: Size
+    last_use: Seconds
 
 
 class NodeCaches(Struct, frozen=True):
@@ -66,7 +69,7 @@ def write_node_caches(node: str, directories: Iterable[tuple[str, int, float]]) 
     """The text. `directories`: digest, size, last use. The last used ones are told if there are too many."""
     left, kept, whole = LARGEST_TEXT - OTHERS, dict[str, Kept](), True
     for digest, size, last_use in sorted(directories, key=lambda one: (-one[2], one[0])):
-        one = Kept(rounded(size), int(last_use // HOUR * HOUR))
+        one = Kept(rounded(min(size, LARGEST_SIZE)), int(last_use // HOUR * HOUR))
         left -= len(digest) + len(msgspec.json.encode(one)) + len('"":,')
         if left < 0:
             whole = False

@@ -145,7 +145,7 @@ async def test_words_of_a_thousand_keepers_are_heard(place: Place) -> None:
         await wait_for(are_heard, "the words of all keepers are heard", 30, check=dispatcher.check)
 
 
-async def test_what_a_keeper_told_goes_with_its_pod(place: Place, tmp_path: Path) -> None:
+async def test_words_of_a_keeper_go_with_its_pod(place: Place, tmp_path: Path) -> None:
     """So a node that is replaced under its name starts cold."""
     pods = f"/api/v1/namespaces/{place.namespace}/pods"
     spec = {"containers": [{"name": "keeper", "image": "x:1"}], "nodeSelector": {"there": "none"}}

@@ -1,14 +1,22 @@
 """Where the cache of a row is, and whether a launch found it."""
 
+import msgspec
 import pytest
 
 from dispatcher.explain.caches import CacheNow, binary, cache_now, of_launch
 from dispatcher.explain.launches import launches_of
 from dispatcher.kube.objects import names_in
 from dispatcher.model.jobs import LaunchCache
-from dispatcher.model.node_caches import CacheTotal, Kept, NodeCaches
+from dispatcher.model.node_caches import (
+    LARGEST_SIZE,
+    CacheTotal,
+    Kept,
+    NodeCaches,
+    read_node_caches,
+    write_node_caches,
+)
 from dispatcher.placement.cache import cache_digest
-from dispatcher.placement.warmth import Warmth
+from dispatcher.placement.warmth import MOST_REMEMBERED, Warmth
 from tests.builders import a_job, a_pod
 
 KEY = ("builds", "maps")
@@ -79,3 +87,13 @@ def test_keepers_are_counted_together_and_forgotten_with_their_words() -> None:
     assert told is not None
     known.hear(told, None)
     assert (known.total(), known.told_by("a")) == (CacheTotal(1, 1, 4), None)
+
+
+def test_sizes_that_a_stolen_keeper_invents_can_be_added_and_told() -> None:
+    told = NodeCaches("a", True, {f"{at:040x}": Kept(LARGEST_SIZE, 0) for at in range(MOST_REMEMBERED)})
+    known = Warmth("live", lambda _: True)
+    known.hear(None, told)
+    assert msgspec.json.encode(known.total())
+    larger = NodeCaches("a", True, {"d": Kept(LARGEST_SIZE + 1, 0)})
+    assert read_node_caches(msgspec.json.encode(larger).decode()) is None
+    assert read_node_caches(write_node_caches("a", [(DIGEST, 2**60, 0)])) is not None, "a keeper with a huge directory"

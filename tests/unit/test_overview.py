@@ -119,7 +119,7 @@ async def test_people_who_look_see_newer_counts_as_long_as_these_cost_little() -
 
 
 @pytest.mark.parametrize("leads", [True, False])
-async def test_nobody_waits_for_a_count_that_takes_long(leads: bool) -> None:
+async def test_page_does_not_wait_for_a_count_that_takes_long(leads: bool) -> None:
     """It is made beside those who look, who see the one before."""
     seen = Seen()
     seen.leads = leads
@@ -138,7 +138,7 @@ async def test_nobody_waits_for_a_count_that_takes_long(leads: bool) -> None:
     assert seen.rows.reads == 2
 
 
-async def test_who_looks_after_a_long_time_waits_for_a_count() -> None:
+async def test_page_after_a_long_time_waits_for_a_count() -> None:
     seen = Seen()
     seen.leads = False
     seen.overview.tell(a_cycle())

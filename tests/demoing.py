@@ -19,6 +19,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+import pytest
+
 from tests.controlplane.waiting import wait_for
 from tests.remains import Remains, command, read
 from tests.screens import Screen, plain
@@ -163,12 +165,10 @@ class Demo:
 
     async def ends(self, seconds: float = 90) -> int:
         """Waits for its end. Returns the exit status, after all of the output was read."""
-        await wait_for(
-            lambda: self.process.returncode is not None,
-            f"it ends: {self.said[-2000:]}",
-            seconds,
-            check=self.remains.look,
-        )
+        try:
+            await wait_for(lambda: self.process.returncode is not None, "it ends", seconds, check=self.remains.look)
+        except TimeoutError:
+            pytest.fail(f"not over after {seconds} s: {self.remains.living()}; it said {self.said[-2000:]}")
         await wait_for(lambda: all(output.is_over for output in self._outputs), "its output ends")
         assert "Traceback" not in self.said, self.said
         assert self.process.returncode is not None

@@ -1,14 +1,19 @@
 """`dispatcher demo` leaves nothing, at any end and any moment. The block around each run fails with its remains."""
 
+import asyncio
 import os
 import signal
+import sys
+from asyncio.subprocess import PIPE
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
+from dispatcher.programs.demo import LATE
 from tests.controlplane.waiting import wait_for
 from tests.demoing import CTRL_C, ITS_LAST_WORDS, Demo, demo, shows
+from tests.house.tree import ROOT
 
 QUIET = ("--tasks", 9, "--plain")
 SOON = 15
@@ -147,3 +152,39 @@ async def loses_its_guard(shown: Demo) -> None:
     assert len(guards) == 1, shown.remains.living()
     os.kill(guards[0], signal.SIGKILL)
     await shown.until(lambda: guards[0] not in shown.remains.living(), "the guard is gone")
+
+
+STUCK = """
+import asyncio, sys, time
+from dispatcher.programs import demo
+demo.END_SECONDS = 0.5
+
+class Stuck:
+    async def run(self, stop):
+        print("runs", flush=True)
+        await stop.wait()
+        {stuck}
+
+sys.exit(asyncio.run(demo.run_until_signal(Stuck())))
+"""
+DEAF = """
+        while True:
+            try:
+                await asyncio.sleep(600)
+            except asyncio.CancelledError:
+                pass
+"""
+
+
+@pytest.mark.parametrize("stuck", [DEAF, "time.sleep(600)"], ids=["deaf to the cancellation", "the loop stands still"])
+async def test_demo_that_does_not_end_is_left_to_its_guard(stuck: str) -> None:
+    """A step of the end that hangs."""
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", STUCK.format(stuck=stuck), cwd=ROOT, stdout=PIPE, stderr=PIPE
+    )
+    assert child.stdout is not None
+    assert await child.stdout.readline() == b"runs\n"
+    child.terminate()
+    async with asyncio.timeout(SOON):
+        _, said = await child.communicate()
+    assert (child.returncode, said.decode()) == (143, LATE)

@@ -9,6 +9,7 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,10 @@ OWN_FILES = 0o077
 """Umask of the demo and of all that it starts: other accounts of the machine cannot read their files."""
 LAST_SECONDS = 1
 """Time for work that is under way when the demo is stopped."""
+END_SECONDS = 10
+"""Time from the stop until the end. After that the guard ends what is left, as after `kill -9`."""
+HEARD_SECONDS = 0.5
+LATE = f"Something did not end within {END_SECONDS} s. The guard of the demo ends it.\n"
 MISSING = "{} is missing: pip install 'pg-job-dispatcher[demo]'"
 
 
@@ -53,6 +58,8 @@ async def run_until_signal(demo: Any) -> int:
     loop, stop, signals = asyncio.get_running_loop(), asyncio.Event(), list[int]()
 
     def take_signal(number: int) -> None:
+        if not signals:
+            give_up_later(128 + number)
         signals.append(number)
         stop.set()
 
@@ -69,6 +76,20 @@ async def run_until_signal(demo: Any) -> int:
         loop.remove_signal_handler(number)
         signal.signal(number, signal.SIG_IGN)
     return exit_status(running, signals)
+
+
+def give_up_later(status: int) -> None:
+    """Ends this process if it still lives after END_SECONDS. A thread does it: the loop may be what is stuck."""
+
+    def give_up() -> None:
+        writer = threading.Thread(target=os.write, args=[2, LATE.encode()], daemon=True)
+        writer.start()
+        writer.join(HEARD_SECONDS)  # a terminal that shows nothing at the moment must not prevent the end
+        os._exit(status)
+
+    timer = threading.Timer(END_SECONDS, give_up)
+    timer.daemon = True
+    timer.start()
 
 
 def exit_status(ended: asyncio.Task[bool], signals: Sequence[int]) -> int:

@@ -189,11 +189,13 @@ class Dispatcher:
         ):
             return answer.status, await answer.json()
 
-    async def page(self, path: str, method: str = "GET", **headers: str) -> tuple[int, Mapping[str, str], str]:
+    async def page(
+        self, path: str, method: str = "GET", seconds: float = 5, **headers: str
+    ) -> tuple[int, Mapping[str, str], str]:
         """Status, headers and text of a page of the dashboard. The path is sent as it is written."""
         url = URL(f"http://127.0.0.1:{self.api_port}{path}", encoded=True)
         async with (
-            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session,
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=seconds)) as session,
             session.request(method, url, headers=headers) as answer,
         ):
             return answer.status, answer.headers, await answer.text()

@@ -45,7 +45,8 @@ def ask_until(
             if not fault.is_away or time.monotonic() >= deadline or over.is_set():
                 raise
             say(f"task_{name}: {fault}; asked again")
-        over.wait(pause * random.uniform(0.5, 1))  # noqa: S311  # spreads a thousand tasks, keeps no secret
+            if over.wait(pause * random.uniform(0.5, 1)):  # noqa: S311  # spreads a thousand tasks, keeps no secret
+                raise
         pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
 

@@ -70,6 +70,8 @@ async def test_full_etcd_stops_writes_until_there_is_room(small_place: Place) ->
     async with place.playing() as player, Dispatcher(place, TOMBSTONE_SECONDS=0) as dispatcher:
         await insert(place, 1, env={"PLAY": "hang"})
         await has_jobs(place, dispatcher, 1)
+        # kwok drops a Pod that it cannot tell of, so etcd has room until the Pod runs.
+        await wait_for(lambda: len(player.runs) == 1, "its container runs", 30, check=dispatcher.check)
         assert await fill(place) > 5
         await insert(place, 3)
         body = await dispatcher.unready("space exceeded")

@@ -1,5 +1,6 @@
 """Each fault of the HTTP proxy on the real API server: the client's view, what the server did, and the hits."""
 
+import asyncio
 import random
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
@@ -152,13 +153,14 @@ async def test_status_rule_answers_with_its_code_and_body(client: Client, truth:
 async def test_a_frozen_watch_goes_silent_and_stays_open(client: Client, truth: Truth, kube_proxy: KubeProxy) -> None:
     gate = Gate()
     rule = kube_proxy.add(verbs.freeze(gate, after=1), asks("watch", "configmaps"))
-    async with aclosing(client.watch(seconds=1)) as events:
+    async with aclosing(client.watch(seconds=20)) as events:
         await anext(events)
         await truth.create("a")
         assert (await anext(events))["object"]["metadata"]["name"] == "a"
         await truth.create("b")
         with pytest.raises(TimeoutError):
-            await anext(events)
+            async with asyncio.timeout(1):
+                await anext(events)
     assert rule.hits == 1
     await wait_for(lambda: gate.abandoned == 1 or not gate.held, "the proxy has seen the client go")
 

@@ -46,12 +46,18 @@ class Pair:
     async def leaders(self) -> list[Dispatcher]:
         return [one for one in self._both if await one.leads()]
 
+    async def leader(self) -> Dispatcher | None:
+        """The one that leads. None: both or none of them say so; a scrape may catch them at a change."""
+        found = await self.leaders()
+        return found[0] if len(found) == 1 else None
+
     async def kill_amid_writes(self, chance: random.Random) -> None:
         """Holds the leader's creates, kills it, and lets them land: at once, or after the next replica leads."""
         gate = Gate()
         held = self._proxy.add(http_verbs.hold(gate), asks("create", "jobs"), name="held creates")
         await wait_for(lambda: gate.held >= IN_FLIGHT, "creates are on their way", 30)
-        (dead,) = await wait_for(self.leaders, "one of them leads", 10)
+        dead = await wait_for(self.leader, "one of them leads", 20)
+        assert dead is not None
         in_flight = gate.held
         await dead.kill()
         assert in_flight >= IN_FLIGHT

@@ -85,7 +85,7 @@ async def test_expired_watch_is_listed_anew_with_growing_pauses(
     kube_proxy.add(pass_on, lists)
     rule = kube_proxy.add(verb, asks("watch", "jobs"))
     await insert(place, 3)
-    async with place.playing(), behind(place, kube_proxy) as dispatcher:
+    async with place.playing(), behind(place, kube_proxy, LEASE_SECONDS=30) as dispatcher:
         await wait_for(lambda: rule.hits >= 6, "six watches", 40, check=dispatcher.check)
         assert sum(lists.pauses(0.1)[-4:]) >= 0.125 * (1 + 2 + 4 + 8) * 0.9
         assert len(lists.all) <= rule.hits + 2
@@ -97,7 +97,7 @@ async def test_expired_watch_is_listed_anew_with_growing_pauses(
 @pytest.mark.fault(26)
 async def test_outdated_list_takes_over_no_run_and_makes_nothing_twice(place: Place, kube_proxy: KubeProxy) -> None:
     outdated = Outdated(kube_proxy)
-    async with place.playing() as player, behind(place, kube_proxy) as dispatcher:
+    async with place.playing() as player, behind(place, kube_proxy, LEASE_SECONDS=30) as dispatcher:
         await dispatcher.ready()
         await insert(place, 2, env={"PLAY": "hang"})
         await insert(place, 2, env={"PLAY": "start-then-exit-0"})
@@ -129,7 +129,7 @@ async def test_outdated_list_raises_no_cap(place: Place, kube_proxy: KubeProxy) 
 async def test_loss_of_every_third_watch_event_repeats_no_row(place: Place, kube_proxy: KubeProxy) -> None:
     lost = [kube_proxy.add(http_verbs.drop_event(3), asks("watch", resource)) for resource in ("jobs", "pods")]
     await insert(place, 30)
-    async with place.playing() as player, behind(place, kube_proxy) as dispatcher:
+    async with place.playing() as player, behind(place, kube_proxy, LEASE_SECONDS=30) as dispatcher:
         await succeeded(place, dispatcher, 30, 60)
         await looks_again(dispatcher, 10)
     assert len(player.runs) == 30

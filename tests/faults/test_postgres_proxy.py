@@ -120,8 +120,11 @@ async def test_hold_rule_forwards_after_the_client_gave_up(postgres_proxy: Postg
     gate = Gate()
     rule = postgres_proxy.add(verbs.hold(gate), runs("dispatch.queues"))
     async with connected(postgres_proxy, database) as connection:
-        with pytest.raises(TimeoutError):
-            await connection.execute(ADD, "late", timeout=0.2)
+        given_up = asyncio.create_task(connection.execute(ADD, "late"))
+        await wait_for(lambda: gate.held == 1, "the proxy holds the statement")
+        given_up.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await given_up
         assert rule.hits == 0
     await wait_for(lambda: gate.abandoned == 1, "the proxy has seen the client go")
     assert await queues(database) == set()

@@ -110,4 +110,4 @@ async def test_row_with_run_at_starts_then_and_not_before(place: Place) -> None:
         assert run
         row = await place.database.task(task_id)
         assert row["started_at"] >= row["run_at"]
-        assert (row["started_at"] - row["run_at"]).total_seconds() < 5
+        assert (row["started_at"] - row["run_at"]).total_seconds() < 20, "far below the poll"

@@ -164,6 +164,7 @@ async def test_scheduler_of_another_installation_in_the_namespace_is_not_judged(
     pods = f"/api/v1/namespaces/{site.ours}/pods"
     await site.plane.admin("POST", pods, pod)
     try:
+        await scheduler_pod(site)
         away = {"containerStatuses": [status_of("extender", is_ready=False)]}
         await site.plane.admin("PATCH", f"{pods}/of-another/status", {"status": away})
         assert await site.faults(settings) == {}
@@ -198,6 +199,7 @@ async def test_scheduler_that_is_absent_is_named(site: Site, settings: Settings)
         assert found.where == f"scheduler {NAME}"
     finally:
         await site.plane.admin("PATCH", path, {"spec": {"replicas": 1}})
+        await scheduler_pod(site)
 
 
 async def command(environment: Settings, *arguments: str) -> tuple[int, str]:

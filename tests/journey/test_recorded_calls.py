@@ -19,7 +19,11 @@ def asked(place: Place) -> set[Call]:
 
 
 async def test_calls_of_our_programs_are_all_recorded(place: Place) -> None:
-    async with nodes(place, "one"), Dispatcher(place, TOMBSTONE_SECONDS=0) as dispatcher, Janitor(place):
+    async with (
+        nodes(place, "one"),
+        Dispatcher(place, TOMBSTONE_SECONDS=0, LEASE_SECONDS=15) as dispatcher,
+        Janitor(place),
+    ):
         world = Real(place, dispatcher)
         succeeds, fails = await world.insert("exit 0"), await world.insert("exit 65")
         await world.reaches(succeeds, "succeeded")

@@ -13,6 +13,8 @@ from typing import Final
 
 from tests.controlplane.processes import Server
 
+CACHES: Final = "caches"
+"""The name of the folder for cache directories, beside the folders of the nodes. Each node has one of its own there."""
 OWN_FOLDERS: Final = ("/var/lib/kubelet", "/var/lib/cni", "/var/log")
 WANTED: Final = {"vm/overcommit_memory": "1", "kernel/panic": "10", "kernel/panic_on_oops": "1"}
 """Kubelet sets these for the whole machine, unless they read so."""
@@ -48,7 +50,7 @@ class Machine:
 
     def _binds(self) -> list[str]:
         lines = []
-        for path in OWN_FOLDERS:
+        for path in (*OWN_FOLDERS, str(self.folder.parent / CACHES)):
             own = self.folder / path.strip("/").replace("/", "-")
             own.mkdir(exist_ok=True)
             lines += [f"mkdir -p {path}", f"mount --bind {own} {path}"]

@@ -13,6 +13,7 @@ from typing import Final
 from tests.controlplane.waiting import wait_for
 from tests.node.cgroups import Cgroups
 from tests.node.disk import mount_small_disk
+from tests.node.machine import CACHES
 from tests.node.node import Node
 from tests.node.place import EVERYBODY, FOLDER, make_network
 from tests.node.plane import ReachablePlane
@@ -29,6 +30,7 @@ class Site:
         self.plane = plane
         self.postgres = postgres
         self.registry = registry
+        self.caches = folder / CACHES
         cgroups = Cgroups(os.environ["NODE_CGROUP"])
         self.nodes = [Node(plane, folder, number, cgroups) for number in NODES]
 

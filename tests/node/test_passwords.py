@@ -52,7 +52,7 @@ async def test_passwords_that_change_in_a_pause_cost_no_launch(there: Installati
 
 async def test_passwords_that_change_at_once_reach_running_pods_and_lose_no_row(there: Installation) -> None:
     before = await programs(there)
-    load = Load(there, ROWS, seconds=5)  # some of them run until the passwords have changed
+    load = Load(there, ROWS, seconds=15)  # some of them run until the passwords have changed
     await load.start()
     await run(there, CHANGE)
     changed = await disconnect(there)

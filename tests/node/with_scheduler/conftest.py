@@ -13,8 +13,6 @@ from tests.node.registry import SCHEDULER
 from tests.pages import ENABLES_SCHEDULER, OPERATOR, find_block
 
 OF_SCHEDULER = {"scheduler": {"image": SCHEDULER}, "reservations": {"enabled": True}}
-ONE_KEEPER = {"nodeSelector": {"kubernetes.io/hostname": "real-1"}}
-"""The nodes have one disk together, and a disk has one keeper."""
 ROLLED_OUT = f"kubectl -n {OURS} rollout status daemonset/dispatcher-cache-keeper --timeout=60s"
 
 
@@ -27,12 +25,10 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest_asyncio.fixture(scope="package", loop_scope="session")
-async def scheduled(
-    there: Installation, values: Path, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Installation]:
+async def scheduled(there: Installation, values: Path) -> AsyncIterator[Installation]:
     """The installation with the scheduler, by the lines of the operator's page. Afterwards it has none."""
-    more, caches = values.with_name("scheduler.yaml"), {"CACHE_ROOT": str(tmp_path_factory.mktemp("caches"))}
-    more.write_bytes(msgspec.json.encode({**OF_SCHEDULER, "settings": caches, "cacheKeeper": ONE_KEEPER}))
+    more, caches = values.with_name("scheduler.yaml"), {"CACHE_ROOT": str(there.site.caches)}
+    more.write_bytes(msgspec.json.encode({**OF_SCHEDULER, "settings": caches}))
     await there.shell.run(find_block(OPERATOR, ENABLES_SCHEDULER).replace("values.yaml", f"{values} -f {more}"))
     await ready(there.site)
     await there.shell.run(ROLLED_OUT)

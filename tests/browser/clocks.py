@@ -11,6 +11,8 @@ from tests.controlplane.waiting import wait_for
 
 LONG_MILLISECONDS: Final = 40_000
 """Longer than the longest pause between two refreshes."""
+LATER_MILLISECONDS: Final = 3_600_000
+"""The clock runs until it is stopped, and can be stopped only at a time to come."""
 
 
 @asynccontextmanager
@@ -18,7 +20,7 @@ async def with_a_clock(browser: Browser, address: str, status: int = 200) -> Asy
     """A page whose clock stands still until the test moves it."""
     async with shown(browser, address, status=status) as (page, visit):
         await page.clock.install(time=0)
-        await page.clock.pause_at(1000)
+        await page.clock.pause_at(LATER_MILLISECONDS)
         await page.reload()
         yield page, visit
 

@@ -4,14 +4,16 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser
+from playwright.async_api import Browser, expect
 
 from tests.browser import installed
-from tests.browser.showing import started
+from tests.browser.showing import MOST_MILLISECONDS, started
 from tests.browser.world import World, a_world
 from tests.controlplane.cluster import ControlPlane
 from tests.dispatching import Place
 from tests.postgres import PostgresServer
+
+expect.set_options(timeout=MOST_MILLISECONDS)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -59,8 +59,9 @@ class Visit:
         context.on("dialog", self._opened)
 
     async def size(self) -> int:
-        """The bytes of everything that the page is made of, unpacked."""
-        return sum([len(await answer.body()) for answer in self.answers])
+        """The bytes of everything that the page is made of, unpacked. A refresh of itself is no part of it."""
+        parts = [answer for answer in self.answers if answer.request.resource_type != "fetch"]
+        return sum([len(await part.body()) for part in parts])
 
     def check(self) -> None:
         """Fails with everything that went wrong."""

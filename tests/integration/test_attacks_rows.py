@@ -132,5 +132,5 @@ async def test_dedupe_keys_that_another_team_holds_in_a_transaction_are_free_at_
     attacker, team = await database.connect("team_a"), await database.session("team_b")
     async with attacker.transaction():
         await attacker.execute(FOR_EVER)
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(10):
             assert await team.fetchval(NIGHTLY, "nightly-1")

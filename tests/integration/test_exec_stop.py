@@ -46,7 +46,11 @@ told('parent')
 """
 EXITS_0 = """trap 'echo 17 > "$TASK_RESULT_FILE"; exit 0' TERM; echo begun; while :; do sleep 0.05; done"""
 EXITS_WITH = "trap 'exit {}' TERM; echo begun; while :; do sleep 0.05; done"
-IGNORES_SIGTERM = "trap '' TERM; echo begun; sleep 0.3; exit 3"
+IGNORES_SIGTERM = """
+(trap 'echo told; exit' TERM; echo begun; while :; do sleep 0.05; done) &
+trap '' TERM; echo begun; read -r go; exit 3
+"""
+"""It goes on until its stdin ends."""
 OTHER_ENDS = [f"echo begun; {FOR_EVER}", EXITS_WITH.format(1), EXITS_WITH.format(75), IGNORES_SIGTERM]
 
 
@@ -83,8 +87,10 @@ async def test_other_end_after_sigterm_is_left_to_the_next_launch(database: Data
 
 async def stopped(row: Row, script: str) -> int:
     async with wrapped(row, *sh(script)) as wrapper:
-        await wrapper.says("begun")
+        await wrapper.says("begun", script.count("echo begun"))
         wrapper.terminate()
+        if script == IGNORES_SIGTERM:
+            await wrapper.says("told")  # by its child, which ignores nothing
         return (await wrapper.has_ended()).status
 
 

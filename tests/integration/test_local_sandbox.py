@@ -160,6 +160,7 @@ async def test_shim_that_never_began_is_noticed_and_replaced(container: LocalCon
 async def test_truncated_records_count_as_missing(container: LocalContainer) -> None:
     container.start(shell("true"))
     await end_of(container)
+    await wait_for(lambda: not container.is_alive(), "its shim has ended")
     (container.folder / "ended.json").write_text("")
     (container.folder / "log").unlink()
     seen = container.look()

@@ -15,13 +15,20 @@ BACKENDS = "FROM pg_stat_activity WHERE application_name = 'dispatcher/listen' A
 
 
 class Woken:
-    """Counts wake-ups."""
+    """Counts wake-ups.
+
+    was_listening: for each wake-up, whether the listener was listening; it is kept if `listener` is set.
+    """
 
     def __init__(self) -> None:
         self.times = 0
+        self.listener: Listener | None = None
+        self.was_listening: list[bool] = []
 
     def __call__(self) -> None:
         self.times += 1
+        if self.listener is not None:
+            self.was_listening.append(self.listener.is_listening)
 
     async def by(self, call: Callable[[], Awaitable[object]]) -> None:
         """Repeats the call until it wakes; an earlier wake-up of the database may hold back the next one."""
@@ -97,12 +104,13 @@ async def test_listener_reconnects_and_wakes_after_the_end_of_its_backend(databa
     admin = await database.session("admin")
     async with listening(database, woken) as listener:
         await hears(listener)
+        woken.listener = listener
         for _ in range(3):
-            before = woken.times
-            assert await admin.fetchval(f"SELECT pg_terminate_backend(pid, 1000) {BACKENDS}", database.name)
-            await wait_for(lambda: not listener.is_listening, "the listener reports that it is deaf")
-            await hears(listener)
-            assert woken.times >= before + 2  # once at the loss of the connection, once at the return
+            woken.was_listening.clear()
+            assert await admin.fetchval(f"SELECT pg_terminate_backend(pid, 10000) {BACKENDS}", database.name)
+            await wait_for(lambda: len(woken.was_listening) >= 2, "wake-ups at the loss and at the return")
+            assert woken.was_listening == [False, True]
+            assert listener.is_listening
         await woken.by(lambda: insert_row(database))
 
 

@@ -60,6 +60,12 @@ FILTERS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No index is given up because the machine is busy. The test of giving up has a limit of its own."""
+    monkeypatch.setattr(lists, "FEW_MILLISECONDS", 5000)
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def filled(postgres: PostgresServer) -> AsyncIterator[Database]:
     database = await postgres.create_database()

@@ -57,7 +57,7 @@ async def test_heads_of_a_hundred_queues_are_read_from_two_indexes(full: Databas
     assert (plan.kinds_of_scan, plan.dropped) == ({"Index Only Scan"}, 0)
     assert plan.rows == len(QUEUES) * (WINDOW + WAITING // len(QUEUES) // 20)
     assert plan.pages < 1.2 * plan.rows  # each row is looked up in the table until a VACUUM has run
-    await wait_for(functools.partial(vacuumed, await full.session("admin")), "every page is all-visible")
+    await wait_for(functools.partial(vacuumed, await full.session("admin")), "every page is all-visible", 60)
     again = await explain(reader, "candidates", QUEUES, [WINDOW] * len(QUEUES), now)
     assert (again.rows, again.indexes, again.kinds_of_scan) == (plan.rows, plan.indexes, {"Index Only Scan"})
     assert again.pages < again.rows / 10

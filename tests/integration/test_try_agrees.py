@@ -17,6 +17,8 @@ database = one_database
 ONE_AT_A_TIME: Final = asyncio.Lock()
 """The sessions of the tests are shared."""
 WAITS: Final = "echo begun; while :; do sleep 0.05; done"
+CANCEL: Final = ("--cancel-after", "10")
+"""Late enough that the shell has set its trap. `exec` learns of its cancel later still."""
 Act = Callable[[Wrapper, Row | None], Awaitable[object]]
 
 
@@ -40,7 +42,7 @@ async def waits_for_the_heartbeat(wrapper: Wrapper, row: Row | None) -> None:
     if row is None:
         await says(wrapper, "progress 0.42")
     else:
-        await wait_for(partial(has_progress, row), "a heartbeat of exec", 30)
+        await wait_for(partial(has_progress, row), "a heartbeat of exec", 60)
     wrapper.go()
 
 
@@ -88,8 +90,8 @@ STORIES: Final = {
     "a long stderr": Story((*PYTHON, "import os; os.write(2, 'ü'.encode() * 5000 + b'\\0!'); os._exit(1)")),
     "SIGTERM": Story(sh(f"trap 'exit 5' TERM; {WAITS}"), terminates),
     "SIGTERM, and 0": Story(sh(f"""trap 'echo 17 >"$TASK_RESULT_FILE"; exit 0' TERM; {WAITS}"""), terminates),
-    "a cancel": Story(sh(f"echo busy >&2; {WAITS}"), cancels, options=("--cancel-after", "0")),
-    "a cancel, and 0": Story(sh(f"trap 'exit 0' TERM; {WAITS}"), cancels, options=("--cancel-after", "0")),
+    "a cancel": Story(sh(f"echo busy >&2; {WAITS}"), cancels, options=CANCEL),
+    "a cancel, and 0": Story(sh(f"trap 'exit 0' TERM; {WAITS}"), cancels, options=CANCEL),
     "progress": Story(sh(PROGRESS), waits_for_the_heartbeat),
     "progress, and a long note": Story(sh(LONG_NOTE), waits_for_the_heartbeat),
 }

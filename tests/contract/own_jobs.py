@@ -45,9 +45,10 @@ class Account:
     def job_api(self, namespace: str | None = None) -> JobApi:
         return JobApi(self.client, namespace or self.namespace, SITE.installation)
 
-    def access(self, *, with_nodes: bool = True) -> Access:
+    def access(self, client: KubeClient | None = None, *, with_nodes: bool = True) -> Access:
         """All rights in one namespace, as in an installation of one namespace."""
-        return Access(self.client, self.namespace, lease_of(SITE.installation, self.namespace), with_nodes=with_nodes)
+        lease = lease_of(SITE.installation, self.namespace)
+        return Access(client or self.client, self.namespace, lease, with_nodes=with_nodes)
 
     def manifest(
         self,
@@ -122,10 +123,20 @@ class Account:
 @asynccontextmanager
 async def dispatcher_account(plane: ControlPlane, namespace: str, folder: Path) -> AsyncIterator[Account]:
     await plane.apply(rendered("one-namespace", only="rbac"), namespace=namespace)
-    token_file = folder / "token"
-    token_file.write_text(await plane.service_account_token(namespace, "dispatcher"))
+    token_file, another = folder / "token", folder / "another-token"
+    for file in (token_file, another):
+        file.write_text(await plane.service_account_token(namespace, "dispatcher"))
     account = Account(plane, namespace, token_file)
+    # The API server remembers a token that it has accepted. That of a test has not been used before.
+    access = account.access(account.open_client(another))
+
+    async def has_rights() -> bool:
+        """The API server learns of role bindings a moment after their write."""
+        await access.check()
+        return not access.missing
+
     try:
+        await plane.wait_for(has_rights, f"the rights of {namespace}/dispatcher are in force", 30)
         yield account
     finally:
         await account.close()

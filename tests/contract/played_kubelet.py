@@ -10,6 +10,7 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
+from tests.contract.heartbeats import heartbeats
 from tests.contract.played_kubelet_objects import (
     ended,
     is_bound,
@@ -250,13 +251,14 @@ async def playing(plane: ControlPlane, namespace: str) -> AsyncIterator[PlayedKu
 @asynccontextmanager
 async def playing_alone(plane: ControlPlane) -> AsyncIterator[PlayedKubelet]:
     """Like `playing`, with one node and a namespace of its own: for tests that share both and tell their Jobs apart by
-    name.
+    name. The node sends heartbeats, because many tests may take longer than a node lives without them.
     """
     namespace = await plane.create_namespace()
     try:
         async with playing(plane, namespace) as kubelet:
             await kubelet.join()
-            yield kubelet
+            async with heartbeats(plane, kubelet.nodes):
+                yield kubelet
     finally:
         await plane.delete_namespace(namespace)
 

@@ -5,6 +5,7 @@ import pytest
 from dispatcher.jobs.catalog import built_in
 from dispatcher.jobs.templates import Template
 from dispatcher.settings.loading import load
+from tests.contract.in_force import pod_security_in_force
 from tests.controlplane.api import Json, KubeFault
 from tests.controlplane.cluster import ControlPlane
 
@@ -18,8 +19,7 @@ def a_pod(**settings: str) -> Json:
 
 
 async def try_at(plane: ControlPlane, namespace: str, level: str, pod: Json) -> None:
-    labels = {"pod-security.kubernetes.io/enforce": level}
-    await plane.admin("PATCH", f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": labels}})
+    await pod_security_in_force(plane, namespace, level)
     await plane.admin("POST", f"/api/v1/namespaces/{namespace}/pods", pod, params={"dryRun": "All"})
 
 

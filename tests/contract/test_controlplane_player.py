@@ -107,7 +107,7 @@ async def test_many_pods_at_once_run_once_each(control_plane: ControlPlane, name
     body["spec"] |= {"parallelism": 100, "completions": 100}
     async with Player(control_plane, namespace, behaviour=exit_as_told) as player:
         await submit(control_plane, namespace, body)
-        await finished(control_plane, namespace, "many", "Complete")
+        await finished(control_plane, namespace, "many", "Complete", seconds=60)
     assert len(player.runs) == len({run.pod_uid for run in player.runs}) == 100
     assert player.faults == []
 
@@ -145,5 +145,5 @@ async def test_exit_is_reported_when_the_api_server_is_back(control_plane: Contr
         gate.opened.set()
         await control_plane.wait_for(lambda: player.runs[0].exit_code is not None, "the end of the program")
         await control_plane.start_api_server()
-        await finished(control_plane, namespace, "a", "Complete")
+        await finished(control_plane, namespace, "a", "Complete", seconds=60)
     assert player.faults == []

@@ -15,15 +15,12 @@ from dispatcher.kube.access import questions
 from dispatcher.kube.lease import lease_of
 from dispatcher.model.identity import MANAGED_BY
 from dispatcher.runtime import health
+from tests.contract.in_force import pod_security_in_force
 from tests.contract.installed import Installed, installed
 from tests.controlplane.api import Json, KubeFault
 from tests.controlplane.cluster import ControlPlane
 from tests.deployed import CLUSTER_KINDS, Right, granted, pod_templates, rendered, settings_of
 
-RESTRICTED = {
-    "pod-security.kubernetes.io/enforce": "restricted",
-    "pod-security.kubernetes.io/enforce-version": "latest",
-}
 REPLICAS = {"run": 2, "janitor": 1, "migrate": 1}
 SERVERS = ("run", "janitor")
 BASIC = ("default", "namespaced", "one-namespace")
@@ -55,7 +52,7 @@ def as_text(selector: Json) -> str:
 async def test_api_server_accepts_every_object_and_pod_security_every_pod(
     control_plane: ControlPlane, namespace: str, variant: str
 ) -> None:
-    await control_plane.admin("PATCH", f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": RESTRICTED}})
+    await pod_security_in_force(control_plane, namespace, "restricted")
     jobs = namespace if variant == "one-namespace" else await control_plane.create_namespace()
     objects = rendered(variant, namespace, jobsNamespace=jobs)
     async with installed(control_plane, namespace, objects) as there:
@@ -80,7 +77,7 @@ async def test_api_server_accepts_every_object_and_pod_security_every_pod(
 async def test_pod_security_keeps_out_a_pod_that_lacks_one_field(
     control_plane: ControlPlane, namespace: str, field: str
 ) -> None:
-    await control_plane.admin("PATCH", f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": RESTRICTED}})
+    await pod_security_in_force(control_plane, namespace, "restricted")
     spec = pod_templates(rendered())["migrate"]["spec"] | {"serviceAccountName": "default"}
     for context in (spec["securityContext"], spec["containers"][0]["securityContext"]):
         context.pop(field, None)

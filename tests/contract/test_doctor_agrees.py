@@ -9,13 +9,13 @@ import pytest_asyncio
 
 from dispatcher.doctor.limits import defaults_of, quota_refusal, range_refusals
 from dispatcher.doctor.pod_security import BASELINE, PRIVILEGED, RESTRICTED, violations
-from dispatcher.doctor.templates import ENFORCED
 from dispatcher.doctor.verbs import CACHE_KEEPER, EXTENDER, JANITOR, RUN, Site, account_of, verbs_of
 from dispatcher.kube.access import questions
 from dispatcher.kube.lease import lease_of
 from dispatcher.kube.needs import needs_of_manifest
 from dispatcher.kube.quotas import read_quota
-from tests.controlplane.api import Json, KubeFault
+from tests.contract.in_force import pod_security_in_force, quota_in_force
+from tests.controlplane.api import KubeFault
 from tests.controlplane.cluster import ControlPlane
 from tests.deployed import Right, granted, pod_templates, rendered
 from tests.pods_of_levels import PODS
@@ -30,8 +30,7 @@ async def enforcing(control_plane: ControlPlane) -> AsyncIterator[dict[str, str]
     made = {}
     for level in (BASELINE, RESTRICTED):
         made[level] = await control_plane.create_namespace()
-        labels = {"metadata": {"labels": {ENFORCED: level}}}
-        await control_plane.admin("PATCH", f"/api/v1/namespaces/{made[level]}", labels)
+        await pod_security_in_force(control_plane, made[level], level)
     yield made
     for name in made.values():
         await control_plane.delete_namespace(name)
@@ -76,15 +75,7 @@ async def test_quota_refuses_the_pods_that_the_doctor_refuses(
     control_plane: ControlPlane, namespace: str, name: str
 ) -> None:
     hard, pod, refused = QUOTAS[name]
-    path = f"/api/v1/namespaces/{namespace}/resourcequotas"
-    await control_plane.admin("POST", path, {"metadata": {"name": "q"}, "spec": {"hard": hard}})
-
-    async def is_counted() -> Json | None:
-        found = await control_plane.admin("GET", f"{path}/q")
-        return found if found["status"].get("used") else None
-
-    kept = await control_plane.wait_for(is_counted, "the quota is counted", 30)
-    quota = read_quota(msgspec.json.encode(kept))
+    quota = read_quota(msgspec.json.encode(await quota_in_force(control_plane, namespace, hard)))
     assert bool(quota_refusal(quota, pod, needs_of_manifest(pod), frozenset())) is refused
     assert await is_refused(control_plane, namespace, pod) is refused
 

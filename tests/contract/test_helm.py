@@ -1,6 +1,5 @@
 """The chart by helm on the real API server: install, upgrade, uninstall, and what goes wrong on the way."""
 
-import asyncio
 import shlex
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,6 +8,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from tests.contract.held_deployments import deployments_held
 from tests.contract.helming import Helm
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
@@ -146,16 +146,17 @@ async def test_second_installation_of_one_name_is_refused_for_the_same_jobs(
 
 
 async def kill_on_the_way(helm: Helm, jobs: str, path: str) -> None:
-    """Kills helm once the object is there, and shows that helm then refuses to go on."""
-    child = await helm.installing()
-    assert child.stdin is not None
-    child.stdin.write(f'{{"jobsNamespace": "{jobs}", "installation": "{Path(path).name}"}}'.encode())
-    child.stdin.close()
-    async with asyncio.timeout(30):
-        while not await helm.plane.exists(path):
-            assert child.returncode is None
-    child.kill()
-    await child.wait()
+    """Kills helm while it makes a Deployment, after the object, and shows that helm then refuses to go on."""
+    async with deployments_held(helm.plane, helm.namespace) as held:
+        child = await helm.installing()
+        assert child.stdin is not None
+        child.stdin.write(f'{{"jobsNamespace": "{jobs}", "installation": "{Path(path).name}"}}'.encode())
+        child.stdin.close()
+        await helm.plane.wait_for(held.is_set, "helm makes a Deployment", 30)
+        assert child.returncode is None
+        assert await helm.plane.exists(path)
+        child.kill()
+        await child.wait()
     assert "another operation (install/upgrade/rollback) is in progress" in (await helm.install()).err
 
 

@@ -9,6 +9,7 @@ from dispatcher.jobs.answers import Meaning, read_create
 from dispatcher.kube.job_api import JobApi
 from dispatcher.model.jobs import ApiAnswer, Manifest, Phase
 from tests.builders import DATABASE_ID, SITE
+from tests.contract.in_force import quota_in_force
 from tests.contract.own_jobs import Account
 from tests.controlplane.api import Json
 from tests.controlplane.sides import BOTH_SIDES
@@ -30,18 +31,6 @@ async def refused(account: Account, meaning: Meaning, namespace: str | None = No
     answer = await account.plane.wait_for(look, f"a create is answered with {meaning}")
     assert answer is not None
     return answer
-
-
-async def limit_jobs(account: Account, count: int) -> None:
-    """Makes a quota on the number of Jobs, and waits until it is in force."""
-    quota = {"metadata": {"name": "jobs"}, "spec": {"hard": {"count/jobs.batch": str(count)}}}
-    await account.plane.admin("POST", account.path("resourcequotas"), quota)
-
-    async def in_force() -> bool:
-        found = await account.plane.admin("GET", account.path("resourcequotas", "jobs"))
-        return "count/jobs.batch" in found["status"].get("used", {})
-
-    await account.plane.wait_for(in_force, "the quota is counted")
 
 
 def policy(name: str) -> list[Json]:
@@ -146,7 +135,7 @@ class TestCreate:
     @pytest.mark.fault(14, 15)
     @pytest.mark.museum("403 quota taken as final")
     async def test_full_quota_hides_that_the_job_exists(self, account: Account) -> None:
-        await limit_jobs(account, 1)
+        await quota_in_force(account.plane, account.namespace, {"count/jobs.batch": "1"}, name="jobs")
         manifest = account.manifest()
         made = await account.created(manifest)
         for sent in (manifest, account.manifest()):

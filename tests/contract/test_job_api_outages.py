@@ -10,13 +10,14 @@ from dispatcher.jobs.answers import Meaning, read_create
 from dispatcher.kube.access import Access
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import from_kubeconfig
-from dispatcher.kube.job_api import WRITE_SECONDS, JobApi
+from dispatcher.kube.job_api import JobApi
 from dispatcher.model.errors import ClusterAway, SettingsError
 from dispatcher.model.jobs import End
 from tests.builders import SITE
 from tests.contract.own_jobs import Account
 
-BOUND_SECONDS = WRITE_SECONDS + 2
+BOUND_SECONDS = 20
+"""Our limit is 10 s, and the client's own limit is 30 s. The rest is for a busy machine."""
 
 
 class TestToken:

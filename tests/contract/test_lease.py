@@ -229,7 +229,12 @@ async def test_writes_outside_the_term_are_not_sent_and_no_fault(account: Accoun
 class TestOutage:
     async def test_silent_server_is_given_up_and_the_term_ends(self, account: Account, clock: MovedClock) -> None:
         lease = a_lease(account, clock, 2)
-        await lease.run_once()
+
+        async def leads() -> bool:
+            await lease.run_once()
+            return lease.is_trusted()
+
+        await account.plane.wait_for(leads, "the lease is taken")
         began = time.monotonic()
         account.plane.pause()
         try:
@@ -244,11 +249,6 @@ class TestOutage:
         assert lease.vacancy() == ""
         clock.move(0.5)
         assert "lease dispatcher-leader: " in lease.vacancy()
-
-        async def leads() -> bool:
-            await lease.run_once()
-            return lease.is_trusted()
-
         await account.plane.wait_for(leads, "the lease is kept again")
 
     async def test_absent_server_is_a_fault_at_once(self, account: Account, clock: MovedClock) -> None:

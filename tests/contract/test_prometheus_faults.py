@@ -13,7 +13,7 @@ from aiohttp import web
 
 from dispatcher.model.cache_history import Use
 from dispatcher.model.errors import DispatcherError
-from dispatcher.prometheus.client import ANSWER_SECONDS, LARGEST_ANSWER, Prometheus, PrometheusFault
+from dispatcher.prometheus.client import LARGEST_ANSWER, Prometheus, PrometheusFault
 from tests.controlplane.ports import free_ports
 from tests.prometheus.exporter import CPU, MEMORY
 from tests.prometheus.scripted import (
@@ -32,7 +32,8 @@ from tests.prometheus.scripted import (
 )
 
 BEGAN, ENDED = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, 0, 10, tzinfo=UTC)
-BOUND_SECONDS = ANSWER_SECONDS + 2
+BOUND_SECONDS = 15
+"""Our limit is 5 s, and without it the library's limit is 300 s. The rest is for a busy machine."""
 IN_FLIGHT = 8 * 2**20
 """Bytes of a body that the sockets of both sides may hold, in addition to the bytes that were read."""
 HTML = "<html><body>Who are you?</body></html>"

@@ -1,7 +1,7 @@
 """NodeReservation at the real API server: what it accepts, what it refuses in which words, and what kubectl shows."""
 
+import itertools
 import secrets
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from dispatcher.kube.reservations import PATH, read_reservation
+from tests.contract.in_force import quota_in_force
 from tests.controlplane.api import Json, KubeFault
 from tests.controlplane.cluster import ControlPlane
 
@@ -195,24 +196,18 @@ async def test_quota_limits_the_reservations_of_a_namespace(
 
     A quota older than that is counted after five minutes.
     """
-    quotas = f"/api/v1/namespaces/{namespace}/resourcequotas"
+    names = (f"q-{number}" for number in itertools.count())
 
-    async def is_counted() -> bool:
-        with suppress(KubeFault):
-            await control_plane.admin("DELETE", f"{quotas}/q")
-        await control_plane.admin("POST", quotas, {"metadata": {"name": "q"}, "spec": {"hard": {COUNT: "1"}}})
-        await control_plane.wait_for(has_status, "the quota is looked at")
-        return COUNT in (await status()).get("used", {})
+    async def is_counted() -> str:
+        """Admission that knows the new quota also knows that those before it are gone."""
+        await control_plane.admin("DELETE", f"/api/v1/namespaces/{namespace}/resourcequotas")
+        name = next(names)
+        kept = await quota_in_force(control_plane, namespace, {COUNT: "1"}, name=name)
+        return name if COUNT in kept["status"]["used"] else ""
 
-    async def status() -> Json:
-        return dict((await control_plane.admin("GET", f"{quotas}/q")).get("status", {}))
-
-    async def has_status() -> bool:
-        return bool((await status()).get("hard"))
-
-    await control_plane.wait_for(is_counted, "the kind is counted", 60)
+    name = await control_plane.wait_for(is_counted, "the kind is counted", 60)
     await made.make("first")
     with pytest.raises(
-        KubeFault, match=f"exceeded quota: q, requested: {COUNT}=1, used: {COUNT}=1, limited: {COUNT}=1"
+        KubeFault, match=f"exceeded quota: {name}, requested: {COUNT}=1, used: {COUNT}=1, limited: {COUNT}=1"
     ):
         await made.make("second")

@@ -29,8 +29,8 @@ SQL: Final = Path(__file__).parents[1] / "sql" / "exec"
 
 def call(url: str, name: str, *parameters: object) -> tuple[Any, ...] | None:
     """The first row of the answer. DatabaseFault, WrongEnvironment: there is none."""
-    _, _, statement = (SQL / f"{name}.sql").read_text(encoding="utf-8").partition("\n")  # the first line is a comment
-    return ask(url, statement, parameters)
+    # The first line is a comment.
+    return ask(url, (SQL / f"{name}.sql").read_text(encoding="utf-8").partition("\n")[2], parameters)
 
 
 def ask_until(

@@ -25,7 +25,7 @@ class Histories(Protocol):
 
     async def start_secret(self) -> tuple[bytes, bytes]: ...
     async def requests(self, ids: Sequence[int]) -> dict[int, Request]: ...
-    async def histories(self, keys: Sequence[Key]) -> dict[Key, tuple[str, ...]]: ...
+    async def histories(self, keys: Sequence[Key]) -> dict[Key, dict[str, float]]: ...
 
 
 PlanPlacement = Callable[[str, Request, CacheHistory], Placement]
@@ -36,15 +36,15 @@ class PlacementPlanner(Struct, frozen=True):
 
     plan: the placement of a row of a queue, by its cache history.
     uses: real use of earlier runs of a cache key.
-    warm: the warm nodes of a cache key, the best first. Given: the nodes where it succeeded, as containers reported
-        them. A reported name alone is not believed.
+    warm: the warm nodes of a cache key, the best first. Given: the nodes where it succeeded, the newest first, as
+        containers reported them, with the seconds since then. A reported name alone is not believed.
     order: all nodes, in an order of the cache key.
     copies: to how many nodes a cache key is drawn at most.
     """
 
     plan: PlanPlacement
     uses: Callable[[Key], tuple[Use, ...]]
-    warm: Callable[[Key, Sequence[str]], tuple[str, ...]]
+    warm: Callable[[Key, Mapping[str, float]], tuple[str, ...]]
     order: NodeOrder
     copies: int
 
@@ -89,7 +89,7 @@ async def make_orders(
     known = {**requests, **(await rows.requests(missing) if missing else {})}
     keys = cache_keys([one.task for one in launches], known)
     nodes = await rows.histories(sorted(set(keys.values()))) if keys else {}
-    warm = {key: planner.warm(key, nodes.get(key, ())) for key in set(keys.values())}
+    warm = {key: planner.warm(key, nodes.get(key, {})) for key in set(keys.values())}
     draw = Draw(now.room, planner.order, planner.copies)
     histories = {
         one.task.id: history_of(draw.nodes(key, warm[key], needs_of(one)), warm[key], planner.uses(key))

@@ -17,7 +17,7 @@ WARM = "warm"
 class Caches(Protocol):
     """What is known of the caches on nodes. Keys are (queue, cache key)."""
 
-    def nodes(self, key: tuple[str, str], history: Sequence[str]) -> tuple[str, ...]: ...
+    def nodes(self, key: tuple[str, str], history: Mapping[str, float]) -> tuple[str, ...]: ...
     def kept(self, key: tuple[str, str]) -> Mapping[str, Kept]: ...
     def told_by(self, node: str) -> NodeCaches | None: ...
     def total(self) -> CacheTotal: ...
@@ -36,8 +36,8 @@ class CacheNow(Struct, frozen=True, kw_only=True):
     bytes: int | None
 
 
-def cache_now(key: tuple[str, str], history: Sequence[str], caches: Caches) -> CacheNow:
-    """`history`: nodes where the key succeeded, the newest first, as containers told."""
+def cache_now(key: tuple[str, str], history: Mapping[str, float], caches: Caches) -> CacheNow:
+    """`history`: nodes where the key succeeded, the newest first, as containers told; and the seconds since then."""
     nodes, kept = caches.nodes(key, history), caches.kept(key)
     size = sum(one.size for one in kept.values()) if kept else None
     return CacheNow(message=in_words(nodes, size), nodes=nodes, bytes=size)

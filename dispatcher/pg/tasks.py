@@ -73,15 +73,16 @@ class Look:
     async def requests(self, ids: Sequence[int]) -> dict[int, Request]:
         return {request.task_id: request for request in await self.all("requests", read_request, ids)}
 
-    async def histories(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], tuple[str, ...]]:
-        """Nodes where each (queue, cache key) succeeded last, newest first. Keys without such a node are left out.
+    async def histories(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], dict[str, float]]:
+        """Nodes where each (queue, cache key) succeeded last, newest first, each with the seconds since then.
 
+        Keys without such a node are left out.
         Each step of the query's recursion finds one node: the node of the newest run that was on no earlier node. A
         step reads at most 1,000 index entries, so that a key with 100,000 runs on one node costs no more than a key
-        with a few.
+        with a few. The seconds come as texts: asyncpg would ask the server about an array of another type.
         """
         rows = await self._connection.fetch(query("histories"), *columns(keys), NODES)
-        return {(row["queue"], row["cache_key"]): tuple(row["nodes"]) for row in rows}
+        return {(queue, key): dict(zip(nodes, map(float, ages), strict=True)) for queue, key, nodes, ages in rows}
 
     async def runs(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], list[Run]]:
         """The newest successful runs of each (queue, cache key), newest first."""

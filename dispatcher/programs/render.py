@@ -42,7 +42,7 @@ async def preview_row(task_id: int, settings: Settings) -> Manifest:
         await session.close()
     if task_id not in tasks:
         raise DispatcherError(f"there is no task {task_id}")
-    past = CacheHistory(next(iter(nodes.values()), ()))
+    past = CacheHistory(tuple(next(iter(nodes.values()), ())))
     return preview(tasks[task_id], (requests[task_id], past), kinds[0], database_id, settings)
 
 

@@ -1,7 +1,7 @@
 """Derives the database and the site of Jobs from the settings of a program."""
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -52,7 +52,9 @@ def placing_of(settings: Settings) -> Placing:
 
 
 def planner_of(
-    settings: Settings, uses: Callable[[Key], tuple[Use, ...]], warm: Callable[[Key, Sequence[str]], tuple[str, ...]]
+    settings: Settings,
+    uses: Callable[[Key], tuple[Use, ...]],
+    warm: Callable[[Key, Mapping[str, float]], tuple[str, ...]],
 ) -> PlacementPlanner:
     """How launches are placed. `uses`: real use of a cache key's runs. `warm`: its warm nodes."""
     return PlacementPlanner(placing_of(settings).plan, uses, warm, Drawing().order, settings.placement.cache_copies)

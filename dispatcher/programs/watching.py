@@ -1,5 +1,6 @@
 """Everything that `dispatcher run` watches: Jobs, Pods, ResourceQuotas and, with CHECK_ROOM, nodes and their room."""
 
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -35,7 +36,7 @@ class Watching:
         self.mirror = Mirror(
             reflectors, namespace, kube.installation, with_nodes=kube.check_room, all_pods=self.all_pods
         )
-        self.warmth = Warmth(kube.installation, self.mirror.has_shown)
+        self.warmth = Warmth(kube.installation, self.mirror.has_shown, time.monotonic)
         if settings.placement.cache_root:
             told = node_caches(reflectors.client.own_namespace or namespace, kube.installation)
             reflectors.of(told).store.on_each(self.warmth.hear)

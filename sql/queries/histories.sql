@@ -1,11 +1,12 @@
--- The newest nodes where each queue's cache key succeeded, newest first. $1 text[] queues, $2 text[] cache keys, $3 int nodes.
-SELECT wanted.queue, wanted.cache_key, found.nodes
+-- The last nodes where each queue's cache key succeeded, newest first, and how long ago (s). $1 text[] queues, $2 text[] cache keys, $3 int nodes.
+SELECT wanted.queue, wanted.cache_key, found.nodes, found.ages
 FROM unnest($1::text[], $2::text[]) AS wanted (queue, cache_key)
 CROSS JOIN LATERAL (
-    WITH RECURSIVE step (nodes, finished_at) AS (
-        SELECT '{}'::text[], 'infinity'::timestamptz
+    WITH RECURSIVE step (nodes, finished_at, ages) AS (
+        SELECT '{}'::text[], 'infinity'::timestamptz, '{}'::text[]
         UNION ALL
-        SELECT step.nodes || newest.node_name, newest.finished_at
+        SELECT step.nodes || newest.node_name, newest.finished_at,
+            step.ages || extract(epoch FROM now() - newest.finished_at)::text
         FROM step
         CROSS JOIN LATERAL (
             SELECT recent.node_name, recent.finished_at
@@ -20,6 +21,6 @@ CROSS JOIN LATERAL (
         ) AS newest
         WHERE cardinality(step.nodes) < $3::int
     )
-    SELECT nodes FROM step ORDER BY cardinality(nodes) DESC LIMIT 1
+    SELECT nodes, ages FROM step ORDER BY cardinality(nodes) DESC LIMIT 1
 ) AS found
 WHERE found.nodes <> '{}'

@@ -58,7 +58,7 @@ async def serving(
 ) -> AsyncIterator[Server]:  # fmt: skip
     """The server. `rows`: opens what stands for the database. `hosts`: names by which it is called."""
     (port,) = free_ports(1)
-    asking = Asking(rows, lambda: None, Place("jobs", Warmth("live", lambda _: True)), Estimates(rows))
+    asking = Asking(rows, lambda: None, Place("jobs", Warmth("live", lambda _: True, lambda: 0)), Estimates(rows))
     sources = Sources(asking, Overview(NAMED, rows, dict, lambda: True), *[None] * 4)  # type: ignore[arg-type]  # no page asks for them
     dashboard = Dashboard(Answers(sources), Pages(NAMED, ""), cycles or Precedence(), answer_seconds=answer_seconds)
     running = await serve(dashboard, f"{address}:{port}", hosts)

@@ -71,7 +71,7 @@ async def report_from(database: Database, name: str | None, cache_key: str = "ma
 async def histories(database: Database, *keys: tuple[str, str]) -> dict[tuple[str, str], tuple[str, ...]]:
     """The nodes that the dispatcher knows for each (queue, cache key)."""
     async with looking(database) as rows:
-        return await rows.histories(keys)
+        return {key: tuple(nodes) for key, nodes in (await rows.histories(keys)).items()}
 
 
 # Node names that a container invents

@@ -48,7 +48,7 @@ async def admin(database: Database) -> Connection:
 
 async def histories(session: Session, *keys: tuple[str, str]) -> dict[tuple[str, str], tuple[str, ...]]:
     async with look(session) as rows:
-        return await rows.histories(keys)
+        return {key: tuple(nodes) for key, nodes in (await rows.histories(keys)).items()}
 
 
 async def history(session: Session, queue: str = "default", key: str = "k") -> tuple[str, ...]:
@@ -60,6 +60,16 @@ async def test_history_is_the_newest_three_distinct_nodes_newest_first(admin: Co
     assert await history(session) == ("a", "b")
     await ran(admin, "z", "y", "d", "c", "c", ago=-10)
     assert await history(session) == ("c", "d", "y")
+
+
+async def test_history_tells_how_long_ago_each_node_had_its_last_run(admin: Connection, session: Session) -> None:
+    await ran(admin, "old", ago=500)
+    await ran(admin, "new", "new", ago=100)
+    async with look(session) as rows:
+        found = (await rows.histories([("default", "k")]))["default", "k"]
+    assert list(found) == ["new", "old"]
+    assert 100 <= found["new"] < 200
+    assert 500 <= found["old"] < 600
 
 
 async def test_only_success_on_a_known_node_counts(admin: Connection, session: Session) -> None:

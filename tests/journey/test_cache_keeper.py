@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,23 @@ async def test_next_run_goes_where_a_keeper_has_the_directory_and_not_where_it_i
 
             await wait_for(follows, "a run goes to the node that has the directory", 30)
             await is_said(pool, await pool.runs(cache_key="maps"), (other, first))
+
+
+async def test_run_that_no_keeper_has_told_yet_is_followed(place: Place, tmp_path: Path) -> None:
+    """A keeper writes once a minute at most. Its words are older than the run, so they deny nothing."""
+    await account(place, "dispatcher")
+    theirs = await account(place, "cache-keeper")
+    async with pools(place, 2, CACHE_ROOT="/var/cache/tasks") as (pool, nodes):
+        async with AsyncExitStack() as keepers:
+            for node in nodes:
+                keeper = Keeper(place, node, tmp_path / node, theirs)
+                await keepers.enter_async_context(keeper)
+                await keeper.tells()
+            first = await pool.runs(cache_key="maps")
+            after = await pool.runs(cache_key="maps")
+        notes = (await pool.pod_of(after))["metadata"]["annotations"]
+        assert json.loads(notes["dispatcher.internal/history-nodes"]) == [first["node_name"]]
+        assert after["node_name"] == first["node_name"]
 
 
 async def is_said(pool: Pool, row: Record, nodes: tuple[str, str]) -> None:

@@ -226,7 +226,7 @@ class Look:
     async def requests(self, ids: Iterable[int]) -> dict[int, Request]:
         return {id_: self.rows[id_].request for id_ in ids if id_ in self.rows}
 
-    async def histories(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], tuple[str, ...]]:
+    async def histories(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], dict[str, float]]:
         return {}
 
 

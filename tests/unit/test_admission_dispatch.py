@@ -77,7 +77,7 @@ class Table:
     async def requests(self, ids: Sequence[int]) -> dict[int, Request]:
         return {id_: a_request(task_id=id_) for id_ in ids}
 
-    async def histories(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], tuple[str, ...]]:
+    async def histories(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], dict[str, float]]:
         return {}
 
     async def waiting(self, ids: Sequence[int]) -> tuple[dict[int, Task], dict[int, Request]]:

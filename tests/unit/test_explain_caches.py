@@ -25,20 +25,20 @@ DIGEST = cache_digest("live", *KEY)
 
 def warmth(**sizes: int) -> Warmth:
     """Nodes whose keepers say that they have the directory, with its size."""
-    known = Warmth("live", lambda _: True)
+    known = Warmth("live", lambda _: True, lambda: 0)
     for node, size in sizes.items():
         known.hear(None, NodeCaches(node, True, {DIGEST: Kept(size, 0)}))
     return known
 
 
 def test_cache_that_keepers_tell_has_nodes_and_a_size() -> None:
-    found = cache_now(KEY, ("b",), warmth(a=4 * 2**30, b=8 * 2**30))
+    found = cache_now(KEY, {"b": 1}, warmth(a=4 * 2**30, b=8 * 2**30))
     assert found == CacheNow(message="warm on 2 nodes (12 GiB)", nodes=("b", "a"), bytes=12 * 2**30)
 
 
 def test_cache_that_history_alone_tells_has_no_size() -> None:
-    assert cache_now(KEY, ("b",), warmth()) == CacheNow(message="warm on 1 node", nodes=("b",), bytes=None)
-    assert cache_now(KEY, (), warmth()).message == "no node is known to have its cache"
+    assert cache_now(KEY, {"b": 1}, warmth()) == CacheNow(message="warm on 1 node", nodes=("b",), bytes=None)
+    assert cache_now(KEY, {}, warmth()).message == "no node is known to have its cache"
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_keepers_are_counted_together_and_forgotten_with_their_words() -> None:
 
 def test_sizes_that_a_stolen_keeper_invents_can_be_added_and_told() -> None:
     told = NodeCaches("a", True, {f"{at:040x}": Kept(LARGEST_SIZE, 0) for at in range(MOST_REMEMBERED)})
-    known = Warmth("live", lambda _: True)
+    known = Warmth("live", lambda _: True, lambda: 0)
     known.hear(None, told)
     assert msgspec.json.encode(known.total())
     larger = NodeCaches("a", True, {"d": Kept(LARGEST_SIZE + 1, 0)})

@@ -24,10 +24,10 @@ def told(node: str, *digests: str, last_use: int = 0, whole: bool = True) -> Nod
 
 
 def warm(*words: NodeCaches, history: tuple[str, ...] = (), gone: str = "") -> tuple[str, ...]:
-    known = Warmth("live", lambda node: node != gone)
+    known = Warmth("live", lambda node: node != gone, lambda: 0)
     for one in words:
         known.hear(None, one)
-    return known.nodes(KEY, history)
+    return known.nodes(KEY, dict.fromkeys(history, 1.0))
 
 
 def test_without_keepers_history_alone_counts() -> None:
@@ -50,38 +50,54 @@ def test_nodes_without_history_follow_by_their_last_use() -> None:
 
 
 def test_newer_words_replace_older_ones_and_a_keeper_that_is_gone_says_nothing() -> None:
-    known = Warmth("live", lambda _: True)
+    known = Warmth("live", lambda _: True, lambda: 0)
     first, second = told("a", OURS, OTHER), told("a", OTHER)
     known.hear(None, first)
     known.hear(first, second)
-    assert (known.nodes(KEY, ("a",)), dict(known.kept(KEY))) == ((), {})
+    assert (known.nodes(KEY, {"a": 1}), dict(known.kept(KEY))) == ((), {})
     known.hear(second, None)
-    assert known.nodes(KEY, ("a",)) == ("a",)
+    assert known.nodes(KEY, {"a": 1}) == ("a",)
+
+
+def test_key_that_succeeded_after_the_words_of_a_keeper_is_warm_there_until_newer_words_deny_it() -> None:
+    """A keeper writes once a minute at most."""
+    now = 100.0
+    known, word, newer = Warmth("live", lambda _: True, lambda: now), told("a", OTHER), told("a", "x")
+    known.hear(None, word)
+    now = 130
+    assert known.nodes(KEY, {"a": 10}) == ("a",)
+    assert known.nodes(KEY, {"a": 40}) == ()
+    known.hear(word, told("a", OTHER))  # listed once more
+    assert known.nodes(KEY, {"a": 10}) == ("a",)
+    known.hear(word, newer)
+    assert known.nodes(KEY, {"a": 10}) == ()
+    known.hear(newer, None)
+    assert known.nodes(KEY, {"a": 10}) == ("a",)
 
 
 def test_directory_that_one_node_loses_stays_known_of_the_others() -> None:
-    known, first = Warmth("live", lambda _: True), told("a", OURS)
+    known, first = Warmth("live", lambda _: True, lambda: 0), told("a", OURS)
     known.hear(None, first)
     known.hear(None, told("b", OURS))
     known.hear(first, told("a"))
-    assert known.nodes(KEY, ("a",)) == ("b",)
+    assert known.nodes(KEY, {"a": 1}) == ("b",)
 
 
 def test_other_installation_has_other_directories() -> None:
-    known = Warmth("other", lambda _: True)
+    known = Warmth("other", lambda _: True, lambda: 0)
     known.hear(None, told("a", OURS))
     assert dict(known.kept(KEY)) == {}
 
 
 def test_words_beyond_what_is_remembered_count_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warmth, "MOST_REMEMBERED", 3)
-    known, first, second = Warmth("live", lambda _: True), told("a", OURS, OTHER), told("b", OTHER, "x")
+    known, first, second = Warmth("live", lambda _: True, lambda: 0), told("a", OURS, OTHER), told("b", OTHER, "x")
     known.hear(None, first)
     known.hear(None, second)
-    assert known.nodes(KEY, ("b", "a")) == ("a", "b")
+    assert known.nodes(KEY, {"b": 1, "a": 2}) == ("a", "b")
     known.hear(first, None)
     known.hear(second, second)
-    assert known.nodes(KEY, ("b", "a")) == ("a",)
+    assert known.nodes(KEY, {"b": 1, "a": 2}) == ("a",)
 
 
 def names(number: int) -> list[str]:

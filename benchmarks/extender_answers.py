@@ -142,8 +142,8 @@ async def main() -> int:
                 context["ready after (s)"] = time.monotonic() - began
                 for nodes in MOST:
                     times[nodes], context[f"round trip at {nodes} nodes, p99 (ms)"] = await ask(own_extender, nodes)
-                by_keepers = await cost_of_keepers(own_extender)
                 memory = Figure("memory at its peak (MiB)", peak(own_extender.process.pid), MEBIBYTES)
+                by_keepers = await cost_of_keepers(own_extender)
     slow = context["slowness of the machine"] = (before + slowness()) / 2
     figures = [
         Figure(f"{verb} at {nodes} nodes, p99 (ms)", found, MOST[nodes] * slow)

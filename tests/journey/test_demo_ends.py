@@ -16,7 +16,7 @@ from tests.demoing import CTRL_C, ITS_LAST_WORDS, Demo, demo, shows
 from tests.house.tree import ROOT
 
 QUIET = ("--tasks", 9, "--plain")
-SOON = 15
+SOON = 20
 """Seconds from Ctrl-C to the end, on a busy machine. Without Ctrl-C the demo would go on for a minute."""
 
 

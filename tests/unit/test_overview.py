@@ -120,7 +120,7 @@ async def test_people_who_look_see_newer_counts_as_long_as_these_cost_little() -
 
 @pytest.mark.parametrize("leads", [True, False])
 async def test_page_does_not_wait_for_a_count_that_takes_long(leads: bool) -> None:
-    """It is made beside those who look, who see the one before."""
+    """The count is made in the background. Pages show the count before."""
     seen = Seen()
     seen.leads = leads
     seen.overview.tell(a_cycle())

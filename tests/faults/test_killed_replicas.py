@@ -47,7 +47,7 @@ class Pair:
         return [one for one in self._both if await one.leads()]
 
     async def leader(self) -> Dispatcher | None:
-        """The replica that leads. None: a scrape came during a change, so both replicas or neither say that they lead."""
+        """The replica that leads. None: a scrape came during a change, so both or neither say that they lead."""
         found = await self.leaders()
         return found[0] if len(found) == 1 else None
 

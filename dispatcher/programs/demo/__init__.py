@@ -22,8 +22,8 @@ OWN_FILES = 0o077
 LAST_SECONDS = 1
 """Time for work that is under way when the demo is stopped."""
 END_SECONDS = 15
-"""Time from the stop until the end. After that the guard ends what is left, as after `kill -9`. The removal of Jobs from
-a user's cluster may take ten seconds of it (`environment.LEAVE_SECONDS`)."""
+"""Time from the stop until the end. After that the guard ends what is left, as after `kill -9`. The removal of Jobs
+from a user's cluster may take ten seconds of it (`environment.LEAVE_SECONDS`)."""
 HEARD_SECONDS = 0.5
 LATE = f"Something did not end within {END_SECONDS} s. The guard of the demo ends it.\n"
 MISSING = "{} is missing: pip install 'pg-job-dispatcher[demo]'"

@@ -18,7 +18,7 @@ CLOSED_PORT = 1
 async def deployments_held(plane: ControlPlane, namespace: str) -> AsyncIterator[asyncio.Event]:
     """The event is set when the first new Deployment of the namespace is held. No held one is made.
 
-    Each waits for a webhook that does not answer, for ten seconds. The same configuration refuses LimitRanges by a
+    Each waits for a webhook that does not answer, for up to 30 seconds. The same configuration refuses LimitRanges by a
     webhook that is not there. A refused LimitRange shows that the configuration is in force.
     """
     held, taken = asyncio.Event(), list[asyncio.StreamWriter]()

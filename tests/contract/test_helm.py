@@ -18,6 +18,7 @@ from tests.pages import INSTALL, find_block, read_page
 
 TAKES = "--take-ownership"
 KIND = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/nodereservations.dispatcher.internal"
+HELD_SECONDS = 120
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -152,8 +153,10 @@ async def kill_on_the_way(helm: Helm, jobs: str, path: str) -> None:
         assert child.stdin is not None
         child.stdin.write(f'{{"jobsNamespace": "{jobs}", "installation": "{Path(path).name}"}}'.encode())
         child.stdin.close()
-        await helm.plane.wait_for(held.is_set, "helm makes a Deployment", 30)
-        assert child.returncode is None
+        await helm.plane.wait_for(
+            lambda: held.is_set() or child.returncode is not None, "helm makes a Deployment", HELD_SECONDS
+        )
+        assert child.returncode is None, await child.communicate()
         assert await helm.plane.exists(path)
         child.kill()
         await child.wait()

@@ -6,7 +6,7 @@
 Each step is one rename, so a kill at any moment leaves a directory whole, or condemned. A condemned directory
 never comes back. A mount that a Pod made before the rename follows the directory.
 
-Nothing here follows a link or leaves the file system of the root. Names of other forms are not touched.
+Nothing here follows a link or enters a mount below the root. Names of other forms are not touched.
 """
 
 import ctypes
@@ -17,8 +17,20 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
+import structlog
+
 from dispatcher.keeper.plan import Disk
-from dispatcher.keeper.removal import OPEN_FOLDER, Measured, Removing, check_device, measure, opened
+from dispatcher.keeper.removal import (
+    OPEN_FOLDER,
+    Measured,
+    Refused,
+    Removing,
+    located,
+    measure,
+    mount_of,
+    open_below,
+    opened,
+)
 from dispatcher.model.errors import SettingsError
 
 NAME: Final = re.compile(r"[0-9a-f]{40}")
@@ -26,6 +38,8 @@ OWN, ASIDE, CONDEMNED, RECORD = ".keeper", "aside", "condemned", "record.json"
 RENAME_NOREPLACE: Final = 1
 LARGEST_RECORD: Final = 64 * 2**20
 LIBC: Final = ctypes.CDLL(None, use_errno=True)
+
+log = structlog.get_logger(component="keeper")
 
 
 class Root:
@@ -35,15 +49,24 @@ class Root:
         """SettingsError: this is no folder for caches."""
         self._path = path
         self._root = open_root(path)
-        self._device = os.fstat(self._root).st_dev
+        self._mount = mount_of(self._root)
 
     def close(self) -> None:
         os.close(self._root)
 
     def names(self) -> dict[str, float]:
-        """The cache directories, and when the folder of each changed last, in Unix seconds."""
+        """The cache directories, and when the folder of each changed last, in Unix seconds. Mounts are left out."""
         with os.scandir(self._root) as entries:
-            return {one.name: one.stat(follow_symlinks=False).st_mtime for one in entries if is_cache(one)}
+            looked_at = ((one.name, self._changed_at(one.name)) for one in entries if is_cache(one))
+            return {name: at for name, at in looked_at if at is not None}
+
+    def _changed_at(self, name: str) -> float | None:
+        try:
+            with located(name, self._root, self._mount) as place:
+                return os.fstat(place).st_mtime
+        except (OSError, Refused) as fault:
+            log.warning("a cache directory cannot be looked at", directory=name, fault=str(fault))
+            return None
 
     def foreign(self) -> list[str]:
         """Names below the root that are no cache directories. They are not touched."""
@@ -52,9 +75,8 @@ class Root:
 
     def measuring(self, name: str) -> Iterator[Measured]:
         """Measures a directory, step by step. The last value is the result. OSError, Refused: it cannot be measured."""
-        with opened(name, self._root) as descriptor:
-            check_device(descriptor, self._device)
-            yield from measure(descriptor, self._device)
+        with opened(name, self._root, self._mount) as descriptor:
+            yield from measure(descriptor, self._mount)
 
     def disk(self) -> Disk:
         found = os.fstatvfs(self._root)
@@ -63,7 +85,7 @@ class Root:
 
     def read_record(self) -> bytes:
         """The record of the last round; empty: there is none."""
-        with suppress(OSError), opened(OWN, self._root) as own:
+        with suppress(OSError, Refused), opened(OWN, self._root, self._mount) as own:
             descriptor = os.open(RECORD, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=own)
             with os.fdopen(descriptor, "rb") as file:
                 return file.read(LARGEST_RECORD)
@@ -82,7 +104,7 @@ class CacheFolder(Root):
         except BlockingIOError as fault:
             raise wrong(path, "another cache keeper works in it: a node needs one") from fault
         self._aside, self._condemned = self._made(ASIDE, self._own), self._made(CONDEMNED, self._own)
-        self.removing = Removing(self._condemned, self._device)
+        self.removing = Removing(self._condemned, self._mount)
 
     def close(self) -> None:
         for descriptor in (self._condemned, self._aside, self._own):
@@ -94,9 +116,10 @@ class CacheFolder(Root):
         with suppress(FileExistsError):
             os.mkdir(name, 0o700, dir_fd=folder)
         try:
-            return os.open(name, OPEN_FOLDER, dir_fd=folder)
-        except OSError as fault:
-            raise wrong(self._path, f"{name} in it is not a folder of the cache keeper: {fault.strerror}") from fault
+            return open_below(name, folder, self._mount)
+        except (OSError, Refused) as fault:
+            why = getattr(fault, "strerror", fault)
+            raise wrong(self._path, f"{name} in it is not a folder of the cache keeper: {why}") from fault
 
     def aside(self) -> list[str]:
         """The directories that are set aside."""
@@ -105,8 +128,8 @@ class CacheFolder(Root):
 
     def set_aside(self, name: str) -> None:
         """From here on no new Pod gets the directory. Refused, OSError: it stays where it is."""
-        with opened(name, self._root) as descriptor:
-            check_device(descriptor, self._device)
+        with located(name, self._root, self._mount):
+            pass
         rename_to_new(name, self._root, self._aside)
 
     def put_back(self, name: str) -> bool:

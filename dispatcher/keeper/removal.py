@@ -6,8 +6,8 @@ nobody can swap a folder for a link on our way.
 
 Each function is a generator that gives way after every step, so that its caller can leave the disk to the tasks.
 
-Not guaranteed: that everything can be removed. An immutable file, or a folder on which another file system is mounted,
-stays, and is told.
+Not guaranteed: that everything can be removed. An immutable file, or a folder on which a file system is mounted, stays,
+and is told.
 """
 
 import errno
@@ -25,6 +25,7 @@ DEEPEST: Final = 100
 BLOCK: Final = 512
 """The unit of st_blocks."""
 OPEN_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+LONGEST_FDINFO: Final = 4096
 NO_FOLDER: Final = frozenset({errno.ENOTDIR, errno.ELOOP})
 
 
@@ -40,28 +41,54 @@ class Measured(Struct, frozen=True):
         links = 1 if stat.S_ISDIR(found.st_mode) else max(1, found.st_nlink)
         return Measured(self.size + found.st_blocks * BLOCK // links, self.files + 1, self.is_whole)
 
+    def in_part(self) -> "Measured":
+        return Measured(self.size, self.files, is_whole=False)
+
 
 class Refused(Exception):
     """A folder that must not be touched, or cannot be. The message says why."""
 
 
 @contextmanager
-def opened(name: str, folder: int) -> Iterator[int]:
-    """A descriptor of a folder in a folder. OSError: it is none, or a link."""
-    descriptor = os.open(name, OPEN_FOLDER, dir_fd=folder)
+def located(name: str, folder: int, mount: int) -> Iterator[int]:
+    """The place of a folder in a folder, as a descriptor. OSError: it is none, or a link. Refused: a mount is there.
+
+    A mount is not asked for anything: its server may never answer.
+    """
+    descriptor = os.open(name, OPEN_FOLDER | os.O_PATH, dir_fd=folder)
+    try:
+        if mount_of(descriptor) != mount:
+            raise Refused("another file system is mounted there")
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def mount_of(descriptor: int) -> int:
+    """The number of the mount of a place. A folder that is mounted twice has two."""
+    told = os.open(f"/proc/self/fdinfo/{descriptor}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return int(os.read(told, LONGEST_FDINFO).partition(b"mnt_id:")[2].split()[0])
+    finally:
+        os.close(told)
+
+
+@contextmanager
+def opened(name: str, folder: int, mount: int) -> Iterator[int]:
+    """A descriptor of a folder in a folder, to read it. It fails as `located` does."""
+    descriptor = open_below(name, folder, mount)
     try:
         yield descriptor
     finally:
         os.close(descriptor)
 
 
-def check_device(descriptor: int, device: int) -> None:
-    """Refused: another file system is mounted there."""
-    if os.fstat(descriptor).st_dev != device:
-        raise Refused("another file system is mounted there")
+def open_below(name: str, folder: int, mount: int) -> int:
+    with located(name, folder, mount) as place:
+        return os.open(".", OPEN_FOLDER, dir_fd=place)
 
 
-def measure(folder: int, device: int) -> Iterator[Measured]:
+def measure(folder: int, mount: int) -> Iterator[Measured]:
     """Yields what was found so far of the tree in a folder, after each entry."""
     so_far = Measured().plus(os.fstat(folder))
     yield so_far
@@ -72,13 +99,23 @@ def measure(folder: int, device: int) -> Iterator[Measured]:
             if entry is None:
                 levels.pop().close()
                 continue
-            with suppress(FileNotFoundError):
-                so_far = so_far.plus(entry.stat(follow_symlinks=False))
-            if entry.is_dir(follow_symlinks=False):
-                below = level_below(levels[-1], entry.name, device, all_levels) if len(levels) < DEEPEST else None
-                levels += [below] if below else []
-                so_far = so_far if below else Measured(so_far.size, so_far.files, is_whole=False)
+            if not entry.is_dir(follow_symlinks=False):
+                so_far = with_file(so_far, entry)
+            elif len(levels) < DEEPEST and (below := level_below(levels[-1], entry.name, mount, all_levels)):
+                levels.append(below)
+                so_far = so_far.plus(os.fstat(below.folder))
+            else:
+                so_far = so_far.in_part()
             yield so_far
+
+
+def with_file(so_far: Measured, entry: "os.DirEntry[str]") -> Measured:
+    try:
+        return so_far.plus(entry.stat(follow_symlinks=False))
+    except FileNotFoundError:
+        return so_far
+    except OSError:  # a single file may be a mount, whose server has died
+        return so_far.in_part()
 
 
 class Level:
@@ -96,16 +133,12 @@ class Level:
         self._closing.close()
 
 
-def level_below(level: Level, name: str, device: int, all_levels: ExitStack) -> Level | None:
-    """None: the folder is gone, or on another file system."""
+def level_below(level: Level, name: str, mount: int, all_levels: ExitStack) -> Level | None:
+    """None: the folder is gone, or another file system is mounted there."""
     try:
-        descriptor = os.open(name, OPEN_FOLDER, dir_fd=level.folder)
-    except OSError:
+        return Level(open_below(name, level.folder, mount), all_levels)
+    except (OSError, Refused):
         return None
-    if os.fstat(descriptor).st_dev == device:
-        return Level(descriptor, all_levels)
-    os.close(descriptor)
-    return None
 
 
 class Removing:
@@ -114,10 +147,10 @@ class Removing:
     refused: why an entry could not be removed, by its name.
     """
 
-    def __init__(self, folder: int, device: int) -> None:
+    def __init__(self, folder: int, mount: int) -> None:
         self.refused: dict[str, str] = {}
         self._folder = folder
-        self._device = device
+        self._mount = mount
 
     def steps(self) -> Iterator[None]:
         """Removes until nothing is left but what was refused. Yields after each step."""
@@ -134,8 +167,7 @@ class Removing:
 
     def _remove(self, name: str) -> Iterator[None]:
         try:
-            with opened(name, self._folder) as descriptor:
-                check_device(descriptor, self._device)
+            with opened(name, self._folder, self._mount) as descriptor:
                 yield from self._empty(descriptor)
             os.rmdir(name, dir_fd=self._folder)
         except Refused as fault:

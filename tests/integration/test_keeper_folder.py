@@ -10,7 +10,7 @@ import pytest
 
 from dispatcher.keeper.folder import CacheFolder, Root
 from dispatcher.model.errors import SettingsError
-from tests.integration.cache_places import A, B, Place, in_namespace
+from tests.integration.cache_places import A, B, Place
 
 
 @pytest.fixture
@@ -81,43 +81,6 @@ def test_descriptor_from_before_follows_the_directory_back(place: Place) -> None
         folder.put_back(A)
     os.close(descriptor)
     assert (place.root / A / "written").exists()
-
-
-MOUNTED = f"""
-import subprocess, sys
-from contextlib import closing
-from functools import partial
-from pathlib import Path
-from dispatcher.keeper.folder import CacheFolder, Root
-from dispatcher.keeper.removal import Refused
-root, inner = Path(sys.argv[1]), Path(sys.argv[2])
-subprocess.run(["mount", "-t", "tmpfs", "tmpfs", inner], check=True)
-(inner / "precious").write_text("x" * 100_000)
-with closing(CacheFolder(str(root))) as folder:
-    try:
-        *_, last = folder.measuring("{A}")
-        print(last.size < 100_000)
-        folder.set_aside("{A}")
-        folder.condemn("{A}")
-        list(folder.removing.steps())
-        print(sorted(folder.removing.refused.values()))
-    except (Refused, OSError) as fault:
-        print(type(fault).__name__, fault)
-mounted = [line.split()[4] for line in open("/proc/self/mountinfo") if f" {{root}}/" in line]
-print([sorted(path.name for path in Path(one).iterdir()) for one in mounted])
-"""
-
-
-def test_file_system_that_is_mounted_inside_is_neither_measured_nor_entered(place: Place) -> None:
-    inner = place.cache() / "sub" / "mounted"
-    inner.mkdir(parents=True)
-    told = in_namespace(MOUNTED, place.root, inner).splitlines()
-    assert told == ["True", "['cannot be removed: Device or resource busy']", "[['precious']]"]
-
-
-def test_directory_on_another_file_system_is_refused(place: Place) -> None:
-    told = in_namespace(MOUNTED, place.root, place.cache()).splitlines()
-    assert told == ["Refused another file system is mounted there", "[['precious']]"]
 
 
 def test_record_is_replaced_as_a_whole_and_is_no_link(place: Place) -> None:

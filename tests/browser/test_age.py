@@ -15,11 +15,16 @@ from tests.controlplane.waiting import wait_for
 AGE = ".age time"
 
 
-async def falls_silent(page: Page, status: int | None = None) -> None:
-    """From now on the page gets no answer, or one with this status."""
+async def falls_silent(page: Page) -> None:
+    """From now on the page gets no answer."""
+    await page.route("**/*", lambda route: route.abort())
+
+
+async def answers_with(page: Page, *, body: str, status: int = 200) -> None:
+    """From now on the page gets this answer."""
 
     async def answer(route: Route) -> None:
-        await (route.abort() if status is None else route.fulfill(status=status, body="no"))
+        await route.fulfill(status=status, body=body, content_type="text/html")
 
     await page.route("**/*", answer)
 
@@ -74,9 +79,23 @@ async def test_page_of_a_dead_dispatcher_tells_since_when_it_is_dead(browser: Br
         visit.faults.clear()  # the requests that got no answer
 
 
+async def test_age_is_right_at_once_after_an_answer_that_changes_nothing(browser: Browser, world: World) -> None:
+    async with with_a_clock(browser, f"{world.origin}/") as (page, visit):
+        told = await page.evaluate("fetch(location.href).then((answer) => answer.text())")
+        await answers_with(page, body=told)
+        await refreshes(page, visit)
+        await falls_silent(page)
+        await page.clock.fast_forward(7_200_000)
+        await expect(page.locator(AGE)).to_have_text(re.compile("^2 h"))
+        await answers_with(page, body=told)
+        await refreshes(page, visit)
+        await expect(page.locator(AGE)).not_to_have_text(re.compile("h"))
+        visit.faults.clear()  # the requests that got no answer
+
+
 async def test_status_of_a_refused_refresh_is_told(browser: Browser, world: World) -> None:
     async with with_a_clock(browser, f"{world.origin}/tasks") as (page, visit):
-        await falls_silent(page, 503)
+        await answers_with(page, status=503, body="no")
         await is_told(page, "answers with status 503 instead of this page since")
         await expect(page.locator("main table")).to_be_visible()
         visit.faults.clear()  # the refused requests

@@ -83,7 +83,7 @@
     const main = document.querySelector("main");
     if (!next) return;
     [main.dataset.now, main.dataset.status, shownAt] = [next.dataset.now, next.dataset.status, Date.now()];
-    if (next.innerHTML === main.dataset.told) return;
+    if (next.innerHTML === main.dataset.told) return tick();
     const open = [...main.querySelectorAll("details")].map((one) => one.open);
     const scrolled = [...main.querySelectorAll(".wide, pre")].map((one) => [one.scrollLeft, one.scrollTop]);
     const focused = pathTo(document.activeElement, main);

@@ -33,7 +33,7 @@ MOST = {5000: 5.0, 500: 1.0}
 MEBIBYTES = 150
 TURNS, CALLS_A_TURN, MOST_BY_KEEPERS = 12, 200, 1.05
 COLD = {"dispatcher.internal/cold-nodes": msgspec.json.encode([f"node-{n:05}" for n in (8, 9, 10)]).decode()}
-"""What the planner adds where keepers say that nodes of the history have lost the cache."""
+"""The annotation that the planner adds where keepers say that nodes of the history have lost the cache."""
 LATER = "2026-02-01T00:00:00Z"
 """Later than the nodes: a younger node would be another one of the same name."""
 USES = [{"cpu": f"{3000 - 400 * n}m", "memory": f"{3000 - 400 * n}Mi"} for n in range(5)]

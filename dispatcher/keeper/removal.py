@@ -6,8 +6,8 @@ nobody can swap a folder for a link on our way.
 
 Each function is a generator that gives way after every step, so that its caller can leave the disk to the tasks.
 
-Not guaranteed: that everything can be removed. An immutable file, or a folder on which a file system is mounted, stays,
-and is told.
+Not guaranteed: that everything can be removed. An immutable file stays, and so does a folder on which something is
+mounted. The caller is told of both.
 """
 
 import errno
@@ -51,9 +51,9 @@ class Refused(Exception):
 
 @contextmanager
 def located(name: str, folder: int, mount: int) -> Iterator[int]:
-    """The place of a folder in a folder, as a descriptor. OSError: it is none, or a link. Refused: a mount is there.
+    """A descriptor of a folder in a folder, which cannot read it. OSError: it is none, or a link. Refused: a mount.
 
-    A mount is not asked for anything: its server may never answer.
+    Nothing is asked of a mount, because its server may never answer.
     """
     descriptor = os.open(name, OPEN_FOLDER | os.O_PATH, dir_fd=folder)
     try:

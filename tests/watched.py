@@ -126,7 +126,7 @@ async def watching(plane: ControlPlane, database: Database, folder: Path) -> Asy
                 yield Watched(place, dispatcher, janitor, extender, odd, prometheus)
     finally:
         await asyncio.gather(*(ended(program) for program in programs))
-        await plane.delete_namespace(namespace)
+        await plane.empty_namespace(namespace)
 
 
 async def ended(program: Dispatcher) -> None:

@@ -56,7 +56,7 @@ async def ground(control_plane: ControlPlane) -> AsyncIterator[str]:
     """One namespace for these tests; each test ends its Pods."""
     name = await control_plane.create_namespace()
     yield name
-    await control_plane.delete_namespace(name)
+    await control_plane.empty_namespace(name)
 
 
 @pytest_asyncio.fixture(loop_scope="session")

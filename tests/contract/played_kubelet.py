@@ -260,7 +260,7 @@ async def playing_alone(plane: ControlPlane) -> AsyncIterator[PlayedKubelet]:
             async with heartbeats(plane, kubelet.nodes):
                 yield kubelet
     finally:
-        await plane.delete_namespace(namespace)
+        await plane.empty_namespace(namespace)
 
 
 @asynccontextmanager

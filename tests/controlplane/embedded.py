@@ -46,6 +46,9 @@ class EmbeddedPlane(ControlPlane):
         await self.admin("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
         return name
 
+    async def empty_namespace(self, name: str) -> None:
+        await self.delete_namespace(name)
+
     async def service_account_token(self, namespace: str, name: str) -> str:
         """The administrator's token: the embedded cluster has no other identity."""
         return self.admin_token

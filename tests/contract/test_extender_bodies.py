@@ -95,6 +95,7 @@ async def told_to(reader: asyncio.StreamReader) -> tuple[int, str]:
     return int(head.split()[1]), str(json.loads(await reader.readexactly(int(size)))["Error"])
 
 
+@pytest.mark.slow
 async def test_slow_large_body_loses_its_turn_and_the_waiting_one_gets_503(attacked: Asked) -> None:
     async with slow(attacked, WHOLE) as first, slow(attacked, WHOLE, but=14 * MIB) as second:
         began = time.monotonic()
@@ -194,6 +195,7 @@ async def sent(session: aiohttp.ClientSession, url: str, body: bytes) -> int:
         return CUT_OFF
 
 
+@pytest.mark.slow
 async def test_flood_of_large_bodies_leaves_memory_bounded_and_small_calls_fast(ours_alone: OwnExtender) -> None:
     """A hundred large bodies at once, next to small calls for 5,000 nodes, which kube-scheduler gives 1 s each.
 

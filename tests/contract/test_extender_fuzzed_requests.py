@@ -20,12 +20,12 @@ import pytest
 from tests.contract.bodies import SECRET
 from tests.contract.hostile_requests import HEALTHY, WORDS, Caller, Sent, a_request, head
 from tests.contract.test_extender_bodies import PEAK_MIB, peak_mib
-from tests.property.profiles import IS_NIGHTLY
+from tests.property.profiles import IS_NIGHTLY, amount
 from tests.property.test_extender_fuzz import GOOD
 from tests.scheduling.own_extender import OwnExtender
 
 pytest_plugins = ["tests.scheduling.fixtures"]
-REQUESTS = 100_000 if IS_NIGHTLY else 10_000
+REQUESTS = amount(gate=1_000, whole=10_000, nightly=100_000)
 CALLERS = 8
 HEALTHY_EVERY = 250
 SEED = int(os.environ.get("HOSTILE_SEED") or (random.SystemRandom().randrange(2**32) if IS_NIGHTLY else 20261122))

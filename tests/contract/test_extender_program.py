@@ -134,6 +134,7 @@ async def test_faults_of_a_scheduler_configuration_are_reported_once(
         assert fresh.log.count("kube-scheduler's configuration") == 2, "each once"
 
 
+@pytest.mark.slow
 async def test_two_schedulers_that_ask_in_turn_are_reported_and_successive_ones_not(
     node_group: NodeGroup, extender_kubeconfig: Path, own_extender: OwnExtender
 ) -> None:

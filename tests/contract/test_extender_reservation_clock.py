@@ -17,6 +17,7 @@ SECONDS = 25
 """Of a hold. The extender is in doubt for the first ten, and `wait_until_held` gives up after 20."""
 
 
+@pytest.mark.slow
 @pytest.mark.fault(61)
 @pytest.mark.parametrize("wrong_by", [-300, 300])
 async def test_skew_of_five_minutes_does_not_move_the_end_of_a_hold(

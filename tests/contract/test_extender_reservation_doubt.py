@@ -54,6 +54,7 @@ async def doubtful(
         yield Doubtful(await reserved_nodes_of(node_group, behind, own_extender), rule)
 
 
+@pytest.mark.slow
 async def test_pod_refused_in_doubt_is_bound_when_the_doubt_ends(doubtful: Doubtful) -> None:
     """No other event would make kube-scheduler try the Pod again."""
     reserved = doubtful.reserved

@@ -97,6 +97,7 @@ async def somebody_is_told(reserved: ReservedNodes, reason: str) -> None:
     await wait_for(is_told, f"a Pod is told {reason}", 20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "disturb", [extender_stopped, extender_killed, scheduler_restarted], ids=lambda disturb: disturb.__name__
 )
@@ -113,6 +114,7 @@ async def test_burst_during_a_restart_never_gets_held_room(shaky: ReservedNodes,
     await owners_land(shaky, held)
 
 
+@pytest.mark.slow
 async def test_pod_refused_before_a_restart_is_bound_after_the_end_of_the_hold(shaky: ReservedNodes) -> None:
     """kube-scheduler does not ask again by itself, and the new process has never heard of the Pod."""
     (node,) = await shaky.node_group.nodes(1, cpu="3900m")
@@ -127,6 +129,7 @@ async def test_pod_refused_before_a_restart_is_bound_after_the_end_of_the_hold(s
     assert await shaky.node_group.bound(pod, seconds=20) == [node]
 
 
+@pytest.mark.slow
 async def test_held_room_is_kept_while_the_watch_of_pods_is_two_seconds_late(
     control_plane: ControlPlane, node_group: NodeGroup, own_extender: OwnExtender, extender_kubeconfig: Path
 ) -> None:
@@ -172,6 +175,7 @@ async def test_scheduler_that_does_not_ask_takes_held_room_and_the_status_says_s
     assert await reserved.node_group.bound(owner) == [node]
 
 
+@pytest.mark.slow
 async def test_pod_that_is_not_bound_after_filter_frees_its_room_soon(reserved: ReservedNodes) -> None:
     (node,) = await reserved.node_group.nodes(1, cpu="3900m")
     await reserved.reservations.hold(node, {"cpu": "2000m"}, jobName="ours")
@@ -208,6 +212,7 @@ async def cut_off(
         yield proxy, await reserved_nodes_of(node_group, behind, own_extender)
 
 
+@pytest.mark.slow
 async def test_failed_write_of_one_note_delays_no_other_pod(cut_off: tuple[KubeProxy, ReservedNodes]) -> None:
     proxy, reserved = cut_off
     (node,) = await reserved.node_group.nodes(1, cpu="3900m")

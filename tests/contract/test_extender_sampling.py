@@ -16,6 +16,7 @@ SPREAD = {"name": "PodTopologySpread", "args": {"defaultingType": "List"}}
 """Without the default constraints. With them no two Pods are alike enough for a batch."""
 
 
+@pytest.mark.slow
 async def test_sampling_hides_the_best_node_except_with_our_configuration(
     node_group: NodeGroup, extender: ScriptedExtender, own_extender: OwnExtender
 ) -> None:

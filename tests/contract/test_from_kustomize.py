@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 import yaml
 
 from tests.contract.helming import Helm
@@ -19,6 +20,7 @@ def old_objects(namespace: str, jobs: str) -> list[Json]:
     return list(yaml.load_all(text.replace("namespace: dispatcher\n", f"namespace: {namespace}\n"), yaml.CSafeLoader))
 
 
+@pytest.mark.slow
 async def test_chart_takes_the_place_of_a_deleted_installation(
     control_plane: ControlPlane, namespace: str, tmp_path: Path
 ) -> None:

@@ -62,11 +62,13 @@ async def installed(helm: Helm, variant: str = "default", **values: object) -> d
     return objects
 
 
+@pytest.mark.slow
 async def test_second_apply_changes_no_object(helm: Helm, jobs: str) -> None:
     first = await installed(helm, jobsNamespace=jobs)
     assert await installed(helm, jobsNamespace=jobs) == first
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("shared_reservations")  # before helm: its end comes after helm's
 async def test_everything_is_accepted_and_removed_but_for_the_kind_and_the_jobs(helm: Helm, jobs: str) -> None:
     plane = helm.plane
@@ -118,6 +120,7 @@ async def test_namespaced_installation_into_a_missing_namespace_is_removed_by_un
         assert {one["metadata"]["name"] for one in found["items"]} <= {"default"}
 
 
+@pytest.mark.slow
 async def test_migration_that_failed_is_made_again_by_the_commands_of_the_page(helm: Helm, jobs: str) -> None:
     before = await installed(helm, jobsNamespace=jobs)
     (path,) = [path for path in before if "migrate-" in path and "/jobs/" in path]
@@ -131,6 +134,7 @@ async def test_migration_that_failed_is_made_again_by_the_commands_of_the_page(h
     assert after[path]["metadata"]["uid"] != before[path]["metadata"]["uid"]
 
 
+@pytest.mark.slow
 async def test_second_installation_of_one_name_is_refused_for_the_same_jobs(
     helm: Helm, control_plane: ControlPlane, tmp_path: Path, jobs: str
 ) -> None:
@@ -163,12 +167,14 @@ async def kill_on_the_way(helm: Helm, jobs: str, path: str) -> None:
     assert "another operation (install/upgrade/rollback) is in progress" in (await helm.install()).err
 
 
+@pytest.mark.slow
 async def test_killed_installation_is_uninstalled_and_made_again(helm: Helm, jobs: str) -> None:
     await kill_on_the_way(helm, jobs, f"/api/v1/namespaces/{helm.namespace}/serviceaccounts/dispatcher")
     assert (await helm("uninstall", "dispatcher")).status == 0
     assert len(await installed(helm, jobsNamespace=jobs)) == len(rendered())
 
 
+@pytest.mark.slow
 async def test_killed_upgrade_is_rolled_back_and_made_again(helm: Helm, jobs: str) -> None:
     before = await installed(helm, jobsNamespace=jobs)
     account = f"/api/v1/namespaces/{helm.namespace}/serviceaccounts/another"
@@ -179,6 +185,7 @@ async def test_killed_upgrade_is_rolled_back_and_made_again(helm: Helm, jobs: st
     assert await installed(helm, jobsNamespace=jobs) == before
 
 
+@pytest.mark.slow
 async def test_changed_setting_rolls_the_programs_out_and_leaves_the_rest(helm: Helm, jobs: str) -> None:
     before = await installed(helm, jobsNamespace=jobs)
     after = await installed(helm, jobsNamespace=jobs, settings={"MAX_JOBS": 7})
@@ -188,6 +195,7 @@ async def test_changed_setting_rolls_the_programs_out_and_leaves_the_rest(helm: 
     }  # fmt: skip
 
 
+@pytest.mark.slow
 async def test_another_image_at_the_same_version_installs(helm: Helm, jobs: str) -> None:
     before = await installed(helm, jobsNamespace=jobs)
     after = await installed(helm, jobsNamespace=jobs, image={"repository": "other.example/dispatcher"})
@@ -196,6 +204,7 @@ async def test_another_image_at_the_same_version_installs(helm: Helm, jobs: str)
     assert migrations[0] != migrations[1]
 
 
+@pytest.mark.slow
 async def test_rollback_brings_the_settings_back(helm: Helm, jobs: str) -> None:
     before = await installed(helm, jobsNamespace=jobs)
     await installed(helm, jobsNamespace=jobs, settings={"MAX_JOBS": 7})

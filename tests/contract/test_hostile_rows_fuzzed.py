@@ -27,10 +27,10 @@ from tests.contract.hostile_words import MARK
 from tests.controlplane.api import Api, Json
 from tests.dispatching import Place
 from tests.postgres import Connection
-from tests.property.profiles import IS_NIGHTLY
+from tests.property.profiles import IS_NIGHTLY, amount
 
-ROWS = 100_000 if IS_NIGHTLY else 10_000
-DRY_RUNS = 4_000 if IS_NIGHTLY else 400
+ROWS = amount(gate=3_000, whole=10_000, nightly=100_000)
+DRY_RUNS = amount(gate=40, whole=400, nightly=4_000)
 BATCH = 500
 AT_ONCE = 8
 SEED = int(os.environ.get("HOSTILE_SEED") or (random.SystemRandom().randrange(2**32) if IS_NIGHTLY else 20261122))

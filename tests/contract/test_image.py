@@ -17,6 +17,7 @@ from deploy.image import make_image
 from dispatcher.cli import commands
 from tests.house.tree import ROOT
 
+pytestmark = pytest.mark.slow  # the image is built
 IMAGE = ROOT / "deploy" / "image"
 LOCK = ROOT / "requirements-run.lock"
 IMPORTS = """

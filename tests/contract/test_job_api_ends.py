@@ -124,6 +124,7 @@ class TestEnd:
         now = await account.the_job(made.name)
         assert now == msgspec.structs.replace(before, is_unplaced=True, resource_version=now.resource_version)
 
+    @pytest.mark.slow
     async def test_unplaced_pod_is_deleted_and_its_job_fails(self, account: Account) -> None:
         job = await account.created(waiting_for_no_node(account))
         pod = await account.the_pod(job, "is there", lambda _: True)

@@ -94,6 +94,7 @@ class TestAccess:
 
 
 class TestOutage:
+    @pytest.mark.slow
     @pytest.mark.fault(20)
     async def test_silent_server_is_given_up_in_bounded_time(self, account: Account) -> None:
         made, manifest = await account.created(), account.manifest()
@@ -119,6 +120,7 @@ class TestOutage:
         assert read_create(again) in {Meaning.CREATED, Meaning.EXISTS}
         assert found.job is not None
 
+    @pytest.mark.slow
     async def test_absent_server_is_a_fault_at_once_and_used_again_later(self, account: Account) -> None:
         made = await account.created()
         await account.plane.stop_api_server()

@@ -100,6 +100,7 @@ class TestJobs:
         assert job.ended_at is not None
         assert job.ended_at >= job.created_at
 
+    @pytest.mark.slow
     async def test_failing_job_waits_for_the_end_of_its_pod(self, account: Account) -> None:
         manifest = account.manifest(steer={"stop-seconds": "1.5"})
         manifest["spec"]["activeDeadlineSeconds"] = 1

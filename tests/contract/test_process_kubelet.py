@@ -32,6 +32,7 @@ async def node_under_test(
         yield made
 
 
+@pytest.mark.slow
 async def test_exit_0_completes_pod_and_job(node_under_test: ProcessNode) -> None:
     await node_under_test.job("sh", "-c", "echo out")
     status = await node_under_test.pod("Succeeded")
@@ -51,6 +52,7 @@ async def test_exit_0_completes_pod_and_job(node_under_test: ProcessNode) -> Non
     }
 
 
+@pytest.mark.slow
 async def test_exit_3_fails_the_pod_with_the_end_of_the_log_as_message(node_under_test: ProcessNode) -> None:
     await node_under_test.job("sh", "-c", "echo out; echo boom on stderr >&2; exit 3", **LOG_TAIL)
     status = await node_under_test.pod("Failed")
@@ -82,6 +84,7 @@ async def test_absent_secret_keeps_the_pod_waiting_and_never_fails(node_under_te
     assert status[-1]["phase"] == "Pending"
 
 
+@pytest.mark.slow
 async def test_deadline_of_the_job_deletes_the_pod(node_under_test: ProcessNode) -> None:
     await node_under_test.job(
         "sleep", "100", spec={"activeDeadlineSeconds": 2}, pod={"terminationGracePeriodSeconds": 1}
@@ -95,6 +98,7 @@ async def test_deadline_of_the_job_deletes_the_pod(node_under_test: ProcessNode)
     }
 
 
+@pytest.mark.slow
 async def test_deadline_of_the_pod_leaves_it_failed_with_a_reason(node_under_test: ProcessNode) -> None:
     await node_under_test.job(
         "sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.1; done", pod={"activeDeadlineSeconds": 2}
@@ -106,6 +110,7 @@ async def test_deadline_of_the_pod_leaves_it_failed_with_a_reason(node_under_tes
     assert (await node_under_test.job_conditions("Failed"))["Failed"] == "BackoffLimitExceeded"
 
 
+@pytest.mark.slow
 async def test_pod_bound_past_the_scheduler_and_too_big_is_refused(node_under_test: ProcessNode) -> None:
     requests = {"requests": {"cpu": "100"}}
     await node_under_test.job("true", pod={"nodeName": node_under_test.node.name}, resources=requests)
@@ -114,6 +119,7 @@ async def test_pod_bound_past_the_scheduler_and_too_big_is_refused(node_under_te
     await node_under_test.job_conditions("Failed")
 
 
+@pytest.mark.slow
 async def test_reboot_after_a_crash_fails_the_running_pod(node_under_test: ProcessNode) -> None:
     await node_under_test.job("sleep", "100")
     await node_under_test.pod("Running")
@@ -124,6 +130,7 @@ async def test_reboot_after_a_crash_fails_the_running_pod(node_under_test: Proce
     await node_under_test.job_conditions("Failed")
 
 
+@pytest.mark.slow
 async def test_kubelet_that_was_away_reports_the_end_of_a_container_late(node_under_test: ProcessNode) -> None:
     await node_under_test.job("sh", "-c", "echo before; sleep 0.5; echo after; exit 4", **LOG_TAIL)
     await node_under_test.pod("Running")
@@ -136,6 +143,7 @@ async def test_kubelet_that_was_away_reports_the_end_of_a_container_late(node_un
     assert status["containerStatuses"][0]["restartCount"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("trap", "code"), [("trap 'exit 143' TERM", 143), ("trap '' TERM", 137)], ids=["obeys", "not"])
 async def test_deleted_pod_ends_by_its_signal_and_leaves_nothing(
     node_under_test: ProcessNode, tmp_path: Path, trap: str, code: int

@@ -4,6 +4,7 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 
 from tests.contract.process_node import ProcessNode, opened, state
@@ -45,6 +46,7 @@ async def phases(node_under_test: ProcessNode) -> dict[str, str]:
     return {pod["metadata"]["labels"]["job-name"]: pod["status"]["phase"] for pod in await node_under_test.pods()}
 
 
+@pytest.mark.slow
 async def test_missing_config_map_keeps_the_pod_waiting_until_it_exists(
     node_under_test: ProcessNode,
 ) -> None:
@@ -64,6 +66,7 @@ async def test_missing_config_map_keeps_the_pod_waiting_until_it_exists(
     assert state(await node_under_test.pod("Failed"))["terminated"]["message"] == "text\n"
 
 
+@pytest.mark.slow
 async def test_pod_deleted_before_its_start_ends_and_fails_its_job(node_under_test: ProcessNode) -> None:
     """The Job's finalizer keeps the Pod until it has ended."""
     await node_under_test.job(
@@ -110,6 +113,7 @@ async def test_slow_answer_about_one_pod_delays_no_other_pod(place: Place, proxy
         await wait_for(slow_is_over, "the slow one runs, too", 20)
 
 
+@pytest.mark.slow
 async def test_refused_report_of_an_end_is_repeated_with_pauses(place: Place, proxy: KubeProxy) -> None:
     async with opened(place, proxy.url) as node_under_test:
         rule = proxy.add(answer(503), asks("update", "pods/status"))
@@ -122,6 +126,7 @@ async def test_refused_report_of_an_end_is_repeated_with_pauses(place: Place, pr
         await node_under_test.pod("Succeeded")
 
 
+@pytest.mark.slow
 async def test_idle_node_writes_nothing_but_its_lease(place: Place) -> None:
     async with opened(place) as node_under_test:
         await node_under_test.job("true")

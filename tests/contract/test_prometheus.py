@@ -68,6 +68,7 @@ async def lived(prometheus: PrometheusServer, exporter: Exporter) -> Lived:
 class TestScraped:
     """The use is that of the Pod: not of the pause container, its own cgroup, a longer name or another namespace."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("namespace", "pod", "cores", "memory"),
         [("live", "even", 1.5 + 0.75, 250e6), ("other", "even", 4, 100e6), ("live", "reset", 2, 70e6)],

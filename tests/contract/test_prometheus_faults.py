@@ -119,6 +119,7 @@ async def test_closed_port_is_a_fault_at_once() -> None:
     assert time.monotonic() - began < 2
 
 
+@pytest.mark.slow
 async def test_endless_answer_is_given_up_in_bounded_time() -> None:
     async def given_up(answer: Answer) -> None:
         async with answering(answer) as server, asking(server.url) as adapter:

@@ -119,6 +119,7 @@ class TestWithoutFaults:
         await account.plane.delete_namespace(elsewhere)
         assert lists(account) == 1
 
+    @pytest.mark.slow
     async def test_due_lists_find_no_drift_while_jobs_come_and_go(self, account: Account) -> None:
         chance, names = random.Random(7), list[str]()
         async with reflecting(account.client, account.path("jobs"), Pace(relist=1), "busy") as reflector:
@@ -170,6 +171,7 @@ class TestSharedReflectors:
 
 
 class TestOutage:
+    @pytest.mark.slow
     async def test_restarted_server_is_followed_again_with_the_same_content(self, account: Account) -> None:
         reflectors = Reflectors(account.client, QUICK)
         mirror = Mirror(reflectors, account.namespace, SITE.installation, with_nodes=True)
@@ -203,6 +205,7 @@ class TestOutage:
             made = await account.created(suspended_job(account))
             assert set(await settled(account, reflector)) == {made.name}
 
+    @pytest.mark.slow
     @pytest.mark.fault(25)
     @pytest.mark.museum("no relist on 410")
     async def test_compacted_version_is_expired_and_listed_anew(self, account: Account) -> None:

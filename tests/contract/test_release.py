@@ -40,6 +40,7 @@ def commit(folder: Path) -> None:
     git(folder, *who, "commit", "--quiet", "--all", "--allow-empty", "--message", "state")
 
 
+@pytest.mark.slow
 def test_release_writes_one_version_everywhere_and_builds_from_it(checkout: Path, tmp_path: Path) -> None:
     prepare(checkout, "7.8.9", DAY)
     changed = {line[3:] for line in git(checkout, "status", "--porcelain").splitlines()}
@@ -97,6 +98,7 @@ from pathlib import Path
 """
 
 
+@pytest.mark.slow
 def test_release_whose_upgrade_is_not_shown_is_taken_back_and_may_be_made_again(checkout: Path) -> None:
     """The node suite and the builder take minutes, so this checkout has short ones. tests/node runs the real ones."""
     (checkout / "tests/contract/test_helm.py").write_text(PASSES("pass"))

@@ -15,6 +15,7 @@ SAID_EACH_TIME = {"poddisruptionbudget.policy"}
 """kubectl sends the selector of such an object each time, which changes nothing: its generation stays."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
 async def test_second_apply_of_a_rendered_file_changes_nothing(
     control_plane: ControlPlane, tmp_path: Path, variant: str

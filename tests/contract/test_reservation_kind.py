@@ -188,6 +188,7 @@ async def test_editor_may_not_reserve_and_a_reserver_may(control_plane: ControlP
         await control_plane.wait_for(partial(may, role, verb), f"{role} may {verb}", 10)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(61)
 async def test_quota_limits_the_reservations_of_a_namespace(
     made: Kept, control_plane: ControlPlane, namespace: str

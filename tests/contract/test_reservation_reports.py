@@ -31,6 +31,7 @@ pytest_plugins = ["tests.scheduling.fixtures"]
 pytestmark = pytest.mark.usefixtures("reservations")
 
 
+@pytest.mark.slow
 async def test_refused_write_is_logged_and_a_missing_object_is_no_fault(
     control_plane: ControlPlane, namespace: str, tmp_path: Path
 ) -> None:

@@ -20,12 +20,12 @@ from tests.contract.random_rooms import CLASSES, CLUSTER, RandomCluster, priorit
 from tests.controlplane.api import Json
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.objects import is_ready
-from tests.property.profiles import IS_NIGHTLY
+from tests.property.profiles import amount
 
 CLASSES_PATH = "/apis/scheduling.k8s.io/v1/priorityclasses"
 NODES_PATH = "/api/v1/nodes"
 AT_ONCE = 100
-NUMBER = 2000 if IS_NIGHTLY else 100
+NUMBER = amount(gate=20, whole=100, nightly=2000)
 """Clusters of one run."""
 
 

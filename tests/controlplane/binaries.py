@@ -5,7 +5,9 @@ at a time; a builder that waited finds it there. The folder's name is a digest o
 so its content never changes. Each module has its own go.mod, because a change of a go.mod builds all its programs.
 `KUBEBUILDER_ASSETS` may name a folder with ready-made programs; missing ones are built.
 
-    python -m tests.controlplane.binaries     builds what is missing (about seven minutes) and prints the folders
+    python -m tests.controlplane.binaries [MODULE…]     builds what is missing, and prints the folders
+
+Without a name all modules are built, which takes about seven minutes.
 """
 
 import fcntl
@@ -184,6 +186,7 @@ def linker_flags(module: Module) -> list[str]:
 if __name__ == "__main__":
     try:
         for each in MODULES:
-            sys.stdout.write(f"{build(each)}\n")
+            if not sys.argv[1:] or each.cache in sys.argv[1:]:
+                sys.stdout.write(f"{build(each)}\n")
     except BuildFault as fault:
         sys.exit(str(fault))

@@ -32,6 +32,7 @@ async def run_one_row(place: Place, **settings: object) -> None:
             await no_jobs(place, dispatcher)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(3)
 @pytest.mark.museum("GC on replica row")
 async def test_lagging_standby_is_never_asked_for_rows(place: Place, postgres: PostgresServer) -> None:
@@ -49,6 +50,7 @@ async def test_lagging_standby_is_never_asked_for_rows(place: Place, postgres: P
     assert len(creates(place, None)) == 1
 
 
+@pytest.mark.promise
 @pytest.mark.fault(4)
 async def test_run_whose_report_a_failover_lost_is_not_repeated(place: Place, postgres: PostgresServer) -> None:
     await insert(place, 1)
@@ -70,6 +72,7 @@ async def test_run_whose_report_a_failover_lost_is_not_repeated(place: Place, po
     assert len(creates(place, None)) == len(await place.jobs()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.fault(1)
 async def test_finished_job_is_kept_while_the_database_is_away(place: Place, postgres: PostgresServer) -> None:
     await insert(place, 1)
@@ -101,6 +104,7 @@ async def test_row_committed_after_higher_ids_is_launched(place: Place) -> None:
         await succeeded(place, dispatcher, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(7)
 async def test_reused_id_is_another_task(place: Place) -> None:
     (first,) = await insert(place, 1)
@@ -117,6 +121,7 @@ async def test_reused_id_is_another_task(place: Place) -> None:
         assert len(names) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.fault(8)
 async def test_running_job_stays_when_its_row_is_changed_or_deleted(place: Place) -> None:
     kept, gone = [await place.database.insert_task(env={"PLAY": "hang"}) for _ in range(2)]
@@ -131,6 +136,7 @@ async def test_running_job_stays_when_its_row_is_changed_or_deleted(place: Place
         assert not place.control_plane.audit(verb="delete", resource="pods", namespace=place.namespace)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(9)
 async def test_missing_column_is_named_and_nothing_is_launched(place: Place) -> None:
     admin = await place.database.session("admin")
@@ -144,6 +150,7 @@ async def test_missing_column_is_named_and_nothing_is_launched(place: Place) -> 
         await has_jobs(place, dispatcher, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(9)
 async def test_row_with_an_unknown_status_is_neither_launched_nor_swept(place: Place) -> None:
     odd, good = await insert(place, 2)
@@ -161,6 +168,7 @@ async def test_row_with_an_unknown_status_is_neither_launched_nor_swept(place: P
         assert await dispatcher.metric("dispatcher_faults_total", component="dispatch") == 0
 
 
+@pytest.mark.slow
 @pytest.mark.fault(1, 5)
 async def test_lost_session_loses_no_row(place: Place) -> None:
     admin = await place.database.session("admin")
@@ -173,6 +181,7 @@ async def test_lost_session_loses_no_row(place: Place) -> None:
             await succeeded(place, dispatcher, number)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(5)
 async def test_unanswered_statement_times_out_and_is_repeated(place: Place, postgres_proxy: PostgresProxy) -> None:
     gate = Gate()

@@ -64,6 +64,7 @@ async def etcd(place: Place, session: aiohttp.ClientSession, what: str, body: Js
         return told
 
 
+@pytest.mark.slow
 @pytest.mark.fault(21)
 async def test_full_etcd_stops_writes_until_there_is_room(small_place: Place) -> None:
     place = small_place

@@ -62,6 +62,7 @@ def altered(one: T, **changes: Any) -> T:
     return msgspec.structs.replace(one, **changes)
 
 
+@pytest.mark.slow
 def test_a_real_run_passes(recorded: History) -> None:
     assert recorded.traffic() == {"rows": ROWS, "starts": ROWS, "creates": ROWS, "deletes": ROWS}
     assert len(recorded.accepted) == ROWS

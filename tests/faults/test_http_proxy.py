@@ -219,6 +219,7 @@ async def test_watch_ends_at_the_server_when_its_client_disconnects(
     await wait_for(has_ended, "the API server's watch is complete")
 
 
+@pytest.mark.slow
 async def test_unreachable_server_breaks_the_connection(client: Client, control_plane: ControlPlane) -> None:
     await control_plane.stop_api_server()
     try:

@@ -70,6 +70,7 @@ class Pair:
         self.late += in_flight
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.fault(13, 29, 30)
 async def test_leaders_killed_during_writes_leave_no_second_job_or_run(place: Place, kube_proxy: KubeProxy) -> None:

@@ -79,6 +79,7 @@ async def lose(place: Place, dispatcher: Dispatcher, node: str) -> Json:
     return pod
 
 
+@pytest.mark.slow
 @pytest.mark.fault(38)
 async def test_pod_on_a_lost_node_gets_no_second_pod_until_the_node_is_back(place: Place) -> None:
     async with unmanaged_node(place) as node, place.playing() as player, QuickDispatcher(place) as dispatcher:
@@ -98,6 +99,7 @@ async def test_pod_on_a_lost_node_gets_no_second_pod_until_the_node_is_back(plac
         await has_jobs(place, dispatcher, 2, 40)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(38)
 async def test_node_lost_seconds_replaces_the_launch_on_a_lost_node(place: Place) -> None:
     dispatcher = QuickDispatcher(place, NODE_LOST_SECONDS=3)
@@ -119,6 +121,7 @@ async def reports_and_fails(env: Mapping[str, str], calls: TaskCalls) -> int:
     return 1
 
 
+@pytest.mark.slow
 @pytest.mark.fault(44)
 async def test_report_counts_although_its_job_fails_afterwards(place: Place) -> None:
     player = Player(place.control_plane, place.namespace, place.database.url("task"), reports_and_fails)
@@ -130,6 +133,7 @@ async def test_report_counts_although_its_job_fails_afterwards(place: Place) -> 
     assert len(player.runs_of(task_id)) == len(creates(place)) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.fault(37, 50)
 async def test_failed_job_without_pods_is_judged_by_its_own_conditions(place: Place) -> None:
     place.template("evicted", steer={"evicted-after-seconds": "1"})
@@ -152,6 +156,7 @@ async def test_failed_job_without_pods_is_judged_by_its_own_conditions(place: Pl
     assert follower["metadata"]["annotations"]["dispatcher.internal/disrupted"] == "1"  # type: ignore[index]  # JSON
 
 
+@pytest.mark.slow
 @pytest.mark.fault(51)
 async def test_a_foreign_job_with_our_labels_is_neither_counted_nor_removed(place: Place) -> None:
     labels = {
@@ -176,6 +181,7 @@ async def test_a_foreign_job_with_our_labels_is_neither_counted_nor_removed(plac
         assert await only_theirs()
 
 
+@pytest.mark.slow
 @pytest.mark.fault(41)
 @pytest.mark.museum("count only running pods")
 async def test_wait_for_a_node_counts_against_the_cap_and_costs_no_launch(place: Place) -> None:

@@ -1,6 +1,6 @@
 """Every twentieth answer is lost after the work was done, and a few creates before. Nothing happens twice.
 
-By default 600 rows; 2,000 with HYPOTHESIS_PROFILE=nightly.
+150 rows in the gate, 600 with HYPOTHESIS_PROFILE=whole, 2,000 with nightly.
 """
 
 import random
@@ -16,13 +16,13 @@ from tests.faults.history_records import Bounds
 from tests.faults.http_proxy import KubeProxy, asks
 from tests.faults.postgres_proxy import PostgresProxy, runs
 from tests.faults.rules import Turns, chance, nth
-from tests.property.profiles import IS_NIGHTLY
+from tests.property.profiles import amount
 from tests.steps import all_done
 
-ROWS = 2000 if IS_NIGHTLY else 600
+ROWS = amount(gate=150, whole=600, nightly=2000)
 LOSS = 0.05
 CAP = 200
-UNDONE = (50, 100, 150)
+UNDONE = (ROWS // 12, ROWS // 6, ROWS // 4)
 SEED = 11
 INSERT = "INSERT INTO dispatch.tasks (max_failures) SELECT 1 + n % 2 FROM generate_series(1, $1::int) AS n"
 
@@ -42,6 +42,7 @@ def lost(name: str) -> Turns:
     return chance(LOSS, random.Random(f"{SEED} {name}"))
 
 
+@pytest.mark.promise
 @pytest.mark.timeout(900)
 @pytest.mark.fault(11, 12)
 async def test_lost_answers_make_no_second_job_or_run(

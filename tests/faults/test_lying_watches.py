@@ -57,6 +57,7 @@ class Outdated:
         self._silence.open()
 
 
+@pytest.mark.slow
 @pytest.mark.fault(24)
 async def test_silent_watch_leads_to_no_job_above_the_cap(place: Place, kube_proxy: KubeProxy) -> None:
     silence = Gate()
@@ -74,6 +75,7 @@ async def test_silent_watch_leads_to_no_job_above_the_cap(place: Place, kube_pro
     assert made_twice(place) == []
 
 
+@pytest.mark.slow
 @pytest.mark.fault(25)
 @pytest.mark.museum("no relist on 410")
 @pytest.mark.museum("in-stream 410 ignored")
@@ -94,6 +96,7 @@ async def test_expired_watch_is_listed_anew_with_growing_pauses(
     assert made_twice(place) == []
 
 
+@pytest.mark.slow
 @pytest.mark.fault(26)
 async def test_outdated_list_takes_over_no_run_and_makes_nothing_twice(place: Place, kube_proxy: KubeProxy) -> None:
     outdated = Outdated(kube_proxy)

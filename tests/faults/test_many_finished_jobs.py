@@ -55,6 +55,7 @@ async def create_finished_jobs(place: Place) -> None:
     await asyncio.gather(*(make(row) for row in rows))
 
 
+@pytest.mark.slow
 @pytest.mark.fault(52)
 async def test_many_finished_jobs_delay_no_launch_and_are_swept_at_their_rate(place: Place) -> None:
     await create_finished_jobs(place)

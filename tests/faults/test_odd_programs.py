@@ -33,6 +33,7 @@ async def renew_time(place: Place) -> datetime:
     return datetime.fromisoformat(lease["spec"]["renewTime"])
 
 
+@pytest.mark.slow
 @pytest.mark.fault(33)
 @pytest.mark.parametrize("off", [-HOUR, HOUR], ids=["slow", "fast"])
 async def test_clock_an_hour_off_changes_neither_run_at_nor_tombstones(place: Place, off: int) -> None:
@@ -52,6 +53,7 @@ async def test_clock_an_hour_off_changes_neither_run_at_nor_tombstones(place: Pl
         await no_jobs(place, dispatcher)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(33)
 async def test_replica_with_a_fast_clock_does_not_take_a_held_lease(place: Place) -> None:
     async with Dispatcher(place) as leader:
@@ -65,6 +67,7 @@ async def test_replica_with_a_fast_clock_does_not_take_a_held_lease(place: Place
             await wait_for(other.leads, "the other one leads", 20, check=other.check)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(32)
 async def test_leader_with_a_blocked_loop_loses_its_lease_and_writes_nothing(place: Place) -> None:
     async with place.playing() as player, odd(place) as leader:
@@ -84,6 +87,7 @@ async def test_leader_with_a_blocked_loop_loses_its_lease_and_writes_nothing(pla
     assert made_twice(place) == []
 
 
+@pytest.mark.slow
 @pytest.mark.fault(10, 35)
 async def test_dispatcher_killed_five_times_makes_progress_in_flat_memory(place: Place) -> None:
     await insert(place, 1)

@@ -25,6 +25,7 @@ def through(place: Place, proxy: KubeProxy, **settings: object) -> TellingDispat
     return TellingDispatcher(place, KUBECONFIG=proxy.kubeconfig(place.folder / "kubeconfig"), **settings)
 
 
+@pytest.mark.slow
 async def test_lost_node_is_told_until_it_is_back(place: Place) -> None:
     dispatcher = QuickDispatcher(place)
     async with unmanaged_node(place) as node, place.playing(), all_surfaces(place, dispatcher) as surfaces:
@@ -39,6 +40,7 @@ async def test_lost_node_is_told_until_it_is_back(place: Place) -> None:
         await reaches(place, dispatcher, task_id, "processing", 60)
 
 
+@pytest.mark.slow
 async def test_missing_right_is_told_until_it_is_granted(place: Place) -> None:
     plane, path = place.control_plane, ROLES.format(place.namespace)
     role: Any = await plane.admin("GET", path)
@@ -52,6 +54,7 @@ async def test_missing_right_is_told_until_it_is_granted(place: Place) -> None:
         await reaches(place, dispatcher, task_id, "succeeded", 60)
 
 
+@pytest.mark.slow
 async def test_throttling_api_server_is_told_until_it_answers(place: Place, kube_proxy: KubeProxy) -> None:
     rule = kube_proxy.add(http_verbs.status(503), asks("create", "jobs"))
     dispatcher = through(place, kube_proxy)
@@ -62,6 +65,7 @@ async def test_throttling_api_server_is_told_until_it_answers(place: Place, kube
         await reaches(place, dispatcher, task_id, "succeeded", 60)
 
 
+@pytest.mark.slow
 async def test_rows_behind_the_one_create_at_a_time_are_told(place: Place, kube_proxy: KubeProxy) -> None:
     failing = kube_proxy.add(http_verbs.status(503), asks("create", "jobs"))
     dispatcher = through(place, kube_proxy)
@@ -85,6 +89,7 @@ REFUSED: dict[str, tuple[int, dict[str, Any]]] = {
 """The API server's answers, as `tests/contract/test_job_api.py` has them of a real one."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("detail", REFUSED)
 async def test_namespace_that_goes_is_told_until_it_is_there(place: Place, kube_proxy: KubeProxy, detail: str) -> None:
     code, words = REFUSED[detail]
@@ -98,6 +103,7 @@ async def test_namespace_that_goes_is_told_until_it_is_there(place: Place, kube_
         await reaches(place, dispatcher, task_id, "succeeded", 60)
 
 
+@pytest.mark.slow
 async def test_pods_that_cannot_be_listed_are_told_until_they_are(place: Place, kube_proxy: KubeProxy) -> None:
     rule = kube_proxy.add(http_verbs.status(503), asks("list", "pods"))
     dispatcher, janitor = through(place, kube_proxy), QuickJanitor(place, PARK_SECONDS=3600)
@@ -109,6 +115,7 @@ async def test_pods_that_cannot_be_listed_are_told_until_they_are(place: Place, 
         await reaches(place, dispatcher, task_id, "succeeded", 60)
 
 
+@pytest.mark.slow
 async def test_missing_leader_is_told_by_http_and_command_until_one_leads(place: Place, kube_proxy: KubeProxy) -> None:
     """The other surfaces are the leader's, so they have nothing from it. SQL says so."""
     rules = [kube_proxy.add(http_verbs.status(503), asks(verb, "leases")) for verb in ("create", "update")]

@@ -40,6 +40,7 @@ NO_CLASS: Json = {"matchExpressions": [{"scopeName": "PriorityClass", "operator"
 """Pods without a PriorityClass, among others: the cluster may have a default class."""
 
 
+@pytest.mark.slow
 @pytest.mark.fault(14)
 @pytest.mark.museum("403 quota taken as final")
 async def test_own_job_is_found_behind_a_full_quota(place: Place, kube_proxy: KubeProxy) -> None:
@@ -76,6 +77,7 @@ async def test_full_quota_is_the_hold_reason_until_there_is_room(place: Place) -
         await held(dispatcher, "QuotaExceeded", 0)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(17)
 @pytest.mark.museum("422 retried forever")
 async def test_rows_with_invalid_jobs_cost_few_requests_and_delay_no_other_row(place: Place) -> None:
@@ -94,6 +96,7 @@ async def test_rows_with_invalid_jobs_cost_few_requests_and_delay_no_other_row(p
         await dispatcher.ready()
 
 
+@pytest.mark.slow
 @pytest.mark.fault(18)
 async def test_denied_row_is_parked_with_the_policys_message(place: Place) -> None:
     place.template("gpu")
@@ -107,6 +110,7 @@ async def test_denied_row_is_parked_with_the_policys_message(place: Place) -> No
         assert len(creates(place, 403)) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.fault(18)
 @pytest.mark.parametrize("is_silent", [False, True], ids=["down", "silent"])
 async def test_failing_webhook_delays_only_its_own_rows_and_loses_none(place: Place, *, is_silent: bool) -> None:
@@ -122,6 +126,7 @@ async def test_failing_webhook_delays_only_its_own_rows_and_loses_none(place: Pl
     assert made_twice(place) == []
 
 
+@pytest.mark.slow
 @pytest.mark.fault(27)
 async def test_launch_whose_pod_is_refused_ends_and_delays_no_other_row(place: Place) -> None:
     """A quota may have room later, so its launch waits. Nobody can judge beforehand whether this one applies."""
@@ -152,6 +157,7 @@ async def test_launch_whose_pod_is_refused_ends_and_delays_no_other_row(place: P
     assert ends == ["DeadlineExceeded"] * refused
 
 
+@pytest.mark.slow
 @pytest.mark.fault(16)
 async def test_terminating_namespace_gets_only_a_few_creates(place: Place) -> None:
     plane = place.control_plane

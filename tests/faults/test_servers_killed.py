@@ -82,6 +82,7 @@ async def killed(place: Place, postgres: PostgresServer, victim: str) -> Callabl
     return revive
 
 
+@pytest.mark.promise
 @pytest.mark.fault(1, 5, 20, 23)
 @pytest.mark.parametrize("victim", ["kube-apiserver", "etcd", "postgres"])
 async def test_server_killed_in_a_burst_of_rows_costs_only_time(
@@ -123,6 +124,7 @@ async def hand_over(place: Place, old: Dispatcher, new: Dispatcher) -> float:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.fault(34)
 async def test_rollout_and_rollback_during_runs_make_nothing_twice(place: Place, tmp_path: Path) -> None:
     folder, rows = tmp_path / "earlier", 3 * ROWS

@@ -1,5 +1,7 @@
 """Who is on call asks a dispatcher that has lost the API server."""
 
+import pytest
+
 from tests.commands import command
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Place
@@ -8,6 +10,7 @@ from tests.faults.http_proxy import KubeProxy
 from tests.steps import behind, shows
 
 
+@pytest.mark.slow
 async def test_status_tells_what_is_missing_while_the_api_server_is_away(place: Place, kube_proxy: KubeProxy) -> None:
     async with behind(place, kube_proxy, LEASE_SECONDS=5) as dispatcher:
         await dispatcher.ready()

@@ -28,6 +28,7 @@ from tests.steps import (
 TOO_MANY = http_verbs.status(429, {"kind": "Status", "code": 429, "reason": "TooManyRequests"}, {"Retry-After": "2"})
 
 
+@pytest.mark.slow
 @pytest.mark.fault(19)
 async def test_retry_after_of_the_api_server_stops_all_creates_for_as_long(place: Place, kube_proxy: KubeProxy) -> None:
     sent = Times(asks("create", "jobs"))
@@ -42,6 +43,7 @@ async def test_retry_after_of_the_api_server_stops_all_creates_for_as_long(place
     assert made_twice(place) == []
 
 
+@pytest.mark.slow
 @pytest.mark.fault(20)
 async def test_stalled_etcd_loses_nothing_and_makes_nothing_twice(place: Place) -> None:
     etcd = place.control_plane.pids()["etcd"]
@@ -61,6 +63,7 @@ async def test_stalled_etcd_loses_nothing_and_makes_nothing_twice(place: Place) 
     assert len(player.runs) == 40
 
 
+@pytest.mark.slow
 @pytest.mark.fault(23)
 @pytest.mark.museum("unknown count = 0")
 async def test_unreadable_api_server_gets_no_creates(place: Place, kube_proxy: KubeProxy) -> None:
@@ -78,6 +81,7 @@ async def test_unreadable_api_server_gets_no_creates(place: Place, kube_proxy: K
         await succeeded(place, dispatcher, 3, 60)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(23)
 async def test_failing_creates_are_tried_one_at_a_time_with_growing_pauses(place: Place, kube_proxy: KubeProxy) -> None:
     sent = Times(asks("create", "jobs"))
@@ -94,6 +98,7 @@ async def test_failing_creates_are_tried_one_at_a_time_with_growing_pauses(place
     assert made_twice(place) == []
 
 
+@pytest.mark.slow
 @pytest.mark.fault(13)
 async def test_create_that_lands_after_its_row_ended_starts_nothing(place: Place, kube_proxy: KubeProxy) -> None:
     gate = Gate()
@@ -121,6 +126,7 @@ def over(player: Player) -> bool:
     return len([run for run in player.runs if run.exit_code == 0]) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.fault(36)
 @pytest.mark.museum("lease released before the last write")
 async def test_lease_is_kept_until_the_last_write_is_answered(place: Place, kube_proxy: KubeProxy) -> None:

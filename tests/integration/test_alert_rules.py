@@ -11,6 +11,7 @@ from tests.prometheus.promtool import RULES, said_of
 ALERTS = {rule["alert"] for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("about", CASES)
 def test_alerts_fire_for_their_causes_alone(promtool: Path, about: str, tmp_path: Path) -> None:
     passed, said = said_of(promtool, CASES[about], tmp_path)

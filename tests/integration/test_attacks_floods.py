@@ -83,6 +83,7 @@ async def one_look(database: Database, queue: str) -> tuple[Found, float]:
         return found, time.monotonic() - began
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("queue", FLOODS)
 async def test_one_look_finds_the_row_behind_a_flood(flooded: Database, queue: str) -> None:
     admin = await flooded.session("admin")

@@ -113,6 +113,7 @@ async def pid_of(connection: Connection) -> int:
     return int(await connection.fetchval("SELECT pg_backend_pid()"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("login", ["team_a", "task"])
 async def test_login_that_holds_the_migration_lock_is_named_at_once(empty: Database, login: str) -> None:
     attacker = await empty.connect(login)
@@ -127,6 +128,7 @@ async def test_login_that_holds_the_migration_lock_is_named_at_once(empty: Datab
     assert await migrate(empty.admin_url, check=True) == []
 
 
+@pytest.mark.slow
 async def test_all_holders_of_the_migration_lock_are_named(empty: Database) -> None:
     attackers = [await empty.connect(login) for login in ("team_a", "team_b", "reader")]
     for attacker in attackers:
@@ -139,6 +141,7 @@ async def test_all_holders_of_the_migration_lock_are_named(empty: Database) -> N
         assert await program.ended() == 0, program.said
 
 
+@pytest.mark.slow
 async def test_migration_goes_on_when_the_named_session_is_ended(empty: Database) -> None:
     attacker, admin = await empty.connect("team_a"), await empty.connect()
     await attacker.execute(HOLDS)

@@ -99,6 +99,7 @@ async def outcomes(row: Row) -> list[str | None]:
     return [run["outcome"] for run in await row.launches()]
 
 
+@pytest.mark.slow
 async def test_example_reports_done_work_with_its_result(image: Image, database: Database) -> None:
     row = await insert_row(database, payload=GOOD)
     ended = await image.run(row)

@@ -203,6 +203,7 @@ async def test_login_that_the_server_does_not_know_is_named(database: Database) 
     assert "nobody_here:nobody_here" not in str(one)
 
 
+@pytest.mark.slow
 async def test_standby_is_named(postgres: PostgresServer, database: Database) -> None:
     async with standby_of(postgres) as standby:
         assert (await fault_of(standby.url(database, "reader")))[0] == "DatabaseNotPrimary"

@@ -3,6 +3,8 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
+
 from dispatcher.programs.exec_codes import FINAL
 from tests.execing import DONE, PROGRAM, PYTHON, UNTIL_TOLD, WRONG, each, error_of, execute, sh, wrapped
 from tests.postgres import Database
@@ -66,6 +68,7 @@ async def test_row_fails_after_the_last_allowed_failure(database: Database) -> N
     assert (ended.status, await row.status()) == (75, "failed")
 
 
+@pytest.mark.slow
 async def test_exit_status_is_that_of_exec_and_says_whether_a_second_try_helps(database: Database) -> None:
     statuses = (1, 2, *range(63, 80), 126, 127, 143, 255)
     commands = {str(status): sh(f"echo oh {status} >&2; exit {status}") for status in statuses}

@@ -51,6 +51,7 @@ async def test_command_that_ignores_sigterm_is_killed_after_its_grace(database: 
         assert stopper.living() == []
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 async def test_heartbeats_carry_cancels_and_survive_outages(postgres: PostgresServer) -> None:
     """All stories at once, because they wait. Each has its own database, and so its own connections."""

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.integration.cache_places import in_namespace
 
 SCRIPT = """
@@ -79,6 +81,7 @@ print(json.dumps([*found, all((root / name(at) / "done").read_text() == str(writ
 """
 
 
+@pytest.mark.slow
 def test_marks_are_kept_and_no_directory_of_a_running_task_is_touched(tmp_path: Path) -> None:
     told = in_namespace(SCRIPT, tmp_path).splitlines()[-1]
     full, first, filled, stuck, is_intact = json.loads(told)

@@ -7,6 +7,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from dispatcher.keeper import folder as folders
 from dispatcher.keeper.folder import CacheFolder
 from tests.integration.test_keeper_rounds import KEEPS_ALL, NOW, Kept, Pod, name
@@ -72,6 +74,7 @@ def check_state(kept: Kept) -> None:
         assert any(place.exists() for place in places) or at not in STAYS, f"{at} is gone"
 
 
+@pytest.mark.slow
 def test_round_that_is_killed_at_any_step_is_ended_by_the_next_start(tmp_path: Path) -> None:
     kills = 0
     for number in range(1000):

@@ -83,6 +83,7 @@ def open_files() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
+@pytest.mark.slow
 def test_tree_of_ten_thousand_levels_is_removed_with_few_descriptors(place: Place) -> None:
     deep(place.cache(), 10_000)
     found = measured(place.root)
@@ -183,6 +184,7 @@ while True:
 RACES, EXCHANGES = 50, 100_000
 
 
+@pytest.mark.slow
 async def test_folder_that_is_swapped_for_a_link_leads_nowhere(place: Place, tmp_path: Path) -> None:
     """A process that was left behind exchanges folders and links before and while they are removed, 10^5 times."""
     counter = tmp_path / "exchanged"

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from tests.integration.full_database import full
 from tests.postgres import Connection, Database
 
@@ -50,6 +52,7 @@ async def undone(admin: Connection) -> AsyncIterator[None]:
     await transaction.rollback()
 
 
+@pytest.mark.slow
 async def test_ends_of_a_submitters_rows_are_read_by_an_index_without_those_of_others(full: Database) -> None:
     """Beside them, a million rows of another submitter have ended, one each second, too."""
     admin = await full.session("admin")

@@ -10,6 +10,7 @@ from tests.postgres import Connection
 __all__ = ["full", "reader"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LISTS)
 async def test_list_is_read_from_its_index(reader: Connection, name: str) -> None:
     now = await reader.fetchval("SELECT now()")

@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
 import pytest_asyncio
 
 from dispatcher.pg.connect import Session, open_connection
@@ -120,6 +121,7 @@ async def pages(database: Database, key: str) -> int:
     return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
 
 
+@pytest.mark.slow
 async def test_key_with_a_hundred_thousand_runs_costs_no_more_than_one_with_three(
     database: Database, admin: Connection
 ) -> None:

@@ -91,6 +91,7 @@ async def test_primary_among_several_hosts_is_used(
         await postgres.start()
 
 
+@pytest.mark.slow
 @pytest.mark.fault(2, 5)
 async def test_promoted_standby_is_found_while_the_first_host_is_frozen(
     postgres: PostgresServer, database: Database
@@ -112,6 +113,7 @@ async def test_promoted_standby_is_found_while_the_first_host_is_frozen(
             await successor.stop(immediately=True)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(1)
 async def test_stopped_server_is_a_fault_soon_and_used_again_later(
     postgres: PostgresServer, database: Database
@@ -139,6 +141,7 @@ async def test_ended_session_is_replaced(database: Database) -> None:
             await wait_for(lambda: works(session), "rows again")
 
 
+@pytest.mark.slow
 @pytest.mark.fault(5)
 async def test_frozen_server_is_given_up_in_time(postgres: PostgresServer, database: Database) -> None:
     """Before a look, during a look, while connecting and while listening; all at once."""

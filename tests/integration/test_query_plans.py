@@ -40,6 +40,7 @@ async def ids(reader: Connection, status: str, count: int) -> list[int]:
     return [row["id"] for row in rows]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUERIES)
 async def test_query_may_be_run_by_the_login_of_the_reader(reader: Connection, name: str) -> None:
     await reader.prepare(query(name))

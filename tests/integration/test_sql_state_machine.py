@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from uuid import UUID
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
@@ -188,6 +189,7 @@ def one_row_of(database: Database, runner: asyncio.Runner) -> type[RuleBasedStat
     return OneRowHere
 
 
+@pytest.mark.slow
 def test_a_row_follows_the_protocol(postgres: PostgresServer) -> None:
     with asyncio.Runner() as runner:
         database = runner.run(postgres.create_database())

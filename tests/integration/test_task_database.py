@@ -27,6 +27,7 @@ SECRETIVE = {
 }
 
 
+@pytest.mark.slow
 async def test_lost_call_is_repeated_and_done_once(
     library: Library, database: Database, postgres: PostgresServer
 ) -> None:
@@ -95,6 +96,7 @@ async def test_heartbeats_go_on_after_a_lost_answer(library: Library, database: 
         assert (await wrapper.has_ended()).status == DONE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", ["heartbeat", "connect"])
 async def test_frozen_connection_is_given_up(
     library: Library, database: Database, proxy: PostgresProxy, step: str
@@ -127,6 +129,7 @@ async def test_no_connection_is_open_between_calls(library: Library, database: D
         assert (await wrapper.has_ended()).status == DONE
 
 
+@pytest.mark.slow
 async def test_report_that_cannot_be_delivered_is_no_exit_with_0(
     library: Library, database: Database, proxy: PostgresProxy
 ) -> None:

@@ -186,6 +186,7 @@ WRONG_WORDS = {
 }
 
 
+@pytest.mark.slow
 async def test_wrong_usage_starts_nothing_and_names_the_rule() -> None:
     ended = await asyncio.gather(*(run_try(*words) for words in WRONG_WORDS))
     for (words, told), one in zip(WRONG_WORDS.items(), ended, strict=True):

@@ -5,6 +5,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+import pytest
+
 from tests.controlplane.waiting import wait_for
 from tests.execing import PROGRAM, PYTHON, Wrapper, sh, wrapped
 from tests.postgres import Database
@@ -98,6 +100,7 @@ STORIES: Final = {
 PAYLOAD: Final = {"b": [1, None, "ü"], "a": 1.5}
 
 
+@pytest.mark.slow
 async def test_commands_end_as_they_do_on_a_real_row(database: Database) -> None:
     """All at once, because some wait 15 s for a heartbeat of `exec`."""
     async with asyncio.TaskGroup() as group:

@@ -134,6 +134,7 @@ async def waiting(
         yield found
 
 
+@pytest.mark.slow
 async def test_program_tells_each_end_once_and_succeeds(command: Command, database: Database) -> None:
     async with waiting(command, database) as batch:
         await batch.end(0, "succeeded")
@@ -160,6 +161,7 @@ async def test_program_tells_ends_that_share_a_notification(command: Command, da
         await batch.succeeds()
 
 
+@pytest.mark.slow
 async def test_program_tells_ends_without_a_notification(command: Command, database: Database) -> None:
     await (await database.session("admin")).execute(SILENT)
     async with waiting(command, database, every=1) as batch:
@@ -171,6 +173,7 @@ async def test_program_tells_ends_without_a_notification(command: Command, datab
     assert ended.err == b"", "it has lost no connection"
 
 
+@pytest.mark.slow
 async def test_program_tells_an_end_whose_transaction_took_an_hour(command: Command, database: Database) -> None:
     admin = await database.session("admin")
     async with waiting(command, database) as batch:
@@ -187,6 +190,7 @@ async def test_program_tells_an_end_whose_transaction_took_an_hour(command: Comm
         await batch.succeeds()
 
 
+@pytest.mark.slow
 async def test_program_that_loses_its_connection_tells_each_end_once(command: Command, database: Database) -> None:
     admin = await database.session("admin")
     async with waiting(command, database) as batch:
@@ -207,6 +211,7 @@ async def test_program_that_loses_its_connection_tells_each_end_once(command: Co
     assert len(await admin.fetch(IDS, BATCH)) == ROWS, "it inserts once"
 
 
+@pytest.mark.slow
 async def test_second_run_tells_of_the_same_rows(command: Command, database: Database) -> None:
     async with waiting(command, database) as batch:
         for number in range(ROWS):
@@ -218,12 +223,14 @@ async def test_second_run_tells_of_the_same_rows(command: Command, database: Dat
     assert len(await (await database.session("admin")).fetch(IDS, BATCH)) == ROWS
 
 
+@pytest.mark.slow
 async def test_program_fails_at_its_deadline(command: Command, database: Database) -> None:
     async with started(command, database.url("team_a"), BATCH, 2) as program:
         ended = await program.has_ended()
     assert (ended.status, ended.out, ended.said) == (1, b"", "the batch has not ended at the deadline\n")
 
 
+@pytest.mark.slow
 async def test_program_fails_at_its_deadline_while_the_database_is_away(command: Command) -> None:
     async with started(command, f"postgresql://team_a:{SECRET}@127.0.0.1:{free_port()}/work", BATCH, 2) as program:
         ended = await program.has_ended()
@@ -257,6 +264,7 @@ def test_driver_that_is_not_the_pinned_one_is_refused(tmp_path: Path) -> None:
         jdbc.check(tmp_path / "postgresql.jar")
 
 
+@pytest.mark.slow
 def test_missing_program_is_named_with_what_to_install() -> None:
     with pytest.raises(jdbc.JavaFault, match=r"`no-such-program`.*install a JDK"):
         jdbc.program("no-such-program")

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Dispatcher, Place
 from tests.showing import shown
@@ -57,6 +59,7 @@ async def test_installation_is_told_as_it_is(place: Place) -> None:
         assert len(page.html.encode()) < 100_000
 
 
+@pytest.mark.slow
 async def test_replica_that_does_not_lead_names_the_leader(place: Place) -> None:
     async with Dispatcher(place) as leader, Dispatcher(place) as other:
         await leader.ready()
@@ -67,6 +70,7 @@ async def test_replica_that_does_not_lead_names_the_leader(place: Place) -> None
         assert first["replica"] != second["replica"]
 
 
+@pytest.mark.slow
 async def test_page_is_there_before_the_first_cycle_and_names_what_is_missing(place: Place) -> None:
     """Also without a database: the page is for those who look for the fault."""
     async with Dispatcher(

@@ -6,6 +6,8 @@ import json
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
+import pytest
+
 from tests.admission import policy
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Dispatcher, Place
@@ -56,6 +58,7 @@ async def test_jobs_prefer_only_nodes_that_exist(place: Place, nodes: list[str])
         assert not any(name in json.dumps(job) for name in ABSENT_NODES[:3])
 
 
+@pytest.mark.slow
 async def test_stored_invalid_node_name_parks_no_row(place: Place) -> None:
     admin = await place.database.session("admin")
     await admin.execute(STORE_INVALID_NODE, await report_run_on(place, "node-1", "maps"))
@@ -72,6 +75,7 @@ def invalid_for_one_key(place: Place) -> AbstractAsyncContextManager[None]:
     return policy(place, {"expression": NOT_EVIL, "message": "no such thing", "reason": "Invalid"}, evil)
 
 
+@pytest.mark.slow
 async def test_refused_rows_of_one_submitter_delay_no_other_rows(place: Place) -> None:
     async with invalid_for_one_key(place), Dispatcher(place) as dispatcher:
         await dispatcher.ready()

@@ -86,6 +86,7 @@ async def timed_round(janitor: Janitor) -> float:
 ENDED = Counter({"failed": OTHERS // 2, "cancelled": OTHERS // 2})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [100, 250])
 async def test_rows_locked_by_a_submitter_delay_no_other_rows(place: Place, count: int) -> None:
     assert 100 < CLOSED_AT_ONCE < 250  # 250 locked rows alone fill a round

@@ -12,6 +12,7 @@ from tests.postgres import Database
 from tests.steps import has_jobs, insert, jobs_path
 
 
+@pytest.mark.slow
 async def test_jobs_that_are_slow_to_delete_stop_no_launch(place: Place) -> None:
     async with Dispatcher(place, KUBE_WRITES_PER_SECOND=20) as dispatcher:
         await insert(place, 5)

@@ -47,6 +47,7 @@ spec:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.fault(56)
 @pytest.mark.museum("fetch window filled by parked rows")
 async def test_ten_thousand_bad_rows_delay_a_good_row_by_at_most_two_cycles(place: Place) -> None:

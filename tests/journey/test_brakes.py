@@ -22,6 +22,7 @@ async def queue_jobs(place: Place) -> dict[str, int]:
     return counts
 
 
+@pytest.mark.promise
 @pytest.mark.fault(59)
 async def test_caps_of_queue_submitter_and_installation_hold_together(place: Place) -> None:
     operator = await place.database.connect("operator")
@@ -61,6 +62,7 @@ async def test_shape_that_fits_nowhere_is_held_and_other_shapes_run(place: Place
         await wait_for(lambda: are_stuck(place, 1), "one Pod that fits nowhere", 20, check=dispatcher.check)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(41)
 async def test_shape_with_stuck_pods_is_held_if_room_is_not_judged(place: Place) -> None:
     place.template("open", row_may_set="env,cpu,memory", max_cpu="1000", max_memory="1Gi")
@@ -74,6 +76,7 @@ async def test_shape_with_stuck_pods_is_held_if_room_is_not_judged(place: Place)
         await held(dispatcher, "PendingPods", 3, 30)
 
 
+@pytest.mark.slow
 async def test_pending_mode_any_holds_all_rows_for_one_pending_pod(place: Place) -> None:
     place.template("slow", steer={"never-starts": "true"})
     async with Dispatcher(place, PENDING_MODE="any") as dispatcher:
@@ -98,6 +101,7 @@ async def test_paused_queue_waits_and_other_queues_run(place: Place) -> None:
         assert await queue_jobs(place) == {"default": 1, "night": 1}
 
 
+@pytest.mark.slow
 async def test_row_with_run_at_starts_then_and_not_before(place: Place) -> None:
     # The poll is so long that only the timer of the next due row can start the row in time.
     async with place.playing() as player, Dispatcher(place, POLL_SECONDS=60) as dispatcher:

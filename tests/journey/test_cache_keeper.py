@@ -7,6 +7,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from dispatcher.model.identity import LABEL_INSTALLATION
 from dispatcher.model.node_caches import CACHES_OF, rounded, write_node_caches
 from dispatcher.placement.cache import cache_digest
@@ -83,6 +85,7 @@ class Keeper(Dispatcher):
         return said
 
 
+@pytest.mark.slow
 async def test_next_run_goes_where_a_keeper_has_the_directory_and_not_where_it_is_gone(
     place: Place, tmp_path: Path
 ) -> None:
@@ -108,6 +111,7 @@ async def test_next_run_goes_where_a_keeper_has_the_directory_and_not_where_it_i
             await is_said(pool, await pool.runs(cache_key="maps"), (other, first))
 
 
+@pytest.mark.slow
 async def test_run_that_no_keeper_has_told_yet_is_followed(place: Place, tmp_path: Path) -> None:
     """A keeper writes once a minute at most. Its words are older than the run, so they deny nothing."""
     await account(place, "dispatcher")
@@ -137,6 +141,7 @@ async def is_said(pool: Pool, row: Record, nodes: tuple[str, str]) -> None:
     assert {name: one["directories"] for name, one in kept.items()} == {nodes[0]: 1, nodes[1]: 0}
 
 
+@pytest.mark.slow
 async def test_words_of_a_thousand_keepers_are_heard(place: Place) -> None:
     """Each keeper writes once a minute at most, so a thousand of them write 17 times a second."""
     maps = f"/api/v1/namespaces/{place.namespace}/configmaps"
@@ -163,6 +168,7 @@ async def test_words_of_a_thousand_keepers_are_heard(place: Place) -> None:
         await wait_for(are_heard, "the words of all keepers are heard", 30, check=dispatcher.check)
 
 
+@pytest.mark.slow
 async def test_words_of_a_keeper_go_with_its_pod(place: Place, tmp_path: Path) -> None:
     """So a node that is replaced under its name starts cold."""
     pods = f"/api/v1/namespaces/{place.namespace}/pods"
@@ -182,6 +188,7 @@ async def test_words_of_a_keeper_go_with_its_pod(place: Place, tmp_path: Path) -
     await wait_for(is_gone, "Kubernetes deletes what it told", 60)
 
 
+@pytest.mark.slow
 async def test_ordered_directory_goes_from_the_node_and_dry_run_tells_it_before(place: Place, tmp_path: Path) -> None:
     keeper = Keeper(place, "node-7", tmp_path, await account(place, "cache-keeper"))
     operator = await account(place, "cache-operator")

@@ -52,6 +52,7 @@ async def fails(place: Place, janitor: Janitor, task_id: int) -> str:
     return str((await place.database.task(task_id))["error"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ENDS)
 async def test_launch_that_never_reported_names_what_ended_it(place: Place, name: str) -> None:
     steer, reason, exit_code = ENDS[name]
@@ -73,6 +74,7 @@ async def test_launch_that_never_reported_names_what_ended_it(place: Place, name
         assert SECRET not in janitor.log + dispatcher.log, "and never reaches a log"
 
 
+@pytest.mark.slow
 async def test_run_that_crashed_names_its_exit_code_and_its_successor_goes_on(place: Place) -> None:
     async with place.playing(), both(place) as (janitor, dispatcher):
         await dispatcher.ready()
@@ -82,6 +84,7 @@ async def test_run_that_crashed_names_its_exit_code_and_its_successor_goes_on(pl
         assert (launch["exit_code"], launch["reason"], launch["outcome"]) == (1, "exit code 1", "lost")
 
 
+@pytest.mark.slow
 async def test_image_that_cannot_be_pulled_is_told_while_its_pod_waits_and_afterwards(place: Place) -> None:
     place.template("nowhere", steer={"waiting": "ErrImagePull"})
     async with both(place, MAX_LAUNCHES=1, START_DEADLINE_SECONDS=10) as (janitor, dispatcher):

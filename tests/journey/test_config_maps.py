@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import msgspec
+import pytest
 
 from dispatcher.explain.status import InstallationStatus
 from tests.controlplane.api import Json, KubeFault
@@ -34,6 +35,7 @@ async def told(place: Place, dispatcher: Dispatcher, name: str, words: str, seco
     return found
 
 
+@pytest.mark.slow
 async def test_status_and_reasons_are_in_config_maps_and_hold_no_secret(place: Place) -> None:
     columns: dict[str, Any] = {"env": {"PASSWORD": SECRET}, "payload": {"x": SECRET}, "cache_key": SECRET}
     async with Dispatcher(place, MAX_JOBS=1) as dispatcher:
@@ -52,6 +54,7 @@ async def test_status_and_reasons_are_in_config_maps_and_hold_no_secret(place: P
         assert SECRET not in json.dumps([found, reasons])
 
 
+@pytest.mark.slow
 async def test_config_maps_that_are_deleted_or_overwritten_are_written_again(place: Place) -> None:
     """Nothing else stops meanwhile, and times survive a restart."""
     admin = place.control_plane.admin
@@ -77,6 +80,7 @@ async def test_config_maps_that_are_deleted_or_overwritten_are_written_again(pla
         await told(place, second, "reasons", "UnknownTemplate")
 
 
+@pytest.mark.slow
 async def test_config_map_that_may_not_be_changed_stops_nothing_else(place: Place) -> None:
     frozen: Json = {"metadata": {"name": "dispatcher-status"}, "data": {"status.json": "mine"}, "immutable": True}
     await place.control_plane.admin("POST", path_of(place), frozen)

@@ -104,6 +104,7 @@ async def test_proxy_shows_the_dashboard_under_a_path_and_a_name_of_its_own(plac
         assert (await dispatcher.page("/batch/api/v1/status"))[0] == 200
 
 
+@pytest.mark.slow
 @pytest.mark.fault(62)
 async def test_flood_of_requests_is_answered_or_refused_and_launches_go_on(place: Place) -> None:
     async with Dispatcher(place) as dispatcher:

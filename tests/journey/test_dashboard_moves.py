@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, TypeAlias
 
+import pytest
+
 from tests.controlplane.waiting import moment, wait_for
 from tests.dispatching import Dispatcher, Place
 from tests.journey.test_dashboard import shows, text_of
@@ -110,6 +112,7 @@ def judge_page(look: Look, rows: Sequence[Record]) -> None:
     assert between(rows, (found[0], look.arrived), "started_at", "finished_at")[0] <= int(jobs[1]) <= CAP
 
 
+@pytest.mark.slow
 async def test_lists_and_batches_tell_the_moment_that_they_name(place: Place) -> None:
     admin = await place.database.session("admin")
     await admin.execute("INSERT INTO dispatch.queues (name) VALUES ('other')")
@@ -134,6 +137,7 @@ async def test_lists_and_batches_tell_the_moment_that_they_name(place: Place) ->
         assert len({number for one, _, number in told if one == status}) > 1, f"the number that is {status} never moved"
 
 
+@pytest.mark.slow
 async def test_page_and_json_tell_the_moment_that_they_name(place: Place) -> None:
     admin = await place.database.session("admin")
     await admin.execute("INSERT INTO dispatch.queues (name) VALUES ('other')")

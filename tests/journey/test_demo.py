@@ -36,6 +36,7 @@ def widest(pictures: list[str]) -> int:
     return max(len(line) for picture in pictures for line in picture.splitlines())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (120, 40)])
 async def test_picture_shows_rows_as_they_move_in_its_terminal(columns: int, rows: int) -> None:
     async with demo("--tasks", 12, terminal=(columns, rows)) as shown:
@@ -61,6 +62,7 @@ def check_words(told: str) -> None:
     assert [str(reason) for reason in HoldReason if re.search(rf"\b{reason}\b(?!:)", told)] in ([], ["Launched"])
 
 
+@pytest.mark.slow
 async def test_summary_stands_below_the_last_picture() -> None:
     async with demo("--tasks", 3, terminal=(40, 20)) as shown:
         assert await shown.ends() == 0
@@ -70,6 +72,7 @@ async def test_summary_stands_below_the_last_picture() -> None:
         assert end.index("3 of 3 ended") < end.index("3 tasks in")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("arguments", "terminal"), [(("--plain",), "xterm-256color"), ((), "dumb")])
 async def test_plain_demo_prints_lines_as_things_happen(arguments: tuple[str, ...], terminal: str) -> None:
     async with demo("--tasks", 3, *arguments, terminal=(80, 24), TERM=terminal) as shown:
@@ -112,6 +115,7 @@ async def explain(*arguments: str) -> str:
     return (await child.communicate())[0].decode()
 
 
+@pytest.mark.slow
 async def test_kept_demo_prints_a_true_summary_and_runs_further_rows_and_templates() -> None:
     async with demo("--keep", COLUMNS="200") as shown:
         await shown.says("Next page:")

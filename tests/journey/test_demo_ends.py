@@ -47,6 +47,7 @@ UNHEARD = 120
 Moment = Callable[[Demo], Awaitable[None]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("moment", "guard", "number", "status"),
     [
@@ -81,6 +82,7 @@ async def test_ctrl_c_ends_a_starting_demo() -> None:
         assert "Ready after" not in shown.said
 
 
+@pytest.mark.slow
 async def test_repeated_ctrl_c_ends_the_picture_and_leaves_nothing() -> None:
     async with demo("--tasks", 9, terminal=(100, 30)) as shown:
         await works(shown)
@@ -107,6 +109,7 @@ def mapped(shown: Demo) -> str:
     return Path(f"/proc/{shown.process.pid}/maps").read_text()
 
 
+@pytest.mark.slow
 async def test_killed_kept_demo_leaves_nothing() -> None:
     async with demo("--keep", "--tasks", 1) as shown:
         await shown.says(ITS_LAST_WORDS)
@@ -114,6 +117,7 @@ async def test_killed_kept_demo_leaves_nothing() -> None:
         assert await shown.ends(SOON) == -9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("--plain",)])
 async def test_demo_ends_when_its_terminal_goes_away(options: tuple[str, ...]) -> None:
     async with demo("--tasks", 9, *options, terminal=(100, 30)) as shown:
@@ -122,6 +126,7 @@ async def test_demo_ends_when_its_terminal_goes_away(options: tuple[str, ...]) -
         assert await shown.ends(SOON) in {129, UNHEARD}
 
 
+@pytest.mark.slow
 async def test_ctrl_c_ends_a_demo_that_runs_own_statements(tmp_path: Path) -> None:
     (tmp_path / "slow.sql").write_text("SELECT pg_sleep(600)")
     async with demo("--plain", "--sql", tmp_path / "slow.sql") as shown:
@@ -130,6 +135,7 @@ async def test_ctrl_c_ends_a_demo_that_runs_own_statements(tmp_path: Path) -> No
         assert await shown.ends(SOON) == 130
 
 
+@pytest.mark.slow
 async def test_demo_ended_by_a_fault_leaves_nothing(tmp_path: Path) -> None:
     """The cluster fails while initdb still works."""
     kubeconfig = tmp_path / "kubeconfig"
@@ -138,6 +144,7 @@ async def test_demo_ended_by_a_fault_leaves_nothing(tmp_path: Path) -> None:
     assert (status, str(kubeconfig) in said) == (2, True)
 
 
+@pytest.mark.slow
 async def test_demo_without_its_guard_completes_and_leaves_nothing() -> None:
     async with demo(*QUIET) as shown:
         await works(shown)

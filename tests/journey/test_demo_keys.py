@@ -40,6 +40,7 @@ def bottom(shown: Demo) -> list[str]:
     return [line.rstrip() for line in shown.screen.lines if line.strip()][-2:]
 
 
+@pytest.mark.slow
 async def test_each_key_does_what_its_line_says() -> None:
     async with demo(*KEPT, "--plain", terminal=(80, 24)) as shown:
         await shown.says(ITS_LAST_WORDS)
@@ -69,6 +70,7 @@ def tasks(shown: Demo, what: str) -> int:
     return len(re.findall(rf"^task \d+ \(\w+\) {what}", shown.said, re.MULTILINE))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (120, 40)])
 async def test_kept_picture_ends_with_the_line_for_sql_and_the_keys(columns: int, rows: int) -> None:
     async with demo("--keep", "--tasks", 2, terminal=(columns, rows)) as shown:
@@ -83,6 +85,7 @@ async def test_kept_picture_ends_with_the_line_for_sql_and_the_keys(columns: int
         assert names == KEYS.replace("pause", "resume")
 
 
+@pytest.mark.slow
 async def test_rows_of_a_killed_node_run_again() -> None:
     async with demo(*KEPT, "--plain", terminal=(80, 24)) as shown:
         await shown.says(f"Keys: {KEYS}")
@@ -97,6 +100,7 @@ async def test_rows_of_a_killed_node_run_again() -> None:
         assert await shown.ends() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("how", "status"), [("Ctrl-C", 130), ("SIGTERM", 143)])
 async def test_state_of_the_terminal_is_put_back_at_each_end(how: str, status: int) -> None:
     async with demo("--tasks", 9, terminal=(80, 24)) as shown:
@@ -111,6 +115,7 @@ async def test_state_of_the_terminal_is_put_back_at_each_end(how: str, status: i
         assert (shown.output.modes(), shown.screen.is_cursor_shown) == (before, True)
 
 
+@pytest.mark.slow
 async def test_guard_puts_the_state_of_the_terminal_back_after_kill_9() -> None:
     """The demo runs below a shell, as a person starts it. This shell does not put the state back itself."""
     async with demo("--tasks", 9, terminal=(80, 24), through=("sh", "-c", '"$@"; read line', "sh")) as shown:
@@ -127,12 +132,14 @@ async def test_guard_puts_the_state_of_the_terminal_back_after_kill_9() -> None:
         await shown.ends()
 
 
+@pytest.mark.slow
 async def test_demo_without_a_terminal_has_no_keys() -> None:
     async with demo("--tasks", 1) as shown:
         assert await shown.ends() == 0
         assert "kill a node" not in shown.said
 
 
+@pytest.mark.slow
 async def test_colours_are_left_out_where_nobody_wants_them() -> None:
     async with demo("--tasks", 1, terminal=(80, 24), NO_COLOR="1") as shown:
         assert await shown.ends() == 0
@@ -140,6 +147,7 @@ async def test_colours_are_left_out_where_nobody_wants_them() -> None:
         assert " done " in shown.said
 
 
+@pytest.mark.slow
 async def test_commands_that_a_kept_demo_prints_work(tmp_path: Path) -> None:
     async with demo("--keep", COLUMNS="200") as shown:
         await shown.says(ITS_LAST_WORDS)
@@ -166,6 +174,7 @@ async def test_commands_that_a_kept_demo_prints_work(tmp_path: Path) -> None:
         assert (await call(asking, folder))[0] == 0, "the same command works after a restart"
 
 
+@pytest.mark.slow
 async def test_psql_says_what_is_missing(tmp_path: Path) -> None:
     status, said = await call(psql(), tmp_path)
     assert (status, said.startswith(f"no demo of this account runs in {tmp_path}: ")) == (1, True)

@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from urllib.parse import urlsplit
 
 import msgspec
+import pytest
 
 from dispatcher.kube.client import KubeClient
 from dispatcher.kube.credentials import log_in
@@ -46,6 +47,7 @@ async def stranger(port: int) -> AsyncIterator[list[bytes]]:
         server.close()
 
 
+@pytest.mark.slow
 async def test_program_whose_port_is_taken_starts_on_another_port() -> None:
     async with demo("--keep", "--tasks", 1) as shown, AsyncExitStack() as others:
         await shown.says(ITS_LAST_WORDS)
@@ -64,6 +66,7 @@ async def test_program_whose_port_is_taken_starts_on_another_port() -> None:
         assert await shown.ends() == 0
 
 
+@pytest.mark.slow
 async def test_demo_that_ends_because_of_a_taken_port_names_it() -> None:
     async with demo("--keep", "--tasks", 1) as shown:
         await shown.says(ITS_LAST_WORDS)
@@ -78,6 +81,7 @@ async def test_demo_that_ends_because_of_a_taken_port_names_it() -> None:
         assert last.endswith("address already in use"), last
 
 
+@pytest.mark.slow
 async def test_postgres_port_that_is_taken_before_its_start_is_named() -> None:
     async with demo("--plain", "--tasks", 1) as shown:
         remains = shown.remains
@@ -110,6 +114,7 @@ async def port_in_secret(shown: Demo) -> int:
     return urlsplit(b64decode(written["data"]["TASK_DATABASE_URL"]).decode()).port or 0
 
 
+@pytest.mark.slow
 async def test_postgres_port_that_is_taken_during_a_restart_is_named() -> None:
     async with demo("--keep", "--tasks", 1) as shown, AsyncExitStack() as others:
         await shown.says(ITS_LAST_WORDS)

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import asyncpg
+import pytest
 
 from tests.controlplane.cluster import ControlPlane
 from tests.controlplane.waiting import wait_for
@@ -84,6 +85,7 @@ def check_story(said: str, rows: list[asyncpg.Record]) -> None:
     assert {told[number] for number in rest} == {"says hello"}
 
 
+@pytest.mark.slow
 async def test_each_sample_ends_as_the_summary_says_and_the_cluster_is_left_as_it_was(place: Place) -> None:
     plane, namespace = place.control_plane, place.namespace
     config = plane.kubeconfig(place.folder / "admin.kubeconfig", token=plane.admin_token, namespace=namespace)

@@ -96,6 +96,7 @@ async def attack(shown: Demo, uid: int) -> Json:
     return got
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("account", [(), as_account(ACCOUNT)], ids=["as-we-are", "as-nobody"])
 async def test_a_demo_at_work_gives_nothing_to_a_second_account(account: tuple[str, ...]) -> None:
     async with demo("--keep", "--tasks", 4, through=(*OPEN_UMASK, *account), COLUMNS="200") as shown:
@@ -131,6 +132,7 @@ async def may_log_in(url: str) -> bool:
     return True
 
 
+@pytest.mark.slow
 async def test_the_password_of_a_login_opens_no_other_login(environment: DemoEnvironment) -> None:
     urls = {login: environment.url(login) for login in (*LOGINS, SUPERUSER)}
     for login in urls:
@@ -168,6 +170,7 @@ async def test_passwords_are_in_nothing_that_others_may_see(environment: DemoEnv
     assert not [word for word in passwords for text in texts if word in text]
 
 
+@pytest.mark.slow
 async def test_folder_of_another_account_in_the_way_stops_no_cleanup() -> None:
     """Other accounts see the name of the demo's folder, and may make folders with similar names."""
     async with demo("--keep", "--tasks", 1) as shown:

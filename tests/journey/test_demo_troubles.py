@@ -79,16 +79,19 @@ async def refusals(folder: Path, files: Mapping[str, tuple[str | None, str]]) ->
     return said
 
 
+@pytest.mark.slow
 async def test_unusable_file_is_refused_before_anything_starts(tmp_path: Path) -> None:
     said = await refusals(tmp_path, BEFORE)
     assert [name for name in BEFORE if "Starting" in said[name]] == []
 
 
+@pytest.mark.slow
 async def test_statements_without_a_row_are_refused_with_the_message_of_postgres(tmp_path: Path) -> None:
     said = await refusals(tmp_path, REFUSED)
     assert said["queue.sql"].count("nearest name") == 1, said["queue.sql"]
 
 
+@pytest.mark.slow
 async def test_killed_processes_start_again_and_no_row_is_lost() -> None:
     async with demo("--tasks", 9, "--keep", COLUMNS="200") as shown:
         await shown.says("task 9 (default) is inserted")
@@ -102,6 +105,7 @@ async def test_killed_processes_start_again_and_no_row_is_lost() -> None:
         await shown.says(f"task {task_id} (default) succeeded", 60)
 
 
+@pytest.mark.slow
 async def test_program_that_ends_three_times_ends_the_demo_with_its_log() -> None:
     async with demo("--keep", "--tasks", 1) as shown:
         await shown.says(ITS_LAST_WORDS)
@@ -112,6 +116,7 @@ async def test_program_that_ends_three_times_ends_the_demo_with_its_log() -> Non
         assert re.search(r"^dispatcher ended 3 times, the last time with -9:\n\{", shown.said, re.MULTILINE)
 
 
+@pytest.mark.slow
 async def test_postgres_killed_during_a_query_starts_again() -> None:
     """A backend at work does not notice at once that its server is gone."""
     async with demo("--keep", "--tasks", 1) as shown:
@@ -135,6 +140,7 @@ async def test_postgres_killed_during_a_query_starts_again() -> None:
         assert await shown.ends() == 0
 
 
+@pytest.mark.slow
 async def test_tasks_without_a_report_say_why(tmp_path: Path) -> None:
     """The container does not report, as with the first template of a new author."""
     (tmp_path / "silent.yaml").write_text(TEMPLATE.replace("COMMAND", 'command: [sh, -c, "exit 0"],'))
@@ -142,6 +148,7 @@ async def test_tasks_without_a_report_say_why(tmp_path: Path) -> None:
     assert (status, said.count("its container ended, and did not say what became of the row") >= 2) == (0, True), said
 
 
+@pytest.mark.slow
 async def test_unprivileged_account_sees_the_demo_without_ipv6() -> None:
     through = ("unshare", *(() if os.geteuid() == 0 else ("-r",)), "-n", "sh", "-c", NO_IPV6, "sh")
     async with demo("--tasks", 3, through=(*through, *as_account(ACCOUNT)), COLUMNS="40") as shown:
@@ -155,6 +162,7 @@ async def test_account_without_a_name_learns_that_postgres_needs_one() -> None:
     assert (status, said.splitlines()[-1]) == (1, f"Postgres needs an account with a name: uid {NO_ACCOUNT} has none")
 
 
+@pytest.mark.slow
 async def test_endless_wait_is_reported_once(tmp_path: Path) -> None:
     nowhere = TEMPLATE.replace("containers:", "nodeSelector: {demo/no: node}, containers:")
     (tmp_path / "nowhere.yaml").write_text(nowhere.replace("COMMAND", "command: [a],"))
@@ -175,12 +183,14 @@ async def test_old_python_names_the_version_that_is_needed() -> None:
     assert said.startswith(b"dispatcher needs Python 3.11 or later; this is ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("most_bytes", "words"), [(0, r"TMPDIR.*\s*\Z"), (TOO_LITTLE, "File too large")])
 async def test_too_small_tmpdir_is_reported(most_bytes: int, words: str) -> None:
     status, said = await shows(through=("prlimit", f"--fsize={most_bytes}"))
     assert (status, bool(re.search(words, said))) == (1, True), said
 
 
+@pytest.mark.slow
 async def test_tmpdir_with_a_long_name_works() -> None:
     """The name is longer than that of a socket may be, and has a blank."""
     async with demo("--tasks", 1, place="a b " + "long" * 25) as shown:
@@ -193,6 +203,7 @@ async def test_tmpdir_that_only_root_may_enter_is_refused_to_root(closed: Path) 
     assert (status, "TMPDIR" in last) == ((1, True) if os.geteuid() == 0 else (0, False)), said
 
 
+@pytest.mark.slow
 async def test_closed_pipe_ends_the_demo_quietly() -> None:
     async with demo("--tasks", 3) as shown:
         await shown.says("task 1 (builds) is inserted")

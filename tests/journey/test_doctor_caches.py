@@ -50,6 +50,7 @@ def event(node: str, at: str, reason: str = "CacheDiskFull") -> Json:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 async def test_installation_without_keepers_is_a_warning(site: Site, settings: Settings) -> None:
     found = {one.what: one for one in await site.findings(settings) if one.part is Part.CACHES}
     assert {what: one.state for what, one in found.items()} == {

@@ -90,6 +90,7 @@ async def test_healthy_scheduler_and_prometheus_have_no_fault(
     exporter.stop(one)
 
 
+@pytest.mark.slow  # with Prometheus
 async def test_prometheus_without_metrics_of_containers_is_named(
     site: Site, settings: Settings, control_plane: ControlPlane
 ) -> None:

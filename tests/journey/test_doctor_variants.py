@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from dispatcher.doctor.finding import Finding, State
 from dispatcher.doctor.report import exit_status
 from dispatcher.programs.doctor import Around
@@ -35,6 +37,7 @@ async def test_installation_that_chose_to_have_no_policy_has_a_warning(
         assert exit_status(found) == 0
 
 
+@pytest.mark.slow
 async def test_namespace_of_jobs_that_is_gone_is_named_alone(
     control_plane: ControlPlane, nodes: list[str], one_database: Database, tmp_path: Path
 ) -> None:
@@ -46,6 +49,7 @@ async def test_namespace_of_jobs_that_is_gone_is_named_alone(
         await control_plane.admin("POST", "/api/v1/namespaces", {"metadata": {"name": site.jobs}})
 
 
+@pytest.mark.slow
 async def test_job_controller_is_judged_by_recent_jobs(
     control_plane: ControlPlane, nodes: list[str], one_database: Database, tmp_path: Path
 ) -> None:

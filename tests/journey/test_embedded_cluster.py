@@ -1,5 +1,7 @@
 """The whole dispatcher on the embedded cluster. `benchmarks/trying_out.py` measures how long this takes."""
 
+import pytest
+
 from tests.controlplane.sides import EMBEDDED_SIDE
 from tests.dispatching import Dispatcher, Place
 from tests.instant import instant_node
@@ -9,6 +11,7 @@ pytestmark = EMBEDDED_SIDE
 ROWS = 300
 
 
+@pytest.mark.slow
 async def test_hundreds_of_rows_each_run_once(place: Place) -> None:
     plane, url = place.control_plane, place.database.url("task")
     settings = {"MAX_JOBS": 200, "TOMBSTONE_SECONDS": 0}

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from tests.controlplane.api import Json
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Dispatcher, Place, QuickDispatcher, TellingDispatcher
@@ -38,6 +40,7 @@ async def retry(place: Place, task_id: int) -> None:
     assert await team.fetchval("SELECT dispatch.task_retry($1)", task_id) == "waiting"
 
 
+@pytest.mark.slow
 async def test_rows_templates_pauses_and_caps(place: Place) -> None:
     admin = await place.database.session("admin")
     await admin.execute(QUEUES)
@@ -78,6 +81,7 @@ async def test_rows_templates_pauses_and_caps(place: Place) -> None:
         assert (await place.database.task(due))["status"] == "waiting"
 
 
+@pytest.mark.slow
 async def test_jobs_that_ended_or_were_refused(place: Place) -> None:
     template_with(place, "silent", SILENT)
     template_with(place, "crashing", CRASHES)
@@ -104,6 +108,7 @@ async def test_jobs_that_ended_or_were_refused(place: Place) -> None:
             await reaches(place, dispatcher, task_id, "succeeded", 60)
 
 
+@pytest.mark.slow
 async def test_launches_that_fail_one_after_the_other(place: Place) -> None:
     place.template("flaky", steer={"start-error": "no such file"})
     place.template("stubborn", steer={"stop-seconds": "600"})
@@ -155,6 +160,7 @@ async def starts(place: Place, task_id: int, obstacle: str) -> None:
     await wait_for(is_changed, f"the Pod of {task_id} may start", 20)
 
 
+@pytest.mark.slow
 async def test_launches_that_wait(place: Place) -> None:
     place.template("slow", steer={"never-starts": "true"})
     place.template("nowhere", steer={"waiting": "ErrImagePull"})
@@ -182,6 +188,7 @@ async def test_launches_that_wait(place: Place) -> None:
             await reaches(place, dispatcher, task_id, "succeeded", 60)
 
 
+@pytest.mark.slow
 async def test_lines_and_rates(place: Place) -> None:
     async with all_surfaces(place, QuickDispatcher(place, KUBE_WRITES_PER_SECOND=1)) as surfaces:
         rows = await insert(place, 250)
@@ -193,6 +200,7 @@ async def test_lines_and_rates(place: Place) -> None:
         await reaches(place, dispatcher, rows[-1], "succeeded", 60)
 
 
+@pytest.mark.slow
 async def test_quotas_and_full_nodes(place: Place) -> None:
     async with a_pool(place, 1) as pool:
         dispatcher = QuickDispatcher(place, NODE_SELECTOR=f"{POOL}={place.namespace}", MAX_PENDING=0)
@@ -207,6 +215,7 @@ async def test_quotas_and_full_nodes(place: Place) -> None:
             await reaches(place, dispatcher, rows[5], "processing", 60)
 
 
+@pytest.mark.slow
 async def test_pods_of_the_same_kind_that_wait(place: Place) -> None:
     place.template("slow", steer={"never-starts": "true"})
     async with place.playing(), all_surfaces(place, QuickDispatcher(place, PENDING_MODE="any")) as surfaces:

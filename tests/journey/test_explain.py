@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import aiohttp
+import pytest
 
 from tests.commands import command, says, started
 from tests.controlplane.waiting import wait_for
@@ -33,6 +34,7 @@ async def since(dispatcher: Dispatcher, task_id: int) -> str | None:
     return found["since"] if status == 200 else None
 
 
+@pytest.mark.slow
 async def test_row_that_waits_for_room_is_explained_and_the_next_step_helps(place: Place) -> None:
     async with a_pool(place, 1) as pool, place.playing(), in_pool(place, MAX_PENDING=0) as dispatcher:
         await dispatcher.ready()
@@ -84,6 +86,7 @@ async def test_api_answers_to_its_own_names_and_reads_alone(place: Place) -> Non
                 assert answer.status == 405
 
 
+@pytest.mark.slow
 async def test_command_says_what_is_wrong(place: Place) -> None:
     async with Dispatcher(place) as dispatcher:
         await dispatcher.ready()
@@ -98,6 +101,7 @@ async def test_command_says_what_is_wrong(place: Place) -> None:
     assert (await command(dispatcher, "explain", "nonsense"))[0] == 2
 
 
+@pytest.mark.slow
 async def test_watch_prints_what_changes_until_the_row_is_over(place: Place) -> None:
     async with a_pool(place, 1), place.playing(), in_pool(place, MAX_JOBS=1) as dispatcher:
         await dispatcher.ready()
@@ -114,6 +118,7 @@ async def test_watch_prints_what_changes_until_the_row_is_over(place: Place) -> 
         assert first < second
 
 
+@pytest.mark.slow
 async def test_row_that_is_deleted_while_it_is_watched_ends_the_command(place: Place) -> None:
     (place.templates / "broken.yaml").write_text("apiVersion: batch/v1\nkind: Job\nspec: {parallelism: 7}\n")
     async with Dispatcher(place) as dispatcher:

@@ -39,6 +39,7 @@ async def wait_for_heartbeat(player: Player, task_id: int, dispatcher: Dispatche
     await wait_for(has_spoken, f"task {task_id} runs", 40, check=dispatcher.check)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(43)
 async def test_row_with_report_exit_code_ends_by_its_exit_code(place: Place) -> None:
     place.template("good", steer={"run-seconds": "1"}, report="exit-code")
@@ -53,6 +54,7 @@ async def test_row_with_report_exit_code_ends_by_its_exit_code(place: Place) -> 
         assert await janitor.moved("failed") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.fault(43)
 async def test_parked_row_fails_with_its_reason_after_park_seconds(place: Place) -> None:
     async with place.playing() as player, both(place, MAX_LAUNCHES=1) as (janitor, _):
@@ -64,6 +66,7 @@ async def test_parked_row_fails_with_its_reason_after_park_seconds(place: Place)
         assert await janitor.moved("failed") == len(rows)
 
 
+@pytest.mark.slow
 async def test_parked_row_is_left_alone_before_park_seconds(place: Place) -> None:
     async with place.playing(), both(place, PARK_SECONDS=3600) as (janitor, dispatcher):
         rows = [await insert_unjudged(place.database, **columns) for columns in REASONS.values()]
@@ -94,6 +97,7 @@ async def test_row_with_a_refused_job_fails_with_the_api_servers_message(place: 
         assert await is_over(place, good, "waiting")
 
 
+@pytest.mark.slow
 @pytest.mark.fault(7, 51)
 async def test_row_whose_job_name_is_taken_fails(place: Place) -> None:
     task_id = await place.database.insert_task()
@@ -109,6 +113,7 @@ async def test_row_whose_job_name_is_taken_fails(place: Place) -> None:
 # Runs whose container is gone
 
 
+@pytest.mark.slow
 @pytest.mark.fault(49)
 async def test_dead_run_without_launches_left_is_returned_and_runs_again(place: Place) -> None:
     """The row has failures left, but no launches: its last one never started. The next attempt has launches again."""
@@ -130,6 +135,7 @@ async def test_dead_run_without_launches_left_is_returned_and_runs_again(place: 
         assert await janitor.moved("returned") == 1
 
 
+@pytest.mark.slow
 async def test_dead_run_without_failures_left_fails_and_a_silent_live_run_stays(place: Place) -> None:
     async with place.playing() as player, both(place) as (janitor, dispatcher):
         once = await place.database.insert_task(env={"PLAY": "hang"}, max_failures=1)
@@ -145,6 +151,7 @@ async def test_dead_run_without_failures_left_fails_and_a_silent_live_run_stays(
         assert await place.database.task(healthy) == before
 
 
+@pytest.mark.slow
 async def test_cancel_of_a_run_with_a_dead_container_ends_its_row(place: Place) -> None:
     async with place.playing() as player, both(place, PARK_SECONDS=3600) as (janitor, dispatcher):
         dead, alive = [await place.database.insert_task(env={"PLAY": "hang"}) for _ in range(2)]
@@ -161,6 +168,7 @@ async def test_cancel_of_a_run_with_a_dead_container_ends_its_row(place: Place) 
 # Retention and dry run
 
 
+@pytest.mark.slow
 async def test_rows_past_retention_are_deleted_and_others_stay(place: Place) -> None:
     ids = [await place.database.insert_task() for _ in range(4)]
     admin = await place.database.session("admin")
@@ -177,6 +185,7 @@ async def test_rows_past_retention_are_deleted_and_others_stay(place: Place) -> 
         assert await janitor.moved("deleted") == 2
 
 
+@pytest.mark.slow
 async def test_dry_run_logs_what_it_would_do_and_changes_nothing(place: Place) -> None:
     place.template("gpu")
     rows = [await place.database.insert_task(template=name) for name in ("never-heard-of", "gpu")]

@@ -45,6 +45,7 @@ async def statuses(place: Place) -> list[str]:
 # Outages
 
 
+@pytest.mark.slow
 @pytest.mark.fault(1)
 async def test_database_outage_is_named_and_the_janitor_goes_on_afterwards(
     place: Place, postgres: PostgresServer
@@ -62,6 +63,7 @@ async def test_database_outage_is_named_and_the_janitor_goes_on_afterwards(
         await becomes(place, await insert_unjudged(place.database, template="nope"), "failed", janitor)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(23)
 async def test_api_server_outage_is_named_and_no_row_is_ended_during_it(place: Place) -> None:
     async with QuickJanitor(place) as janitor:
@@ -78,6 +80,7 @@ async def test_api_server_outage_is_named_and_no_row_is_ended_during_it(place: P
         await janitor.ready()
 
 
+@pytest.mark.slow
 @pytest.mark.fault(2)
 async def test_standby_is_named_and_its_rows_are_not_judged(place: Place, postgres: PostgresServer) -> None:
     await dead_runs(place, 1)
@@ -100,6 +103,7 @@ async def test_refused_janitor_call_is_named(place: Place) -> None:
         assert not janitor.said("a round ended in a bug")
 
 
+@pytest.mark.slow
 async def test_more_running_rows_than_a_round_reads_delay_no_dead_run(place: Place) -> None:
     admin = await place.database.session("admin")
     await admin.execute(MANY_RUNS)
@@ -148,6 +152,7 @@ async def test_sigterm_ends_a_janitor_while_no_server_answers(place: Place, post
 # Kills
 
 
+@pytest.mark.promise
 @pytest.mark.fault(29)
 async def test_killed_janitor_leaves_every_row_consistent(place: Place) -> None:
     for _ in range(5):
@@ -208,6 +213,7 @@ BY_JANITORS = {"never reports", "dies once and for all", "cannot report", "canno
 EACH = 6
 
 
+@pytest.mark.promise
 @pytest.mark.fault(30)
 async def test_two_janitors_and_two_dispatchers_move_each_row_once(place: Place) -> None:
     place.template("coded", report="exit-code")

@@ -20,6 +20,7 @@ async def long_waiting(place: Place, template: str = "default") -> int:
     return task_id
 
 
+@pytest.mark.slow
 @pytest.mark.fault(18)
 async def test_refusal_that_has_ended_does_not_fail_the_row(place: Place) -> None:
     """The admission policy denies for a few seconds only. Once it admits the Job again, the row is not failed."""
@@ -66,6 +67,7 @@ async def test_full_quota_fails_no_row(place: Place) -> None:
     assert {event.code for event in refused} == {403}
 
 
+@pytest.mark.slow
 async def test_janitor_with_wrong_templates_fails_no_row_at_once(place: Place) -> None:
     """A refusal counts only after a sixth of PARK_SECONDS."""
     task_id = await long_waiting(place, template="gpu")
@@ -76,6 +78,7 @@ async def test_janitor_with_wrong_templates_fails_no_row_at_once(place: Place) -
         assert not requests(place, "create", "jobs")
 
 
+@pytest.mark.slow
 async def test_unreadable_templates_fail_no_row(place: Place) -> None:
     task_id = await long_waiting(place, template="gpu")
     async with QuickJanitor(place, TEMPLATES_DIR=place.folder / "absent") as janitor:

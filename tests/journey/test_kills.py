@@ -1,4 +1,7 @@
-"""`kill -9` at any moment changes no outcome. By default 12 kills; 30 with HYPOTHESIS_PROFILE=nightly."""
+"""`kill -9` at any moment changes no outcome.
+
+The gate kills four times, HYPOTHESIS_PROFILE=whole 12 times, nightly 30 times.
+"""
 
 import asyncio
 import random
@@ -12,16 +15,17 @@ from tests.dispatching import Dispatcher, Place
 from tests.faults.history import violations
 from tests.faults.history_reading import Sight, read_history, watched
 from tests.faults.history_records import Bounds
-from tests.property.profiles import IS_NIGHTLY
+from tests.property.profiles import amount
 from tests.steps import all_done, insert
 
-KILLS = 30 if IS_NIGHTLY else 12
+KILLS = amount(gate=4, whole=12, nightly=30)
 ROWS = 10 * KILLS
 CAP = 24
 RATE = 5
 """At most ten creates at once, so that the rows last for all kills."""
 
 
+@pytest.mark.promise
 @pytest.mark.fault(29)
 async def test_kills_during_writes_change_no_outcome(place: Place) -> None:
     await insert(place, ROWS)

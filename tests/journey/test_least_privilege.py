@@ -111,6 +111,7 @@ LIVES: dict[str, Life] = {"dispatcher-janitor": life_of_janitor, "dispatcher": l
 """The janitor comes first: in its life there is no Job."""
 
 
+@pytest.mark.promise
 @pytest.mark.parametrize("variant", ["default", "namespaced", "one-namespace"])
 async def test_each_program_uses_every_right_it_has_and_no_other(bare_place: Place, variant: str) -> None:
     async with install(bare_place, variant) as installation:

@@ -64,6 +64,7 @@ async def test_question_that_cannot_be_read_names_its_fault_and_the_filters(
         )
 
 
+@pytest.mark.slow
 async def test_nodes_are_listed_with_their_free_room_and_grouped_for_a_row(place: Place) -> None:
     async with a_pool(place, 1), place.playing(), in_pool(place, MAX_PENDING=0) as dispatcher:
         await dispatcher.ready()

@@ -166,6 +166,7 @@ async def test_batch_is_shown_as_its_view_counts_it(place: Place, dispatcher: Di
     assert (await dispatcher.api("batches?bath=x"))[0] == 400
 
 
+@pytest.mark.slow
 async def test_failures_are_grouped_with_parked_rows(place: Place, dispatcher: Dispatcher) -> None:
     rows = await insert(place, 5, template="nowhere")
     for number, id_ in enumerate(rows[:3]):
@@ -252,6 +253,7 @@ def named(text: str) -> str:
     return text[:63].replace("=", "")
 
 
+@pytest.mark.slow
 async def test_hostile_texts_are_shown_as_texts(place: Place, dispatcher: Dispatcher) -> None:
     admin = await place.database.session("admin")
     for text in HOSTILE:

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import asyncpg
+import pytest
 
 from tests.controlplane.sides import EMBEDDED_SIDE
 from tests.controlplane.waiting import wait_for
@@ -105,6 +106,7 @@ def huge() -> dict[str, object]:
     return {"name": "task", "image": "process/none:1", "command": ["true"], "resources": resources}
 
 
+@pytest.mark.slow
 async def test_each_mistake_is_named_where_it_is_made(place: Place) -> None:
     """22 of 22: 18 at INSERT, 4 by the row itself."""
     async with first_day(place) as world:
@@ -160,6 +162,7 @@ def insert(columns: Mapping[str, object]) -> str:
     return f"INSERT INTO dispatch.tasks ({', '.join(columns)}) VALUES ({', '.join(values)}) RETURNING id"
 
 
+@pytest.mark.slow
 async def test_newcomer_with_psql_alone_gets_the_first_task_done_in_ten_statements(place: Place) -> None:
     """No page is read: each step follows from a comment, an error or a hint that psql has printed before."""
     async with first_day(place) as world:

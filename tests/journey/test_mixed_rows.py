@@ -46,6 +46,7 @@ async def declare_queues(place: Place) -> None:
     await operator.executemany("INSERT INTO dispatch.queues (name) VALUES ($1)", [(q,) for q in QUEUES[1:]])
 
 
+@pytest.mark.slow
 @pytest.mark.fault(45, 48, 55)
 async def test_hundred_mixed_rows_become_the_jobs_they_ask_for(place: Place) -> None:
     await declare_queues(place)

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Dispatcher, Place
 from tests.postgres import Record
@@ -24,6 +26,7 @@ async def sessions_of(place: Place) -> dict[int, Record]:
     return {row["pid"]: row for row in await admin.fetch(SESSIONS)}
 
 
+@pytest.mark.slow
 async def test_pages_take_one_session_and_no_thread_and_leave_it_idle(place: Place) -> None:
     """The session stays open: a look after an hour is as quick as the next one. It is idle, and asks for nothing."""
     (row,) = await insert(place, 1, template="nowhere", batch="april")

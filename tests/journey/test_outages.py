@@ -93,6 +93,7 @@ async def launches(place: Place, dispatcher: Dispatcher) -> None:
     await wait_for(has_job, "work goes on", 40, check=dispatcher.check)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(1, 9)
 @pytest.mark.museum("unknown count = 0")
 @pytest.mark.parametrize("breakage", RUNNING, ids=lambda breakage: breakage.__name__)
@@ -116,6 +117,7 @@ async def test_outage_is_named_stops_writes_and_work_resumes(
         await launches(place, dispatcher)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(2)
 async def test_standby_is_named_and_used_once_promoted(place: Place, postgres: PostgresServer) -> None:
     await insert(place, 1)

@@ -22,6 +22,7 @@ async def names(place: Place) -> list[str]:
     return sorted(job["metadata"]["name"].split("-")[-1] for job in jobs)
 
 
+@pytest.mark.slow
 async def test_unstarted_launch_is_followed_by_another_up_to_max_launches(place: Place) -> None:
     async with place.playing(), QuickDispatcher(place, MAX_LAUNCHES=2) as dispatcher:
         await place.database.insert_task(env={"PLAY": "exit-1-without-start"})
@@ -34,6 +35,7 @@ async def test_unstarted_launch_is_followed_by_another_up_to_max_launches(place:
         assert annotations["dispatcher.internal/disrupted"] == "0"
 
 
+@pytest.mark.promise
 @pytest.mark.fault(40)
 async def test_failed_run_without_a_report_is_taken_over_by_the_next_launch(place: Place) -> None:
     async with place.playing() as player, QuickDispatcher(place) as dispatcher:
@@ -48,6 +50,7 @@ async def test_failed_run_without_a_report_is_taken_over_by_the_next_launch(plac
         assert player.runs_of(task_id)[2].attempt == 2
 
 
+@pytest.mark.slow
 @pytest.mark.fault(43)
 @pytest.mark.museum("GC without tombstone")
 async def test_exit_0_without_a_start_parks_the_row_and_never_runs_again(place: Place) -> None:
@@ -58,6 +61,7 @@ async def test_exit_0_without_a_start_parks_the_row_and_never_runs_again(place: 
         assert await names(place) == ["1"]  # the finished Job stays: the row still needs its memory
 
 
+@pytest.mark.slow
 @pytest.mark.fault(49)
 async def test_deleted_job_is_replaced_under_the_next_launch_number(place: Place) -> None:
     async with place.playing() as player, QuickDispatcher(place) as dispatcher:
@@ -69,6 +73,7 @@ async def test_deleted_job_is_replaced_under_the_next_launch_number(place: Place
         assert await names(place) == ["1r2"]
 
 
+@pytest.mark.slow
 @pytest.mark.fault(39)
 async def test_image_pull_error_ends_the_launch_by_its_pod_and_keeps_the_job(place: Place) -> None:
     place.template("stuck", steer={"waiting": "ImagePullBackOff"})
@@ -78,6 +83,7 @@ async def test_image_pull_error_ends_the_launch_by_its_pod_and_keeps_the_job(pla
         assert await names(place) == ["1"]
 
 
+@pytest.mark.slow
 @pytest.mark.fault(8)
 async def test_jobs_of_cancelled_tasks_are_deleted_after_the_grace(place: Place) -> None:
     place.template("slow", steer={"never-starts": "true"})
@@ -93,6 +99,7 @@ async def test_jobs_of_cancelled_tasks_are_deleted_after_the_grace(place: Place)
         await no_jobs(place, dispatcher, 30)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(8)
 async def test_job_of_a_deleted_row_is_deleted_after_three_looks(place: Place) -> None:
     async with place.playing(), QuickDispatcher(place, TOMBSTONE_SECONDS=0) as dispatcher:

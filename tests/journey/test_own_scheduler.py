@@ -80,6 +80,7 @@ async def deployed(place: Place) -> AsyncIterator[tuple[DeployedScheduler, OwnEx
                 scheduler.kill()
 
 
+@pytest.mark.slow
 async def test_rows_land_on_the_node_where_their_cache_key_ran_last(place: Place) -> None:
     async with (
         deployed(place) as (scheduler, extender),
@@ -107,6 +108,7 @@ def check_rights(place: Place) -> None:
     assert any(event.object_ref.resource == "leases" for event in asked)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(60)
 async def test_rows_wait_while_the_extender_is_down_and_run_afterwards(place: Place) -> None:
     async with deployed(place) as (scheduler, extender), pools(place, 2, SCHEDULER_NAME=scheduler.name) as (pool, _):

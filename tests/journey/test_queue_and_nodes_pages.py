@@ -22,6 +22,7 @@ async def page(dispatcher: Dispatcher, path: str) -> tuple[int, str]:
         return answer.status, await answer.text()
 
 
+@pytest.mark.slow
 async def test_page_of_a_queue_agrees_with_sql_and_with_explain(place: Place) -> None:
     admin = await place.database.session("admin")
     await admin.execute("INSERT INTO dispatch.queues (name, weight, note) VALUES ('nightly', 3, $1)", NOTE)
@@ -124,6 +125,7 @@ async def test_nodes_tell_what_others_and_ours_ask_for_and_how_many_pods_fit(pla
         assert "others 1.5 · ours 1" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("question", "words"),
     [
@@ -152,6 +154,7 @@ async def test_nodes_are_told_while_the_database_is_away(place: Place) -> None:
         assert "Warm cache keys are not known now" in (await page(dispatcher, "nodes"))[1]
 
 
+@pytest.mark.slow
 async def test_nodes_that_are_not_watched_are_refused_with_the_setting(place: Place) -> None:
     async with Dispatcher(place, CHECK_ROOM="false") as dispatcher:
         await dispatcher.ready()

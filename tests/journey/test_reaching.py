@@ -68,6 +68,7 @@ async def two_replicas(place: Place, **settings: object) -> AsyncIterator[tuple[
         yield replicas, log
 
 
+@pytest.mark.slow
 async def test_person_with_a_kubeconfig_asks_the_replica_that_leads(place: Place) -> None:
     """The first Pod by name does not lead."""
     async with two_replicas(place, MAX_JOBS=0) as (replicas, _):
@@ -85,6 +86,7 @@ async def test_person_with_a_kubeconfig_asks_the_replica_that_leads(place: Place
         assert not list(place.folder.glob("dispatcher-*/socket")), "the socket is removed"
 
 
+@pytest.mark.slow
 async def test_person_who_reaches_nobody_is_told_why_and_what_to_do(place: Place) -> None:
     plane = place.control_plane
     plane.kubeconfig(place.folder / "person", token=plane.admin_token, namespace=place.namespace)
@@ -106,6 +108,7 @@ async def test_person_who_reaches_nobody_is_told_why_and_what_to_do(place: Place
         assert "needs the rights get and create on pods/portforward" in said
 
 
+@pytest.mark.slow
 async def test_output_of_the_container_is_shown_and_followed(place: Place) -> None:
     async with two_replicas(place) as (replicas, log), place.playing():
         (task,) = await insert(place, 1, env={"PLAY": "hang"})
@@ -127,6 +130,7 @@ async def test_output_of_the_container_is_shown_and_followed(place: Place) -> No
         assert said == f"task {task} has no such launch; processing: its container runs\n"
 
 
+@pytest.mark.slow
 async def test_output_is_followed_from_before_the_start(place: Place) -> None:
     admin = await place.database.session("admin")
     await admin.execute("UPDATE dispatch.queues SET paused_until = 'infinity'")
@@ -146,6 +150,7 @@ async def test_output_is_followed_from_before_the_start(place: Place) -> None:
         await children[0].wait()
 
 
+@pytest.mark.slow
 async def test_launch_whose_pod_is_gone_shows_what_is_known_of_it(place: Place) -> None:
     async with two_replicas(place, MAX_JOBS=0) as (_, _):
         (task,) = await insert(place, 1)
@@ -160,6 +165,7 @@ async def test_launch_whose_pod_is_gone_shows_what_is_known_of_it(place: Place) 
         ]
 
 
+@pytest.mark.slow
 async def test_long_answer_comes_whole_through_a_port_forward(place: Place) -> None:
     async with two_replicas(place, MAX_JOBS=0) as (_, _):
         (task,) = await insert(place, 1)
@@ -172,6 +178,7 @@ async def test_long_answer_comes_whole_through_a_port_forward(place: Place) -> N
         assert [one["launch"] for one in json.loads(said)["launches"]] == list(range(1, 21))
 
 
+@pytest.mark.slow
 async def test_person_who_may_not_read_logs_is_told_which_right_is_missing(place: Place) -> None:
     async with two_replicas(place) as (replicas, _), place.playing():
         (task,) = await insert(place, 1, env={"PLAY": "hang"})

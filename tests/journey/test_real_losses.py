@@ -3,6 +3,8 @@
 import os
 import signal
 
+import pytest
+
 from tests.dispatching import Place
 from tests.janitoring import delete_jobs
 from tests.noding import Node
@@ -13,6 +15,7 @@ from tests.steps import all_done
 WAIT_FOR_GO = 'echo $$ >> "$MARKS/pids"; while ! test -e "$MARKS/go"; do sleep 0.05; done'
 
 
+@pytest.mark.slow
 async def test_killed_wrapper_ends_its_command_and_the_next_launch_takes_over(place: Place) -> None:
     async with real(place) as (world, _):
         task_id = await world.insert(f'test "$TASK_LAUNCH" = 2 && exit 0; {HANG}')
@@ -23,6 +26,7 @@ async def test_killed_wrapper_ends_its_command_and_the_next_launch_takes_over(pl
         assert await world.outcomes(task_id) == ["lost", "succeeded"]
 
 
+@pytest.mark.slow
 async def test_sigterm_during_a_run_reports_nothing_and_the_next_launch_takes_over(place: Place) -> None:
     async with real(place) as (world, _):
         task_id = await world.insert(f'test "$TASK_LAUNCH" = 2 && exit 0; {TRAP_SIGTERM}')
@@ -33,6 +37,7 @@ async def test_sigterm_during_a_run_reports_nothing_and_the_next_launch_takes_ov
         assert await world.outcomes(task_id) == ["lost", "succeeded"]
 
 
+@pytest.mark.slow
 async def test_sigterm_before_the_start_costs_a_launch_and_nothing_else(place: Place, postgres: PostgresServer) -> None:
     """SIGTERM comes while the container waits for the database and has not called `task_start` yet."""
     async with real(place, "one") as (world, (node,)):
@@ -51,6 +56,7 @@ async def test_sigterm_before_the_start_costs_a_launch_and_nothing_else(place: P
         assert (row["launch"], await world.outcomes(task_id)) == (2, ["succeeded"])
 
 
+@pytest.mark.slow
 async def test_report_blocked_past_the_grace_is_lost_and_the_next_launch_takes_over(
     place: Place, postgres: PostgresServer
 ) -> None:
@@ -71,6 +77,7 @@ async def test_report_blocked_past_the_grace_is_lost_and_the_next_launch_takes_o
         assert (row["launch"], await world.outcomes(task_id)) == (2, ["lost", "succeeded"])
 
 
+@pytest.mark.slow
 async def test_launch_that_finds_its_row_taken_does_nothing_and_succeeds(place: Place) -> None:
     """The first node's kubelet is dead, and its container works on. Its Job is deleted, and launch 2 comes late."""
     async with real(place, TOMBSTONE_SECONDS=300) as (world, (node,)):
@@ -97,6 +104,7 @@ async def launch_2(world: Real) -> bool:
     return any("r2" in str(job["metadata"]) for job in await world.place.jobs())
 
 
+@pytest.mark.promise
 async def test_database_restart_during_runs_loses_no_result(place: Place, postgres: PostgresServer) -> None:
     async with real(place) as (world, _):
         script = f'{WAIT_FOR_GO}; echo "{{\\"n\\": $N}}" > "$TASK_RESULT_FILE"'
@@ -111,6 +119,7 @@ async def test_database_restart_during_runs_loses_no_result(place: Place, postgr
         assert [await world.outcomes(task_id) for task_id in tasks] == [["succeeded"]] * 5
 
 
+@pytest.mark.slow
 async def test_hundred_tasks_at_once_each_run_once(place: Place) -> None:
     async with real(place, "one", "two", MAX_JOBS=100) as (world, _):
         script = 'echo "$TASK_ID" >> "$MARKS/ids"; echo "{\\"id\\": $TASK_ID}" > "$TASK_RESULT_FILE"'

@@ -22,6 +22,7 @@ async def cancel(place: Place, task_id: int) -> str:
     return str(await team.fetchval("SELECT dispatch.task_cancel($1, 'no need')", task_id))
 
 
+@pytest.mark.promise
 @BOTH_SIDES
 async def test_rows_become_processes_that_report_and_their_jobs_are_swept(place: Place) -> None:
     script = 'cat "$TASK_PAYLOAD_FILE" > "$TASK_RESULT_FILE"; echo "$NODE_NAME $TASK_ATTEMPT" >&2'
@@ -37,6 +38,7 @@ async def test_rows_become_processes_that_report_and_their_jobs_are_swept(place:
         await world.wait(lambda: not list(node.folder.glob("pods/*")), "nothing of the Pods is left on the node", 10)
 
 
+@pytest.mark.slow
 @BOTH_SIDES
 async def test_tasks_written_with_the_library_report(place: Place) -> None:
     async with real(place) as (world, (node,)):
@@ -51,6 +53,7 @@ async def test_tasks_written_with_the_library_report(place: Place) -> None:
         assert [await world.outcomes(task_id) for task_id in (good, bad)] == [["succeeded"], ["failed"]]
 
 
+@pytest.mark.promise
 async def test_cancel_stops_a_running_task_and_a_waiting_task_never_runs(place: Place) -> None:
     async with real(place, MAX_JOBS=1) as (world, _):
         running = await world.insert(TRAP_SIGTERM)
@@ -65,6 +68,7 @@ async def test_cancel_stops_a_running_task_and_a_waiting_task_never_runs(place: 
         assert not (world.marks / "ran").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.fault(42)
 async def test_sidecar_that_never_ends_is_stopped_at_the_run_limit(place: Place) -> None:
     async with real(place) as (world, _):
@@ -78,6 +82,7 @@ async def test_sidecar_that_never_ends_is_stopped_at_the_run_limit(place: Place)
         assert await world.outcomes(task_id) == ["succeeded"]
 
 
+@pytest.mark.slow
 @pytest.mark.fault(45)
 async def test_task_over_its_run_limit_is_stopped_and_launched_up_to_max_failures(place: Place) -> None:
     async with real(place) as (world, _):

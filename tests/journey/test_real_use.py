@@ -3,6 +3,8 @@
 import json
 from datetime import timedelta
 
+import pytest
+
 from dispatcher.model.identity import REAL_RESOURCES
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Place
@@ -29,6 +31,7 @@ async def ran(place: Place, prometheus: PrometheusServer) -> None:
     await prometheus.write(trace)
 
 
+@pytest.mark.slow
 async def test_next_pods_of_a_cache_key_carry_what_its_runs_used(place: Place, prometheus: PrometheusServer) -> None:
     await ran(place, prometheus)
     async with pools(place, 2, PROMETHEUS_URL=prometheus.url) as (pool, _):

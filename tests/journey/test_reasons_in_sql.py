@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Dispatcher, Place
 from tests.janitoring import Janitor
@@ -39,6 +41,7 @@ async def agrees(place: Place, dispatcher: Dispatcher, janitor: Janitor, id_: in
     await wait_for(same, f"SQL and the dispatcher agree about {reason}", 90, check=dispatcher.check)
 
 
+@pytest.mark.slow
 async def test_submitter_reads_reasons_in_sql(place: Place) -> None:
     await (await place.database.session("admin")).execute(QUEUES)
     columns: dict[str, Any] = {"env": {"PASSWORD": SECRET}, "payload": {"x": SECRET}, "cache_key": SECRET}
@@ -65,6 +68,7 @@ async def test_submitter_reads_reasons_in_sql(place: Place) -> None:
         await explained(place, janitor, parked, "JobCap")
 
 
+@pytest.mark.slow
 async def test_config_map_that_somebody_overwrites_changes_no_reason_in_sql(place: Place) -> None:
     """The janitor says so, and does its other work."""
     path = f"/api/v1/namespaces/{place.namespace}/configmaps/dispatcher-reasons"
@@ -87,6 +91,7 @@ async def test_config_map_that_somebody_overwrites_changes_no_reason_in_sql(plac
             await explained(place, janitor, parked, "Launched")
 
 
+@pytest.mark.slow
 async def test_janitor_without_the_right_to_read_reasons_still_ends_rows(place: Place) -> None:
     """The right may be missing after an upgrade."""
     path = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{place.namespace}/rolebindings/dispatcher-janitor-reasons"

@@ -1,5 +1,7 @@
 """The requests of our programs to the real API server are all in the recorded list."""
 
+import pytest
+
 from tests.controlplane.calls import RECORDED, Call, calls
 from tests.dispatching import Dispatcher, Place
 from tests.janitoring import Janitor
@@ -18,6 +20,7 @@ def asked(place: Place) -> set[Call]:
     return calls(event for event in own if event.user_agent.startswith(OURS))
 
 
+@pytest.mark.slow
 async def test_calls_of_our_programs_are_all_recorded(place: Place) -> None:
     async with (
         nodes(place, "one"),

@@ -14,6 +14,7 @@ pytest_plugins = ["tests.scheduling.fixtures"]
 pytestmark = pytest.mark.usefixtures("reservations")
 
 
+@pytest.mark.slow
 async def test_room_reserved_for_a_row_is_free_when_its_job_is_created(place: Place) -> None:
     plane, pods = place.control_plane, f"/api/v1/namespaces/{place.namespace}/pods"
     operator = await place.database.connect("operator")

@@ -96,6 +96,7 @@ def quick_in_pool(place: Place, **settings: object) -> Dispatcher:
     return QuickDispatcher(place, NODE_SELECTOR=f"{POOL}={place.namespace}", **settings)
 
 
+@pytest.mark.promise
 @pytest.mark.fault(41)
 async def test_full_cluster_gets_one_probe_and_a_new_node_is_filled_at_once(place: Place) -> None:
     async with a_pool(place, 2) as pool, place.playing(), in_pool(place) as dispatcher:
@@ -117,6 +118,7 @@ async def test_full_cluster_gets_one_probe_and_a_new_node_is_filled_at_once(plac
         await held(dispatcher, "NoRoomNow", 29 - running)
 
 
+@pytest.mark.slow
 async def test_room_that_somebody_else_takes_is_not_counted_until_it_is_free_again(place: Place) -> None:
     async with a_pool(place, 1) as pool, place.playing(), in_pool(place, MAX_PENDING=0) as dispatcher:
         foreign = await pool.occupy(pool.names[0])
@@ -129,6 +131,7 @@ async def test_room_that_somebody_else_takes_is_not_counted_until_it_is_free_aga
         await held(dispatcher, "NoRoomNow", 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("refuse", "allow"),
     [
@@ -161,6 +164,7 @@ async def test_shape_that_fits_is_launched_behind_two_that_do_not(place: Place) 
         await held(dispatcher, "NeverFits", 299)
 
 
+@pytest.mark.slow
 async def test_wait_for_room_costs_a_row_nothing(place: Place) -> None:
     """Through ten start deadlines, a kill of both replicas and a change of leader."""
     settings: dict[str, object] = {"START_DEADLINE_SECONDS": 10, "MAX_PENDING": 1, "POLL_SECONDS": 1}

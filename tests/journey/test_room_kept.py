@@ -18,6 +18,7 @@ async def change_quota(place: Place, hard: dict[str, str]) -> None:
     await place.control_plane.admin("PATCH", path, {"spec": {"hard": hard}})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "two", "four"), [("requests.cpu", "2", "4"), ("count/jobs.batch", "2", "4")])
 async def test_rows_beyond_a_quota_wait_without_a_create_until_it_is_raised(
     place: Place, name: str, two: str, four: str
@@ -42,6 +43,7 @@ async def set_cap(place: Place, max_jobs: int | None) -> None:
     await operator.execute("UPDATE dispatch.queues SET max_jobs = $1 WHERE name = 'default'", max_jobs)
 
 
+@pytest.mark.slow
 async def test_probe_of_a_queue_over_its_cap_is_taken_back_and_loses_nothing(place: Place) -> None:
     async with a_pool(place, 1) as pool, place.playing(), in_pool(place) as dispatcher:
         await insert(place, 5, **CORE)
@@ -98,6 +100,7 @@ async def end_runs(place: Place, rows: list[int]) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 async def test_node_is_claimed_for_a_large_row_that_waited_for_ten_minutes(place: Place) -> None:
     """Small rows come first in their queue, and would take each core that becomes free."""
     async with a_pool(place, 1) as pool, place.playing(), in_pool(place) as dispatcher:

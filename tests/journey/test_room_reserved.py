@@ -22,6 +22,7 @@ async def an_enforced(place: Place, **settings: object) -> Dispatcher:
     return in_pool(place, SCHEDULER_NAME="default-scheduler", **settings)
 
 
+@pytest.mark.slow
 async def test_room_that_is_reserved_for_others_gets_no_job_until_the_reservation_ends(place: Place) -> None:
     reservations = Reservations(place.control_plane, place.namespace)
     async with a_pool(place, 1) as pool, place.playing(), await an_enforced(place, MAX_PENDING=0) as dispatcher:
@@ -34,6 +35,7 @@ async def test_room_that_is_reserved_for_others_gets_no_job_until_the_reservatio
         await pool.stay(dispatcher, 4, 0)
 
 
+@pytest.mark.slow
 async def test_claim_is_a_reservation_until_its_row_runs(place: Place) -> None:
     path = PATH.replace("/nodereservations", f"/namespaces/{place.namespace}/nodereservations")
 
@@ -65,6 +67,7 @@ async def test_claim_is_a_reservation_until_its_row_runs(place: Place) -> None:
             await wait_for(is_gone, "the claim is gone", 20, check=second.check)
 
 
+@pytest.mark.slow
 async def test_reservations_are_told_with_the_node_that_they_keep(place: Place) -> None:
     reservations = Reservations(place.control_plane, place.namespace)
     async with a_pool(place, 1) as pool, await an_enforced(place) as dispatcher:

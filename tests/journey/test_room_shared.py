@@ -4,6 +4,8 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping
 
+import pytest
+
 from tests.controlplane.player import Player
 from tests.controlplane.programs import TaskCalls
 from tests.controlplane.waiting import wait_for
@@ -33,6 +35,7 @@ async def shared(place: Place, dispatcher: Dispatcher, expected: Mapping[str, in
         raise AssertionError(f"{fault}; seen {seen}") from None
 
 
+@pytest.mark.slow
 async def test_quiet_queue_gets_its_share_of_full_nodes_beside_100_000_rows(place: Place) -> None:
     ended = asyncio.Event()
 

@@ -49,6 +49,7 @@ def moment(written: str | None) -> datetime | None:
     return None if written is None else datetime.fromisoformat(written)
 
 
+@pytest.mark.slow
 async def test_row_that_runs_is_told_as_the_database_and_the_cluster_have_it(place: Place) -> None:
     place.template("default", row_may_set="env,args")
     async with place.playing(), Dispatcher(place) as dispatcher:
@@ -100,6 +101,7 @@ def without_values(job: dict[str, Any]) -> Any:
     }
 
 
+@pytest.mark.slow
 async def test_row_that_waits_is_told_with_what_ends_the_wait(place: Place) -> None:
     async with Dispatcher(place) as dispatcher:
         await dispatcher.ready()
@@ -116,6 +118,7 @@ async def test_row_that_waits_is_told_with_what_ends_the_wait(place: Place) -> N
         assert found["preview"]["job"]["kind"] == "Job"
 
 
+@pytest.mark.slow
 async def test_row_that_is_not_there_is_answered_with_what_to_do(place: Place) -> None:
     async with Dispatcher(place) as dispatcher:
         await dispatcher.ready()
@@ -131,6 +134,7 @@ async def test_row_that_is_not_there_is_answered_with_what_to_do(place: Place) -
             assert (await dispatcher.api(f"tasks/{path}"))[0] == status
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", HOSTILE)
 async def test_hostile_text_of_a_row_is_text(place: Place, kind: str) -> None:
     text, admin = HOSTILE[kind], await place.database.session("admin")
@@ -155,6 +159,7 @@ async def test_hostile_text_of_a_row_is_text(place: Place, kind: str) -> None:
     assert SECRET not in page.html + json.dumps(found)
 
 
+@pytest.mark.slow
 async def test_secrets_are_neither_on_a_page_nor_in_its_json(place: Place) -> None:
     place.template("default", row_may_set="env")
     (place.templates / "own.yaml").write_text(

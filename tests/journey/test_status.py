@@ -5,6 +5,8 @@ import shutil
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 from tests.commands import command
 from tests.controlplane.waiting import wait_for
 from tests.dispatching import Dispatcher, Place, TellingDispatcher
@@ -70,6 +72,7 @@ async def test_every_waiting_row_is_told_once_by_each_surface(place: Place) -> N
         assert (await dispatcher.api("queues/nowhere"))[0] == 404
 
 
+@pytest.mark.slow
 async def test_status_command_is_one_screen(place: Place) -> None:
     await filled(place)
     async with Dispatcher(place) as dispatcher:
@@ -91,6 +94,7 @@ async def test_status_command_is_one_screen(place: Place) -> None:
         assert json.loads(line)["installation"] == "dispatcher"
 
 
+@pytest.mark.slow
 async def test_templates_that_dispatcher_and_janitor_do_not_have_alike_are_named(place: Place) -> None:
     """Both read folders of their own. INSERT judges by the janitor's."""
     theirs = place.folder / "theirs"
@@ -122,6 +126,7 @@ async def test_templates_that_dispatcher_and_janitor_do_not_have_alike_are_named
         await wait_for(is_over, "the templates agree again", 40, check=dispatcher.check)
 
 
+@pytest.mark.slow
 async def test_command_without_a_dispatcher_says_how_to_reach_one(place: Place) -> None:
     async with Dispatcher(place) as dispatcher:
         await dispatcher.ready()

@@ -9,6 +9,7 @@ from tests.postgres import PostgresServer
 from tests.steps import insert, shows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_signal_ends_an_idle_dispatcher_at_once(place: Place, number: signal.Signals) -> None:
     async with Dispatcher(place) as dispatcher:
@@ -17,6 +18,7 @@ async def test_signal_ends_an_idle_dispatcher_at_once(place: Place, number: sign
         assert '"stopped"' in dispatcher.log
 
 
+@pytest.mark.slow
 @pytest.mark.fault(36)
 async def test_sigterm_ends_a_dispatcher_whose_writes_get_no_answer(place: Place) -> None:
     async with Dispatcher(place) as dispatcher:
@@ -30,6 +32,7 @@ async def test_sigterm_ends_a_dispatcher_whose_writes_get_no_answer(place: Place
             place.control_plane.resume()
 
 
+@pytest.mark.slow
 @pytest.mark.fault(5, 36)
 async def test_sigterm_ends_a_dispatcher_whose_database_hangs(place: Place, postgres: PostgresServer) -> None:
     async with Dispatcher(place) as dispatcher:
@@ -41,6 +44,7 @@ async def test_sigterm_ends_a_dispatcher_whose_database_hangs(place: Place, post
             postgres.thaw()
 
 
+@pytest.mark.slow
 async def test_taken_port_is_named(place: Place) -> None:
     async with Dispatcher(place) as first:
         await first.ready()

@@ -29,6 +29,7 @@ async def rename_rights(place: Place) -> None:
         await place.control_plane.admin("DELETE", f"{rbac}/{kind}/{name}")
 
 
+@pytest.mark.slow
 async def test_lease_is_in_the_programs_namespace_and_jobs_are_not(place: Place) -> None:
     await rename_rights(place)
     async with (
@@ -45,6 +46,7 @@ async def test_lease_is_in_the_programs_namespace_and_jobs_are_not(place: Place)
             await place.control_plane.admin("GET", f"/apis/batch/v1/namespaces/{installation.namespace}/jobs/any")
 
 
+@pytest.mark.slow
 async def test_old_replica_also_leads_until_it_is_stopped(place: Place) -> None:
     """The old version keeps its lease in the namespace of the Jobs, so neither replica sees the other's lease."""
     await rename_rights(place)

@@ -41,6 +41,7 @@ async def first_job_after(place: Place, seconds: float) -> float:
     return time.monotonic() - began
 
 
+@pytest.mark.slow
 async def test_two_replicas_are_ready_and_one_leads(place: Place) -> None:
     async with two(place) as (leader, other):
         assert await leader.leads()
@@ -50,6 +51,7 @@ async def test_two_replicas_are_ready_and_one_leads(place: Place) -> None:
         assert await other.metric("dispatcher_job_creates_total") == 0
 
 
+@pytest.mark.slow
 async def test_follower_gives_the_same_hold_reasons_as_the_leader(place: Place) -> None:
     async with two(place, MAX_JOBS=0) as (leader, other):
         await place.database.insert_task()
@@ -63,6 +65,7 @@ async def tells(dispatcher: Dispatcher, reasons: dict[str, int]) -> bool:
     return "reasons" in queue and queue["reasons"] == reasons
 
 
+@pytest.mark.slow
 async def test_leader_alone_exports_the_gauges_of_waiting_rows(place: Place) -> None:
     async with two(place, MAX_JOBS=0) as (leader, other):
         await place.database.insert_task()
@@ -71,6 +74,7 @@ async def test_leader_alone_exports_the_gauges_of_waiting_rows(place: Place) -> 
         assert await other.metric("dispatcher_waiting_tasks") == 0
 
 
+@pytest.mark.promise
 @pytest.mark.fault(29)
 async def test_killed_leader_is_replaced_within_its_lease_plus_two_seconds(place: Place) -> None:
     async def trial() -> float:
@@ -83,6 +87,7 @@ async def test_killed_leader_is_replaced_within_its_lease_plus_two_seconds(place
     await one_within(LEASE_SECONDS + 2, trial)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(36)
 async def test_stopped_leader_is_replaced_within_two_seconds(place: Place) -> None:
     async def trial() -> float:
@@ -96,6 +101,7 @@ async def test_stopped_leader_is_replaced_within_two_seconds(place: Place) -> No
     await one_within(2, trial)
 
 
+@pytest.mark.promise
 @pytest.mark.fault(30, 31)
 async def test_leader_paused_past_its_lease_writes_nothing_afterwards(place: Place) -> None:
     async with two(place, MAX_JOBS=3) as (leader, other), place.playing() as player:
@@ -113,6 +119,7 @@ async def test_leader_paused_past_its_lease_writes_nothing_afterwards(place: Pla
         assert not player.faults
 
 
+@pytest.mark.slow
 @pytest.mark.fault(30)
 async def test_deleted_lease_is_created_again(place: Place) -> None:
     async with two(place) as (leader, other):

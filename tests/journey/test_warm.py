@@ -76,6 +76,7 @@ async def test_cache_key_with_a_cordoned_warm_node_runs_elsewhere(place: Place) 
         ]  # fmt: skip
 
 
+@pytest.mark.slow
 async def test_private_machine_runs_only_its_rows(place: Place) -> None:
     plane, name = place.control_plane, place.namespace
     place.template("default", row_may_set="private_machine", machines=name)
@@ -91,6 +92,7 @@ async def test_private_machine_runs_only_its_rows(place: Place) -> None:
         await plane.remove_node(mine)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9", "http://203.0.113.1:9090"])
 async def test_unreachable_prometheus_delays_no_row(place: Place, url: str) -> None:
     async with pools(place, 2, PROMETHEUS_URL=url) as (pool, _):

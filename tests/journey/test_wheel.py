@@ -94,6 +94,7 @@ def test_wheel_contains_all_sql_and_no_tests(wheel: Path) -> None:
     assert {"dispatcher/py.typed", "dispatcher/task/__init__.py"} <= set(carried)
 
 
+@pytest.mark.slow
 def test_wheel_built_from_the_source_distribution_is_the_same(wheel: Path, tmp_path: Path) -> None:
     packed = build(ROOT, "sdist", tmp_path / "packed")
     with tarfile.open(packed) as archive:
@@ -102,6 +103,7 @@ def test_wheel_built_from_the_source_distribution_is_the_same(wheel: Path, tmp_p
     assert names(build(unpacked, "wheel", tmp_path / "wheel")) == names(wheel)
 
 
+@pytest.mark.slow
 async def test_installed_program_runs_without_a_checkout(installed: Installed) -> None:
     where = "import sys, dispatcher; sys.exit(not dispatcher.__file__.startswith(sys.prefix))"
     call(str(installed.bin / "python"), "-c", where, cwd=installed.folder)
@@ -112,6 +114,7 @@ async def test_installed_program_runs_without_a_checkout(installed: Installed) -
     assert "DISPATCHER_IMAGE" in settings.out
 
 
+@pytest.mark.slow
 async def test_installed_program_migrates_a_database(installed: Installed, postgres: PostgresServer) -> None:
     empty = await postgres.create_database(migrated=False)
     try:
@@ -133,6 +136,7 @@ async def test_installed_program_renders_the_built_in_template(installed: Instal
     assert "image: registry/task:1" in shown.out
 
 
+@pytest.mark.slow
 async def test_installed_program_runs_a_row_of_the_built_in_template(installed: Installed, place: Place) -> None:
     dispatcher = Dispatcher(place, TEMPLATES_DIR=None, IMAGE="registry.example/task:1", CPU_REQUEST="1", CPU_LIMIT="1")
     dispatcher.program, dispatcher.folder = (str(installed.bin / "dispatcher"),), installed.folder

@@ -22,6 +22,7 @@ def found() -> dict[str, Found]:
         return dict(zip([run.name for run in RUNS], pool.map(explore, RUNS), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
 def test_the_protocol_holds(found: dict[str, Found], run: Configuration) -> None:

@@ -287,6 +287,7 @@ class Dispatchers(RuleBasedStateMachine):
             self.world.close()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(0)  # a nightly run takes hours, and the search for the smallest example ends by itself
 def test_laws_hold_for_events_in_any_order() -> None:
     SEEN.clear()

@@ -148,6 +148,7 @@ class Judge:
             assert 0 <= told["points"] <= 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_request_gets_an_answer_that_lets_a_scheduler_go_on(part: int) -> None:
     random, judge = Random(SEED + part), Judge()

@@ -122,6 +122,7 @@ MIXES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mix", MIXES)
 async def test_queue_with_rows_that_fit_has_its_share_of_full_nodes_in_every_minute(mix: str) -> None:
     """At least 0.9 of what its weight gives, after the Pods of the first rows have ended."""

@@ -93,6 +93,7 @@ def candidate_of(row: IndexedRow) -> Candidate:
     return Candidate(task, OFFER, JobsVerdict(Launch(1)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "lengths",
     [

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,6 +29,7 @@ outcomes = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @FACT
 @given(outcomes, moves)
 def test_create_that_may_still_land_prevents_another_job(outcome: Outcome, moves: list[tuple[str, int]]) -> None:

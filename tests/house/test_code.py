@@ -100,7 +100,7 @@ def methods(count: int) -> str:
         ),
         (rules.large_classes, methods(15), methods(16)),
         (rules.large_classes, methods(15) + methods(15), "def f():\n    " + methods(16).replace("\n", "\n    ")),
-        (rules.long_file, "x = 1\n" * 300, "x = 1\n" * 301),
+        (rules.long_file, "x = 1\n" * 500, "x = 1\n" * 501),
         (rules.sql_text, '"""SELECT what you like."""\nverb = "DELETE"', 'q = "SELECT 1"'),
         (rules.sql_text, 'said = "Selected 3"', 'q = f"""\n  -- Why.\n  INSERT INTO {table}"""'),
         (rules.bare_exceptions, "x = 1  # noqa: S311  # jitter, not a secret", "x = 1  # noqa: S311"),
